@@ -1,0 +1,224 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+namespace headrace {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+struct Budget {
+  const JsonLimits& limits;
+  size_t keys_left;
+};
+
+Result<Json> convert(element node, int depth, Budget& budget);
+
+Result<Json> convert_array(simdjson::dom::array items, int depth, Budget& budget) {
+  Json::Array out;
+  out.reserve(items.size());
+  for (element item : items) {
+    HR_ASSIGN_OR_RETURN(Json value, convert(item, depth + 1, budget));
+    out.push_back(std::move(value));
+  }
+  return Json(std::move(out));
+}
+
+Status refuse_duplicates(const Json::Object& members) {
+  std::vector<std::string_view> keys;
+  keys.reserve(members.size());
+  for (const auto& [key, value] : members) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  const auto twin = std::adjacent_find(keys.begin(), keys.end());
+  if (twin == keys.end()) return ok_status();
+  return invalid_argument(fmt::format("key \"{}\" appears twice in one object", twin->substr(0, 80)),
+                          std::string(twin->substr(0, 80)));
+}
+
+Result<Json> convert_object(simdjson::dom::object items, int depth, Budget& budget) {
+  Json::Object out;
+  out.reserve(items.size());
+  for (auto item : items) {
+    if (budget.keys_left-- == 0) {
+      return exhausted(fmt::format("more than {} keys", budget.limits.key_count_max));
+    }
+    HR_ASSIGN_OR_RETURN(Json value, convert(item.value, depth + 1, budget));
+    out.emplace_back(std::string(item.key), std::move(value));
+  }
+  HR_RETURN_IF_ERROR(refuse_duplicates(out));
+  return Json(std::move(out));
+}
+
+Result<Json> convert(element node, int depth, Budget& budget) {
+  if (depth > budget.limits.depth_max) {
+    return exhausted(fmt::format("nested deeper than {}", budget.limits.depth_max));
+  }
+  switch (node.type()) {
+    case element_type::ARRAY: return convert_array(node.get_array().value_unsafe(), depth, budget);
+    case element_type::OBJECT: return convert_object(node.get_object().value_unsafe(), depth, budget);
+    case element_type::STRING: return Json(node.get_string().value_unsafe());
+    case element_type::INT64: return Json(node.get_int64().value_unsafe());
+    case element_type::UINT64:
+      return Json(static_cast<double>(node.get_uint64().value_unsafe()));
+    case element_type::DOUBLE: return Json(node.get_double().value_unsafe());
+    case element_type::BOOL: return Json(node.get_bool().value_unsafe());
+    case element_type::NULL_VALUE: return Json();
+  }
+  return internal_error("unknown JSON element");
+}
+
+// Length of the UTF-8 sequence at text[0], 0 where it is malformed.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool surrogate = first == 0xed && byte(1) >= 0xa0;
+  const bool too_large = first == 0xf4 && byte(1) >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+void append(std::string& out, const Json& value);
+
+void append_number(std::string& out, double number) {
+  if (!std::isfinite(number)) {
+    out += "null";
+    return;
+  }
+  const size_t start = out.size();
+  fmt::format_to(std::back_inserter(out), "{}", number);
+  // Python and JavaScript read "1" as an integer; a double keeps its point.
+  if (out.find_first_of(".e", start) == std::string::npos) out += ".0";
+}
+
+void append_array(std::string& out, const Json::Array& items) {
+  out += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) out += ',';
+    append(out, items[i]);
+  }
+  out += ']';
+}
+
+void append_object(std::string& out, const Json::Object& members) {
+  out += '{';
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i > 0) out += ',';
+    append_json_string(out, members[i].first);
+    out += ':';
+    append(out, members[i].second);
+  }
+  out += '}';
+}
+
+void append(std::string& out, const Json& value) {
+  if (value.is_null()) {
+    out += "null";
+  } else if (value.is_bool()) {
+    out += value.as_bool() ? "true" : "false";
+  } else if (value.is_int()) {
+    fmt::format_to(std::back_inserter(out), "{}", value.as_int());
+  } else if (value.is_double()) {
+    append_number(out, value.as_double());
+  } else if (value.is_string()) {
+    append_json_string(out, value.as_string());
+  } else if (value.is_array()) {
+    append_array(out, value.as_array());
+  } else {
+    append_object(out, value.as_object());
+  }
+}
+
+}  // namespace
+
+std::string_view Json::type_name() const {
+  constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
+  return kNames[value_.index()];
+}
+
+const Json* Json::find(std::string_view key) const {
+  const auto* members = std::get_if<Object>(&value_);
+  if (members == nullptr) return nullptr;
+  for (const Member& member : *members) {
+    if (member.first == key) return &member.second;
+  }
+  return nullptr;
+}
+
+Json& Json::set(std::string_view key, Json value) {
+  Object& members = as_object();
+  for (Member& member : members) {
+    if (member.first == key) {
+      member.second = std::move(value);
+      return *this;
+    }
+  }
+  members.emplace_back(std::string(key), std::move(value));
+  return *this;
+}
+
+Json& Json::push(Json value) {
+  as_array().push_back(std::move(value));
+  return *this;
+}
+
+Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+  simdjson::dom::parser parser;
+  // The parser's own depth bound covers its stack; ours is exact.
+  if (parser.allocate(std::max<size_t>(text.size(), 1), static_cast<size_t>(limits.depth_max) + 2)) {
+    return exhausted("not enough memory for the JSON text");
+  }
+  element root;
+  const auto error = parser.parse(text.data(), text.size()).get(root);
+  if (error == simdjson::DEPTH_ERROR) {
+    return exhausted(fmt::format("nested deeper than {}", limits.depth_max));
+  }
+  if (error) return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  Budget budget{limits, limits.key_count_max};
+  return convert(root, 0, budget);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    const auto c = static_cast<unsigned char>(text[0]);
+    const size_t length = utf8_length(text);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c < 0x20 || c == 0x7f) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
+    } else if (length == 0) {
+      out += "\xef\xbf\xbd";
+    } else {
+      out.append(text.substr(0, length));
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  out += '"';
+}
+
+std::string write_json(const Json& value) {
+  std::string out;
+  append(out, value);
+  return out;
+}
+
+}  // namespace headrace
