@@ -1,0 +1,58 @@
+// Element types, plain and block-quantised. A block type packs `block_elements` consecutive
+// elements of a row into `block_bytes` bytes, as GGUF files do.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace headrace {
+
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI8,
+  kU8,
+  kQ8_0,  // 32 x int8, f16 scale d: w = d q
+  kQ4_0,  // 32 x 4 bits, f16 scale d: w = d (q - 8)
+  kQ4_1,  // 32 x 4 bits, f16 scale d and minimum m: w = d q + m
+};
+
+struct DTypeInfo {
+  std::string_view name;
+  int32_t block_elements;
+  int32_t block_bytes;
+};
+
+inline constexpr std::array<DTypeInfo, 9> kDTypeInfo = {{{"F32", 1, 4},
+                                                         {"F16", 1, 2},
+                                                         {"BF16", 1, 2},
+                                                         {"I32", 1, 4},
+                                                         {"I8", 1, 1},
+                                                         {"U8", 1, 1},
+                                                         {"Q8_0", 32, 34},
+                                                         {"Q4_0", 32, 18},
+                                                         {"Q4_1", 32, 20}}};
+
+constexpr const DTypeInfo& dtype_info(DType dtype) {
+  return kDTypeInfo[static_cast<size_t>(dtype)];
+}
+constexpr std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
+constexpr bool is_quantised(DType dtype) { return dtype_info(dtype).block_elements > 1; }
+
+// Bytes of `elements` consecutive elements of a row; empty when the count is negative, no whole
+// number of blocks, or the product leaves int64.
+constexpr std::optional<int64_t> row_bytes(DType dtype, int64_t elements) {
+  const DTypeInfo& info = dtype_info(dtype);
+  if (elements < 0 || elements % info.block_elements != 0) return std::nullopt;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements / info.block_elements, int64_t{info.block_bytes}, &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace headrace
