@@ -1,0 +1,22 @@
+// What this CPU and its operating system allow, read once from CPUID and XCR0.
+#pragma once
+
+#include <string>
+
+namespace headrace {
+
+struct CpuFeatures {
+  bool avx2 = false;         // with FMA and F16C
+  bool avx512 = false;       // F, BW, DQ, VL
+  bool avx512_vnni = false;  // vpdpbusd, vpdpwssd on 512 bits
+  bool avx512_bf16 = false;
+  bool avx512_fp16 = false;
+  bool amx_int8 = false;
+  bool amx_bf16 = false;
+
+  // The environment variable HEADRACE_CPU=baseline|avx2|avx512 lowers what is detected (for tests).
+  static CpuFeatures detect();
+  std::string to_string() const;  // "avx2 avx512 vnni"
+};
+
+}  // namespace headrace

@@ -1,0 +1,111 @@
+// Device, Stream, Event, Buffer: where memory lives and in what order work runs on it.
+//
+// Each has a CPU and a CUDA twin (device_cpu.cc, device_cuda.cc; device_no_cuda.cc where the build
+// has no CUDA). A device is made once at start and outlives everything that came from it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "tensor/cpu_features.h"
+#include "tensor/tensor_view.h"
+#include "tensor/thread_pool.h"
+
+namespace headrace {
+
+enum class DeviceKind { kCpu, kCuda };
+
+// What kernels ask before they say that they support a case.
+struct DeviceTraits {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string name;
+  CpuFeatures cpu;              // of the host, on every device
+  int32_t compute_capability = 0;  // CUDA: 90 for Hopper
+  int32_t sm_count = 0;
+  int64_t memory_bytes = 0;     // total
+};
+
+class Device;
+
+// Owns a range of device memory, 64-byte aligned (256 on CUDA). Move-only.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device* device, std::byte* data, int64_t size) : device_(device), data_(data), size_(size) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer();
+
+  std::byte* data() const { return data_; }
+  int64_t size() const { return size_; }
+  Device* device() const { return device_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+// A point in a stream. CPU streams are synchronous: their events are always complete.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool complete() const = 0;
+  virtual void wait() const = 0;  // blocks the calling thread
+};
+
+// Ordered work. The CPU stream runs everything at once on the calling thread.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void copy_in(std::byte* device_to, const std::byte* host_from, int64_t bytes) = 0;
+  virtual void copy_out(std::byte* host_to, const std::byte* device_from, int64_t bytes) = 0;
+  virtual void copy(std::byte* device_to, const std::byte* device_from, int64_t bytes) = 0;
+  virtual void fill_zero(std::byte* device_to, int64_t bytes) = 0;
+  virtual std::unique_ptr<Event> record() = 0;
+  virtual Status synchronize() = 0;  // the error is sticky on CUDA
+  virtual void* native() const = 0;  // cudaStream_t, or nullptr
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceTraits& traits() const = 0;
+  // Uninitialised memory; errors name the size asked for and what is free. Not in a step.
+  virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  virtual std::unique_ptr<Stream> create_stream() = 0;
+  virtual int64_t free_bytes() const = 0;
+  // The pool CPU kernels run on. REQUIRES: traits().kind == kCpu
+  virtual ThreadPool& pool() = 0;
+
+  DeviceKind kind() const { return traits().kind; }
+
+ private:
+  friend class Buffer;
+  virtual void release(std::byte* data, int64_t bytes) = 0;
+};
+
+inline Buffer::~Buffer() {
+  if (data_ != nullptr) device_->release(data_, size_);
+}
+
+// `thread_count` 0 = all CPUs this process may use.
+std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features = CpuFeatures::detect());
+// Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
+Result<std::unique_ptr<Device>> create_cuda_device(int index);
+bool built_with_cuda();
+
+}  // namespace headrace

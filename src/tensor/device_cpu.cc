@@ -1,0 +1,103 @@
+#include <immintrin.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "tensor/device.h"
+
+namespace headrace {
+namespace {
+
+class CpuEvent final : public Event {
+ public:
+  bool complete() const override { return true; }
+  void wait() const override {}
+};
+
+class CpuStream final : public Stream {
+ public:
+  void copy_in(std::byte* to, const std::byte* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy_out(std::byte* to, const std::byte* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void fill_zero(std::byte* to, int64_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+  }
+  std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
+  Status synchronize() override { return ok_status(); }
+  void* native() const override { return nullptr; }
+};
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
+  }
+  return "x86-64";
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int thread_count, const CpuFeatures& features) : pool_(thread_count) {
+    traits_.kind = DeviceKind::kCpu;
+    traits_.name = cpu_name();
+    traits_.cpu = features;
+    traits_.memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    // Denormals as zero on the thread that made the device; workers do it for themselves.
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+  }
+
+  const DeviceTraits& traits() const override { return traits_; }
+
+  // Anonymous pages: they cost memory only once touched, and large ranges go back at once.
+  Result<Buffer> allocate(int64_t bytes) override {
+    CHECK(bytes >= 0);
+    const size_t size = std::max<size_t>(static_cast<size_t>(bytes), 1);
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      return exhausted(fmt::format("cannot allocate {} MiB of memory ({} MiB free)", bytes >> 20,
+                                   free_bytes() >> 20));
+    }
+    if (size >= (4u << 20)) ::madvise(data, size, MADV_HUGEPAGE);
+    return Buffer(this, static_cast<std::byte*>(data), bytes);
+  }
+
+  std::unique_ptr<Stream> create_stream() override { return std::make_unique<CpuStream>(); }
+
+  int64_t free_bytes() const override {
+    std::ifstream info("/proc/meminfo");
+    for (std::string line; std::getline(info, line);) {
+      if (line.starts_with("MemAvailable:")) {
+        int64_t kib = 0;
+        std::istringstream(line.substr(13)) >> kib;
+        return kib << 10;
+      }
+    }
+    return traits_.memory_bytes;
+  }
+
+  ThreadPool& pool() override { return pool_; }
+
+ private:
+  void release(std::byte* data, int64_t bytes) override {
+    ::munmap(data, std::max<size_t>(static_cast<size_t>(bytes), 1));
+  }
+
+  DeviceTraits traits_;
+  ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features) {
+  return std::make_unique<CpuDevice>(thread_count > 0 ? thread_count : ThreadPool::usable_cpus(),
+                                     features);
+}
+
+}  // namespace headrace

@@ -1,0 +1,52 @@
+#include "tensor/device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tensor/workspace.h"
+
+namespace headrace {
+namespace {
+
+TEST(CpuDevice, BuffersHoldBytesAndMove) {
+  const auto device = create_cpu_device(1);
+  auto buffer = device->allocate(1 << 20);
+  ASSERT_TRUE(buffer.ok());
+  const auto stream = device->create_stream();
+  stream->copy_in(buffer->data(), reinterpret_cast<const std::byte*>("abc"), 4);
+  Buffer moved = std::move(*buffer);
+  EXPECT_STREQ(reinterpret_cast<const char*>(moved.data()), "abc");
+  EXPECT_TRUE(stream->record()->complete());
+  EXPECT_TRUE(stream->synchronize().ok());
+}
+
+TEST(CpuDevice, AnImpossibleSizeIsAnErrorThatNamesIt) {
+  const auto device = create_cpu_device(1);
+  const Status status = device->allocate(int64_t{1} << 60).status();
+  EXPECT_EQ(status.code(), StatusCode::kExhausted);
+  EXPECT_NE(status.message().find("MiB"), std::string::npos);
+}
+
+TEST(CudaDevice, SaysWhyItIsNotThere) {
+  auto device = create_cuda_device(1000);
+  ASSERT_FALSE(device.ok());
+  EXPECT_FALSE(device.status().message().empty());
+}
+
+TEST(Workspace, AMarkGivesBackWhatWasTakenUnderIt) {
+  const auto device = create_cpu_device(1);
+  Workspace workspace(std::move(device->allocate(4096).value()));
+  std::byte* first = nullptr;
+  {
+    Workspace::Mark mark(workspace);
+    first = workspace.take(100);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
+    EXPECT_NE(workspace.take(100), first);
+  }
+  EXPECT_EQ(workspace.take(4000), first);
+  EXPECT_DEATH(workspace.take(4096), "workspace too small");
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,68 @@
+// Fork-join over a fixed set of threads, microseconds a call: workers spin for a short while after
+// a job, then sleep in the kernel, so that an idle pool uses no CPU.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace headrace {
+
+class ThreadPool {
+ public:
+  // `thread_count` includes the calling thread. REQUIRES: thread_count >= 1
+  explicit ThreadPool(int thread_count);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int thread_count() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(thread) once on every thread, 0 being the caller; returns when all are done. What the
+  // bodies wrote is visible to the caller. Not reentrant; one caller at a time.
+  template <class Body>
+  void run(const Body& body) {
+    dispatch(&invoke_run<Body>, &body);
+  }
+
+  // Splits [0, count) into ranges of `grain` and hands them to whichever thread is free:
+  // body(first, last). Order and placement vary, so a body must not depend on them.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) {
+    if (count <= grain || workers_.empty()) {
+      if (count > 0) body(int64_t{0}, count);
+      return;
+    }
+    std::atomic<int64_t> next{0};
+    run([&](int) {
+      for (int64_t first; (first = next.fetch_add(grain, std::memory_order_relaxed)) < count;) {
+        body(first, first + grain < count ? first + grain : count);
+      }
+    });
+  }
+
+  // Number of CPUs this process may use (affinity mask and cgroup quota), at least 1.
+  static int usable_cpus();
+
+ private:
+  using Job = void (*)(const void* body, int thread);
+  template <class Body>
+  static void invoke_run(const void* body, int thread) {
+    (*static_cast<const Body*>(body))(thread);
+  }
+
+  void dispatch(Job job, const void* body);
+  void work(int thread);
+
+  // Written by the caller before epoch_ moves, read by workers after.
+  Job job_ = nullptr;
+  const void* body_ = nullptr;
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<int32_t> running_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace headrace

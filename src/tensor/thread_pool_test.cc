@@ -1,0 +1,51 @@
+#include "tensor/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+TEST(ThreadPool, RunCallsEveryThreadOnceAndPublishesTheirWrites) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    std::vector<int> calls(static_cast<size_t>(threads), 0);
+    for (int round = 0; round < 2000; ++round) {
+      pool.run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
+    }
+    for (int count : calls) EXPECT_EQ(count, 2000);
+  }
+}
+
+TEST(ThreadPool, ParallelForCoversEachIndexOnce) {
+  ThreadPool pool(3);
+  for (int64_t count : {0, 1, 7, 64, 1001}) {
+    std::vector<int> hits(static_cast<size_t>(count), 0);
+    pool.parallel_for(count, 7, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) ++hits[static_cast<size_t>(i)];
+    });
+    for (int hit : hits) EXPECT_EQ(hit, 1);
+  }
+}
+
+TEST(ThreadPool, SleepsWhenIdle) {
+  ThreadPool pool(2);
+  pool.run([](int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  getrusage(RUSAGE_SELF, &after);
+  const auto seconds = [](const rusage& u) {
+    return static_cast<double>(u.ru_utime.tv_sec) + 1e-6 * static_cast<double>(u.ru_utime.tv_usec);
+  };
+  EXPECT_LT(seconds(after) - seconds(before), 0.02);
+  pool.run([](int) {});  // and wakes again
+}
+
+}  // namespace
+}  // namespace headrace
