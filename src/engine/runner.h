@@ -1,0 +1,25 @@
+// Runner: computes steps. The model runner works on a device; the oracle runner (tests) on hashes.
+// Used by the engine thread alone.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  // Starts the forward pass; the plan must live until wait() returned. Plans come in order.
+  virtual Ticket submit_forward(const StepPlan& plan) = 0;
+  // Starts sampling of a submitted step (a stage of its own: masks may arrive late).
+  virtual void submit_sample(Ticket ticket) = 0;
+  // Blocks until the step is done. Tickets are waited for in order. An error is sticky: the device
+  // is lost, the engine stops being ready.
+  virtual Result<StepResult> wait(Ticket ticket) = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,50 @@
+// A request as the scheduler sees it: ids and numbers, no text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/logprobs.h"
+#include "base/sampling_params.h"
+
+namespace headrace {
+
+struct Request {
+  RequestId id;                 // unique for the life of the process
+  std::vector<TokenId> prompt;  // not empty
+  SamplingParams sampling;      // checked by the API; seed is set
+  int32_t priority = 0;         // lower value first
+  std::string cache_salt;       // prefixes are shared only inside one salt
+};
+
+enum class FinishReason : uint8_t {
+  kNone,    // still running
+  kStop,    // an end id, a stop id, or (decided at the edge) a stop string
+  kLength,  // max_tokens or the context is full
+  kAbort,   // cancelled
+  kFault,   // its own logits were NaN or all -inf; neighbours are untouched
+};
+
+// The name the OpenAI API gives it: "stop", "length", "abort", "error".
+std::string_view finish_reason_name(FinishReason reason);
+
+// What a step brought for one choice of a request. `tokens` are new output tokens; an end id that
+// stopped the choice is among them (the edge hides it).
+struct Emission {
+  RequestId request;
+  int32_t choice = 0;  // index among the request's n
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one per token when the request asked for them
+  // Entries for prompt tokens [prompt_first, prompt_first + size), in order over the emissions of
+  // choice 0, when asked for. Token 0 has none (nothing conditions it), so prompt_first >= 1.
+  int32_t prompt_first = 0;
+  std::vector<TokenLogprobs> prompt_logprobs;
+  FinishReason finish = FinishReason::kNone;
+  std::optional<TokenId> stop_token;  // the stop_token_ids entry that ended it (none for end ids)
+};
+
+}  // namespace headrace

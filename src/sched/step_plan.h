@@ -1,0 +1,91 @@
+// One step, as plain data: a rank needs nothing else, a test can print it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/logprobs.h"
+#include "sched/request.h"
+
+namespace headrace {
+
+// Blocks of one KV group of one sequence: table entries [first_index, first_index + blocks.size()).
+struct GroupBlocks {
+  int32_t group = 0;
+  int32_t first_index = 0;
+  std::vector<BlockId> blocks;
+};
+
+// A sequence gets a slot (row of the SlotTable). `tokens` is everything known of it: the prompt and,
+// after a preemption or for a forked choice, what it has generated.
+struct Admission {
+  SequenceId sequence;
+  SlotId slot;
+  int32_t choice = 0;
+  std::shared_ptr<const Request> request;
+  std::vector<TokenId> tokens;
+  std::vector<GroupBlocks> blocks;  // shared blocks it starts with (fork, prefix hit)
+};
+
+enum class LogitRows : uint8_t { kNone, kLast, kAll };
+
+// Another choice that samples its first token from the same last row (n > 1).
+struct SampleTarget {
+  SequenceId sequence;
+  SlotId slot;
+};
+
+// Compute tokens [first, first + count) of one sequence. The last may be a token that a step still
+// in flight samples: it is then read from the slot (design: sampled tokens stay on the device).
+struct Work {
+  SequenceId sequence;
+  SlotId slot;
+  int32_t first = 0;
+  int32_t count = 0;
+  LogitRows rows = LogitRows::kNone;  // kAll: prompt log-probabilities of these tokens
+  bool samples = false;               // the last row draws the sequence's next token
+  std::vector<SampleTarget> also_sample;
+  std::vector<GroupBlocks> new_blocks;
+};
+
+// Copy a whole page before the forward pass (copy-on-write of a shared, partly filled block).
+struct BlockCopy {
+  int32_t group = 0;
+  BlockId from;
+  BlockId to;
+};
+
+struct ReleasedSlot {
+  SequenceId sequence;
+  SlotId slot;
+};
+
+struct StepPlan {
+  uint64_t step = 0;
+  std::vector<ReleasedSlot> released;  // first: their slots may be admitted again below
+  std::vector<Admission> admitted;
+  std::vector<BlockCopy> copies;
+  std::vector<Work> work;
+  int32_t token_count = 0;  // sum of count
+
+  bool empty() const { return work.empty(); }
+  std::string to_string() const;
+};
+
+struct StepResult {
+  struct Row {
+    SequenceId sequence;
+    std::vector<TokenId> accepted;        // sampled tokens, in order (one without speculation)
+    std::vector<TokenLogprobs> logprobs;  // per accepted token, when asked for
+    // For rows = kAll: entry i belongs to prompt token first + i + 1 (the last row of the whole
+    // prompt has none).
+    std::vector<TokenLogprobs> prompt_logprobs;
+    bool fault = false;  // NaN row
+  };
+  std::vector<Row> rows;  // one per Work and per SampleTarget that sampled or scored
+};
+
+}  // namespace headrace
