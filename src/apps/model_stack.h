@@ -1,0 +1,68 @@
+// ModelStack: everything between a model file and an Engine that answers, built once by the
+// subcommands that need a model. The only place where weights, text and engine are joined.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "weights/model_config.h"
+
+namespace headrace {
+
+struct StackOptions {
+  std::string model;                     // a .gguf file; with load_format dummy a config.json
+  std::string load_format = "auto";      // auto, dummy
+  std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
+  std::string device = "auto";           // auto, cpu
+  int32_t threads = 0;                   // 0 = all CPUs this process may use
+  int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
+  int32_t max_num_seqs = 64;
+  int32_t max_num_batched_tokens = 512;
+  int64_t kv_cache_memory_bytes = 0;     // 0 = enough for max_num_seqs short or one long request
+  int32_t max_queued_requests = 256;
+  std::string policy = "fcfs";           // fcfs, static, one-at-a-time
+  bool chunked_prefill = true;
+  uint64_t seed = 0;                     // of dummy weights
+};
+
+// Loading, for a progress line: a stage's name and how much of it is done, in [0, 1].
+using LoadProgress = std::function<void(std::string_view stage, double done)>;
+
+struct StackInfo {
+  std::string model_name;    // file name without folder and extension
+  std::string model_path;
+  std::string weight_types;  // "Q4_1 + Q8_0"
+  int64_t parameter_count = 0;
+  int64_t file_bytes = 0;
+  int64_t weight_bytes = 0;  // in memory, packed
+  int64_t kv_bytes = 0;      // of the whole pool
+  int32_t block_count = 0;
+  int32_t block_tokens = 16;
+  int32_t max_model_len = 0;
+  int32_t threads = 0;
+  std::string cpu_features;
+  double load_seconds = 0;
+};
+
+class ModelStack {
+ public:
+  // Errors are one line that names file and field. The calling thread is not kept.
+  static Result<std::unique_ptr<ModelStack>> load(const StackOptions& options,
+                                                  const LoadProgress& progress = nullptr);
+  virtual ~ModelStack() = default;
+
+  virtual Engine& engine() = 0;
+  virtual const Tokenizer* tokenizer() const = 0;          // nullptr for a dummy without vocabulary
+  virtual const ChatTemplate* chat_template() const = 0;   // nullptr when the file has none
+  virtual const ModelConfig& config() const = 0;
+  virtual const StackInfo& info() const = 0;
+};
+
+}  // namespace headrace
