@@ -1,0 +1,356 @@
+#include "engine/engine.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+// What other threads ask of the engine thread.
+struct SubmitCommand {
+  Request request;
+  EmissionSink sink;
+};
+struct CancelCommand {
+  RequestId request;
+};
+struct CancelChoiceCommand {
+  RequestId request;
+  int32_t choice;
+};
+using Command = std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand>;
+
+// A request whose sink still expects emissions.
+struct Live {
+  EmissionSink sink;
+  std::vector<bool> finished;  // per choice
+  int32_t unfinished = 0;
+};
+
+struct InFlight {
+  Ticket ticket;
+  std::unique_ptr<StepPlan> plan;  // at a fixed address until wait() returned
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(EngineOptions options, std::unique_ptr<Scheduler> scheduler,
+             std::unique_ptr<Runner> runner)
+      : options_(std::move(options)),
+        scheduler_(std::move(scheduler)),
+        runner_(std::move(runner)),
+        seed_origin_(static_cast<uint64_t>(clock_.now_ns())) {
+    last_progress_ns_ = clock_.now_ns();
+    stats_.scheduler = scheduler_->stats();
+    thread_ = std::thread([this] { loop(); });
+  }
+
+  ~EngineImpl() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  RequestId next_request_id() override { return RequestId(++last_request_id_); }
+
+  Status submit(Request request, EmissionSink sink) override;
+
+  void cancel(RequestId request) override { post(CancelCommand{request}); }
+  void cancel_choice(RequestId request, int32_t choice) override {
+    post(CancelChoiceCommand{request, choice});
+  }
+
+  EngineStats stats() const override {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  bool healthy() const override {
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    if (!busy_.load(std::memory_order_relaxed)) return true;
+    const auto silent_ns = clock_.now_ns() - last_progress_ns_.load(std::memory_order_relaxed);
+    return static_cast<double>(silent_ns) * 1e-9 < options_.watchdog_seconds;
+  }
+
+  bool drain(double seconds_max) override {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    return idle_.wait_for(lock, std::chrono::duration<double>(seconds_max),
+                          [&] { return outstanding_ == 0; });
+  }
+
+  const EngineOptions& options() const override { return options_; }
+
+ private:
+  void post(Command command) {
+    {
+      std::lock_guard lock(mutex_);
+      mailbox_.push_back(std::move(command));
+    }
+    wake_.notify_one();
+  }
+
+  Status check_request(const Request& request) const;
+
+  // The engine thread.
+  void loop();
+  bool take_commands();  // waits while there is nothing to do; false: stop
+  void handle(SubmitCommand command);
+  void handle(CancelCommand command);
+  void handle(CancelChoiceCommand command);
+  bool start_step();   // false: nothing to run now
+  void finish_step();  // waits for the oldest step in flight and delivers what it brought
+  void deliver(const Emission& emission);
+  void end_request(RequestId id);
+  void fail_all(const Status& status);
+  void publish_stats();
+
+  const EngineOptions options_;
+  const SystemClock clock_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Runner> runner_;
+  const uint64_t seed_origin_;
+
+  // Shared, under mutex_.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::deque<Command> mailbox_;
+  EngineStats stats_;
+  int64_t outstanding_ = 0;  // requests submitted and not ended
+  bool draining_ = false;
+  bool stopping_ = false;
+
+  std::atomic<uint64_t> last_request_id_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> busy_{false};
+  std::atomic<int64_t> last_progress_ns_{0};
+
+  // The engine thread's own.
+  std::unordered_map<RequestId, Live> live_;
+  std::deque<InFlight> in_flight_;
+  EngineStats totals_;
+
+  std::thread thread_;
+};
+
+Status EngineImpl::check_request(const Request& request) const {
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const TokenId token = request.prompt[i];
+    if (token < 0 || token >= options_.vocab_size) {
+      return invalid_argument(fmt::format("prompt token {} is id {}, outside the vocabulary of {}", i,
+                                          token, options_.vocab_size),
+                              "prompt");
+    }
+  }
+  const auto outside = [&](TokenId token) { return token < 0 || token >= options_.vocab_size; };
+  for (const auto& [token, bias] : request.sampling.logit_bias) {
+    if (outside(token)) {
+      return invalid_argument(fmt::format("logit_bias names id {}, outside the vocabulary of {}", token,
+                                          options_.vocab_size),
+                              "logit_bias");
+    }
+  }
+  for (TokenId token : request.sampling.stop_token_ids) {
+    if (outside(token)) {
+      return invalid_argument(fmt::format("stop_token_ids names id {}, outside the vocabulary of {}",
+                                          token, options_.vocab_size),
+                              "stop_token_ids");
+    }
+  }
+  return scheduler_->check(request);
+}
+
+Status EngineImpl::submit(Request request, EmissionSink sink) {
+  HR_RETURN_IF_ERROR(check_request(request));
+  if (!request.sampling.seed) {
+    request.sampling.seed = mix64(seed_origin_ ^ mix64(request.id.value));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (draining_ || stopping_) return unavailable("the server is shutting down");
+    if (failed_.load(std::memory_order_relaxed)) return unavailable("the engine has failed");
+    const int64_t room = int64_t{options_.scheduler.max_num_seqs} + options_.scheduler.max_queued_requests;
+    if (outstanding_ >= room) {
+      return exhausted(fmt::format("{} requests are running or queued, the most this server takes",
+                                   outstanding_));
+    }
+    ++outstanding_;
+    mailbox_.push_back(SubmitCommand{std::move(request), std::move(sink)});
+  }
+  wake_.notify_one();
+  return ok_status();
+}
+
+void EngineImpl::loop() {
+  while (take_commands()) {
+    const bool started = start_step();
+    const auto depth = static_cast<size_t>(options_.scheduler.steps_in_flight_max);
+    if (!in_flight_.empty() && (!started || in_flight_.size() >= depth)) finish_step();
+    publish_stats();
+  }
+  while (!in_flight_.empty()) {
+    (void)runner_->wait(in_flight_.front().ticket);
+    in_flight_.pop_front();
+  }
+  fail_all(unavailable("the engine stopped"));
+}
+
+bool EngineImpl::take_commands() {
+  std::deque<Command> commands;
+  {
+    std::unique_lock lock(mutex_);
+    const auto something = [&] { return stopping_ || !mailbox_.empty(); };
+    const bool work = !failed_ && (scheduler_->has_work() || !in_flight_.empty());
+    busy_.store(work, std::memory_order_relaxed);
+    if (!work) wake_.wait(lock, something);
+    if (stopping_) return false;
+    commands.swap(mailbox_);
+  }
+  if (!commands.empty() && !busy_) {
+    last_progress_ns_ = clock_.now_ns();  // idle time is not silence
+    busy_ = true;
+  }
+  for (Command& command : commands) {
+    std::visit([&](auto& c) { handle(std::move(c)); }, command);
+  }
+  return true;
+}
+
+void EngineImpl::handle(SubmitCommand command) {
+  const RequestId id = command.request.id;
+  const int32_t n = command.request.sampling.n;
+  live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n};
+  const Status status = failed_ ? unavailable("the engine has failed")
+                                : scheduler_->add(std::move(command.request));
+  if (status.ok()) return;
+  // check() passed and the queue is bounded in submit(), so this is the engine ending, not the input.
+  log_warning("request {} was not taken: {}", id.value, status.message());
+  for (int32_t choice = 0; choice < n; ++choice) {
+    deliver({.request = id, .choice = choice, .finish = FinishReason::kAbort});
+  }
+}
+
+void EngineImpl::handle(CancelCommand command) {
+  const auto found = live_.find(command.request);
+  if (found == live_.end()) return;  // it has just ended: an ordinary event
+  (void)scheduler_->cancel(command.request);
+  const std::vector<bool> finished = found->second.finished;
+  for (size_t choice = 0; choice < finished.size(); ++choice) {
+    if (finished[choice]) continue;
+    deliver({.request = command.request,
+             .choice = static_cast<int32_t>(choice),
+             .finish = FinishReason::kAbort});
+  }
+}
+
+void EngineImpl::handle(CancelChoiceCommand command) {
+  const auto found = live_.find(command.request);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  const auto choice = static_cast<size_t>(command.choice);
+  if (command.choice < 0 || choice >= live.finished.size() || live.finished[choice]) return;
+  (void)scheduler_->cancel(command.request, command.choice);
+  live.finished[choice] = true;
+  if (--live.unfinished == 0) end_request(command.request);
+}
+
+bool EngineImpl::start_step() {
+  if (failed_) return false;
+  const int64_t before = clock_.now_ns();
+  auto plan = std::make_unique<StepPlan>(scheduler_->plan());
+  totals_.plan_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
+  if (plan->empty()) {
+    // Nothing fits now although work waits: only a step in flight or a command can change that.
+    if (in_flight_.empty() && scheduler_->has_work()) std::this_thread::yield();
+    return false;
+  }
+  const Ticket ticket = runner_->submit_forward(*plan);
+  runner_->submit_sample(ticket);
+  totals_.step_tokens_total += static_cast<uint64_t>(plan->token_count);
+  totals_.step_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
+  in_flight_.push_back({ticket, std::move(plan)});
+  return true;
+}
+
+void EngineImpl::finish_step() {
+  const int64_t before = clock_.now_ns();
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  Result<StepResult> result = runner_->wait(step.ticket);
+  if (!result.ok()) {
+    failed_ = true;
+    log_error("a step failed, the engine stops: {}", result.status().message());
+    fail_all(result.status());
+    return;
+  }
+  for (const Emission& emission : scheduler_->apply(*step.plan, *result)) deliver(emission);
+  ++totals_.steps;
+  const int64_t now = clock_.now_ns();
+  totals_.step_seconds_total += static_cast<double>(now - before) * 1e-9;
+  last_progress_ns_.store(now, std::memory_order_relaxed);
+}
+
+void EngineImpl::deliver(const Emission& emission) {
+  const auto found = live_.find(emission.request);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  const auto choice = static_cast<size_t>(emission.choice);
+  CHECK(choice < live.finished.size());
+  if (live.finished[choice]) return;
+  live.sink(emission);
+  if (emission.finish == FinishReason::kNone) return;
+  live.finished[choice] = true;
+  if (--live.unfinished == 0) end_request(emission.request);
+}
+
+void EngineImpl::end_request(RequestId id) {
+  live_.erase(id);
+  std::lock_guard lock(mutex_);
+  if (--outstanding_ == 0) idle_.notify_all();
+}
+
+void EngineImpl::fail_all(const Status& status) {
+  const FinishReason reason =
+      status.code() == StatusCode::kUnavailable ? FinishReason::kAbort : FinishReason::kFault;
+  while (!live_.empty()) {
+    const RequestId id = live_.begin()->first;
+    const std::vector<bool> finished = live_.begin()->second.finished;
+    for (size_t choice = 0; choice < finished.size(); ++choice) {
+      if (finished[choice]) continue;
+      deliver({.request = id, .choice = static_cast<int32_t>(choice), .finish = reason});
+    }
+  }
+}
+
+void EngineImpl::publish_stats() {
+  totals_.scheduler = scheduler_->stats();
+  std::lock_guard lock(mutex_);
+  stats_ = totals_;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Runner> runner) {
+  SchedulerOptions scheduler_options = options.scheduler;
+  // The bound on waiting requests is kept in submit(), where the caller can still be told.
+  scheduler_options.max_queued_requests += scheduler_options.max_num_seqs;
+  HR_ASSIGN_OR_RETURN(auto scheduler, Scheduler::create(std::move(scheduler_options)));
+  return std::unique_ptr<Engine>(
+      std::make_unique<EngineImpl>(std::move(options), std::move(scheduler), std::move(runner)));
+}
+
+}  // namespace headrace

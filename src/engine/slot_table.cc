@@ -1,0 +1,77 @@
+#include "engine/slot_table.h"
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+bool counts_outputs(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
+         sampling.frequency_penalty != 0.0f;
+}
+
+void count_output(std::vector<TokenCount>& counts, TokenId token) {
+  for (TokenCount& entry : counts) {
+    if (entry.token == token) {
+      ++entry.count;
+      return;
+    }
+  }
+  counts.push_back({token, 1});
+}
+
+}  // namespace
+
+SlotTable::SlotTable(int32_t slot_count, int32_t group_count)
+    : group_count_(group_count), slots_(static_cast<size_t>(slot_count)) {}
+
+const Slot& SlotTable::operator[](SlotId slot) const {
+  const Slot& row = slots_.at(static_cast<size_t>(slot.value));
+  CHECK(row.request != nullptr);
+  return row;
+}
+
+void SlotTable::update(const StepPlan& plan) {
+  for (const ReleasedSlot& released : plan.released) {
+    slots_.at(static_cast<size_t>(released.slot.value)) = Slot{};
+  }
+  for (const Admission& admission : plan.admitted) admit(admission);
+  for (const Work& work : plan.work) {
+    Slot& slot = slots_.at(static_cast<size_t>(work.slot.value));
+    CHECK(slot.sequence == work.sequence);
+    for (const GroupBlocks& blocks : work.new_blocks) add_blocks(slot, blocks);
+  }
+}
+
+void SlotTable::admit(const Admission& admission) {
+  Slot& slot = slots_.at(static_cast<size_t>(admission.slot.value));
+  slot = Slot{};
+  slot.sequence = admission.sequence;
+  slot.choice = admission.choice;
+  slot.request = admission.request;
+  slot.tokens = admission.tokens;
+  slot.prompt_length = static_cast<int32_t>(admission.request->prompt.size());
+  slot.block_tables.resize(static_cast<size_t>(group_count_));
+  CHECK(slot.tokens.size() >= static_cast<size_t>(slot.prompt_length));
+  for (const GroupBlocks& blocks : admission.blocks) add_blocks(slot, blocks);
+  if (counts_outputs(slot.request->sampling)) {
+    for (TokenId token : slot.output()) count_output(slot.output_counts, token);
+  }
+}
+
+void SlotTable::add_blocks(Slot& slot, const GroupBlocks& blocks) {
+  std::vector<int32_t>& table = slot.block_tables.at(static_cast<size_t>(blocks.group));
+  const size_t needed = static_cast<size_t>(blocks.first_index) + blocks.blocks.size();
+  if (table.size() < needed) table.resize(needed, -1);
+  for (size_t i = 0; i < blocks.blocks.size(); ++i) {
+    table[static_cast<size_t>(blocks.first_index) + i] = blocks.blocks[i].value;
+  }
+}
+
+void SlotTable::append(SlotId slot_id, TokenId token) {
+  Slot& slot = slots_.at(static_cast<size_t>(slot_id.value));
+  slot.tokens.push_back(token);
+  if (counts_outputs(slot.request->sampling)) count_output(slot.output_counts, token);
+}
+
+}  // namespace headrace

@@ -1,0 +1,50 @@
+// SlotTable: what a device keeps of each running sequence between steps. A plan carries only deltas
+// (admissions, new blocks, sampled tokens); this table holds the truth.
+// The CPU twin is plain arrays, used by the engine thread alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "ops/sample.h"
+#include "sched/request.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+struct Slot {
+  SequenceId sequence;
+  int32_t choice = 0;
+  std::shared_ptr<const Request> request;
+  std::vector<TokenId> tokens;                     // prompt, then output
+  int32_t prompt_length = 0;                       // of the request, not of a recomputed prefix
+  std::vector<std::vector<int32_t>> block_tables;  // per KV group; -1 = not held (behind a window)
+  std::vector<TokenCount> output_counts;           // each id once; only where penalties need it
+
+  TokenSpan prompt() const { return TokenSpan(tokens).first(static_cast<size_t>(prompt_length)); }
+  TokenSpan output() const { return TokenSpan(tokens).subspan(static_cast<size_t>(prompt_length)); }
+};
+
+class SlotTable {
+ public:
+  SlotTable(int32_t slot_count, int32_t group_count);
+
+  // Applies a plan's releases, admissions and new blocks.
+  void update(const StepPlan& plan);
+  // The sampled token of a slot's sequence.
+  void append(SlotId slot, TokenId token);
+
+  // REQUIRES: the slot holds a sequence
+  const Slot& operator[](SlotId slot) const;
+
+ private:
+  void admit(const Admission& admission);
+  void add_blocks(Slot& slot, const GroupBlocks& blocks);
+
+  int32_t group_count_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,108 @@
+// A model: embedding, layers, head over one packed batch of tokens. The engine owns the batch, the
+// cache and the sampling; a model owns its weights. Const after load: any thread, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "ops/attention.h"
+#include "ops/kv_view.h"
+#include "ops/op.h"
+#include "weights/model_config.h"
+#include "weights/weight_source.h"
+
+namespace headrace {
+
+// What the engine needs to know of a model: sizes, and what each layer keeps in the cache.
+struct LayerKv {
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;  // > 0: sliding
+};
+struct ModelSpec {
+  std::string architecture;
+  int32_t vocab_size = 0;
+  int32_t hidden_size = 0;
+  int32_t layer_count = 0;
+  int32_t query_heads = 0;   // of the widest layer
+  int32_t context_length = 0;
+  std::vector<LayerKv> kv;   // [layer_count]
+};
+
+// The rows of one step. T tokens of S sequences, packed without padding.
+struct ForwardBatch {
+  // A KV group's view of the batch: where new tokens go and which blocks each sequence holds.
+  struct Group {
+    std::span<const int64_t> slots;                  // [T] block * block_tokens + offset
+    std::span<const AttentionSequence> sequences;    // [S]
+  };
+  std::span<const TokenId> tokens;      // [T]
+  std::span<const int32_t> positions;   // [T]
+  std::span<const Group> groups;        // [groups]
+  std::span<const int32_t> layer_group; // [layers] index into groups
+};
+
+struct LayerRange {
+  int32_t first = 0;
+  int32_t last = 0;  // one past
+};
+
+// Hooks on chosen layers, for what is no branch in the loop: speculation, offload, early exit, tests.
+struct ForwardTaps {
+  std::function<void(int32_t layer, ConstTensorView hidden)> after_layer;  // empty = none
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelSpec& spec() const = 0;
+  // Bytes of weights in device memory.
+  virtual int64_t weight_bytes() const = 0;
+  // An upper bound of the workspace that embed(), layers() and head() take for `tokens` rows in a
+  // step, `logit_rows` rows a head() call and sequences up to `kv_length_max` tokens.
+  virtual int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
+                                  int32_t thread_count) const = 0;
+
+  virtual void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden /* [T, D] */) const = 0;
+  virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
+                      std::span<const KvLayerView> kv /* [layers] */, TensorView hidden /* [T, D] */,
+                      const ForwardTaps& taps) const = 0;
+  // Final norm and output matrix of the rows asked for. `rows` is overwritten.
+  virtual void head(OpContext& context, TensorView rows /* [R, D] */,
+                    TensorView logits /* [R, V] */) const = 0;
+};
+
+enum class ComputeType { kFast, kFloat32 };
+
+struct ModelLoadOptions {
+  ComputeType compute = ComputeType::kFast;
+  std::function<void(double done)> progress;  // may be empty; [0, 1]
+};
+
+// A tensor an architecture reads: for dummy weights and for shape checks.
+struct TensorSpec {
+  std::string name;
+  Shape shape;
+};
+
+// One row per architecture: a pair of files and an entry in architectures().
+struct Architecture {
+  std::string_view name;  // as GGUF spells it: "llama"
+  Result<ModelSpec> (*parse)(const ModelConfig& config);
+  std::vector<TensorSpec> (*tensors)(const ModelConfig& config);
+  Result<std::unique_ptr<Model>> (*load)(const ModelConfig& config, const WeightSource& weights,
+                                         Device& device, const ModelLoadOptions& options);
+};
+
+std::span<const Architecture> architectures();
+// kUnsupported naming the architecture and those that are known.
+Result<const Architecture*> find_architecture(std::string_view name);
+
+}  // namespace headrace
