@@ -1,0 +1,31 @@
+// Streams text out of token ids without ever emitting half a character.
+#pragma once
+
+#include <string>
+
+#include "base/ids.h"
+#include "text/tokenizer.h"
+
+namespace headrace {
+
+// All that push() and flush() returned, joined, is tokenizer.decode() of the same ids with each
+// maximal subpart that is no UTF-8 replaced by U+FFFD. One thread at a time.
+class Detokenizer {
+ public:
+  // `tokenizer` must outlive this.
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special)
+      : tokenizer_(tokenizer), skip_special_(skip_special) {}
+
+  // The characters that `id` completes; at most 3 bytes that could begin a character are held.
+  std::string push(TokenId id);
+  // What is held, as U+FFFD. Then the stream starts anew.
+  std::string flush();
+  bool holds_bytes() const { return !held_.empty(); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const bool skip_special_;
+  std::string held_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,74 @@
+#include "text/stop_matcher.h"
+
+#include <algorithm>
+
+namespace headrace {
+namespace {
+
+std::vector<size_t> borders(std::string_view text) {
+  std::vector<size_t> border(text.size(), 0);
+  for (size_t i = 1; i < text.size(); ++i) {
+    size_t length = border[i - 1];
+    while (length > 0 && text[i] != text[length]) length = border[length - 1];
+    border[i] = length + (text[i] == text[length] ? 1 : 0);
+  }
+  return border;
+}
+
+}  // namespace
+
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop)
+    : include_stop_(include_stop) {
+  for (std::string& text : stops) {
+    std::vector<size_t> border = borders(text);
+    stops_.push_back({std::move(text), std::move(border)});
+  }
+}
+
+void StopMatcher::advance(Stop& stop, char byte) {
+  if (stop.text.empty()) return;
+  while (stop.matched > 0 && stop.text[stop.matched] != byte) {
+    stop.matched = stop.border[stop.matched - 1];
+  }
+  if (stop.text[stop.matched] == byte) ++stop.matched;
+}
+
+StopMatcher::Step StopMatcher::push(std::string_view delta) {
+  Step step;
+  if (stopped_) return step;
+  for (char byte : delta) {
+    held_.push_back(byte);
+    size_t keep = 0;
+    for (size_t i = 0; i < stops_.size(); ++i) {
+      Stop& stop = stops_[i];
+      advance(stop, byte);
+      keep = std::max(keep, stop.matched);
+      const bool complete = !stop.text.empty() && stop.matched == stop.text.size();
+      if (complete && (!step.stop || stop.text.size() > stops_[*step.stop].text.size())) {
+        step.stop = i;
+      }
+    }
+    if (step.stop) {
+      const size_t cut = include_stop_ ? 0 : stops_[*step.stop].text.size();
+      step.text.append(held_, 0, held_.size() - cut);
+      held_.clear();
+      stopped_ = true;
+      return step;
+    }
+    if (held_.size() > keep) {
+      step.text.append(held_, 0, held_.size() - keep);
+      held_.erase(0, held_.size() - keep);
+    }
+  }
+  return step;
+}
+
+std::string StopMatcher::flush() {
+  std::string text = std::move(held_);
+  held_.clear();
+  stopped_ = false;
+  for (Stop& stop : stops_) stop.matched = 0;
+  return text;
+}
+
+}  // namespace headrace

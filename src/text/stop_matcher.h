@@ -1,0 +1,44 @@
+// Finds stop strings in streamed text and holds back what may turn out to be one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headrace {
+
+// The stop string that is complete first wins; of those complete at the same byte, the longest
+// (whose text starts first). So the result does not depend on how the text was cut into deltas.
+// Knuth-Morris-Pratt for each stop string: O(stops) a byte. One thread at a time.
+class StopMatcher {
+ public:
+  struct Step {
+    std::string text;            // may leave now
+    std::optional<size_t> stop;  // index of the stop string that was found
+  };
+
+  // Empty stop strings never match. include_stop: the stop string is part of the text.
+  StopMatcher(std::vector<std::string> stops, bool include_stop);
+
+  // After a stop was found, further text is dropped.
+  Step push(std::string_view delta);
+  // What is held when the text ends without a stop. Then the matcher starts anew.
+  std::string flush();
+  size_t held_bytes() const { return held_.size(); }
+
+ private:
+  struct Stop {
+    std::string text;
+    std::vector<size_t> border;  // border[i]: longest proper prefix that ends text[0..i]
+    size_t matched = 0;          // bytes of `text` that end what was pushed so far
+  };
+  static void advance(Stop& stop, char byte);
+
+  std::vector<Stop> stops_;
+  const bool include_stop_;
+  std::string held_;  // the longest end of the text that begins a stop string
+  bool stopped_ = false;
+};
+
+}  // namespace headrace

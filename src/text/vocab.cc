@@ -1,0 +1,78 @@
+#include "text/vocab.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+namespace headrace {
+namespace {
+
+// Marks that end a turn or a text, by family.
+constexpr std::array<std::string_view, 16> kEndMarks = {
+    "<|endoftext|>",          // GPT-2, Qwen, SmolLM
+    "<|im_end|>",             // ChatML
+    "<|eot_id|>",             // Llama 3
+    "<|eom_id|>",             // Llama 3, end of a message that waits for a tool
+    "<|end_of_text|>",        // Llama 3 base, Granite
+    "<|end|>",                // Phi-3
+    "<|return|>",             // Harmony
+    "<|call|>",               // Harmony, end of a tool call
+    "<end_of_turn>",          // Gemma
+    "<|endofturn|>",          // HyperCLOVA
+    "<|eot|>",                // Llama 4
+    "<|END_OF_TURN_TOKEN|>",  // Command R
+    "<end_of_utterance>",     // SmolVLM
+    "</s>",                   // SentencePiece families
+    "<EOT>",                  // CodeLlama
+    "<｜end▁of▁sentence｜>",  // DeepSeek
+};
+
+// A vocabulary larger than this is a lie: the largest published ones have 2^18 entries.
+constexpr size_t kTokenCountMax = size_t{1} << 24;
+
+Status validate_id(const Vocab& vocab, TokenId id, std::string_view name) {
+  if (id == -1 || (id >= 0 && static_cast<size_t>(id) < vocab.tokens.size())) return ok_status();
+  return corrupt(
+      fmt::format("{} id {} is outside the vocabulary of {} tokens", name, id, vocab.tokens.size()),
+      std::string(name));
+}
+
+}  // namespace
+
+void add_known_end_ids(Vocab& vocab) {
+  for (size_t id = 0; id < vocab.tokens.size(); ++id) {
+    if (vocab.kind(static_cast<TokenId>(id)) != TokenKind::kControl) continue;
+    if (std::find(kEndMarks.begin(), kEndMarks.end(), vocab.tokens[id]) != kEndMarks.end()) {
+      vocab.end_ids.push_back(static_cast<TokenId>(id));
+    }
+  }
+  if (vocab.eos >= 0) vocab.end_ids.push_back(vocab.eos);
+  std::sort(vocab.end_ids.begin(), vocab.end_ids.end());
+  vocab.end_ids.erase(std::unique(vocab.end_ids.begin(), vocab.end_ids.end()), vocab.end_ids.end());
+}
+
+Status validate(const Vocab& vocab) {
+  if (vocab.tokens.empty()) return corrupt("the vocabulary has no tokens", "tokens");
+  if (vocab.tokens.size() > kTokenCountMax) {
+    return corrupt(fmt::format("the vocabulary has {} tokens, more than {}", vocab.tokens.size(),
+                               kTokenCountMax),
+                   "tokens");
+  }
+  if (!vocab.kinds.empty() && vocab.kinds.size() != vocab.tokens.size()) {
+    return corrupt(
+        fmt::format("{} token kinds for {} tokens", vocab.kinds.size(), vocab.tokens.size()),
+        "token_type");
+  }
+  HR_RETURN_IF_ERROR(validate_id(vocab, vocab.bos, "bos"));
+  HR_RETURN_IF_ERROR(validate_id(vocab, vocab.eos, "eos"));
+  HR_RETURN_IF_ERROR(validate_id(vocab, vocab.unk, "unk"));
+  HR_RETURN_IF_ERROR(validate_id(vocab, vocab.pad, "pad"));
+  for (TokenId id : vocab.end_ids) {
+    if (id < 0) return corrupt("an end id is negative", "end_ids");
+    HR_RETURN_IF_ERROR(validate_id(vocab, id, "end_ids"));
+  }
+  return ok_status();
+}
+
+}  // namespace headrace

@@ -1,0 +1,53 @@
+// What a tokenizer needs to know of a model file, as one plain value. The weights folder's readers
+// fill it; text knows no file format.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace headrace {
+
+// Numbered as GGUF's tokenizer.ggml.token_type.
+enum class TokenKind : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,      // never made from user text unless special parsing is asked for
+  kUserDefined = 4,  // matched in any text, before everything else
+  kUnused = 5,
+  kByte = 6,
+};
+
+struct Vocab {
+  std::string model;                               // "gpt2" = byte-level BPE
+  std::string pre;                                 // pre-tokenizer: "smollm", "gpt-2"
+  std::vector<std::string_view> tokens;            // by id, as the file spells them
+  std::vector<TokenKind> kinds;                    // by id; empty = all normal
+  std::vector<std::string_view> merges;            // by rank, "left right"
+  TokenId bos = -1, eos = -1, unk = -1, pad = -1;  // -1 = none
+  std::vector<TokenId> end_ids;                    // every id that ends generation, ascending
+  bool add_bos = false;
+  bool add_space_prefix = false;
+  std::string chat_template;            // empty = none
+  std::shared_ptr<const void> storage;  // keeps the memory behind the views alive
+
+  // The kind of `id`. REQUIRES: 0 <= id < tokens.size()
+  TokenKind kind(TokenId id) const {
+    return kinds.empty() ? TokenKind::kNormal : kinds[static_cast<size_t>(id)];
+  }
+};
+
+// Adds to end_ids: eos, and every control token whose text is a known end-of-turn or end-of-text
+// mark (the list is in vocab.cc). Files often name only one of them as eos, while the model may
+// close a turn with another. Sorts end_ids and drops repeats.
+void add_known_end_ids(Vocab& vocab);
+
+// Sizes agree and every id is inside the vocabulary.
+Status validate(const Vocab& vocab);
+
+}  // namespace headrace
