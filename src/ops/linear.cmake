@@ -1,0 +1,1 @@
+list(APPEND sources linear.cc linear_cpu.cc packed_weight.cc)

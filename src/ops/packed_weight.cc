@@ -1,0 +1,292 @@
+#include "ops/packed_weight.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tensor/half.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kLanes = kLinearGroupRows;
+constexpr int64_t kBlock = 32;  // columns of a quantised block
+constexpr int64_t kQuadBytes = kLanes * 4;
+
+// Sizes of one quantised type: in the file (per row) and packed (per group of 16 rows).
+struct QuantFormat {
+  int64_t quads;        // dwords of quants in a block
+  int64_t scale_words;  // f16 numbers before the quants: d, or d and m
+  uint32_t flip;        // xor on each dword of quants: makes Q8_0's signed bytes unsigned
+};
+
+constexpr QuantFormat quant_format(DType dtype) {
+  if (dtype == DType::kQ8_0) return {.quads = 8, .scale_words = 1, .flip = 0x80808080u};
+  if (dtype == DType::kQ4_0) return {.quads = 4, .scale_words = 1, .flip = 0};
+  return {.quads = 4, .scale_words = 2, .flip = 0};
+}
+
+constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+int64_t group_bytes(DType dtype, int64_t k) {
+  if (!is_quantised(dtype)) return round_up(k * kLanes * dtype_info(dtype).block_bytes, 64);
+  const QuantFormat format = quant_format(dtype);
+  return round_up(k / kBlock * (format.quads * kQuadBytes + format.scale_words * kLanes * 2), 64);
+}
+
+bool packable(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One row of the stack where the source keeps it. A null pointer is a padding row of zeros.
+struct SourceRow {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+};
+
+float half_at(const std::byte* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return half_to_float(bits);
+}
+
+// `count` blocks of quantised columns as f32.
+void dequantise_blocks(const std::byte* block, DType dtype, int64_t count, float* out) {
+  const QuantFormat format = quant_format(dtype);
+  for (int64_t b = 0; b < count; ++b, block += dtype_info(dtype).block_bytes, out += kBlock) {
+    const auto* q = reinterpret_cast<const uint8_t*>(block + 2 * format.scale_words);
+    const float d = half_at(block);
+    if (dtype == DType::kQ8_0) {
+      for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(q[i]));
+      continue;
+    }
+    const int zero = dtype == DType::kQ4_0 ? 8 : 0;
+    const float m = dtype == DType::kQ4_1 ? half_at(block + 2) : 0.0f;
+    for (int i = 0; i < kBlock / 2; ++i) {
+      out[i] = d * static_cast<float>((q[i] & 15) - zero) + m;
+      out[i + kBlock / 2] = d * static_cast<float>((q[i] >> 4) - zero) + m;
+    }
+  }
+}
+
+float float_element(const std::byte* at, DType dtype) {
+  if (dtype == DType::kF16) return half_at(at);
+  if (dtype == DType::kBF16) {
+    uint16_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return bfloat16_to_float(bits);
+  }
+  float value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Columns [0, k) of a source row as f32.
+void dequantise_row(SourceRow row, int64_t k, float* out) {
+  if (is_quantised(row.dtype)) return dequantise_blocks(row.data, row.dtype, k / kBlock, out);
+  const int64_t size = dtype_info(row.dtype).block_bytes;
+  for (int64_t c = 0; c < k; ++c) out[c] = float_element(row.data + c * size, row.dtype);
+}
+
+template <class Element>
+void pack_float_group(const SourceRow* rows, int64_t k, std::byte* group) {
+  auto* out = reinterpret_cast<Element*>(group);
+  constexpr int64_t kChunk = 64;  // columns at a time: 16 rows of it stay in L1
+  for (int64_t first = 0; first < k; first += kChunk) {
+    const int64_t last = std::min(first + kChunk, k);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const std::byte* in = rows[lane].data;
+      for (int64_t c = first; c < last; ++c) {
+        Element value{};
+        if (in != nullptr) std::memcpy(&value, in + c * int64_t{sizeof(Element)}, sizeof(Element));
+        out[c * kLanes + lane] = value;
+      }
+    }
+  }
+}
+
+void pack_quantised_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group) {
+  const QuantFormat format = quant_format(dtype);
+  const int64_t blocks = k / kBlock;
+  const int64_t block_bytes = dtype_info(dtype).block_bytes;
+  std::byte* scales = group + blocks * format.quads * kQuadBytes;
+  for (int64_t b = 0; b < blocks; ++b) {
+    std::byte* quants = group + b * format.quads * kQuadBytes;
+    std::byte* block_scales = scales + b * format.scale_words * kLanes * 2;
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      static constexpr std::byte kZeros[34] = {};
+      const std::byte* in = rows[lane].data == nullptr ? kZeros : rows[lane].data + b * block_bytes;
+      for (int64_t s = 0; s < format.scale_words; ++s, in += 2) {
+        std::memcpy(block_scales + (s * kLanes + lane) * 2, in, 2);
+      }
+      for (int64_t j = 0; j < format.quads; ++j) {
+        uint32_t quad;
+        std::memcpy(&quad, in + 4 * j, 4);
+        quad ^= format.flip;
+        std::memcpy(quants + j * kQuadBytes + lane * 4, &quad, 4);
+      }
+    }
+  }
+}
+
+void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
+                            std::vector<float>& scratch) {
+  scratch.resize(static_cast<size_t>(kLanes * k));
+  SourceRow plain[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    if (rows[lane].data == nullptr) continue;
+    float* row = scratch.data() + lane * k;
+    dequantise_row(rows[lane], k, row);
+    plain[lane].data = reinterpret_cast<const std::byte*>(row);
+  }
+  pack_float_group<float>(plain, k, group);
+}
+
+// `rows`: the group's 16 source rows. `scratch` is kept between calls of one thread.
+void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
+                std::vector<float>& scratch) {
+  if (is_quantised(dtype)) return pack_quantised_group(rows, dtype, k, group);
+  if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
+  if (dtype == DType::kF32) return pack_float_group<uint32_t>(rows, k, group);
+  pack_float_group<uint16_t>(rows, k, group);
+}
+
+Status check_sources(Device& device, std::span<const LinearSource> sources) {
+  if (device.kind() != DeviceKind::kCpu)
+    return unsupported("linear weights: only the CPU is built");
+  if (sources.empty()) return invalid_argument("linear weight: no matrix given");
+  for (const LinearSource& source : sources) {
+    const ConstTensorView& w = source.weight;
+    if (w.shape.rank() != 2 || w.shape[0] < 1 || w.shape[1] < 1) {
+      return invalid_argument(
+          fmt::format("linear weight: shape {} is no matrix", w.shape.to_string()));
+    }
+    if (!packable(w.dtype)) {
+      return unsupported(fmt::format("linear weight: type {}", dtype_name(w.dtype)));
+    }
+    if (!row_bytes(w.dtype, w.columns())) {
+      return invalid_argument(fmt::format("linear weight: {} columns are no whole blocks of {}",
+                                          w.columns(), dtype_name(w.dtype)));
+    }
+    if (w.columns() != sources[0].weight.columns()) {
+      return invalid_argument(fmt::format("stacked linear weights: {} and {} columns",
+                                          sources[0].weight.columns(), w.columns()));
+    }
+  }
+  return ok_status();
+}
+
+std::vector<SourceRow> list_rows(std::span<const LinearSource> sources) {
+  std::vector<SourceRow> rows;
+  for (const LinearSource& source : sources) {
+    const ConstTensorView& w = source.weight;
+    const int64_t count =
+        source.row_order.empty() ? w.rows() : static_cast<int64_t>(source.row_order.size());
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t from = source.row_order.empty() ? r : source.row_order[static_cast<size_t>(r)];
+      CHECK(from >= 0 && from < w.rows());
+      rows.push_back({w.row(from), w.dtype});
+    }
+  }
+  return rows;
+}
+
+// Packs one segment; rows past its end (to a multiple of 16) are zeros.
+void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const SourceRow* rows,
+                  int64_t k, std::byte* out) {
+  constexpr int64_t kGrain = 8;  // groups: 128 rows, some 50 KB for 576 columns of 4 bits
+  pool.parallel_for(segment.group_count, kGrain, [&](int64_t first, int64_t last) {
+    std::vector<float> scratch;
+    for (int64_t g = first; g < last; ++g) {
+      SourceRow group[kLanes];
+      const int64_t count = std::min(kLanes, segment.row_count - g * kLanes);
+      std::copy_n(rows + g * kLanes, count, group);
+      pack_group(group, segment.dtype, k, out + g * segment.group_bytes, scratch);
+    }
+  });
+}
+
+}  // namespace
+
+Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSource> sources,
+                                        LinearCompute compute) {
+  HR_RETURN_IF_ERROR(check_sources(device, sources));
+  LinearWeight weight;
+  weight.k_ = sources[0].weight.columns();
+  const std::vector<SourceRow> rows = list_rows(sources);
+  weight.n_ = static_cast<int64_t>(rows.size());
+  for (int64_t r = 0; r < weight.n_; ++r) {  // neighbours of one source type share a segment
+    const DType source = rows[static_cast<size_t>(r)].dtype;
+    if (r == 0 || source != rows[static_cast<size_t>(r - 1)].dtype) {
+      const DType dtype = compute == LinearCompute::kFloat32 ? DType::kF32 : source;
+      weight.segments_.push_back(
+          {.dtype = dtype, .first_row = r, .group_bytes = headrace::group_bytes(dtype, weight.k_)});
+    }
+    ++weight.segments_.back().row_count;
+  }
+  int64_t bytes = 0;
+  for (Segment& segment : weight.segments_) {
+    segment.group_count = (segment.row_count + kLanes - 1) / kLanes;
+    bytes += segment.group_count * segment.group_bytes;
+  }
+  HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(bytes));
+  std::byte* at = weight.buffer_.data();
+  for (Segment& segment : weight.segments_) {
+    segment.data = at;
+    pack_segment(device.pool(), segment, rows.data() + segment.first_row, weight.k_, at);
+    at += segment.group_count * segment.group_bytes;
+  }
+  return weight;
+}
+
+namespace {
+
+void read_quantised_row(const LinearWeight::Segment& segment, const std::byte* group, int64_t lane,
+                        int64_t k, float* out) {
+  const QuantFormat format = quant_format(segment.dtype);
+  const std::byte* scales = group + k / kBlock * format.quads * kQuadBytes;
+  for (int64_t b = 0; b < k / kBlock; ++b) {
+    // Back to the file's block, then through the same arithmetic as everything else.
+    std::byte block[34];
+    std::byte* at = block;
+    for (int64_t s = 0; s < format.scale_words; ++s, at += 2) {
+      std::memcpy(at, scales + ((b * format.scale_words + s) * kLanes + lane) * 2, 2);
+    }
+    for (int64_t j = 0; j < format.quads; ++j, at += 4) {
+      uint32_t quad;
+      std::memcpy(&quad, group + (b * format.quads + j) * kQuadBytes + lane * 4, 4);
+      quad ^= format.flip;
+      std::memcpy(at, &quad, 4);
+    }
+    dequantise_blocks(block, segment.dtype, 1, out + b * kBlock);
+  }
+}
+
+}  // namespace
+
+void LinearWeight::read_row(int64_t row, float* out) const {
+  CHECK(row >= 0 && row < n_);
+  const Segment* segment = segments_.data();
+  while (row >= segment->first_row + segment->row_count) ++segment;
+  const int64_t in_segment = row - segment->first_row;
+  const int64_t lane = in_segment % kLanes;
+  const std::byte* group = segment->data + in_segment / kLanes * segment->group_bytes;
+  if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);
+  const int64_t size = dtype_info(segment->dtype).block_bytes;
+  for (int64_t c = 0; c < k_; ++c) {
+    out[c] = float_element(group + (c * kLanes + lane) * size, segment->dtype);
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,74 @@
+// A linear weight as the CPU kernels want it: re-laid out once at load, 16 output rows side by
+// side, so that a SIMD lane is an output row and no sum ever crosses lanes.
+//
+// Layout. A segment is a run of stacked rows of one type, padded with zero rows to groups of 16.
+// One group of K columns is
+//   F32, F16, BF16  [K][16] elements
+//   Q8_0            [K/32][8 quads][16 rows][4] bytes q + 128, then [K/32][16] f16 scales
+//   Q4_0            [K/32][4 quads][16 rows][4] bytes, then [K/32][16] f16 scales
+//   Q4_1            as Q4_0, then [K/32]{[16] f16 scales, [16] f16 minima}
+// where a quad is 4 consecutive columns; the low nibbles of 4-bit quad j are columns 4j.. and the
+// high nibbles columns 16 + 4j.. of the block. Groups and both parts of a group start on 64 bytes
+// (the second part of a group on 64 because the first is a multiple of 256).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/device.h"
+#include "tensor/tensor_view.h"
+
+namespace headrace {
+
+inline constexpr int64_t kLinearGroupRows = 16;
+
+// One matrix of a stack. The memory is read during pack() only.
+struct LinearSource {
+  ConstTensorView weight;              // [N_i, K]; F32, F16, BF16, Q8_0, Q4_0 or Q4_1
+  std::span<const int32_t> row_order;  // empty: as is; else output row r is source row row_order[r]
+};
+
+enum class LinearCompute {
+  kFast,     // keep the source's type; quantised types multiply integers
+  kFloat32,  // dequantise at load, all arithmetic in fp32
+};
+
+// Owns the packed bytes of one or more matrices stacked along N (merged QKV, gate and up).
+// Immutable after pack(), so any number of threads may read it. Move-only.
+class LinearWeight {
+ public:
+  struct Segment {
+    DType dtype;
+    int64_t first_row;    // of the stack's N
+    int64_t row_count;    // without padding
+    int64_t group_count;  // row_count / 16, rounded up
+    int64_t group_bytes;  // a multiple of 64
+    const std::byte* data;
+  };
+
+  LinearWeight() = default;
+
+  // Errors: kInvalidArgument (no rows, sources that differ in K), kUnsupported (type or device),
+  // kExhausted (memory). Runs on the device's pool. REQUIRES: 0 <= row_order[r] < N_i
+  static Result<LinearWeight> pack(Device& device, std::span<const LinearSource> sources,
+                                   LinearCompute compute);
+
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+  int64_t packed_bytes() const { return buffer_.size(); }
+  std::span<const Segment> segments() const { return segments_; }
+
+  // Writes the k() values of row `row` of the stack, each what its type says it is, rounded to f32.
+  // Slow and plain: for reference kernels and embedding rows. REQUIRES: 0 <= row < n()
+  void read_row(int64_t row, float* out) const;
+
+ private:
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+  std::vector<Segment> segments_;
+  Buffer buffer_;
+};
+
+}  // namespace headrace
