@@ -8,10 +8,11 @@ namespace headrace {
                                        const char* file, int line);
 }  // namespace headrace
 
-#define CHECK(condition) \
-  (__builtin_expect(!!(condition), 1) ? (void)0 : ::headrace::check_failed(#condition, __FILE__, __LINE__))
+#define CHECK(condition)                        \
+  (__builtin_expect(!!(condition), 1) ? (void)0 \
+                                      : ::headrace::check_failed(#condition, __FILE__, __LINE__))
 // CHECK_MSG(x, "why it must hold")
-#define CHECK_MSG(condition, message)             \
-  (__builtin_expect(!!(condition), 1)             \
-       ? (void)0                                  \
+#define CHECK_MSG(condition, message) \
+  (__builtin_expect(!!(condition), 1) \
+       ? (void)0                      \
        : ::headrace::check_failed_message(#condition, message, __FILE__, __LINE__))

@@ -16,7 +16,8 @@ struct StrongId {
   friend constexpr auto operator<=>(StrongId, StrongId) = default;
 };
 
-using RequestId = StrongId<struct RequestTag, uint64_t>;    // unique in a process, never a client's text
+using RequestId =
+    StrongId<struct RequestTag, uint64_t>;  // unique in a process, never a client's text
 using SequenceId = StrongId<struct SequenceTag, uint64_t>;  // one choice of a request
 using SlotId = StrongId<struct SlotTag, int32_t>;           // row of the SlotTable, reused
 using BlockId = StrongId<struct BlockTag, int32_t>;         // page of the KV pool; -1 = none

@@ -36,8 +36,9 @@ Status refuse_duplicates(const Json::Object& members) {
   std::sort(keys.begin(), keys.end());
   const auto twin = std::adjacent_find(keys.begin(), keys.end());
   if (twin == keys.end()) return ok_status();
-  return invalid_argument(fmt::format("key \"{}\" appears twice in one object", twin->substr(0, 80)),
-                          std::string(twin->substr(0, 80)));
+  return invalid_argument(
+      fmt::format("key \"{}\" appears twice in one object", twin->substr(0, 80)),
+      std::string(twin->substr(0, 80)));
 }
 
 Result<Json> convert_object(simdjson::dom::object items, int depth, Budget& budget) {
@@ -59,15 +60,22 @@ Result<Json> convert(element node, int depth, Budget& budget) {
     return exhausted(fmt::format("nested deeper than {}", budget.limits.depth_max));
   }
   switch (node.type()) {
-    case element_type::ARRAY: return convert_array(node.get_array().value_unsafe(), depth, budget);
-    case element_type::OBJECT: return convert_object(node.get_object().value_unsafe(), depth, budget);
-    case element_type::STRING: return Json(node.get_string().value_unsafe());
-    case element_type::INT64: return Json(node.get_int64().value_unsafe());
+    case element_type::ARRAY:
+      return convert_array(node.get_array().value_unsafe(), depth, budget);
+    case element_type::OBJECT:
+      return convert_object(node.get_object().value_unsafe(), depth, budget);
+    case element_type::STRING:
+      return Json(node.get_string().value_unsafe());
+    case element_type::INT64:
+      return Json(node.get_int64().value_unsafe());
     case element_type::UINT64:
       return Json(static_cast<double>(node.get_uint64().value_unsafe()));
-    case element_type::DOUBLE: return Json(node.get_double().value_unsafe());
-    case element_type::BOOL: return Json(node.get_bool().value_unsafe());
-    case element_type::NULL_VALUE: return Json();
+    case element_type::DOUBLE:
+      return Json(node.get_double().value_unsafe());
+    case element_type::BOOL:
+      return Json(node.get_bool().value_unsafe());
+    case element_type::NULL_VALUE:
+      return Json();
   }
   return internal_error("unknown JSON element");
 }
@@ -176,7 +184,8 @@ Json& Json::push(Json value) {
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   simdjson::dom::parser parser;
   // The parser's own depth bound covers its stack; ours is exact.
-  if (parser.allocate(std::max<size_t>(text.size(), 1), static_cast<size_t>(limits.depth_max) + 2)) {
+  if (parser.allocate(std::max<size_t>(text.size(), 1),
+                      static_cast<size_t>(limits.depth_max) + 2)) {
     return exhausted("not enough memory for the JSON text");
   }
   element root;
@@ -184,7 +193,8 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (error == simdjson::DEPTH_ERROR) {
     return exhausted(fmt::format("nested deeper than {}", limits.depth_max));
   }
-  if (error) return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  if (error)
+    return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   Budget budget{limits, limits.key_count_max};
   return convert(root, 0, budget);
 }

@@ -17,8 +17,8 @@ TEST(Json, RoundTrips) {
 }
 
 TEST(Json, RefusesWhatAStrictReaderRefuses) {
-  for (const char* text : {"", "{", "[1,]", "NaN", "1e999", "{\"a\":1,\"a\":2}", "\"\\ud800\"", "01",
-                           "\"\xff\"", "1 2", "'a'"}) {
+  for (const char* text : {"", "{", "[1,]", "NaN", "1e999", "{\"a\":1,\"a\":2}", "\"\\ud800\"",
+                           "01", "\"\xff\"", "1 2", "'a'"}) {
     EXPECT_FALSE(parse_json(text).ok()) << text;
   }
 }
@@ -32,7 +32,9 @@ TEST(Json, HoldsItsLimits) {
 }
 
 TEST(Json, WritesBadBytesAsReplacementAndDoublesAsDoubles) {
-  EXPECT_EQ(write_json(Json(std::string("a\xff") + "b\x01")), "\"a\xef\xbf\xbd" "b\\u0001\"");
+  EXPECT_EQ(write_json(Json(std::string("a\xff") + "b\x01")),
+            "\"a\xef\xbf\xbd"
+            "b\\u0001\"");
   EXPECT_EQ(write_json(Json(1.0)), "1.0");
   EXPECT_EQ(write_json(Json(0.1)), "0.1");
 }

@@ -7,7 +7,12 @@
 
 namespace headrace {
 
-enum class RngPurpose : uint64_t { kSample = 1, kDummyWeight = 2, kSimulation = 3, kAcceptance = 4 };
+enum class RngPurpose : uint64_t {
+  kSample = 1,
+  kDummyWeight = 2,
+  kSimulation = 3,
+  kAcceptance = 4
+};
 
 constexpr uint64_t mix64(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
@@ -17,7 +22,8 @@ constexpr uint64_t mix64(uint64_t x) {
 }
 
 // 64 random bits for (seed, choice, position, purpose).
-constexpr uint64_t counter_hash(uint64_t seed, uint64_t choice, uint64_t position, RngPurpose purpose) {
+constexpr uint64_t counter_hash(uint64_t seed, uint64_t choice, uint64_t position,
+                                RngPurpose purpose) {
   return mix64(mix64(mix64(mix64(seed) ^ choice) ^ position) ^ static_cast<uint64_t>(purpose));
 }
 

@@ -11,20 +11,20 @@
 namespace headrace {
 
 struct SamplingParams {
-  float temperature = 1.0f;  // 0 = greedy
-  float top_p = 1.0f;        // (0, 1]; 1 = off
-  int32_t top_k = 0;         // 0 = off
-  float min_p = 0.0f;        // [0, 1]; 0 = off
+  float temperature = 1.0f;         // 0 = greedy
+  float top_p = 1.0f;               // (0, 1]; 1 = off
+  int32_t top_k = 0;                // 0 = off
+  float min_p = 0.0f;               // [0, 1]; 0 = off
   float repetition_penalty = 1.0f;  // > 0; over prompt and output
   float presence_penalty = 0.0f;    // [-2, 2]; over output
   float frequency_penalty = 0.0f;   // [-2, 2]; over output
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<uint64_t> seed;  // none: drawn by the engine when the request is added
 
-  int32_t n = 1;               // choices; they share the prompt's blocks
-  int32_t max_tokens = 16;     // per choice; 0 = only score the prompt
-  int32_t min_tokens = 0;      // no end id before so many
-  bool ignore_eos = false;     // end ids of the model do not stop
+  int32_t n = 1;            // choices; they share the prompt's blocks
+  int32_t max_tokens = 16;  // per choice; 0 = only score the prompt
+  int32_t min_tokens = 0;   // no end id before so many
+  bool ignore_eos = false;  // end ids of the model do not stop
   std::vector<TokenId> stop_token_ids;
 
   // Log-probabilities of the plain softmax (before temperature, penalties and filters).

@@ -103,14 +103,14 @@ class [[nodiscard]] Result {
 #define HR_CONCAT(a, b) HR_CONCAT_INNER(a, b)
 
 // HR_RETURN_IF_ERROR(f()): returns f's Status from the enclosing function unless it is ok.
-#define HR_RETURN_IF_ERROR(expression)                         \
-  do {                                                         \
-    ::headrace::Status hr_status = (expression);               \
-    if (!hr_status.ok()) return hr_status;                     \
+#define HR_RETURN_IF_ERROR(expression)           \
+  do {                                           \
+    ::headrace::Status hr_status = (expression); \
+    if (!hr_status.ok()) return hr_status;       \
   } while (false)
 
 // HR_ASSIGN_OR_RETURN(auto x, f()): x is f's value, or f's Status is returned.
-#define HR_ASSIGN_OR_RETURN(declaration, expression)                                     \
-  auto HR_CONCAT(hr_result_, __LINE__) = (expression);                                   \
+#define HR_ASSIGN_OR_RETURN(declaration, expression)                                          \
+  auto HR_CONCAT(hr_result_, __LINE__) = (expression);                                        \
   if (!HR_CONCAT(hr_result_, __LINE__).ok()) return HR_CONCAT(hr_result_, __LINE__).status(); \
   declaration = std::move(HR_CONCAT(hr_result_, __LINE__)).value()

@@ -151,24 +151,25 @@ Status EngineImpl::check_request(const Request& request) const {
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     const TokenId token = request.prompt[i];
     if (token < 0 || token >= options_.vocab_size) {
-      return invalid_argument(fmt::format("prompt token {} is id {}, outside the vocabulary of {}", i,
-                                          token, options_.vocab_size),
+      return invalid_argument(fmt::format("prompt token {} is id {}, outside the vocabulary of {}",
+                                          i, token, options_.vocab_size),
                               "prompt");
     }
   }
   const auto outside = [&](TokenId token) { return token < 0 || token >= options_.vocab_size; };
   for (const auto& [token, bias] : request.sampling.logit_bias) {
     if (outside(token)) {
-      return invalid_argument(fmt::format("logit_bias names id {}, outside the vocabulary of {}", token,
-                                          options_.vocab_size),
+      return invalid_argument(fmt::format("logit_bias names id {}, outside the vocabulary of {}",
+                                          token, options_.vocab_size),
                               "logit_bias");
     }
   }
   for (TokenId token : request.sampling.stop_token_ids) {
     if (outside(token)) {
-      return invalid_argument(fmt::format("stop_token_ids names id {}, outside the vocabulary of {}",
-                                          token, options_.vocab_size),
-                              "stop_token_ids");
+      return invalid_argument(
+          fmt::format("stop_token_ids names id {}, outside the vocabulary of {}", token,
+                      options_.vocab_size),
+          "stop_token_ids");
     }
   }
   return scheduler_->check(request);
@@ -183,7 +184,8 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
     std::lock_guard lock(mutex_);
     if (draining_ || stopping_) return unavailable("the server is shutting down");
     if (failed_.load(std::memory_order_relaxed)) return unavailable("the engine has failed");
-    const int64_t room = int64_t{options_.scheduler.max_num_seqs} + options_.scheduler.max_queued_requests;
+    const int64_t room =
+        int64_t{options_.scheduler.max_num_seqs} + options_.scheduler.max_queued_requests;
     if (outstanding_ >= room) {
       return exhausted(fmt::format("{} requests are running or queued, the most this server takes",
                                    outstanding_));
@@ -234,10 +236,11 @@ void EngineImpl::handle(SubmitCommand command) {
   const RequestId id = command.request.id;
   const int32_t n = command.request.sampling.n;
   live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n};
-  const Status status = failed_ ? unavailable("the engine has failed")
-                                : scheduler_->add(std::move(command.request));
+  const Status status =
+      failed_ ? unavailable("the engine has failed") : scheduler_->add(std::move(command.request));
   if (status.ok()) return;
-  // check() passed and the queue is bounded in submit(), so this is the engine ending, not the input.
+  // check() passed and the queue is bounded in submit(), so this is the engine ending, not the
+  // input.
   log_warning("request {} was not taken: {}", id.value, status.message());
   for (int32_t choice = 0; choice < n; ++choice) {
     deliver({.request = id, .choice = choice, .finish = FinishReason::kAbort});
@@ -344,7 +347,8 @@ void EngineImpl::publish_stats() {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Runner> runner) {
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
+                                               std::unique_ptr<Runner> runner) {
   SchedulerOptions scheduler_options = options.scheduler;
   // The bound on waiting requests is kept in submit(), where the caller can still be told.
   scheduler_options.max_queued_requests += scheduler_options.max_num_seqs;

@@ -23,28 +23,29 @@ using EmissionSink = std::function<void(const Emission&)>;
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int32_t vocab_size = 0;         // prompt ids outside are refused
-  double watchdog_seconds = 10;   // a step that takes longer makes the engine not ready
+  int32_t vocab_size = 0;        // prompt ids outside are refused
+  double watchdog_seconds = 10;  // a step that takes longer makes the engine not ready
 };
 
 struct EngineStats {
   SchedulerStats scheduler;
   uint64_t steps = 0;
-  double step_seconds_total = 0;  // wall time of steps
-  double plan_seconds_total = 0;  // of it, scheduler
-  uint64_t step_tokens_total = 0; // tokens computed, prompt and decode
+  double step_seconds_total = 0;   // wall time of steps
+  double plan_seconds_total = 0;   // of it, scheduler
+  uint64_t step_tokens_total = 0;  // tokens computed, prompt and decode
 };
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Runner> runner);
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options,
+                                                std::unique_ptr<Runner> runner);
   virtual ~Engine() = default;  // cancels what runs, stops the thread
 
   // A fresh id for Request::id. Any thread.
   virtual RequestId next_request_id() = 0;
   // Any thread. kInvalidArgument: it can never run (field and numbers named). kExhausted: the queue
-  // is full, say 429. kUnavailable: draining or failed, say 503. On an error the sink is not called.
-  // Sets a random seed where the request has none.
+  // is full, say 429. kUnavailable: draining or failed, say 503. On an error the sink is not
+  // called. Sets a random seed where the request has none.
   virtual Status submit(Request request, EmissionSink sink) = 0;
   // Any thread, also for ids that are unknown or finished. The sink of a cancelled request gets one
   // last emission per unfinished choice with FinishReason::kAbort, within one step.
@@ -56,7 +57,8 @@ class Engine {
   // Progress, not process: false when a step failed, or work waits and no step ended for
   // watchdog_seconds. Any thread.
   virtual bool healthy() const = 0;
-  // Refuses new requests from now on; returns when all are done or the time is over (true: all done).
+  // Refuses new requests from now on; returns when all are done or the time is over (true: all
+  // done).
   virtual bool drain(double seconds_max) = 0;
 
   virtual const EngineOptions& options() const = 0;

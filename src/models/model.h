@@ -31,22 +31,22 @@ struct ModelSpec {
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;
   int32_t layer_count = 0;
-  int32_t query_heads = 0;   // of the widest layer
+  int32_t query_heads = 0;  // of the widest layer
   int32_t context_length = 0;
-  std::vector<LayerKv> kv;   // [layer_count]
+  std::vector<LayerKv> kv;  // [layer_count]
 };
 
 // The rows of one step. T tokens of S sequences, packed without padding.
 struct ForwardBatch {
   // A KV group's view of the batch: where new tokens go and which blocks each sequence holds.
   struct Group {
-    std::span<const int64_t> slots;                  // [T] block * block_tokens + offset
-    std::span<const AttentionSequence> sequences;    // [S]
+    std::span<const int64_t> slots;                // [T] block * block_tokens + offset
+    std::span<const AttentionSequence> sequences;  // [S]
   };
-  std::span<const TokenId> tokens;      // [T]
-  std::span<const int32_t> positions;   // [T]
-  std::span<const Group> groups;        // [groups]
-  std::span<const int32_t> layer_group; // [layers] index into groups
+  std::span<const TokenId> tokens;       // [T]
+  std::span<const int32_t> positions;    // [T]
+  std::span<const Group> groups;         // [groups]
+  std::span<const int32_t> layer_group;  // [layers] index into groups
 };
 
 struct LayerRange {
@@ -54,7 +54,8 @@ struct LayerRange {
   int32_t last = 0;  // one past
 };
 
-// Hooks on chosen layers, for what is no branch in the loop: speculation, offload, early exit, tests.
+// Hooks on chosen layers, for what is no branch in the loop: speculation, offload, early exit,
+// tests.
 struct ForwardTaps {
   std::function<void(int32_t layer, ConstTensorView hidden)> after_layer;  // empty = none
 };
@@ -70,10 +71,11 @@ class Model {
   virtual int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                   int32_t thread_count) const = 0;
 
-  virtual void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden /* [T, D] */) const = 0;
+  virtual void embed(OpContext& context, const ForwardBatch& batch,
+                     TensorView hidden /* [T, D] */) const = 0;
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
-                      std::span<const KvLayerView> kv /* [layers] */, TensorView hidden /* [T, D] */,
-                      const ForwardTaps& taps) const = 0;
+                      std::span<const KvLayerView> kv /* [layers] */,
+                      TensorView hidden /* [T, D] */, const ForwardTaps& taps) const = 0;
   // Final norm and output matrix of the rows asked for. `rows` is overwritten.
   virtual void head(OpContext& context, TensorView rows /* [R, D] */,
                     TensorView logits /* [R, V] */) const = 0;

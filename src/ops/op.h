@@ -1,7 +1,8 @@
 // What every op shares: the context it runs in and the table its kernels stand in.
 //
-// An op is a family of files (docs/architecture.md): op.h with the arguments and their shapes, op.cc
-// with checks and dispatch, op_cpu.cc with `reference` first, op_cpu_<isa>.cc, op_cuda.cu, op_test.cc.
+// An op is a family of files (docs/architecture.md): op.h with the arguments and their shapes,
+// op.cc with checks and dispatch, op_cpu.cc with `reference` first, op_cpu_<isa>.cc, op_cuda.cu,
+// op_test.cc.
 #pragma once
 
 #include <span>

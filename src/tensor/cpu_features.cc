@@ -1,6 +1,7 @@
 #include "tensor/cpu_features.h"
 
 #include <cpuid.h>
+#include <immintrin.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -56,6 +57,8 @@ CpuFeatures CpuFeatures::detect() {
   if (const char* level = std::getenv("HEADRACE_CPU")) lower_to(features, level);
   return features;
 }
+
+void flush_denormals_on_this_thread() { _mm_setcsr(_mm_getcsr() | 0x8040); }
 
 std::string CpuFeatures::to_string() const {
   std::string out;

@@ -19,4 +19,8 @@ struct CpuFeatures {
   std::string to_string() const;  // "avx2 avx512 vnni"
 };
 
+// Denormals as zero, flush to zero, for the calling thread: the same arithmetic and the same speed
+// on every thread that computes. Pool workers do it for themselves.
+void flush_denormals_on_this_thread();
+
 }  // namespace headrace

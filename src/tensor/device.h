@@ -24,10 +24,10 @@ enum class DeviceKind { kCpu, kCuda };
 struct DeviceTraits {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;
-  CpuFeatures cpu;              // of the host, on every device
+  CpuFeatures cpu;                 // of the host, on every device
   int32_t compute_capability = 0;  // CUDA: 90 for Hopper
   int32_t sm_count = 0;
-  int64_t memory_bytes = 0;     // total
+  int64_t memory_bytes = 0;  // total
 };
 
 class Device;
@@ -36,7 +36,8 @@ class Device;
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device* device, std::byte* data, int64_t size) : device_(device), data_(data), size_(size) {}
+  Buffer(Device* device, std::byte* data, int64_t size)
+      : device_(device), data_(data), size_(size) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -103,7 +104,8 @@ inline Buffer::~Buffer() {
 }
 
 // `thread_count` 0 = all CPUs this process may use.
-std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features = CpuFeatures::detect());
+std::unique_ptr<Device> create_cpu_device(int thread_count,
+                                          CpuFeatures features = CpuFeatures::detect());
 // Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
 Result<std::unique_ptr<Device>> create_cuda_device(int index);
 bool built_with_cuda();

@@ -1,4 +1,3 @@
-#include <immintrin.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,8 +20,12 @@ class CpuEvent final : public Event {
 
 class CpuStream final : public Stream {
  public:
-  void copy_in(std::byte* to, const std::byte* from, int64_t bytes) override { copy(to, from, bytes); }
-  void copy_out(std::byte* to, const std::byte* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy_in(std::byte* to, const std::byte* from, int64_t bytes) override {
+    copy(to, from, bytes);
+  }
+  void copy_out(std::byte* to, const std::byte* from, int64_t bytes) override {
+    copy(to, from, bytes);
+  }
   void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
@@ -49,8 +52,6 @@ class CpuDevice final : public Device {
     traits_.name = cpu_name();
     traits_.cpu = features;
     traits_.memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    // Denormals as zero on the thread that made the device; workers do it for themselves.
-    _mm_setcsr(_mm_getcsr() | 0x8040);
   }
 
   const DeviceTraits& traits() const override { return traits_; }

@@ -4,7 +4,8 @@ namespace headrace {
 
 Result<std::unique_ptr<Device>> create_cuda_device(int) {
   return unsupported(
-      "this build has no CUDA: build with -DHEADRACE_CUDA=ON (./quickstart --cuda), or use --device cpu");
+      "this build has no CUDA: build with -DHEADRACE_CUDA=ON (./quickstart --cuda), or use "
+      "--device cpu");
 }
 
 bool built_with_cuda() { return false; }

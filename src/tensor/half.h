@@ -23,9 +23,9 @@ inline uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return sign | 0x7e00;    // NaN
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;   // rounds to infinity
-  if (magnitude < 0x38800000) {                        // subnormal half or zero
+  if (magnitude > 0x7f800000) return sign | 0x7e00;               // NaN
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;              // rounds to infinity
+  if (magnitude < 0x38800000) {                                   // subnormal half or zero
     const float scaled = std::bit_cast<float>(magnitude) + 0.5f;  // adds at half's last bit
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(scaled) - 0x3f000000u);
   }

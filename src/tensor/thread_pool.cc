@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "tensor/cpu_features.h"
 
 namespace headrace {
 namespace {
@@ -61,8 +62,7 @@ void ThreadPool::dispatch(Job job, const void* body) {
 }
 
 void ThreadPool::work(int thread) {
-  // Denormals as zero, flush to zero: the same arithmetic and the same speed on every thread.
-  _mm_setcsr(_mm_getcsr() | 0x8040);
+  flush_denormals_on_this_thread();
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = epoch_.load(std::memory_order_acquire);

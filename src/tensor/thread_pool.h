@@ -20,8 +20,8 @@ class ThreadPool {
 
   int thread_count() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(thread) once on every thread, 0 being the caller; returns when all are done. What the
-  // bodies wrote is visible to the caller. Not reentrant; one caller at a time.
+  // Calls body(thread) once on every thread, 0 being the caller; returns when all are done. What
+  // the bodies wrote is visible to the caller. Not reentrant; one caller at a time.
   template <class Body>
   void run(const Body& body) {
     dispatch(&invoke_run<Body>, &body);

@@ -1,0 +1,74 @@
+#include "engine/batch_builder.h"
+
+#include "base/check.h"
+
+namespace headrace {
+
+ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
+  tokens_.clear();
+  positions_.clear();
+  logit_rows_.clear();
+  slots_.assign(plan_.groups.size(), {});
+  sequences_.assign(plan_.groups.size(), {});
+  for (const Work& work : plan.work) {
+    const Slot& slot = slots[work.slot];
+    const auto row_first = static_cast<int32_t>(tokens_.size());
+    for (size_t group = 0; group < plan_.groups.size(); ++group) add_group_rows(work, slot, group);
+    add_tokens(work, slot);
+    add_logit_rows(work, slot, row_first);
+  }
+  groups_.clear();
+  for (size_t group = 0; group < plan_.groups.size(); ++group) {
+    groups_.push_back({slots_[group], sequences_[group]});
+  }
+  return {.tokens = tokens_,
+          .positions = positions_,
+          .groups = groups_,
+          .layer_group = plan_.layer_group};
+}
+
+void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
+  CHECK(work.first >= 0 && work.count > 0);
+  CHECK(static_cast<size_t>(work.first + work.count) <= slot.tokens.size());
+  for (int32_t i = 0; i < work.count; ++i) {
+    tokens_.push_back(slot.tokens[static_cast<size_t>(work.first + i)]);
+    positions_.push_back(work.first + i);
+  }
+}
+
+void BatchBuilder::add_group_rows(const Work& work, const Slot& slot, size_t group) {
+  const std::vector<int32_t>& table = slot.block_tables[group];
+  const int32_t block_tokens = plan_.block_tokens;
+  for (int32_t position = work.first; position < work.first + work.count; ++position) {
+    const int32_t block = table.at(static_cast<size_t>(position / block_tokens));
+    CHECK_MSG(block >= 0, "a token is written into a block that its sequence does not hold");
+    slots_[group].push_back(int64_t{block} * block_tokens + position % block_tokens);
+  }
+  sequences_[group].push_back({.row_first = static_cast<int32_t>(tokens_.size()),
+                               .row_count = work.count,
+                               .kv_length = work.first + work.count,
+                               .block_table = table.data()});
+}
+
+void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t row_first) {
+  if (work.rows == LogitRows::kAll) {
+    // The row of prompt token p scores token p + 1; a recomputed output token is not scored again.
+    for (int32_t i = 0; i < work.count && work.first + i + 1 < slot.prompt_length; ++i) {
+      logit_rows_.push_back({.batch_row = row_first + i,
+                             .sequence = work.sequence,
+                             .slot = work.slot,
+                             .scored = slot.tokens[static_cast<size_t>(work.first + i + 1)]});
+    }
+  }
+  const int32_t last = row_first + work.count - 1;
+  if (work.samples) {
+    logit_rows_.push_back(
+        {.batch_row = last, .sequence = work.sequence, .slot = work.slot, .samples = true});
+  }
+  for (const SampleTarget& target : work.also_sample) {
+    logit_rows_.push_back(
+        {.batch_row = last, .sequence = target.sequence, .slot = target.slot, .samples = true});
+  }
+}
+
+}  // namespace headrace

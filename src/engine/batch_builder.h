@@ -1,0 +1,47 @@
+// BatchBuilder: a StepPlan and the SlotTable -> the packed device batch, and the list of rows whose
+// logits are wanted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/kv_storage.h"
+#include "engine/slot_table.h"
+#include "models/model.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+// One row of logits: it draws the next token of a slot, or scores a token of the prompt.
+struct LogitRow {
+  int32_t batch_row = 0;
+  SequenceId sequence;
+  SlotId slot;
+  bool samples = false;
+  TokenId scored = -1;  // for scoring: the token that follows
+};
+
+class BatchBuilder {
+ public:
+  explicit BatchBuilder(const KvPlan& plan) : plan_(plan) {}
+
+  // The result is valid until the next build(). REQUIRES: slots.update(plan) was called
+  ForwardBatch build(const StepPlan& plan, const SlotTable& slots);
+  std::span<const LogitRow> logit_rows() const { return logit_rows_; }
+
+ private:
+  void add_tokens(const Work& work, const Slot& slot);
+  void add_group_rows(const Work& work, const Slot& slot, size_t group);
+  void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
+
+  const KvPlan& plan_;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_;
+  std::vector<std::vector<int64_t>> slots_;                // [groups][T]
+  std::vector<std::vector<AttentionSequence>> sequences_;  // [groups][S]
+  std::vector<ForwardBatch::Group> groups_;
+  std::vector<LogitRow> logit_rows_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,72 @@
+#include "engine/kv_storage.h"
+
+#include <algorithm>
+
+namespace headrace {
+namespace {
+
+int64_t part_bytes(const LayerKv& kv, DType dtype, int32_t block_tokens) {
+  return int64_t{block_tokens} * kv.kv_heads * kv.head_dim * dtype_info(dtype).block_bytes;
+}
+
+KvGroupSpec& group_of(KvPlan& plan, const LayerKv& kv) {
+  const KvKind kind = kv.window > 0 ? KvKind::kSliding : KvKind::kFull;
+  for (KvGroupSpec& group : plan.groups) {
+    if (group.kind == kind && group.window == kv.window) return group;
+  }
+  plan.groups.push_back({.kind = kind, .window = kv.window, .block_tokens = plan.block_tokens});
+  return plan.groups.back();
+}
+
+}  // namespace
+
+int64_t KvPlan::bytes_per_token() const {
+  int64_t bytes = 0;
+  for (const KvGroupSpec& group : groups) bytes += group.block_bytes / group.block_tokens;
+  return bytes;
+}
+
+KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
+  KvPlan plan{.dtype = dtype, .block_tokens = block_tokens};
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
+    KvGroupSpec& group = group_of(plan, kv);
+    group.layers.push_back(layer);
+    plan.layer_group.push_back(static_cast<int32_t>(&group - plan.groups.data()));
+    plan.layer_offset.push_back(group.block_bytes);
+    group.block_bytes += 2 * part_bytes(kv, dtype, block_tokens);
+  }
+  for (const KvGroupSpec& group : plan.groups) {
+    plan.page_bytes = std::max(plan.page_bytes, group.block_bytes);
+  }
+  // Keys are read in whole cache lines.
+  plan.page_bytes = (plan.page_bytes + 63) & ~int64_t{63};
+  return plan;
+}
+
+Result<KvStorage> KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
+                                    int32_t block_count) {
+  HR_ASSIGN_OR_RETURN(Buffer pool, device.allocate(plan.page_bytes * block_count));
+  KvStorage storage(std::move(plan), std::move(pool));
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
+    storage.layers_.push_back(
+        {.dtype = storage.plan_.dtype,
+         .base = storage.pool_.data() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
+         .block_stride = storage.plan_.page_bytes,
+         .v_offset = part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),
+         .block_tokens = storage.plan_.block_tokens,
+         .kv_heads = kv.kv_heads,
+         .head_dim = kv.head_dim});
+  }
+  return storage;
+}
+
+void KvStorage::copy_pages(Stream& stream, std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) {
+    stream.copy(pool_.data() + copy.to.value * plan_.page_bytes,
+                pool_.data() + copy.from.value * plan_.page_bytes, plan_.page_bytes);
+  }
+}
+
+}  // namespace headrace

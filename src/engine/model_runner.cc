@@ -1,0 +1,144 @@
+#include "engine/model_runner.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "engine/batch_builder.h"
+#include "engine/sampler.h"
+#include "engine/slot_table.h"
+#include "tensor/workspace.h"
+
+namespace headrace {
+namespace {
+
+// Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
+constexpr int32_t kLogitRowsMax = 32;
+
+class ModelRunner final : public Runner {
+ public:
+  ModelRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options)
+      : device_(device),
+        model_(model),
+        options_(std::move(options)),
+        storage_(std::move(storage)),
+        stream_(device.create_stream()),
+        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
+        builder_(storage_.plan()),
+        sampler_(options_.end_ids) {}
+
+  Status allocate_workspace();
+
+  Ticket submit_forward(const StepPlan& plan) override;
+  void submit_sample(Ticket ticket) override;
+  Result<StepResult> wait(Ticket ticket) override;
+
+ private:
+  OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
+  void sample_chunk(std::span<const LogitRow> rows);
+
+  Device& device_;
+  const Model& model_;
+  const ModelRunnerOptions options_;
+  KvStorage storage_;
+  std::unique_ptr<Stream> stream_;
+  SingleRank single_rank_;
+  Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
+  Workspace workspace_;
+  SlotTable slots_;
+  BatchBuilder builder_;
+  Sampler sampler_;
+
+  // The step in flight.
+  std::optional<Workspace::Mark> step_mark_;
+  TensorView hidden_;  // [T, D]
+  StepResult result_;
+  uint64_t last_ticket_ = 0;
+};
+
+Status ModelRunner::allocate_workspace() {
+  const ModelSpec& spec = model_.spec();
+  const int64_t tokens = options_.max_num_batched_tokens;
+  const int threads = device_.pool().thread_count();
+  const int64_t hidden_bytes = (tokens + kLogitRowsMax) * spec.hidden_size * 4;
+  const int64_t logits_bytes = int64_t{kLogitRowsMax} * spec.vocab_size * 4;
+  const int64_t bytes = hidden_bytes + logits_bytes +
+                        sample_workspace_bytes(threads, spec.vocab_size) +
+                        model_.workspace_bytes(options_.max_num_batched_tokens, kLogitRowsMax,
+                                               options_.max_model_len, threads) +
+                        (64 << 10);
+  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
+  workspace_ = Workspace(std::move(buffer));
+  return ok_status();
+}
+
+Ticket ModelRunner::submit_forward(const StepPlan& plan) {
+  flush_denormals_on_this_thread();
+  CHECK(!step_mark_.has_value());
+  CHECK(plan.token_count <= options_.max_num_batched_tokens);
+  slots_.update(plan);
+  storage_.copy_pages(*stream_, plan.copies);
+  const ForwardBatch batch = builder_.build(plan, slots_);
+  step_mark_.emplace(workspace_);
+  hidden_ = workspace_.take_tensor(
+      DType::kF32, Shape{static_cast<int64_t>(batch.tokens.size()), model_.spec().hidden_size});
+  OpContext op = context();
+  model_.embed(op, batch, hidden_);
+  model_.layers(op, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
+                options_.taps);
+  return Ticket(++last_ticket_);
+}
+
+void ModelRunner::submit_sample(Ticket ticket) {
+  CHECK(ticket.value == last_ticket_);
+  result_ = {};
+  const std::span<const LogitRow> rows = builder_.logit_rows();
+  for (size_t first = 0; first < rows.size();) {
+    const size_t count = std::min<size_t>(kLogitRowsMax, rows.size() - first);
+    sample_chunk(rows.subspan(first, count));
+    first += count;
+  }
+  for (const LogitRow& row : rows) {
+    if (!row.samples) continue;
+    const auto found = std::find_if(result_.rows.begin(), result_.rows.end(),
+                                    [&](const auto& r) { return r.sequence == row.sequence; });
+    slots_.append(row.slot, found->accepted.back());
+  }
+  step_mark_.reset();
+}
+
+// Gathers the rows' hidden states, so that the head computes these alone, and no row twice.
+void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
+  Workspace::Mark mark(workspace_);
+  const int64_t hidden_size = model_.spec().hidden_size;
+  const auto count = static_cast<int64_t>(rows.size());
+  TensorView gathered = workspace_.take_tensor(DType::kF32, Shape{count, hidden_size});
+  for (int64_t i = 0; i < count; ++i) {
+    stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].batch_row),
+                  hidden_size * 4);
+  }
+  TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});
+  OpContext op = context();
+  model_.head(op, gathered, logits);
+  sampler_.run(op, rows, logits, slots_, result_);
+}
+
+Result<StepResult> ModelRunner::wait(Ticket ticket) {
+  CHECK(ticket.value == last_ticket_);
+  HR_RETURN_IF_ERROR(stream_->synchronize());
+  return std::move(result_);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
+                                                    ModelRunnerOptions options) {
+  HR_ASSIGN_OR_RETURN(KvStorage storage, KvStorage::create(device, model.spec(), std::move(plan),
+                                                           options.block_count));
+  auto runner =
+      std::make_unique<ModelRunner>(device, model, std::move(storage), std::move(options));
+  HR_RETURN_IF_ERROR(runner->allocate_workspace());
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+}  // namespace headrace

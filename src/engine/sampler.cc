@@ -1,0 +1,96 @@
+#include "engine/sampler.h"
+
+namespace headrace {
+namespace {
+
+TokenLogprobs to_logprobs(const SampleResult& result) {
+  TokenLogprobs out{.token = result.token, .logprob = result.logprob};
+  out.top.reserve(result.top.size());
+  for (const TokenLogprob& entry : result.top) out.top.emplace_back(entry.token, entry.logprob);
+  return out;
+}
+
+// First index at or after `first` whose row is of another kind (or, for scoring, asks for another
+// number of alternatives): a run of like rows is one op call.
+size_t run_end(std::span<const LogitRow> rows, size_t first) {
+  size_t last = first + 1;
+  while (last < rows.size() && rows[last].samples == rows[first].samples &&
+         (rows[first].samples || rows[last].slot == rows[first].slot)) {
+    ++last;
+  }
+  return last;
+}
+
+}  // namespace
+
+void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
+                  const SlotTable& slots, StepResult& result) {
+  results_.assign(rows.size(), {});
+  for (size_t first = 0; first < rows.size();) {
+    const size_t last = run_end(rows, first);
+    const auto part = rows.subspan(first, last - first);
+    const ConstTensorView part_logits =
+        logits.row_range(static_cast<int64_t>(first), static_cast<int64_t>(last - first));
+    const std::span<SampleResult> part_results(results_.data() + first, last - first);
+    if (rows[first].samples) {
+      std::vector<SampleRow> parameters_of;
+      banned_.clear();
+      banned_.reserve(part.size());
+      for (const LogitRow& row : part) parameters_of.push_back(parameters(row, slots));
+      sample(context, {.logits = part_logits, .rows = parameters_of, .results = part_results});
+    } else {
+      std::vector<TokenId> tokens;
+      for (const LogitRow& row : part) tokens.push_back(row.scored);
+      token_logprobs(context,
+                     {.logits = part_logits,
+                      .tokens = tokens,
+                      .logprobs = slots[rows[first].slot].request->sampling.prompt_logprobs,
+                      .results = part_results});
+    }
+    first = last;
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (result.rows.empty() || result.rows.back().sequence != rows[i].sequence) {
+      result.rows.push_back({.sequence = rows[i].sequence});
+    }
+    StepResult::Row& out = result.rows.back();
+    out.fault = out.fault || results_[i].fault;
+    if (!rows[i].samples) {
+      out.prompt_logprobs.push_back(to_logprobs(results_[i]));
+      continue;
+    }
+    out.accepted.push_back(results_[i].token);
+    if (slots[rows[i].slot].request->sampling.logprobs >= 0) {
+      out.logprobs.push_back(to_logprobs(results_[i]));
+    }
+  }
+}
+
+SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
+  const Slot& slot = slots[row.slot];
+  const SamplingParams& sampling = slot.request->sampling;
+  const auto output_count = static_cast<int32_t>(slot.output().size());
+  banned_.emplace_back();
+  if (output_count < sampling.min_tokens) {
+    if (!sampling.ignore_eos) banned_.back() = end_ids_;
+    banned_.back().insert(banned_.back().end(), sampling.stop_token_ids.begin(),
+                          sampling.stop_token_ids.end());
+  }
+  return {.temperature = sampling.temperature,
+          .top_k = sampling.top_k,
+          .top_p = sampling.top_p,
+          .min_p = sampling.min_p,
+          .repetition_penalty = sampling.repetition_penalty,
+          .presence_penalty = sampling.presence_penalty,
+          .frequency_penalty = sampling.frequency_penalty,
+          .prompt = sampling.repetition_penalty != 1.0f ? slot.prompt() : TokenSpan(),
+          .output = slot.output_counts,
+          .logit_bias = sampling.logit_bias,
+          .banned = banned_.back(),
+          .seed = sampling.seed.value_or(0),
+          .choice = static_cast<uint64_t>(slot.choice),
+          .position = slot.tokens.size(),
+          .logprobs = sampling.logprobs};
+}
+
+}  // namespace headrace

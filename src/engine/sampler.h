@@ -1,0 +1,32 @@
+// Sampler: logits rows -> tokens and log-probabilities, with each slot's own parameters.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/batch_builder.h"
+#include "engine/slot_table.h"
+#include "ops/op.h"
+#include "ops/sample.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+class Sampler {
+ public:
+  explicit Sampler(std::vector<TokenId> end_ids) : end_ids_(std::move(end_ids)) {}
+
+  // Samples or scores `rows`; logits [rows, V]. Appends to `result`, one Row a sequence: rows of
+  // one sequence are consecutive.
+  void run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
+           const SlotTable& slots, StepResult& result);
+
+ private:
+  SampleRow parameters(const LogitRow& row, const SlotTable& slots);
+
+  const std::vector<TokenId> end_ids_;
+  std::vector<SampleResult> results_;
+  std::vector<std::vector<TokenId>> banned_;  // keeps the spans of a call alive
+};
+
+}  // namespace headrace
