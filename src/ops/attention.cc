@@ -1,0 +1,34 @@
+#include "ops/attention.h"
+
+namespace headrace {
+
+std::span<const Kernel<AttentionArgs>> attention_cpu_kernels();  // attention_cpu.cc
+
+namespace {
+
+void check_args(const AttentionArgs& args) {
+  const int32_t dim = args.kv.head_dim;
+  CHECK(dim > 0 && args.kv.kv_heads > 0 && args.kv.block_tokens > 0);
+  CHECK(args.q.dtype == DType::kF32 && args.out.dtype == DType::kF32);
+  CHECK(args.q.shape == args.out.shape);
+  CHECK_MSG(args.q.columns() % (int64_t{dim} * args.kv.kv_heads) == 0,
+            "query heads must be a multiple of the key heads");
+  for (const AttentionSequence& sequence : args.sequences) {
+    CHECK(sequence.row_first >= 0 && sequence.row_count >= 0);
+    CHECK(int64_t{sequence.row_first} + sequence.row_count <= args.q.rows());
+    CHECK(sequence.kv_length >= sequence.row_count && sequence.block_table != nullptr);
+  }
+}
+
+}  // namespace
+
+KernelSet<AttentionArgs> attention_kernels() {
+  return KernelSet<AttentionArgs>(attention_cpu_kernels());
+}
+
+void attention(OpContext& context, const AttentionArgs& args) {
+  check_args(args);
+  attention_kernels().select(context.device, args).run(context, args);
+}
+
+}  // namespace headrace

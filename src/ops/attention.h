@@ -1,0 +1,48 @@
+// Causal attention over the paged cache for one packed batch of prompt and decode rows.
+//
+// Batch invariance: every (row, head) of the result is bit-identical however a sequence is cut into
+// steps (whole prompt, chunks of any size, token by token) and whatever else is in the batch. So
+// keys are summed in splits at absolute multiples of kAttentionSplit, merged in ascending order,
+// whether or not the splits run in parallel; a key that a row may not see is not touched by it.
+#pragma once
+
+#include <span>
+
+#include "ops/kv_view.h"
+#include "ops/op.h"
+
+namespace headrace {
+
+inline constexpr int32_t kAttentionSplit = 256;  // keys
+
+// Rows of one sequence in this step. They are consecutive in the batch and last in the cache: row r
+// of the sequence (0-based) sits at position kv_length - row_count + r and sees the keys up to
+// itself.
+struct AttentionSequence {
+  int32_t row_first = 0;
+  int32_t row_count = 0;
+  int32_t kv_length = 0;                 // tokens in the cache, these rows included
+  const int32_t* block_table = nullptr;  // [ceil(kv_length / block_tokens)]; entries wholly behind
+                                         // the window are not read
+};
+
+struct AttentionArgs {
+  ConstTensorView q;  // [T, Hq d] f32, a slice of the qkv rows
+  KvLayerView kv;     // this step's keys and values are already there
+  std::span<const AttentionSequence> sequences;
+  float scale = 0.0f;     // scores: q k' * scale
+  int32_t window = 0;     // > 0: a row sees that many keys, itself included
+  float soft_cap = 0.0f;  // > 0: score := cap * tanh(score / cap)
+  TensorView out;         // [T, Hq d] f32; rows of no sequence are not written
+};
+
+// Takes attention_workspace_bytes() of the workspace at most.
+void attention(OpContext& context, const AttentionArgs& args);
+
+KernelSet<AttentionArgs> attention_kernels();
+
+// An upper bound for every batch on a device of `thread_count` threads whose sequences are no
+// longer than `kv_length_max`.
+int64_t attention_workspace_bytes(int thread_count, int32_t head_dim, int32_t kv_length_max);
+
+}  // namespace headrace

@@ -1,0 +1,26 @@
+// RMSNorm (Zhang and Sennrich, 2019), with the residual addition that comes before it in a block:
+//   x := x + residual;   out = x / sqrt(mean(x^2) + eps) * weight.
+#pragma once
+
+#include "ops/op.h"
+
+namespace headrace {
+
+struct RmsNormArgs {
+  TensorView x;  // [T, D] f32 (CUDA also f16, bf16); written only if there is a residual
+  ConstTensorView residual;  // [T, D] of x's type, or no data
+  const float* weight;       // [D]
+  float eps;
+  TensorView out;  // [T, D] of x's type; may be x itself
+};
+
+// Row t of the results depends on row t of the arguments alone, bit for bit.
+void rms_norm(OpContext& context, const RmsNormArgs& args);
+
+// All kernels of this build, best first.
+KernelSet<RmsNormArgs> rms_norm_kernels();
+// The tables of the devices; CUDA's is empty where the build has no CUDA (rms_norm_no_cuda.cc).
+std::span<const Kernel<RmsNormArgs>> rms_norm_cpu_kernels();
+std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels();
+
+}  // namespace headrace

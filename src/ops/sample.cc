@@ -1,0 +1,42 @@
+#include "ops/sample.h"
+
+#include "ops/sample_row.h"
+
+namespace headrace {
+
+std::span<const Kernel<SampleArgs>> sample_cpu_kernels();                 // sample_cpu.cc
+std::span<const Kernel<TokenLogprobsArgs>> token_logprobs_cpu_kernels();  // sample_cpu.cc
+
+namespace {
+
+void check_logits(const ConstTensorView& logits, size_t rows, size_t results) {
+  CHECK(logits.dtype == DType::kF32 && logits.shape.rank() == 2 && logits.columns() > 0);
+  CHECK(static_cast<int64_t>(rows) == logits.rows());
+  CHECK(rows == results);
+}
+
+}  // namespace
+
+KernelSet<SampleArgs> sample_kernels() { return KernelSet<SampleArgs>(sample_cpu_kernels()); }
+
+KernelSet<TokenLogprobsArgs> token_logprobs_kernels() {
+  return KernelSet<TokenLogprobsArgs>(token_logprobs_cpu_kernels());
+}
+
+void sample(OpContext& context, const SampleArgs& args) {
+  check_logits(args.logits, args.rows.size(), args.results.size());
+  if (args.rows.empty()) return;
+  sample_kernels().select(context.device, args).run(context, args);
+}
+
+void token_logprobs(OpContext& context, const TokenLogprobsArgs& args) {
+  check_logits(args.logits, args.tokens.size(), args.results.size());
+  if (args.tokens.empty()) return;
+  token_logprobs_kernels().select(context.device, args).run(context, args);
+}
+
+int64_t sample_workspace_bytes(int thread_count, int64_t vocabulary) {
+  return thread_count * SampleScratch::bytes(vocabulary) + 256;
+}
+
+}  // namespace headrace
