@@ -102,7 +102,8 @@ void ModelRunner::submit_sample(Ticket ticket) {
     if (!row.samples) continue;
     const auto found = std::find_if(result_.rows.begin(), result_.rows.end(),
                                     [&](const auto& r) { return r.sequence == row.sequence; });
-    slots_.append(row.slot, found->accepted.back());
+    // A faulty row has no token; its sequence ends, what it would read next does not matter.
+    slots_.append(row.slot, std::max(found->accepted.back(), TokenId{0}));
   }
   step_mark_.reset();
 }

@@ -110,7 +110,7 @@ void Llama::attention_block(OpContext& context, const ForwardBatch& batch, int32
                      .weight = weights.attention_norm.data(),
                      .eps = config_.rms_eps,
                      .out = scratch.norm});
-  linear(context, {.x = scratch.norm, .weight = &weights.qkv, .y = scratch.qkv});
+  linear(context, {.x = scratch.norm, .weight = &weights.qkv, .bias = nullptr, .y = scratch.qkv});
   rope_kv(context, {.qkv = scratch.qkv,
                     .cos = scratch.cos,
                     .sin = scratch.sin,
@@ -128,8 +128,9 @@ void Llama::attention_block(OpContext& context, const ForwardBatch& batch, int32
                       .out = scratch.attention_out});
   linear(context, {.x = scratch.attention_out,
                    .weight = &weights.attention_out,
+                   .bias = nullptr,
                    .y = hidden,
-                   .output = LinearOutput::kAdd});
+                   .output = LinearOutput::kAccumulate});
 }
 
 void Llama::ffn_block(OpContext& context, int32_t layer, const Scratch& scratch,
@@ -140,11 +141,14 @@ void Llama::ffn_block(OpContext& context, int32_t layer, const Scratch& scratch,
                      .weight = weights.ffn_norm.data(),
                      .eps = config_.rms_eps,
                      .out = scratch.norm});
-  linear(context, {.x = scratch.norm, .weight = &weights.gate_up, .y = scratch.gate_up});
+  linear(context,
+         {.x = scratch.norm, .weight = &weights.gate_up, .bias = nullptr, .y = scratch.gate_up});
   gated_activation(context, {.gate_up = scratch.gate_up, .out = scratch.activated});
-  linear(
-      context,
-      {.x = scratch.activated, .weight = &weights.down, .y = hidden, .output = LinearOutput::kAdd});
+  linear(context, {.x = scratch.activated,
+                   .weight = &weights.down,
+                   .bias = nullptr,
+                   .y = hidden,
+                   .output = LinearOutput::kAccumulate});
 }
 
 void Llama::head(OpContext& context, TensorView rows, TensorView logits) const {
@@ -153,7 +157,7 @@ void Llama::head(OpContext& context, TensorView rows, TensorView logits) const {
                      .weight = output_norm_.data(),
                      .eps = config_.rms_eps,
                      .out = rows});
-  linear(context, {.x = rows, .weight = &output_, .y = logits});
+  linear(context, {.x = rows, .weight = &output_, .bias = nullptr, .y = logits});
 }
 
 int64_t Llama::weight_bytes() const {
@@ -224,10 +228,11 @@ class LlamaLoader {
       }
     }
     const Shape table{config_.vocab, config_.hidden};
-    HR_ASSIGN_OR_RETURN(model_->embedding_, tensor("token_embd.weight", table));
     HR_ASSIGN_OR_RETURN(model_->output_norm_, vector("output_norm.weight"));
     const std::string output = config_.tied_embeddings ? "token_embd.weight" : "output.weight";
     HR_ASSIGN_OR_RETURN(model_->output_, linear_weight({{output, table, {}}}));
+    // Last: packing a tied head gives the table back to its source.
+    HR_ASSIGN_OR_RETURN(model_->embedding_, tensor("token_embd.weight", table));
     if (options_.progress) options_.progress(1.0);
     return std::unique_ptr<Model>(std::move(model_));
   }
@@ -262,13 +267,7 @@ class LlamaLoader {
   }
 
   Result<ConstTensorView> tensor(const std::string& name, const Shape& expected) {
-    HR_ASSIGN_OR_RETURN(ConstTensorView view, source_.get(name));
-    if (view.shape != expected) {
-      return corrupt(fmt::format("tensor {}: shape {} where the model's sizes ask for {}", name,
-                                 view.shape.to_string(), expected.to_string()),
-                     name);
-    }
-    return view;
+    return source_.get(name, expected);
   }
 
   Result<std::vector<float>> vector(const std::string& name) {

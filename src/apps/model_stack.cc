@@ -1,0 +1,230 @@
+#include "apps/model_stack.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/model_files.h"
+#include "engine/kv_storage.h"
+#include "engine/model_runner.h"
+#include "models/model.h"
+#include "tensor/device.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kBlockTokens = 16;
+// Without --kv-cache-memory-bytes the pool holds this many tokens for each slot (and at least one
+// sequence of max_model_len), within a quarter of the memory that is free.
+constexpr int64_t kTokensPerSlot = 1024;
+constexpr int32_t kModelLenDefaultMax = 8192;
+
+class ModelStackImpl final : public ModelStack {
+ public:
+  Engine& engine() override { return *engine_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const ChatTemplate* chat_template() const override {
+    return chat_template_ ? &*chat_template_ : nullptr;
+  }
+  const ModelConfig& config() const override { return files_.config; }
+  const StackInfo& info() const override { return info_; }
+
+ private:
+  friend class StackLoader;
+  // Destroyed from the last to the first: the engine goes before what it uses.
+  ModelFiles files_;
+  StackInfo info_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_template_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// The stages of a load, in order.
+class StackLoader {
+ public:
+  StackLoader(const StackOptions& options, const LoadProgress& progress)
+      : options_(options), progress_(progress), stack_(std::make_unique<ModelStackImpl>()) {}
+
+  Result<std::unique_ptr<ModelStack>> load() {
+    const auto start = std::chrono::steady_clock::now();
+    HR_RETURN_IF_ERROR(check_options());
+    HR_RETURN_IF_ERROR(create_device());
+    report("reading", 0);
+    HR_ASSIGN_OR_RETURN(stack_->files_, open_model(options_.model, file_options()));
+    HR_RETURN_IF_ERROR(load_text());
+    HR_RETURN_IF_ERROR(load_model());
+    HR_RETURN_IF_ERROR(create_engine());
+    fill_info();
+    stack_->info_.load_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::unique_ptr<ModelStack>(std::move(stack_));
+  }
+
+ private:
+  void report(std::string_view stage, double done) const {
+    if (progress_) progress_(stage, done);
+  }
+
+  ComputeType compute() const {
+    return options_.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kFast;
+  }
+
+  Status check_options() const {
+    if (options_.dtype != "auto" && options_.dtype != "float32") {
+      return invalid_argument(
+          fmt::format("--dtype {} is not supported on the CPU: use auto or float32",
+                      options_.dtype),
+          "dtype");
+    }
+    if (options_.max_num_seqs < 1 || options_.max_num_batched_tokens < 1) {
+      return invalid_argument("--max-num-seqs and --max-num-batched-tokens must be at least 1");
+    }
+    return ok_status();
+  }
+
+  Status create_device() {
+    if (options_.device != "auto" && options_.device != "cpu") {
+      return unsupported(
+          fmt::format("--device {}: models run on the CPU only so far; use --device cpu",
+                      options_.device),
+          "device");
+    }
+    stack_->device_ = create_cpu_device(options_.threads);
+    return ok_status();
+  }
+
+  ModelOpenOptions file_options() const {
+    return {.load_format = options_.load_format, .seed = options_.seed};
+  }
+
+  Status load_text() {
+    const ModelFiles& files = stack_->files_;
+    if (files.vocab) {
+      HR_ASSIGN_OR_RETURN(stack_->tokenizer_, Tokenizer::create(*files.vocab));
+    }
+    if (!files.chat_template.empty()) {
+      HR_ASSIGN_OR_RETURN(ChatTemplate compiled, ChatTemplate::compile(files.chat_template));
+      stack_->chat_template_ = std::move(compiled);
+    }
+    return ok_status();
+  }
+
+  Status load_model() {
+    const ModelFiles& files = stack_->files_;
+    HR_ASSIGN_OR_RETURN(const Architecture* architecture,
+                        find_architecture(files.config.architecture));
+    ModelLoadOptions options{.compute = compute()};
+    if (progress_) options.progress = [this](double done) { report("loading", done); };
+    auto model = architecture->load(files.config, *files.weights, *stack_->device_, options);
+    if (!model.ok()) return model.status().with_context(options_.model);
+    stack_->model_ = std::move(model).value();
+    return ok_status();
+  }
+
+  // Memory plan: the pool is as large as asked, or as the defaults and the machine say.
+  Result<int32_t> plan_blocks(const KvPlan& kv, int32_t max_model_len) const {
+    int64_t bytes = options_.kv_cache_memory_bytes;
+    const auto blocks_for = [&](int64_t tokens) {
+      return (tokens + kBlockTokens - 1) / kBlockTokens * static_cast<int64_t>(kv.groups.size());
+    };
+    if (bytes == 0) {
+      const int64_t wanted =
+          std::max(blocks_for(max_model_len), blocks_for(kTokensPerSlot * options_.max_num_seqs));
+      bytes = std::min(wanted * kv.page_bytes, stack_->device_->free_bytes() / 4);
+    }
+    const int64_t blocks = std::min<int64_t>(bytes / kv.page_bytes, 1 << 30);
+    if (blocks < static_cast<int64_t>(kv.groups.size())) {
+      return exhausted(
+          fmt::format("{} bytes of KV cache hold no block of {} bytes: raise "
+                      "--kv-cache-memory-bytes",
+                      bytes, kv.page_bytes));
+    }
+    return static_cast<int32_t>(blocks);
+  }
+
+  Result<int32_t> model_len() const {
+    const auto context = static_cast<int32_t>(stack_->files_.config.context_length);
+    if (options_.max_model_len == 0) return std::min(context, kModelLenDefaultMax);
+    if (options_.max_model_len > context) {
+      return invalid_argument(
+          fmt::format("--max-model-len {} is more than the model's context of {}",
+                      options_.max_model_len, context),
+          "max_model_len");
+    }
+    return options_.max_model_len;
+  }
+
+  Status create_engine() {
+    const ModelSpec& spec = stack_->model_->spec();
+    HR_ASSIGN_OR_RETURN(const int32_t max_model_len, model_len());
+    const DType kv_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
+    KvPlan kv = plan_kv(spec, kv_dtype, kBlockTokens);
+    HR_ASSIGN_OR_RETURN(const int32_t block_count, plan_blocks(kv, max_model_len));
+    // A batch can never be larger than every slot's whole context.
+    const auto batched_tokens = static_cast<int32_t>(std::min<int64_t>(
+        options_.max_num_batched_tokens, int64_t{max_model_len} * options_.max_num_seqs));
+    EngineOptions engine{.scheduler = {.max_num_seqs = options_.max_num_seqs,
+                                       .max_num_batched_tokens = batched_tokens,
+                                       .max_model_len = max_model_len,
+                                       .max_queued_requests = options_.max_queued_requests,
+                                       .policy = options_.policy,
+                                       .chunked_prefill = options_.chunked_prefill,
+                                       .groups = kv.groups,
+                                       .block_count = block_count,
+                                       .end_ids = end_ids()},
+                         .vocab_size = spec.vocab_size};
+    stack_->info_.kv_bytes = kv.page_bytes * block_count;
+    stack_->info_.block_count = block_count;
+    stack_->info_.block_tokens = kBlockTokens;
+    stack_->info_.max_model_len = max_model_len;
+    HR_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
+                        create_model_runner(*stack_->device_, *stack_->model_, std::move(kv),
+                                            {.max_num_seqs = options_.max_num_seqs,
+                                             .max_num_batched_tokens = batched_tokens,
+                                             .max_model_len = max_model_len,
+                                             .block_count = block_count,
+                                             .end_ids = engine.scheduler.end_ids}));
+    HR_ASSIGN_OR_RETURN(stack_->engine_, Engine::create(std::move(engine), std::move(runner)));
+    return ok_status();
+  }
+
+  std::vector<TokenId> end_ids() const {
+    std::vector<TokenId> ids = stack_->files_.config.end_ids;
+    if (stack_->files_.vocab) {
+      for (TokenId id : stack_->files_.vocab->end_ids) ids.push_back(id);
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return ids;
+  }
+
+  void fill_info() {
+    StackInfo& info = stack_->info_;
+    info.model_name = stack_->files_.name;
+    info.model_path = options_.model;
+    info.weight_types = stack_->files_.weight_types;
+    info.parameter_count = stack_->files_.parameter_count;
+    info.file_bytes = stack_->files_.file_bytes;
+    info.weight_bytes = stack_->model_->weight_bytes();
+    info.threads = stack_->device_->pool().thread_count();
+    info.cpu_features = stack_->device_->traits().cpu.to_string();
+  }
+
+  const StackOptions& options_;
+  const LoadProgress& progress_;
+  std::unique_ptr<ModelStackImpl> stack_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ModelStack>> ModelStack::load(const StackOptions& options,
+                                                     const LoadProgress& progress) {
+  return StackLoader(options, progress).load();
+}
+
+}  // namespace headrace
