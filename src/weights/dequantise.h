@@ -1,0 +1,22 @@
+// Exact, scalar conversion of rows between float and every readable type: the meaning of the block
+// formats, against which packed kernels are tested, and what dummy weights are made with.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tensor/dtype.h"
+
+namespace headrace {
+
+// out[i] = element i of the row. Bit-equal to ggml's reference (one multiply, one add, in float).
+// REQUIRES: packed.size() == row_bytes(dtype, out.size())
+void dequantise_row(DType dtype, std::span<const std::byte> packed, std::span<float> out);
+
+// The inverse, rounded as ggml's reference does: scales to the nearest half, quants to the nearest
+// step (half away from zero). Integers are not written by anything here: CHECK.
+// REQUIRES: packed.size() == row_bytes(dtype, row.size()), finite values below half's range in
+// blocks
+void quantise_row(DType dtype, std::span<const float> row, std::span<std::byte> packed);
+
+}  // namespace headrace

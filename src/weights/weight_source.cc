@@ -1,0 +1,37 @@
+#include "weights/weight_source.h"
+
+#include <fmt/format.h>
+
+namespace headrace {
+
+Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {
+  HR_ASSIGN_OR_RETURN(const ConstTensorView view, get(name));
+  if (!(view.shape == shape)) {
+    return corrupt(fmt::format("{}: tensor {}: shape {}, the model's configuration needs {}",
+                               description(), name, view.shape.to_string(), shape.to_string()),
+                   std::string(name));
+  }
+  return view;
+}
+
+std::vector<std::string_view> GgufWeightSource::names() const {
+  std::vector<std::string_view> names;
+  names.reserve(file_->plan().tensors.size());
+  for (const GgufTensor& tensor : file_->plan().tensors) names.push_back(tensor.name);
+  return names;
+}
+
+Result<ConstTensorView> GgufWeightSource::get(std::string_view name) const {
+  const GgufTensor* tensor = file_->find_tensor(name);
+  if (tensor == nullptr) {
+    return corrupt(fmt::format("{}: tensor {}: missing", file_->name(), name), std::string(name));
+  }
+  return file_->view(*tensor);
+}
+
+void GgufWeightSource::release(const ConstTensorView& view) const {
+  // Readable tensors passed the size check when the file was opened.
+  file_->release({view.data, static_cast<size_t>(*tensor_bytes(view.dtype, view.shape))});
+}
+
+}  // namespace headrace

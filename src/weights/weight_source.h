@@ -1,0 +1,55 @@
+// WeightSource: where a model's tensors come from, by name. The names are GGUF's
+// (token_embd.weight, blk.N.attn_q.weight, ..., output_norm.weight, output.weight), whatever the
+// file format; a matrix is [out, in].
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/tensor_view.h"
+#include "weights/gguf.h"
+
+namespace headrace {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  virtual bool has(std::string_view name) const = 0;
+  // Names of all tensors. The views live as long as the source.
+  virtual std::vector<std::string_view> names() const = 0;
+  // A packed tensor, at least 8-byte aligned. The view is valid until the source goes or the view
+  // is given to release(). Errors name the source and the tensor: missing, or of a type that cannot
+  // be read. Any thread.
+  virtual Result<ConstTensorView> get(std::string_view name) const = 0;
+  // Done reading a view from get(): its memory is given back (a file's pages are dropped from the
+  // cache of this process, a dummy's memory is freed). To read it again, get() it again. Any
+  // thread.
+  virtual void release(const ConstTensorView& view) const = 0;
+  // For messages: the file's path, or what else this is.
+  virtual std::string_view description() const = 0;
+
+  // get(), and an error that names both shapes unless the tensor has `shape`.
+  Result<ConstTensorView> get(std::string_view name, const Shape& shape) const;
+};
+
+class GgufWeightSource final : public WeightSource {
+ public:
+  explicit GgufWeightSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {}
+  using WeightSource::get;
+  bool has(std::string_view name) const override { return file_->find_tensor(name) != nullptr; }
+  std::vector<std::string_view> names() const override;
+  Result<ConstTensorView> get(std::string_view name) const override;
+  void release(const ConstTensorView& view) const override;
+  std::string_view description() const override { return file_->name(); }
+  const GgufFile& file() const { return *file_; }
+
+ private:
+  std::shared_ptr<const GgufFile> file_;
+};
+
+}  // namespace headrace
