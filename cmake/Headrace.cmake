@@ -38,7 +38,8 @@ function(headrace_test name)
 endfunction()
 
 # headrace_fuzzer(name SOURCES a_fuzz.cc [LINKS lib ...]): a libFuzzer target, built only with the
-# `fuzz` preset (clang). The source defines LLVMFuzzerTestOneInput.
+# `fuzz` preset (clang), into fuzz/ of the build folder; target `fuzzers` builds them all. The source
+# defines LLVMFuzzerTestOneInput; seeds are committed in tests/fuzz/corpus/<name>/.
 function(headrace_fuzzer name)
   if(NOT HEADRACE_FUZZ)
     return()
@@ -47,4 +48,9 @@ function(headrace_fuzzer name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE headrace_flags ${ARG_LINKS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${name})
 endfunction()

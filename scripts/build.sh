@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # configure and build with CMake presets. Sourced after report.sh.
 #   configure FOLDER PRESET [-DNAME=VALUE ...]   only where something differs from FOLDER's cache
 #   build FOLDER TARGET...

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # fetch_model: puts the default model where the program looks for it, and checks its SHA-256.
 # MODEL_FILE is its path. Sourced after report.sh.
 

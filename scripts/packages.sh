@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # install_packages GROUP...: makes sure that the Debian packages of these groups (packages.txt) are
 # there. Asks apt nothing where none is missing. Sourced after report.sh.
 

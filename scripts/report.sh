@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Lines on the terminal, one per step, and logs beside the build. Sourced; sets no options.
 #   begin NAME        starts a step
 #   note TEXT         a line within it

@@ -1,0 +1,154 @@
+# shellcheck shell=bash
+# The stages of ./test, in the order in which they run. Each is a function that runs in a subshell
+# with `set -e`: the first command that fails ends it and marks it failed; the next stage still runs.
+# Sourced after report.sh, packages.sh, build.sh and model.sh.
+
+# Programs whose tests run under sanitizers in every ./test; --full takes all there are.
+ASAN_TESTS=(base_test kv_test sched_test text_test weights_test)
+TSAN_TESTS=(base_test kv_test sched_test tensor_test)
+FUZZ_SECONDS=${FUZZ_SECONDS:-60}
+
+RESULTS=$PWD/$LOGS/results  # one folder of JUnit XML files a stage
+
+one_of() { local IFS='|'; echo "^($*)\$"; }  # names -> a pattern for ctest -R
+
+# run_ctest STAGE FOLDER [ctest arguments]: GoogleTest programs also write their own counts.
+run_ctest() {
+  local stage=$1 folder=$2
+  shift 2
+  GTEST_OUTPUT="xml:$RESULTS/$stage/" HEADRACE_MODEL_SMOLLM2=$MODEL_FILE \
+    logged "$stage.log" ctest --test-dir "$folder" --parallel "$(nproc)" --timeout 1200 \
+    --no-tests=error --output-on-failure --output-junit "$RESULTS/$stage/ctest.xml" "$@" ||
+    fail "ctest ${*:-(all)} in $folder"
+}
+
+stage_packages() { install_packages build model test fuzz; }
+stage_model() { fetch_model; }
+
+stage_build() {
+  begin build
+  configure build cpu -DHEADRACE_TESTS=ON
+  build build all
+  finish "build: program and tests"
+}
+
+stage_unit() {
+  begin unit
+  local labels='golden'
+  [[ $MODE == quick ]] && labels='golden|slow'
+  run_ctest unit build -LE "$labels"
+  finish "unit tests"
+}
+
+stage_golden() {
+  begin golden
+  run_ctest golden build -L golden --verbose
+  finish "values, texts and invariance against the goldens"
+}
+
+# The Python packages of the suites, in an environment of their own, pinned with hashes.
+ensure_venv() {
+  local stamp=build/venv/requirements.sha256 want
+  want=$(sha256sum <tests/requirements.txt)
+  [[ -f $stamp && $(<"$stamp") == "$want" ]] && return
+  rm -rf build/venv
+  logged venv.log /usr/bin/python3 -m venv build/venv || fail "python3 -m venv build/venv"
+  logged venv.log build/venv/bin/python -m pip install --disable-pip-version-check --no-deps \
+    --require-hashes --only-binary :all: -r tests/requirements.txt ||
+    fail "pip install -r tests/requirements.txt"
+  echo "$want" >"$stamp"
+}
+
+stage_clients() {
+  begin clients
+  ensure_venv
+  HEADRACE_BINARY=$PWD/build/headrace HEADRACE_MODEL_SMOLLM2=$MODEL_FILE PYTHONPATH='' \
+    logged clients.log build/venv/bin/python -m pytest -q --durations=10 \
+    --junitxml="$RESULTS/clients/pytest.xml" tests/server tests/cli ||
+    fail "pytest tests/server tests/cli"
+  finish "openai client, HTTP and command line suites"
+}
+
+# The program with what travels beside it, alone in a folder.
+stage_package() {
+  begin package
+  logged package.log tests/package/package_test.sh build/headrace || fail "tests/package/package_test.sh"
+  finish "the program runs away from its build folder"
+}
+
+# Instruction sets that this machine may lack or hide: QEMU emulates AVX2 (Haswell) and a baseline
+# without AVX (Nehalem); each picks other kernels at run time.
+stage_emulated() {
+  begin emulated
+  local cpu failed=0
+  for cpu in Haswell Nehalem; do
+    GTEST_OUTPUT="xml:$RESULTS/emulated/$cpu.xml" logged "emulated-$cpu.log" \
+      timeout 900 qemu-x86_64 -cpu "$cpu" build/src/ops/ops_test ||
+      { fail "ops_test on an emulated $cpu" || failed=1; }
+  done
+  ((failed == 0))
+  finish "ops_test as Haswell (AVX2) and Nehalem (baseline)"
+}
+
+stage_sanitize() {  # name, preset, programs...
+  begin "$1"
+  local name=$1 folder=build-$2 preset=$2
+  shift 2
+  configure "$folder" "$preset" -DHEADRACE_TESTS=ON
+  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  if [[ $MODE == full ]]; then
+    build "$folder" all
+    run_ctest "$name" "$folder" -LE golden
+  else
+    build "$folder" "$@"
+    run_ctest "$name" "$folder" -R "$(one_of "$@")"
+  fi
+  finish "${preset} build"
+}
+stage_asan() { stage_sanitize asan asan "${ASAN_TESTS[@]}"; }
+stage_tsan() { stage_sanitize tsan tsan "${TSAN_TESTS[@]}"; }
+
+# One fuzz target, from its committed seeds plus what earlier runs here found.
+fuzz_one() {  # program
+  local target=${1##*/} verdict=failed
+  local corpus=build-fuzz/corpus/$target seeds=tests/fuzz/corpus/$target log=$LOGS/fuzz-$target.log
+  mkdir -p "$corpus" build-fuzz/findings
+  if [[ ! -d $seeds ]]; then
+    echo "no seeds in $seeds" >"$log"
+  elif "$1" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="build-fuzz/findings/$target-" "$corpus" "$seeds" >"$log" 2>&1; then
+    verdict=passed
+  fi
+  [[ $verdict == passed ]] || tail -n 25 "$log" >&2
+  echo "$target" >>"$RESULTS/fuzz/$verdict"
+}
+
+stage_fuzz() {
+  begin fuzz
+  configure build-fuzz fuzz
+  build build-fuzz fuzzers
+  export -f fuzz_one
+  export FUZZ_SECONDS LOGS RESULTS
+  # shellcheck disable=SC2016  # the inner shell expands $1
+  printf '%s\0' build-fuzz/fuzz/* | xargs -0 -n 1 -P "$(nproc)" bash -c 'fuzz_one "$1"' _
+  if [[ -f $RESULTS/fuzz/failed ]]; then
+    fail "$(paste -sd ' ' "$RESULTS/fuzz/failed"): see build-fuzz/findings and $LOGS/fuzz-*.log"
+  fi
+  finish "$FUZZ_SECONDS s each: $(sort "$RESULTS/fuzz/passed" | paste -sd ' ')"
+}
+
+# CUDA compiles and links wherever nvcc is, and the program still starts without driver or GPU.
+stage_cuda() {
+  begin cuda
+  export CUDACXX
+  CUDACXX=$(find_nvcc)
+  configure build-cuda release -DHEADRACE_TESTS=ON
+  build build-cuda headrace tensor_test ops_test
+  logged cuda-start.log build-cuda/headrace --version || fail "build-cuda/headrace --version"
+  if readelf -d build-cuda/headrace | grep -q 'NEEDED.*libcuda\.so'; then
+    fail "build-cuda/headrace needs libcuda.so to start: no driver, no program"
+  fi
+  run_ctest cuda build-cuda -R "$(one_of tensor_test ops_test)"
+  finish "build with CUDA; starts without a driver"
+}
