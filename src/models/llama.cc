@@ -174,8 +174,7 @@ int64_t Llama::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_le
   const int64_t columns = 2 * static_cast<int64_t>(inv_freq_.size()) + config_.hidden + q_width() +
                           2 * kv_width() + q_width() + 3 * int64_t{config_.ffn};
   const LlamaLayer& layer = layers_.front();
-  int64_t op_bytes =
-      attention_workspace_bytes(thread_count, config_.heads, config_.head_dim, kv_length_max);
+  int64_t op_bytes = attention_workspace_bytes(thread_count, config_.head_dim, kv_length_max);
   for (const LinearWeight* weight :
        {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
     op_bytes = std::max(op_bytes, linear_workspace_bytes(tokens, *weight));

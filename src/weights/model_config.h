@@ -15,8 +15,6 @@
 
 namespace headrace {
 
-enum class Activation { kSilu };
-
 struct ModelConfig {
   std::string architecture;  // as GGUF spells it: "llama"
   std::string name;          // general.name; empty = none
@@ -31,7 +29,6 @@ struct ModelConfig {
   float rms_eps = 0;
   double rope_theta = 0;
   int32_t rope_dim = 0;  // even, <= head_dim: how many dimensions of a head are rotated
-  Activation activation = Activation::kSilu;
   bool tied_embeddings = false;  // no output.weight: token_embd.weight is used
   bool qk_rows_interleaved =
       false;  // rows of attn_q and attn_k are in the order of interleaved RoPE
