@@ -9,7 +9,28 @@ bool on_cpu(const DeviceTraits& traits, const LinearArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
+bool on_avx2(const DeviceTraits& traits, const LinearArgs& args) {
+  return on_cpu(traits, args) && traits.cpu.avx2;
+}
+
+bool on_avx512(const DeviceTraits& traits, const LinearArgs& args) {
+  return on_cpu(traits, args) && traits.cpu.avx512;
+}
+
+bool on_avx512_vnni(const DeviceTraits& traits, const LinearArgs& args) {
+  return on_avx512(traits, args) && traits.cpu.avx512_vnni;
+}
+
+template <const LinearCpuIsa& kIsa>
+void tiled(OpContext& context, const LinearArgs& args) {
+  linear_cpu_tiled(context, args, kIsa);
+}
+
 constexpr Kernel<LinearArgs> kKernels[] = {
+    {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni>},
+    {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512>},
+    {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2>},
+    {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline>},
     {"linear/cpu/reference", on_cpu, linear_cpu_reference},
 };
 constexpr KernelSet<LinearArgs> kKernelSet{kKernels};
@@ -29,7 +50,7 @@ void check_shapes(const LinearArgs& args) {
 const KernelSet<LinearArgs>& linear_kernels() { return kKernelSet; }
 
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
-  return m * weight.k() * 8 + weight.k() * 4 + 1024;
+  return linear_cpu_workspace_bytes(m, weight);
 }
 
 void linear(OpContext& context, const LinearArgs& args) {

@@ -1,6 +1,18 @@
+// The CPU kernels of linear, as its table lists them.
 #pragma once
+
+#include "ops/linear.h"
+#include "ops/linear_cpu_isa.h"
+
 namespace headrace {
-struct OpContext;
-struct LinearArgs;
+
+// Exact weights and activations, double sums, one thread: the oracle.
 void linear_cpu_reference(OpContext& context, const LinearArgs& args);
+
+// Runs the tiles of one instruction set on the device's pool. REQUIRES: the CPU has it
+void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa);
+
+// What either takes of the workspace.
+int64_t linear_cpu_workspace_bytes(int64_t m, const LinearWeight& weight);
+
 }  // namespace headrace

@@ -1,0 +1,102 @@
+// linear with AVX2, FMA and F16C: 8 lanes, so a group of 16 rows is two vectors.
+// Compiled with those flags: include nothing that has inline functions shared with other files.
+#include <immintrin.h>
+
+#include "ops/linear_cpu_isa.h"
+
+namespace headrace {
+namespace {
+
+#include "ops/linear_cpu_tiles.inc"
+
+struct F32Weight {
+  float value;
+};
+struct F16Weight {
+  uint16_t bits;
+};
+struct BF16Weight {
+  uint16_t bits;
+};
+
+struct Avx2 {
+  using F32 = __m256;
+  using I32 = __m256i;
+  using F32Element = F32Weight;
+  using F16Element = F16Weight;
+  using BF16Element = BF16Weight;
+  static constexpr int kLanes = 8;
+  static constexpr int kTileRows = 4;  // 4 integer and 4 float sums, 4 vectors of weights
+  static constexpr int float_groups(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+  static constexpr ActivationPolicy kActivations{.levels = 32512,
+                                                 .layout = BlockLayout::kPairedWords};
+  using Dot = I32;
+  struct Quad {
+    I32 even;  // columns 0 and 2 of each quad as words
+    I32 odd;   // columns 1 and 3
+  };
+
+  static F32 zero() { return _mm256_setzero_ps(); }
+  static F32 splat(const float* at) { return _mm256_broadcast_ss(at); }
+  static F32 add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
+  static F32 mul(F32 a, F32 b) { return _mm256_mul_ps(a, b); }
+  static F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
+
+  static I32 first(int count) {
+    const I32 lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lanes);
+  }
+  static F32 load_some(const float* at, int count) {
+    return count == kLanes ? _mm256_loadu_ps(at) : _mm256_maskload_ps(at, first(count));
+  }
+  static void store_some(float* at, F32 v, int count) {
+    if (count == kLanes) {
+      _mm256_storeu_ps(at, v);
+    } else {
+      _mm256_maskstore_ps(at, first(count), v);
+    }
+  }
+
+  static F32 load_half(const void* at) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(at)));
+  }
+  static F32 load_element(const F32Weight* at) { return _mm256_loadu_ps(&at->value); }
+  static F32 load_element(const F16Weight* at) { return load_half(at); }
+  static F32 load_element(const BF16Weight* at) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+  static I32 load_bytes(const unsigned char* at) {
+    return _mm256_loadu_si256(reinterpret_cast<const I32*>(at));
+  }
+  static I32 splat_bytes(const signed char* at) {
+    int32_t word;
+    __builtin_memcpy(&word, at, sizeof word);
+    return _mm256_set1_epi32(word);
+  }
+
+  static Quad bytes(I32 raw) {
+    return {_mm256_and_si256(raw, _mm256_set1_epi16(255)), _mm256_srli_epi16(raw, 8)};
+  }
+  static Quad low_nibbles(I32 raw) {
+    const I32 mask = _mm256_set1_epi16(15);
+    return {_mm256_and_si256(raw, mask), _mm256_and_si256(_mm256_srli_epi16(raw, 8), mask)};
+  }
+  static Quad high_nibbles(I32 raw) {
+    return {_mm256_and_si256(_mm256_srli_epi16(raw, 4), _mm256_set1_epi16(15)),
+            _mm256_srli_epi16(raw, 12)};
+  }
+  static Dot dot_start(int32_t value) { return _mm256_set1_epi32(value); }
+  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
+    const I32 even = _mm256_madd_epi16(quad.even, splat_bytes(q + 8 * index));
+    const I32 odd = _mm256_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+    dot = _mm256_add_epi32(dot, _mm256_add_epi32(even, odd));
+  }
+  static F32 dot_finish(Dot dot) { return _mm256_cvtepi32_ps(dot); }
+};
+
+}  // namespace
+
+const LinearCpuIsa kLinearAvx2 = isa_table<Avx2>();
+
+}  // namespace headrace

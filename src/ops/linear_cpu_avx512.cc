@@ -1,0 +1,46 @@
+// linear with AVX-512 F, BW, DQ, VL and no VNNI: 16-bit multiply-add of even and odd columns.
+// Compiled with those flags: include nothing that has inline functions shared with other files.
+#include <immintrin.h>
+
+#include "ops/linear_cpu_isa.h"
+
+namespace headrace {
+namespace {
+
+#include "ops/linear_cpu_avx512.inc"
+#include "ops/linear_cpu_tiles.inc"
+
+struct Avx512Words : Avx512 {
+  static constexpr ActivationPolicy kActivations{.levels = 32512,
+                                                 .layout = BlockLayout::kPairedWords};
+  using Dot = I32;
+  struct Quad {
+    I32 even;  // columns 0 and 2 of each quad as words
+    I32 odd;   // columns 1 and 3
+  };
+
+  static Quad bytes(I32 raw) {
+    return {_mm512_and_si512(raw, _mm512_set1_epi16(255)), _mm512_srli_epi16(raw, 8)};
+  }
+  static Quad low_nibbles(I32 raw) {
+    const I32 mask = _mm512_set1_epi16(15);
+    return {_mm512_and_si512(raw, mask), _mm512_and_si512(_mm512_srli_epi16(raw, 8), mask)};
+  }
+  static Quad high_nibbles(I32 raw) {
+    return {_mm512_and_si512(_mm512_srli_epi16(raw, 4), _mm512_set1_epi16(15)),
+            _mm512_srli_epi16(raw, 12)};
+  }
+  static Dot dot_start(int32_t value) { return _mm512_set1_epi32(value); }
+  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
+    const I32 even = _mm512_madd_epi16(quad.even, splat_bytes(q + 8 * index));
+    const I32 odd = _mm512_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+    dot = _mm512_add_epi32(dot, _mm512_add_epi32(even, odd));
+  }
+  static F32 dot_finish(Dot dot) { return _mm512_cvtepi32_ps(dot); }
+};
+
+}  // namespace
+
+const LinearCpuIsa kLinearAvx512 = isa_table<Avx512Words>();
+
+}  // namespace headrace

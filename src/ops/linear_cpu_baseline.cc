@@ -1,0 +1,150 @@
+// linear on any x86-64 (SSE2): the tiles of the other instruction sets on 4 lanes. FMA and the half
+// conversion are emulated exactly, so the bits are those of AVX2 and AVX-512.
+#include <emmintrin.h>
+
+#include "ops/linear_cpu_isa.h"
+
+namespace headrace {
+namespace {
+
+#include "ops/linear_cpu_tiles.inc"
+
+struct F32Weight {
+  float value;
+};
+struct F16Weight {
+  uint16_t bits;
+};
+struct BF16Weight {
+  uint16_t bits;
+};
+
+// p + c rounded to odd at double's last bit, so that rounding again to float rounds only once
+// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+double add_to_odd(double p, double c) {
+  const double s = p + c;
+  const double t = s - p;
+  const double error = (p - (s - t)) + (c - t);
+  if (error == 0.0) return s;
+  const int64_t bits = __builtin_bit_cast(int64_t, s);
+  return __builtin_bit_cast(double, bits + ((error > 0.0) == (s > 0.0) ? 1 : -1));
+}
+
+// Two lanes of a * b + c. The product of two floats is exact in double, and the double sum rounds
+// like the exact one except from the middle between two floats: 29 dropped bits that read 100...0.
+__m128 fma_pair(__m128 a, __m128 b, __m128 c) {
+  const __m128d p = _mm_mul_pd(_mm_cvtps_pd(a), _mm_cvtps_pd(b));
+  const __m128d wide = _mm_cvtps_pd(c);
+  __m128d s = _mm_add_pd(p, wide);
+  const __m128i dropped = _mm_and_si128(_mm_castpd_si128(s), _mm_set1_epi64x(0x1fffffff));
+  const __m128i middle = _mm_cmpeq_epi32(dropped, _mm_set1_epi64x(0x10000000));
+  if (__builtin_expect((_mm_movemask_epi8(middle) & 0x0f0f) != 0, 0)) {
+    double ps[2], cs[2];
+    _mm_storeu_pd(ps, p);
+    _mm_storeu_pd(cs, wide);
+    const double s0 = add_to_odd(ps[0], cs[0]);
+    const double s1 = add_to_odd(ps[1], cs[1]);
+    // A lane that was not in the middle rounds the same either way.
+    s = _mm_set_pd(s1, s0);
+  }
+  return _mm_cvtpd_ps(s);
+}
+
+struct Sse2 {
+  using F32 = __m128;
+  using I32 = __m128i;
+  using F32Element = F32Weight;
+  using F16Element = F16Weight;
+  using BF16Element = BF16Weight;
+  static constexpr int kLanes = 4;
+  static constexpr int kTileRows = 2;
+  static constexpr int float_groups(int) { return 1; }
+  static constexpr ActivationPolicy kActivations{.levels = 32512,
+                                                 .layout = BlockLayout::kPairedWords};
+  using Dot = I32;
+  struct Quad {
+    I32 even;  // columns 0 and 2 of each quad as words
+    I32 odd;   // columns 1 and 3
+  };
+
+  static F32 zero() { return _mm_setzero_ps(); }
+  static F32 splat(const float* at) { return _mm_set1_ps(*at); }
+  static F32 add(F32 a, F32 b) { return _mm_add_ps(a, b); }
+  static F32 mul(F32 a, F32 b) { return _mm_mul_ps(a, b); }
+  static F32 fma(F32 a, F32 b, F32 c) {
+    const F32 low = fma_pair(a, b, c);
+    const F32 high = fma_pair(_mm_movehl_ps(a, a), _mm_movehl_ps(b, b), _mm_movehl_ps(c, c));
+    return _mm_movelh_ps(low, high);
+  }
+
+  static F32 load_some(const float* at, int count) {
+    if (count == kLanes) return _mm_loadu_ps(at);
+    float lanes[kLanes] = {};
+    for (int i = 0; i < count; ++i) lanes[i] = at[i];
+    return _mm_loadu_ps(lanes);
+  }
+  static void store_some(float* at, F32 v, int count) {
+    if (count == kLanes) return _mm_storeu_ps(at, v);
+    float lanes[kLanes];
+    _mm_storeu_ps(lanes, v);
+    for (int i = 0; i < count; ++i) at[i] = lanes[i];
+  }
+
+  static I32 load_words(const void* at) {  // 4 uint16 as int32
+    const I32 words = _mm_loadl_epi64(static_cast<const I32*>(at));
+    return _mm_unpacklo_epi16(words, _mm_setzero_si128());
+  }
+  static F32 load_half(const void* at) {
+    const I32 bits = load_words(at);
+    const I32 sign = _mm_slli_epi32(_mm_and_si128(bits, _mm_set1_epi32(0x8000)), 16);
+    const I32 exponent = _mm_and_si128(bits, _mm_set1_epi32(0x7c00));
+    const I32 rest = _mm_and_si128(bits, _mm_set1_epi32(0x7fff));
+    // 112 more in the exponent's bias; infinities and NaNs get it twice.
+    const I32 bias = _mm_set1_epi32(112 << 23);
+    const I32 special = _mm_cmpeq_epi32(exponent, _mm_set1_epi32(0x7c00));
+    const I32 normal =
+        _mm_add_epi32(_mm_add_epi32(_mm_slli_epi32(rest, 13), bias), _mm_and_si128(special, bias));
+    const I32 tiny = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(rest), _mm_set1_ps(0x1p-24f)));
+    const I32 is_tiny = _mm_cmpeq_epi32(exponent, _mm_setzero_si128());
+    const I32 magnitude =
+        _mm_or_si128(_mm_and_si128(is_tiny, tiny), _mm_andnot_si128(is_tiny, normal));
+    return _mm_castsi128_ps(_mm_or_si128(sign, magnitude));
+  }
+  static F32 load_element(const F32Weight* at) { return _mm_loadu_ps(&at->value); }
+  static F32 load_element(const F16Weight* at) { return load_half(at); }
+  static F32 load_element(const BF16Weight* at) {
+    return _mm_castsi128_ps(_mm_slli_epi32(load_words(at), 16));
+  }
+  static I32 load_bytes(const unsigned char* at) {
+    return _mm_loadu_si128(reinterpret_cast<const I32*>(at));
+  }
+  static I32 splat_bytes(const signed char* at) {
+    int32_t word;
+    __builtin_memcpy(&word, at, sizeof word);
+    return _mm_set1_epi32(word);
+  }
+
+  static Quad bytes(I32 raw) {
+    return {_mm_and_si128(raw, _mm_set1_epi16(255)), _mm_srli_epi16(raw, 8)};
+  }
+  static Quad low_nibbles(I32 raw) {
+    const I32 mask = _mm_set1_epi16(15);
+    return {_mm_and_si128(raw, mask), _mm_and_si128(_mm_srli_epi16(raw, 8), mask)};
+  }
+  static Quad high_nibbles(I32 raw) {
+    return {_mm_and_si128(_mm_srli_epi16(raw, 4), _mm_set1_epi16(15)), _mm_srli_epi16(raw, 12)};
+  }
+  static Dot dot_start(int32_t value) { return _mm_set1_epi32(value); }
+  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
+    const I32 even = _mm_madd_epi16(quad.even, splat_bytes(q + 8 * index));
+    const I32 odd = _mm_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+    dot = _mm_add_epi32(dot, _mm_add_epi32(even, odd));
+  }
+  static F32 dot_finish(Dot dot) { return _mm_cvtepi32_ps(dot); }
+};
+
+}  // namespace
+
+const LinearCpuIsa kLinearBaseline = isa_table<Sse2>();
+
+}  // namespace headrace

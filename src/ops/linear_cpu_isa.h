@@ -1,0 +1,59 @@
+// Between linear's driver and its instruction-set files: plain data and function pointers only. The
+// instruction-set files are compiled with flags of their own, so this header has no inline code
+// that the linker could pick for a machine without those instructions.
+#pragma once
+
+#include <stdint.h>
+
+namespace headrace {
+
+// 32 columns of a row of x: q = round(x / scale), kept as the instruction set's kernels read it.
+struct QuantisedBlock {
+  // Planar bytes (VNNI): 32 high bytes, 32 low bytes, q = 256 high + low. Paired words
+  // (multiply-add of words): for each 4 columns c the int16 q[c], q[c+2], q[c+1], q[c+3].
+  signed char q[64];
+  float scale;             // NaN when a column is NaN or infinite
+  float scaled_sum;        // scale * sum(q), the factor of a weight's minimum
+  int32_t zero_point_8;    // -8 sum(q), what a weight stored as q + 8 has too much
+  int32_t zero_point_128;  // -128 sum(q)
+};
+
+// A run of row groups of one segment against some rows of x. Rows of x are staged in tiles of
+// `tile_rows` (the last tile may be shorter): a tile of R rows is [K/32][R] blocks or [K][R]
+// floats.
+struct LinearRange {
+  const unsigned char* weight;  // first group
+  int64_t group_count;
+  int64_t group_bytes;
+  int64_t k;
+  const void* x;  // first tile
+  int64_t row_count;
+  float* y;              // first row of x, first row of the first group
+  int64_t y_stride;      // floats
+  const float* bias;     // from the first group on, or null
+  int64_t column_count;  // columns of y from the first group on: the last group may be partial
+  int32_t accumulate;    // y += instead of y =
+};
+
+typedef void (*LinearRangeKernel)(const LinearRange* range);
+
+struct LinearCpuIsa {
+  int32_t tile_rows;
+  // Writes k / 32 blocks, `stride` blocks apart.
+  void (*quantise_row)(const float* x, int64_t k, QuantisedBlock* out, int64_t stride);
+  LinearRangeKernel f32;
+  LinearRangeKernel f16;
+  LinearRangeKernel bf16;
+  LinearRangeKernel q8_0;
+  LinearRangeKernel q4_0;
+  LinearRangeKernel q4_1;
+};
+
+extern const LinearCpuIsa kLinearBaseline;
+extern const LinearCpuIsa kLinearAvx2;
+extern const LinearCpuIsa kLinearAvx512;
+extern const LinearCpuIsa kLinearAvx512Vnni;
+// Activations of 8 bits only (127 levels a side): for measurements of what the other 8 bits buy.
+extern const LinearCpuIsa kLinearAvx512VnniInt8;
+
+}  // namespace headrace

@@ -1,0 +1,452 @@
+#include "ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "ops/linear_cpu.h"
+#include "tensor/half.h"
+
+namespace headrace {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                            DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+
+float normal(Rng& rng) {  // sum of 4 uniforms: near enough to a normal, sigma 1
+  float sum = 0;
+  for (int i = 0; i < 4; ++i) sum += static_cast<float>(rng.next() >> 40) * 0x1p-24f - 0.5f;
+  return sum * 1.7320508f;
+}
+
+std::vector<float> normals(Rng& rng, int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count));
+  for (float& v : out) v = normal(rng);
+  return out;
+}
+
+// A matrix in the file's form, with values the size of a trained model's.
+struct Matrix {
+  DType dtype;
+  int64_t n, k;
+  std::vector<std::byte> bytes;
+
+  Matrix(Rng& rng, DType dtype_in, int64_t n_in, int64_t k_in) : dtype(dtype_in), n(n_in), k(k_in) {
+    bytes.resize(static_cast<size_t>(*tensor_bytes(dtype, Shape{n, k})));
+    is_quantised(dtype) ? fill_blocks(rng) : fill_floats(rng);
+  }
+  ConstTensorView view() const { return {bytes.data(), dtype, Shape{n, k}}; }
+
+ private:
+  void fill_blocks(Rng& rng) {
+    const auto block_bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
+    for (size_t at = 0; at < bytes.size(); at += block_bytes) {
+      put_half(at, (1 + std::abs(normal(rng))) * 0.01f);
+      if (dtype == DType::kQ4_1) put_half(at + 2, -0.1f * (1 + std::abs(normal(rng))));
+    }
+  }
+  void fill_floats(Rng& rng) {
+    for (int64_t i = 0; i < n * k; ++i) {
+      const float value = 0.1f * normal(rng);
+      const uint16_t bits = dtype == DType::kF16 ? float_to_half(value) : float_to_bfloat16(value);
+      if (dtype == DType::kF32) {
+        std::memcpy(bytes.data() + i * 4, &value, 4);
+      } else {
+        std::memcpy(bytes.data() + i * 2, &bits, 2);
+      }
+    }
+  }
+  void put_half(size_t at, float value) {
+    const uint16_t bits = float_to_half(value);
+    std::memcpy(bytes.data() + at, &bits, 2);
+  }
+};
+
+class LinearTest : public testing::Test {
+ protected:
+  LinearTest()
+      : device_(create_cpu_device(2)),
+        stream_(device_->create_stream()),
+        workspace_(std::move(device_->allocate(32 << 20).value())) {}
+
+  LinearWeight pack(const Matrix& matrix, LinearCompute compute = LinearCompute::kFast) {
+    const LinearSource source{matrix.view(), {}};
+    return std::move(LinearWeight::pack(*device_, {&source, 1}, compute).value());
+  }
+  OpContext context() { return {*device_, *stream_, workspace_, mesh_}; }
+  bool runs(const Kernel<LinearArgs>& kernel) {
+    return kernel.supports(device_->traits(), LinearArgs{});
+  }
+  // Rows of y = x W^T by one kernel; x and y dense.
+  std::vector<float> run(const Kernel<LinearArgs>& kernel, const LinearWeight& weight,
+                         const float* x, int64_t m) {
+    std::vector<float> y(static_cast<size_t>(m * weight.n()), kPoison);
+    OpContext op = context();
+    kernel.run(op, dense_args(weight, x, m, y.data()));
+    return y;
+  }
+  static LinearArgs dense_args(const LinearWeight& weight, const float* x, int64_t m, float* y) {
+    return {.x = {reinterpret_cast<const std::byte*>(x), DType::kF32, Shape{m, weight.k()}},
+            .weight = &weight,
+            .bias = nullptr,
+            .y = {reinterpret_cast<std::byte*>(y), DType::kF32, Shape{m, weight.n()}}};
+  }
+
+  static constexpr float kPoison = 1e30f;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  Workspace workspace_;
+  SingleRank rank_;
+  Mesh mesh_{&rank_, &rank_, &rank_};
+};
+
+// What linear.h promises, in plain code: sequential, exact integers, std::fma.
+class Definition {
+ public:
+  explicit Definition(const LinearWeight& weight, const Matrix& matrix)
+      : weight_(weight), matrix_(matrix) {}
+
+  float element(const float* x, int64_t n) const {
+    return is_quantised(matrix_.dtype) ? quantised(x, n) : plain(x, n);
+  }
+
+ private:
+  float plain(const float* x, int64_t n) const {
+    std::vector<float> w(static_cast<size_t>(weight_.k()));
+    weight_.read_row(n, w.data());
+    float acc = 0;
+    for (size_t c = 0; c < w.size(); ++c) acc = std::fma(w[c], x[c], acc);
+    return acc;
+  }
+
+  float quantised(const float* x, int64_t n) const {
+    const auto block_bytes = static_cast<int64_t>(dtype_info(matrix_.dtype).block_bytes);
+    float acc = 0;
+    for (int64_t b = 0; b < matrix_.k / 32; ++b, x += 32) {
+      const std::byte* block = matrix_.bytes.data() + (n * (matrix_.k / 32) + b) * block_bytes;
+      const float amax = std::abs(
+          *std::max_element(x, x + 32, [](float a, float b) { return std::abs(a) < std::abs(b); }));
+      const float d = amax * (1.0f / 32512.0f);
+      const float inverse = 32512.0f / amax;
+      int32_t dot = 0, sum = 0;
+      for (int c = 0; c < 32; ++c) {
+        const auto q = static_cast<int32_t>(std::nearbyint(x[c] * inverse));
+        dot += q * weight_quant(block, c);
+        sum += q;
+      }
+      acc = std::fma(half_at(block) * d, static_cast<float>(dot), acc);
+      if (matrix_.dtype == DType::kQ4_1) {
+        acc = std::fma(half_at(block + 2), d * static_cast<float>(sum), acc);
+      }
+    }
+    return acc;
+  }
+
+  int32_t weight_quant(const std::byte* block, int c) const {
+    if (matrix_.dtype == DType::kQ8_0) return static_cast<int8_t>(block[2 + c]);
+    const int header = matrix_.dtype == DType::kQ4_1 ? 4 : 2;
+    const int byte = static_cast<int>(block[header + c % 16]);
+    const int nibble = c < 16 ? byte & 15 : byte >> 4;
+    return matrix_.dtype == DType::kQ4_0 ? nibble - 8 : nibble;
+  }
+
+  static float half_at(const std::byte* at) {
+    uint16_t bits;
+    std::memcpy(&bits, at, 2);
+    return half_to_float(bits);
+  }
+
+  const LinearWeight& weight_;
+  const Matrix& matrix_;
+};
+
+bool is_reference(const Kernel<LinearArgs>& kernel) { return kernel.name.ends_with("reference"); }
+
+std::vector<int64_t> inner_sizes(DType dtype) {
+  if (is_quantised(dtype)) return {32, 64, 576};
+  return {1, 33, 576};
+}
+
+TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
+  Rng rng(1);
+  for (const DType dtype : kTypes) {
+    for (const int64_t k : inner_sizes(dtype)) {
+      for (const int64_t n : {1, 16, 83}) {
+        const Matrix matrix(rng, dtype, n, k);
+        const LinearWeight weight = pack(matrix);
+        const Definition definition(weight, matrix);
+        constexpr int64_t kM = 9;
+        const std::vector<float> x = normals(rng, kM * k);
+        for (const auto& kernel : linear_kernels().all()) {
+          if (is_reference(kernel) || !runs(kernel)) continue;
+          const std::vector<float> y = run(kernel, weight, x.data(), kM);
+          for (int64_t i = 0; i < kM * n; ++i) {
+            ASSERT_EQ(y[static_cast<size_t>(i)], definition.element(&x[i / n * k], i % n))
+                << kernel.name << " " << dtype_name(dtype) << " k " << k << " n " << n << " row "
+                << i / n << " column " << i % n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Relative to the norm of a row of W. Activations of at most 3.5 rounded to 3.5 / 32512 have errors
+// of sigma 3e-5; 5 sigma are allowed.
+TEST_F(LinearTest, IsCloseToTheReference) {
+  Rng rng(2);
+  for (const DType dtype : kTypes) {
+    constexpr int64_t kN = 40, kK = 1536, kM = 5;
+    const Matrix matrix(rng, dtype, kN, kK);
+    const LinearWeight weight = pack(matrix);
+    const std::vector<float> x = normals(rng, kM * kK);
+    const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), kM);
+    for (const auto& kernel : linear_kernels().all()) {
+      if (!runs(kernel)) continue;
+      const std::vector<float> y = run(kernel, weight, x.data(), kM);
+      std::vector<float> w(kK);
+      for (int64_t n = 0; n < kN; ++n) {
+        weight.read_row(n, w.data());
+        double squares = 0;
+        for (const float v : w) squares += double{v} * v;
+        const double bound = std::sqrt(squares) * (is_quantised(dtype) ? 1.6e-4 : 1e-5);
+        for (int64_t m = 0; m < kM; ++m) {
+          const auto at = static_cast<size_t>(m * kN + n);
+          ASSERT_NEAR(y[at], exact[at], bound) << kernel.name << " " << dtype_name(dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
+  Rng rng(3);
+  constexpr int64_t kN = 200, kRows = 512;
+  for (const DType dtype : kTypes) {
+    const int64_t k = 96;
+    const LinearWeight weight = pack(Matrix(rng, dtype, kN, k));
+    const std::vector<float> x = normals(rng, kRows * k);
+    for (const auto& kernel : linear_kernels().all()) {
+      if (is_reference(kernel) || !runs(kernel)) continue;
+      const std::vector<float> all = run(kernel, weight, x.data(), kRows);
+      for (int64_t m = 1; m <= 70; ++m) {
+        const int64_t first = (m * 37) % (kRows - m);  // any offset: another tile, another lane
+        const std::vector<float> some = run(kernel, weight, x.data() + first * k, m);
+        ASSERT_EQ(std::memcmp(some.data(), all.data() + first * kN, some.size() * 4), 0)
+            << kernel.name << " " << dtype_name(dtype) << " m " << m;
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
+  Rng rng(4);
+  const auto alone = create_cpu_device(1);
+  const auto many = create_cpu_device(3);
+  for (const DType dtype : {DType::kF16, DType::kQ4_1}) {
+    const LinearWeight weight = pack(Matrix(rng, dtype, 1000, 256));
+    for (const int64_t m : {1, 3, 40}) {
+      const std::vector<float> x = normals(rng, m * weight.k());
+      std::vector<float> y[2];
+      for (int i = 0; i < 2; ++i) {
+        y[i].assign(static_cast<size_t>(m * weight.n()), kPoison);
+        OpContext op{i == 0 ? *alone : *many, *stream_, workspace_, mesh_};
+        linear(op, dense_args(weight, x.data(), m, y[i].data()));
+      }
+      EXPECT_EQ(y[0], y[1]) << dtype_name(dtype) << " m " << m;
+    }
+  }
+}
+
+// Wide rows with poison around the used part; y is read only when asked to accumulate.
+TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
+  Rng rng(5);
+  constexpr int64_t kN = 37, kXStride = 80, kYStride = 45;
+  for (const DType dtype : kTypes) {
+    const Matrix matrix(rng, dtype, kN, 64);
+    const LinearWeight weight = pack(matrix);
+    const std::vector<float> bias = normals(rng, kN);
+    for (const auto& kernel : linear_kernels().all()) {
+      if (!runs(kernel)) continue;
+      for (const int64_t m : {1, 2, 7, 19}) {
+        const std::vector<float> x = normals(rng, m * kXStride);
+        std::vector<float> dense;
+        for (int64_t r = 0; r < m; ++r) {
+          dense.insert(dense.end(), x.begin() + r * kXStride, x.begin() + r * kXStride + 64);
+        }
+        const std::vector<float> product = run(kernel, weight, dense.data(), m);
+        for (const auto output : {LinearOutput::kStore, LinearOutput::kAccumulate}) {
+          std::vector<float> y(static_cast<size_t>(m * kYStride), kPoison);
+          if (output == LinearOutput::kAccumulate) std::ranges::fill(y, 0.25f);
+          const float old = y[0];
+          LinearArgs args{.x = {reinterpret_cast<const std::byte*>(x.data()), DType::kF32,
+                                Shape{m, 64}, kXStride * 4},
+                          .weight = &weight,
+                          .bias = bias.data(),
+                          .y = {reinterpret_cast<std::byte*>(y.data()), DType::kF32, Shape{m, kN},
+                                kYStride * 4},
+                          .output = output};
+          OpContext op = context();
+          kernel.run(op, args);
+          for (int64_t i = 0; i < m * kYStride; ++i) {
+            const int64_t r = i / kYStride, n = i % kYStride;
+            const float got = y[static_cast<size_t>(i)];
+            if (n >= kN) {
+              ASSERT_EQ(got, old);
+              continue;
+            }
+            float want = product[static_cast<size_t>(r * kN + n)] + bias[static_cast<size_t>(n)];
+            if (output == LinearOutput::kAccumulate) want = old + want;
+            if (is_reference(kernel)) {  // one rounding for all of it
+              ASSERT_NEAR(got, want, 1e-5);
+            } else {
+              ASSERT_EQ(got, want) << kernel.name << " " << dtype_name(dtype) << " m " << m;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, StacksMatricesOfSeveralTypesAndReordersRows) {
+  Rng rng(6);
+  constexpr int64_t kK = 64;
+  const Matrix a(rng, DType::kQ4_1, 40, kK), b(rng, DType::kQ4_1, 23, kK),
+      c(rng, DType::kQ8_0, 17, kK), d(rng, DType::kF16, 5, kK);
+  std::vector<int32_t> order;
+  for (int32_t r = 0; r < 23; ++r) order.push_back((r * 7 + 3) % 23);
+  const LinearSource sources[] = {
+      {a.view(), {}}, {b.view(), order}, {c.view(), {}}, {d.view(), {}}};
+  const std::vector<float> x = normals(rng, 3 * kK);
+  for (const auto compute : {LinearCompute::kFast, LinearCompute::kFloat32}) {
+    auto stack = LinearWeight::pack(*device_, sources, compute);
+    ASSERT_TRUE(stack.ok());
+    ASSERT_EQ(stack->n(), 40 + 23 + 17 + 5);
+    for (const auto& kernel : linear_kernels().all()) {
+      if (!runs(kernel)) continue;
+      const std::vector<float> y = run(kernel, *stack, x.data(), 3);
+      int64_t column = 0;
+      for (const LinearSource& source : sources) {
+        const LinearSource plain{source.weight, {}};
+        auto alone = LinearWeight::pack(*device_, {&plain, 1}, compute);
+        const std::vector<float> want = run(kernel, *alone, x.data(), 3);
+        for (int64_t n = 0; n < alone->n(); ++n, ++column) {
+          const int64_t from =
+              source.row_order.empty() ? n : source.row_order[static_cast<size_t>(n)];
+          for (int64_t m = 0; m < 3; ++m) {
+            ASSERT_EQ(y[static_cast<size_t>(m * stack->n() + column)],
+                      want[static_cast<size_t>(m * alone->n() + from)])
+                << kernel.name << " column " << column;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, Float32ComputeUsesDequantisedWeightsAndExactActivations) {
+  Rng rng(7);
+  for (const DType dtype : kTypes) {
+    const LinearWeight weight = pack(Matrix(rng, dtype, 33, 1536), LinearCompute::kFloat32);
+    const std::vector<float> x = normals(rng, 2 * weight.k());
+    const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 2);
+    for (const auto& kernel : linear_kernels().all()) {
+      if (!runs(kernel)) continue;
+      const std::vector<float> y = run(kernel, weight, x.data(), 2);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], exact[i], 1e-4) << kernel.name;
+    }
+  }
+}
+
+TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
+  Rng rng(8);
+  constexpr int64_t kM = 11, kBad = 4;
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (const DType dtype : kTypes) {
+      const LinearWeight weight = pack(Matrix(rng, dtype, 50, 96));
+      std::vector<float> x = normals(rng, kM * weight.k());
+      for (const auto& kernel : linear_kernels().all()) {
+        if (!runs(kernel)) continue;
+        const std::vector<float> clean = run(kernel, weight, x.data(), kM);
+        const float kept = std::exchange(x[kBad * 96 + 50], bad);
+        const std::vector<float> y = run(kernel, weight, x.data(), kM);
+        x[kBad * 96 + 50] = kept;
+        for (int64_t i = 0; i < kM * 50; ++i) {
+          const float got = y[static_cast<size_t>(i)];
+          if (i / 50 == kBad) {
+            ASSERT_FALSE(std::isfinite(got)) << kernel.name << " " << dtype_name(dtype);
+          } else {
+            ASSERT_EQ(got, clean[static_cast<size_t>(i)]) << kernel.name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, ZeroTinyAndHugeActivationsAreExactEnough) {
+  Rng rng(9);
+  for (const DType dtype : kTypes) {
+    const Matrix matrix(rng, dtype, 20, 64);
+    const LinearWeight weight = pack(matrix);
+    for (const float size : {0.0f, 1e-37f, 1e-20f, 1e30f}) {
+      std::vector<float> x = normals(rng, 64);
+      for (float& v : x) v *= size;
+      const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 1);
+      for (const auto& kernel : linear_kernels().all()) {
+        if (!runs(kernel)) continue;
+        const std::vector<float> y = run(kernel, weight, x.data(), 1);
+        for (size_t i = 0; i < y.size(); ++i) {
+          ASSERT_NEAR(y[i], exact[i], size * 1e-2f + 1e-28f) << kernel.name << " " << size;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, TakesNoMoreWorkspaceThanItSays) {
+  Rng rng(10);
+  for (const DType dtype : kTypes) {
+    const LinearWeight weight = pack(Matrix(rng, dtype, 20, 96));
+    for (const int64_t m : {1, 5, 130}) {
+      const std::vector<float> x = normals(rng, m * 96);
+      std::vector<float> y(static_cast<size_t>(m * 20));
+      Workspace exact(std::move(device_->allocate(linear_workspace_bytes(m, weight)).value()));
+      OpContext op{*device_, *stream_, exact, mesh_};
+      for (const auto& kernel : linear_kernels().all()) {
+        if (runs(kernel)) kernel.run(op, dense_args(weight, x.data(), m, y.data()));
+      }
+    }
+  }
+}
+
+TEST_F(LinearTest, NoRowsIsNoWork) {
+  Rng rng(11);
+  const LinearWeight weight = pack(Matrix(rng, DType::kQ8_0, 16, 32));
+  OpContext op = context();
+  float nothing = kPoison;
+  linear(op, dense_args(weight, &nothing, 0, &nothing));
+  EXPECT_EQ(nothing, kPoison);
+}
+
+TEST_F(LinearTest, WrongShapesAreBugs) {
+  Rng rng(12);
+  const LinearWeight weight = pack(Matrix(rng, DType::kF32, 16, 32));
+  std::vector<float> x(64), y(64);
+  LinearArgs args = dense_args(weight, x.data(), 2, y.data());
+  args.x.shape = Shape{2, 31};
+  OpContext op = context();
+  EXPECT_DEATH(linear(op, args), "columns");
+}
+
+}  // namespace
+}  // namespace headrace
