@@ -22,6 +22,17 @@ constexpr int32_t kBlockTokens = 16;
 constexpr int64_t kTokensPerSlot = 1024;
 constexpr int32_t kModelLenDefaultMax = 8192;
 
+// The type that --dtype gives the matrices of dummy weights.
+std::optional<DType> dummy_dtype(std::string_view name) {
+  if (name == "float32") return DType::kF32;
+  if (name == "float16" || name == "half") return DType::kF16;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "q8_0") return DType::kQ8_0;
+  if (name == "q4_0") return DType::kQ4_0;
+  if (name == "q4_1") return DType::kQ4_1;
+  return std::nullopt;
+}
+
 class ModelStackImpl final : public ModelStack {
  public:
   Engine& engine() override { return *engine_; }
@@ -75,10 +86,13 @@ class StackLoader {
   }
 
   Status check_options() const {
-    if (options_.dtype != "auto" && options_.dtype != "float32") {
+    const bool dummy = options_.load_format == "dummy";
+    if (options_.dtype != "auto" && options_.dtype != "float32" &&
+        !(dummy && dummy_dtype(options_.dtype))) {
       return invalid_argument(
-          fmt::format("--dtype {} is not supported on the CPU: use auto or float32",
-                      options_.dtype),
+          fmt::format("--dtype {} is not supported on the CPU: use auto or float32{}",
+                      options_.dtype,
+                      dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
     if (options_.max_num_seqs < 1 || options_.max_num_batched_tokens < 1) {
@@ -99,7 +113,10 @@ class StackLoader {
   }
 
   ModelOpenOptions file_options() const {
-    return {.load_format = options_.load_format, .seed = options_.seed};
+    return {.load_format = options_.load_format,
+            .seed = options_.seed,
+            .dummy_dtype = dummy_dtype(options_.dtype).value_or(DType::kBF16),
+            .threads = stack_->device_->pool().thread_count()};
   }
 
   Status load_text() {
