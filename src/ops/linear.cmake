@@ -9,3 +9,6 @@ set_source_files_properties(linear_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "${avx
 set_source_files_properties(linear_cpu_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
 set_source_files_properties(linear_cpu_avx512_vnni.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512vnni")
+
+add_executable(linear_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_bench.cc)
+target_link_libraries(linear_bench PRIVATE headrace_ops)
