@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Fetches and builds the CPU peer, llama.cpp, for the CPU of this machine, and prints the folder of
+# its programs. About nine minutes on two cores the first time; then it only prints.
+# It is measured beside Headrace (bench/peers/compare.py) and no part of it.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/../.."
+export HEADRACE_LOGS=${HEADRACE_LOGS:-build/logs}
+source scripts/report.sh
+source scripts/packages.sh
+
+version=0.3.36
+peers=${XDG_CACHE_HOME:-$HOME/.cache}/headrace/peers
+source_folder=$peers/llama_cpp_python-$version/vendor/llama.cpp
+programs=(llama-bench llama-batched-bench llama-completion llama-perplexity)
+
+# -march=native decides which kernels are compiled in (AVX-512, and AMX where the CPU has it): a
+# build is only right for CPUs with the same flags, so the flags are part of its stamp.
+cpu_flags=$(grep -m 1 '^flags' /proc/cpuinfo | sha256sum | cut -c 1-16)
+stamp=$source_folder/build/headrace-cpu-flags
+
+fetch_source() {
+  begin fetch
+  [[ -f $source_folder/CMakeLists.txt ]] && { finish "source there"; return; }
+  local archive=$peers/llama_cpp_python-$version.tar.gz
+  mkdir -p "$peers"
+  [[ -f $archive ]] || logged peer-download.log /usr/bin/python3 -m pip download \
+    --disable-pip-version-check --progress-bar off --no-deps --no-binary llama-cpp-python --require-hashes \
+    --dest "$peers" -r bench/peers/llama_cpp_sdist.txt || fail "pip download of the sdist"
+  tar -xzf "$archive" -C "$peers"
+  finish "$source_folder"
+}
+
+build_peer() {
+  begin build
+  note "llama.cpp for this CPU (about nine minutes on two cores; log: $LOGS/peer-build.log)"
+  # The prebuilt web page is on by default and would be downloaded; tests, examples and page are off.
+  logged peer-configure.log cmake -S "$source_folder" -B "$source_folder/build" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+    -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF ||
+    fail "configure"
+  logged peer-build.log cmake --build "$source_folder/build" --target "${programs[@]}" || fail "build"
+  echo "$cpu_flags" >"$stamp"
+  finish "$source_folder/build/bin"
+}
+
+is_built() {
+  local program
+  for program in "${programs[@]}"; do [[ -x $source_folder/build/bin/$program ]] || return 1; done
+  # A build without a stamp was made by hand on this machine: it is taken as it is.
+  [[ -f $stamp ]] || echo "$cpu_flags" >"$stamp"
+  [[ $(<"$stamp") == "$cpu_flags" ]]
+}
+
+if ! is_built; then
+  install_packages build model
+  fetch_source
+  build_peer
+fi
+echo "$source_folder/build/bin"
