@@ -1,0 +1,10 @@
+// chat: a conversation in the terminal.
+#pragma once
+
+#include "apps/subcommand.h"
+
+namespace headrace {
+
+SubcommandRun define_chat(CLI::App& app);
+
+}  // namespace headrace

@@ -1,0 +1,35 @@
+#include "apps/chat_prompt.h"
+
+#include <string>
+
+namespace headrace {
+namespace {
+
+Status check_tokenizer(const ModelStack& stack) {
+  if (stack.tokenizer() != nullptr) return ok_status();
+  return unsupported("the model has no vocabulary: it takes token ids only (bench, eval score)");
+}
+
+}  // namespace
+
+Json chat_message(std::string_view role, std::string_view content) {
+  return Json::object().set("role", role).set("content", content);
+}
+
+Result<std::vector<TokenId>> encode_chat(const ModelStack& stack, const Json& messages) {
+  HR_RETURN_IF_ERROR(check_tokenizer(stack));
+  if (stack.chat_template() == nullptr) {
+    return unsupported("the model has no chat template: use 'headrace run --raw'");
+  }
+  HR_ASSIGN_OR_RETURN(const std::string text,
+                      render_chat(*stack.chat_template(), stack.tokenizer()->vocab(), messages,
+                                  Json(), true, Json()));
+  return stack.tokenizer()->encode(text, {.add_special = false, .parse_special = true});
+}
+
+Result<std::vector<TokenId>> encode_text(const ModelStack& stack, std::string_view text) {
+  HR_RETURN_IF_ERROR(check_tokenizer(stack));
+  return stack.tokenizer()->encode(text);
+}
+
+}  // namespace headrace

@@ -1,0 +1,219 @@
+#include "apps/command_line.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+constexpr size_t kHelpColumn = 30;  // where descriptions begin
+constexpr size_t kHelpWidth = 100;
+
+struct SizeUnit {
+  char letter;
+  double factor;
+};
+constexpr SizeUnit kSizeUnits[] = {
+    {'k', 1e3},    {'m', 1e6},       {'g', 1e9},          {'t', 1e12},
+    {'K', 1024.0}, {'M', 1048576.0}, {'G', 1073741824.0}, {'T', 1099511627776.0},
+};
+
+Status bad_size(std::string_view text) {
+  return invalid_argument(fmt::format(
+      "'{}' is not a size: expected a number such as 512, 4k (4000) or 4K (4096)", text));
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// The part of "--flag=value" before '='.
+std::string_view flag_name(std::string_view argument) {
+  return argument.substr(0, argument.find('='));
+}
+
+bool is_word(std::string_view text) {
+  return text.size() >= 2 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::islower(c) != 0 || c == '-' || c == '_';
+         });
+}
+
+std::string normalise_argument(const CLI::App& app, std::string argument) {
+  const std::string name(flag_name(argument));
+  if (name.starts_with("--")) {
+    std::replace(argument.begin(), argument.begin() + static_cast<ptrdiff_t>(name.size()), '_',
+                 '-');
+    return argument;
+  }
+  const bool dash_word = name.starts_with('-') && is_word(std::string_view(name).substr(1));
+  if (dash_word && app.get_option_no_throw("-" + name) != nullptr) return "-" + argument;
+  return argument;
+}
+
+// "-m, --model FILE"
+std::string option_heading(const CLI::Option& option) {
+  const std::vector<std::string> choices = choices_of(option);
+  std::string value = option.get_items_expected_max() == 0 ? "" : option.get_type_name();
+  if (!choices.empty()) value = fmt::format("{}", fmt::join(choices, "|"));
+  if (option.get_lnames().empty() && option.get_snames().empty()) return option.get_name(true);
+  std::string heading = option.get_snames().empty() ? "    " : "-" + option.get_snames()[0];
+  if (!option.get_lnames().empty()) {
+    if (!option.get_snames().empty()) heading += ", ";
+    heading += "--" + option.get_lnames()[0];
+  }
+  if (!value.empty()) heading += " " + value;
+  return heading;
+}
+
+// " (also --ctx-size, -c)"
+std::string option_aliases(const CLI::Option& option) {
+  std::vector<std::string> names;
+  const auto& longs = option.get_lnames();
+  const auto& shorts = option.get_snames();
+  for (size_t i = 1; i < longs.size(); ++i) names.push_back("--" + longs[i]);
+  for (size_t i = 1; i < shorts.size(); ++i) names.push_back("-" + shorts[i]);
+  return names.empty() ? "" : fmt::format(" (also {})", fmt::join(names, ", "));
+}
+
+// Appends `text` from column kHelpColumn on, broken at spaces.
+void append_wrapped(std::string& page, std::string_view text) {
+  const size_t width = kHelpWidth - kHelpColumn;
+  while (text.size() > width) {
+    size_t cut = text.rfind(' ', width);
+    if (cut == std::string_view::npos) cut = width;
+    page.append(text.substr(0, cut)).append("\n").append(kHelpColumn, ' ');
+    text.remove_prefix(std::min(cut + 1, text.size()));
+  }
+  page.append(text).append("\n");
+}
+
+void append_option(std::string& page, const CLI::Option& option) {
+  const std::string heading = "  " + option_heading(option);
+  page += heading;
+  if (heading.size() + 2 > kHelpColumn) {
+    page.append("\n").append(kHelpColumn, ' ');
+  } else {
+    page.append(kHelpColumn - heading.size(), ' ');
+  }
+  append_wrapped(page, option.get_description() + option_aliases(option));
+}
+
+}  // namespace
+
+Result<int64_t> parse_size(std::string_view text) {
+  std::string_view digits = text;
+  double factor = 1;
+  bool decimal = false;
+  for (const SizeUnit& unit : kSizeUnits) {
+    if (text.empty() || text.back() != unit.letter) continue;
+    digits.remove_suffix(1);
+    factor = unit.factor;
+    decimal = std::islower(static_cast<unsigned char>(unit.letter)) != 0;
+  }
+  const size_t point = digits.find('.');
+  if (point != std::string_view::npos && !decimal) return bad_size(text);
+  if (!all_digits(digits.substr(0, point))) return bad_size(text);
+  if (point != std::string_view::npos && !all_digits(digits.substr(point + 1))) {
+    return bad_size(text);
+  }
+  if (factor == 1) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    return error == std::errc() ? Result<int64_t>(value) : Result<int64_t>(bad_size(text));
+  }
+  double number = 0;
+  std::from_chars(digits.begin(), digits.end(), number);
+  const double value = std::round(number * factor);
+  if (!(value < 0x1p63)) return bad_size(text);
+  return static_cast<int64_t>(value);
+}
+
+Result<std::vector<int64_t>> parse_size_list(std::string_view text) {
+  std::vector<int64_t> values;
+  while (true) {
+    const size_t comma = text.find(',');
+    HR_ASSIGN_OR_RETURN(const int64_t value, parse_size(text.substr(0, comma)));
+    values.push_back(value);
+    if (comma == std::string_view::npos) return values;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+CLI::Validator size_between(int64_t low, int64_t high) {
+  return CLI::Validator(
+      [low, high](std::string& text) -> std::string {
+        const Result<int64_t> size = parse_size(text);
+        if (!size.ok()) return size.status().message();
+        if (*size < low || *size > high) {
+          return fmt::format("{} is outside {} to {}", text, low, high);
+        }
+        text = std::to_string(*size);
+        return {};
+      },
+      "");
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& names, std::string& value,
+                        std::vector<std::string> choices, const std::string& description) {
+  return app.add_option(names, value, description)->check(CLI::IsMember(std::move(choices)));
+}
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  // IsMember writes its values into the type: "TEXT:{auto,cpu}".
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{');
+  const size_t close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos) return {};
+  return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
+}
+
+std::vector<std::string> normalise_arguments(const CLI::App& app,
+                                             std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    argument = normalise_argument(app, std::move(argument));
+  }
+  return arguments;
+}
+
+Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 1) option->take_last();
+  }
+  arguments = normalise_arguments(app, std::move(arguments));
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    return ParseOutcome::kHelp;
+  } catch (const CLI::ParseError& error) {
+    return invalid_argument(
+        fmt::format("{} (see 'headrace {} --help')", error.what(), app.get_name()));
+  }
+  return ParseOutcome::kRun;
+}
+
+std::string help_page(const CLI::App& app) {
+  std::string page = fmt::format("Usage: headrace {} [flags]", app.get_name());
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) page += fmt::format(" [{}]", option->get_name(true));
+  }
+  page += fmt::format("\n\n{}\n", app.get_description());
+  for (const std::string& group : app.get_groups()) {
+    if (group.empty()) continue;  // hidden
+    page += fmt::format("\n{}:\n", group);
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_group() == group) append_option(page, *option);
+    }
+  }
+  if (!app.get_footer().empty()) page += "\n" + app.get_footer() + "\n";
+  return page;
+}
+
+}  // namespace headrace

@@ -1,0 +1,10 @@
+// completion: scripts that let shells complete the program's flags.
+#pragma once
+
+#include "apps/subcommand.h"
+
+namespace headrace {
+
+SubcommandRun define_completion(CLI::App& app);
+
+}  // namespace headrace

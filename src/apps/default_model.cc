@@ -1,0 +1,44 @@
+#include "apps/default_model.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFileName = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::filesystem::path cache_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  if (!cache.empty()) return cache;
+  return std::filesystem::path(environment("HOME")) / ".cache";
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+}  // namespace
+
+Result<std::string> default_model_path() {
+  if (const std::string named = environment("HEADRACE_MODEL"); !named.empty()) {
+    if (is_file(named)) return named;
+    return not_found(fmt::format("$HEADRACE_MODEL names {}, which is no file", named));
+  }
+  const std::filesystem::path path = cache_folder() / "headrace" / "models" / kFileName;
+  if (is_file(path)) return path.string();
+  return not_found(
+      fmt::format("no model given and the default one is not at {}: fetch it with ./quickstart, "
+                  "or name a .gguf file with -m",
+                  path.string()));
+}
+
+}  // namespace headrace

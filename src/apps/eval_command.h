@@ -1,0 +1,10 @@
+// eval: how well a model predicts given text.
+#pragma once
+
+#include "apps/subcommand.h"
+
+namespace headrace {
+
+SubcommandRun define_eval(CLI::App& app);
+
+}  // namespace headrace

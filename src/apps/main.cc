@@ -1,0 +1,81 @@
+// The program: finds the subcommand, reads its flags, runs it. Errors are one line on stderr and
+// exit code 1.
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/command_line.h"
+#include "apps/subcommand.h"
+#include "apps/version.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::string_view kExamples = R"(Examples:
+  headrace run -p "What is the capital of France?"
+  headrace chat -m model.gguf
+  headrace serve model.gguf --port 8000
+  headrace bench -m model.gguf -p 512 -n 128
+
+'headrace <command> --help' shows the flags of a command.
+)";
+
+int fail(std::string_view message) {
+  fmt::print(stderr, "headrace: error: {}\n", message);
+  return 1;
+}
+
+int print_overview(std::FILE* out) {
+  fmt::print(out,
+             "Headrace runs large language models.\n\nUsage: headrace <command> [flags]\n\n"
+             "Commands:\n");
+  for (const Subcommand& subcommand : subcommands()) {
+    fmt::print(out, "  {:<12} {}\n", subcommand.name, subcommand.summary);
+  }
+  fmt::print(out, "\n  --version    show the version\n  --help       show this page\n\n{}",
+             kExamples);
+  return out == stdout ? 0 : 1;
+}
+
+int run_subcommand(const Subcommand& subcommand, std::vector<std::string> arguments) {
+  CLI::App app{std::string(subcommand.summary), std::string(subcommand.name)};
+  const SubcommandRun run = subcommand.define(app);
+  const Result<ParseOutcome> outcome = parse_arguments(app, std::move(arguments));
+  if (!outcome.ok()) return fail(outcome.status().message());
+  if (*outcome == ParseOutcome::kHelp) {
+    fmt::print("{}", help_page(app));
+    return 0;
+  }
+  const Result<int> exit_code = run();
+  return exit_code.ok() ? *exit_code : fail(exit_code.status().message());
+}
+
+int run_program(std::vector<std::string> arguments) {
+  if (arguments.empty()) return print_overview(stderr);
+  std::string name = arguments.front();
+  arguments.erase(arguments.begin());
+  if (name == "--version" || name == "-V" || name == "version") {
+    fmt::print("headrace {} ({})\n", program_version(), build_commit());
+    return 0;
+  }
+  if (name == "help" && !arguments.empty()) {
+    name = arguments.front();
+    arguments = {"--help"};
+  }
+  if (name == "--help" || name == "-h" || name == "help") return print_overview(stdout);
+  const Subcommand* subcommand = find_subcommand(name);
+  if (subcommand == nullptr) {
+    return fail(fmt::format("'{}' is no command (see 'headrace --help')", name));
+  }
+  return run_subcommand(*subcommand, std::move(arguments));
+}
+
+}  // namespace
+}  // namespace headrace
+
+int main(int argc, char** argv) {
+  return headrace::run_program(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,104 @@
+#include "apps/model_flags.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "apps/default_model.h"
+#include "apps/ignored_flags.h"
+#include "base/log.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+
+// "auto" and "-1" leave the length to the model and the memory.
+CLI::Validator model_len() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        if (text != "auto" && text != "-1") return size_between(0, kInt32Max)(text);
+        text = "0";
+        return {};
+      },
+      "");
+}
+
+void add_log_level(CLI::App& app, ModelFlags& flags) {
+  add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level,
+             {"debug", "info", "warning", "error", "off"}, "What is written to stderr")
+      ->group("Other");
+}
+
+}  // namespace
+
+void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
+  StackOptions& stack = flags.stack;
+  const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
+  app.add_option("-m,--model,--model-path" + positional, stack.model,
+                 "The model, a .gguf file (default: $HEADRACE_MODEL, else SmolLM2-135M-Instruct "
+                 "as ./quickstart fetched it)")
+      ->type_name("FILE")
+      ->group("Model");
+  add_choice(app, "--load-format", stack.load_format, {"auto", "dummy"},
+             "dummy: random weights for the shape that a config.json gives")
+      ->group("Model");
+  add_choice(app, "--dtype", stack.dtype,
+             {"auto", "float32", "float", "float16", "half", "bfloat16"},
+             "Arithmetic. auto: the fast path for the file's types; float32: everything in fp32")
+      ->group("Model");
+  add_choice(app, "--device", stack.device, {"auto", "cpu", "cuda"}, "Where the model runs")
+      ->group("Model");
+  app.add_option("-t,--threads", stack.threads, "CPU threads (default: every CPU we may use)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->group("Model");
+  add_log_level(app, flags);
+  add_ignored_flags(app);
+}
+
+void add_engine_flags(CLI::App& app, ModelFlags& flags) {
+  StackOptions& stack = flags.stack;
+  const auto add_size = [&](const std::string& names, auto& value, int64_t low, int64_t high,
+                            const std::string& description) {
+    app.add_option(names, value, description)
+        ->transform(size_between(low, high))
+        ->type_name("N")
+        ->group("Engine");
+  };
+  app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
+                 stack.max_model_len,
+                 "Longest prompt plus answer, in tokens (default: the model's, at most 8192)")
+      ->transform(model_len())
+      ->type_name("N")
+      ->group("Engine");
+  add_size("--max-num-seqs,--parallel,--np,--max-running-requests,--max-batch-size",
+           stack.max_num_seqs, 1, 1 << 16, "Answers computed at the same time");
+  add_size("--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
+           stack.max_num_batched_tokens, 1, 1 << 20, "Most tokens in one step");
+  add_size("--kv-cache-memory-bytes", stack.kv_cache_memory_bytes, 0, kInt64Max,
+           "Memory for keys and values (default: by --max-model-len and --max-num-seqs)");
+  add_choice(app, "--scheduling-policy,--schedule-policy", stack.policy,
+             {"fcfs", "static", "one-at-a-time"},
+             "Who runs next. fcfs batches continuously; the others are baselines")
+      ->group("Engine");
+  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
+               "Split long prompts over steps, so that running answers go on")
+      ->group("Engine");
+}
+
+Status apply_model_flags(ModelFlags& flags) {
+  const std::string& level = flags.log_level;
+  set_log_level(level == "debug"     ? LogLevel::kDebug
+                : level == "info"    ? LogLevel::kInfo
+                : level == "warning" ? LogLevel::kWarning
+                : level == "error"   ? LogLevel::kError
+                                     : LogLevel::kOff);
+  if (flags.stack.dtype == "float") flags.stack.dtype = "float32";
+  if (flags.stack.model.empty()) {
+    HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());
+  }
+  return ok_status();
+}
+
+}  // namespace headrace

@@ -1,0 +1,28 @@
+// The flags that say which model is loaded and how, shared by run, chat, serve, bench and eval.
+// Names are vLLM's; the spellings of llama.cpp and SGLang are accepted beside them.
+#pragma once
+
+#include <string>
+
+#include "apps/command_line.h"
+#include "apps/model_stack.h"
+
+namespace headrace {
+
+struct ModelFlags {
+  StackOptions stack;
+  std::string log_level = "warning";
+};
+
+enum class ModelArgument { kFlag, kFlagOrPositional };
+
+// Adds -m/--model, --device, --threads, ... Defaults are what `flags` holds.
+void add_model_flags(CLI::App& app, ModelFlags& flags,
+                     ModelArgument argument = ModelArgument::kFlag);
+// Adds the flags of scheduling and memory: --max-model-len, --max-num-seqs, ...
+void add_engine_flags(CLI::App& app, ModelFlags& flags);
+
+// Sets the log level, and fills in the default model where none was named (see default_model.h).
+Status apply_model_flags(ModelFlags& flags);
+
+}  // namespace headrace

@@ -1,0 +1,10 @@
+// run: one prompt in, one answer on stdout, as it comes.
+#pragma once
+
+#include "apps/subcommand.h"
+
+namespace headrace {
+
+SubcommandRun define_run(CLI::App& app);
+
+}  // namespace headrace

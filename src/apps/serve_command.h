@@ -1,0 +1,10 @@
+// serve: the OpenAI API over HTTP.
+#pragma once
+
+#include "apps/subcommand.h"
+
+namespace headrace {
+
+SubcommandRun define_serve(CLI::App& app);
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+#include "apps/subcommand.h"
+
+#include "apps/completion_command.h"
+#include "apps/inspect_command.h"
+#include "apps/run_command.h"
+#ifdef HEADRACE_WITH_SERVER
+#include "apps/serve_command.h"
+#endif
+
+namespace headrace {
+namespace {
+
+constexpr Subcommand kSubcommands[] = {
+    {"run", "answer one prompt", define_run},
+#ifdef HEADRACE_WITH_SERVER
+    {"serve", "answer over HTTP (OpenAI API)", define_serve},
+#endif
+    {"inspect", "show what a model file holds", define_inspect},
+    {"completion", "print a shell completion script", define_completion},
+};
+
+}  // namespace
+
+std::span<const Subcommand> subcommands() { return kSubcommands; }
+
+const Subcommand* find_subcommand(std::string_view name) {
+  for (const Subcommand& subcommand : kSubcommands) {
+    if (subcommand.name == name) return &subcommand;
+  }
+  return nullptr;
+}
+
+}  // namespace headrace
