@@ -1,0 +1,162 @@
+// What a request gets back depends on the request alone: not on its neighbours, their order, or how
+// its prompt was cut into steps. Tokens and log-probabilities are compared bit for bit.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "apps/chat_prompt.h"
+#include "golden_rows.h"
+#include "model_under_test.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kNewTokens = 24;
+constexpr int kTopCount = 5;
+
+bool same_bits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+void expect_same_logprobs(const TokenLogprobs& a, const TokenLogprobs& b,
+                          const std::string& where) {
+  EXPECT_EQ(a.token, b.token) << where;
+  EXPECT_TRUE(same_bits(a.logprob, b.logprob)) << where << ": " << a.logprob << " " << b.logprob;
+  ASSERT_EQ(a.top.size(), b.top.size()) << where;
+  for (size_t k = 0; k < a.top.size(); ++k) {
+    EXPECT_EQ(a.top[k].first, b.top[k].first) << where << " top " << k;
+    EXPECT_TRUE(same_bits(a.top[k].second, b.top[k].second)) << where << " top " << k;
+  }
+}
+
+void expect_same_lists(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b,
+                       const std::string& where) {
+  ASSERT_EQ(a.size(), b.size()) << where;
+  for (size_t i = 0; i < a.size(); ++i) {
+    expect_same_logprobs(a[i], b[i], where + " position " + std::to_string(i));
+  }
+}
+
+void expect_same(const Outcome& a, const Outcome& b, const std::string& where) {
+  EXPECT_EQ(a.tokens, b.tokens) << where;
+  EXPECT_EQ(a.finish, b.finish) << where;
+  expect_same_lists(a.logprobs, b.logprobs, where);
+  expect_same_lists(a.prompt_logprobs, b.prompt_logprobs, where + " prompt");
+}
+
+// Eight prompts of 1 to 780 ids; half greedy, half sampled with a seed; some scored from the start.
+std::vector<TestRequest> requests_of(const std::vector<GoldenRow>& rows) {
+  std::vector<TestRequest> requests;
+  for (const char* id : {"p01", "p03", "p07", "p09", "p13", "p17", "p20", "p22"}) {
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.id == id; });
+    CHECK(row != rows.end());
+    SamplingParams sampling{.temperature = 0, .max_tokens = kNewTokens, .ignore_eos = true};
+    sampling.logprobs = kTopCount;
+    if (requests.size() % 2 == 1) {
+      sampling.temperature = 0.9f;
+      sampling.top_p = 0.9f;
+      sampling.seed = 1000 + requests.size();
+      sampling.prompt_logprobs = kTopCount;
+    }
+    requests.push_back({.prompt = row->prompt, .sampling = sampling});
+  }
+  return requests;
+}
+
+class Invariance : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto rows = read_golden_rows("tests/data/golden/generation.jsonl");
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    requests_ = requests_of(*rows);
+    ASSERT_NO_FATAL_FAILURE(load(model_, {}));
+    for (const TestRequest& request : requests_) {
+      auto outcome = model_->answer(request);
+      ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+      ASSERT_EQ(outcome->tokens.size(), static_cast<size_t>(kNewTokens));
+      ASSERT_EQ(outcome->logprobs.size(), static_cast<size_t>(kNewTokens));
+      alone_.push_back(std::move(*outcome));
+    }
+  }
+
+  static void load(std::optional<ModelUnderTest>& model, StackOptions options) {
+    auto loaded = ModelUnderTest::load(std::move(options));
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    model.emplace(std::move(*loaded));
+  }
+
+  // All at once, in this order of requests_.
+  void expect_same_together(ModelUnderTest& model, const std::vector<size_t>& order,
+                            const std::string& where) {
+    std::vector<TestRequest> shuffled;
+    for (size_t index : order) shuffled.push_back(requests_[index]);
+    const auto outcomes = model.answer(shuffled);
+    ASSERT_TRUE(outcomes.ok()) << outcomes.status().message();
+    for (size_t i = 0; i < order.size(); ++i) {
+      expect_same((*outcomes)[i], alone_[order[i]],
+                  where + ", request " + std::to_string(order[i]));
+    }
+  }
+
+  std::vector<size_t> shuffled_order(uint32_t seed) const {
+    std::vector<size_t> order(requests_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+    return order;
+  }
+
+  std::vector<TestRequest> requests_;
+  std::optional<ModelUnderTest> model_;
+  std::vector<Outcome> alone_;
+};
+
+TEST_F(Invariance, EightAtOnceInAnyOrder) {
+  for (uint32_t seed : {1u, 2u, 3u}) {
+    expect_same_together(*model_, shuffled_order(seed), "order " + std::to_string(seed));
+  }
+}
+
+TEST_F(Invariance, UnderABudgetOfSixteenTokens) {
+  std::optional<ModelUnderTest> small_steps;
+  ASSERT_NO_FATAL_FAILURE(load(small_steps, {.max_num_batched_tokens = 16}));
+  expect_same_together(*small_steps, shuffled_order(4), "budget 16, together");
+  const auto alone = small_steps->answer(requests_.back());  // 780 ids: 49 steps of prompt
+  ASSERT_TRUE(alone.ok()) << alone.status().message();
+  expect_same(*alone, alone_.back(), "budget 16, alone");
+}
+
+TEST_F(Invariance, GeneratedLogprobsAreThoseOfTheSameIdsSentWithEcho) {
+  for (size_t r = 0; r < requests_.size(); ++r) {
+    TestRequest echo{.prompt = requests_[r].prompt,
+                     .sampling = {.max_tokens = 0, .prompt_logprobs = kTopCount}};
+    echo.prompt.insert(echo.prompt.end(), alone_[r].tokens.begin(), alone_[r].tokens.end());
+    const auto scored = model_->answer(echo);
+    ASSERT_TRUE(scored.ok()) << scored.status().message();
+    const auto generated = scored->prompt_logprobs.end() - kNewTokens;
+    expect_same_lists({generated, scored->prompt_logprobs.end()}, alone_[r].logprobs,
+                      "request " + std::to_string(r));
+  }
+}
+
+TEST(Answers, TheCapitalOfFrance) {
+  auto model = ModelUnderTest::load();
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  Json messages = Json::array();
+  messages.push(chat_message("user", "What is the capital of France?"));
+  const auto prompt = encode_chat(model->stack(), messages);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  const auto outcome =
+      model->answer({.prompt = *prompt, .sampling = {.temperature = 0, .max_tokens = 64}});
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_EQ(outcome->finish, FinishReason::kStop);
+  const std::string text = model->stack().tokenizer()->decode(outcome->tokens, true);
+  EXPECT_NE(text.find("Paris"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,81 @@
+#include "model_under_test.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include "apps/default_model.h"
+
+namespace headrace {
+namespace {
+
+Result<std::string> model_path() {
+  if (const char* path = std::getenv("HEADRACE_MODEL_SMOLLM2")) return std::string(path);
+  return default_model_path();
+}
+
+// Outcomes of requests in flight, filled by the engine thread. Shared with the sinks, so that it
+// outlives them also where a test gives up early.
+class OutcomeBoard {
+ public:
+  explicit OutcomeBoard(size_t count) : outcomes_(count) {}
+
+  void add(size_t index, const Emission& emission) {
+    const std::lock_guard lock(mutex_);
+    Outcome& outcome = outcomes_[index];
+    std::copy(emission.tokens.begin(), emission.tokens.end(), std::back_inserter(outcome.tokens));
+    std::copy(emission.logprobs.begin(), emission.logprobs.end(),
+              std::back_inserter(outcome.logprobs));
+    if (!emission.prompt_logprobs.empty()) {
+      CHECK(emission.prompt_first == static_cast<int32_t>(outcome.prompt_logprobs.size()) + 1);
+      std::copy(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end(),
+                std::back_inserter(outcome.prompt_logprobs));
+    }
+    if (emission.finish == FinishReason::kNone) return;
+    outcome.finish = emission.finish;
+    ++finished_;
+    done_.notify_all();
+  }
+
+  std::vector<Outcome> wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return finished_ == outcomes_.size(); });
+    return std::move(outcomes_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<Outcome> outcomes_;
+  size_t finished_ = 0;
+};
+
+}  // namespace
+
+Result<ModelUnderTest> ModelUnderTest::load(StackOptions options) {
+  HR_ASSIGN_OR_RETURN(options.model, model_path());
+  HR_ASSIGN_OR_RETURN(auto stack, ModelStack::load(options));
+  return ModelUnderTest(std::move(stack));
+}
+
+Result<std::vector<Outcome>> ModelUnderTest::answer(std::span<const TestRequest> requests) {
+  const auto board = std::make_shared<OutcomeBoard>(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    CHECK(requests[i].sampling.n == 1);
+    Request request{.id = stack_->engine().next_request_id(),
+                    .prompt = requests[i].prompt,
+                    .sampling = requests[i].sampling};
+    HR_RETURN_IF_ERROR(stack_->engine().submit(
+        std::move(request), [board, i](const Emission& emission) { board->add(i, emission); }));
+  }
+  return board->wait();
+}
+
+Result<Outcome> ModelUnderTest::answer(const TestRequest& request) {
+  HR_ASSIGN_OR_RETURN(std::vector<Outcome> outcomes, answer(std::span(&request, 1)));
+  return std::move(outcomes.front());
+}
+
+}  // namespace headrace

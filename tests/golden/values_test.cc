@@ -1,0 +1,252 @@
+// Teacher-forced values against the goldens: log-probabilities, argmax flips and perplexity, of the
+// fp32 path (must be fp32's) and of the fast path (no further from fp32 than llama.cpp's is).
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
+#include "golden_rows.h"
+#include "model_under_test.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kTopCount = 20;  // the golden ids must be among our best so many
+constexpr double kFp32ErrorMax = 0.002;
+constexpr double kFp32FlipGapMax = 0.01;
+constexpr double kFastFlipGapMax = 0.25;
+constexpr double kFastMaxRatio = 1.15;  // largest error, of llama.cpp's
+constexpr double kPerplexityShare = 0.01;
+
+// |difference of ln p|, over all rows, positions and ids.
+struct ErrorStatistics {
+  double mean = 0, p95 = 0, max = 0;
+
+  static ErrorStatistics of(std::vector<double> errors) {
+    CHECK(!errors.empty());
+    std::sort(errors.begin(), errors.end());
+    const double sum = std::accumulate(errors.begin(), errors.end(), 0.0);
+    const auto rank95 = static_cast<size_t>(std::ceil(0.95 * static_cast<double>(errors.size())));
+    return {.mean = sum / static_cast<double>(errors.size()),
+            .p95 = errors[rank95 - 1],
+            .max = errors.back()};
+  }
+};
+
+struct Flip {
+  std::string row;
+  size_t position = 0;
+  double fp32_gap = 0;
+};
+
+struct Comparison {
+  std::vector<double> errors;
+  std::vector<Flip> flips;
+  size_t position_count = 0;
+};
+
+std::optional<double> find_logprob(const TokenLogprobs& entry, TokenId id) {
+  for (const auto& [token, logprob] : entry.top) {
+    if (token == id) return logprob;
+  }
+  return std::nullopt;
+}
+
+// One row: our distribution at each position of the continuation against fp32's.
+void compare_row(const GoldenRow& row, const Outcome& outcome, Comparison& comparison) {
+  ASSERT_EQ(outcome.prompt_logprobs.size(), row.prompt.size() + row.continuation.size() - 1)
+      << row.id;
+  for (size_t i = 0; i < row.continuation.size(); ++i) {
+    const TokenLogprobs& ours = outcome.prompt_logprobs[row.prompt.size() - 1 + i];
+    ASSERT_EQ(ours.token, row.continuation[i]) << row.id << " position " << i;
+    ASSERT_EQ(ours.top.size(), static_cast<size_t>(kTopCount)) << row.id;
+    ++comparison.position_count;
+    if (ours.top.front().first != row.fp32_argmax[i]) {
+      comparison.flips.push_back({row.id, i, row.fp32_gap[i]});
+    }
+    if (i >= row.fp32_top5.size()) continue;
+    for (const auto& [id, logprob] : row.fp32_top5[i]) {
+      const std::optional<double> value = find_logprob(ours, id);
+      ASSERT_TRUE(value) << row.id << " position " << i << ": fp32's token " << id
+                         << " is not among our best " << kTopCount;
+      comparison.errors.push_back(std::abs(*value - logprob));
+    }
+  }
+}
+
+Comparison compare_rows(ModelUnderTest& model, const std::vector<GoldenRow>& rows) {
+  Comparison comparison;
+  for (const GoldenRow& row : rows) {
+    const auto outcome =
+        model.answer({.prompt = row.prompt_and_continuation(),
+                      .sampling = {.max_tokens = 0, .prompt_logprobs = kTopCount}});
+    if (!outcome.ok()) {
+      ADD_FAILURE() << row.id << ": " << outcome.status().message();
+      continue;
+    }
+    compare_row(row, *outcome, comparison);
+  }
+  return comparison;
+}
+
+ErrorStatistics llama_cpp_errors(const std::vector<GoldenRow>& rows) {
+  std::vector<double> errors;
+  for (const GoldenRow& row : rows) {
+    for (size_t i = 0; i < row.llama_cpp_top5.size(); ++i) {
+      for (size_t k = 0; k < row.llama_cpp_top5[i].size(); ++k) {
+        CHECK(row.llama_cpp_top5[i][k].first == row.fp32_at_llama_cpp_top5[i][k].first);
+        errors.push_back(
+            std::abs(row.llama_cpp_top5[i][k].second - row.fp32_at_llama_cpp_top5[i][k].second));
+      }
+    }
+  }
+  return ErrorStatistics::of(std::move(errors));
+}
+
+void print_errors(const char* path, const ErrorStatistics& errors, const Comparison& comparison) {
+  double gap = 0;
+  for (const Flip& flip : comparison.flips) gap = std::max(gap, flip.fp32_gap);
+  fmt::print(
+      "golden | {:<22} | mean {:.5f} | p95 {:.5f} | max {:.5f} | {} flips in {}, largest "
+      "fp32 gap {:.4f}\n",
+      path, errors.mean, errors.p95, errors.max, comparison.flips.size(), comparison.position_count,
+      gap);
+}
+
+// The text's first `characters` characters (code points).
+std::string first_characters(const std::string& text, size_t characters) {
+  size_t end = 0;
+  for (; end < text.size(); ++end) {
+    const bool starts_character = (static_cast<unsigned char>(text[end]) & 0xC0) != 0x80;
+    if (starts_character && characters-- == 0) break;
+  }
+  return text.substr(0, end);
+}
+
+std::string sha256_hex(const std::string& bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+// llama-perplexity's rule: windows of `window` tokens without overlap; scored are the targets
+// window/2 + 1 .. window - 1 of each.
+double perplexity(ModelUnderTest& model, const std::vector<TokenId>& ids, size_t window) {
+  double sum = 0;
+  size_t count = 0;
+  for (size_t first = 0; first + window <= ids.size(); first += window) {
+    const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto outcome =
+        model.answer({.prompt = {begin, begin + static_cast<std::ptrdiff_t>(window)},
+                      .sampling = {.max_tokens = 0, .prompt_logprobs = 0}});
+    CHECK(outcome.ok() && outcome->prompt_logprobs.size() == window - 1);
+    for (size_t target = window / 2 + 1; target < window; ++target) {
+      sum -= outcome->prompt_logprobs[target - 1].logprob;
+      ++count;
+    }
+  }
+  return std::exp(sum / static_cast<double>(count));
+}
+
+class GoldenValues : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto rows = read_golden_rows("tests/data/golden/generation.jsonl");
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    rows_ = std::move(*rows);
+    ASSERT_EQ(rows_.size(), 13u);
+  }
+
+  void load(StackOptions options) {
+    auto model = ModelUnderTest::load(std::move(options));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_.emplace(std::move(*model));
+  }
+
+  // The text of the perplexity goldens as token ids.
+  void read_text(const GoldenPerplexity& golden, std::vector<TokenId>& ids) {
+    std::ifstream file("/usr/share/common-licenses/GPL-3");
+    ASSERT_TRUE(file) << "the GPL-3 text of Debian's base-files is not there";
+    const std::string text =
+        first_characters({std::istreambuf_iterator<char>(file), {}}, golden.characters);
+    ASSERT_EQ(sha256_hex(text), golden.text_sha256) << "another edition of the GPL-3 text";
+    auto encoded = model_->stack().tokenizer()->encode(text);
+    ASSERT_TRUE(encoded.ok()) << encoded.status().message();
+    ids = std::move(*encoded);
+    ASSERT_EQ(ids.size(), golden.token_count);
+  }
+
+  // |Δ perplexity| to fp32 at most 1 % or llama.cpp's, whichever is larger.
+  void check_perplexity(const char* path) {
+    const auto golden = read_golden_perplexity("tests/data/golden/perplexity.json");
+    ASSERT_TRUE(golden.ok()) << golden.status().message();
+    std::vector<TokenId> ids;
+    ASSERT_NO_FATAL_FAILURE(read_text(*golden, ids));
+    for (const auto& [window, fp32] : golden->fp32) {
+      const double ours = perplexity(*model_, ids, static_cast<size_t>(window));
+      const double llama_cpp = golden->llama_cpp.at(window);
+      fmt::print(
+          "golden | {:<22} | perplexity c={} {:.4f} ({:+.2f} %) | fp32 {:.4f} | "
+          "llama.cpp {:.4f} ({:+.2f} %)\n",
+          path, window, ours, 100 * (ours / fp32 - 1), fp32, llama_cpp,
+          100 * (llama_cpp / fp32 - 1));
+      EXPECT_LE(std::abs(ours - fp32),
+                std::max(kPerplexityShare * fp32, std::abs(llama_cpp - fp32)))
+          << "window " << window;
+    }
+  }
+
+  std::vector<GoldenRow> rows_;
+  std::optional<ModelUnderTest> model_;
+};
+
+TEST_F(GoldenValues, Float32PathIsFloat32) {
+  ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
+  const Comparison comparison = compare_rows(*model_, rows_);
+  ASSERT_FALSE(comparison.errors.empty());
+  const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
+  print_errors("--dtype float32", errors, comparison);
+  EXPECT_LE(errors.max, kFp32ErrorMax);
+  for (const Flip& flip : comparison.flips) {
+    EXPECT_LE(flip.fp32_gap, kFp32FlipGapMax) << flip.row << " position " << flip.position;
+  }
+}
+
+TEST_F(GoldenValues, FastPathIsNoFurtherFromFloat32ThanLlamaCpp) {
+  ASSERT_NO_FATAL_FAILURE(load({}));
+  const Comparison comparison = compare_rows(*model_, rows_);
+  ASSERT_FALSE(comparison.errors.empty());
+  const ErrorStatistics ours = ErrorStatistics::of(comparison.errors);
+  const ErrorStatistics peer = llama_cpp_errors(rows_);
+  print_errors("fast path", ours, comparison);
+  fmt::print("golden | {:<22} | mean {:.5f} | p95 {:.5f} | max {:.5f}\n", "llama.cpp (from file)",
+             peer.mean, peer.p95, peer.max);
+  EXPECT_LE(ours.mean, peer.mean);
+  EXPECT_LE(ours.p95, peer.p95);
+  EXPECT_LE(ours.max, kFastMaxRatio * peer.max);
+  for (const Flip& flip : comparison.flips) {
+    EXPECT_LT(flip.fp32_gap, kFastFlipGapMax) << flip.row << " position " << flip.position;
+  }
+}
+
+TEST_F(GoldenValues, PerplexityOfFloat32Path) {
+  ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
+  check_perplexity("--dtype float32");
+}
+
+TEST_F(GoldenValues, PerplexityOfFastPath) {
+  ASSERT_NO_FATAL_FAILURE(load({}));
+  check_perplexity("fast path");
+}
+
+}  // namespace
+}  // namespace headrace
