@@ -2,8 +2,9 @@
 //
 // Batch invariance: every (row, head) of the result is bit-identical however a sequence is cut into
 // steps (whole prompt, chunks of any size, token by token) and whatever else is in the batch. So
-// keys are summed in splits at absolute multiples of kAttentionSplit, merged in ascending order,
-// whether or not the splits run in parallel; a key that a row may not see is not touched by it.
+// keys are summed in splits at absolute multiples of 256 (attention_split.h), merged in ascending
+// order, whether or not the splits run in parallel; a key that a row may not see is not touched by
+// it.
 #pragma once
 
 #include <span>
@@ -12,8 +13,6 @@
 #include "ops/op.h"
 
 namespace headrace {
-
-inline constexpr int32_t kAttentionSplit = 256;  // keys
 
 // Rows of one sequence in this step. They are consecutive in the batch and last in the cache: row r
 // of the sequence (0-based) sits at position kv_length - row_count + r and sees the keys up to

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/attention.h"
+#include "ops/attention_tiles.h"
 
 namespace headrace {
 namespace {
@@ -80,15 +80,28 @@ void reference(OpContext& context, const AttentionArgs& args) {
 bool any_cpu(const DeviceTraits& traits, const AttentionArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
+bool avx512(const DeviceTraits& traits, const AttentionArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx512 && fits_attention_tiles(args);
+}
+bool avx2(const DeviceTraits& traits, const AttentionArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx2 && fits_attention_tiles(args);
+}
+
+void run_avx512(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx512);
+}
+void run_avx2(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx2);
+}
 
 constexpr std::array kKernels = {
+    Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
+    Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
     Kernel<AttentionArgs>{"attention/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
 std::span<const Kernel<AttentionArgs>> attention_cpu_kernels() { return kKernels; }
-
-int64_t attention_workspace_bytes(int, int32_t, int32_t) { return 0; }
 
 }  // namespace headrace

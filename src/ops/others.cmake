@@ -1,9 +1,19 @@
 # Every op but the linear family.
 list(APPEND sources
   embedding.cc embedding_cpu.cc
-  rms_norm.cc rms_norm_cpu.cc
-  rope_kv.cc rope_kv_cpu.cc
-  attention.cc attention_cpu.cc
-  activation.cc activation_cpu.cc
-  sample.cc sample_row.cc sample_cpu.cc)
+  rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
+  rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
+  attention.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
+  activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
+  sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 list(APPEND sources rms_norm_no_cuda.cc)
+
+# GCC 12 warns of the undefined operands in its own avx512fintrin.h (GCC bug 105593).
+foreach(op rms_norm rope_kv attention activation sample)
+  set_source_files_properties(${op}_cpu_avx512.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
+  set_source_files_properties(${op}_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+endforeach()
+
+list(APPEND tests embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
+  activation_test.cc sample_test.cc)

@@ -81,6 +81,15 @@ bool any_cpu(const DeviceTraits& traits, const Args&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
+template <class Args>
+bool avx512(const DeviceTraits& traits, const Args& args) {
+  return any_cpu(traits, args) && traits.cpu.avx512;
+}
+template <class Args>
+bool avx2(const DeviceTraits& traits, const Args& args) {
+  return any_cpu(traits, args) && traits.cpu.avx2;
+}
+
 }  // namespace
 
 const LogitMath kLogitMathReference = {block_maxima, exp_weights};
@@ -88,11 +97,17 @@ const LogitMath kLogitMathReference = {block_maxima, exp_weights};
 namespace {
 
 constexpr std::array kSampleKernels = {
+    Kernel<SampleArgs>{"sample/cpu/avx512", avx512<SampleArgs>, run_sample<&kLogitMathAvx512>},
+    Kernel<SampleArgs>{"sample/cpu/avx2", avx2<SampleArgs>, run_sample<&kLogitMathAvx2>},
     Kernel<SampleArgs>{"sample/cpu/reference", any_cpu<SampleArgs>,
                        run_sample<&kLogitMathReference>},
 };
 
 constexpr std::array kTokenLogprobsKernels = {
+    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx512", avx512<TokenLogprobsArgs>,
+                              run_token_logprobs<&kLogitMathAvx512>},
+    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx2", avx2<TokenLogprobsArgs>,
+                              run_token_logprobs<&kLogitMathAvx2>},
     Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/reference", any_cpu<TokenLogprobsArgs>,
                               run_token_logprobs<&kLogitMathReference>},
 };

@@ -107,6 +107,15 @@ void adjust(const SampleScratch& scratch, const float* logits, int64_t vocabular
   for (const TokenId token : row.banned) at(scratch, vocabulary, token) = -kInfinity;
 }
 
+// The row to choose from; empty when the raw row is at fault or everything in it is banned.
+std::optional<Row> adjusted_row(const LogitMath& math, const SampleScratch& scratch,
+                                const float* logits, int64_t vocabulary, const SampleRow& row) {
+  const std::optional<Row> raw = look_at(math, scratch, logits, vocabulary);
+  if (!raw || leaves_logits_alone(row)) return raw;
+  adjust(scratch, logits, vocabulary, row);
+  return look_at(math, scratch, scratch.values, vocabulary);
+}
+
 // --- the kept set ---
 
 // A value below which no candidate can be kept. Values whose weight is at most (1 - p) total / V
@@ -214,6 +223,9 @@ double fill_weights(const LogitMath& math, const SampleScratch& scratch, const R
   return total;
 }
 
+// Colder than 1e-30 is no different from 1e-30, and 1 / 1e-30 is finite.
+float factor_of(const SampleRow& row) { return 1.0f / std::max(row.temperature, 1e-30f); }
+
 TokenId choose(const LogitMath& math, const SampleScratch& scratch, const Row& values,
                const SampleRow& row) {
   if (row.temperature <= 0.0f) return argmax(values);
@@ -280,28 +292,30 @@ SampleScratch SampleScratch::carve(std::byte* memory, int64_t vocabulary) {
 SampleResult sample_row(const LogitMath& math, const SampleScratch& scratch, const float* logits,
                         int64_t vocabulary, const SampleRow& row) {
   SampleResult result;
-  const std::optional<Row> raw = look_at(math, scratch, logits, vocabulary);
-  if (!raw) {
+  const std::optional<Row> adjusted = adjusted_row(math, scratch, logits, vocabulary, row);
+  if (!adjusted) {
     result.fault = true;
     return result;
   }
-  if (leaves_logits_alone(row)) {
-    result.token = choose(math, scratch, *raw, row);
-  } else {
-    adjust(scratch, logits, vocabulary, row);
-    const std::optional<Row> adjusted = look_at(math, scratch, scratch.values, vocabulary);
-    if (!adjusted) {
-      result.fault = true;
-      return result;
-    }
-    result.token = choose(math, scratch, *adjusted, row);
-  }
+  result.token = choose(math, scratch, *adjusted, row);
   if (row.logprobs >= 0) {
-    // The adjusted row has overwritten the maxima; the raw row's are needed again.
-    const Row again = *look_at(math, scratch, logits, vocabulary);
-    report_logprobs(math, scratch, again, row.logprobs, result);
+    // The adjusted row's maxima may have replaced the raw row's.
+    report_logprobs(math, scratch, *look_at(math, scratch, logits, vocabulary), row.logprobs,
+                    result);
   }
   return result;
+}
+
+std::vector<TokenId> kept_tokens(const LogitMath& math, const SampleScratch& scratch,
+                                 const float* logits, int64_t vocabulary, const SampleRow& row) {
+  std::vector<TokenId> tokens;
+  const std::optional<Row> adjusted = adjusted_row(math, scratch, logits, vocabulary, row);
+  if (!adjusted) return tokens;
+  const double total = fill_weights(math, scratch, *adjusted, factor_of(row));
+  for (const Candidate& kept : kept_candidates(scratch, *adjusted, row, total)) {
+    tokens.push_back(kept.token);
+  }
+  return tokens;
 }
 
 SampleResult score_token(const LogitMath& math, const SampleScratch& scratch, const float* logits,

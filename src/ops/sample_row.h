@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/logit_math.h"
 #include "ops/sample.h"
@@ -31,6 +32,11 @@ struct SampleScratch {
 
 SampleResult sample_row(const LogitMath& math, const SampleScratch& scratch, const float* logits,
                         int64_t vocabulary, const SampleRow& row);
+
+// The tokens that a draw of this row is made from, ascending: the set that min-p, top-k and top-p
+// keep. Empty for a row at fault; tokens of weight 0 (colder than exp(-87)) are never in it.
+std::vector<TokenId> kept_tokens(const LogitMath& math, const SampleScratch& scratch,
+                                 const float* logits, int64_t vocabulary, const SampleRow& row);
 
 SampleResult score_token(const LogitMath& math, const SampleScratch& scratch, const float* logits,
                          int64_t vocabulary, TokenId token, int32_t logprobs);

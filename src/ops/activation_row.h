@@ -1,0 +1,26 @@
+// What gated_activation hands to the kernels for one instruction set: plain data, no inline
+// functions.
+#pragma once
+
+#include <cstdint>
+
+namespace headrace {
+
+enum class Activation {
+  kSilu,      // x / (1 + exp(-x))
+  kGeluTanh,  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kGeluErf,   // x/2 (1 + erf(x / sqrt 2))
+};
+
+struct GatedActivationRow {
+  const float* gate;  // [features]
+  const float* up;    // [features]
+  float* out;         // [features]
+  int64_t features;
+  Activation activation;
+};
+
+void gated_activation_row_avx512(const GatedActivationRow& row);  // activation_cpu_avx512.cc
+void gated_activation_row_avx2(const GatedActivationRow& row);    // activation_cpu_avx2.cc
+
+}  // namespace headrace

@@ -1,0 +1,48 @@
+// One tile of rows against one split of the keys: what attention hands to the kernels for one
+// instruction set. Plain data, no inline functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headrace {
+
+inline constexpr int32_t kAttentionSplit = 256;  // keys
+inline constexpr int32_t kAttentionBlock = 16;   // tokens of a cache block
+// 12 rows x 256 scores are 12 KB, beside 32 KB of keys of 64 components in a first-level cache
+// of 48.
+inline constexpr int32_t kAttentionTileRows = 12;
+
+enum class KvElement { kF32, kF16, kBF16 };
+
+// Rows (a query position and one head each) of one sequence that share a key head.
+struct AttentionTile {
+  int32_t rows;                           // 1 .. kAttentionTileRows
+  const float* q[kAttentionTileRows];     // [head_dim] each
+  int32_t key_first[kAttentionTileRows];  // keys [first, last) are visible
+  int32_t key_last[kAttentionTileRows];
+  const std::byte* keys;    // this head in the K part of block 0: [d][16 tokens]
+  const std::byte* values;  // this head in the V part of block 0: [16 tokens][d]
+  int64_t block_stride;     // bytes
+  const int32_t* block_table;
+  int32_t head_dim;  // a multiple of 16
+  KvElement element;
+  float scale;
+  float soft_cap;  // 0 = none
+};
+
+// What a split gives for each row: with s its scores, largest = max s, total = sum exp(s -
+// largest), sums = sum exp(s - largest) v. Rows that see no key of the split are left as they are.
+struct AttentionPartial {
+  float* largest;  // [rows]
+  float* total;    // [rows]
+  float* sums;     // [rows, head_dim]
+};
+
+using AttendSplit = void (*)(const AttentionTile& tile, int32_t split_first,
+                             const AttentionPartial& partial);
+
+void attend_split_avx512(const AttentionTile&, int32_t, const AttentionPartial&);
+void attend_split_avx2(const AttentionTile&, int32_t, const AttentionPartial&);
+
+}  // namespace headrace

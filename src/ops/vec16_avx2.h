@@ -1,0 +1,143 @@
+// Sixteen floats in two 256-bit registers (AVX2, FMA, F16C): see vec16_avx512.h, whose twin this
+// is.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headrace {
+namespace {
+
+struct Vec16 {
+  __m256 a, b;  // lanes 0-7, 8-15
+};
+
+// What fits 16 registers of 8 floats.
+constexpr int kScoreBlocks = 1;
+constexpr int kValueRows = 3;
+constexpr int kValueVecs = 2;
+
+inline Vec16 broadcast(float value) {
+  const __m256 v = _mm256_set1_ps(value);
+  return {v, v};
+}
+inline Vec16 zero() { return broadcast(0.0f); }
+inline Vec16 load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
+inline void store(float* to, Vec16 x) {
+  _mm256_storeu_ps(to, x.a);
+  _mm256_storeu_ps(to + 8, x.b);
+}
+
+inline Vec16 add(Vec16 x, Vec16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+inline Vec16 sub(Vec16 x, Vec16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+inline Vec16 mul(Vec16 x, Vec16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+inline Vec16 div(Vec16 x, Vec16 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+inline Vec16 fma(Vec16 x, Vec16 y, Vec16 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+inline Vec16 fnma(Vec16 x, Vec16 y, Vec16 z) {
+  return {_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
+}
+inline Vec16 max(Vec16 x, Vec16 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+inline Vec16 absolute(Vec16 x) {
+  const __m256 bit = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(bit, x.a), _mm256_andnot_ps(bit, x.b)};
+}
+inline Vec16 copy_sign(Vec16 magnitude, Vec16 sign) {
+  const __m256 bit = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(_mm256_andnot_ps(bit, magnitude.a), _mm256_and_ps(bit, sign.a)),
+          _mm256_or_ps(_mm256_andnot_ps(bit, magnitude.b), _mm256_and_ps(bit, sign.b))};
+}
+inline Vec16 round_to_integer(Vec16 x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.a, kNearest), _mm256_round_ps(x.b, kNearest)};
+}
+inline Vec16 where_less(Vec16 x, float bound, Vec16 y, Vec16 z) {
+  const __m256 limit = _mm256_set1_ps(bound);
+  return {_mm256_blendv_ps(z.a, y.a, _mm256_cmp_ps(x.a, limit, _CMP_LT_OQ)),
+          _mm256_blendv_ps(z.b, y.b, _mm256_cmp_ps(x.b, limit, _CMP_LT_OQ))};
+}
+inline Vec16 where_greater(Vec16 x, float bound, Vec16 y, Vec16 z) {
+  const __m256 limit = _mm256_set1_ps(bound);
+  return {_mm256_blendv_ps(z.a, y.a, _mm256_cmp_ps(x.a, limit, _CMP_GT_OQ)),
+          _mm256_blendv_ps(z.b, y.b, _mm256_cmp_ps(x.b, limit, _CMP_GT_OQ))};
+}
+inline bool any_nan(Vec16 x) {
+  return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q),
+                                         _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q))) != 0;
+}
+
+// In two steps: 2^128 and 2^-127 are no normal floats.
+inline __m256 scale_by_power(__m256 x, __m256 n) {
+  const __m256i power = _mm256_cvtps_epi32(n);
+  const __m256i half = _mm256_srai_epi32(power, 1);
+  const __m256i bias = _mm256_set1_epi32(127);
+  const __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+  const __m256i second =
+      _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(power, half), bias), 23);
+  return _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
+}
+inline Vec16 scale_by_power(Vec16 x, Vec16 n) {
+  return {scale_by_power(x.a, n.a), scale_by_power(x.b, n.b)};
+}
+
+// All bits set in lanes [first, last) of lanes `offset`, `offset` + 1, ...
+inline __m256i lane_mask(int offset, int64_t first, int64_t last) {
+  const __m256i lane =
+      _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(offset));
+  const __m256i from = _mm256_cmpgt_epi32(lane, _mm256_set1_epi32(static_cast<int>(first) - 1));
+  const __m256i to = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(last)), lane);
+  return _mm256_and_si256(from, to);
+}
+inline Vec16 keep_lanes(Vec16 x, int first, int last, float fill) {
+  const __m256 other = _mm256_set1_ps(fill);
+  return {_mm256_blendv_ps(other, x.a, _mm256_castsi256_ps(lane_mask(0, first, last))),
+          _mm256_blendv_ps(other, x.b, _mm256_castsi256_ps(lane_mask(8, first, last)))};
+}
+inline Vec16 load_first(const float* from, int64_t count, float fill) {
+  const __m256 other = _mm256_set1_ps(fill);
+  const __m256i low = lane_mask(0, 0, count);
+  const __m256i high = lane_mask(8, 0, count);
+  return {_mm256_blendv_ps(other, _mm256_maskload_ps(from, low), _mm256_castsi256_ps(low)),
+          _mm256_blendv_ps(other, _mm256_maskload_ps(from + 8, high), _mm256_castsi256_ps(high))};
+}
+inline void store_first(float* to, Vec16 x, int64_t count) {
+  _mm256_maskstore_ps(to, lane_mask(0, 0, count), x.a);
+  _mm256_maskstore_ps(to + 8, lane_mask(8, 0, count), x.b);
+}
+
+inline __m128i load_eight_halves(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline Vec16 load_f16(const std::byte* from) {
+  return {_mm256_cvtph_ps(load_eight_halves(from)), _mm256_cvtph_ps(load_eight_halves(from + 16))};
+}
+inline __m256 widen_bf16(__m128i bits) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline Vec16 load_bf16(const std::byte* from) {
+  return {widen_bf16(load_eight_halves(from)), widen_bf16(load_eight_halves(from + 16))};
+}
+inline void store_f16(std::byte* to, Vec16 x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.a, kNearest));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16), _mm256_cvtps_ph(x.b, kNearest));
+}
+
+inline float sum_of(Vec16 x) {
+  const __m256 eight = _mm256_add_ps(x.a, x.b);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largest_of(Vec16 x) {
+  const __m256 eight = _mm256_max_ps(x.a, x.b);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+}  // namespace
+}  // namespace headrace
