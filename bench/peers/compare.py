@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Headrace and llama.cpp on the same model file, in one run, taking turns.
+
+    bench/peers/compare.py [-r ROUNDS] [-t THREADS] [-m MODEL] [--only decode,prefill,...]
+
+Every round runs each program once per measure, so that whatever else the machine does hits both.
+Prints a table of medians with spread and appends one JSON line per measure to
+bench/results/llama_cpp.jsonl. Speeds are tokens a second; a ratio above 1 is in Headrace's favour.
+Where llama.cpp has a choice (flash attention on or off), its better median counts.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEFAULT_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+STREAMS = 8
+FIRST_TOKEN_PROMPT = "The capital of France is"
+# About 500 ids with SmolLM2's tokenizer.
+MEMORY_PROMPT = "The quick brown fox jumps over the lazy dog while it rains in the old town. " * 29
+
+
+@dataclasses.dataclass
+class Run:
+    """What one process did."""
+
+    stdout: bytes
+    first_byte_s: float  # from its start to its first byte on stdout
+    rss_max_bytes: int
+
+
+def run(command: list[str]) -> Run:
+    with tempfile.TemporaryFile() as errors:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        )
+        first = process.stdout.read(1)
+        first_byte_s = time.perf_counter() - start
+        rest = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            tail = errors.read()[-2000:].decode(errors="replace")
+            sys.exit(f"{' '.join(command)}\nexit code {process.returncode}\n{tail}")
+    return Run(first + rest, first_byte_s, usage.ru_maxrss * 1024)
+
+
+def json_values(text: bytes) -> list[dict]:
+    """The objects in a JSON array, or in JSON lines with other lines between."""
+    decoded = text.decode()
+    if decoded.lstrip().startswith("["):
+        return json.loads(decoded)
+    return [json.loads(line) for line in decoded.splitlines() if line.startswith("{")]
+
+
+@dataclasses.dataclass
+class Setting:
+    model: str
+    threads: int
+    headrace: str
+    peer: pathlib.Path  # folder of llama.cpp's programs
+
+
+# ---- The measures: each gives {variant: value} for one program, one round ----
+
+
+def bench_speed(program: list[str], test: list[str]) -> float:
+    (row,) = json_values(run(program + test + ["-r", "1", "-o", "json"]).stdout)
+    return row["avg_ts"]
+
+
+def bench_commands(setting: Setting, test: list[str]):
+    common = ["-m", setting.model, "-t", str(setting.threads)]
+    ours = [setting.headrace, "bench", *common]
+    theirs = [str(setting.peer / "llama-bench"), *common]
+    return (
+        lambda: {"headrace": bench_speed(ours, test)},
+        lambda: {f"fa {fa}": bench_speed(theirs + ["-fa", fa], test) for fa in ("0", "1")},
+    )
+
+
+def decode(setting: Setting):
+    return bench_commands(setting, ["-p", "0", "-n", "128"])
+
+
+def prefill(setting: Setting):
+    return bench_commands(setting, ["-p", "512", "-n", "0"])
+
+
+def our_streams(setting: Setting, streams: int) -> float:
+    command = [setting.headrace, "bench", "-m", setting.model, "-t", str(setting.threads)]
+    command += ["-p", "128", "-n", "128", "--streams", str(streams), "-r", "1", "-o", "json"]
+    rows = [row for row in json_values(run(command).stdout) if row.get("n_streams") == streams]
+    (row,) = [row for row in rows if row["n_gen"] > 0]
+    return row["avg_ts"]
+
+
+def their_streams(setting: Setting, streams: int, flash_attention: str) -> float:
+    command = [str(setting.peer / "llama-batched-bench"), "-m", setting.model, "-c", "4096"]
+    command += ["-t", str(setting.threads), "-tb", str(setting.threads), "-fa", flash_attention]
+    command += ["-npp", "128", "-ntg", "128", "-npl", str(streams), "--output-format", "jsonl"]
+    (row,) = [row for row in json_values(run(command).stdout) if row.get("pl") == streams]
+    return row["speed_tg"]
+
+
+def streams_of(count: int):
+    def measure(setting: Setting):
+        return (
+            lambda: {"headrace": our_streams(setting, count)},
+            lambda: {f"fa {fa}": their_streams(setting, count, fa) for fa in ("off", "on")},
+        )
+
+    return measure
+
+
+def completion(setting: Setting, context: int, tokens: int, prompt: str) -> list[str]:
+    command = [str(setting.peer / "llama-completion"), "-m", setting.model, "-c", str(context)]
+    command += ["-n", str(tokens), "-p", prompt, "-no-cnv", "--no-display-prompt", "--temp", "0"]
+    return command + ["--no-warmup", "-t", str(setting.threads)]
+
+
+def our_answer(setting: Setting, tokens: int, prompt: str) -> list[str]:
+    command = [setting.headrace, "run", "-m", setting.model, "-n", str(tokens), "--raw"]
+    return command + ["-p", prompt, "--temperature", "0", "-t", str(setting.threads)]
+
+
+def first_token(setting: Setting):
+    ours = our_answer(setting, 1, FIRST_TOKEN_PROMPT)
+    theirs = completion(setting, 512, 1, FIRST_TOKEN_PROMPT)
+    return (
+        lambda: {"headrace": run(ours).first_byte_s * 1e3},
+        lambda: {"llama-completion": run(theirs).first_byte_s * 1e3},
+    )
+
+
+def memory(setting: Setting):
+    ours = our_answer(setting, 128, MEMORY_PROMPT) + ["--max-model-len", "2048"]
+    theirs = completion(setting, 2048, 128, MEMORY_PROMPT)
+    return (
+        lambda: {"headrace": run(ours).rss_max_bytes / 2**20},
+        lambda: {"llama-completion": run(theirs).rss_max_bytes / 2**20},
+    )
+
+
+@dataclasses.dataclass
+class Measure:
+    title: str
+    unit: str
+    larger_is_better: bool
+    programs: object  # Setting -> (ours, theirs), each () -> {variant: value}
+
+
+MEASURES = {
+    "decode": Measure("decode, 1 stream, tg128", "tok/s", True, decode),
+    "prefill": Measure("prefill, pp512", "tok/s", True, prefill),
+    "streams1": Measure("decode at 128, 1 stream", "tok/s", True, streams_of(1)),
+    "streams8": Measure(f"decode at 128, {STREAMS} streams, in all", "tok/s", True, streams_of(STREAMS)),
+    "first-token": Measure("process start to first byte", "ms", False, first_token),
+    "memory": Measure("peak RSS, ~500 ids in, 128 out", "MiB", False, memory),
+}
+
+
+# ---- Running, judging, writing ----
+
+
+def summary(samples: list[float]) -> dict:
+    return {
+        "median": statistics.median(samples),
+        "min": min(samples),
+        "max": max(samples),
+        "samples": samples,
+    }
+
+
+def best_variant(variants: dict, larger_is_better: bool) -> tuple[str, list[float]]:
+    choose = max if larger_is_better else min
+    return choose(variants.items(), key=lambda item: statistics.median(item[1]))
+
+
+def take_turns(measure: Measure, setting: Setting, rounds: int) -> dict:
+    ours, theirs = measure.programs(setting)
+    samples = ({}, {})
+    for program in (ours, theirs):  # warms the page cache; not counted
+        program()
+    for turn in range(rounds):
+        order = ((0, ours), (1, theirs)) if turn % 2 == 0 else ((1, theirs), (0, ours))
+        for side, program in order:
+            for variant, value in program().items():
+                samples[side].setdefault(variant, []).append(value)
+    _, our_samples = best_variant(samples[0], measure.larger_is_better)
+    variant, their_samples = best_variant(samples[1], measure.larger_is_better)
+    mine, peer = statistics.median(our_samples), statistics.median(their_samples)
+    return {
+        "headrace": summary(our_samples),
+        "llama_cpp": {"variant": variant, **summary(their_samples)},
+        "ratio": mine / peer if measure.larger_is_better else peer / mine,
+    }
+
+
+def git(*arguments: str) -> str:
+    result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return result.stdout.strip()
+
+
+def machine() -> dict:
+    fields = {}
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+    wanted = ("avx2", "avx512", "avx_vnni", "amx")
+    flags = sorted(flag for flag in fields["flags"].split() if flag.startswith(wanted))
+    cpu = f"{fields['model name']} (family {fields['cpu family']}, model {fields['model']})"
+    return {"cpu": cpu, "cpus": os.cpu_count(), "flags": flags}
+
+
+def parse_arguments() -> argparse.Namespace:
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", "--model", default=str(cache / "headrace/models" / DEFAULT_MODEL))
+    parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
+    parser.add_argument("--only", default=",".join(MEASURES), help=",".join(MEASURES))
+    parser.add_argument("--output", default=str(ROOT / "bench/results/llama_cpp.jsonl"))
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    peer = subprocess.run(
+        [ROOT / "bench/peers/llama_cpp.sh"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    setting = Setting(arguments.model, arguments.threads, arguments.headrace, pathlib.Path(peer))
+    common = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": git("rev-parse", "--short", "HEAD"),
+        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "machine": machine(),
+        "model": pathlib.Path(setting.model).name,
+        "threads": setting.threads,
+        "peer": "llama.cpp 0.5.0-dev (llama-cpp-python 0.3.36)",
+    }
+    print(f"{common['machine']['cpu']}, {setting.threads} threads, {common['model']}, "
+          f"{arguments.rounds} rounds, commit {common['commit']}\n")
+    print("| measure | unit | headrace | llama.cpp | ratio |")
+    print("|---|---|---:|---:|---:|", flush=True)
+    medians = {}
+    with open(arguments.output, "a", encoding="utf-8") as output:
+        for name in arguments.only.split(","):
+            measure = MEASURES[name]
+            result = take_turns(measure, setting, arguments.rounds)
+            medians[name] = result["headrace"]["median"]
+            record = {**common, "measure": name, "unit": measure.unit, **result}
+            output.write(json.dumps(record) + "\n")
+            cells = ["{median:.1f} ({min:.1f}–{max:.1f})".format(**result[side])
+                     for side in ("headrace", "llama_cpp")]
+            print(f"| {measure.title} | {measure.unit} | {cells[0]} | {cells[1]} "
+                  f"({result['llama_cpp']['variant']}) | {result['ratio']:.2f} |", flush=True)
+    if "streams1" in medians and "streams8" in medians:
+        gain = medians["streams8"] / medians["streams1"]
+        print(f"\nheadrace, {STREAMS} streams against one: {gain:.2f} x")
+
+
+if __name__ == "__main__":
+    main()
