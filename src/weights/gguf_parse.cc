@@ -285,8 +285,14 @@ class Parser {
     plan_.alignment = kDefaultAlignment;
     for (const GgufEntry& entry : plan_.entries) {
       if (entry.key != kAlignmentKey) continue;
+      if (const auto* large = std::get_if<uint64_t>(&entry.value)) {
+        return corrupt_at(kAlignmentKey, fmt::format("{} is beyond 63 bits", *large));
+      }
       const auto* value = std::get_if<int64_t>(&entry.value);
-      if (value == nullptr) return corrupt_at(kAlignmentKey, "is not an integer");
+      if (value == nullptr) {
+        return corrupt_at(kAlignmentKey, fmt::format("is {}, expected an integer",
+                                                     gguf_value_type_name(entry.type)));
+      }
       const auto alignment = static_cast<uint64_t>(*value);
       if (*value <= 0 || !std::has_single_bit(alignment) || alignment < kAlignmentMin) {
         return corrupt_at(kAlignmentKey, fmt::format("{} is no power of two of at least {}", *value,

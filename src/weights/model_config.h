@@ -28,7 +28,7 @@ struct ModelConfig {
   int32_t context_length = 0;
   float rms_eps = 0;
   double rope_theta = 0;
-  int32_t rope_dim = 0;  // even, <= head_dim: how many dimensions of a head are rotated
+  int32_t rope_dim = 0;          // even, <= head_dim: how many dimensions of a head are rotated
   bool tied_embeddings = false;  // no output.weight: token_embd.weight is used
   bool qk_rows_interleaved =
       false;  // rows of attn_q and attn_k are in the order of interleaved RoPE

@@ -1,0 +1,125 @@
+#include "weights/dequantise.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace headrace {
+namespace {
+
+std::vector<std::byte> from_hex(const std::string& text) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+std::vector<float> from_bits(const Json& list) {
+  std::vector<float> values;
+  for (const Json& bits : list.as_array()) {
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits.as_int())));
+  }
+  return values;
+}
+
+struct TypeCase {
+  const char* name;
+  DType dtype;
+};
+
+class BlockFixture : public testing::TestWithParam<TypeCase> {
+ protected:
+  // Made by make_block_fixture.py from the gguf package.
+  Json fixture(const char* part) {
+    std::ifstream file("tests/data/weights/block_fixture.json");
+    std::stringstream text;
+    text << file.rdbuf();
+    auto json = parse_json(text.str());
+    CHECK(json.ok());
+    return *json->find(GetParam().name)->find(part);
+  }
+};
+
+TEST_P(BlockFixture, DequantisesToTheSameBits) {
+  const Json part = fixture("dequantise");
+  const auto packed = from_hex(part.find("packed")->as_string());
+  const auto expected = from_bits(*part.find("floats"));
+  std::vector<float> values(expected.size());
+  dequantise_row(GetParam().dtype, packed, values);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(values[i]), std::bit_cast<uint32_t>(expected[i])) << i;
+  }
+}
+
+TEST_P(BlockFixture, QuantisesToTheSameBytes) {
+  const Json part = fixture("quantise");
+  const auto floats = from_bits(*part.find("floats"));
+  const auto expected = from_hex(part.find("packed")->as_string());
+  std::vector<std::byte> packed(expected.size());
+  quantise_row(GetParam().dtype, floats, packed);
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(packed[i], expected[i]) << "byte " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, BlockFixture,
+                         testing::Values(TypeCase{"Q8_0", DType::kQ8_0},
+                                         TypeCase{"Q4_0", DType::kQ4_0},
+                                         TypeCase{"Q4_1", DType::kQ4_1},
+                                         TypeCase{"F16", DType::kF16},
+                                         TypeCase{"BF16", DType::kBF16}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Dequantise, PlainTypes) {
+  const int8_t i8[] = {-128, 127};
+  const uint8_t u8[] = {0, 255};
+  const int32_t i32[] = {-5, 1 << 20};
+  const float f32[] = {-0.0f, std::numeric_limits<float>::infinity()};
+  std::vector<float> out(2);
+  dequantise_row(DType::kI8, std::as_bytes(std::span(i8)), out);
+  EXPECT_EQ(out, (std::vector<float>{-128, 127}));
+  dequantise_row(DType::kU8, std::as_bytes(std::span(u8)), out);
+  EXPECT_EQ(out, (std::vector<float>{0, 255}));
+  dequantise_row(DType::kI32, std::as_bytes(std::span(i32)), out);
+  EXPECT_EQ(out, (std::vector<float>{-5, 1 << 20}));
+  dequantise_row(DType::kF32, std::as_bytes(std::span(f32)), out);
+  EXPECT_TRUE(std::signbit(out[0]));
+  EXPECT_EQ(out[1], std::numeric_limits<float>::infinity());
+  std::vector<std::byte> packed(8);
+  quantise_row(DType::kF32, f32, packed);
+  EXPECT_EQ(std::memcmp(packed.data(), f32, 8), 0);
+}
+
+TEST(Dequantise, RoundTripStaysWithinHalfAStep) {
+  std::vector<float> row(64);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = std::sin(static_cast<float>(i)) * 0.05f;
+  const std::pair<DType, float> bounds[] = {{DType::kQ8_0, 0.05f / 127},
+                                            {DType::kQ4_0, 0.05f / 7},
+                                            {DType::kQ4_1, 0.1f / 15},
+                                            {DType::kBF16, 0.05f / 256}};
+  for (const auto& [dtype, bound] : bounds) {
+    std::vector<std::byte> packed(static_cast<size_t>(*row_bytes(dtype, 64)));
+    std::vector<float> back(64);
+    quantise_row(dtype, row, packed);
+    dequantise_row(dtype, packed, back);
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(back[i], row[i], bound) << dtype_name(dtype) << " " << i;
+  }
+}
+
+TEST(DequantiseDeathTest, SizesMustAgree) {
+  std::vector<std::byte> packed(33);
+  std::vector<float> out(32);
+  EXPECT_DEATH(dequantise_row(DType::kQ8_0, packed, out), "CHECK|row_bytes|bytes");
+}
+
+}  // namespace
+}  // namespace headrace
