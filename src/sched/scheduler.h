@@ -1,9 +1,10 @@
 // The scheduler: requests in, one StepPlan at a time out. Owns every sequence and the KV block
 // bookkeeping; knows no tensor, no text, no clock of its own. One thread.
 //
-// plan() may be called while at most `steps_in_flight_max` earlier plans are not yet applied; apply()
-// takes them in order. A sequence that turns out to have finished while a later step is in flight is
-// retiring: that step's token is dropped and its blocks go when no step in flight refers to them.
+// plan() may be called while at most `steps_in_flight_max` earlier plans are not yet applied;
+// apply() takes them in order. A sequence that turns out to have finished while a later step is in
+// flight is retiring: that step's token is dropped and its blocks go when no step in flight refers
+// to them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "kv/kv_demand.h"
 #include "kv/kv_group.h"
 #include "sched/request.h"
 #include "sched/step_plan.h"
@@ -20,26 +22,32 @@
 namespace headrace {
 
 struct SchedulerOptions {
-  int32_t max_num_seqs = 64;              // slots; each choice of a request takes one
-  int32_t max_num_batched_tokens = 512;   // token budget of a step
+  int32_t max_num_seqs = 64;             // slots; each choice of a request takes one
+  int32_t max_num_batched_tokens = 512;  // token budget of a step
   int32_t max_model_len = 2048;
   int32_t max_queued_requests = 256;
   int32_t steps_in_flight_max = 1;
-  std::string policy = "fcfs";            // fcfs, static, one-at-a-time
-  bool chunked_prefill = true;            // off: a prompt is computed in one step or waits
-  std::vector<KvGroupSpec> groups;        // from the model
-  int32_t block_count = 0;                // pages of the pool, shared by all groups
-  std::vector<TokenId> end_ids;           // of the model and its generation config
+  std::string policy = "fcfs";      // fcfs, static, one-at-a-time
+  bool chunked_prefill = true;      // off: a prompt is computed in one step or waits
+  std::vector<KvGroupSpec> groups;  // from the model
+  int32_t block_count = 0;          // pages of the pool, shared by all groups
+  std::vector<TokenId> end_ids;     // of the model and its generation config
+  KvAllocation allocation = KvAllocation::kPaged;
+  // After a step ran out of pages no request joins until min(max(1, 0.1 x running), this many)
+  // sequences have finished (OpenPPL's cooldown). 0 = off.
+  int32_t admission_cooldown_max = 8;
 };
 
 struct SchedulerStats {
-  int32_t running = 0;    // sequences with a slot
-  int32_t waiting = 0;    // requests queued
+  int32_t running = 0;  // sequences with a slot
+  int32_t waiting = 0;  // requests queued
   int32_t blocks_total = 0, blocks_used = 0;
   uint64_t preemptions = 0;
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
-  uint64_t idle_row_steps = 0;  // static batching: steps in which a finished row held its slot
+  uint64_t idle_row_steps = 0;     // static batching: steps in which a finished row held its slot
+  uint64_t recomputed_tokens = 0;  // computed again after a preemption; not in the two above
+  uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
 };
 
 class Scheduler {
@@ -52,7 +60,8 @@ class Scheduler {
   // Reads only constants: any thread.
   virtual Status check(const Request& request) const = 0;
 
-  // Queues a request. check()'s errors, or kExhausted when the queue is full (say 429).
+  // Queues a request. check()'s errors, or kExhausted when max_num_seqs + max_queued_requests have
+  // not ended yet (say 429).
   virtual Status add(Request request) = 0;
   // Cancels a request, or one choice of it. Emits nothing for it any more. False: not known (an
   // ordinary event: it may have just finished).
@@ -63,7 +72,8 @@ class Scheduler {
   virtual StepPlan plan() = 0;        // empty() when nothing can run now
   virtual std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) = 0;
 
-  virtual SchedulerStats stats() const = 0;
+  virtual SchedulerStats stats() const = 0;  // O(1)
+  virtual KvWaste kv_waste() const = 0;      // O(running)
   // Every invariant of the block pool and the sequence states; a message for the first that fails.
   virtual Status check_invariants() const = 0;
 };

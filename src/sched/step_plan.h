@@ -8,19 +8,13 @@
 
 #include "base/ids.h"
 #include "base/logprobs.h"
+#include "kv/sequence_blocks.h"
 #include "sched/request.h"
 
 namespace headrace {
 
-// Blocks of one KV group of one sequence: table entries [first_index, first_index + blocks.size()).
-struct GroupBlocks {
-  int32_t group = 0;
-  int32_t first_index = 0;
-  std::vector<BlockId> blocks;
-};
-
-// A sequence gets a slot (row of the SlotTable). `tokens` is everything known of it: the prompt and,
-// after a preemption or for a forked choice, what it has generated.
+// A sequence gets a slot (row of the SlotTable). `tokens` is everything known of it: the prompt
+// and, after a preemption or for a forked choice, what it has generated.
 struct Admission {
   SequenceId sequence;
   SlotId slot;
@@ -49,13 +43,6 @@ struct Work {
   bool samples = false;               // the last row draws the sequence's next token
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
-};
-
-// Copy a whole page before the forward pass (copy-on-write of a shared, partly filled block).
-struct BlockCopy {
-  int32_t group = 0;
-  BlockId from;
-  BlockId to;
 };
 
 struct ReleasedSlot {

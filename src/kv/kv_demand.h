@@ -1,0 +1,37 @@
+// How many pages sequences need: arithmetic for admission and for refusing what can never fit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kv/kv_group.h"
+
+namespace headrace {
+
+// How a sequence gets its pages.
+enum class KvAllocation : uint8_t {
+  kPaged,       // as it grows
+  kReserveMax,  // the whole context length at once: the contiguous baseline that paging replaces
+};
+
+// The most pages that one sequence holds at a time while its first `tokens` tokens are computed in
+// chunks of at most `chunk_tokens`.
+int64_t peak_pages(std::span<const KvGroupSpec> groups, int64_t tokens, int64_t chunk_tokens);
+
+// The same for n sequences that share the pages of a prompt that is computed once, each growing to
+// `tokens` tokens. n = 1 gives peak_pages().
+int64_t peak_pages_forked(std::span<const KvGroupSpec> groups, int64_t prompt_tokens,
+                          int64_t tokens, int64_t chunk_tokens, int32_t n);
+
+// Where the pool's token slots are (one group's token = one slot), PagedAttention's three kinds of
+// waste. used + reserved + internal + external + free = total.
+struct KvWaste {
+  int64_t total = 0;
+  int64_t used = 0;      // hold a token that its sequence still attends to
+  int64_t reserved = 0;  // whole pages held for tokens that do not exist yet
+  int64_t internal = 0;  // the rest of partly filled pages
+  int64_t external = 0;  // free, but too few for one more reservation (0 when paged)
+  int64_t free = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,150 @@
+#include "kv/sequence_blocks.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+int32_t pages_for(int32_t tokens, int32_t block_tokens) {
+  return (tokens + block_tokens - 1) / block_tokens;
+}
+
+// The first page that a token at `position` can attend to.
+int32_t first_visible_page(const KvGroupSpec& group, int32_t position) {
+  if (group.kind != KvKind::kSliding) return 0;
+  return std::max(0, position - group.window + 1) / group.block_tokens;
+}
+
+}  // namespace
+
+SequenceBlocks::SequenceBlocks(std::span<const KvGroupSpec> groups)
+    : groups_(groups), lists_(groups.size()) {}
+
+// Whether the page of token `first` is already held (partly filled) and others hold it too.
+bool SequenceBlocks::copies_on_write(const BlockPool& pool, size_t group, int32_t first) const {
+  const int32_t index = first / groups_[group].block_tokens;
+  const List& list = lists_[group];
+  return index < static_cast<int32_t>(list.blocks.size()) && index >= list.first_held &&
+         pool.is_shared(list.blocks[static_cast<size_t>(index)]);
+}
+
+int32_t SequenceBlocks::pages_needed(const BlockPool& pool, int32_t first, int32_t count,
+                                     int32_t reserve_tokens) const {
+  int32_t needed = 0;
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    const int32_t end =
+        pages_for(std::max(first + count, reserve_tokens), groups_[group].block_tokens);
+    const int32_t begin = std::max(static_cast<int32_t>(lists_[group].blocks.size()),
+                                   first_visible_page(groups_[group], first));
+    needed += std::max(0, end - begin) + (copies_on_write(pool, group, first) ? 1 : 0);
+  }
+  return needed;
+}
+
+void SequenceBlocks::grow(BlockPool& pool, int32_t first, int32_t count, int32_t reserve_tokens,
+                          Ticket step, std::vector<GroupBlocks>& added,
+                          std::vector<BlockCopy>& copies) {
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    List& list = lists_[group];
+    const auto group_index = static_cast<int32_t>(group);
+    const auto take = [&] {
+      const std::optional<BlockId> page = pool.allocate();
+      CHECK_MSG(page.has_value(), "grow() without enough free pages");
+      return *page;
+    };
+    if (copies_on_write(pool, group, first)) {
+      const int32_t index = first / groups_[group].block_tokens;
+      BlockId& shared = list.blocks[static_cast<size_t>(index)];
+      const BlockId copy = take();
+      copies.push_back({group_index, shared, copy});
+      added.push_back({group_index, index, {copy}});
+      pool.release(shared, step);
+      shared = copy;
+    }
+    const int32_t end =
+        pages_for(std::max(first + count, reserve_tokens), groups_[group].block_tokens);
+    const auto size = static_cast<int32_t>(list.blocks.size());
+    const int32_t begin = std::max(size, first_visible_page(groups_[group], first));
+    if (end <= begin) continue;
+    GroupBlocks fresh{group_index, begin, {}};
+    fresh.blocks.reserve(static_cast<size_t>(end - begin));
+    list.blocks.resize(static_cast<size_t>(begin), kNoBlock);
+    for (int32_t index = begin; index < end; ++index) fresh.blocks.push_back(take());
+    list.blocks.insert(list.blocks.end(), fresh.blocks.begin(), fresh.blocks.end());
+    held_ += end - begin;
+    added.push_back(std::move(fresh));
+  }
+}
+
+void SequenceBlocks::trim(BlockPool& pool, int32_t first, Ticket last_use) {
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    if (groups_[group].kind != KvKind::kSliding) continue;
+    List& list = lists_[group];
+    const int32_t keep = first_visible_page(groups_[group], first);
+    for (; list.first_held < keep; ++list.first_held) {
+      if (list.first_held >= static_cast<int32_t>(list.blocks.size())) continue;
+      BlockId& page = list.blocks[static_cast<size_t>(list.first_held)];
+      if (page == kNoBlock) continue;
+      pool.release(page, last_use);
+      page = kNoBlock;
+      --held_;
+    }
+  }
+}
+
+SequenceBlocks SequenceBlocks::fork(BlockPool& pool, int32_t length) const {
+  SequenceBlocks copy(groups_);
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    const List& from = lists_[group];
+    const auto count = std::min(
+        from.blocks.size(), static_cast<size_t>(pages_for(length, groups_[group].block_tokens)));
+    List& to = copy.lists_[group];
+    to.first_held = from.first_held;
+    to.blocks.assign(from.blocks.begin(), from.blocks.begin() + static_cast<ptrdiff_t>(count));
+    for (BlockId page : to.blocks) {
+      if (page == kNoBlock) continue;
+      pool.share(page);
+      ++copy.held_;
+    }
+  }
+  return copy;
+}
+
+std::vector<GroupBlocks> SequenceBlocks::table() const {
+  std::vector<GroupBlocks> table;
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    const List& list = lists_[group];
+    if (list.first_held >= static_cast<int32_t>(list.blocks.size())) continue;
+    table.push_back({static_cast<int32_t>(group),
+                     list.first_held,
+                     {list.blocks.begin() + list.first_held, list.blocks.end()}});
+  }
+  return table;
+}
+
+void SequenceBlocks::publish_full(BlockPool& pool, int32_t length_before, int32_t length) {
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    const List& list = lists_[group];
+    const int32_t block_tokens = groups_[group].block_tokens;
+    const int32_t full = length / block_tokens;
+    for (int32_t index = length_before / block_tokens; index < full; ++index) {
+      if (index >= static_cast<int32_t>(list.blocks.size())) break;
+      const BlockId page = list.blocks[static_cast<size_t>(index)];
+      if (page != kNoBlock && pool.state(page) == BlockState::kFilling) pool.publish(page);
+    }
+  }
+}
+
+void SequenceBlocks::release_all(BlockPool& pool, Ticket last_use) {
+  for (List& list : lists_) {
+    for (BlockId page : list.blocks) {
+      if (page != kNoBlock) pool.release(page, last_use);
+    }
+    list = {};
+  }
+  held_ = 0;
+}
+
+}  // namespace headrace

@@ -1,0 +1,182 @@
+#include "sched/batch_scheduler.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "sched/request_limits.h"
+
+namespace headrace {
+
+Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerOptions options) {
+  HR_RETURN_IF_ERROR(check_options(options));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<QueuePolicy> policy, create_queue_policy(options.policy));
+  return std::unique_ptr<Scheduler>(
+      std::make_unique<BatchScheduler>(std::move(options), std::move(policy)));
+}
+
+BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy)
+    : options_(std::move(options)),
+      policy_(std::move(policy)),
+      pool_(options_.block_count),
+      admission_(options_) {
+  for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
+    free_slots_.push_back(SlotId(slot));
+  }
+}
+
+Status BatchScheduler::check(const Request& request) const {
+  return check_request(options_, request);
+}
+
+Status BatchScheduler::add(Request request) {
+  HR_RETURN_IF_ERROR(check(request));
+  const auto room = static_cast<size_t>(options_.max_num_seqs) +
+                    static_cast<size_t>(options_.max_queued_requests);
+  if (requests_.size() >= room) {
+    return exhausted(
+        fmt::format("{} requests are running or queued, the most there can be", requests_.size()));
+  }
+  const auto shared = std::make_shared<const Request>(std::move(request));
+  const auto [entry, fresh] = requests_.try_emplace(shared->id);
+  CHECK_MSG(fresh, "a request id is unique for the life of the process");
+  entry->second.request = shared;
+  entry->second.unfinished = shared->sampling.n;
+  const Rank rank = policy_->rank(*shared, next_arrival_++);
+  for (int32_t choice = 0; choice < shared->sampling.n; ++choice) {
+    auto sequence =
+        std::make_unique<Sequence>(Sequence{.id = SequenceId(next_sequence_++),
+                                            .entry = &entry->second,
+                                            .request = shared,
+                                            .choice = choice,
+                                            .rank = {rank.priority, rank.arrival, choice},
+                                            .output = {},
+                                            .followers = {},
+                                            .blocks = SequenceBlocks(options_.groups),
+                                            .state = Waiting{}});
+    entry->second.choices.push_back(sequence.get());
+    sequences_.emplace(sequence->id, std::move(sequence));
+  }
+  Sequence* leader = entry->second.choices.front();
+  leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
+  for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
+  queue_.insert(leader);
+  return ok_status();
+}
+
+bool BatchScheduler::cancel(RequestId request) {
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return false;
+  const std::vector<Sequence*> choices = found->second.choices;
+  for (Sequence* sequence : choices) {
+    if (sequence != nullptr) end_choice(*sequence);
+  }
+  sweep_retiring();
+  return true;
+}
+
+bool BatchScheduler::cancel(RequestId request, int32_t choice) {
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return false;
+  const std::vector<Sequence*>& choices = found->second.choices;
+  if (choice < 0 || static_cast<size_t>(choice) >= choices.size()) return false;
+  Sequence* sequence = choices[static_cast<size_t>(choice)];
+  if (sequence == nullptr) return false;
+  end_choice(*sequence);
+  sweep_retiring();
+  return true;
+}
+
+// The request is done with this choice. A leader goes on without a choice of its own while others
+// wait for the prompt that it computes.
+void BatchScheduler::end_choice(Sequence& sequence) {
+  RequestEntry& entry = *sequence.entry;
+  entry.choices[static_cast<size_t>(sequence.choice)] = nullptr;
+  --entry.unfinished;
+  admission_.sequence_ended();
+  if (sequence.followers.empty()) {
+    retire(sequence);
+  } else if (sequence.is<Prefilling>()) {
+    sequence.muted = true;
+  } else {
+    hand_over(sequence);
+    retire(sequence);
+  }
+  if (entry.unfinished == 0) requests_.erase(entry.request->id);
+}
+
+void BatchScheduler::retire(Sequence& sequence) {
+  if (sequence.running()) {
+    leave_batch(sequence, /*ended=*/true);
+  } else {
+    const auto waiting = std::get<Waiting>(sequence.state);
+    if (waiting.leader == nullptr) queue_.erase(&sequence);
+    if (waiting.slot) free_slots_.push_back(*waiting.slot);
+    if (waiting.leader != nullptr) {
+      std::erase(waiting.leader->followers, &sequence);
+      if (waiting.leader->muted && waiting.leader->followers.empty()) retire(*waiting.leader);
+    }
+  }
+  sequence.entry = nullptr;
+  sequence.state = Retiring{};
+  retiring_.push_back(&sequence);
+}
+
+// Out of running_: the pages go at once (fenced), the slot when no step in flight refers to it.
+void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
+  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, ended});
+  sequence.blocks.release_all(pool_, sequence.last_step);
+  sequence.planned = 0;
+  const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
+  CHECK(at != running_.end() && *at == &sequence);
+  running_.erase(at);
+}
+
+void BatchScheduler::hand_over(Sequence& leader) {
+  drop_reserved_slots(leader);
+  Sequence* heir = leader.followers.front();
+  heir->followers.assign(leader.followers.begin() + 1, leader.followers.end());
+  leader.followers.clear();
+  for (Sequence* follower : heir->followers) follower->state = Waiting{.leader = heir};
+  heir->preemptions = leader.preemptions;
+  heir->computed_max = leader.computed_max;
+  heir->state = Waiting{};
+  queue_.insert(heir);
+}
+
+void BatchScheduler::drop_reserved_slots(Sequence& leader) {
+  for (Sequence* follower : leader.followers) {
+    auto& waiting = std::get<Waiting>(follower->state);
+    if (waiting.slot) free_slots_.push_back(*waiting.slot);
+    waiting.slot.reset();
+  }
+}
+
+void BatchScheduler::run(Sequence& sequence) {
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, ByRank()),
+                  &sequence);
+}
+
+Sequence* BatchScheduler::find(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : found->second.get();
+}
+
+SlotId BatchScheduler::take_slot() {
+  CHECK(!free_slots_.empty());
+  const SlotId slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+SchedulerStats BatchScheduler::stats() const {
+  SchedulerStats stats = totals_;
+  stats.running = static_cast<int32_t>(running_.size());
+  stats.waiting = static_cast<int32_t>(queue_.size());
+  stats.blocks_total = pool_.total();
+  stats.blocks_used = pool_.total() - pool_.free_count();
+  return stats;
+}
+
+}  // namespace headrace

@@ -1,0 +1,139 @@
+// The scheduler behind scheduler.h: continuous batching with chunked prefill. A plan is made in
+// named phases (batch_scheduler_plan.cc):
+//
+//   release   slots whose last step was applied are free again
+//   choose    one token for each decoding sequence, then prompt chunks, under the token budget
+//   secure    pages, oldest first; out of pages preempts the youngest, never the oldest
+//   emit      the Work items, decodes first; a prompt's last chunk starts the other choices
+//   admit     from the head of the queue, while slots, pages and budget last
+//
+// Why it always goes on: the oldest running sequence is never a victim and may take the pages of
+// all others, and check_request() let in only what fits the pool alone; nobody joins past the head
+// of the queue.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/block_pool.h"
+#include "sched/admission.h"
+#include "sched/queue_policy.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+
+namespace headrace {
+
+class BatchScheduler final : public Scheduler {
+ public:
+  // REQUIRES: check_options(options).ok()
+  BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy);
+
+  Status check(const Request& request) const override;
+  Status add(Request request) override;
+  bool cancel(RequestId request) override;
+  bool cancel(RequestId request, int32_t choice) override;
+  bool has_work() const override { return !sequences_.empty(); }
+  StepPlan plan() override;
+  std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) override;
+  SchedulerStats stats() const override;
+  KvWaste kv_waste() const override;
+  Status check_invariants() const override;
+
+ private:
+  // A slot whose sequence has left it. It is free again when no step in flight refers to it.
+  struct LeavingSlot {
+    SequenceId sequence;
+    SlotId slot;
+    Ticket last_step;
+    bool ended = false;  // not just preempted
+  };
+  // A running sequence and what the plan under construction gives it.
+  struct Candidate {
+    Sequence* sequence = nullptr;
+    int32_t count = 0;  // tokens
+    std::vector<GroupBlocks> new_blocks;
+  };
+  struct ByRank {
+    bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }
+  };
+
+  // plan(), in order.
+  void release_slots();
+  void choose_tokens();
+  void secure_pages(StepPlan& plan);
+  void emit_work(StepPlan& plan);
+  void admit_waiting(StepPlan& plan);
+
+  bool can_decode(const Sequence& sequence) const;
+  int32_t chunk_of(int32_t remaining) const;  // under the budget that is left
+  int32_t secure(Sequence& sequence, int32_t count);
+  int32_t longest_fit(const Sequence& sequence, int32_t count) const;
+  int32_t reserve_tokens() const;
+  void grow(Candidate& candidate, StepPlan& plan);
+  void add_work(Candidate& candidate, StepPlan& plan);
+  void start_followers(Sequence& leader, Work& work, StepPlan& plan);
+  bool may_join(const Sequence& head) const;
+  void admit(Sequence& head, StepPlan& plan);
+  bool wants_prompt_logprobs(const Sequence& sequence, int32_t first, int32_t count) const;
+  void preempt(Sequence& victim);
+
+  // apply()
+  void note_computed(const Work& work);
+  void take_row(const Work& work, const StepResult::Row* row, std::vector<Emission>& out);
+  void take_sampled_row(Sequence& sequence, const StepResult::Row& row, Emission& emission);
+  void take_prompt_logprobs(Sequence& sequence, const Work& work, const StepResult::Row& row,
+                            Emission& emission);
+  void end_prompt_only(const Work& work, std::vector<Emission>& out);
+  void fault(Sequence& sequence, std::vector<Emission>& out);
+  FinishReason finish_after(const Sequence& sequence, TokenId token,
+                            std::optional<TokenId>& stop_token) const;
+  void sweep_retiring();
+
+  // Changes of state.
+  void end_choice(Sequence& sequence);  // its request is done with it
+  void retire(Sequence& sequence);      // gives up pages and slot
+  void leave_batch(Sequence& sequence, bool ended);
+  void hand_over(Sequence& leader);  // its followers go on behind the first of them
+  void drop_reserved_slots(Sequence& leader);
+  void run(Sequence& sequence);  // into running_, by rank
+  Sequence* find(SequenceId id) const;
+  SlotId take_slot();
+
+  // check_invariants(), by subject.
+  Status check_lists() const;
+  Status check_requests() const;
+  Status check_slots() const;
+  Status check_pages() const;
+
+  const SchedulerOptions options_;
+  const std::unique_ptr<QueuePolicy> policy_;
+  BlockPool pool_;
+  AdmissionControl admission_;
+
+  std::unordered_map<RequestId, RequestEntry> requests_;
+  std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::set<Sequence*, ByRank> queue_;  // Waiting and not a follower
+  std::vector<Sequence*> running_;     // Prefilling or Decoding, by rank
+  std::vector<Sequence*> retiring_;
+  std::vector<SlotId> free_slots_;
+  std::vector<LeavingSlot> leaving_;
+  std::vector<ReleasedSlot> released_;  // free, but no plan has told the device yet
+
+  std::deque<uint64_t> in_flight_;  // steps
+  uint64_t next_step_ = 1;
+  uint64_t next_sequence_ = 1;
+  uint64_t next_arrival_ = 1;
+  SchedulerStats totals_;
+
+  // The plan under construction.
+  std::vector<Candidate> candidates_;  // running_ at its start
+  int32_t budget_left_ = 0;
+  int32_t rows_at_start_ = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,179 @@
+// apply(): what a step brought.
+#include <algorithm>
+
+#include "base/check.h"
+#include "sched/batch_scheduler.h"
+
+namespace headrace {
+namespace {
+
+// Rows come in the order of the plan, so the next one is almost always the right one.
+class RowCursor {
+ public:
+  explicit RowCursor(const std::vector<StepResult::Row>& rows) : rows_(rows) {}
+
+  const StepResult::Row* take(SequenceId sequence) {
+    if (next_ < rows_.size() && rows_[next_].sequence == sequence) return &rows_[next_++];
+    const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const StepResult::Row& row) {
+      return row.sequence == sequence;
+    });
+    return found == rows_.end() ? nullptr : &*found;
+  }
+
+ private:
+  const std::vector<StepResult::Row>& rows_;
+  size_t next_ = 0;
+};
+
+bool contains(const std::vector<TokenId>& list, TokenId token) {
+  return std::find(list.begin(), list.end(), token) != list.end();
+}
+
+}  // namespace
+
+std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResult& result) {
+  if (plan.empty()) return {};
+  CHECK_MSG(!in_flight_.empty() && in_flight_.front() == plan.step, "plans are applied in order");
+  in_flight_.pop_front();
+  for (const Work& work : plan.work) note_computed(work);
+  std::vector<Emission> emissions;
+  emissions.reserve(result.rows.size());
+  RowCursor rows(result.rows);
+  for (const Work& work : plan.work) {
+    if (work.rows == LogitRows::kAll || work.samples) {
+      take_row(work, rows.take(work.sequence), emissions);
+    }
+    for (const SampleTarget& target : work.also_sample) {
+      const Work sample{.sequence = target.sequence, .slot = target.slot, .samples = true};
+      take_row(sample, rows.take(target.sequence), emissions);
+    }
+    end_prompt_only(work, emissions);
+  }
+  pool_.advance(Ticket(plan.step));
+  sweep_retiring();
+  return emissions;
+}
+
+// Pages that are now full are written: they may be shared.
+void BatchScheduler::note_computed(const Work& work) {
+  Sequence* sequence = find(work.sequence);
+  CHECK_MSG(sequence != nullptr, "a sequence left while a step in flight referred to it");
+  const int32_t end = work.first + work.count;
+  const int32_t fresh_from = std::clamp(sequence->computed_max, work.first, end);
+  totals_.recomputed_tokens += static_cast<uint64_t>(fresh_from - work.first);
+  const int32_t prompt_end = std::clamp(sequence->prompt_length(), fresh_from, end);
+  totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
+  sequence->computed_max = std::max(sequence->computed_max, end);
+  if (sequence->running()) sequence->blocks.publish_full(pool_, work.first, end);
+}
+
+void BatchScheduler::take_row(const Work& work, const StepResult::Row* row,
+                              std::vector<Emission>& out) {
+  Sequence* sequence = find(work.sequence);
+  CHECK(sequence != nullptr);
+  if (work.samples) {
+    CHECK_MSG(row != nullptr, "a Work that samples has no row in the result");
+    --sequence->samples_in_flight;
+  }
+  if (sequence->is<Retiring>() || sequence->muted) {
+    if (work.samples) ++totals_.dropped_tokens;
+    return;
+  }
+  if (row == nullptr) return;  // all its prompt tokens were the first of the prompt
+  if (row->fault) return fault(*sequence, out);
+  Emission emission{.request = sequence->request->id,
+                    .choice = sequence->choice,
+                    .tokens = {},
+                    .logprobs = {},
+                    .prompt_logprobs = {}};
+  if (work.rows == LogitRows::kAll) take_prompt_logprobs(*sequence, work, *row, emission);
+  if (work.samples) take_sampled_row(*sequence, *row, emission);
+  const bool ends = emission.finish != FinishReason::kNone;
+  if (ends || !emission.tokens.empty() || !emission.prompt_logprobs.empty()) {
+    out.push_back(std::move(emission));
+  }
+  if (ends) end_choice(*sequence);
+}
+
+void BatchScheduler::take_prompt_logprobs(Sequence& sequence, const Work& work,
+                                          const StepResult::Row& row, Emission& emission) {
+  int32_t& scored = sequence.entry->prompt_scored;
+  const int32_t first = work.first + 1;  // the prompt index of entry 0
+  const int32_t skip = std::max(0, scored - first);
+  if (skip >= static_cast<int32_t>(row.prompt_logprobs.size())) return;
+  emission.prompt_first = first + skip;
+  emission.prompt_logprobs.assign(row.prompt_logprobs.begin() + skip, row.prompt_logprobs.end());
+  scored = first + static_cast<int32_t>(row.prompt_logprobs.size());
+}
+
+void BatchScheduler::take_sampled_row(Sequence& sequence, const StepResult::Row& row,
+                                      Emission& emission) {
+  CHECK(!row.accepted.empty());
+  const bool logprobs = sequence.request->sampling.logprobs >= 0;
+  CHECK(!logprobs || row.logprobs.size() == row.accepted.size());
+  for (size_t i = 0; i < row.accepted.size(); ++i) {
+    const TokenId token = row.accepted[i];
+    sequence.output.push_back(token);
+    emission.tokens.push_back(token);
+    if (logprobs) emission.logprobs.push_back(row.logprobs[i]);
+    ++totals_.generation_tokens;
+    emission.finish = finish_after(sequence, token, emission.stop_token);
+    if (emission.finish != FinishReason::kNone) return;
+  }
+}
+
+// `token` is already in the output.
+FinishReason BatchScheduler::finish_after(const Sequence& sequence, TokenId token,
+                                          std::optional<TokenId>& stop_token) const {
+  const SamplingParams& sampling = sequence.request->sampling;
+  const auto count = static_cast<int32_t>(sequence.output.size());
+  if (count > sampling.min_tokens) {
+    if (!sampling.ignore_eos && contains(options_.end_ids, token)) return FinishReason::kStop;
+    if (contains(sampling.stop_token_ids, token)) {
+      stop_token = token;
+      return FinishReason::kStop;
+    }
+  }
+  const bool full =
+      count >= sampling.max_tokens || sequence.known_length() >= options_.max_model_len;
+  return full ? FinishReason::kLength : FinishReason::kNone;
+}
+
+// max_tokens = 0: the prompt was only scored, every choice ends with it.
+void BatchScheduler::end_prompt_only(const Work& work, std::vector<Emission>& out) {
+  const Sequence* leader = find(work.sequence);
+  if (leader->request->sampling.max_tokens > 0 || leader->is<Retiring>()) return;
+  if (work.first + work.count < leader->prompt_length()) return;
+  const std::vector<Sequence*> choices = leader->entry->choices;
+  for (Sequence* sequence : choices) {
+    if (sequence == nullptr) continue;
+    const Emission* last = out.empty() ? nullptr : &out.back();
+    const bool merge = last != nullptr && last->request == sequence->request->id &&
+                       last->choice == sequence->choice;
+    if (!merge) out.push_back({.request = sequence->request->id, .choice = sequence->choice});
+    out.back().finish = FinishReason::kLength;
+    end_choice(*sequence);
+  }
+}
+
+// NaN logits end the choice; of a leader, all who would have shared its pages.
+void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
+  std::vector<Sequence*> ended = sequence.followers;
+  ended.push_back(&sequence);
+  for (Sequence* each : ended) {
+    out.push_back(
+        {.request = each->request->id, .choice = each->choice, .finish = FinishReason::kFault});
+    end_choice(*each);
+  }
+}
+
+void BatchScheduler::sweep_retiring() {
+  const Ticket applied = pool_.applied();
+  std::erase_if(retiring_, [&](Sequence* sequence) {
+    if (sequence->last_step > applied) return false;
+    sequences_.erase(sequence->id);
+    return true;
+  });
+}
+
+}  // namespace headrace

@@ -1,0 +1,221 @@
+// check_invariants() and kv_waste(): reads everything, changes nothing.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "sched/batch_scheduler.h"
+
+namespace headrace {
+namespace {
+
+template <class... Args>
+Status broken(fmt::format_string<Args...> format, Args&&... args) {
+  return internal_error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// The pages of one running sequence in one group: none missing, none too many, full where
+// published. Counts holders per page and remembers the request that holds it.
+struct PageAudit {
+  const BlockPool& pool;
+  int32_t reserve_tokens;
+  std::vector<int32_t> holders;
+  std::vector<const Request*> owner;
+
+  Status add(const Sequence& sequence) {
+    const std::span<const KvGroupSpec> groups = sequence.blocks.groups();
+    int32_t held = 0;
+    for (size_t group = 0; group < groups.size(); ++group) {
+      HR_RETURN_IF_ERROR(add_group(sequence, static_cast<int32_t>(group), groups[group], held));
+    }
+    if (held == sequence.blocks.pages_held()) return ok_status();
+    return broken("sequence {} holds {} pages and counts {}", sequence.id.value, held,
+                  sequence.blocks.pages_held());
+  }
+
+  Status add_group(const Sequence& sequence, int32_t group, const KvGroupSpec& spec,
+                   int32_t& held) {
+    const std::span<const BlockId> pages = sequence.blocks.blocks(group);
+    const int32_t first_held = sequence.blocks.first_held(group);
+    const int32_t length = sequence.planned;
+    // A forked sequence reserves when it first grows.
+    const int32_t most = std::max(length, reserve_tokens);
+    const auto pages_for = [&](int32_t tokens) {
+      return static_cast<size_t>((tokens + spec.block_tokens - 1) / spec.block_tokens);
+    };
+    if (pages.size() < pages_for(length) || pages.size() > pages_for(most)) {
+      return broken("sequence {} of {} tokens has {} pages in group {}", sequence.id.value, length,
+                    pages.size(), group);
+    }
+    const int32_t visible =
+        spec.kind == KvKind::kSliding ? std::max(0, length - spec.window + 1) : 0;
+    if (first_held > visible / spec.block_tokens) {
+      return broken("sequence {} let go of a page inside its window", sequence.id.value);
+    }
+    for (int32_t index = 0; index < static_cast<int32_t>(pages.size()); ++index) {
+      const BlockId page = pages[static_cast<size_t>(index)];
+      if ((page == kNoBlock) != (index < first_held)) {
+        return broken("sequence {}: page {} of group {} is missing or too many", sequence.id.value,
+                      index, group);
+      }
+      if (page == kNoBlock) continue;
+      ++held;
+      HR_RETURN_IF_ERROR(add_page(sequence, page, (index + 1) * spec.block_tokens <= length));
+    }
+    return ok_status();
+  }
+
+  Status add_page(const Sequence& sequence, BlockId page, bool full) {
+    const auto at = static_cast<size_t>(page.value);
+    if (holders[at]++ > 0 && owner[at] != sequence.request.get()) {
+      return broken("page {} is in two requests", page.value);
+    }
+    owner[at] = sequence.request.get();
+    if (pool.state(page) == BlockState::kPublished && !full) {
+      return broken("page {} is published before it is full", page.value);
+    }
+    return ok_status();
+  }
+};
+
+}  // namespace
+
+Status BatchScheduler::check_invariants() const {
+  HR_RETURN_IF_ERROR(pool_.check_invariants());
+  HR_RETURN_IF_ERROR(check_lists());
+  HR_RETURN_IF_ERROR(check_requests());
+  HR_RETURN_IF_ERROR(check_slots());
+  return check_pages();
+}
+
+// Every sequence is in exactly the list that its state says.
+Status BatchScheduler::check_lists() const {
+  if (!std::is_sorted(running_.begin(), running_.end(), ByRank())) {
+    return broken("the running sequences are out of order");
+  }
+  size_t listed = running_.size() + queue_.size() + retiring_.size();
+  for (const Sequence* sequence : running_) {
+    if (!sequence->running()) return broken("sequence {} does not run", sequence->id.value);
+  }
+  for (const Sequence* sequence : queue_) {
+    const auto* waiting = std::get_if<Waiting>(&sequence->state);
+    if (waiting == nullptr || waiting->leader != nullptr || waiting->slot) {
+      return broken("sequence {} is queued and not waiting", sequence->id.value);
+    }
+  }
+  for (const Sequence* sequence : retiring_) {
+    if (!sequence->is<Retiring>() || sequence->entry != nullptr) {
+      return broken("sequence {} is not retiring", sequence->id.value);
+    }
+  }
+  for (const auto& [id, sequence] : sequences_) {
+    for (const Sequence* follower : sequence->followers) {
+      const auto* waiting = std::get_if<Waiting>(&follower->state);
+      if (waiting == nullptr || waiting->leader != sequence.get() ||
+          waiting->slot.has_value() != sequence->running()) {
+        return broken("sequence {} does not follow {}", follower->id.value, id.value);
+      }
+      ++listed;
+    }
+    const bool drained = sequence->last_step <= pool_.applied();
+    if (sequence->samples_in_flight < 0 || (drained && sequence->samples_in_flight != 0)) {
+      return broken("sequence {} has {} samples in flight", id.value, sequence->samples_in_flight);
+    }
+    if (!sequence->running() && (sequence->blocks.pages_held() != 0 || sequence->planned != 0)) {
+      return broken("sequence {} does not run and holds {} pages", id.value,
+                    sequence->blocks.pages_held());
+    }
+  }
+  if (listed != sequences_.size()) {
+    return broken("{} sequences are in lists, there are {}", listed, sequences_.size());
+  }
+  return ok_status();
+}
+
+Status BatchScheduler::check_requests() const {
+  size_t choices = 0;
+  for (const auto& [id, entry] : requests_) {
+    int32_t unfinished = 0;
+    for (const Sequence* sequence : entry.choices) {
+      if (sequence == nullptr) continue;
+      ++unfinished;
+      if (sequence->entry != &entry || sequence->is<Retiring>() || sequence->muted) {
+        return broken("choice {} of request {} has ended", sequence->choice, id.value);
+      }
+    }
+    if (unfinished != entry.unfinished || unfinished == 0) {
+      return broken("request {} counts {} choices of {}", id.value, entry.unfinished, unfinished);
+    }
+    choices += static_cast<size_t>(unfinished);
+  }
+  size_t others = retiring_.size();
+  for (const Sequence* sequence : running_) others += sequence->muted ? 1 : 0;
+  if (choices + others != sequences_.size()) {
+    return broken("{} sequences belong to no request", sequences_.size() - choices - others);
+  }
+  return ok_status();
+}
+
+// free + running + reserved + leaving = all, each once.
+Status BatchScheduler::check_slots() const {
+  std::vector<int32_t> uses(static_cast<size_t>(options_.max_num_seqs), 0);
+  const auto use = [&](SlotId slot) { ++uses.at(static_cast<size_t>(slot.value)); };
+  for (SlotId slot : free_slots_) use(slot);
+  for (const LeavingSlot& leaving : leaving_) use(leaving.slot);
+  for (const Sequence* sequence : running_) {
+    use(sequence->slot());
+    for (const Sequence* follower : sequence->followers) {
+      use(std::get<Waiting>(follower->state).slot.value());
+    }
+  }
+  for (size_t slot = 0; slot < uses.size(); ++slot) {
+    if (uses[slot] != 1) return broken("slot {} is in {} lists", slot, uses[slot]);
+  }
+  return ok_status();
+}
+
+// Each page's reference count equals its holders.
+Status BatchScheduler::check_pages() const {
+  const auto total = static_cast<size_t>(pool_.total());
+  PageAudit audit{pool_, reserve_tokens(), std::vector<int32_t>(total, 0),
+                  std::vector<const Request*>(total, nullptr)};
+  for (const Sequence* sequence : running_) HR_RETURN_IF_ERROR(audit.add(*sequence));
+  for (size_t page = 0; page < total; ++page) {
+    const int32_t references = pool_.references(BlockId(static_cast<int32_t>(page)));
+    if (references != audit.holders[page]) {
+      return broken("page {} counts {} holders and has {}", page, references, audit.holders[page]);
+    }
+  }
+  return ok_status();
+}
+
+KvWaste BatchScheduler::kv_waste() const {
+  KvWaste waste;
+  std::vector<bool> seen(static_cast<size_t>(pool_.total()), false);
+  for (const Sequence* sequence : running_) {
+    for (size_t group = 0; group < options_.groups.size(); ++group) {
+      const int64_t block_tokens = options_.groups[group].block_tokens;
+      int64_t begin = 0;
+      for (BlockId page : sequence->blocks.blocks(static_cast<int32_t>(group))) {
+        const int64_t tokens = std::clamp<int64_t>(sequence->planned - begin, 0, block_tokens);
+        begin += block_tokens;
+        if (page == kNoBlock || seen[static_cast<size_t>(page.value)]) continue;
+        seen[static_cast<size_t>(page.value)] = true;
+        waste.used += tokens;
+        (tokens == 0 ? waste.reserved : waste.internal) += block_tokens - tokens;
+      }
+    }
+  }
+  const int64_t block_tokens = options_.groups.front().block_tokens;
+  const int64_t free_pages = pool_.free_count() + pool_.fenced_count();
+  if (options_.allocation == KvAllocation::kReserveMax) {
+    const int64_t reservation =
+        peak_pages(options_.groups, options_.max_model_len, options_.max_num_batched_tokens);
+    waste.external = free_pages % reservation * block_tokens;
+  }
+  waste.free = free_pages * block_tokens - waste.external;
+  waste.total = waste.used + waste.reserved + waste.internal + waste.external + waste.free;
+  return waste;
+}
+
+}  // namespace headrace

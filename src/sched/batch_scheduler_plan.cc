@@ -1,0 +1,269 @@
+// plan(): the phases named in batch_scheduler.h.
+#include <algorithm>
+
+#include "base/check.h"
+#include "sched/batch_scheduler.h"
+
+namespace headrace {
+
+StepPlan BatchScheduler::plan() {
+  CHECK_MSG(in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max),
+            "plan() with steps_in_flight_max plans not applied");
+  StepPlan plan;
+  plan.step = next_step_;
+  release_slots();
+  choose_tokens();
+  secure_pages(plan);
+  emit_work(plan);
+  admit_waiting(plan);
+  if (plan.empty()) {
+    CHECK(plan.admitted.empty() && plan.copies.empty());
+    return plan;
+  }
+  plan.released = std::move(released_);
+  released_.clear();
+  in_flight_.push_back(next_step_++);
+  ++totals_.steps;
+  return plan;
+}
+
+void BatchScheduler::release_slots() {
+  const bool batch_done =
+      running_.empty() && std::none_of(queue_.begin(), queue_.end(),
+                                       [](const Sequence* s) { return s->preemptions > 0; });
+  const bool hold_ended = policy_->holds_finished_rows() && !batch_done;
+  std::erase_if(leaving_, [&](const LeavingSlot& leaving) {
+    if (leaving.last_step > pool_.applied()) return false;
+    if (hold_ended && leaving.ended) {
+      ++totals_.idle_row_steps;
+      return false;
+    }
+    free_slots_.push_back(leaving.slot);
+    released_.push_back({leaving.sequence, leaving.slot});
+    return true;
+  });
+  rows_at_start_ = options_.max_num_seqs - static_cast<int32_t>(free_slots_.size());
+}
+
+bool BatchScheduler::can_decode(const Sequence& sequence) const {
+  const int32_t sampled = static_cast<int32_t>(sequence.output.size()) + sequence.samples_in_flight;
+  return sampled < sequence.request->sampling.max_tokens &&
+         sequence.planned < sequence.prompt_length() + sampled;
+}
+
+int32_t BatchScheduler::chunk_of(int32_t remaining) const {
+  if (options_.chunked_prefill) return std::min(remaining, budget_left_);
+  return remaining <= budget_left_ ? remaining : 0;
+}
+
+// Decodes first, a token each; prompt chunks fill the rest. Only a prompt that is the oldest of all
+// goes before the decodes, so that no number of them can stop it.
+void BatchScheduler::choose_tokens() {
+  candidates_.clear();
+  budget_left_ = options_.max_num_batched_tokens;
+  const auto remaining = [](const Sequence& s) {
+    return std::get<Prefilling>(s.state).target - s.planned;
+  };
+  int32_t kept = 0;
+  if (!running_.empty() && running_.front()->is<Prefilling>()) {
+    kept = options_.chunked_prefill ? 1 : remaining(*running_.front());
+  }
+  for (Sequence* sequence : running_) {
+    const bool decodes = sequence->is<Decoding>() && budget_left_ > kept && can_decode(*sequence);
+    candidates_.push_back({sequence, decodes ? 1 : 0, {}});
+    if (decodes) --budget_left_;
+  }
+  for (Candidate& candidate : candidates_) {
+    if (!candidate.sequence->is<Prefilling>()) continue;
+    candidate.count = chunk_of(remaining(*candidate.sequence));
+    budget_left_ -= candidate.count;
+  }
+}
+
+// Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
+void BatchScheduler::secure_pages(StepPlan& plan) {
+  for (Candidate& candidate : candidates_) {
+    if (candidate.count == 0 || !candidate.sequence->running()) continue;
+    const int32_t wanted = candidate.count;
+    candidate.count = secure(*candidate.sequence, wanted);
+    budget_left_ += wanted - candidate.count;
+    if (candidate.count > 0) grow(candidate, plan);
+  }
+}
+
+// How many of `count` tokens have their pages, after preempting as far as that helps. 0: not now.
+int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
+  sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
+  while (true) {
+    const int32_t fits = longest_fit(sequence, count);
+    if (fits > 0) return fits;
+    admission_.allocation_failed(static_cast<int64_t>(running_.size()));
+    const int32_t least = options_.chunked_prefill ? 1 : count;
+    const int32_t needed =
+        sequence.blocks.pages_needed(pool_, sequence.planned, least, reserve_tokens());
+    // What the steps in flight give back is enough: waiting beats preempting.
+    if (needed <= pool_.free_count() + pool_.fenced_count()) return 0;
+    Sequence* youngest = running_.back();
+    if (youngest == &sequence) return 0;
+    preempt(*youngest);
+  }
+}
+
+// The longest chunk of at most `count` tokens for which there are free pages.
+int32_t BatchScheduler::longest_fit(const Sequence& sequence, int32_t count) const {
+  const auto fits = [&](int32_t tokens) {
+    return sequence.blocks.pages_needed(pool_, sequence.planned, tokens, reserve_tokens()) <=
+           pool_.free_count();
+  };
+  if (fits(count)) return count;
+  if (!options_.chunked_prefill) return 0;
+  int32_t low = 0, high = count;  // fits(low), not fits(high)
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+int32_t BatchScheduler::reserve_tokens() const {
+  return options_.allocation == KvAllocation::kReserveMax ? options_.max_model_len : 0;
+}
+
+void BatchScheduler::grow(Candidate& candidate, StepPlan& plan) {
+  Sequence& sequence = *candidate.sequence;
+  sequence.blocks.grow(pool_, sequence.planned, candidate.count, reserve_tokens(),
+                       Ticket(plan.step), candidate.new_blocks, plan.copies);
+}
+
+void BatchScheduler::emit_work(StepPlan& plan) {
+  const auto emit = [&](auto&& wanted) {
+    for (Candidate& candidate : candidates_) {
+      if (candidate.count > 0 && candidate.sequence->running() && wanted(*candidate.sequence)) {
+        add_work(candidate, plan);
+        candidate.count = 0;
+      }
+    }
+  };
+  emit([](const Sequence& sequence) { return sequence.is<Decoding>(); });
+  emit([](const Sequence& sequence) { return sequence.is<Prefilling>(); });
+}
+
+void BatchScheduler::add_work(Candidate& candidate, StepPlan& plan) {
+  Sequence& sequence = *candidate.sequence;
+  Work work{.sequence = sequence.id,
+            .slot = sequence.slot(),
+            .first = sequence.planned,
+            .count = candidate.count,
+            .also_sample = {},
+            .new_blocks = std::move(candidate.new_blocks)};
+  sequence.planned += work.count;
+  sequence.last_step = Ticket(plan.step);
+  plan.token_count += work.count;
+
+  const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
+  const bool last = prefilling == nullptr || sequence.planned == prefilling->target;
+  work.samples = last && !sequence.muted && sequence.request->sampling.max_tokens > 0;
+  if (last && prefilling != nullptr && sequence.request->sampling.max_tokens > 0) {
+    sequence.state = Decoding{prefilling->slot};
+    start_followers(sequence, work, plan);
+  }
+  if (work.samples) ++sequence.samples_in_flight;
+  if (wants_prompt_logprobs(sequence, work.first, work.count)) {
+    work.rows = LogitRows::kAll;
+  } else if (work.samples || !work.also_sample.empty()) {
+    work.rows = LogitRows::kLast;
+  }
+  plan.work.push_back(std::move(work));
+  if (sequence.muted && last && sequence.followers.empty()) retire(sequence);
+}
+
+// The prompt is computed in this step: the other choices share its pages and sample their first
+// token from the same row.
+void BatchScheduler::start_followers(Sequence& leader, Work& work, StepPlan& plan) {
+  for (Sequence* follower : leader.followers) {
+    const SlotId slot = std::get<Waiting>(follower->state).slot.value();
+    follower->blocks = leader.blocks.fork(pool_, leader.planned);
+    follower->planned = leader.planned;
+    follower->computed_max = leader.planned;
+    follower->samples_in_flight = 1;
+    follower->last_step = leader.last_step;
+    follower->state = Decoding{slot};
+    plan.admitted.push_back({.sequence = follower->id,
+                             .slot = slot,
+                             .choice = follower->choice,
+                             .request = follower->request,
+                             .tokens = follower->request->prompt,
+                             .blocks = follower->blocks.table()});
+    work.also_sample.push_back({follower->id, slot});
+    run(*follower);
+  }
+  leader.followers.clear();
+}
+
+// The row of token p scores prompt token p + 1; what was emitted before a preemption is not again.
+bool BatchScheduler::wants_prompt_logprobs(const Sequence& sequence, int32_t first,
+                                           int32_t count) const {
+  if (sequence.request->sampling.prompt_logprobs < 0) return false;
+  if (sequence.choice != 0 || sequence.muted) return false;
+  const int32_t last_scored = std::min(first + count, sequence.prompt_length() - 1);
+  return last_scored > first && last_scored >= sequence.entry->prompt_scored;
+}
+
+void BatchScheduler::admit_waiting(StepPlan& plan) {
+  while (!queue_.empty() && may_join(**queue_.begin())) admit(**queue_.begin(), plan);
+}
+
+// Only the head is asked: nobody joins past it.
+bool BatchScheduler::may_join(const Sequence& head) const {
+  if (admission_.on_hold() && !running_.empty()) return false;
+  if (head.last_step > pool_.applied()) return false;  // preempted; its last token is in flight
+  if (free_slots_.size() < 1 + head.followers.size()) return false;
+  int32_t requests = 0;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (i == 0 || running_[i]->request != running_[i - 1]->request) ++requests;
+  }
+  const BatchView batch{.rows_at_start = rows_at_start_,
+                        .requests_running = requests,
+                        .token_budget_left = chunk_of(head.known_length()),
+                        .resumes = head.preemptions > 0};
+  return policy_->admits(batch) && admission_.pages_required(head, running_) <= pool_.free_count();
+}
+
+void BatchScheduler::admit(Sequence& head, StepPlan& plan) {
+  queue_.erase(&head);
+  head.state = Prefilling{.slot = take_slot(), .target = head.known_length()};
+  for (Sequence* follower : head.followers) {
+    std::get<Waiting>(follower->state).slot = take_slot();
+  }
+  std::vector<TokenId> tokens = head.request->prompt;
+  tokens.insert(tokens.end(), head.output.begin(), head.output.end());
+  plan.admitted.push_back({.sequence = head.id,
+                           .slot = head.slot(),
+                           .choice = head.choice,
+                           .request = head.request,
+                           .tokens = std::move(tokens),
+                           .blocks = {}});
+  run(head);
+  Candidate candidate{&head, longest_fit(head, chunk_of(head.known_length())), {}};
+  if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
+  budget_left_ -= candidate.count;
+  grow(candidate, plan);
+  add_work(candidate, plan);
+}
+
+// Its pages go to an older sequence. What it has generated is kept and computed again later.
+void BatchScheduler::preempt(Sequence& victim) {
+  ++totals_.preemptions;
+  ++victim.preemptions;
+  drop_reserved_slots(victim);
+  if (victim.muted) {
+    hand_over(victim);
+    retire(victim);
+    return;
+  }
+  leave_batch(victim, /*ended=*/false);
+  victim.state = Waiting{};
+  queue_.insert(&victim);
+}
+
+}  // namespace headrace

@@ -1,0 +1,94 @@
+// A fake device that executes StepPlans on hashes instead of tensors. For tests.
+//
+// A KV cell holds a hash chain of (salt, tokens so far, position), written and read back through
+// the real block tables; the next token is a function of the chain. So any wrong, stale, shared or
+// lost page changes a token, and every test of scheduler, cache and preemption is an exact
+// comparison with oracle_next_token(), which knows nothing of pages.
+//
+// It keeps its own slots and tables from the plans alone, as a real device does, and poisons a page
+// when it is given to a sequence. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/logprobs.h"
+#include "kv/kv_group.h"
+#include "sched/request.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+struct OracleModel {
+  int32_t vocab_size = 1000;
+  TokenId end_id = 0;
+  double end_probability = 0;  // of the end id at each position; otherwise any other token
+};
+
+// The next token of choice `choice` of a request with this salt and seed, after `tokens` (prompt
+// and output so far). Pure.
+TokenId oracle_next_token(const OracleModel& model, std::string_view salt, uint64_t seed,
+                          int32_t choice, TokenSpan tokens);
+inline TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
+                                 TokenSpan tokens) {
+  return oracle_next_token(model, request.cache_salt, request.sampling.seed.value_or(0), choice,
+                           tokens);
+}
+// Log-probabilities of `token` after `tokens`, with the `top` best: they depend on salt and tokens
+// alone, so echo gives the same as generation.
+TokenLogprobs oracle_logprobs(const OracleModel& model, std::string_view salt, TokenSpan tokens,
+                              TokenId token, int32_t top);
+
+class OracleDevice {
+ public:
+  OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
+               int32_t slot_count);
+  ~OracleDevice();
+
+  // Computes a step. Steps come in order. A plan that no device could execute (an unknown slot, a
+  // token without a page, an occupied slot) is a CHECK.
+  StepResult execute(const StepPlan& plan);
+
+  // The choice's next sampled row is NaN.
+  void inject_fault(RequestId request, int32_t choice) { faults_.insert({request, choice}); }
+
+  // The last step that read or wrote a page: the scheduler must not give it to another before that
+  // step was applied.
+  Ticket last_touch(BlockId block) const {
+    return last_touch_.at(static_cast<size_t>(block.value));
+  }
+  // Every sampled row read back a chain that was not what it had written: 0 unless pages were
+  // mixed up. (Each also shows as a wrong token.)
+  uint64_t mismatches() const { return mismatches_; }
+
+ private:
+  struct Slot;
+  void update_slots(const StepPlan& plan);
+  void admit(const Admission& admission);
+  void add_blocks(Slot& slot, const GroupBlocks& blocks, bool fresh);
+  void copy_page(const BlockCopy& copy);
+  void compute(const Work& work);
+  uint64_t read_back(Slot& slot, int32_t position);
+  void score(const Work& work, const Slot& slot, StepResult::Row& row) const;
+  void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
+  uint64_t* page(int32_t group, int32_t block);
+  uint64_t& cell(const Slot& slot, size_t group, int32_t position);
+
+  const OracleModel model_;
+  const std::vector<KvGroupSpec> groups_;
+  int32_t page_cells_ = 0;       // of the group with the largest pages
+  std::vector<uint64_t> cells_;  // [blocks][page_cells]
+  std::vector<Ticket> last_touch_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::set<std::pair<RequestId, int32_t>> faults_;
+  Ticket step_;
+  uint64_t mismatches_ = 0;
+};
+
+}  // namespace headrace

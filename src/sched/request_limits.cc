@@ -1,0 +1,99 @@
+#include "sched/request_limits.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kv/kv_demand.h"
+
+namespace headrace {
+namespace {
+
+Status require_positive(int32_t value, std::string_view option) {
+  if (value > 0) return ok_status();
+  return invalid_argument(fmt::format("{} is {}, it must be at least 1", option, value),
+                          std::string(option));
+}
+
+Status check_groups(const SchedulerOptions& options) {
+  if (options.groups.empty()) return invalid_argument("there is no KV group", "groups");
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const KvGroupSpec& group = options.groups[i];
+    if (group.block_tokens <= 0) {
+      return invalid_argument(
+          fmt::format("KV group {} has {} tokens a block", i, group.block_tokens), "groups");
+    }
+    if (group.kind == KvKind::kSliding && group.window <= 0) {
+      return invalid_argument(fmt::format("KV group {} slides over {} tokens", i, group.window),
+                              "groups");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status check_options(const SchedulerOptions& options) {
+  HR_RETURN_IF_ERROR(require_positive(options.max_num_seqs, "max_num_seqs"));
+  HR_RETURN_IF_ERROR(require_positive(options.max_num_batched_tokens, "max_num_batched_tokens"));
+  HR_RETURN_IF_ERROR(require_positive(options.max_model_len, "max_model_len"));
+  HR_RETURN_IF_ERROR(require_positive(options.max_queued_requests, "max_queued_requests"));
+  HR_RETURN_IF_ERROR(require_positive(options.steps_in_flight_max, "steps_in_flight_max"));
+  HR_RETURN_IF_ERROR(require_positive(options.block_count, "block_count"));
+  HR_RETURN_IF_ERROR(check_groups(options));
+  if (!options.chunked_prefill && options.max_num_batched_tokens < options.max_model_len) {
+    return invalid_argument(
+        fmt::format("without chunked prefill a prompt is one step: max_num_batched_tokens {} must "
+                    "be at least max_model_len {}",
+                    options.max_num_batched_tokens, options.max_model_len),
+        "max_num_batched_tokens");
+  }
+  return ok_status();
+}
+
+int64_t pages_for_request(const SchedulerOptions& options, const Request& request) {
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  // The last token is sampled, never computed.
+  const int64_t length = options.allocation == KvAllocation::kReserveMax
+                             ? options.max_model_len
+                             : prompt + std::max(0, request.sampling.max_tokens - 1);
+  return peak_pages_forked(options.groups, prompt, length, options.max_num_batched_tokens,
+                           request.sampling.n);
+}
+
+Status check_request(const SchedulerOptions& options, const Request& request) {
+  const SamplingParams& sampling = request.sampling;
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt == 0) return invalid_argument("prompt has no token", "prompt");
+  if (sampling.n < 1)
+    return invalid_argument(fmt::format("n is {}, it must be at least 1", sampling.n), "n");
+  if (sampling.n > options.max_num_seqs) {
+    return invalid_argument(fmt::format("n is {}, more than the {} sequences that run at once",
+                                        sampling.n, options.max_num_seqs),
+                            "n");
+  }
+  if (sampling.max_tokens < 0) {
+    return invalid_argument(
+        fmt::format("max_tokens is {}, it must not be negative", sampling.max_tokens),
+        "max_tokens");
+  }
+  if (prompt + sampling.max_tokens > options.max_model_len) {
+    return invalid_argument(
+        fmt::format(
+            "prompt has {} tokens and max_tokens is {}, together more than the context of {}",
+            prompt, sampling.max_tokens, options.max_model_len),
+        prompt > options.max_model_len ? "prompt" : "max_tokens");
+  }
+  const int64_t pages = pages_for_request(options, request);
+  if (pages > options.block_count) {
+    return invalid_argument(
+        fmt::format(
+            "prompt of {} tokens, max_tokens {} and n {} need {} KV blocks, more than the {} "
+            "there are",
+            prompt, sampling.max_tokens, sampling.n, pages, options.block_count),
+        prompt > int64_t{sampling.max_tokens} * sampling.n ? "prompt" : "max_tokens");
+  }
+  return ok_status();
+}
+
+}  // namespace headrace

@@ -1,0 +1,93 @@
+// A sequence is one choice of a request on its way: its output so far, its pages, and the state it
+// is in. States are types: what only makes sense in one state lives in that state.
+//
+//   Waiting -> Prefilling -> Decoding -> Retiring
+//      ^________preempted______|  (also from Prefilling; what it has generated is recomputed)
+//
+// With n > 1 one choice leads: it computes the prompt while the others (its followers) wait with
+// their slots reserved; when its last prompt token is computed they start Decoding on its pages.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/sequence_blocks.h"
+#include "sched/request.h"
+
+namespace headrace {
+
+struct Sequence;
+
+// Place in line. Smaller goes first; the greatest is "the youngest" and preempted first.
+struct Rank {
+  int32_t priority = 0;
+  uint64_t arrival = 0;
+  int32_t choice = 0;
+  friend auto operator<=>(const Rank&, const Rank&) = default;
+};
+
+// A request that has not ended, with its choices that have not.
+struct RequestEntry {
+  std::shared_ptr<const Request> request;
+  std::vector<Sequence*> choices;  // [n]; null = ended
+  int32_t unfinished = 0;
+  // Prompt log-probabilities up to this prompt index were emitted (index 0 has none).
+  int32_t prompt_scored = 1;
+};
+
+struct Waiting {
+  Sequence* leader = nullptr;    // a follower; null: it queues for itself
+  std::optional<SlotId> slot{};  // a follower's reserved slot, once the leader runs
+};
+struct Prefilling {
+  SlotId slot;
+  int32_t target = 0;  // tokens [0, target) are computed here; the last one samples
+};
+struct Decoding {
+  SlotId slot;
+};
+struct Retiring {};  // ended, but a step in flight still refers to it
+
+struct Sequence {
+  SequenceId id;
+  RequestEntry* entry = nullptr;  // null when Retiring
+  std::shared_ptr<const Request> request;
+  int32_t choice = 0;
+  Rank rank;
+
+  std::vector<TokenId> output;       // known here; more may be in flight
+  std::vector<Sequence*> followers;  // of a leader, until they start
+  bool muted = false;  // a leader whose own choice was cancelled: it samples only for others
+
+  SequenceBlocks blocks;
+  int32_t planned = 0;  // tokens [0, planned) are computed or in a submitted step
+  int32_t samples_in_flight = 0;
+  int32_t preemptions = 0;
+  int32_t computed_max = 0;  // the longest it ever was: less is recomputation
+  Ticket last_step;          // the last step that has work for it
+
+  std::variant<Waiting, Prefilling, Decoding, Retiring> state;
+
+  template <class State>
+  bool is() const {
+    return std::holds_alternative<State>(state);
+  }
+  bool running() const { return is<Prefilling>() || is<Decoding>(); }
+  SlotId slot() const {  // REQUIRES: running()
+    const auto* prefilling = std::get_if<Prefilling>(&state);
+    return prefilling != nullptr ? prefilling->slot : std::get<Decoding>(state).slot;
+  }
+  int32_t prompt_length() const { return static_cast<int32_t>(request->prompt.size()); }
+  int32_t known_length() const { return prompt_length() + static_cast<int32_t>(output.size()); }
+  // Its KV never grows longer: the last token is sampled, not computed.
+  int32_t length_max() const {
+    return prompt_length() + std::max(0, request->sampling.max_tokens - 1);
+  }
+};
+
+}  // namespace headrace
