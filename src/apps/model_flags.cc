@@ -10,6 +10,7 @@
 namespace headrace {
 namespace {
 
+constexpr int kThreadsMax = 1024;
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 
@@ -33,31 +34,46 @@ void add_log_level(CLI::App& app, ModelFlags& flags) {
 }  // namespace
 
 void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
-  StackOptions& stack = flags.stack;
   const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
-  app.add_option("-m,--model,--model-path" + positional, stack.model,
+  app.add_option("-m,--model,--model-path" + positional, flags.stack.model,
                  "The model, a .gguf file (default: $HEADRACE_MODEL, else SmolLM2-135M-Instruct "
                  "as ./quickstart fetched it)")
       ->type_name("FILE")
       ->group("Model");
-  add_choice(app, "--load-format", stack.load_format, {"auto", "dummy"},
-             "dummy: random weights for the shape that a config.json gives")
+  app.add_option("-t,--threads", flags.stack.threads,
+                 "CPU threads (default: every CPU that the program may use)")
+      ->check(CLI::Range(0, kThreadsMax))
+      ->type_name("N")
+      ->group("Model");
+  add_compute_flags(app, flags);
+}
+
+void add_compute_flags(CLI::App& app, ModelFlags& flags) {
+  StackOptions& stack = flags.stack;
+  add_choice(app, "--load-format", stack.load_format, {"auto", "gguf", "dummy"},
+             "dummy: random weights in the shape that a config.json gives")
       ->group("Model");
   add_choice(app, "--dtype", stack.dtype,
              {"auto", "float32", "float", "float16", "half", "bfloat16"},
-             "Arithmetic. auto: the fast path for the file's types; float32: everything in fp32")
+             "Arithmetic. auto: the fast path for the file's types; float32: all in fp32")
       ->group("Model");
   add_choice(app, "--device", stack.device, {"auto", "cpu", "cuda"}, "Where the model runs")
-      ->group("Model");
-  app.add_option("-t,--threads", stack.threads, "CPU threads (default: every CPU we may use)")
-      ->check(CLI::Range(0, 1024))
-      ->type_name("N")
       ->group("Model");
   add_log_level(app, flags);
   add_ignored_flags(app);
 }
 
 void add_engine_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
+                 flags.stack.max_model_len,
+                 "Longest prompt plus answer, in tokens (default: the model's, at most 8192)")
+      ->transform(model_len())
+      ->type_name("N")
+      ->group("Engine");
+  add_batch_flags(app, flags);
+}
+
+void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
   const auto add_size = [&](const std::string& names, auto& value, int64_t low, int64_t high,
                             const std::string& description) {
@@ -66,12 +82,6 @@ void add_engine_flags(CLI::App& app, ModelFlags& flags) {
         ->type_name("N")
         ->group("Engine");
   };
-  app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
-                 stack.max_model_len,
-                 "Longest prompt plus answer, in tokens (default: the model's, at most 8192)")
-      ->transform(model_len())
-      ->type_name("N")
-      ->group("Engine");
   add_size("--max-num-seqs,--parallel,--np,--max-running-requests,--max-batch-size",
            stack.max_num_seqs, 1, 1 << 16, "Answers computed at the same time");
   add_size("--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",

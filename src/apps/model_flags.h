@@ -16,11 +16,15 @@ struct ModelFlags {
 
 enum class ModelArgument { kFlag, kFlagOrPositional };
 
-// Adds -m/--model, --device, --threads, ... Defaults are what `flags` holds.
+// Adds -m/--model, --threads and all of add_compute_flags(). Defaults are what `flags` holds.
 void add_model_flags(CLI::App& app, ModelFlags& flags,
                      ModelArgument argument = ModelArgument::kFlag);
-// Adds the flags of scheduling and memory: --max-model-len, --max-num-seqs, ...
+// Adds --load-format, --dtype, --device, --log-level, and the flags that are ignored.
+void add_compute_flags(CLI::App& app, ModelFlags& flags);
+// Adds --max-model-len and all of add_batch_flags().
 void add_engine_flags(CLI::App& app, ModelFlags& flags);
+// Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...
+void add_batch_flags(CLI::App& app, ModelFlags& flags);
 
 // Sets the log level, and fills in the default model where none was named (see default_model.h).
 Status apply_model_flags(ModelFlags& flags);

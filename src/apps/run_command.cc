@@ -16,6 +16,7 @@
 #include "apps/progress_line.h"
 #include "apps/sampling_flags.h"
 #include "apps/signal_watch.h"
+#include "apps/terminal_text.h"
 
 namespace headrace {
 namespace {
@@ -79,11 +80,9 @@ std::string read_answer(Answer& answer, bool show) {
   std::string text;
   while (const std::optional<std::string> delta = answer.next_text()) {
     text += *delta;
-    if (!show) continue;
-    std::fwrite(delta->data(), 1, delta->size(), stdout);
-    std::fflush(stdout);
+    if (show) write_to_stdout(*delta);
   }
-  if (show && !text.ends_with('\n')) std::puts("");
+  if (show && !text.ends_with('\n')) write_to_stdout("\n");
   return text;
 }
 

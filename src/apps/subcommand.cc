@@ -1,6 +1,9 @@
 #include "apps/subcommand.h"
 
+#include "apps/bench_command.h"
+#include "apps/chat_command.h"
 #include "apps/completion_command.h"
+#include "apps/eval_command.h"
 #include "apps/inspect_command.h"
 #include "apps/run_command.h"
 #ifdef HEADRACE_WITH_SERVER
@@ -12,10 +15,13 @@ namespace {
 
 constexpr Subcommand kSubcommands[] = {
     {"run", "answer one prompt", define_run},
+    {"chat", "talk to a model in the terminal", define_chat},
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
+    {"bench", "measure prefill and decode speed", define_bench},
+    {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completion", "print a shell completion script", define_completion},
 };
 

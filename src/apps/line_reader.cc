@@ -1,0 +1,142 @@
+#include "apps/line_reader.h"
+
+#include <histedit.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cwchar>
+#include <filesystem>
+#include <iostream>
+
+namespace headrace {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+
+class PlainLineReader final : public LineReader {
+ public:
+  Event read(const std::string&, std::string& line) override {
+    return std::getline(std::cin, line) ? Event::kLine : Event::kEnd;
+  }
+  void restore_terminal() override {}
+};
+
+// libedit keeps the terminal's signal keys to itself (-isig), so Ctrl-C is a key like any other
+// and never races with the line being edited.
+class EditLineReader final : public LineReader {
+ public:
+  explicit EditLineReader(const std::string& history_path) : history_path_(history_path) {
+    tcgetattr(STDIN_FILENO, &found_);
+    edit_ = el_init("headrace", stdin, stdout, stderr);
+    history_ = history_init();
+    HistEvent event;
+    history(history_, &event, H_SETSIZE, kHistoryLines);
+    history(history_, &event, H_SETUNIQUE, 1);
+    if (!history_path_.empty()) history(history_, &event, H_LOAD, history_path_.c_str());
+    el_set(edit_, EL_CLIENTDATA, this);
+    el_set(edit_, EL_PROMPT, &EditLineReader::show_prompt);
+    el_set(edit_, EL_EDITOR, "emacs");
+    el_set(edit_, EL_HIST, history, history_);
+    el_set(edit_, EL_ADDFN, "headrace-interrupt", "Drops the line", &EditLineReader::on_interrupt);
+    el_source(edit_, nullptr);  // the user's ~/.editrc
+    el_set(edit_, EL_BIND, "^C", "headrace-interrupt", nullptr);
+    el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
+  }
+
+  ~EditLineReader() override {
+    HistEvent event;
+    if (!history_path_.empty()) {
+      const mode_t mask = umask(0077);  // prompts are private
+      history(history_, &event, H_SAVE, history_path_.c_str());
+      umask(mask);
+    }
+    history_end(history_);
+    el_end(edit_);
+  }
+
+  Event read(const std::string& prompt, std::string& line) override {
+    prompt_ = prompt;
+    interrupted_ = false;
+    int bytes = 0;
+    const char* text = el_gets(edit_, &bytes);
+    if (interrupted_) {
+      el_reset(edit_);
+      std::fputs("^C\n", stdout);
+      return Event::kInterrupt;
+    }
+    if (text == nullptr || bytes <= 0) {
+      std::fputs("\n", stdout);
+      return Event::kEnd;
+    }
+    line.assign(text, static_cast<size_t>(bytes));
+    if (line.ends_with('\n')) line.pop_back();
+    remember(line);
+    return Event::kLine;
+  }
+
+  void restore_terminal() override { tcsetattr(STDIN_FILENO, TCSANOW, &found_); }
+
+ private:
+  static EditLineReader& self(EditLine* edit) {
+    void* data = nullptr;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return *static_cast<EditLineReader*>(data);
+  }
+  static const char* show_prompt(EditLine* edit) { return self(edit).prompt_.c_str(); }
+  static unsigned char on_interrupt(EditLine* edit, int) {
+    self(edit).interrupted_ = true;
+    return CC_EOF;
+  }
+
+  void remember(const std::string& line) {
+    if (line.find_first_not_of(' ') == std::string::npos) return;
+    HistEvent event;
+    history(history_, &event, H_ENTER, line.c_str());
+  }
+
+  const std::string history_path_;
+  termios found_{};
+  EditLine* edit_ = nullptr;
+  History* history_ = nullptr;
+  std::string prompt_;
+  bool interrupted_ = false;
+};
+
+// libedit reads characters by the locale: any UTF-8 one will do.
+void use_utf8_locale() {
+  if (std::setlocale(LC_CTYPE, "") != nullptr && MB_CUR_MAX > 1) return;
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+std::unique_ptr<LineReader> LineReader::create(const std::string& history_path) {
+  const bool terminal = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
+  if (!terminal) return std::make_unique<PlainLineReader>();
+  use_utf8_locale();
+  return std::make_unique<EditLineReader>(history_path);
+}
+
+std::string chat_history_path() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (state != nullptr && *state != '\0') {
+    folder = state;
+  } else if (home != nullptr && *home != '\0') {
+    folder = std::filesystem::path(home) / ".local" / "state";
+  } else {
+    return {};
+  }
+  folder /= "headrace";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? std::string() : (folder / "chat_history").string();
+}
+
+}  // namespace headrace

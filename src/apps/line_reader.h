@@ -1,0 +1,32 @@
+// Lines that a person types: edited and with history on a terminal (libedit), plain otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace headrace {
+
+// One in a process; one thread.
+class LineReader {
+ public:
+  enum class Event {
+    kLine,
+    kInterrupt,  // Ctrl-C: what was typed is gone
+    kEnd,        // Ctrl-D on an empty line, or the end of the input
+  };
+
+  // `history_path`: read now, written by the destructor (mode 0600); empty: none is kept.
+  static std::unique_ptr<LineReader> create(const std::string& history_path);
+  virtual ~LineReader() = default;
+
+  // Shows `prompt` and reads a line, without its newline, into `line`.
+  virtual Event read(const std::string& prompt, std::string& line) = 0;
+  // Gives the terminal back as it was found, for a process about to end. Any thread.
+  virtual void restore_terminal() = 0;
+};
+
+// $XDG_STATE_HOME (or ~/.local/state)/headrace/chat_history; makes its folder. Empty where that
+// cannot be.
+std::string chat_history_path();
+
+}  // namespace headrace

@@ -1,0 +1,200 @@
+#include "apps/serve_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/model_flags.h"
+#include "apps/progress_line.h"
+#include "apps/signal_watch.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "server/server.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  headrace serve
+  headrace serve model.gguf --host 0.0.0.0 --port 8000 --api-key secret
+  headrace serve -m model.gguf --served-model-name smol --max-num-seqs 32 --max-model-len 4k
+
+The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one does not.)";
+
+struct ServeFlags {
+  ModelFlags model{.log_level = "info"};
+  ServerOptions server;
+  std::vector<std::string> names;
+  std::string origins;  // a JSON array, or one origin
+};
+
+void add_http_flags(CLI::App& app, ServeFlags& flags) {
+  ServerOptions& server = flags.server;
+  constexpr const char* kGroup = "Server";
+  app.add_option("--host", server.host,
+                 "The address to listen on; 0.0.0.0: all (default: 127.0.0.1)")
+      ->type_name("IP")
+      ->group(kGroup);
+  app.add_option("--port", server.port, "The port; 0: any free one (default: 8000)")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--served-model-name,--alias,--model-name,-a", flags.names,
+                 "Names that requests may use; the first is shown (default: the file's name)")
+      ->type_name("NAME...")
+      ->group(kGroup);
+  app.add_option("--api-key", server.api_keys,
+                 "A key that clients must send (repeatable; default: $VLLM_API_KEY)")
+      ->type_name("KEY")
+      ->group(kGroup);
+  app.add_option("--allowed-origins", flags.origins,
+                 "Web pages that may call, as a JSON list; [\"*\"]: all (default: none)")
+      ->type_name("JSON")
+      ->group(kGroup);
+  app.add_option("--http-threads,--threads-http,--api-server-count", server.http_threads,
+                 "Threads for HTTP and text (default: 2)")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--shutdown-timeout", server.drain_seconds_max,
+                 "How long answers under way may go on after SIGTERM (default: 30)")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("SECONDS")
+      ->group(kGroup);
+}
+
+void add_limit_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  app.add_option("--max-num-queued-reqs,--max-queued-requests",
+                 flags.model.stack.max_queued_requests,
+                 "Requests that may wait; more are told 429 (default: 256)")
+      ->transform(size_between(1, 1 << 20))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--max-logprobs", flags.server.requests.logprobs_max,
+                 "Most log-probabilities for each token (default: 20)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--seed", flags.model.stack.seed, "Of the weights with --load-format dummy")
+      ->type_name("N")
+      ->group("Model");
+}
+
+Result<std::vector<std::string>> parse_origins(const std::string& text) {
+  if (text.empty()) return std::vector<std::string>();
+  if (!text.starts_with('[')) return std::vector<std::string>{text};
+  HR_ASSIGN_OR_RETURN(const Json json, parse_json(text));
+  std::vector<std::string> origins;
+  for (const Json& origin : json.as_array()) {
+    if (!origin.is_string()) return invalid_argument("--allowed-origins must hold texts only");
+    origins.push_back(origin.as_string());
+  }
+  return origins;
+}
+
+Status apply_server_flags(ServeFlags& flags) {
+  ServerOptions& server = flags.server;
+  const char* key = std::getenv("VLLM_API_KEY");
+  if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
+  if (server.host == "localhost") server.host = "127.0.0.1";
+  server.handle_signals = false;  // SignalWatch does
+  HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
+  return ok_status();
+}
+
+// Loads the model behind a server that already listens.
+class BackgroundLoad {
+ public:
+  BackgroundLoad(Server& server, const ServeFlags& flags)
+      : server_(server), flags_(flags), thread_([this] { run(); }) {}
+
+  bool done() const { return done_; }
+  void join() { thread_.join(); }
+  // Why there is no model. REQUIRES: join()
+  const Status& status() const { return status_; }
+
+ private:
+  void run() {
+    status_ = load();
+    done_ = true;
+    if (!status_.ok()) server_.stop();
+  }
+
+  Status load() {
+    HR_ASSIGN_OR_RETURN(stack_, load_with_progress(flags_.model.stack));
+    const StackInfo& info = stack_->info();
+    ServedModel served{.engine = &stack_->engine(),
+                       .tokenizer = stack_->tokenizer(),
+                       .chat_template = stack_->chat_template(),
+                       .names = flags_.names,
+                       .max_model_len = info.max_model_len,
+                       .created_unix_s = std::time(nullptr)};
+    if (served.names.empty()) served.names = {info.model_name, info.model_path};
+    const std::string name = served.names.front();
+    HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
+               info.weight_types, info.threads, info.max_model_len, info.load_seconds);
+    std::fflush(stdout);
+    return ok_status();
+  }
+
+  Server& server_;
+  const ServeFlags& flags_;
+  std::unique_ptr<ModelStack> stack_;
+  Status status_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+Result<int> run(ServeFlags& flags) {
+  HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
+  HR_RETURN_IF_ERROR(apply_server_flags(flags));
+  ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
+  SignalWatch signals;
+  HR_ASSIGN_OR_RETURN(const auto server, Server::create(flags.server));
+  HR_RETURN_IF_ERROR(server->start());
+  fmt::print("listening on http://{}:{}\n", flags.server.host, server->port());
+  std::fflush(stdout);
+  bool draining = false;  // under the watch's lock
+  signals.set_handler([&](int signal) {
+    if (draining) _exit(128 + signal);
+    draining = true;
+    log_info("draining: answers under way have {} s", flags.server.drain_seconds_max);
+    server->drain();
+  });
+  BackgroundLoad load(*server, flags);
+  const bool finished_all = server->wait();
+  if (!load.done()) {  // stopped while loading: nothing to finish, and a load cannot be cut short
+    std::fflush(nullptr);
+    _exit(0);
+  }
+  load.join();
+  signals.set_handler(nullptr);
+  HR_RETURN_IF_ERROR(load.status());
+  if (!finished_all) log_warning("answers were cut off after {} s", flags.server.drain_seconds_max);
+  return 0;
+}
+
+}  // namespace
+
+SubcommandRun define_serve(CLI::App& app) {
+  auto flags = std::make_shared<ServeFlags>();
+  add_http_flags(app, *flags);
+  add_limit_flags(app, *flags);
+  add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
+  add_engine_flags(app, flags->model);
+  app.footer(kFooter);
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace headrace
