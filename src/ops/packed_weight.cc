@@ -1,5 +1,7 @@
 #include "ops/packed_weight.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -49,7 +51,7 @@ bool packable(DType dtype) {
   }
 }
 
-// One row of the stack where the source keeps it. A null pointer is a padding row of zeros.
+// One row of the stack where the source keeps it.
 struct SourceRow {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -99,18 +101,48 @@ void dequantise_row(SourceRow row, int64_t k, float* out) {
   for (int64_t c = 0; c < k; ++c) out[c] = float_element(row.data + c * size, row.dtype);
 }
 
-template <class Element>
-void pack_float_group(const SourceRow* rows, int64_t k, std::byte* group) {
-  auto* out = reinterpret_cast<Element*>(group);
+// out[c][lane] = dword c of rows[lane], xor `flip`: 4 x 4 at a time.
+void interleave_dwords(const std::byte* const (&rows)[kLanes], int64_t count, uint32_t flip,
+                       std::byte* out) {
+  const __m128 flips = _mm_castsi128_ps(_mm_set1_epi32(static_cast<int>(flip)));
+  int64_t c = 0;
+  for (; c + 4 <= count; c += 4) {
+    for (int64_t lane = 0; lane < kLanes; lane += 4) {
+      __m128 v[4];
+      for (int64_t i = 0; i < 4; ++i) {
+        const auto* at = reinterpret_cast<const __m128i*>(rows[lane + i] + 4 * c);
+        v[i] = _mm_castsi128_ps(_mm_loadu_si128(at));
+      }
+      _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+      for (int64_t i = 0; i < 4; ++i) {
+        auto* to = reinterpret_cast<__m128i*>(out + (c + i) * kQuadBytes + lane * 4);
+        _mm_storeu_si128(to, _mm_castps_si128(_mm_xor_ps(v[i], flips)));
+      }
+    }
+  }
+  for (; c < count; ++c) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      uint32_t dword;
+      std::memcpy(&dword, rows[lane] + 4 * c, 4);
+      dword ^= flip;
+      std::memcpy(out + c * kQuadBytes + lane * 4, &dword, 4);
+    }
+  }
+}
+
+void pack_f32_group(const SourceRow* rows, int64_t k, std::byte* group) {
+  const std::byte* at[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
+  interleave_dwords(at, k, 0, group);
+}
+
+void pack_16_bit_group(const SourceRow* rows, int64_t k, std::byte* group) {
   constexpr int64_t kChunk = 64;  // columns at a time: 16 rows of it stay in L1
   for (int64_t first = 0; first < k; first += kChunk) {
     const int64_t last = std::min(first + kChunk, k);
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const std::byte* in = rows[lane].data;
       for (int64_t c = first; c < last; ++c) {
-        Element value{};
-        if (in != nullptr) std::memcpy(&value, in + c * int64_t{sizeof(Element)}, sizeof(Element));
-        out[c * kLanes + lane] = value;
+        std::memcpy(group + (c * kLanes + lane) * 2, rows[lane].data + c * 2, 2);
       }
     }
   }
@@ -122,21 +154,16 @@ void pack_quantised_group(const SourceRow* rows, DType dtype, int64_t k, std::by
   const int64_t block_bytes = dtype_info(dtype).block_bytes;
   std::byte* scales = group + blocks * format.quads * kQuadBytes;
   for (int64_t b = 0; b < blocks; ++b) {
-    std::byte* quants = group + b * format.quads * kQuadBytes;
     std::byte* block_scales = scales + b * format.scale_words * kLanes * 2;
+    const std::byte* quants[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      static constexpr std::byte kZeros[34] = {};
-      const std::byte* in = rows[lane].data == nullptr ? kZeros : rows[lane].data + b * block_bytes;
+      const std::byte* in = rows[lane].data + b * block_bytes;
       for (int64_t s = 0; s < format.scale_words; ++s, in += 2) {
         std::memcpy(block_scales + (s * kLanes + lane) * 2, in, 2);
       }
-      for (int64_t j = 0; j < format.quads; ++j) {
-        uint32_t quad;
-        std::memcpy(&quad, in + 4 * j, 4);
-        quad ^= format.flip;
-        std::memcpy(quants + j * kQuadBytes + lane * 4, &quad, 4);
-      }
+      quants[lane] = in;
     }
+    interleave_dwords(quants, format.quads, format.flip, group + b * format.quads * kQuadBytes);
   }
 }
 
@@ -145,12 +172,11 @@ void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
   scratch.resize(static_cast<size_t>(kLanes * k));
   SourceRow plain[kLanes];
   for (int64_t lane = 0; lane < kLanes; ++lane) {
-    if (rows[lane].data == nullptr) continue;
     float* row = scratch.data() + lane * k;
     dequantise_row(rows[lane], k, row);
     plain[lane].data = reinterpret_cast<const std::byte*>(row);
   }
-  pack_float_group<float>(plain, k, group);
+  pack_f32_group(plain, k, group);
 }
 
 // `rows`: the group's 16 source rows. `scratch` is kept between calls of one thread.
@@ -158,8 +184,8 @@ void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
                 std::vector<float>& scratch) {
   if (is_quantised(dtype)) return pack_quantised_group(rows, dtype, k, group);
   if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
-  if (dtype == DType::kF32) return pack_float_group<uint32_t>(rows, k, group);
-  pack_float_group<uint16_t>(rows, k, group);
+  if (dtype == DType::kF32) return pack_f32_group(rows, k, group);
+  pack_16_bit_group(rows, k, group);
 }
 
 Status check_sources(Device& device, std::span<const LinearSource> sources) {
@@ -202,16 +228,19 @@ std::vector<SourceRow> list_rows(std::span<const LinearSource> sources) {
   return rows;
 }
 
-// Packs one segment; rows past its end (to a multiple of 16) are zeros.
+// Packs one segment. A group that the rows do not fill repeats the last: those results are dropped.
+// Each thread packs the share it will read at decode, so that the pages are near its core.
 void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const SourceRow* rows,
                   int64_t k, std::byte* out) {
-  constexpr int64_t kGrain = 8;  // groups: 128 rows, some 50 KB for 576 columns of 4 bits
-  pool.parallel_for(segment.group_count, kGrain, [&](int64_t first, int64_t last) {
+  pool.run([&](int thread) {
+    const int64_t first = segment.group_count * thread / pool.thread_count();
+    const int64_t last = segment.group_count * (thread + 1) / pool.thread_count();
     std::vector<float> scratch;
     for (int64_t g = first; g < last; ++g) {
       SourceRow group[kLanes];
       const int64_t count = std::min(kLanes, segment.row_count - g * kLanes);
       std::copy_n(rows + g * kLanes, count, group);
+      std::fill(group + count, group + kLanes, group[count - 1]);
       pack_group(group, segment.dtype, k, out + g * segment.group_bytes, scratch);
     }
   });

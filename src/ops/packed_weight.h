@@ -1,8 +1,8 @@
 // A linear weight as the CPU kernels want it: re-laid out once at load, 16 output rows side by
 // side, so that a SIMD lane is an output row and no sum ever crosses lanes.
 //
-// Layout. A segment is a run of stacked rows of one type, padded with zero rows to groups of 16.
-// One group of K columns is
+// Layout. A segment is a run of stacked rows of one type in groups of 16; a last group that is not
+// full repeats its last row. One group of K columns is
 //   F32, F16, BF16  [K][16] elements
 //   Q8_0            [K/32][8 quads][16 rows][4] bytes q + 128, then [K/32][16] f16 scales
 //   Q4_0            [K/32][4 quads][16 rows][4] bytes, then [K/32][16] f16 scales
