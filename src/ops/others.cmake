@@ -6,7 +6,16 @@ list(APPEND sources
   attention.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
-list(APPEND sources rms_norm_no_cuda.cc)
+if(HEADRACE_CUDA)
+  # Only these files may include gpu/.
+  headrace_include_root(gpu gpu_root)
+  list(APPEND sources rms_norm_cuda.cu)
+  # 554: a view of constant bytes has a conversion to its own type that is never called.
+  set_source_files_properties(rms_norm_cuda.cu PROPERTIES
+    INCLUDE_DIRECTORIES ${gpu_root} COMPILE_OPTIONS "-diag-suppress=554")
+else()
+  list(APPEND sources rms_norm_no_cuda.cc)
+endif()
 
 # GCC 12 warns of the undefined operands in its own avx512fintrin.h (GCC bug 105593).
 foreach(op rms_norm rope_kv attention activation sample)

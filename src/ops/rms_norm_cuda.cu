@@ -1,0 +1,165 @@
+// RMSNorm with residual on CUDA: one block a row.
+//   x, residual, out [T, D] f32, f16 or bf16;  weight [D] f32;  sums in f32
+// A row is read once, kept in registers, and written once: D up to kThreads * kHeld * kWidth (4,096
+// for f32, 8,192 for 16-bit types); the rest of a longer row is read a second time, from L1 or L2.
+#include <array>
+#include <cstdint>
+
+#include "gpu/reduce.cuh"
+#include "gpu/vector.cuh"
+#include "ops/rms_norm.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kThreads = 256;  // 8 warps: two rows of 576 columns fit a quarter of an SM's threads
+constexpr int kHeld = 4;       // accesses of a row that a thread keeps in registers
+
+template <class T>
+struct Rows {
+  T* x;
+  const T* residual;  // or null
+  const float* weight;
+  T* out;
+  int64_t x_stride, residual_stride, out_stride;  // elements
+  int32_t columns;
+  float eps;
+};
+
+template <class T, int kWidth>
+__device__ gpu::Vector<T, kWidth> load_sum(T* x, const T* residual) {
+  auto value = gpu::Vector<T, kWidth>::load(x);
+  if (residual == nullptr) return value;
+  const auto added = gpu::Vector<T, kWidth>::load(residual);
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    const float sum = gpu::to_float(value.values[i]) + gpu::to_float(added.values[i]);
+    value.values[i] = gpu::from_float<T>(sum);
+  }
+  value.store(x);
+  return value;
+}
+
+template <class T, int kWidth>
+__device__ float sum_squares(const gpu::Vector<T, kWidth>& value) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    const float x = gpu::to_float(value.values[i]);
+    sum += x * x;
+  }
+  return sum;
+}
+
+template <class T, int kWidth>
+__device__ void store_scaled(const gpu::Vector<T, kWidth>& value, const float* weight, float scale,
+                             T* out) {
+  const auto w = gpu::Vector<float, kWidth>::load(weight);
+  gpu::Vector<T, kWidth> result;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    result.values[i] = gpu::from_float<T>(gpu::to_float(value.values[i]) * scale * w.values[i]);
+  }
+  result.store(out);
+}
+
+// kWidth elements an access; columns, strides and addresses are multiples of it.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
+  constexpr int kStep = kThreads * kWidth;
+  const int64_t row = blockIdx.x;
+  const int32_t first = static_cast<int32_t>(threadIdx.x) * kWidth;
+  T* x = rows.x + row * rows.x_stride;
+  const T* residual =
+      rows.residual == nullptr ? nullptr : rows.residual + row * rows.residual_stride;
+  T* out = rows.out + row * rows.out_stride;
+
+  gpu::Vector<T, kWidth> held[kHeld];
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int32_t at = first + i * kStep;
+    if (at < rows.columns) {
+      held[i] = load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at);
+      sum += sum_squares<T, kWidth>(held[i]);
+    }
+  }
+  for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
+    sum += sum_squares<T, kWidth>(
+        load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at));
+  }
+
+  const float mean = gpu::block_sum<kThreads>(sum) / static_cast<float>(rows.columns);
+  const float scale = rsqrtf(mean + rows.eps);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int32_t at = first + i * kStep;
+    if (at < rows.columns) store_scaled<T, kWidth>(held[i], rows.weight + at, scale, out + at);
+  }
+  for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
+    store_scaled<T, kWidth>(gpu::Vector<T, kWidth>::load(x + at), rows.weight + at, scale,
+                            out + at);
+  }
+}
+
+template <class T, int kWidth>
+void launch(OpContext& context, const RmsNormArgs& args) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  const Rows<T> rows{.x = reinterpret_cast<T*>(args.x.data),
+                     .residual = reinterpret_cast<const T*>(args.residual.data),
+                     .weight = args.weight,
+                     .out = reinterpret_cast<T*>(args.out.data),
+                     .x_stride = args.x.row_stride / kBytes,
+                     .residual_stride = args.residual.row_stride / kBytes,
+                     .out_stride = args.out.row_stride / kBytes,
+                     .columns = static_cast<int32_t>(args.x.columns()),
+                     .eps = args.eps};
+  const auto stream = static_cast<cudaStream_t>(context.stream.native());
+  // A fault of the launch or the kernel shows in Stream::synchronize().
+  rms_norm_row<T, kWidth><<<static_cast<unsigned>(args.x.rows()), kThreads, 0, stream>>>(rows);
+}
+
+template <bool kWide>
+void run(OpContext& context, const RmsNormArgs& args) {
+  switch (args.x.dtype) {
+    case DType::kF32:
+      return launch < float, kWide ? 4 : 1 > (context, args);
+    case DType::kF16:
+      return launch < __half, kWide ? 8 : 1 > (context, args);
+    case DType::kBF16:
+      return launch < __nv_bfloat16, kWide ? 8 : 1 > (context, args);
+    default:
+      CHECK_MSG(false, "rms_norm on CUDA takes F32, F16 and BF16");
+  }
+}
+
+bool any_row(const DeviceTraits& traits, const RmsNormArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.x.columns() <= INT32_MAX / 2 &&
+         (args.x.dtype == DType::kF32 || args.x.dtype == DType::kF16 ||
+          args.x.dtype == DType::kBF16);
+}
+
+bool multiple_of_access(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % gpu::kAccessBytes == 0;
+}
+template <class View>
+bool rows_aligned(const View& view) {
+  return multiple_of_access(view.data) && view.row_stride % gpu::kAccessBytes == 0;
+}
+bool wide_rows(const DeviceTraits& traits, const RmsNormArgs& args) {
+  return any_row(traits, args) &&
+         args.x.columns() * dtype_info(args.x.dtype).block_bytes % gpu::kAccessBytes == 0 &&
+         rows_aligned(args.x) && rows_aligned(args.residual) && rows_aligned(args.out) &&
+         multiple_of_access(args.weight);
+}
+
+constexpr std::array kKernels = {
+    Kernel<RmsNormArgs>{"rms_norm/cuda/wide_row", wide_rows, run<true>},
+    Kernel<RmsNormArgs>{"rms_norm/cuda/any_row", any_row, run<false>},
+};
+
+}  // namespace
+
+std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return kKernels; }
+
+}  // namespace headrace
