@@ -28,10 +28,8 @@ StepPlan BatchScheduler::plan() {
 }
 
 void BatchScheduler::release_slots() {
-  const bool batch_done =
-      running_.empty() && std::none_of(queue_.begin(), queue_.end(),
-                                       [](const Sequence* s) { return s->preemptions > 0; });
-  const bool hold_ended = policy_->holds_finished_rows() && !batch_done;
+  // A batch is done when nothing of it runs; a preempted row joins the next one.
+  const bool hold_ended = policy_->holds_finished_rows() && !running_.empty();
   std::erase_if(leaving_, [&](const LeavingSlot& leaving) {
     if (leaving.last_step > pool_.applied()) return false;
     if (hold_ended && leaving.ended) {

@@ -216,13 +216,14 @@ uint64_t OracleDevice::read_back(Slot& slot, int32_t position) {
 }
 
 // Entry i is the token after first + i, where the prompt has one.
-void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& row) const {
+void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& row) {
   const auto prompt_length = static_cast<int32_t>(slot.request->prompt.size());
   for (int32_t p = work.first; p < work.first + work.count && p + 1 < prompt_length; ++p) {
     const auto at = static_cast<size_t>(p);
     row.prompt_logprobs.push_back(rank_token(model_, slot.chain[at], slot.tokens[at + 1],
                                              slot.request->sampling.prompt_logprobs));
   }
+  if (faults_.erase({slot.request->id, slot.choice}) > 0) row.fault = true;
 }
 
 void OracleDevice::sample(SlotId slot_id, uint64_t chain, StepResult::Row& row) {

@@ -55,7 +55,7 @@ class OracleDevice {
   // token without a page, an occupied slot) is a CHECK.
   StepResult execute(const StepPlan& plan);
 
-  // The choice's next sampled row is NaN.
+  // The choice's next row (scored or sampled) is NaN.
   void inject_fault(RequestId request, int32_t choice) { faults_.insert({request, choice}); }
 
   // The last step that read or wrote a page: the scheduler must not give it to another before that
@@ -75,7 +75,7 @@ class OracleDevice {
   void copy_page(const BlockCopy& copy);
   void compute(const Work& work);
   uint64_t read_back(Slot& slot, int32_t position);
-  void score(const Work& work, const Slot& slot, StepResult::Row& row) const;
+  void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
   uint64_t* page(int32_t group, int32_t block);
   uint64_t& cell(const Slot& slot, size_t group, int32_t position);

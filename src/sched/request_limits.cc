@@ -23,6 +23,9 @@ Status check_groups(const SchedulerOptions& options) {
       return invalid_argument(
           fmt::format("KV group {} has {} tokens a block", i, group.block_tokens), "groups");
     }
+    if (group.kind == KvKind::kSliding && options.allocation == KvAllocation::kReserveMax) {
+      return invalid_argument("reserving the whole context knows no sliding window", "allocation");
+    }
     if (group.kind == KvKind::kSliding && group.window <= 0) {
       return invalid_argument(fmt::format("KV group {} slides over {} tokens", i, group.window),
                               "groups");

@@ -1,0 +1,435 @@
+#include "sched/scheduler_sim.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+// With two steps in flight a page comes back two steps after it was given up.
+constexpr int32_t kStepsWithoutWorkMax = 6;
+constexpr int64_t kDrainStepsMax = 200000;
+
+template <class T, size_t N>
+T pick(Rng& rng, const T (&values)[N]) {
+  return values[rng.below(N)];
+}
+
+bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
+  return a.token == b.token && a.logprob == b.logprob && a.top == b.top;
+}
+
+}  // namespace
+
+SchedulerSimulation::SchedulerSimulation(uint64_t seed) : rng_(seed), seed_(seed) {
+  draw_options();
+  draw_habits();
+  Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
+  if (!scheduler.ok()) {
+    fail(scheduler.status().message());
+    return;
+  }
+  scheduler_ = std::move(scheduler).value();
+  device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
+                                           options_.max_num_seqs);
+}
+
+void SchedulerSimulation::draw_options() {
+  options_.max_num_seqs = pick(rng_, {1, 3, 4, 8, 16});
+  options_.max_model_len = pick(rng_, {32, 64, 128});
+  options_.chunked_prefill = chance(0.75);
+  options_.max_num_batched_tokens =
+      options_.chunked_prefill ? pick(rng_, {1, 3, 8, 16, 32, 64})
+                               : options_.max_model_len + static_cast<int32_t>(rng_.below(64));
+  options_.max_queued_requests = 8;
+  options_.steps_in_flight_max = chance(0.5) ? 2 : 1;
+  options_.policy = pick(rng_, {"fcfs", "fcfs", "fcfs", "fcfs", "static", "one-at-a-time"});
+  options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
+  options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
+  options_.end_ids = {0};
+  const int64_t group_count = rng_.between(1, 3);
+  for (int64_t i = 0; i < group_count; ++i) options_.groups.push_back(draw_group());
+  // From "one request of full length and a page" to "never out of pages".
+  const int64_t one =
+      peak_pages(options_.groups, options_.max_model_len, options_.max_num_batched_tokens);
+  options_.block_count = static_cast<int32_t>(chance(0.6) ? one + rng_.between(0, one)
+                                                          : one * (options_.max_num_seqs + 1));
+  model_ = {.vocab_size = 50, .end_id = 0, .end_probability = pick(rng_, {0.0, 0.02, 0.1})};
+}
+
+KvGroupSpec SchedulerSimulation::draw_group() {
+  KvGroupSpec group;
+  group.block_tokens = pick(rng_, {1, 2, 4, 8, 16});
+  if (options_.allocation == KvAllocation::kPaged && chance(0.3)) {
+    group.kind = KvKind::kSliding;
+    group.window = static_cast<int32_t>(rng_.between(1, 40));
+  }
+  return group;
+}
+
+void SchedulerSimulation::draw_habits() {
+  habits_ = {.arrival = pick(rng_, {0.05, 0.3, 1.0}),
+             .cancel = pick(rng_, {0.0, 0.01, 0.05}),
+             .cancel_choice = pick(rng_, {0.0, 0.01, 0.05}),
+             .fault = pick(rng_, {0.0, 0.0, 0.02}),
+             .eager_apply = pick(rng_, {0.0, 0.3}),
+             .prompt_max = pick(rng_, {4, 12, options_.max_model_len / 2}),
+             .output_max = pick(rng_, {4, options_.max_model_len / 2, options_.max_model_len}),
+             .n_max = pick(rng_, {1, 1, 4}),
+             .outstanding_max = pick(rng_, {2, 8, 40}),
+             .priorities = chance(0.1),
+             .scoring = chance(0.3)};
+}
+
+Request SchedulerSimulation::draw_request() {
+  Request request;
+  request.id = RequestId(next_id_++);
+  const int64_t length = rng_.between(1, habits_.prompt_max);
+  for (int64_t i = 0; i < length; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(rng_.below(50)));
+  }
+  request.priority = habits_.priorities ? static_cast<int32_t>(rng_.below(3)) : 0;
+  request.cache_salt = chance(0.5) ? "a" : "b";
+  SamplingParams& sampling = request.sampling;
+  sampling.seed = rng_.next();
+  sampling.n = static_cast<int32_t>(rng_.between(1, habits_.n_max));
+  sampling.max_tokens =
+      static_cast<int32_t>(rng_.between(chance(0.05) ? 0 : 1, habits_.output_max));
+  sampling.min_tokens = chance(0.2) ? static_cast<int32_t>(rng_.below(8)) : 0;
+  sampling.ignore_eos = chance(0.1);
+  if (chance(0.2)) sampling.stop_token_ids = {static_cast<TokenId>(rng_.below(50)), 7};
+  if (habits_.scoring && chance(0.5)) sampling.logprobs = static_cast<int32_t>(rng_.below(3));
+  if (habits_.scoring && chance(0.5)) {
+    sampling.prompt_logprobs = static_cast<int32_t>(rng_.below(3));
+  }
+  return request;
+}
+
+std::string SchedulerSimulation::describe() const {
+  std::string groups;
+  for (const KvGroupSpec& group : options_.groups) {
+    groups += fmt::format(" {}x{}", group.kind == KvKind::kSliding ? group.window : 0,
+                          group.block_tokens);
+  }
+  return fmt::format(
+      "seed {}: {}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
+      "n <= {}",
+      seed_, options_.policy, options_.allocation == KvAllocation::kReserveMax ? " reserve" : "",
+      options_.max_num_seqs, options_.max_num_batched_tokens,
+      options_.chunked_prefill ? "" : " unchunked", options_.max_model_len, options_.block_count,
+      groups, options_.steps_in_flight_max, habits_.n_max);
+}
+
+void SchedulerSimulation::fail(std::string what) {
+  if (failure_) return;
+  failure_ = fmt::format("{}\n{}\nafter {} steps; {}", what, describe(), steps_,
+                         current_ == nullptr ? "between steps" : current_->to_string());
+}
+
+std::optional<std::string> SchedulerSimulation::run(int64_t steps) {
+  while (!failure_ && steps_ < steps) {
+    act();
+    step();
+  }
+  draining_ = true;
+  const int64_t drain_end = steps_ + kDrainStepsMax;
+  while (!failure_ && (scheduler_->has_work() || !in_flight_.empty())) {
+    step();
+    if (steps_ > drain_end) fail("it does not come to an end");
+  }
+  if (!failure_) check_end();
+  return failure_;
+}
+
+// --- the world
+
+void SchedulerSimulation::act() {
+  if (static_cast<int32_t>(open_.size()) < habits_.outstanding_max && chance(habits_.arrival)) {
+    arrive();
+  }
+  if (open_.empty()) arrive();
+  cancel_something();
+  if (chance(habits_.fault)) fault_something();
+}
+
+void SchedulerSimulation::arrive() {
+  Request request = draw_request();
+  const Status status = scheduler_->add(request);
+  if (!status.ok()) {
+    ++tally_.refused;
+    const bool named = status.code() == StatusCode::kExhausted || !status.field().empty();
+    if (!named) fail("a refusal names no field: " + status.message());
+    return;
+  }
+  ++tally_.requests;
+  Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
+  for (int32_t choice = 0; choice < request.sampling.n; ++choice) {
+    clients.choices.push_back({.tokens = request.prompt});
+  }
+  open_.emplace(request.id, std::move(clients));
+}
+
+SchedulerSimulation::Clients* SchedulerSimulation::random_clients() {
+  if (open_.empty()) return nullptr;
+  auto at = open_.begin();
+  std::advance(at, static_cast<ptrdiff_t>(rng_.below(open_.size())));
+  return &at->second;
+}
+
+void SchedulerSimulation::cancel_something() {
+  if (chance(habits_.cancel)) {
+    if (Clients* clients = random_clients(); clients != nullptr) {
+      ++tally_.cancels;
+      const RequestId id = clients->request.id;
+      open_.erase(id);
+      if (!scheduler_->cancel(id)) fail("cancel() does not know a running request");
+      if (scheduler_->cancel(id)) fail("cancel() knows a cancelled request");
+    }
+  }
+  if (chance(habits_.cancel_choice)) {
+    Clients* clients = random_clients();
+    if (clients == nullptr) return;
+    const auto choice = static_cast<int32_t>(rng_.below(clients->choices.size()));
+    const bool ended = clients->choices[static_cast<size_t>(choice)].ended;
+    const RequestId id = clients->request.id;
+    ++tally_.cancels;
+    if (scheduler_->cancel(id, choice) == ended) fail("cancel() is wrong about a choice");
+    if (!ended) end_choice(id, choice);
+  }
+  if (scheduler_->cancel(RequestId(next_id_ + 5))) fail("cancel() knows an unknown request");
+}
+
+void SchedulerSimulation::fault_something() {
+  Clients* clients = random_clients();
+  if (clients == nullptr) return;
+  const auto choice = static_cast<size_t>(rng_.below(clients->choices.size()));
+  if (clients->choices[choice].ended) return;
+  ++tally_.faults;
+  device_->inject_fault(clients->request.id, static_cast<int32_t>(choice));
+  clients->choices[choice].may_fault = true;
+  // While the prompt is scored, its fault is everyone's.
+  if (choice == 0 && clients->request.sampling.prompt_logprobs >= 0) {
+    for (Client& client : clients->choices) client.may_fault = true;
+  }
+}
+
+void SchedulerSimulation::end_choice(RequestId id, int32_t choice) {
+  Clients& clients = open_.at(id);
+  clients.choices[static_cast<size_t>(choice)].ended = true;
+  if (--clients.open == 0) open_.erase(id);
+}
+
+// --- the engine's loop
+
+void SchedulerSimulation::step() {
+  StepPlan plan = scheduler_->plan();
+  check_invariants();
+  const bool idle = plan.empty();
+  if (idle && in_flight_.empty() && scheduler_->has_work()) {
+    const SchedulerStats stats = scheduler_->stats();
+    fail(fmt::format("there is work and no plan: {} running, {} waiting, {} of {} pages used",
+                     stats.running, stats.waiting, stats.blocks_used, stats.blocks_total));
+  }
+  if (!idle) submit(std::move(plan));
+  const auto depth = static_cast<size_t>(options_.steps_in_flight_max);
+  while (!failure_ && !in_flight_.empty() &&
+         (idle || in_flight_.size() >= depth || chance(habits_.eager_apply))) {
+    apply_oldest();
+    if (idle) break;
+  }
+}
+
+void SchedulerSimulation::submit(StepPlan plan) {
+  ++steps_;
+  current_ = &plan;
+  check_plan(plan);
+  check_pages(plan);
+  check_progress(plan);
+  if (failure_) return;
+  StepResult result = device_->execute(plan);
+  if (device_->mismatches() > 0) fail("the device read back a chain that was not written there");
+  in_flight_.push_back({std::move(plan), std::move(result)});
+  current_ = nullptr;
+}
+
+void SchedulerSimulation::apply_oldest() {
+  const InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  applied_ = step.plan.step;
+  current_ = &step.plan;
+  for (const Emission& emission : scheduler_->apply(step.plan, step.result)) {
+    check_emission(emission);
+  }
+  check_invariants();
+  current_ = nullptr;
+}
+
+// --- what must hold
+
+void SchedulerSimulation::check_invariants() {
+  if (failure_) return;
+  const Status status = scheduler_->check_invariants();
+  if (!status.ok()) fail(status.message());
+}
+
+void SchedulerSimulation::check_plan(const StepPlan& plan) {
+  int32_t tokens = 0;
+  bool prompts_begun = false;
+  std::set<SequenceId> seen;
+  for (const Admission& admission : plan.admitted) {
+    owner_[admission.sequence] = admission.request->id;
+    if (!admission.blocks.empty()) ++tally_.forks;
+  }
+  for (const Work& work : plan.work) {
+    tokens += work.count;
+    if (work.count <= 0) fail("work without tokens");
+    if (!seen.insert(work.sequence).second) fail("two works of one sequence");
+    const bool decode = work.count == 1 && work.samples && work.first > 0;
+    if (!decode) prompts_begun = true;
+    // A one-token tail of a prompt looks like a decode, so only this way round is certain.
+    if (decode && prompts_begun && work.also_sample.empty() && !options_.chunked_prefill &&
+        work.first >= options_.max_model_len) {
+      fail("a decode after a prompt chunk");
+    }
+  }
+  tally_.copies += static_cast<int64_t>(plan.copies.size());
+  if (tokens != plan.token_count) fail("token_count is not the sum of the work");
+  if (tokens > options_.max_num_batched_tokens) fail("a plan over the token budget");
+}
+
+void SchedulerSimulation::check_pages(const StepPlan& plan) {
+  for (const Work& work : plan.work) {
+    for (const GroupBlocks& group : work.new_blocks) {
+      for (BlockId block : group.blocks) {
+        if (device_->last_touch(block).value > applied_) {
+          fail(fmt::format("page {} is given away while step {} may touch it", block.value,
+                           device_->last_touch(block).value));
+        }
+      }
+    }
+  }
+}
+
+// With priorities the oldest is not the first in line: then only the end of the run is checked.
+void SchedulerSimulation::check_progress(const StepPlan& plan) {
+  if (habits_.priorities || open_.empty()) return;
+  const RequestId oldest = open_.begin()->first;
+  const bool worked = std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
+    return owner_.at(work.sequence) == oldest;
+  });
+  if (oldest != oldest_ || worked) oldest_waits_ = 0;
+  oldest_ = oldest;
+  if (worked) return;
+  if (++oldest_waits_ > kStepsWithoutWorkMax) {
+    fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
+                     oldest_waits_));
+  }
+}
+
+void SchedulerSimulation::check_emission(const Emission& emission) {
+  const auto found = open_.find(emission.request);
+  if (found == open_.end()) return fail("an emission for a request that has ended");
+  Clients& clients = found->second;
+  Client& client = clients.choices.at(static_cast<size_t>(emission.choice));
+  if (client.ended) return fail("an emission for a choice that has ended");
+  check_prompt_logprobs(clients, client, emission);
+  if (emission.finish == FinishReason::kFault) {
+    if (!client.may_fault) fail("a fault that nobody injected");
+    if (!emission.tokens.empty()) fail("a token of a NaN row");
+    return end_choice(emission.request, emission.choice);
+  }
+  check_tokens(clients, client, emission);
+  const bool whole_prompt =
+      client.prompt_scored == static_cast<int32_t>(clients.request.prompt.size());
+  if (emission.finish == FinishReason::kNone) return;
+  if (emission.choice == 0 && clients.request.sampling.prompt_logprobs >= 0 && !whole_prompt) {
+    fail("prompt log-probabilities are missing");
+  }
+  end_choice(emission.request, emission.choice);
+}
+
+void SchedulerSimulation::check_tokens(const Clients& clients, Client& client,
+                                       const Emission& emission) {
+  const Request& request = clients.request;
+  const bool wants = request.sampling.logprobs >= 0;
+  if (emission.logprobs.size() != (wants ? emission.tokens.size() : 0)) {
+    return fail("one entry of log-probabilities per token, when asked for");
+  }
+  FinishReason finish = FinishReason::kNone;
+  std::optional<TokenId> stop_token;
+  for (size_t i = 0; i < emission.tokens.size(); ++i) {
+    const TokenId expected = oracle_next_token(model_, request, emission.choice, client.tokens);
+    if (emission.tokens[i] != expected) {
+      return fail(fmt::format("request {} choice {}: token {} is {}, the oracle says {}",
+                              request.id.value, emission.choice, client.output_count,
+                              emission.tokens[i], expected));
+    }
+    if (wants &&
+        !same(emission.logprobs[i], oracle_logprobs(model_, request.cache_salt, client.tokens,
+                                                    expected, request.sampling.logprobs))) {
+      return fail("wrong log-probabilities");
+    }
+    if (finish != FinishReason::kNone) return fail("a token after the end");
+    client.tokens.push_back(expected);
+    ++client.output_count;
+    ++tally_.tokens;
+    finish = expected_finish(request, client, stop_token);
+  }
+  if (request.sampling.max_tokens == 0 && emission.finish != FinishReason::kNone) {
+    finish = FinishReason::kLength;
+  }
+  if (emission.finish != finish || emission.stop_token != stop_token) {
+    fail(fmt::format("request {} choice {} finishes with {}, expected {}", request.id.value,
+                     emission.choice, finish_reason_name(emission.finish),
+                     finish_reason_name(finish)));
+  }
+}
+
+FinishReason SchedulerSimulation::expected_finish(const Request& request, const Client& client,
+                                                  std::optional<TokenId>& stop_token) const {
+  const SamplingParams& sampling = request.sampling;
+  const TokenId last = client.tokens.back();
+  const auto& stops = sampling.stop_token_ids;
+  if (client.output_count > sampling.min_tokens) {
+    if (last == model_.end_id && !sampling.ignore_eos) return FinishReason::kStop;
+    if (std::find(stops.begin(), stops.end(), last) != stops.end()) {
+      stop_token = last;
+      return FinishReason::kStop;
+    }
+  }
+  return client.output_count == sampling.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+}
+
+void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& client,
+                                                const Emission& emission) {
+  if (emission.prompt_logprobs.empty()) return;
+  const Request& request = clients.request;
+  if (emission.choice != 0 || request.sampling.prompt_logprobs < 0) {
+    return fail("prompt log-probabilities that nobody asked for");
+  }
+  if (emission.prompt_first != client.prompt_scored) {
+    return fail(fmt::format("prompt log-probabilities from {}, expected from {}",
+                            emission.prompt_first, client.prompt_scored));
+  }
+  for (const TokenLogprobs& entry : emission.prompt_logprobs) {
+    const auto at = static_cast<size_t>(client.prompt_scored++);
+    if (at >= request.prompt.size()) return fail("log-probabilities beyond the prompt");
+    if (!same(entry,
+              oracle_logprobs(model_, request.cache_salt, TokenSpan(request.prompt).first(at),
+                              request.prompt[at], request.sampling.prompt_logprobs))) {
+      return fail("wrong prompt log-probabilities");
+    }
+  }
+}
+
+void SchedulerSimulation::check_end() {
+  const SchedulerStats stats = scheduler_->stats();
+  tally_.preemptions = static_cast<int64_t>(stats.preemptions);
+  tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
+  if (!open_.empty()) fail("a request got no end");
+  if (stats.blocks_used != 0) fail(fmt::format("{} pages are lost", stats.blocks_used));
+  if (stats.running != 0 || stats.waiting != 0) fail("something is left in a list");
+}
+
+}  // namespace headrace

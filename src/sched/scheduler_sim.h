@@ -1,0 +1,118 @@
+// A seeded simulation of scheduler and KV bookkeeping on the oracle device, beside a model of what
+// every client must see. One seed gives one run: options, arrivals, lengths, choices, cancels,
+// faults and the moments of apply() are all drawn from it.
+//
+// Each step checks Scheduler::check_invariants() and, from outside:
+//   - tokens, log-probabilities and finish reasons equal the oracle's, each index exactly once
+//   - nothing is emitted for what has ended; what has ended is unknown
+//   - the token budget, the order of a plan, and that it brings work whenever there is some
+//   - no page is given away while a step in flight may touch it
+//   - the oldest request gets work at least every kStepsWithoutWorkMax steps
+// and at the end every request has ended and every page is free.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "sched/oracle_device.h"
+#include "sched/scheduler.h"
+
+namespace headrace {
+
+class SchedulerSimulation {
+ public:
+  explicit SchedulerSimulation(uint64_t seed);
+
+  // Runs until `steps` plans were applied, then until everything has ended. The first thing that
+  // went wrong, with the step and its plan; empty: nothing.
+  std::optional<std::string> run(int64_t steps);
+
+  int64_t steps() const { return steps_; }
+  std::string describe() const;  // the options drawn
+
+  struct Tally {
+    int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
+    int64_t preemptions = 0, dropped_tokens = 0;
+  };
+  const Tally& tally() const { return tally_; }
+
+ private:
+  struct Client {                 // what one choice has received
+    std::vector<TokenId> tokens;  // prompt, then output
+    int32_t output_count = 0;
+    int32_t prompt_scored = 1;
+    bool ended = false;
+    bool may_fault = false;
+  };
+  struct Clients {
+    Request request;
+    std::vector<Client> choices;
+    int32_t open = 0;
+  };
+  struct InFlight {
+    StepPlan plan;
+    StepResult result;
+  };
+  struct Habits {  // how the world behaves under this seed
+    double arrival, cancel, cancel_choice, fault, eager_apply;
+    int32_t prompt_max, output_max, n_max, outstanding_max;
+    bool priorities, scoring;
+  };
+
+  void draw_options();
+  void draw_habits();
+  KvGroupSpec draw_group();
+  Request draw_request();
+  bool chance(double probability) { return rng_.uniform() < probability; }
+
+  void act();  // arrivals, cancels, faults
+  void arrive();
+  void cancel_something();
+  void fault_something();
+  Clients* random_clients();
+  void end_choice(RequestId id, int32_t choice);
+
+  void step();
+  void submit(StepPlan plan);
+  void apply_oldest();
+  void check_plan(const StepPlan& plan);
+  void check_pages(const StepPlan& plan);
+  void check_progress(const StepPlan& plan);
+  void check_emission(const Emission& emission);
+  void check_tokens(const Clients& clients, Client& client, const Emission& emission);
+  void check_prompt_logprobs(const Clients& clients, Client& client, const Emission& emission);
+  FinishReason expected_finish(const Request& request, const Client& client,
+                               std::optional<TokenId>& stop_token) const;
+  void check_invariants();
+  void check_end();
+  void fail(std::string what);
+
+  Rng rng_;
+  const uint64_t seed_;
+  SchedulerOptions options_;
+  Habits habits_{};
+  OracleModel model_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<OracleDevice> device_;
+  std::deque<InFlight> in_flight_;
+  std::map<RequestId, Clients> open_;
+  std::map<SequenceId, RequestId> owner_;  // of admitted sequences
+  uint64_t next_id_ = 1;
+  uint64_t applied_ = 0;
+  int64_t steps_ = 0;
+  bool draining_ = false;
+  RequestId oldest_;
+  int32_t oldest_waits_ = 0;
+  Tally tally_;
+  const StepPlan* current_ = nullptr;  // submitted or applied right now
+  std::optional<std::string> failure_;
+};
+
+}  // namespace headrace

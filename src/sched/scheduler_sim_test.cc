@@ -1,0 +1,65 @@
+// The simulation over many seeds. HEADRACE_SIM_STEPS scales the whole (default 1e6 steps),
+// HEADRACE_SIM_SEEDS the number of seeds (default 100), HEADRACE_SIM_SEED replays one.
+#include "sched/scheduler_sim.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+namespace headrace {
+namespace {
+
+int64_t setting(const char* name, int64_t fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::strtoll(text, nullptr, 10);
+}
+
+// A failed CHECK ends the process: say which seed it was.
+volatile std::sig_atomic_t seed_running = 0;
+void print_seed(int) { std::fprintf(stderr, "replay with HEADRACE_SIM_SEED=%d\n", seed_running); }
+
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
+  const int64_t seeds = setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds;
+  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t first = replay >= 0 ? replay : 1;
+  const int64_t last = replay >= 0 ? replay : seeds;
+  std::signal(SIGABRT, print_seed);
+  SchedulerSimulation::Tally all;
+  int64_t steps_done = 0;
+  for (int64_t seed = first; seed <= last; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed));
+    const std::optional<std::string> failure = simulation.run(steps);
+    steps_done += simulation.steps();
+    ASSERT_FALSE(failure) << *failure << "\nafter " << steps_done
+                          << " steps over all seeds; replay with HEADRACE_SIM_SEED=" << seed
+                          << " HEADRACE_SIM_STEPS=" << steps * seeds;
+    const SchedulerSimulation::Tally& one = simulation.tally();
+    all.requests += one.requests;
+    all.refused += one.refused;
+    all.cancels += one.cancels;
+    all.faults += one.faults;
+    all.tokens += one.tokens;
+    all.forks += one.forks;
+    all.copies += one.copies;
+    all.preemptions += one.preemptions;
+    all.dropped_tokens += one.dropped_tokens;
+  }
+  std::printf(
+      "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
+      "%ld copies, %ld preemptions, %ld dropped tokens\n",
+      steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
+      all.copies, all.preemptions, all.dropped_tokens);
+  if (replay >= 0) return;
+  // The simulation is worth something only where it meets what it is for.
+  EXPECT_GT(all.preemptions, steps_done / 500);
+  EXPECT_GT(all.copies, steps_done / 1000);
+  EXPECT_GT(all.cancels, steps_done / 1000);
+  EXPECT_GT(all.dropped_tokens, steps_done / 10000);
+}
+
+}  // namespace
+}  // namespace headrace
