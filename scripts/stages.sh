@@ -1,12 +1,22 @@
 # shellcheck shell=bash
 # The stages of ./test, in the order in which they run. Each is a function that runs in a subshell
 # with `set -e`: the first command that fails ends it and marks it failed; the next stage still runs.
-# Sourced after report.sh, packages.sh, build.sh and model.sh.
+# Sourced after report.sh, packages.sh, build.sh and model.sh, with MODE quick, normal or full.
 
-# Programs whose tests run under sanitizers in every ./test; --full takes all there are.
-ASAN_TESTS=(base_test kv_test sched_test text_test weights_test)
-TSAN_TESTS=(base_test kv_test sched_test tensor_test)
-FUZZ_SECONDS=${FUZZ_SECONDS:-60}
+# Programs whose tests run under sanitizers in every ./test; --full takes all there are. TSan is for
+# those with threads: the engine's loop over kv and sched, the thread pool, queues.
+ASAN_TESTS=(base_test kv_test sched_test sched_sim_test text_test weights_test)
+TSAN_TESTS=(base_test tensor_test sched_test engine_test)
+
+# Seconds a fuzz target; steps of the simulation, plain and under sanitizers (about ten times slower).
+FUZZ_SECONDS=60
+SIM_STEPS=1000000
+SIM_STEPS_SANITIZED=100000
+if [[ $MODE == full ]]; then
+  FUZZ_SECONDS=600
+  SIM_STEPS=20000000
+  SIM_STEPS_SANITIZED=1000000
+fi
 
 RESULTS=$PWD/$LOGS/results  # one folder of JUnit XML files a stage
 
@@ -36,6 +46,7 @@ stage_unit() {
   begin unit
   local labels='golden'
   [[ $MODE == quick ]] && labels='golden|slow'
+  export HEADRACE_SIM_STEPS=$SIM_STEPS
   run_ctest unit build -LE "$labels"
   finish "unit tests"
 }
@@ -43,6 +54,7 @@ stage_unit() {
 stage_golden() {
   begin golden
   run_ctest golden build -L golden --verbose
+  grep -oE 'golden \|.*' "$LOGS/golden.log" >&2 || true  # the figures
   finish "values, texts and invariance against the goldens"
 }
 
@@ -97,6 +109,7 @@ stage_sanitize() {  # name, preset, programs...
   configure "$folder" "$preset" -DHEADRACE_TESTS=ON
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  export HEADRACE_SIM_STEPS=$SIM_STEPS_SANITIZED
   if [[ $MODE == full ]]; then
     build "$folder" all
     run_ctest "$name" "$folder" -LE golden
