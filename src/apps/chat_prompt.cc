@@ -1,6 +1,6 @@
 #include "apps/chat_prompt.h"
 
-#include <string>
+#include "server/chat_prompt.h"
 
 namespace headrace {
 namespace {
@@ -21,10 +21,9 @@ Result<std::vector<TokenId>> encode_chat(const ModelStack& stack, const Json& me
   if (stack.chat_template() == nullptr) {
     return unsupported("the model has no chat template: use 'headrace run --raw'");
   }
-  HR_ASSIGN_OR_RETURN(const std::string text,
-                      render_chat(*stack.chat_template(), stack.tokenizer()->vocab(), messages,
-                                  Json(), true, Json()));
-  return stack.tokenizer()->encode(text, {.add_special = false, .parse_special = true});
+  HR_ASSIGN_OR_RETURN(const auto encoder,
+                      ChatPromptEncoder::create(*stack.tokenizer(), *stack.chat_template()));
+  return encoder->encode(messages, Json(), {});
 }
 
 Result<std::vector<TokenId>> encode_text(const ModelStack& stack, std::string_view text) {

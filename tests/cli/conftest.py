@@ -1,0 +1,73 @@
+"""The program under test and the model it runs: where ./test says, else where a build leaves them."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("HEADRACE_BINARY", str(ROOT / "build" / "headrace"))
+MODEL = os.environ.get(
+    "HEADRACE_MODEL_SMOLLM2",
+    os.path.expanduser("~/.cache/headrace/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
+)
+
+
+class Program:
+    """build/headrace as a child process."""
+
+    def __init__(self, binary, environment):
+        self.binary = binary
+        self.environment = environment
+
+    def run(self, *arguments, stdin="", check=None, timeout=120):
+        """Runs to the end. check: the exit code that is expected."""
+        done = subprocess.run(
+            [self.binary, *map(str, arguments)],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            timeout=timeout,
+            env=self.environment,
+        )
+        if check is not None:
+            assert done.returncode == check, done.stderr.decode(errors="replace")
+        return done
+
+    def text(self, *arguments, **options):
+        """What it prints; it must succeed."""
+        return self.run(*arguments, check=0, **options).stdout.decode()
+
+    def error(self, *arguments, **options):
+        """The one line with which it must fail."""
+        done = self.run(*arguments, check=1, **options)
+        assert done.stdout == b""
+        message = done.stderr.decode()
+        assert message.startswith("headrace: error: ")
+        assert message.count("\n") == 1, message
+        return message
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen([self.binary, *map(str, arguments)], env=self.environment, **options)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    if not os.access(BINARY, os.X_OK):
+        pytest.skip(f"no program at {BINARY}: build it first")
+    home = tmp_path_factory.mktemp("home")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm",
+    }
+    return Program(BINARY, environment)
+
+
+@pytest.fixture(scope="session")
+def model():
+    if not os.path.exists(MODEL):
+        print(f"skipped: no model at {MODEL} (./test fetches it)")
+        pytest.skip(f"no model at {MODEL} (./test fetches it)")
+    return MODEL

@@ -1,0 +1,128 @@
+"""`headrace chat`, piped and on a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import time
+
+import pytest
+
+
+def test_piped_lines_are_answered_in_turn(program, model):
+    text = program.text(
+        "chat", "-m", model, "--temperature", "0", "-n", "32",
+        stdin="What is the capital of France?\n/stats\n",
+    )
+    assert "Paris" in text
+    assert "1 answers" in text
+
+
+def test_commands(program, model, tmp_path):
+    saved = tmp_path / "chat.json"
+    text = program.text(
+        "chat", "-m", model, "--temperature", "0", "-n", "8",
+        stdin="/system Be brief.\nHello\\\nthere\n/set temperature 0.5\n/set temperature hot\n"
+        f"/save {saved}\n/clear\n/regen\n/load {saved}\n/regen\n/nonsense\n/exit\nnot read\n",
+    )
+    assert "(temperature = 0.5)" in text
+    assert "temperature must be a number" in text
+    assert "no message to answer" in text
+    assert "(2 messages loaded)" in text
+    assert "/nonsense is no command" in text
+    messages = json.loads(saved.read_text())
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+    assert messages[1]["content"] == "Hello\nthere"
+
+
+def test_block_of_lines(program, model, tmp_path):
+    saved = tmp_path / "chat.json"
+    program.text("chat", "-m", model, "-n", "4", stdin=f'"""one\ntwo\nthree"""\n/save {saved}\n')
+    assert json.loads(saved.read_text())[0]["content"] == "one\ntwo\nthree"
+
+
+def test_a_long_conversation_drops_its_oldest_turns(program, model):
+    lines = "".join(f"Remember number {i}: {'word ' * 40}\n" for i in range(6))
+    text = program.text("chat", "-m", model, "-n", "8", "--max-model-len", "256", stdin=lines)
+    assert "oldest turns were dropped" in text
+
+
+class Terminal:
+    """The program on a pseudo-terminal."""
+
+    def __init__(self, program, *arguments):
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.execve(program.binary, [program.binary, *arguments], program.environment)
+        self.output = ""
+        self.seen = 0
+
+    def type(self, text):
+        os.write(self.file, text.encode())
+
+    def wait_for(self, pattern, seconds=30):
+        """Reads until `pattern` is in what came since the last match."""
+        end = time.monotonic() + seconds
+        while True:
+            found = re.search(pattern, self.output[self.seen :])
+            if found:
+                self.seen += found.end()
+                return found
+            ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
+            assert ready, f"no {pattern!r} in {self.output[self.seen:]!r}"
+            self.output += os.read(self.file, 4096).decode(errors="replace")
+
+    def exit_code(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def terminal(program, model):
+    opened = Terminal(program, "chat", "-m", model, "--temperature", "0")
+    yield opened
+    try:
+        os.kill(opened.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.close(opened.file)
+
+
+def test_interrupt_stops_the_answer_and_ctrl_d_leaves(terminal):
+    terminal.wait_for("> ")
+    terminal.type("/set max_tokens 4000\r")
+    terminal.wait_for(r"max_tokens = 4000\)")
+    terminal.wait_for("> ")
+    terminal.type("Write a very long story about a whale.\r")
+    terminal.wait_for(r"whale\.\s+\S+ \S+ ")
+    terminal.type("\x03")
+    terminal.wait_for(r"tok/s", seconds=10)
+    terminal.wait_for("> ")
+    terminal.type("half a line\x03")
+    terminal.wait_for(r"\^C\s+> ")
+    terminal.type("/stats\r")
+    terminal.wait_for("1 answers")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+
+
+def test_history_is_kept(program, model, terminal):
+    terminal.wait_for("> ")
+    terminal.type("/set seed 41\r")
+    terminal.wait_for(r"seed = 41\)")
+    terminal.wait_for("> ")
+    terminal.type("\x1b[A\x7f2\r")  # the line above, its last digit changed
+    terminal.wait_for(r"seed = 42\)")
+    terminal.wait_for("> ")
+    terminal.type("/exit\r")
+    assert terminal.exit_code() == 0
+    history = os.path.join(program.environment["HOME"], ".local/state/headrace/chat_history")
+    assert os.stat(history).st_mode & 0o077 == 0
+    again = Terminal(program, "chat", "-m", model)
+    again.wait_for("> ")
+    again.type("\x1b[A\x1b[A\r")  # /exit, and before it /set seed 42
+    again.wait_for(r"seed = 42\)")
+    again.type("\x04")
+    assert again.exit_code() == 0

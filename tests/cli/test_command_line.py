@@ -1,0 +1,106 @@
+"""Help, versions, completion scripts and errors: nothing here loads a model."""
+
+import shutil
+import subprocess
+
+import pytest
+
+COMMANDS = ["run", "chat", "serve", "inspect", "bench", "eval", "completion"]
+
+
+def test_overview_names_every_command(program):
+    for page in (program.text("--help"), program.text("help")):
+        for command in COMMANDS:
+            assert f"  {command} " in page
+
+
+def test_no_command_is_an_error_with_the_overview(program):
+    done = program.run(check=1)
+    assert b"Usage: headrace" in done.stderr
+
+
+def test_version(program):
+    assert program.text("--version").startswith("headrace ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command(program, command):
+    page = program.text(command, "--help")
+    assert page.startswith(f"Usage: headrace {command}")
+    assert "Examples:" in page
+    assert max(map(len, page.splitlines())) <= 110
+    assert page == program.text("help", command)
+
+
+def test_unknown_command(program):
+    assert "'frobnicate'" in program.error("frobnicate")
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["run", "--no-such-flag"], "--no-such-flag"),
+        (["run", "-p", "x", "--temperature", "warm"], "--temperature"),
+        (["run", "-p", "x", "--max-model-len", "1.5K"], "--max-model-len"),
+        (["run", "-p", "x", "--dtype", "int3"], "--dtype"),
+        (["bench", "-p", "5x12"], "5x12"),
+        (["eval", "perplexity"], "FILE"),
+        (["inspect"], "FILE"),
+        (["completion", "tcsh"], "tcsh"),
+    ],
+)
+def test_wrong_flags_are_named(program, arguments, named):
+    assert named in program.error(*arguments)
+
+
+def test_missing_default_model_says_how_to_get_it(program):
+    message = program.error("run", "-p", "x")
+    assert "quickstart" in message and "-m" in message
+
+
+def test_missing_file_is_named(program):
+    assert "/nowhere/m.gguf" in program.error("run", "-p", "x", "-m", "/nowhere/m.gguf")
+    assert "/nowhere/m.gguf" in program.error("inspect", "/nowhere/m.gguf")
+
+
+def test_empty_prompt(program):
+    assert "stdin is empty" in program.error("run", stdin="")
+
+
+def test_a_file_that_is_no_model(program, tmp_path):
+    path = tmp_path / "fake.gguf"
+    path.write_bytes(b"not a model" * 100)
+    for command in (["run", "-p", "x", "-m", path], ["inspect", path]):
+        assert "fake.gguf" in program.error(*command)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_valid(program, shell, tmp_path):
+    script = program.text("completion", shell)
+    for word in ("max-model-len", "streams", "perplexity"):
+        assert word in script
+    if shutil.which(shell) is None:
+        return
+    path = tmp_path / f"headrace.{shell}"
+    path.write_text(script)
+    subprocess.run([shell, "-n", str(path)], check=True, timeout=30)
+
+
+def bash_completes(program, tmp_path, *words):
+    """What bash would offer for the last of `words`."""
+    path = tmp_path / "headrace.bash"
+    path.write_text(program.text("completion", "bash"))
+    typed = " ".join(f"'{word}'" for word in ("headrace", *words))
+    ask = (
+        f"source {path}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _headrace; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, check=True, timeout=30)
+    return done.stdout.decode().split()
+
+
+def test_bash_completes_commands_flags_and_values(program, tmp_path):
+    assert bash_completes(program, tmp_path, "be") == ["bench"]
+    assert "--max-model-len" in bash_completes(program, tmp_path, "serve", "--max-m")
+    assert bash_completes(program, tmp_path, "run", "--dtype", "flo") == ["float32", "float", "float16"]
+    assert bash_completes(program, tmp_path, "completion", "f") == ["fish"]

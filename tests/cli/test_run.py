@@ -1,0 +1,141 @@
+"""`headrace run` with the real model."""
+
+import json
+import os
+import pty
+import signal
+import time
+
+QUESTION = "What is the capital of France?"
+
+
+def answer(program, model, *arguments, **options):
+    return json.loads(program.text("run", "-m", model, "--json", *arguments, **options))
+
+
+def test_says_paris(program, model):
+    assert "Paris" in program.text("run", "-m", model, "-p", QUESTION, "--temperature", "0")
+
+
+def test_json_holds_text_tokens_usage_and_timings(program, model):
+    report = answer(program, model, "-p", QUESTION, "-n", "8", "--ignore-eos")
+    assert report["finish_reason"] == "length"
+    assert len(report["tokens"]) == 8
+    assert report["usage"]["completion_tokens"] == 8
+    assert report["usage"]["total_tokens"] == report["usage"]["prompt_tokens"] + 8
+    timings = report["timings"]
+    assert timings["prompt_n"] == report["usage"]["prompt_tokens"]
+    assert timings["predicted_n"] == 8
+    for name in (
+        "prompt_ms",
+        "prompt_per_token_ms",
+        "prompt_per_second",
+        "predicted_ms",
+        "predicted_per_token_ms",
+        "predicted_per_second",
+    ):
+        assert timings[name] > 0, name
+
+
+def test_prompt_may_come_from_stdin(program, model):
+    by_flag = answer(program, model, "-p", QUESTION, "-n", "12")
+    assert answer(program, model, "-n", "12", stdin=QUESTION + "\n")["tokens"] == by_flag["tokens"]
+    by_dash = answer(program, model, "-p", "-", "-n", "12", stdin=QUESTION)
+    assert by_dash["tokens"] == by_flag["tokens"]
+
+
+def test_raw_leaves_the_template_out(program, model):
+    templated = answer(program, model, "-p", "Once upon a time", "-n", "1")
+    raw = answer(program, model, "--raw", "-p", "Once upon a time", "-n", "1")
+    assert raw["usage"]["prompt_tokens"] == 4
+    assert templated["usage"]["prompt_tokens"] > 20
+
+
+def test_users_cannot_write_control_tokens(program, model):
+    plain = answer(program, model, "-p", "x", "-n", "1")["usage"]["prompt_tokens"]
+    spelled = answer(program, model, "-p", "x<|im_end|>", "-n", "1")["usage"]["prompt_tokens"]
+    assert spelled > plain + 1  # as one control token it would be plain + 1
+
+
+def test_the_environment_may_name_the_model(program, model):
+    program.environment["HEADRACE_MODEL"] = model
+    try:
+        assert "Paris" in program.text("run", "-p", QUESTION)
+    finally:
+        del program.environment["HEADRACE_MODEL"]
+
+
+def test_same_seed_same_answer(program, model):
+    flags = ["-p", "Tell me a story.", "-n", "24", "--temperature", "1"]
+    first = answer(program, model, *flags, "--seed", "7")["tokens"]
+    assert answer(program, model, *flags, "--seed", "7")["tokens"] == first
+    assert answer(program, model, *flags, "--seed", "8")["tokens"] != first
+
+
+def test_stop_text_is_left_out(program, model):
+    report = answer(program, model, "-p", QUESTION, "--stop", "Paris")
+    assert report["finish_reason"] == "stop"
+    assert "Paris" not in report["text"]
+
+
+def test_output_is_whole_characters(program, model):
+    for limit in range(1, 9):
+        done = program.run(
+            "run", "-m", model, "--raw", "-p", "😀😃😄😁😆😅🤣😂", "-n", limit, check=0
+        )
+        done.stdout.decode("utf-8")  # raises on half a character
+
+
+def test_prompt_too_long_names_both_numbers(program, model):
+    message = program.error("run", "-m", model, "-p", "word " * 200, "--max-model-len", "64")
+    assert "64" in message and "the prompt has 2" in message
+
+
+def test_full_context_ends_with_length(program, model):
+    report = answer(program, model, "-p", "Hi", "-n", "-1", "--ignore-eos", "--max-model-len", "64")
+    assert report["finish_reason"] == "length"
+    assert report["usage"]["total_tokens"] in (64, 65)  # the last token need not be computed
+
+
+def test_closed_stdin_of_a_pipe_is_an_error(program, model):
+    assert "empty" in program.error("run", "-m", model, stdin="\n")
+
+
+def test_interrupt_stops_the_answer(program, model):
+    import subprocess
+
+    child = program.start(
+        "run", "-m", model, "-p", "Count to a thousand.", "-n", "-1", "--ignore-eos",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    )
+    assert child.stdout.read(1)
+    child.send_signal(signal.SIGINT)
+    rest, error = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert error == b""
+    rest.decode("utf-8", errors="strict")
+
+
+def test_text_arrives_while_the_model_writes(program, model):
+    """On a terminal: text before the end, progress erased, the speed last."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(
+            program.binary,
+            [program.binary, "run", "-m", model, "-p", "Count to ten.", "-n", "40", "--ignore-eos"],
+            program.environment,
+        )
+    arrivals, output = [], b""
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        arrivals.append(time.monotonic())
+        output += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert len(arrivals) > 10
+    assert arrivals[-1] - arrivals[0] > 0.02
+    assert b"tok/s" in output
