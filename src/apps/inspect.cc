@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/gguf_vocab.h"
 #include "apps/model_files.h"
 #include "base/json.h"
 #include "text/chat_template.h"

@@ -41,9 +41,6 @@ struct ModelFiles {
 // give wrong answers. Errors are one line that names file and field.
 Result<ModelFiles> open_model(const std::string& path, const ModelOpenOptions& options = {});
 
-// The file's vocabulary: views into the file, which `storage` keeps alive.
-Result<Vocab> vocab_from_gguf(const GgufFile& file, std::shared_ptr<const void> storage);
-
 // Holds the file's tensors against those that the architecture declares.
 Status check_tensors(const GgufFile& file, const Architecture& architecture,
                      const ModelConfig& config);

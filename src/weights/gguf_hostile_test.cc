@@ -96,42 +96,42 @@ class HostileFiles {
   }
 
  private:
-  void add(std::string name, std::string bytes, std::string expected) {
-    files_.push_back({std::move(name), std::move(bytes), std::move(expected)});
+  void add(std::string_view name, std::string bytes, std::string_view expected) {
+    files_.push_back({std::string(name), std::move(bytes), std::string(expected)});
   }
   // tiny_llama() with one thing changed.
-  void changed(std::string name, std::string expected,
+  void changed(std::string_view name, std::string_view expected,
                const std::function<void(GgufBuilder&)>& change) {
     GgufBuilder builder = tiny_llama();
     change(builder);
-    add(std::move(name), builder.build(), std::move(expected));
+    add(name, builder.build(), expected);
   }
-  void with_key(std::string name, BuilderEntry entry, std::string expected) {
-    changed(std::move(name), std::move(expected),
+  void with_key(std::string_view name, BuilderEntry entry, std::string_view expected) {
+    changed(name, expected,
             [&](GgufBuilder& b) { b.entries.insert(b.entries.begin(), std::move(entry)); });
   }
-  void with_last_key(std::string name, BuilderEntry entry, std::string expected) {
+  void with_last_key(std::string_view name, BuilderEntry entry, std::string_view expected) {
     GgufBuilder builder;
     builder.alignment = 1;  // no padding behind the key
     builder.entries.push_back(std::move(entry));
     std::string bytes = builder.build();
-    add(std::move(name), std::move(bytes), std::move(expected));
+    add(name, std::move(bytes), expected);
   }
-  void with_u32(const std::string& key, uint32_t value, std::string expected) {
-    changed(key + "=" + std::to_string(value), std::move(expected),
+  void with_u32(const std::string& key, uint32_t value, std::string_view expected) {
+    changed(key + "=" + std::to_string(value), expected,
             [&](GgufBuilder& b) { b.replace(key, GgufValueType::kUint32, raw(value)); });
   }
-  void with_f32(const std::string& key, float value, std::string expected) {
-    changed(key + "=" + std::to_string(value), std::move(expected),
+  void with_f32(const std::string& key, float value, std::string_view expected) {
+    changed(key + "=" + std::to_string(value), expected,
             [&](GgufBuilder& b) { b.replace(key, GgufValueType::kFloat32, raw(value)); });
   }
-  void with_dims(const std::string& name, std::vector<uint64_t> ne, std::string expected) {
-    changed(name, std::move(expected),
+  void with_dims(std::string_view name, std::vector<uint64_t> ne, std::string_view expected) {
+    changed(name, expected,
             [&](GgufBuilder& b) { b.tensor("blk.0.attn_q.weight").ne = std::move(ne); });
   }
-  void with_offset(const std::string& name, const std::string& tensor, uint64_t offset,
-                   std::string expected) {
-    changed(name, std::move(expected), [&](GgufBuilder& b) { b.tensor(tensor).offset = offset; });
+  void with_offset(std::string_view name, const std::string& tensor, uint64_t offset,
+                   std::string_view expected) {
+    changed(name, expected, [&](GgufBuilder& b) { b.tensor(tensor).offset = offset; });
   }
 
   void header() {
