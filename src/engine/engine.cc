@@ -43,6 +43,8 @@ struct InFlight {
   std::unique_ptr<StepPlan> plan;  // at a fixed address until wait() returned
 };
 
+constexpr auto kNothingFits = std::chrono::microseconds(200);
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(EngineOptions options, std::unique_ptr<Scheduler> scheduler,
@@ -278,7 +280,7 @@ bool EngineImpl::start_step() {
   totals_.plan_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
   if (plan->empty()) {
     // Nothing fits now although work waits: only a step in flight or a command can change that.
-    if (in_flight_.empty() && scheduler_->has_work()) std::this_thread::yield();
+    if (in_flight_.empty() && scheduler_->has_work()) std::this_thread::sleep_for(kNothingFits);
     return false;
   }
   const Ticket ticket = runner_->submit_forward(*plan);

@@ -1,0 +1,293 @@
+// The engine on the oracle device: any mix-up of requests, steps or blocks is a wrong token.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/rng.h"
+#include "engine/oracle_runner.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+
+const OracleModel kModel{.vocab_size = 1000, .end_id = 0, .end_probability = 0.02};
+
+SchedulerOptions small_scheduler() {
+  SchedulerOptions options;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 64;
+  options.max_model_len = 256;
+  options.max_queued_requests = 16;
+  options.groups = {{.layers = {0}, .block_tokens = 16, .block_bytes = 1}};
+  options.block_count = 64;
+  options.end_ids = {kModel.end_id};
+  return options;
+}
+
+struct Fixture {
+  explicit Fixture(SchedulerOptions scheduler = small_scheduler(), double watchdog_seconds = 10) {
+    EngineOptions options{.scheduler = scheduler,
+                          .vocab_size = kModel.vocab_size,
+                          .watchdog_seconds = watchdog_seconds};
+    engine = Engine::create(options, std::make_unique<OracleRunner>(kModel, scheduler, controls))
+                 .value();
+  }
+  std::shared_ptr<OracleControls> controls = std::make_shared<OracleControls>();
+  std::unique_ptr<Engine> engine;
+};
+
+// Collects what one request emits.
+class Collector {
+ public:
+  explicit Collector(int32_t n)
+      : tokens_(static_cast<size_t>(n)), finish_(static_cast<size_t>(n)) {}
+  EmissionSink sink() {
+    return [this](const Emission& emission) {
+      std::lock_guard lock(mutex_);
+      const auto choice = static_cast<size_t>(emission.choice);
+      EXPECT_EQ(finish_[choice], FinishReason::kNone) << "an emission after the finish";
+      tokens_[choice].insert(tokens_[choice].end(), emission.tokens.begin(), emission.tokens.end());
+      finish_[choice] = emission.finish;
+      done_ += emission.finish != FinishReason::kNone;
+      changed_.notify_all();
+    };
+  }
+  bool wait_all(std::chrono::seconds limit = 20s) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return done_ == tokens_.size(); });
+  }
+  bool wait_tokens(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] { return tokens_[0].size() >= count; });
+  }
+  std::vector<TokenId> tokens(size_t choice) {
+    std::lock_guard lock(mutex_);
+    return tokens_[choice];
+  }
+  FinishReason finish(size_t choice) {
+    std::lock_guard lock(mutex_);
+    return finish_[choice];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<TokenId>> tokens_;
+  std::vector<FinishReason> finish_;
+  size_t done_ = 0;
+};
+
+Request make_request(Engine& engine, uint64_t seed, int32_t prompt, int32_t max_tokens,
+                     int32_t n = 1) {
+  Request request{.id = engine.next_request_id()};
+  Rng rng(seed);
+  for (int32_t i = 0; i < prompt; ++i)
+    request.prompt.push_back(static_cast<TokenId>(rng.below(1000)));
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.n = n;
+  request.sampling.seed = seed;
+  return request;
+}
+
+std::vector<TokenId> expected_tokens(const Request& request, int32_t choice) {
+  std::vector<TokenId> all = request.prompt;
+  std::vector<TokenId> output;
+  while (static_cast<int32_t>(output.size()) < request.sampling.max_tokens) {
+    output.push_back(oracle_next_token(kModel, request, choice, all));
+    all.push_back(output.back());
+    if (output.back() == kModel.end_id) break;
+  }
+  return output;
+}
+
+void wait_idle(Engine& engine) {
+  for (int i = 0; i < 2000 && engine.stats().scheduler.blocks_used > 0; ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(engine.stats().scheduler.blocks_used, 0);
+}
+
+TEST(Engine, ManyThreadsEachGetTheirOwnTokens) {
+  for (int32_t depth : {1, 2}) {
+    SchedulerOptions scheduler = small_scheduler();
+    scheduler.steps_in_flight_max = depth;
+    Fixture fixture(scheduler);
+    std::vector<std::thread> clients;
+    for (uint64_t client = 0; client < 4; ++client) {
+      clients.emplace_back([&, client] {
+        Rng rng(client + 100);
+        for (int i = 0; i < 30; ++i) {
+          const auto n = static_cast<int32_t>(rng.between(1, 3));
+          Request request = make_request(*fixture.engine, rng.next() >> 1,
+                                         static_cast<int32_t>(rng.between(1, 120)),
+                                         static_cast<int32_t>(rng.between(1, 40)), n);
+          const Request copy = request;
+          Collector collector(n);
+          const Status status = fixture.engine->submit(std::move(request), collector.sink());
+          ASSERT_TRUE(status.ok()) << status.message();
+          ASSERT_TRUE(collector.wait_all());
+          for (int32_t choice = 0; choice < n; ++choice) {
+            ASSERT_EQ(collector.tokens(static_cast<size_t>(choice)), expected_tokens(copy, choice));
+          }
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    wait_idle(*fixture.engine);
+    EXPECT_TRUE(fixture.engine->healthy());
+  }
+}
+
+TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {
+  Fixture fixture;
+  fixture.controls->step_micros = 1000;
+  Request request = make_request(*fixture.engine, 7, 20, 200);
+  request.sampling.ignore_eos = true;
+  const RequestId id = request.id;
+  Collector collector(1);
+  ASSERT_TRUE(fixture.engine->submit(std::move(request), collector.sink()).ok());
+  ASSERT_TRUE(collector.wait_tokens(3));
+  fixture.engine->cancel(id);
+  ASSERT_TRUE(collector.wait_all());
+  EXPECT_EQ(collector.finish(0), FinishReason::kAbort);
+  wait_idle(*fixture.engine);
+  fixture.engine->cancel(id);                 // late: an ordinary event
+  fixture.engine->cancel(RequestId(999999));  // unknown: too
+  fixture.engine->cancel_choice(id, 0);
+  EXPECT_TRUE(fixture.engine->drain(5));
+}
+
+TEST(Engine, ACancelledChoiceIsSilentAndItsTwinLives) {
+  Fixture fixture;
+  fixture.controls->step_micros = 1000;
+  Request request = make_request(*fixture.engine, 8, 20, 60, 2);
+  request.sampling.ignore_eos = true;
+  const Request copy = request;
+  Collector collector(2);
+  ASSERT_TRUE(fixture.engine->submit(std::move(request), collector.sink()).ok());
+  ASSERT_TRUE(collector.wait_tokens(3));
+  fixture.engine->cancel_choice(copy.id, 0);
+  for (int i = 0; i < 5000 && collector.finish(1) == FinishReason::kNone; ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(collector.finish(1), FinishReason::kLength);
+  EXPECT_EQ(collector.finish(0), FinishReason::kNone);
+  EXPECT_EQ(collector.tokens(1).size(), 60u);
+  EXPECT_TRUE(fixture.engine->drain(5));
+}
+
+TEST(Engine, TheQueueIsBounded) {
+  Fixture fixture;
+  fixture.controls->hold = true;
+  const SchedulerOptions options = small_scheduler();
+  std::vector<std::unique_ptr<Collector>> collectors;
+  const int room = options.max_num_seqs + options.max_queued_requests;
+  for (int i = 0; i < room; ++i) {
+    collectors.push_back(std::make_unique<Collector>(1));
+    ASSERT_TRUE(fixture.engine
+                    ->submit(make_request(*fixture.engine, static_cast<uint64_t>(i), 5, 5),
+                             collectors.back()->sink())
+                    .ok());
+  }
+  Collector refused(1);
+  const Status status =
+      fixture.engine->submit(make_request(*fixture.engine, 1, 5, 5), refused.sink());
+  EXPECT_EQ(status.code(), StatusCode::kExhausted);
+  fixture.controls->hold = false;
+  for (auto& collector : collectors) EXPECT_TRUE(collector->wait_all());
+}
+
+TEST(Engine, WhatCanNeverRunIsRefusedWithItsField) {
+  Fixture fixture;
+  Collector collector(1);
+  const auto field_of = [&](Request request) {
+    const Status status = fixture.engine->submit(std::move(request), collector.sink());
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.field();
+  };
+  EXPECT_EQ(field_of(make_request(*fixture.engine, 1, 0, 5)), "prompt");
+  Request outside = make_request(*fixture.engine, 1, 5, 5);
+  outside.prompt[2] = 1000;
+  EXPECT_EQ(field_of(outside), "prompt");
+  outside.prompt[2] = -1;
+  EXPECT_EQ(field_of(outside), "prompt");
+  Request biased = make_request(*fixture.engine, 1, 5, 5);
+  biased.sampling.logit_bias = {{5000, 1.0f}};
+  EXPECT_EQ(field_of(biased), "logit_bias");
+  const Status too_long =
+      fixture.engine->submit(make_request(*fixture.engine, 1, 300, 16), collector.sink());
+  EXPECT_NE(too_long.message().find("300"), std::string::npos);
+  EXPECT_NE(too_long.message().find("256"), std::string::npos);
+}
+
+TEST(Engine, AFailedStepEndsEveryRequestAndHealth) {
+  Fixture fixture;
+  fixture.controls->step_micros = 2000;
+  Collector first(1), second(2);
+  Request long_one = make_request(*fixture.engine, 1, 5, 200);
+  long_one.sampling.ignore_eos = true;
+  ASSERT_TRUE(fixture.engine->submit(std::move(long_one), first.sink()).ok());
+  ASSERT_TRUE(
+      fixture.engine->submit(make_request(*fixture.engine, 2, 5, 100, 2), second.sink()).ok());
+  fixture.controls->fail_next_step = true;
+  EXPECT_TRUE(first.wait_all());
+  EXPECT_TRUE(second.wait_all());
+  EXPECT_EQ(first.finish(0), FinishReason::kFault);
+  EXPECT_FALSE(fixture.engine->healthy());
+  Collector late(1);
+  EXPECT_EQ(fixture.engine->submit(make_request(*fixture.engine, 3, 5, 5), late.sink()).code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(Engine, HealthSpeaksOfProgress) {
+  Fixture fixture(small_scheduler(), 0.2);
+  EXPECT_TRUE(fixture.engine->healthy());
+  std::this_thread::sleep_for(300ms);
+  EXPECT_TRUE(fixture.engine->healthy()) << "idle is not silence";
+  fixture.controls->hold = true;
+  Collector collector(1);
+  ASSERT_TRUE(
+      fixture.engine->submit(make_request(*fixture.engine, 3, 5, 5), collector.sink()).ok());
+  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(fixture.engine->healthy());
+  std::this_thread::sleep_for(400ms);
+  EXPECT_FALSE(fixture.engine->healthy()) << "work waits and no step ends";
+  fixture.controls->hold = false;
+  EXPECT_TRUE(collector.wait_all());
+  EXPECT_TRUE(fixture.engine->healthy());
+}
+
+TEST(Engine, DrainRefusesNewWorkAndFinishesTheOld) {
+  Fixture fixture;
+  fixture.controls->step_micros = 1000;
+  Request request = make_request(*fixture.engine, 5, 10, 50);
+  const Request copy = request;
+  Collector collector(1), late(1);
+  ASSERT_TRUE(fixture.engine->submit(std::move(request), collector.sink()).ok());
+  EXPECT_TRUE(fixture.engine->drain(20));
+  EXPECT_EQ(collector.tokens(0), expected_tokens(copy, 0));
+  EXPECT_EQ(fixture.engine->submit(make_request(*fixture.engine, 3, 5, 5), late.sink()).code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(Engine, TheDestructorAbortsWhatRuns) {
+  Collector collector(1);
+  {
+    Fixture fixture;
+    fixture.controls->step_micros = 1000;
+    Request request = make_request(*fixture.engine, 5, 10, 200);
+    request.sampling.ignore_eos = true;
+    ASSERT_TRUE(fixture.engine->submit(std::move(request), collector.sink()).ok());
+    ASSERT_TRUE(collector.wait_tokens(2));
+  }
+  EXPECT_TRUE(collector.wait_all(0s));
+  EXPECT_EQ(collector.finish(0), FinishReason::kAbort);
+}
+
+}  // namespace
+}  // namespace headrace

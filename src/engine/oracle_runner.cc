@@ -1,0 +1,28 @@
+#include "engine/oracle_runner.h"
+
+#include <thread>
+
+namespace headrace {
+
+OracleRunner::OracleRunner(const OracleModel& model, const SchedulerOptions& options,
+                           std::shared_ptr<OracleControls> controls)
+    : device_(model, options.groups, options.block_count, options.max_num_seqs),
+      controls_(std::move(controls)) {}
+
+Ticket OracleRunner::submit_forward(const StepPlan& plan) {
+  results_.push_back(device_.execute(plan));
+  return Ticket(++last_ticket_);
+}
+
+Result<StepResult> OracleRunner::wait(Ticket) {
+  if (const int64_t micros = controls_->step_micros; micros > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(micros));
+  }
+  while (controls_->hold) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  StepResult result = std::move(results_.front());
+  results_.pop_front();
+  if (controls_->fail_next_step.exchange(false)) return internal_error("the test failed this step");
+  return result;
+}
+
+}  // namespace headrace

@@ -1,0 +1,44 @@
+// OracleRunner: the oracle device of src/sched as a Runner, for tests of engine and server without
+// a model. Steps can be slowed down, held, or made to fail.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "engine/runner.h"
+#include "sched/oracle_device.h"
+#include "sched/scheduler.h"
+
+namespace headrace {
+
+// Shared with the test that steers the runner. Any thread.
+struct OracleControls {
+  std::atomic<int64_t> step_micros{0};      // each step takes so long
+  std::atomic<bool> hold{false};            // steps do not end while set
+  std::atomic<bool> fail_next_step{false};  // the next step ends with an error
+};
+
+class OracleRunner final : public Runner {
+ public:
+  // The scheduler options that the engine gets: groups, block_count, max_num_seqs are read.
+  OracleRunner(const OracleModel& model, const SchedulerOptions& options,
+               std::shared_ptr<OracleControls> controls = std::make_shared<OracleControls>());
+
+  Ticket submit_forward(const StepPlan& plan) override;
+  void submit_sample(Ticket) override {}
+  Result<StepResult> wait(Ticket ticket) override;
+
+  // Before the engine starts.
+  OracleDevice& device() { return device_; }
+
+ private:
+  OracleDevice device_;
+  std::shared_ptr<OracleControls> controls_;
+  std::deque<StepResult> results_;
+  uint64_t last_ticket_ = 0;
+};
+
+}  // namespace headrace
