@@ -23,7 +23,9 @@ class TestDevice {
         stream_(device_->create_stream()),
         workspace_(std::move(device_->allocate(workspace_bytes).value())) {}
 
+  // The calling thread computes as the pool's workers do, without denormals, as an engine's must.
   static TestDevice cpu(int threads, CpuFeatures features = CpuFeatures::detect()) {
+    flush_denormals_on_this_thread();
     return TestDevice(create_cpu_device(threads, features));
   }
 
