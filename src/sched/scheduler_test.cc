@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <map>
 
@@ -311,7 +312,8 @@ TEST(Scheduler, NeverFits) {
     EXPECT_EQ(rig.scheduler->add(large).ok(), spare <= 0);
     rig.run();
     EXPECT_EQ((rig.got[{1, 0}].tokens), rig.expected(neighbour, 0, 20));
-    if (spare <= 0) EXPECT_EQ((rig.got[{2, 0}].tokens), rig.expected(large, 0, 1));
+    if (spare > 0) continue;
+    EXPECT_EQ((rig.got[{2, 0}].tokens), rig.expected(large, 0, 1));
   }
 }
 
@@ -330,39 +332,37 @@ TEST(Scheduler, AFullQueueSaysExhausted) {
 
 // A pool of the largest request and one page, 64 clients: all finish without thrashing.
 TEST(Scheduler, NoLivelock) {
-  {
-    SchedulerOptions options = small_options();
-    options.max_num_seqs = 64;
-    options.max_num_batched_tokens = 64;
-    options.block_count = 32 + 1;
-    Rig rig(options);
-    std::vector<Request> requests;
-    uint64_t ideal = 0;
-    for (uint64_t id = 1; id <= 64; ++id) {
-      requests.push_back(make_request(id, 8 + static_cast<int32_t>(id * 5 % 24),
-                                      20 + static_cast<int32_t>(id * 11 % 76)));
-      if (id == 64) requests.back() = make_request(id, 40, 89);  // 128 tokens: 32 pages
-      ideal += requests.back().prompt.size() +
-               static_cast<uint64_t>(requests.back().sampling.max_tokens);
-      ASSERT_TRUE(rig.scheduler->add(requests.back()).ok());
-    }
-    rig.run();
-    for (const Request& request : requests) {
-      const auto& choice = rig.got[{request.id.value, 0}];
-      EXPECT_EQ(choice.tokens,
-                rig.expected(request, 0, static_cast<size_t>(request.sampling.max_tokens)));
-    }
-    int preemptions_max = 0;
-    for (const auto& [sequence, count] : rig.admissions) {
-      preemptions_max = std::max(preemptions_max, count - 1);
-    }
-    EXPECT_LE(preemptions_max, 3);
-    EXPECT_GT(rig.scheduler->stats().preemptions, 0u);
-    EXPECT_LE(rig.scheduler->stats().recomputed_tokens, ideal);
-    std::printf("64 clients: %lu preemptions, at most %d of one; %lu tokens recomputed of %lu\n",
-                rig.scheduler->stats().preemptions, preemptions_max,
-                rig.scheduler->stats().recomputed_tokens, ideal);
+  SchedulerOptions options = small_options();
+  options.max_num_seqs = 64;
+  options.max_num_batched_tokens = 64;
+  options.block_count = 32 + 1;
+  Rig rig(options);
+  std::vector<Request> requests;
+  uint64_t ideal = 0;
+  for (uint64_t id = 1; id <= 64; ++id) {
+    requests.push_back(make_request(id, 8 + static_cast<int32_t>(id * 5 % 24),
+                                    20 + static_cast<int32_t>(id * 11 % 76)));
+    if (id == 64) requests.back() = make_request(id, 40, 89);  // 128 tokens: 32 pages
+    ideal +=
+        requests.back().prompt.size() + static_cast<uint64_t>(requests.back().sampling.max_tokens);
+    ASSERT_TRUE(rig.scheduler->add(requests.back()).ok());
   }
+  rig.run();
+  for (const Request& request : requests) {
+    const auto& choice = rig.got[{request.id.value, 0}];
+    EXPECT_EQ(choice.tokens,
+              rig.expected(request, 0, static_cast<size_t>(request.sampling.max_tokens)));
+  }
+  int preemptions_max = 0;
+  for (const auto& [sequence, count] : rig.admissions) {
+    preemptions_max = std::max(preemptions_max, count - 1);
+  }
+  EXPECT_LE(preemptions_max, 3);
+  EXPECT_GT(rig.scheduler->stats().preemptions, 0u);
+  EXPECT_LE(rig.scheduler->stats().recomputed_tokens, ideal);
+  std::printf("64 clients: %lu preemptions, at most %d of one; %lu tokens recomputed of %lu\n",
+              rig.scheduler->stats().preemptions, preemptions_max,
+              rig.scheduler->stats().recomputed_tokens, ideal);
 }
 
 // Static batching against continuous batching: the same work, steps and rows that idle.
@@ -413,7 +413,9 @@ TEST(Scheduler, PagingWastesLittleAndReservingMost) {
       used += static_cast<double>(waste.used);
       held += static_cast<double>(waste.used + waste.reserved + waste.internal);
       running_max = std::max(running_max, rig.scheduler->stats().running);
-      if (allocation == KvAllocation::kPaged) EXPECT_EQ(waste.reserved + waste.external, 0);
+      if (allocation == KvAllocation::kPaged) {
+        EXPECT_EQ(waste.reserved + waste.external, 0);
+      }
     }
     const double wasted = 1 - used / held;
     std::printf("%s: %.0f%% of the held token slots are empty, %d run at once, %d steps\n",
@@ -432,12 +434,14 @@ TEST(Scheduler, PagingWastesLittleAndReservingMost) {
 // Cancel every request of small traces at every step, with one and two steps in flight: the others
 // get their tokens, and every page comes back.
 TEST(Scheduler, AbortEverywhere) {
+  const char* setting = std::getenv("HEADRACE_ABORT_TRACES");
+  const uint64_t traces = setting == nullptr ? 1400 : std::strtoull(setting, nullptr, 10);
   int64_t aborts = 0;
-  for (uint64_t trace = 1; trace <= 40; ++trace) {
+  for (uint64_t trace = 1; trace <= traces; ++trace) {
     SchedulerOptions options = small_options();
     options.max_num_seqs = 4;
     options.max_num_batched_tokens = 12;
-    options.block_count = 14 + static_cast<int32_t>(trace % 8);
+    options.block_count = 16 + static_cast<int32_t>(trace % 8);
     options.steps_in_flight_max = 1 + static_cast<int32_t>(trace % 2);
     std::vector<Request> requests;
     for (uint64_t i = 0; i < 5; ++i) {
@@ -445,6 +449,13 @@ TEST(Scheduler, AbortEverywhere) {
       requests.push_back(make_request(i + 1, 1 + static_cast<int32_t>(bits % 20),
                                       1 + static_cast<int32_t>(bits / 64 % 12),
                                       1 + static_cast<int32_t>(bits / 4096 % 3)));
+    }
+    std::map<std::pair<size_t, int32_t>, std::vector<TokenId>> expected_of;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      for (int32_t choice = 0; choice < requests[i].sampling.n; ++choice) {
+        expected_of[{i, choice}] = Rig(options).expected(
+            requests[i], choice, static_cast<size_t>(requests[i].sampling.max_tokens));
+      }
     }
     for (size_t victim = 0; victim < requests.size(); ++victim) {
       bool reached = true;
@@ -456,8 +467,7 @@ TEST(Scheduler, AbortEverywhere) {
         for (size_t i = 0; i < requests.size(); ++i) {
           for (int32_t choice = 0; choice < requests[i].sampling.n; ++choice) {
             const auto& got = rig.got[{requests[i].id.value, choice}];
-            auto expected = rig.expected(requests[i], choice,
-                                         static_cast<size_t>(requests[i].sampling.max_tokens));
+            std::vector<TokenId> expected = expected_of[{i, choice}];
             if (i == victim) expected.resize(std::min(expected.size(), got.tokens.size()));
             ASSERT_EQ(got.tokens, expected)
                 << "trace " << trace << " victim " << victim << " at step " << at;
@@ -467,7 +477,7 @@ TEST(Scheduler, AbortEverywhere) {
     }
   }
   std::printf("%ld aborts\n", aborts);
-  EXPECT_GT(aborts, 3000);
+  EXPECT_GT(aborts, static_cast<int64_t>(traces) * 70);
 }
 
 // Scheduler time of a step with 256 decoding sequences, the device left out: the least of many, as
