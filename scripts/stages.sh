@@ -74,10 +74,14 @@ ensure_venv() {
 stage_clients() {
   begin clients
   ensure_venv
-  HEADRACE_BINARY=$PWD/build/headrace HEADRACE_MODEL_SMOLLM2=$MODEL_FILE PYTHONPATH='' \
-    logged clients.log build/venv/bin/python -m pytest -q --durations=10 \
-    --junitxml="$RESULTS/clients/pytest.xml" tests/server tests/cli ||
-    fail "pytest tests/server tests/cli"
+  local suite failed=0
+  for suite in server cli; do
+    HEADRACE_BINARY=$PWD/build/headrace HEADRACE_MODEL_SMOLLM2=$MODEL_FILE PYTHONPATH='' \
+      logged "clients-$suite.log" build/venv/bin/python -m pytest -q --durations=10 \
+      -p no:cacheprovider --junitxml="$RESULTS/clients/$suite.xml" "tests/$suite" ||
+      { fail "pytest tests/$suite" || failed=1; }
+  done
+  ((failed == 0))
   finish "openai client, HTTP and command line suites"
 }
 
