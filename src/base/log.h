@@ -16,19 +16,23 @@ void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::kDebug) log_line(LogLevel::kDebug, fmt::format(format, args...));
+  if (log_level() <= LogLevel::kDebug)
+    log_line(LogLevel::kDebug, fmt::vformat(format, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::kInfo) log_line(LogLevel::kInfo, fmt::format(format, args...));
+  if (log_level() <= LogLevel::kInfo)
+    log_line(LogLevel::kInfo, fmt::vformat(format, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::kWarning) log_line(LogLevel::kWarning, fmt::format(format, args...));
+  if (log_level() <= LogLevel::kWarning)
+    log_line(LogLevel::kWarning, fmt::vformat(format, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_error(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::kError) log_line(LogLevel::kError, fmt::format(format, args...));
+  if (log_level() <= LogLevel::kError)
+    log_line(LogLevel::kError, fmt::vformat(format, fmt::make_format_args(args...)));
 }
 
 }  // namespace headrace
