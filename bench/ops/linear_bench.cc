@@ -43,6 +43,7 @@ constexpr LayerShape kShapes[] = {{"qkv", 960, 576, kLayers},
                                   {"gate_up", 3072, 576, kLayers},
                                   {"down", 576, 1536, kLayers},
                                   {"head", 49152, 576, 1}};
+constexpr int64_t kWorkspaceBytes = 16 << 20;  // 512 rows of 1536 floats are 3 MB
 constexpr int64_t kRowCounts[] = {1, 8, 128, 512};
 
 double seconds_now() {
@@ -85,7 +86,8 @@ class Bench {
   explicit Bench(const Options& options)
       : options_(options),
         device_(create_cpu_device(options.threads)),
-        stream_(device_->create_stream()) {}
+        stream_(device_->create_stream()),
+        workspace_(std::move(device_->allocate(kWorkspaceBytes).value())) {}
 
   void run() {
     pack_weights();
@@ -113,8 +115,10 @@ class Bench {
         out.push_back({std::string(kernel.name), kernel.run});
       }
     }
-    if (device_->traits().cpu.avx512_vnni) {
-      out.push_back({"linear/cpu/avx512_vnni (int8 activations)", int8_activations});
+    const std::string int8 = "linear/cpu/avx512_vnni (int8 activations)";
+    if (device_->traits().cpu.avx512_vnni && is_quantised(options_.dtype) &&
+        int8.find(options_.kernel) != std::string::npos) {
+      out.push_back({int8, int8_activations});
     }
     return out;
   }
@@ -151,9 +155,7 @@ class Bench {
     y_.resize(static_cast<size_t>(m * layer.n));
     Rng rng(2);
     for (float& v : x_) v = static_cast<float>(uniform01(rng.next())) - 0.5f;
-    Workspace workspace(
-        std::move(device_->allocate(linear_workspace_bytes(m, weights_[shape][0])).value()));
-    OpContext context{*device_, *stream_, workspace, mesh_};
+    OpContext context{*device_, *stream_, workspace_, mesh_};
     const double start = seconds_now();
     for (const LinearWeight& weight : weights_[shape]) {
       candidate.run(context, arguments(weight, m));
@@ -236,9 +238,7 @@ class Bench {
       }
     }
     y_.resize(exact.size());
-    Workspace workspace(
-        std::move(device_->allocate(linear_workspace_bytes(kRows, weight)).value()));
-    OpContext context{*device_, *stream_, workspace, mesh_};
+    OpContext context{*device_, *stream_, workspace_, mesh_};
     for (const Candidate& candidate : candidates()) {
       candidate.run(context, arguments(weight, kRows));
       double errors = 0;
@@ -252,6 +252,7 @@ class Bench {
   Options options_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
+  Workspace workspace_;
   SingleRank rank_;
   Mesh mesh_{&rank_, &rank_, &rank_};
   std::vector<std::vector<LinearWeight>> weights_;  // by shape, then layer
