@@ -1,0 +1,60 @@
+// How an answer is worded: completions and chat differ in nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "server/choice_stream.h"
+#include "server/generation_request.h"
+
+namespace headrace {
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+
+// Facts of the answer as a whole.
+struct AnswerHead {
+  std::string id;
+  int64_t created_unix_s = 0;
+  std::string model;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;
+  int32_t top_logprobs = -1;                   // -1: no log-probabilities
+  std::vector<std::vector<TokenId>> prompts;   // by prompt; n choices each
+  int32_t choices_per_prompt = 1;
+  const Tokenizer* tokenizer = nullptr;
+};
+
+class AnswerFormat {
+ public:
+  virtual ~AnswerFormat() = default;
+  // The body of an answer that is not streamed. choices[i] has index i.
+  virtual Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const = 0;
+  // The events of one delta, in order. `opens`: the choice's first.
+  virtual std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) const = 0;
+  // The event without choices that carries the usage.
+  virtual Json usage_event(const Usage& usage) const = 0;
+};
+
+std::unique_ptr<AnswerFormat> make_completion_format(AnswerHead head);
+std::unique_ptr<AnswerFormat> make_chat_format(AnswerHead head);
+
+Json usage_json(const Usage& usage);
+Json finish_reason_json(FinishReason reason);  // null while running
+Json stop_reason_json(const StopReason& reason);
+Json token_ids_json(std::span<const TokenId> ids);
+// The ids of the answer's own tokens in `delta`.
+Json answer_token_ids_json(const ChoiceDelta& delta);
+// -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
+Json logprob_json(float logprob);
+// How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone are
+// no characters (the form of the OpenAI API); "token:123" when ids are asked for.
+std::string token_text(const AnswerHead& head, TokenId token);
+
+}  // namespace headrace

@@ -1,0 +1,197 @@
+#include "server/chat_prompt.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace headrace {
+namespace {
+
+// U+FDD0..U+FDEF: noncharacters, never in interchanged text, not white space, no letters.
+constexpr int kNoncharacters = 32;
+std::string noncharacter(int index) {
+  return {'\xEF', '\xB7', static_cast<char>(0x90 + index)};
+}
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+std::string to_lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), lower);
+  return result;
+}
+
+void replace_all(std::string& text, std::string_view from, char to) {
+  size_t out = 0;
+  for (size_t in = 0; in < text.size();) {
+    if (text.compare(in, from.size(), from) == 0) {
+      text[out++] = to;
+      in += from.size();
+    } else {
+      text[out++] = text[in++];
+    }
+  }
+  text.resize(out);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ChatPromptEncoder>> ChatPromptEncoder::create(
+    const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  HR_ASSIGN_OR_RETURN(auto matcher, SpecialMatcher::create(tokenizer.vocab()));
+  return std::unique_ptr<ChatPromptEncoder>(
+      new ChatPromptEncoder(tokenizer, chat_template, std::move(matcher)));
+}
+
+ChatPromptEncoder::ChatPromptEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                                     SpecialMatcher matcher)
+    : tokenizer_(tokenizer), chat_template_(chat_template), matcher_(std::move(matcher)) {
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view text = tokenizer.vocab().tokens[static_cast<size_t>(id)];
+    if (!tokenizer.is_control(id) || text.empty()) continue;
+    spellings_.push_back(to_lower(text));
+    first_bytes_[static_cast<unsigned char>(text[0])] = true;
+  }
+  std::sort(spellings_.begin(), spellings_.end());
+}
+
+Result<std::string> ChatPromptEncoder::render(const Json& messages, const Json& variables,
+                                              bool add_generation_prompt) const {
+  return render_chat(chat_template_, tokenizer_.vocab(), messages, Json(), add_generation_prompt,
+                     variables);
+}
+
+Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, const Json& variables,
+                                                       ChatPromptOptions options) const {
+  HR_ASSIGN_OR_RETURN(std::string text, render(messages, variables, options.add_generation_prompt));
+  if (!is_risky(messages) && !is_risky(variables)) {
+    return tokenizer_.encode(text, {.add_special = options.add_special, .parse_special = true});
+  }
+  HR_ASSIGN_OR_RETURN(const Shadows shadows, choose_shadows(text));
+  HR_ASSIGN_OR_RETURN(const std::string stand_in,
+                      render(shadowed(messages, shadows), shadowed(variables, shadows),
+                             options.add_generation_prompt));
+  if (unshadowed(stand_in, shadows) != text) {
+    return invalid_argument("messages spell control tokens where the chat template inspects them",
+                            "messages");
+  }
+  return encode_shadowed(stand_in, shadows, options.add_special);
+}
+
+// Whether `text` begins with a spelling, or a spelling begins with `text`. Narrows the sorted list a
+// character at a time, so a long run of first characters stays cheap.
+bool ChatPromptEncoder::begins_spelling(std::string_view text) const {
+  auto begin = spellings_.begin(), end = spellings_.end();
+  for (size_t depth = 0; depth < text.size(); ++depth) {
+    const auto key = static_cast<unsigned char>(lower(text[depth]));
+    const auto byte_at = [depth](const std::string& spelling) {  // shorter spellings sort first
+      return depth < spelling.size() ? static_cast<int>(static_cast<unsigned char>(spelling[depth])) : -1;
+    };
+    begin = std::partition_point(begin, end, [&](const auto& s) { return byte_at(s) < key; });
+    end = std::partition_point(begin, end, [&](const auto& s) { return byte_at(s) <= key; });
+    if (begin == end) return false;
+    if (begin->size() == depth + 1) return true;
+  }
+  return true;
+}
+
+std::vector<size_t> ChatPromptEncoder::risky_places(std::string_view text) const {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (first_bytes_[static_cast<unsigned char>(text[i])] && begins_spelling(text.substr(i))) {
+      places.push_back(i);
+    }
+  }
+  return places;
+}
+
+bool ChatPromptEncoder::is_risky(const Json& value) const {
+  if (value.is_string()) return !risky_places(value.as_string()).empty();
+  if (value.is_array()) {
+    const Json::Array& items = value.as_array();
+    return std::any_of(items.begin(), items.end(), [&](const Json& item) { return is_risky(item); });
+  }
+  if (!value.is_object()) return false;
+  const Json::Object& members = value.as_object();
+  return std::any_of(members.begin(), members.end(), [&](const Json::Member& member) {
+    return !risky_places(member.first).empty() || is_risky(member.second);
+  });
+}
+
+Result<ChatPromptEncoder::Shadows> ChatPromptEncoder::choose_shadows(
+    const std::string& rendered) const {
+  Shadows shadows;
+  int candidate = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!first_bytes_[byte]) continue;
+    while (candidate < kNoncharacters && rendered.find(noncharacter(candidate)) != rendered.npos) {
+      ++candidate;
+    }
+    if (candidate == kNoncharacters) {
+      return invalid_argument("messages hold too many noncharacters (U+FDD0..U+FDEF)", "messages");
+    }
+    shadows.by_byte[byte] = noncharacter(candidate++);
+  }
+  return shadows;
+}
+
+std::string ChatPromptEncoder::shadowed_text(std::string_view text, const Shadows& shadows) const {
+  std::string result;
+  size_t begin = 0;
+  for (size_t place : risky_places(text)) {
+    result += text.substr(begin, place - begin);
+    result += shadows.by_byte[static_cast<unsigned char>(text[place])];
+    begin = place + 1;
+  }
+  return result += text.substr(begin);
+}
+
+Json ChatPromptEncoder::shadowed(const Json& value, const Shadows& shadows) const {
+  if (value.is_string()) return Json(shadowed_text(value.as_string(), shadows));
+  if (value.is_array()) {
+    Json::Array items;
+    for (const Json& item : value.as_array()) items.push_back(shadowed(item, shadows));
+    return Json(std::move(items));
+  }
+  if (!value.is_object()) return value;
+  Json::Object members;
+  for (const auto& [key, member] : value.as_object()) {
+    members.emplace_back(shadowed_text(key, shadows), shadowed(member, shadows));
+  }
+  return Json(std::move(members));
+}
+
+std::string ChatPromptEncoder::unshadowed(std::string_view text, const Shadows& shadows) {
+  std::string result(text);
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!shadows.by_byte[byte].empty()) {
+      replace_all(result, shadows.by_byte[byte], static_cast<char>(byte));
+    }
+  }
+  return result;
+}
+
+Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view text,
+                                                                const Shadows& shadows,
+                                                                bool add_special) const {
+  std::vector<TokenId> ids;
+  size_t plain_begin = 0;
+  const auto append_plain = [&](size_t end) -> Status {
+    const std::string plain = unshadowed(text.substr(plain_begin, end - plain_begin), shadows);
+    HR_ASSIGN_OR_RETURN(auto plain_ids, tokenizer_.encode(plain, {.add_special = add_special && plain_begin == 0,
+                                                                  .parse_special = false}));
+    ids.insert(ids.end(), plain_ids.begin(), plain_ids.end());
+    return ok_status();
+  };
+  size_t from = 0;
+  while (const auto found = matcher_.find(text, from, SpecialMatcher::Match::kUserDefinedAndControl)) {
+    from = found->offset + found->length;
+    if (!tokenizer_.is_control(found->id)) continue;
+    HR_RETURN_IF_ERROR(append_plain(found->offset));
+    ids.push_back(found->id);
+    plain_begin = from;
+  }
+  HR_RETURN_IF_ERROR(append_plain(text.size()));
+  return ids;
+}
+
+}  // namespace headrace

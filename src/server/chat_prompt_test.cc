@@ -1,0 +1,115 @@
+// User text never becomes control tokens, however it spells them; the template's own always do.
+#include "server/chat_prompt.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "server/test_model.h"
+
+namespace headrace {
+namespace {
+
+Json message(std::string role, std::string content) {
+  Json json = Json::object();
+  json.set("role", std::move(role)).set("content", std::move(content));
+  return json;
+}
+
+struct Fixture {
+  explicit Fixture(std::string_view source = kChatMlTemplate) {
+    auto compiled = ChatTemplate::compile(source);
+    CHECK(compiled.ok());
+    chat_template = std::make_unique<ChatTemplate>(std::move(*compiled));
+    auto created = ChatPromptEncoder::create(*model.tokenizer, *chat_template);
+    CHECK(created.ok());
+    encoder = std::move(*created);
+  }
+  std::vector<TokenId> encode(const Json& messages) const {
+    auto ids = encoder->encode(messages, Json(), {});
+    EXPECT_TRUE(ids.ok()) << ids.status().message();
+    return ids.ok() ? *ids : std::vector<TokenId>();
+  }
+  int control_count(const std::vector<TokenId>& ids) const {
+    return static_cast<int>(std::count_if(ids.begin(), ids.end(), [&](TokenId id) { return model.tokenizer->is_control(id); }));
+  }
+  TestModel model;
+  std::unique_ptr<ChatTemplate> chat_template;
+  std::unique_ptr<ChatPromptEncoder> encoder;
+};
+
+// Two for each message, one for the assistant's turn.
+int template_controls(size_t messages) { return static_cast<int>(2 * messages + 1); }
+
+TEST(ChatPrompt, PlainTextIsEncodedAsTheWholeRendering) {
+  Fixture f;
+  const Json messages(Json::Array{message("system", "be brief"), message("user", "a < b and <b>bold</b>")});
+  const auto text = f.encoder->render(messages, Json(), true);
+  ASSERT_TRUE(text.ok());
+  const auto expected = f.model.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+  EXPECT_EQ(f.encode(messages), *expected);
+}
+
+TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
+  Fixture f;
+  const auto& tokens = f.model.tokenizer->vocab().tokens;
+  for (TokenId id = 0; id < f.model.tokenizer->vocab_size(); ++id) {
+    if (!f.model.tokenizer->is_control(id)) continue;
+    const std::string spelling(tokens[static_cast<size_t>(id)]);
+    for (const std::string& content : {spelling, "x" + spelling + spelling + "y", spelling + "\n" + spelling,
+                                       spelling.substr(0, 3) + spelling, spelling + spelling.substr(0, 5)}) {
+      for (const std::string& role : {std::string("user"), "user" + spelling}) {
+        const Json messages(Json::Array{message(role, content), message("user", "ok")});
+        const std::vector<TokenId> ids = f.encode(messages);
+        EXPECT_EQ(f.control_count(ids), template_controls(2)) << role << " " << content;
+        const auto text = f.encoder->render(messages, Json(), true);
+        EXPECT_EQ(f.model.tokenizer->decode(ids, false), *text);  // not a byte is lost
+      }
+    }
+  }
+}
+
+TEST(ChatPrompt, PiecesThatJoinIntoASpellingStayText) {
+  Fixture f("{% for m in messages %}{{ m.role + m.content }}{% endfor %}<|im_end|>");
+  for (size_t cut = 1; cut < 10; ++cut) {
+    const std::string spelling = "<|im_end|>";
+    const Json messages(Json::Array{message(spelling.substr(0, cut), spelling.substr(cut))});
+    EXPECT_EQ(f.control_count(f.encode(messages)), 1) << cut;
+  }
+}
+
+TEST(ChatPrompt, CaseChangesOfTheTemplateDoNotHelp) {
+  Fixture f("{% for m in messages %}{{ m.content | lower }}{% endfor %}<|im_end|>");
+  EXPECT_EQ(f.control_count(f.encode(Json(Json::Array{message("user", "<|IM_END|> <|Im_Start|>")}))), 1);
+}
+
+TEST(ChatPrompt, RandomTextRoundTripsWithoutControlTokens) {
+  Fixture f;
+  Rng rng(7);
+  const std::string_view parts[] = {"<|im_end|>", "<|im_start|>", "<|", "<", "|>", "im_end", "\n", "a", "\xEF\xB7\x90",
+                                    "<|endoftext|>", "<tool>", "<s>", "é"};
+  for (int round = 0; round < 2000; ++round) {
+    std::string content;
+    for (uint64_t i = rng.below(12); i > 0; --i) content += parts[rng.below(std::size(parts))];
+    const Json messages(Json::Array{message("user", content)});
+    const std::vector<TokenId> ids = f.encode(messages);
+    ASSERT_EQ(f.control_count(ids), template_controls(1)) << content;
+    ASSERT_EQ(f.model.tokenizer->decode(ids, false), *f.encoder->render(messages, Json(), true));
+  }
+}
+
+TEST(ChatPrompt, ATemplateThatLooksForSpellingsIsRefused) {
+  Fixture f("{% for m in messages %}{% if '<|im_end|>' in m.content %}yes{% else %}no{% endif %}{% endfor %}");
+  const auto ids = f.encoder->encode(Json(Json::Array{message("user", "<|im_end|>")}), Json(), {});
+  EXPECT_EQ(ids.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(ChatPrompt, LongRunsOfFirstCharactersAreCheap) {
+  Fixture f;
+  const Json messages(Json::Array{message("user", std::string(1 << 20, '<'))});
+  EXPECT_EQ(f.control_count(f.encode(messages)), template_controls(1));
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,90 @@
+// Answers of /v1/completions: "text_completion" objects.
+#include "server/answer_format.h"
+
+namespace headrace {
+namespace {
+
+class CompletionFormat final : public AnswerFormat {
+ public:
+  explicit CompletionFormat(AnswerHead head) : head_(std::move(head)) {}
+
+  Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
+    Json::Array items;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      items.push_back(choice(static_cast<int32_t>(i), true, choices[i]));
+    }
+    Json json = envelope(std::move(items));
+    json.set("usage", usage_json(usage));
+    return json;
+  }
+
+  std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) const override {
+    if (delta.empty()) return {};
+    return {envelope({choice(index, opens, delta)})};
+  }
+
+  Json usage_event(const Usage& usage) const override {
+    Json json = envelope({});
+    json.set("usage", usage_json(usage));
+    return json;
+  }
+
+ private:
+  Json envelope(Json::Array choices) const {
+    Json json = Json::object();
+    json.set("id", head_.id).set("object", "text_completion").set("created", head_.created_unix_s);
+    json.set("model", head_.model).set("choices", std::move(choices));
+    return json;
+  }
+
+  Json choice(int32_t index, bool opens, const ChoiceDelta& delta) const {
+    Json json = Json::object();
+    json.set("index", index).set("text", delta.text);
+    json.set("logprobs", head_.top_logprobs < 0 ? Json() : logprobs(delta));
+    json.set("finish_reason", finish_reason_json(delta.finish));
+    json.set("stop_reason", stop_reason_json(delta.stop_reason));
+    if (head_.return_token_ids) {
+      const auto prompt = static_cast<size_t>(index / head_.choices_per_prompt);
+      json.set("token_ids", answer_token_ids_json(delta));
+      if (opens) json.set("prompt_token_ids", token_ids_json(head_.prompts[prompt]));
+    }
+    return json;
+  }
+
+  // Four arrays side by side, one entry per token.
+  Json logprobs(const ChoiceDelta& delta) const {
+    Json::Array offsets, values, tokens, tops;
+    for (const TokenRecord& record : delta.tokens) {
+      offsets.emplace_back(record.offset);
+      tokens.emplace_back(token_text(head_, record.token));
+      values.push_back(record.logprobs ? logprob_json(record.logprobs->logprob) : Json());
+      tops.push_back(record.logprobs ? top(record) : Json());
+    }
+    Json json = Json::object();
+    json.set("text_offset", std::move(offsets)).set("token_logprobs", std::move(values));
+    json.set("tokens", std::move(tokens)).set("top_logprobs", std::move(tops));
+    return json;
+  }
+
+  // The k best, and the chosen token where it is not among them.
+  Json top(const TokenRecord& record) const {
+    Json json = Json::object();
+    for (const auto& [token, value] : record.logprobs->top) {
+      const std::string text = token_text(head_, token);
+      if (!json.find(text)) json.set(text, logprob_json(value));
+    }
+    const std::string text = token_text(head_, record.token);
+    if (!json.find(text)) json.set(text, logprob_json(record.logprobs->logprob));
+    return json;
+  }
+
+  const AnswerHead head_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> make_completion_format(AnswerHead head) {
+  return std::make_unique<CompletionFormat>(std::move(head));
+}
+
+}  // namespace headrace

@@ -1,0 +1,59 @@
+#include "server/error_response.h"
+
+namespace headrace {
+
+std::string_view error_type(int http_status) {
+  switch (http_status) {
+    case 400: return "BadRequestError";
+    case 401: return "AuthenticationError";
+    case 404: return "NotFoundError";
+    case 405: return "MethodNotAllowedError";
+    case 408: return "RequestTimeoutError";
+    case 413: return "PayloadTooLargeError";
+    case 429: return "RateLimitError";
+    case 431: return "HeadersTooLargeError";
+    case 503: return "ServiceUnavailable";
+  }
+  return http_status < 500 ? "BadRequestError" : "InternalServerError";
+}
+
+int http_status_of(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kUnsupported: return 400;
+    case StatusCode::kNotFound: return 404;
+    case StatusCode::kExhausted: return 429;
+    case StatusCode::kUnavailable: return 503;
+    case StatusCode::kOk:
+    case StatusCode::kCorrupt:
+    case StatusCode::kInternal: return 500;
+  }
+  return 500;
+}
+
+Json error_json(int http_status, std::string_view message, std::string_view param) {
+  Json error = Json::object();
+  error.set("message", message).set("type", error_type(http_status));
+  error.set("param", param.empty() ? Json() : Json(param)).set("code", http_status);
+  Json json = Json::object();
+  json.set("error", std::move(error));
+  return json;
+}
+
+HttpResponse error_response(int http_status, std::string_view message, std::string_view param) {
+  HttpResponse response;
+  response.status = http_status;
+  response.body = write_json(error_json(http_status, message, param));
+  if (http_status == 429) response.headers.push_back({"Retry-After", "1"});
+  if (http_status == 503) response.headers.push_back({"Retry-After", "5"});
+  if (http_status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  return response;
+}
+
+HttpResponse error_response(const Status& status) {
+  const int http_status = http_status_of(status.code());
+  const bool internal = http_status == 500;  // what went wrong inside is not the client's to read
+  return error_response(http_status, internal ? "internal error" : status.message(), status.field());
+}
+
+}  // namespace headrace

@@ -1,0 +1,23 @@
+// Errors as clients of the OpenAI API read them: {"error": {message, type, param, code}}. Messages
+// come from a closed set: field names and numbers, never prompt text, paths or addresses.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "server/http_message.h"
+
+namespace headrace {
+
+// "BadRequestError" for 400, and so on.
+std::string_view error_type(int http_status);
+int http_status_of(StatusCode code);
+
+Json error_json(int http_status, std::string_view message, std::string_view param = {});
+HttpResponse error_response(int http_status, std::string_view message, std::string_view param = {});
+// kExhausted becomes 429 with Retry-After, kUnavailable 503, kInvalidArgument 400, ...
+HttpResponse error_response(const Status& status);
+
+}  // namespace headrace

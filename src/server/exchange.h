@@ -1,0 +1,47 @@
+// Exchange: the answering side of one request, as handlers see it. It outlives the connection
+// harmlessly: after the peer has gone, every call does nothing.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/http_message.h"
+
+namespace headrace {
+
+// Told about the peer, on the exchange's strand. The connection keeps it alive until the exchange
+// has ended.
+class ExchangeObserver {
+ public:
+  virtual ~ExchangeObserver() = default;
+  // The peer has gone or takes no bytes; nothing that is written will arrive. At most once.
+  virtual void on_peer_gone() = 0;
+  // unsent_bytes() is below the limit again after it was over.
+  virtual void on_writable() = 0;
+};
+
+// All but post() and call_after(): on the strand only. A handler begins on it.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // The whole answer. Ends the exchange.
+  virtual void respond(HttpResponse response) = 0;
+
+  // An answer in pieces. Pieces leave in order, as soon as the peer takes them.
+  virtual void begin_stream(HttpResponse head) = 0;
+  virtual void write(std::string_view bytes) = 0;
+  virtual void end_stream() = 0;
+  // Over this limit a stream should pause until on_writable().
+  virtual bool over_unsent_limit() const = 0;
+
+  virtual void observe(std::shared_ptr<ExchangeObserver> observer) = 0;
+
+  // Runs `task` on the strand, later. Any thread.
+  virtual void post(std::function<void()> task) = 0;
+  virtual void call_after(double seconds, std::function<void()> task) = 0;
+};
+
+}  // namespace headrace

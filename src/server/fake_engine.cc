@@ -1,0 +1,197 @@
+#include "server/fake_engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/rng.h"
+
+namespace headrace {
+
+FakeEngine::FakeEngine(FakeEngineOptions options) : options_(std::move(options)) {
+  engine_options_.vocab_size = options_.vocab_size;
+  engine_options_.scheduler.max_model_len = options_.max_model_len;
+  thread_ = std::thread([this] { loop(); });
+}
+
+FakeEngine::~FakeEngine() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+Status FakeEngine::submit(Request request, EmissionSink sink) {
+  std::lock_guard lock(mutex_);
+  if (draining_) return unavailable("draining");
+  if (live_.size() >= static_cast<size_t>(options_.running_max + options_.queued_max)) {
+    return exhausted("the queue is full");
+  }
+  ++submitted_;
+  last_request_ = request;
+  Live live;
+  live.outputs.resize(static_cast<size_t>(request.sampling.n));
+  live.finished.resize(static_cast<size_t>(request.sampling.n));
+  live.sink = std::move(sink);
+  const RequestId id = request.id;
+  live.request = std::move(request);
+  live_.emplace(id, std::move(live));
+  wake_.notify_all();
+  return ok_status();
+}
+
+void FakeEngine::cancel(RequestId request) {
+  std::lock_guard lock(mutex_);
+  cancelled_ += live_.erase(request) > 0;
+}
+
+void FakeEngine::cancel_choice(RequestId request, int32_t choice) {
+  std::lock_guard lock(mutex_);
+  const auto it = live_.find(request);
+  if (it == live_.end()) return;
+  it->second.finished[static_cast<size_t>(choice)] = true;
+  const auto& finished = it->second.finished;
+  if (std::find(finished.begin(), finished.end(), false) == finished.end()) live_.erase(it);
+}
+
+EngineStats FakeEngine::stats() const {
+  std::lock_guard lock(mutex_);
+  EngineStats stats;
+  const int32_t count = static_cast<int32_t>(live_.size());
+  stats.scheduler.running = std::min(count, options_.running_max);
+  stats.scheduler.waiting = count - stats.scheduler.running;
+  stats.scheduler.blocks_total = 100;
+  stats.scheduler.blocks_used = std::min(100, stats.scheduler.running);
+  return stats;
+}
+
+bool FakeEngine::drain(double) {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+  return live_.empty();
+}
+
+void FakeEngine::set_paused(bool paused) {
+  {
+    std::lock_guard lock(mutex_);
+    paused_ = paused;
+  }
+  wake_.notify_all();
+}
+
+Request FakeEngine::last_request() const {
+  std::lock_guard lock(mutex_);
+  return last_request_;
+}
+
+float FakeEngine::logprob(TokenId previous, TokenId token) {
+  const uint64_t bits = counter_hash(1, static_cast<uint64_t>(previous),
+                                     static_cast<uint64_t>(token), RngPurpose::kSimulation);
+  return -static_cast<float>(10 * uniform01(bits));
+}
+
+TokenId FakeEngine::token_at(const Request& request, int32_t choice, size_t position) const {
+  if (!options_.script.empty()) {
+    return position < options_.script.size() ? options_.script[position] : options_.end_id;
+  }
+  uint64_t prompt_hash = 0;
+  for (TokenId id : request.prompt) prompt_hash = mix64(prompt_hash ^ static_cast<uint64_t>(id));
+  return static_cast<TokenId>(
+      counter_hash(prompt_hash, static_cast<uint64_t>(choice), position, RngPurpose::kSample) %
+      static_cast<uint64_t>(options_.vocab_size));
+}
+
+void FakeEngine::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (live_.empty() || paused_) {
+      wake_.wait(lock);
+      continue;
+    }
+    step(lock);
+    if (options_.step_seconds > 0) {
+      wake_.wait_for(lock, std::chrono::duration<double>(options_.step_seconds),
+                     [this] { return stopping_; });
+    }
+  }
+}
+
+// Sinks are called without the lock, as the engine's own would.
+void FakeEngine::step(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::pair<EmissionSink, Emission>> out;
+  int32_t running = 0;
+  for (auto it = live_.begin(); it != live_.end() && running < options_.running_max; ++running) {
+    Live& live = it->second;
+    for (Emission& emission : step_request(live)) out.emplace_back(live.sink, std::move(emission));
+    const bool done = std::find(live.finished.begin(), live.finished.end(), false) == live.finished.end();
+    it = done ? live_.erase(it) : std::next(it);
+  }
+  lock.unlock();
+  for (auto& [sink, emission] : out) sink(emission);
+  out.clear();
+  lock.lock();
+}
+
+std::vector<Emission> FakeEngine::step_request(Live& live) {
+  std::vector<Emission> emissions;
+  for (int32_t choice = 0; choice < live.request.sampling.n; ++choice) {
+    if (!live.finished[static_cast<size_t>(choice)]) emissions.push_back(step_choice(live, choice));
+  }
+  if (live.scored || emissions.empty()) return emissions;
+  live.scored = true;
+  const std::vector<TokenId>& prompt = live.request.prompt;
+  const int32_t top = live.request.sampling.prompt_logprobs;
+  emissions[0].prompt_first = 1;
+  for (size_t i = 1; top >= 0 && i < prompt.size(); ++i) {
+    emissions[0].prompt_logprobs.push_back(logprobs_of(prompt[i - 1], prompt[i], top));
+  }
+  return emissions;
+}
+
+Emission FakeEngine::step_choice(Live& live, int32_t choice) {
+  const SamplingParams& sampling = live.request.sampling;
+  std::vector<TokenId>& output = live.outputs[static_cast<size_t>(choice)];
+  Emission emission;
+  emission.request = live.request.id;
+  emission.choice = choice;
+  if (fault_.exchange(false)) {
+    emission.finish = FinishReason::kFault;
+  } else if (sampling.max_tokens == 0) {
+    emission.finish = FinishReason::kLength;
+  } else {
+    const TokenId token = token_at(live.request, choice, output.size());
+    const TokenId previous = output.empty() ? live.request.prompt.back() : output.back();
+    output.push_back(token);
+    emission.tokens = {token};
+    if (sampling.logprobs >= 0) emission.logprobs = {logprobs_of(previous, token, sampling.logprobs)};
+    emission.finish = finish_of(live, output);
+    const auto& stops = sampling.stop_token_ids;
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) emission.stop_token = token;
+  }
+  if (emission.finish != FinishReason::kNone) live.finished[static_cast<size_t>(choice)] = true;
+  return emission;
+}
+
+TokenLogprobs FakeEngine::logprobs_of(TokenId previous, TokenId token, int32_t top) const {
+  TokenLogprobs result{token, logprob(previous, token), {}};
+  for (TokenId id = 0; id < std::min(top, options_.vocab_size); ++id) {
+    result.top.emplace_back(id, logprob(previous, id));
+  }
+  std::sort(result.top.begin(), result.top.end(),
+            [](const auto& a, const auto& b) { return a.second > b.second; });
+  return result;
+}
+
+FinishReason FakeEngine::finish_of(const Live& live, const std::vector<TokenId>& output) const {
+  const SamplingParams& sampling = live.request.sampling;
+  const auto& stops = sampling.stop_token_ids;
+  const bool end = options_.end_id >= 0 && output.back() == options_.end_id && !sampling.ignore_eos;
+  if (end || std::find(stops.begin(), stops.end(), output.back()) != stops.end()) {
+    return FinishReason::kStop;
+  }
+  return output.size() >= static_cast<size_t>(sampling.max_tokens) ? FinishReason::kLength
+                                                                   : FinishReason::kNone;
+}
+
+}  // namespace headrace

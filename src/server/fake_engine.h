@@ -1,0 +1,81 @@
+// An Engine for tests: no model, no scheduler. Every request runs on its own terms, one token a
+// step; tokens and log-probabilities are functions of what came before them, so that generation and
+// scoring must agree.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace headrace {
+
+struct FakeEngineOptions {
+  int32_t vocab_size = 0;
+  int32_t max_model_len = 4096;
+  int32_t running_max = 64;   // requests; the others wait
+  int32_t queued_max = 256;
+  double step_seconds = 0;
+  std::vector<TokenId> script;  // what every choice says, then it ends; empty: by hash, to max_tokens
+  TokenId end_id = -1;          // appended behind the script
+};
+
+class FakeEngine final : public Engine {
+ public:
+  explicit FakeEngine(FakeEngineOptions options);
+  ~FakeEngine() override;
+
+  RequestId next_request_id() override { return RequestId(++last_id_); }
+  Status submit(Request request, EmissionSink sink) override;
+  void cancel(RequestId request) override;
+  void cancel_choice(RequestId request, int32_t choice) override;
+  EngineStats stats() const override;
+  bool healthy() const override { return healthy_; }
+  bool drain(double seconds_max) override;
+  const EngineOptions& options() const override { return engine_options_; }
+
+  void set_healthy(bool healthy) { healthy_ = healthy; }
+  void set_paused(bool paused);  // no step is made
+  void fail_next_emission() { fault_ = true; }
+  int submitted() const { return submitted_; }
+  int cancelled() const { return cancelled_; }  // requests cancelled before their end
+  Request last_request() const;
+
+  // Of `token` right after `previous`.
+  static float logprob(TokenId previous, TokenId token);
+  TokenId token_at(const Request& request, int32_t choice, size_t position) const;
+
+ private:
+  struct Live {
+    Request request;
+    EmissionSink sink;
+    std::vector<std::vector<TokenId>> outputs;  // by choice
+    std::vector<bool> finished;
+    bool scored = false;
+  };
+  void loop();
+  void step(std::unique_lock<std::mutex>& lock);
+  std::vector<Emission> step_request(Live& live);
+  Emission step_choice(Live& live, int32_t choice);
+  TokenLogprobs logprobs_of(TokenId previous, TokenId token, int32_t top) const;
+  FinishReason finish_of(const Live& live, const std::vector<TokenId>& output) const;
+
+  const FakeEngineOptions options_;
+  EngineOptions engine_options_;
+  std::atomic<uint64_t> last_id_{0};
+  std::atomic<bool> healthy_{true}, fault_{false};
+  std::atomic<int> submitted_{0}, cancelled_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<RequestId, Live> live_;  // in order of submission
+  Request last_request_;
+  bool stopping_ = false, paused_ = false, draining_ = false;
+  std::thread thread_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,378 @@
+#include "server/generation_request.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+using Settings = GenerationSettings;
+using Context = FieldContext;
+
+constexpr double kInt32Max = std::numeric_limits<int32_t>::max();
+constexpr double kInt64Max = 9.2233720368547748e18;  // the largest double below 2^63
+
+float to_float(const Json& value) { return static_cast<float>(value.as_double()); }
+int32_t to_int32(const Json& value) { return static_cast<int32_t>(integer_of(value)); }
+
+Status read_stops(const Json& value, const Context& context, Settings& settings) {
+  const RequestLimits& limits = context.limits;
+  const std::string expected = fmt::format(
+      "a string or an array of at most {} strings, each of 1 to {} bytes", limits.stops_max,
+      limits.stop_bytes_max);
+  const Json::Array items = value.is_string() ? Json::Array{value} : value.is_array() ? value.as_array() : Json::Array{Json()};
+  if (items.size() > static_cast<size_t>(limits.stops_max)) return field_error("stop", expected, value);
+  settings.stops.clear();
+  for (const Json& item : items) {
+    const bool good = item.is_string() && !item.as_string().empty() &&
+                      item.as_string().size() <= limits.stop_bytes_max;
+    if (!good) return field_error("stop", expected, value);
+    settings.stops.push_back(item.as_string());
+  }
+  return ok_status();
+}
+
+Status read_stop_token_ids(const Json& value, const Context& context, Settings& settings) {
+  HR_ASSIGN_OR_RETURN(settings.sampling.stop_token_ids,
+                      read_token_ids("stop_token_ids", value, context,
+                                     static_cast<size_t>(context.limits.stop_token_ids_max)));
+  return ok_status();
+}
+
+// A key of logit_bias: digits only, inside the vocabulary.
+std::optional<TokenId> parse_token_key(const std::string& key, int32_t vocab_size) {
+  if (key.empty() || key.size() > 9) return std::nullopt;
+  int32_t id = 0;
+  for (char c : key) {
+    if (c < '0' || c > '9') return std::nullopt;
+    id = id * 10 + (c - '0');
+  }
+  return id < vocab_size ? std::optional(id) : std::nullopt;
+}
+
+Status read_logit_bias(const Json& value, const Context& context, Settings& settings) {
+  const std::string expected =
+      fmt::format("an object of at most {} token ids below {} with numbers in [-100, 100]",
+                  context.limits.logit_bias_max, context.vocab_size);
+  if (!value.is_object() ||
+      value.as_object().size() > static_cast<size_t>(context.limits.logit_bias_max)) {
+    return field_error("logit_bias", expected, value);
+  }
+  settings.sampling.logit_bias.clear();
+  for (const auto& [key, bias] : value.as_object()) {
+    const auto id = parse_token_key(key, context.vocab_size);
+    const bool good = id && bias.is_number() && bias.as_double() >= -100 && bias.as_double() <= 100;
+    if (!good) return field_error("logit_bias", expected, value);
+    settings.sampling.logit_bias.emplace_back(*id, to_float(bias));
+  }
+  return ok_status();
+}
+
+Status read_stream_options(const Json& value, const Context& context, Settings& settings) {
+  if (!value.is_object()) return field_error("stream_options", "an object", value);
+  static constexpr Field<Settings> kOptions[] = {
+      {"include_usage", FieldType::kBool, {},
+       [](const Json& v, const Context&, Settings& s) { return s.include_usage = v.as_bool(), ok_status(); }},
+      {"continuous_usage_stats", FieldType::kBool, {},
+       [](const Json& v, const Context&, Settings& s) { return s.continuous_usage = v.as_bool(), ok_status(); }},
+  };
+  Status status = read_fields<Settings>(kOptions, value, context, settings);
+  if (!status.ok()) return invalid_argument("stream_options." + status.message(), "stream_options");
+  return ok_status();
+}
+
+// Plain stores.
+#define HR_STORE(member, expression) \
+  [](const Json& v, const Context&, Settings& s) { return s.member = (expression), ok_status(); }
+
+constexpr Field<Settings> kGenerationFields[] = {
+    {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
+    {"temperature", FieldType::kNumber, {0, 2}, HR_STORE(sampling.temperature, to_float(v))},
+    {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_float(v))},
+    {"top_k", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(sampling.top_k, std::max(0, to_int32(v)))},
+    {"min_p", FieldType::kNumber, {0, 1}, HR_STORE(sampling.min_p, to_float(v))},
+    {"repetition_penalty", FieldType::kNumber, {0, 100, true},
+     HR_STORE(sampling.repetition_penalty, to_float(v))},
+    {"presence_penalty", FieldType::kNumber, {-2, 2}, HR_STORE(sampling.presence_penalty, to_float(v))},
+    {"frequency_penalty", FieldType::kNumber, {-2, 2}, HR_STORE(sampling.frequency_penalty, to_float(v))},
+    {"logit_bias", FieldType::kAny, {}, read_logit_bias},
+    {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max},
+     HR_STORE(sampling.seed, static_cast<uint64_t>(integer_of(v)))},
+    // The upper bound of n is RequestLimits::choices_max: see check_settings.
+    {"n", FieldType::kInteger, {1, kInt32Max}, HR_STORE(sampling.n, to_int32(v))},
+    {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
+    {"min_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(sampling.min_tokens, to_int32(v))},
+    {"ignore_eos", FieldType::kBool, {}, HR_STORE(sampling.ignore_eos, v.as_bool())},
+    {"stop", FieldType::kAny, {}, read_stops},
+    {"stop_token_ids", FieldType::kAny, {}, read_stop_token_ids},
+    {"include_stop_str_in_output", FieldType::kBool, {}, HR_STORE(include_stop, v.as_bool())},
+    {"skip_special_tokens", FieldType::kBool, {}, HR_STORE(skip_special, v.as_bool())},
+    {"add_special_tokens", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
+    {"stream", FieldType::kBool, {}, HR_STORE(stream, v.as_bool())},
+    {"stream_options", FieldType::kAny, {}, read_stream_options},
+    {"return_tokens_as_token_ids", FieldType::kBool, {}, HR_STORE(tokens_as_ids, v.as_bool())},
+    {"return_token_ids", FieldType::kBool, {}, HR_STORE(return_token_ids, v.as_bool())},
+    {"priority", FieldType::kInteger, {-kInt32Max, kInt32Max}, HR_STORE(priority, to_int32(v))},
+    {"cache_salt", FieldType::kString, {}, HR_STORE(cache_salt, v.as_string())},
+};
+#undef HR_STORE
+
+Status read_prompt(const Json& value, const Context& context, CompletionRequest& request) {
+  constexpr size_t kAnyLength = std::numeric_limits<size_t>::max();
+  const std::string_view expected = "a string, an array of strings, token ids, or an array of arrays of token ids";
+  if (value.is_string()) return request.texts = {value.as_string()}, ok_status();
+  if (!value.is_array() || value.as_array().empty()) return field_error("prompt", expected, value);
+  const Json::Array& items = value.as_array();
+  if (items[0].is_number()) {
+    HR_ASSIGN_OR_RETURN(auto ids, read_token_ids("prompt", value, context, kAnyLength));
+    return request.ids = {std::move(ids)}, ok_status();
+  }
+  if (items.size() > static_cast<size_t>(context.limits.prompts_max)) {
+    return invalid_argument(fmt::format("prompt must have at most {} entries, got {}",
+                                        context.limits.prompts_max, items.size()),
+                            "prompt");
+  }
+  for (const Json& item : items) {
+    if (item.type_name() != items[0].type_name()) return field_error("prompt", expected, value);
+    if (item.is_string()) {
+      request.texts.push_back(item.as_string());
+    } else if (item.is_array()) {
+      HR_ASSIGN_OR_RETURN(auto ids, read_token_ids("prompt", item, context, kAnyLength));
+      request.ids.push_back(std::move(ids));
+    } else {
+      return field_error("prompt", expected, value);
+    }
+  }
+  return ok_status();
+}
+
+constexpr Field<CompletionRequest> kCompletionFields[] = {
+    {"prompt", FieldType::kAny, {}, read_prompt},
+    {"echo", FieldType::kBool, {},
+     [](const Json& v, const Context&, CompletionRequest& r) { return r.echo = v.as_bool(), ok_status(); }},
+    {"parse_special", FieldType::kBool, {},
+     [](const Json& v, const Context&, CompletionRequest& r) {
+       return r.parse_special = v.as_bool(), ok_status();
+     }},
+    // The upper bound is RequestLimits::logprobs_max: see check_settings.
+    {"logprobs", FieldType::kInteger, {0, kInt32Max},
+     [](const Json& v, const Context&, CompletionRequest& r) {
+       return r.settings.sampling.logprobs = to_int32(v), ok_status();
+     }},
+};
+
+Status read_messages(const Json& value, const Context& context, ChatRequest& request) {
+  HR_ASSIGN_OR_RETURN(request.messages, parse_messages(value, context));
+  return ok_status();
+}
+
+Status read_template_variables(const Json& value, const Context& context, ChatRequest& request) {
+  HR_ASSIGN_OR_RETURN(request.template_variables, parse_template_variables(value, context));
+  return ok_status();
+}
+
+// top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
+constexpr Field<ChatRequest> kChatFields[] = {
+    {"messages", FieldType::kAny, {}, read_messages},
+    {"max_completion_tokens", FieldType::kInteger, {0, kInt32Max},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       return r.settings.max_tokens = to_int32(v), ok_status();
+     }},
+    {"logprobs", FieldType::kBool, {},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       return r.settings.sampling.logprobs = v.as_bool() ? 0 : -1, ok_status();
+     }},
+    {"top_logprobs", FieldType::kInteger, {0, kInt32Max},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       if (r.settings.sampling.logprobs < 0 && integer_of(v) > 0) {
+         return invalid_argument("top_logprobs needs logprobs to be true", "top_logprobs");
+       }
+       if (r.settings.sampling.logprobs >= 0) r.settings.sampling.logprobs = to_int32(v);
+       return ok_status();
+     }},
+    {"add_generation_prompt", FieldType::kBool, {},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       return r.add_generation_prompt = v.as_bool(), ok_status();
+     }},
+    {"chat_template_kwargs", FieldType::kAny, {}, read_template_variables},
+};
+
+bool always(const Json&) { return true; }
+bool if_true(const Json& v) { return !v.is_bool() || v.as_bool(); }
+bool if_not_empty(const Json& v) {
+  if (v.is_string()) return !v.as_string().empty();
+  if (v.is_array()) return !v.as_array().empty();
+  if (v.is_object()) return !v.as_object().empty();
+  return true;
+}
+bool if_over_one(const Json& v) { return !v.is_number() || v.as_double() != 1; }
+bool if_not_text_format(const Json& v) {
+  const Json* type = v.find("type");
+  return !type || !type->is_string() || type->as_string() != "text";
+}
+bool if_not_none(const Json& v) { return !v.is_string() || v.as_string() != "none"; }
+bool if_tool_choice(const Json& v) {  // "auto" without tools means none
+  return !v.is_string() || (v.as_string() != "none" && v.as_string() != "auto");
+}
+bool if_not_text_only(const Json& v) {
+  return !v.is_array() || v.as_array().size() != 1 || v.as_array()[0] != Json("text");
+}
+
+constexpr RefusedField kRefusedGeneration[] = {
+    {"best_of", if_over_one},
+    {"use_beam_search", if_true},
+    {"length_penalty", if_over_one},
+    {"response_format", if_not_text_format},
+    {"structured_outputs", if_not_empty},
+    {"guided_json", always},
+    {"guided_regex", always},
+    {"guided_choice", always},
+    {"guided_grammar", always},
+    {"grammar", if_not_empty},
+    {"json_schema", always},
+    {"regex", always},
+    {"ebnf", always},
+    {"allowed_token_ids", always},
+    {"bad_words", if_not_empty},
+    {"truncate_prompt_tokens", always},
+    {"prompt_logprobs", always},
+    {"prompt_embeds", always},
+    {"logits_processors", if_not_empty},
+    {"kv_transfer_params", if_not_empty},
+    {"repetition_detection", if_not_empty},
+};
+
+constexpr RefusedField kRefusedChat[] = {
+    {"tools", if_not_empty},
+    {"tool_choice", if_tool_choice},
+    {"functions", if_not_empty},
+    {"function_call", if_not_none},
+    {"echo", if_true},
+    {"continue_final_message", if_true},
+    {"chat_template", always},  // a client's template is a client's program
+    {"documents", if_not_empty},
+    {"mm_processor_kwargs", if_not_empty},
+    {"modalities", if_not_text_only},
+    {"audio", always},
+    {"web_search_options", always},
+    {"thinking_token_budget", always},
+};
+
+constexpr RefusedField kRefusedCompletion[] = {{"suffix", if_not_empty}};
+
+// Bounds that are configured, and rules between fields.
+Status check_settings(const Settings& settings, const Context& context, std::string_view logprobs_name) {
+  const SamplingParams& sampling = settings.sampling;
+  const RequestLimits& limits = context.limits;
+  if (sampling.n > limits.choices_max) {
+    return invalid_argument(
+        fmt::format("n must be an integer in [1, {}], got {}", limits.choices_max, sampling.n), "n");
+  }
+  if (sampling.logprobs > limits.logprobs_max) {
+    return invalid_argument(fmt::format("{} must be an integer in [0, {}], got {}", logprobs_name,
+                                        limits.logprobs_max, sampling.logprobs),
+                            std::string(logprobs_name));
+  }
+  if (settings.max_tokens && sampling.min_tokens > *settings.max_tokens) {
+    return invalid_argument(fmt::format("min_tokens must be at most max_tokens ({}), got {}",
+                                        *settings.max_tokens, sampling.min_tokens),
+                            "min_tokens");
+  }
+  if (settings.include_usage && !settings.stream) {
+    return invalid_argument("stream_options needs stream to be true", "stream_options");
+  }
+  return ok_status();
+}
+
+// Text of a message's content: a string, null (an assistant turn of tool calls), or text parts.
+Result<Json> read_content(const Json& content, size_t message) {
+  const std::string name = fmt::format("messages[{}].content", message);
+  if (content.is_string() || content.is_null()) return content;
+  if (!content.is_array()) return field_error(name, "a string or an array of text parts", content);
+  std::string text;
+  for (const Json& part : content.as_array()) {
+    const Json* type = part.find("type");
+    const Json* part_text = part.find("text");
+    const bool good = type && *type == Json("text") && part_text && part_text->is_string();
+    if (!good) {
+      return invalid_argument(name + " must hold only parts of type \"text\" with a string", "messages");
+    }
+    if (!text.empty()) text += '\n';
+    text += part_text->as_string();
+  }
+  return Json(std::move(text));
+}
+
+}  // namespace
+
+std::span<const Field<GenerationSettings>> generation_fields() { return kGenerationFields; }
+std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
+std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
+std::span<const RefusedField> refused_generation_fields() { return kRefusedGeneration; }
+std::span<const RefusedField> refused_chat_fields() { return kRefusedChat; }
+
+Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
+  HR_RETURN_IF_ERROR(check_refused(kRefusedCompletion, body));
+  CompletionRequest request;
+  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
+  HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
+  if (request.texts.empty() && request.ids.empty()) {
+    return invalid_argument("prompt is missing", "prompt");
+  }
+  if (request.echo) request.settings.sampling.prompt_logprobs = request.settings.sampling.logprobs;
+  return request;
+}
+
+Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
+  HR_RETURN_IF_ERROR(check_refused(kRefusedChat, body));
+  ChatRequest request;
+  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
+  HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
+  if (!request.messages.is_array()) return invalid_argument("messages is missing", "messages");
+  return request;
+}
+
+Result<Json> parse_template_variables(const Json& variables, const FieldContext&) {
+  constexpr std::string_view kName = "chat_template_kwargs";
+  if (!variables.is_object()) return field_error(kName, "an object", variables);
+  for (std::string_view reserved : {"messages", "tools", "add_generation_prompt"}) {
+    if (!variables.find(reserved)) continue;
+    return invalid_argument(fmt::format("{} must not hold {}", kName, reserved), std::string(kName));
+  }
+  return variables;
+}
+
+Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
+  if (!messages.is_array() || messages.as_array().empty()) {
+    return field_error("messages", "an array of at least one message", messages);
+  }
+  if (messages.as_array().size() > static_cast<size_t>(context.limits.messages_max)) {
+    return invalid_argument(fmt::format("messages must have at most {} entries, got {}",
+                                        context.limits.messages_max, messages.as_array().size()),
+                            "messages");
+  }
+  Json result = messages;
+  for (size_t i = 0; i < result.as_array().size(); ++i) {
+    Json& message = result.as_array()[i];
+    const Json* role = message.find("role");
+    if (!role || !role->is_string() || role->as_string().empty()) {
+      return invalid_argument(fmt::format("messages[{}].role must be a string", i), "messages");
+    }
+    if (const Json* content = message.find("content")) {
+      HR_ASSIGN_OR_RETURN(Json text, read_content(*content, i));
+      message.set("content", std::move(text));
+    } else {
+      return invalid_argument(fmt::format("messages[{}].content is missing", i), "messages");
+    }
+  }
+  return result;
+}
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+// What completions and chat requests ask for in common, and the two kinds of request.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/sampling_params.h"
+#include "base/status.h"
+#include "server/request_fields.h"
+
+namespace headrace {
+
+struct GenerationSettings {
+  std::string model;  // empty: the first served name
+  SamplingParams sampling;
+  std::optional<int32_t> max_tokens;
+  bool stream = false;
+  bool include_usage = false;           // stream_options
+  bool continuous_usage = false;        // stream_options.continuous_usage_stats
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  bool skip_special = true;
+  std::optional<bool> add_special;      // default: true for completions, false for chat
+  bool tokens_as_ids = false;           // return_tokens_as_token_ids: "token:123" for token texts
+  bool return_token_ids = false;
+  int32_t priority = 0;
+  std::string cache_salt;
+};
+
+struct CompletionRequest {
+  GenerationSettings settings;
+  // Exactly one of the two has entries: texts are encoded, ids are taken as they are.
+  std::vector<std::string> texts;
+  std::vector<std::vector<TokenId>> ids;
+  bool echo = false;
+  bool parse_special = true;  // control tokens spelled in a raw prompt are meant (as in vLLM, llama.cpp)
+};
+
+struct ChatRequest {
+  GenerationSettings settings;
+  Json messages;  // array of objects; content is a string or null
+  bool add_generation_prompt = true;
+  Json template_variables;  // chat_template_kwargs: an object or null
+};
+
+// The rows by which requests are read. A row's name is the JSON key.
+std::span<const Field<GenerationSettings>> generation_fields();
+std::span<const Field<CompletionRequest>> completion_fields();
+std::span<const Field<ChatRequest>> chat_fields();
+std::span<const RefusedField> refused_generation_fields();
+std::span<const RefusedField> refused_chat_fields();
+
+// kInvalidArgument with the field's name. Any thread, no side effects.
+Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);
+Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context);
+// The `messages` part alone, for routes that only render: text parts are joined into strings.
+Result<Json> parse_messages(const Json& messages, const FieldContext& context);
+// chat_template_kwargs: an object that names none of the variables the server sets.
+Result<Json> parse_template_variables(const Json& variables, const FieldContext& context);
+
+}  // namespace headrace

@@ -1,0 +1,293 @@
+// Every field of every request table against hostile values: 400 naming the field, or accepted for
+// a reason written in the row. A field without a row fails the test.
+#include "server/generation_request.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/text_request.h"
+
+namespace headrace {
+namespace {
+
+// Hostile values by name. All are values of valid JSON; NaN and Infinity are none and are tested apart.
+const std::map<std::string, Json>& hostile_values() {
+  static const std::map<std::string, Json> values = {
+      {"text NaN", Json("NaN")},
+      {"text Infinity", Json("Infinity")},
+      {"text 1", Json("1")},
+      {"-1", Json(-1)},
+      {"0", Json(0)},
+      {"0.5", Json(0.5)},
+      {"2^31-1", Json(int64_t{2147483647})},
+      {"2^31", Json(int64_t{1} << 31)},
+      {"2^53+2", Json(0x1p53 + 2)},
+      {"2^63", Json(0x1p63)},
+      {"-2^63", Json(-0x1p63)},
+      {"1e308", Json(1e308)},
+      {"-1e308", Json(-1e308)},
+      {"null", Json()},
+      {"true", Json(true)},
+      {"array", Json(Json::Array{Json(1)})},
+      {"array of null", Json(Json::Array{Json()})},
+      {"object", Json(Json::Object{{"a", Json(1)}})},
+      {"long text", Json(std::string(5000, 'x'))},
+  };
+  return values;
+}
+
+// Field -> hostile values that are accepted. Everything not listed must be refused; null is absence
+// and always accepted.
+using Accepted = std::map<std::string, std::set<std::string>>;
+
+const std::set<std::string> kTexts = {"text NaN", "text Infinity", "text 1"};
+const std::set<std::string> kAnyText = {"text NaN", "text Infinity", "text 1", "long text"};
+const std::set<std::string> kOnlyTrue = {"true"};
+const std::set<std::string> kUnitInterval = {"0", "0.5"};
+const std::set<std::string> kUpToTwo = {"-1", "0", "0.5"};
+const std::set<std::string> kCount = {"0", "2^31-1"};
+const std::set<std::string> kEmptyAllowed = {};
+
+const Accepted& generation_rows() {
+  static const Accepted rows = {
+      {"model", kTexts},
+      {"temperature", kUnitInterval},
+      {"top_p", {"0.5"}},
+      {"top_k", {"-1", "0", "2^31-1"}},  // -1 and 0: off
+      {"min_p", kUnitInterval},
+      {"repetition_penalty", {"0.5"}},
+      {"presence_penalty", kUpToTwo},
+      {"frequency_penalty", kUpToTwo},
+      {"logit_bias", {}},
+      {"seed", {"-1", "0", "2^31-1", "2^31"}},  // any 64-bit integer is a seed
+      {"n", {}},
+      {"max_tokens", kCount},  // what is too long for the context is refused with both numbers
+      {"min_tokens", kCount},  // bounded by max_tokens when that is given
+      {"ignore_eos", kOnlyTrue},
+      {"stop", kTexts},
+      {"stop_token_ids", {"array"}},
+      {"include_stop_str_in_output", kOnlyTrue},
+      {"skip_special_tokens", kOnlyTrue},
+      {"add_special_tokens", kOnlyTrue},
+      {"stream", kOnlyTrue},
+      {"stream_options", {"object"}},  // unknown members are ignored
+      {"return_tokens_as_token_ids", kOnlyTrue},
+      {"return_token_ids", kOnlyTrue},
+      {"priority", {"-1", "0", "2^31-1"}},
+      {"cache_salt", kTexts},
+  };
+  return rows;
+}
+
+const Accepted kCompletionRows = {
+    {"prompt", {"text NaN", "text Infinity", "text 1", "long text", "array"}},
+    {"echo", kOnlyTrue},
+    {"parse_special", kOnlyTrue},
+    {"logprobs", {"0"}},
+};
+const Accepted kChatRows = {
+    {"messages", {}},
+    {"max_completion_tokens", kCount},
+    {"logprobs", kOnlyTrue},
+    {"top_logprobs", {"0"}},
+    {"add_generation_prompt", kOnlyTrue},
+    {"chat_template_kwargs", {"object"}},
+};
+const Accepted kTokenizeRows = {
+    {"model", kTexts},      {"prompt", kAnyText},         {"content", kAnyText},
+    {"messages", {}},       {"add_special_tokens", kOnlyTrue}, {"add_special", kOnlyTrue},
+    {"parse_special", kOnlyTrue}, {"add_generation_prompt", kOnlyTrue},
+    {"chat_template_kwargs", {"object"}}, {"return_token_strs", kOnlyTrue}, {"with_pieces", kOnlyTrue},
+};
+const Accepted kDetokenizeRows = {{"model", kTexts}, {"tokens", {"array"}}};
+
+const RequestLimits kLimits;
+const FieldContext kContext{kLimits, 300};
+
+template <class Parse>
+void check_field_rows(std::string_view field, const std::set<std::string>& accepted, const Json& base,
+                      const Parse& parse) {
+  for (const auto& [name, value] : hostile_values()) {
+    Json body = base;
+    body.set(field, value);
+    const Status status = parse(body);
+    const bool expected = accepted.count(name) > 0 || name == "null";
+    EXPECT_EQ(status.ok(), expected) << field << " = " << name << ": " << status.message();
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.field(), field) << field << " = " << name << ": " << status.message();
+    EXPECT_NE(status.message().find(field), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("xxxxx"), std::string::npos) << "input is echoed";
+  }
+}
+
+template <class Target, class Parse>
+void check_table(std::span<const Field<Target>> fields, const Accepted& rows, const Json& base,
+                 const Parse& parse, const std::set<std::string>& required = {}) {
+  std::set<std::string> seen;
+  for (const Field<Target>& field : fields) {
+    const std::string name(field.name);
+    seen.insert(name);
+    ASSERT_TRUE(rows.count(name)) << "no row for " << name;
+    if (required.count(name)) continue;  // null is refused there: tested below
+    check_field_rows(name, rows.at(name), base, parse);
+  }
+  for (const auto& [name, _] : rows) EXPECT_TRUE(seen.count(name)) << "row without field: " << name;
+}
+
+Json completion_base() {
+  Json body = Json::object();
+  body.set("prompt", "a");
+  return body;
+}
+
+Json chat_base() {
+  Json message = Json::object();
+  message.set("role", "user").set("content", "hi");
+  Json body = Json::object();
+  body.set("messages", Json(Json::Array{message}));
+  return body;
+}
+
+Status parse_completion(const Json& body) { return parse_completion_request(body, kContext).status(); }
+Status parse_chat(const Json& body) { return parse_chat_request(body, kContext).status(); }
+
+TEST(ParameterTable, GenerationFieldsInBothRequests) {
+  check_table<GenerationSettings>(generation_fields(), generation_rows(), completion_base(), parse_completion);
+  check_table<GenerationSettings>(generation_fields(), generation_rows(), chat_base(), parse_chat);
+}
+
+TEST(ParameterTable, CompletionFields) {
+  check_table<CompletionRequest>(completion_fields(), kCompletionRows, completion_base(), parse_completion, {"prompt"});
+  check_field_rows("prompt", {"text NaN", "text Infinity", "text 1", "long text", "array"}, Json::object(),
+                   [](const Json& body) {
+                     const Json* prompt = body.find("prompt");
+                     return prompt->is_null() ? ok_status() : parse_completion(body);
+                   });
+  EXPECT_EQ(parse_completion(Json::object()).field(), "prompt");
+}
+
+TEST(ParameterTable, ChatFields) {
+  check_table<ChatRequest>(chat_fields(), kChatRows, chat_base(), parse_chat, {"messages"});
+  EXPECT_EQ(parse_chat(Json::object()).field(), "messages");
+}
+
+TEST(ParameterTable, TokenizeAndDetokenizeFields) {
+  Json base = Json::object();
+  base.set("prompt", "a");
+  const auto parse_tokenize = [](const Json& body) {
+    Json only = body;  // one text form at a time
+    const bool other = body.find("content") || body.find("messages");
+    if (other) only.set("prompt", Json());
+    const bool null_form = (body.find("content") && body.find("content")->is_null()) ||
+                           (body.find("messages") && body.find("messages")->is_null()) ||
+                           body.find("prompt")->is_null();
+    return null_form ? ok_status() : parse_tokenize_request(only, kContext).status();
+  };
+  check_table<TokenizeRequest>(tokenize_fields(), kTokenizeRows, base, parse_tokenize);
+  Json tokens = Json::object();
+  tokens.set("tokens", Json(Json::Array{Json(1)}));
+  check_table<DetokenizeRequest>(detokenize_fields(), kDetokenizeRows, tokens, [](const Json& body) {
+    return body.find("tokens")->is_null() ? ok_status() : parse_detokenize_request(body, kContext).status();
+  });
+}
+
+TEST(ParameterTable, RefusedFieldsNameThemselves) {
+  for (const auto* list : {"generation", "chat"}) {
+    const bool chat = std::string_view(list) == "chat";
+    for (const RefusedField& field : chat ? refused_chat_fields() : refused_generation_fields()) {
+      Json body = chat_base();
+      body.set(field.name, Json::Object{{"type", Json("json_object")}, {"a", Json(1)}});
+      const Status status = parse_chat(body);
+      EXPECT_FALSE(status.ok()) << field.name;
+      EXPECT_EQ(status.field(), field.name);
+    }
+  }
+  Json body = completion_base();
+  body.set("suffix", "x");
+  EXPECT_EQ(parse_completion(body).field(), "suffix");
+}
+
+TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
+  Json body = chat_base();
+  body.set("tools", Json::array()).set("tool_choice", "none").set("best_of", 1);
+  body.set("response_format", Json::Object{{"type", Json("text")}});
+  body.set("use_beam_search", false).set("length_penalty", 1.0).set("parallel_tool_calls", true);
+  body.set("user", "someone").set("store", false).set("metadata", Json::object());
+  EXPECT_TRUE(parse_chat(body).ok()) << parse_chat(body).message();
+}
+
+TEST(GenerationRequest, RulesBetweenFields) {
+  Json body = completion_base();
+  body.set("max_tokens", 3).set("min_tokens", 4);
+  EXPECT_EQ(parse_completion(body).field(), "min_tokens");
+  body = completion_base();
+  body.set("n", 9);
+  EXPECT_EQ(parse_completion(body).message(), "n must be an integer in [1, 8], got 9");
+  body = completion_base();
+  body.set("logprobs", 21);
+  EXPECT_EQ(parse_completion(body).message(), "logprobs must be an integer in [0, 20], got 21");
+  body = chat_base();
+  body.set("top_logprobs", 3);
+  EXPECT_EQ(parse_chat(body).field(), "top_logprobs");
+  body.set("logprobs", true);
+  const auto chat = parse_chat_request(body, kContext);
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(chat->settings.sampling.logprobs, 3);
+  body = completion_base();
+  body.set("stream_options", Json::Object{{"include_usage", Json(true)}});
+  EXPECT_EQ(parse_completion(body).field(), "stream_options");
+}
+
+TEST(GenerationRequest, PromptForms) {
+  const auto parse = [](std::string_view prompt) {
+    return parse_completion_request(*parse_json("{\"prompt\":" + std::string(prompt) + "}"), kContext);
+  };
+  EXPECT_EQ(parse("\"a\"")->texts, std::vector<std::string>{"a"});
+  EXPECT_EQ(parse("[\"a\",\"b\"]")->texts.size(), 2u);
+  EXPECT_EQ(parse("[1,2,3]")->ids, (std::vector<std::vector<TokenId>>{{1, 2, 3}}));
+  EXPECT_EQ(parse("[[1],[2,3]]")->ids, (std::vector<std::vector<TokenId>>{{1}, {2, 3}}));
+  for (std::string_view bad : {"[]", "{}", "1", "[1,\"a\"]", "[\"a\",1]", "[[1],\"a\"]", "[300]", "[-1]", "[1.5]",
+                               "[[300]]", "[null]", "[true]"}) {
+    EXPECT_EQ(parse(bad).status().field(), "prompt") << bad;
+  }
+}
+
+TEST(GenerationRequest, StopAndLogitBiasLimits) {
+  const auto parse = [](std::string_view member) {
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(member) + "}"), kContext);
+  };
+  EXPECT_EQ(parse("\"stop\":[\"a\",\"b\"]")->settings.stops.size(), 2u);
+  EXPECT_TRUE(parse("\"stop\":[]").ok());
+  EXPECT_EQ(parse("\"stop\":\"\"").status().field(), "stop");
+  EXPECT_EQ(parse("\"stop\":[\"a\",1]").status().field(), "stop");
+  EXPECT_EQ(parse("\"stop\":\"" + std::string(257, 'a') + "\"").status().field(), "stop");
+  std::string many = "\"stop\":[\"a\"";
+  for (int i = 0; i < 16; ++i) many += ",\"a\"";
+  EXPECT_EQ(parse(many + "]").status().field(), "stop");
+  EXPECT_EQ(parse("\"logit_bias\":{\"5\":-100,\"299\":1.5}")->settings.sampling.logit_bias.size(), 2u);
+  for (std::string_view bad : {"{\"300\":1}", "{\"-1\":1}", "{\"a\":1}", "{\"\":1}", "{\"1\":101}", "{\"1\":\"x\"}",
+                               "{\"99999999999\":1}"}) {
+    EXPECT_EQ(parse("\"logit_bias\":" + std::string(bad)).status().field(), "logit_bias") << bad;
+  }
+}
+
+TEST(GenerationRequest, ContentPartsAreJoined) {
+  const auto parse = [](std::string_view content) {
+    return parse_chat_request(
+        *parse_json("{\"messages\":[{\"role\":\"user\",\"content\":" + std::string(content) + "}]}"), kContext);
+  };
+  EXPECT_EQ(parse("[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]")
+                ->messages.as_array()[0].find("content")->as_string(), "a\nb");
+  EXPECT_TRUE(parse("null").ok());
+  for (std::string_view bad : {"1", "{}", "[1]", "[{\"type\":\"image_url\"}]", "[{\"type\":\"text\"}]"}) {
+    EXPECT_EQ(parse(bad).status().field(), "messages") << bad;
+  }
+}
+
+}  // namespace
+}  // namespace headrace

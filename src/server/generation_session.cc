@@ -1,0 +1,296 @@
+#include "server/generation_session.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "server/error_response.h"
+#include "server/sse.h"
+#include "text/utf8.h"
+
+namespace headrace {
+
+void GenerationSession::start(ServerState& state, GenerationPlan plan,
+                              std::shared_ptr<Exchange> exchange) {
+  std::shared_ptr<GenerationSession> session(
+      new GenerationSession(state, std::move(plan), std::move(exchange)));
+  state.sessions.add(session);
+  session->exchange_->observe(session);
+  const Status status = session->submit();
+  if (!status.ok()) {
+    session->cancel_all();
+    session->exchange_->respond(error_response(status));
+    session->end(FinishReason::kAbort);
+    return;
+  }
+  session->watch_queue(state.limits.queue_seconds_max);
+}
+
+GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
+                                     std::shared_ptr<Exchange> exchange)
+    : state_(state),
+      model_(*state.model()),
+      plan_(std::move(plan)),
+      exchange_(std::move(exchange)),
+      arrival_time_(state.clock.now_seconds()) {
+  const GenerationSettings& settings = plan_.settings;
+  prompts_.resize(plan_.prompts.size());
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    ChoiceStreamOptions options;
+    options.text = {settings.skip_special, settings.stops, settings.include_stop};
+    if (!plan_.echo.empty()) options.prompt_chars = count_code_points(plan_.echo[i]);
+    for (size_t c = 0; c < choices_per_prompt(); ++c) {
+      choices_.emplace_back(ChoiceStream(model_.served.tokenizer, options));
+    }
+    prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
+  }
+}
+
+GenerationSession::~GenerationSession() { state_.sessions.remove(this); }
+
+Status GenerationSession::submit() {
+  Engine& engine = *model_.served.engine;
+  for (size_t i = 0; i < prompts_.size(); ++i) {
+    Request request;
+    request.id = engine.next_request_id();
+    request.prompt = plan_.prompts[i];
+    request.sampling = plan_.settings.sampling;
+    request.priority = plan_.settings.priority;
+    request.cache_salt = plan_.settings.cache_salt;
+    const RequestId id = request.id;
+    const uint64_t place = state_.line.enter();
+    const Status status =
+        engine.submit(std::move(request), [self = shared_from_this(), i](const Emission& emission) {
+          self->receive(i, emission);
+        });
+    if (!status.ok()) {
+      state_.line.leave(place);
+      return status;
+    }
+    prompts_[i].request = id;
+    prompts_[i].place = place;
+  }
+  return ok_status();
+}
+
+// Refuses late rather than never: a request that no step has touched in time gets a 503.
+void GenerationSession::watch_queue(double seconds) {
+  exchange_->call_after(seconds, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->done_ || self->prompts_[0].started) return;
+    const int32_t waiting = self->model_.served.engine->stats().scheduler.waiting;
+    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting)) return self->watch_queue(1);
+    self->fail(503, "the request waited too long in the queue");
+  });
+}
+
+void GenerationSession::receive(size_t prompt, const Emission& emission) {
+  std::lock_guard lock(mutex_);
+  if (closed_ || overrun_) return;
+  arrived_tokens_ += emission.tokens.size() + emission.prompt_logprobs.size();
+  if (plan_.settings.stream && arrived_tokens_ > state_.limits.pending_tokens_max) {
+    overrun_ = true;
+    arrivals_.clear();
+  } else {
+    arrivals_.push_back({prompt, state_.clock.now_seconds(), emission});
+  }
+  if (std::exchange(pump_posted_, true)) return;
+  exchange_->post([self = shared_from_this()] { self->pump(); });
+}
+
+void GenerationSession::on_writable() { pump(); }
+
+// Works off what has arrived, unless the peer is behind with reading.
+void GenerationSession::pump() {
+  bool overrun = false;
+  {
+    std::lock_guard lock(mutex_);
+    pump_posted_ = false;
+    overrun = overrun_;
+  }
+  Arrival arrival;
+  while (!done_ && !exchange_->over_unsent_limit() && pop(arrival)) handle(std::move(arrival));
+  if (!done_ && overrun) fail(503, "the client reads too slowly");
+}
+
+bool GenerationSession::pop(Arrival& arrival) {
+  std::lock_guard lock(mutex_);
+  if (arrivals_.empty()) return false;
+  arrival = std::move(arrivals_.front());
+  arrivals_.pop_front();
+  arrived_tokens_ -= arrival.emission.tokens.size() + arrival.emission.prompt_logprobs.size();
+  return true;
+}
+
+void GenerationSession::handle(Arrival arrival) {
+  Emission& emission = arrival.emission;
+  const size_t first_choice = arrival.prompt * choices_per_prompt();
+  const size_t index = first_choice + static_cast<size_t>(emission.choice);
+  Prompt& prompt = prompts_[arrival.prompt];
+  Choice& choice = choices_[index];
+  note_times(prompt, choice, arrival);
+  if (emission.finish == FinishReason::kFault) return fail(500, "the model gave no valid output");
+  if (emission.finish == FinishReason::kAbort) return fail(503, "the request was aborted");
+
+  std::move(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end(),
+            std::back_inserter(prompt.logprobs));
+  const bool engine_finished = emission.finish != FinishReason::kNone;
+  const bool was_finished = choice.stream.finished();
+  const int32_t number = emission.choice;
+  ChoiceDelta delta = choice.stream.take(std::move(emission));
+  generated_ += delta.generated;
+  model_.metrics->on_generation_tokens(delta.generated);
+  choice.ready.append(std::move(delta));
+  if (choice.stream.finished() && !was_finished) {
+    ++finished_;
+    model_.metrics->on_choice_finished(choice.ready.finish);
+    if (!engine_finished) model_.served.engine->cancel_choice(prompt.request, number);
+  }
+  if (prompt_scored(arrival.prompt)) {
+    for (size_t c = 0; c < choices_per_prompt(); ++c) deliver(first_choice + c);
+  }
+  if (finished_ == choices_.size()) finish();
+}
+
+void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival& arrival) {
+  if (!prompt.started) {
+    prompt.started = true;
+    state_.line.leave(prompt.place);
+    model_.metrics->on_prompt_tokens(
+        static_cast<int64_t>(plan_.prompts[arrival.prompt].size()));
+  }
+  if (arrival.emission.tokens.empty()) return;
+  if (first_token_time_ < 0) {
+    first_token_time_ = arrival.time;
+    model_.metrics->on_first_token(arrival.time - arrival_time_);
+  }
+  if (choice.last_time >= 0) model_.metrics->on_inter_token(arrival.time - choice.last_time);
+  choice.last_time = arrival.time;
+}
+
+// With echo, text may leave only when the log-probabilities of the prompt before it are known.
+bool GenerationSession::prompt_scored(size_t prompt) const {
+  if (plan_.settings.sampling.prompt_logprobs < 0) return true;
+  return prompts_[prompt].logprobs.size() + 1 >= plan_.prompts[prompt].size();
+}
+
+void GenerationSession::deliver(size_t choice_index) {
+  Choice& choice = choices_[choice_index];
+  const bool has_result = choice.ready.generated > 0 || choice.ready.finish != FinishReason::kNone;
+  if (!choice.opened && !has_result) return;
+  const bool opens = !choice.opened;
+  if (opens && !plan_.echo.empty()) prepend_echo(choice_index / choices_per_prompt(), choice.ready);
+  choice.opened = true;
+  if (!plan_.settings.stream) return;
+  std::string out;
+  for (Json& event : plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
+    if (plan_.settings.continuous_usage) event.set("usage", usage_json(usage()));
+    append_sse_event(out, event);
+  }
+  choice.ready = {};
+  if (out.empty()) return;
+  if (!std::exchange(streaming_, true)) {
+    HttpResponse head;
+    head.content_type = "text/event-stream; charset=utf-8";
+    head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+    exchange_->begin_stream(std::move(head));
+  }
+  exchange_->write(out);
+}
+
+void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
+  const Tokenizer* tokenizer = model_.served.tokenizer;
+  const std::vector<TokenId>& ids = plan_.prompts[prompt];
+  const std::vector<TokenLogprobs>& logprobs = prompts_[prompt].logprobs;
+  ChoiceDelta echoed;
+  echoed.text = plan_.echo[prompt];
+  const size_t chars_max = count_code_points(echoed.text);
+  size_t chars = 0;  // that begin before the token
+  for (size_t i = 0; i < ids.size(); ++i) {
+    TokenRecord record{ids[i], std::min(chars, chars_max), {}};
+    if (i > 0 && i - 1 < logprobs.size()) record.logprobs = logprobs[i - 1];
+    echoed.tokens.push_back(std::move(record));
+    const std::string bytes = tokenizer ? tokenizer->token_bytes(ids[i]) : std::string();
+    const bool added = i == 0 && tokenizer && tokenizer->is_control(ids[0]) &&
+                       echoed.text.compare(0, bytes.size(), bytes) != 0;  // BOS: not in the text
+    if (!added) chars += count_character_starts(bytes);
+  }
+  echoed.echoed = ids.size();
+  echoed.append(std::move(delta));
+  delta = std::move(echoed);
+}
+
+void GenerationSession::finish() {
+  if (plan_.settings.stream) {
+    std::string out;
+    if (plan_.settings.include_usage) append_sse_event(out, plan_.format->usage_event(usage()));
+    out += kSseDone;
+    exchange_->write(out);
+    exchange_->end_stream();
+  } else {
+    std::vector<ChoiceDelta> answers;
+    for (Choice& choice : choices_) answers.push_back(std::move(choice.ready));
+    HttpResponse response;
+    response.body = write_json(plan_.format->whole(answers, usage()));
+    exchange_->respond(std::move(response));
+  }
+  end(FinishReason::kNone);
+}
+
+// Before the first byte an error is an HTTP status; in a stream it is an event, and no clean end.
+void GenerationSession::fail(int http_status, std::string_view message) {
+  cancel_all();
+  if (streaming_) {
+    std::string out;
+    append_sse_event(out, error_json(http_status, message));
+    out += kSseDone;
+    exchange_->write(out);
+    exchange_->end_stream();
+  } else {
+    exchange_->respond(error_response(http_status, message));
+  }
+  end(http_status == 500 ? FinishReason::kFault : FinishReason::kAbort);
+}
+
+void GenerationSession::on_peer_gone() {
+  if (done_) return;
+  cancel_all();
+  end(FinishReason::kAbort);
+}
+
+void GenerationSession::cancel_all() {
+  for (const Prompt& prompt : prompts_) {
+    if (prompt.request != RequestId{}) model_.served.engine->cancel(prompt.request);
+  }
+}
+
+// kNone: every choice has been counted with its own reason.
+void GenerationSession::end(FinishReason reason) {
+  done_ = true;
+  for (const Prompt& prompt : prompts_) state_.line.leave(prompt.place);
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    arrivals_.clear();
+  }
+  state_.sessions.remove(this);
+  if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
+  RequestTimes times;
+  times.first_token = first_token_time_ < 0 ? -1 : first_token_time_ - arrival_time_;
+  times.total = state_.clock.now_seconds() - arrival_time_;
+  times.prompt_tokens = prompt_tokens_;
+  times.generation_tokens = generated_;
+  times.choices = static_cast<int32_t>(choices_.size());
+  times.max_tokens = plan_.settings.sampling.max_tokens;
+  model_.metrics->on_request_finished(times);
+}
+
+void GenerationSession::abandon() {
+  cancel_all();
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  done_ = true;
+  arrivals_.clear();
+  exchange_.reset();
+}
+
+}  // namespace headrace

@@ -1,0 +1,107 @@
+// One answer under way: requests in the engine on one side, an exchange on the other.
+//
+// Threads: the engine's thread only puts emissions into a bounded queue (receive) and asks for the
+// strand; text, JSON and writing happen on the exchange's strand.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/answer_format.h"
+#include "server/choice_stream.h"
+#include "server/exchange.h"
+#include "server/generation_request.h"
+#include "server/server_state.h"
+
+namespace headrace {
+
+// What a route found in a request: all that an answer needs.
+struct GenerationPlan {
+  GenerationSettings settings;  // sampling.max_tokens is final
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::string> echo;  // with echo: the text of each prompt
+  std::unique_ptr<AnswerFormat> format;
+};
+
+class GenerationSession : public ExchangeObserver,
+                          public std::enable_shared_from_this<GenerationSession> {
+ public:
+  // On the exchange's strand. Answers for good or bad, sooner or later.
+  static void start(ServerState& state, GenerationPlan plan, std::shared_ptr<Exchange> exchange);
+  ~GenerationSession() override;
+
+  void on_peer_gone() override;
+  void on_writable() override;
+
+  // The server stops: cancels in the engine and lets the exchange go. REQUIRES: the strand is dead.
+  void abandon();
+
+ private:
+  struct Arrival {
+    size_t prompt;
+    double time;  // seconds, when the engine emitted
+    Emission emission;
+  };
+  struct Choice {
+    explicit Choice(ChoiceStream choice_stream) : stream(std::move(choice_stream)) {}
+    ChoiceStream stream;
+    ChoiceDelta ready;  // not yet sent; the whole answer when not streaming
+    bool opened = false;
+    double last_time = -1;
+  };
+  struct Prompt {
+    RequestId request;
+    uint64_t place = 0;  // in the waiting line
+    bool started = false;
+    std::vector<TokenLogprobs> logprobs;  // of tokens 1.., with echo
+  };
+
+  GenerationSession(ServerState& state, GenerationPlan plan, std::shared_ptr<Exchange> exchange);
+
+  Status submit();
+  void watch_queue(double seconds);
+  void receive(size_t prompt, const Emission& emission);  // engine thread
+  void pump();
+  bool pop(Arrival& arrival);
+  void handle(Arrival arrival);
+  void note_times(Prompt& prompt, Choice& choice, const Arrival& arrival);
+  bool prompt_scored(size_t prompt) const;
+  void deliver(size_t choice_index);
+  void prepend_echo(size_t prompt, ChoiceDelta& delta) const;
+  void finish();
+  void fail(int http_status, std::string_view message);
+  void cancel_all();
+  void end(FinishReason reason);
+  Usage usage() const { return {prompt_tokens_, generated_}; }
+  size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
+
+  ServerState& state_;
+  const ReadyModel& model_;
+  GenerationPlan plan_;
+  std::shared_ptr<Exchange> exchange_;
+  const double arrival_time_;
+
+  // Strand.
+  std::vector<Prompt> prompts_;
+  std::vector<Choice> choices_;  // prompt-major: index = prompt * n + choice
+  size_t finished_ = 0;
+  bool streaming_ = false;  // the stream's head is out
+  bool done_ = false;
+  double first_token_time_ = -1;
+  int64_t prompt_tokens_ = 0;
+  int64_t generated_ = 0;
+
+  // Shared with the engine's thread.
+  std::mutex mutex_;
+  std::deque<Arrival> arrivals_;
+  size_t arrived_tokens_ = 0;  // in arrivals_
+  bool pump_posted_ = false;
+  bool overrun_ = false;       // the reader is too slow: arrivals are dropped
+  bool closed_ = false;        // nothing more is wanted
+};
+
+}  // namespace headrace

@@ -1,0 +1,333 @@
+#include "server/http_connection.h"
+
+#include <algorithm>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+
+namespace headrace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+constexpr size_t kInboxBytesMax = 16 << 10;    // pipelined input kept while answering
+constexpr size_t kLingerBytesMax = 16 << 20;   // input thrown away so that the answer is read
+constexpr double kLingerSeconds = 2;
+}  // namespace
+
+// Handlers keep this, not the connection's present state: a call for an earlier request is dropped.
+class ConnectionExchange final : public Exchange {
+ public:
+  ConnectionExchange(std::shared_ptr<HttpConnection> connection, uint64_t serial)
+      : connection_(std::move(connection)), serial_(serial) {}
+
+  void respond(HttpResponse response) override {
+    connection_->respond(serial_, std::move(response));
+  }
+  void begin_stream(HttpResponse head) override {
+    connection_->begin_stream(serial_, std::move(head));
+  }
+  void write(std::string_view bytes) override { connection_->write(serial_, bytes); }
+  void end_stream() override { connection_->end_stream(serial_); }
+  bool over_unsent_limit() const override {
+    return connection_->is_current(serial_) && connection_->was_over_limit_;
+  }
+  void observe(std::shared_ptr<ExchangeObserver> observer) override {
+    if (connection_->is_current(serial_)) connection_->observer_ = std::move(observer);
+  }
+  void post(std::function<void()> task) override {
+    asio::post(connection_->socket_.get_executor(), std::move(task));
+  }
+  void call_after(double seconds, std::function<void()> task) override {
+    auto timer = std::make_shared<asio::steady_timer>(
+        connection_->socket_.get_executor(),
+        std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)));
+    timer->async_wait([timer, task = std::move(task)](error_code error) {
+      if (!error) task();
+    });
+  }
+
+ private:
+  std::shared_ptr<HttpConnection> connection_;
+  const uint64_t serial_;
+};
+
+HttpConnection::HttpConnection(Socket socket, ConnectionContext& context,
+                               std::function<void()> on_closed)
+    : socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      context_(context),
+      on_closed_(std::move(on_closed)) {
+  reader_.emplace(context_.limits);
+}
+
+HttpConnection::~HttpConnection() {
+  end_exchange();
+  on_closed_();
+}
+
+void HttpConnection::start() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    error_code ignored;
+    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    self->set_deadline(self->context_.limits.head_seconds_max);
+    self->read_some();
+  });
+}
+
+void HttpConnection::refuse(int status, std::string_view message) {
+  asio::post(socket_.get_executor(), [self = shared_from_this(), status, message] {
+    self->answer_unreadable({status, message});
+  });
+}
+
+void HttpConnection::close_if_idle() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    const bool idle = self->state_ == State::kReading &&
+                      self->reader_->phase() == HttpRequestReader::Phase::kIdle;
+    if (idle) self->close();
+  });
+}
+
+// --- Reading -------------------------------------------------------------------------------------
+
+void HttpConnection::read_some() {
+  if (reading_ || state_ == State::kClosed) return;
+  if (state_ == State::kHandling && inbox_.size() >= kInboxBytesMax) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(read_buffer_),
+                          [self = shared_from_this()](error_code error, size_t count) {
+                            self->reading_ = false;
+                            self->on_read(error, count);
+                          });
+}
+
+void HttpConnection::on_read(error_code error, size_t count) {
+  if (state_ == State::kClosed) return;
+  if (error) return state_ == State::kHandling ? peer_gone() : close();
+  if (state_ == State::kLingering) {
+    discarded_ += count;
+    return discarded_ > kLingerBytesMax ? close() : read_some();
+  }
+  inbox_.append(read_buffer_, count);
+  if (state_ == State::kReading) consume_input();
+  read_some();  // also while answering: it notices that the peer has gone
+}
+
+void HttpConnection::consume_input() {
+  using Phase = HttpRequestReader::Phase;
+  const bool was_in_body = reader_->phase() == Phase::kBody;
+  inbox_.erase(0, reader_->feed(inbox_));
+  switch (reader_->phase()) {
+    case Phase::kComplete: return dispatch();
+    case Phase::kFailed: return answer_unreadable(reader_->error());
+    case Phase::kBody:
+      if (!was_in_body && reader_->expects_continue()) {
+        outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
+        flush();
+      }
+      break;
+    case Phase::kIdle:
+    case Phase::kHead: break;
+  }
+  update_read_deadline();
+}
+
+// Each phase has one deadline, counted from its beginning; a body earns time by its size (a chunked
+// one as it arrives), so a slow drip never does.
+void HttpConnection::update_read_deadline() {
+  using Phase = HttpRequestReader::Phase;
+  const HttpLimits& limits = context_.limits;
+  const Phase phase = reader_->phase();
+  const bool begins = phase != read_phase_;
+  if (begins) {
+    read_phase_ = phase;
+    phase_began_ = Clock::now();
+  }
+  if (begins && phase == Phase::kHead) set_deadline(limits.head_seconds_max);
+  if (phase == Phase::kBody) {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - phase_began_).count();
+    const double earned = static_cast<double>(reader_->body_bytes()) / (64 << 10);
+    set_deadline(std::max(0.0, limits.body_seconds_max + earned - elapsed));
+  }
+}
+
+void HttpConnection::dispatch() {
+  state_ = State::kHandling;
+  set_deadline(-1);
+  HttpRequest request = std::move(reader_->request());
+  http11_ = request.http11;
+  keep_alive_ = request.keep_alive;
+  common_headers_ = context_.common_headers(request);
+  exchange_open_ = true;
+  context_.exchanges_open.fetch_add(1);
+  ++serial_;
+  context_.handle(std::move(request),
+                  std::make_shared<ConnectionExchange>(shared_from_this(), serial_));
+}
+
+void HttpConnection::answer_unreadable(const HttpError& error) {
+  state_ = State::kHandling;
+  http11_ = true;
+  HttpResponse response = context_.error_response(error.status, error.message);
+  response.close = true;
+  respond(++serial_, std::move(response));
+}
+
+// --- Answering -----------------------------------------------------------------------------------
+
+void HttpConnection::respond(uint64_t serial, HttpResponse response) {
+  if (!is_current(serial) || answer_complete_) return;
+  keep_alive_ = keep_alive_ && !response.close && !context_.draining();
+  response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
+  outbox_ += format_response_head(response, static_cast<long>(response.body.size()), http11_,
+                                  keep_alive_);
+  outbox_ += response.body;
+  finish_answer();
+}
+
+void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
+  if (!is_current(serial) || answer_complete_) return;
+  chunked_ = http11_;
+  keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
+  head.headers.insert(head.headers.end(), common_headers_.begin(), common_headers_.end());
+  outbox_ += format_response_head(head, -1, http11_, keep_alive_);
+  flush();
+}
+
+void HttpConnection::write(uint64_t serial, std::string_view bytes) {
+  if (!is_current(serial) || answer_complete_ || bytes.empty()) return;
+  if (chunked_) {
+    append_chunk(outbox_, bytes);
+  } else {
+    outbox_ += bytes;
+  }
+  was_over_limit_ = was_over_limit_ || unsent_bytes() > context_.limits.unsent_bytes_max;
+  flush();
+}
+
+void HttpConnection::end_stream(uint64_t serial) {
+  if (!is_current(serial) || answer_complete_) return;
+  if (chunked_) outbox_ += kLastChunk;
+  finish_answer();
+}
+
+void HttpConnection::finish_answer() {
+  answer_complete_ = true;
+  observer_.reset();
+  flush();
+}
+
+// --- Writing -------------------------------------------------------------------------------------
+
+void HttpConnection::flush() {
+  if (write_pending_ || state_ == State::kClosed) return;
+  if (sent_ == sending_.size()) {
+    sending_.clear();
+    sent_ = 0;
+    std::swap(sending_, outbox_);
+  }
+  if (sending_.empty()) return;
+  write_pending_ = true;
+  if (state_ == State::kHandling) set_deadline(context_.limits.stalled_write_seconds_max);
+  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                           [self = shared_from_this()](error_code error, size_t count) {
+                             self->write_pending_ = false;
+                             self->on_written(error, count);
+                           });
+}
+
+void HttpConnection::on_written(error_code error, size_t count) {
+  if (state_ == State::kClosed) return;
+  if (error) return peer_gone();
+  sent_ += count;
+  if (unsent_bytes() > 0) {
+    flush();
+  } else if (state_ == State::kHandling) {
+    set_deadline(-1);
+    if (answer_complete_) return after_answer();
+  }
+  if (was_over_limit_ && unsent_bytes() <= context_.limits.unsent_bytes_max / 2) {
+    was_over_limit_ = false;
+    if (const auto observer = observer_) observer->on_writable();
+  }
+}
+
+void HttpConnection::after_answer() {
+  end_exchange();
+  answer_complete_ = was_over_limit_ = chunked_ = false;
+  common_headers_.clear();
+  if (!keep_alive_) return linger();
+  state_ = State::kReading;
+  reader_.emplace(context_.limits);
+  read_phase_ = HttpRequestReader::Phase::kIdle;
+  set_deadline(context_.limits.idle_seconds_max);
+  consume_input();
+  read_some();
+}
+
+// --- Ending --------------------------------------------------------------------------------------
+
+// Closing a socket that has unread input resets the connection, and the peer may lose the answer:
+// end our side, then throw away what still comes for a while.
+void HttpConnection::linger() {
+  state_ = State::kLingering;
+  error_code ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  inbox_.clear();
+  set_deadline(kLingerSeconds);
+  read_some();
+}
+
+void HttpConnection::peer_gone() {
+  const auto observer = std::move(observer_);
+  close();
+  if (observer) observer->on_peer_gone();
+}
+
+void HttpConnection::close() {
+  state_ = State::kClosed;
+  error_code ignored;
+  socket_.close(ignored);
+  timer_.cancel(ignored);
+  observer_.reset();
+  end_exchange();
+}
+
+void HttpConnection::end_exchange() {
+  if (std::exchange(exchange_open_, false)) context_.exchanges_open.fetch_sub(1);
+}
+
+// --- Deadlines -----------------------------------------------------------------------------------
+
+// Negative: none. The timer is not restarted for a later deadline: it looks again when it fires.
+void HttpConnection::set_deadline(double seconds) {
+  deadline_ = seconds < 0 ? Clock::time_point::max()
+                          : Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+  if (seconds < 0) return;
+  if (timer_pending_ && timer_.expiry() <= deadline_) return;
+  wait_for_deadline();
+}
+
+void HttpConnection::wait_for_deadline() {
+  timer_pending_ = true;
+  timer_.expires_at(deadline_);
+  timer_.async_wait([weak = weak_from_this()](error_code error) {
+    const auto self = weak.lock();
+    if (!self || error || self->state_ == State::kClosed) return;
+    self->timer_pending_ = false;
+    if (self->deadline_ == Clock::time_point::max()) return;
+    if (Clock::now() < self->deadline_) return self->wait_for_deadline();
+    self->on_deadline();
+  });
+}
+
+void HttpConnection::on_deadline() {
+  using Phase = HttpRequestReader::Phase;
+  if (state_ == State::kHandling) return peer_gone();  // it takes no bytes
+  if (state_ == State::kLingering || reader_->phase() == Phase::kIdle) return close();
+  answer_unreadable({408, "the request took too long to arrive"});
+}
+
+}  // namespace headrace

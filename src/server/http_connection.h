@@ -1,0 +1,118 @@
+// One client connection: reads requests, hands each to the handler, writes the answer, watches for
+// the peer's leaving, and keeps every deadline of HttpLimits.
+#pragma once
+
+#include <utility>  // before asio: Boost 1.74 forgets it
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/exchange.h"
+#include "server/http_request_reader.h"
+#include "server/server_limits.h"
+
+namespace headrace {
+
+// What connections share; outlives them all.
+struct ConnectionContext {
+  const HttpLimits& limits;
+  // Called on the connection's strand.
+  std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
+  // An answer in the server's error format.
+  std::function<HttpResponse(int status, std::string_view message)> error_response;
+  // Headers that every answer to this request carries.
+  std::function<std::vector<HttpHeader>(const HttpRequest&)> common_headers;
+  std::function<bool()> draining;   // then connections close after their answer
+  std::atomic<int>& exchanges_open; // requests handed over whose last byte has not left
+};
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  // `on_closed` runs once when the last reference goes. The socket's executor is the strand.
+  HttpConnection(Socket socket, ConnectionContext& context, std::function<void()> on_closed);
+  ~HttpConnection();
+
+  void start();
+  // Answers with an error without reading anything, then closes.
+  void refuse(int status, std::string_view message);
+  // Closes if no request is being read or answered. Any thread.
+  void close_if_idle();
+
+ private:
+  friend class ConnectionExchange;
+  using Clock = std::chrono::steady_clock;
+  enum class State { kReading, kHandling, kLingering, kClosed };
+
+  // Reading.
+  void read_some();
+  void on_read(boost::system::error_code error, size_t count);
+  void consume_input();
+  void dispatch();
+  void update_read_deadline();
+  void answer_unreadable(const HttpError& error);
+
+  // Answering. The serial tells exchanges of earlier requests from the present one.
+  bool is_current(uint64_t serial) const { return serial == serial_ && state_ == State::kHandling; }
+  void respond(uint64_t serial, HttpResponse response);
+  void begin_stream(uint64_t serial, HttpResponse head);
+  void write(uint64_t serial, std::string_view bytes);
+  void end_stream(uint64_t serial);
+  void finish_answer();
+
+  // Writing.
+  size_t unsent_bytes() const { return outbox_.size() + sending_.size() - sent_; }
+  void flush();
+  void on_written(boost::system::error_code error, size_t count);
+  void after_answer();
+
+  // Ending.
+  void linger();
+  void peer_gone();
+  void close();
+  void end_exchange();
+
+  void set_deadline(double seconds);
+  void wait_for_deadline();
+  void on_deadline();
+
+  Socket socket_;
+  boost::asio::steady_timer timer_;
+  ConnectionContext& context_;
+  std::function<void()> on_closed_;
+
+  State state_ = State::kReading;
+  bool reading_ = false;  // a read is pending
+  std::string inbox_;     // bytes behind the request being answered
+  char read_buffer_[16 << 10];
+  std::optional<HttpRequestReader> reader_;
+  HttpRequestReader::Phase read_phase_{};
+  Clock::time_point phase_began_;
+  size_t discarded_ = 0;  // while lingering
+
+  uint64_t serial_ = 0;
+  std::shared_ptr<ExchangeObserver> observer_;
+  bool exchange_open_ = false;
+  std::vector<HttpHeader> common_headers_;  // of the answer under way
+  bool http11_ = true;
+  bool keep_alive_ = false;
+  bool chunked_ = false;
+  bool answer_complete_ = false;  // its last byte is in outbox_
+  bool was_over_limit_ = false;
+
+  std::string outbox_, sending_;
+  size_t sent_ = 0;  // of sending_
+  bool write_pending_ = false;
+
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool timer_pending_ = false;
+};
+
+}  // namespace headrace

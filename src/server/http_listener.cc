@@ -1,0 +1,116 @@
+#include "server/http_listener.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+
+namespace headrace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+// Out of file descriptors or connections: look again so often.
+constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+}  // namespace
+
+HttpListener::HttpListener(asio::io_context& io, ConnectionContext& context)
+    : io_(io), context_(context), acceptor_(asio::make_strand(io)), pause_(acceptor_.get_executor()) {}
+
+Status HttpListener::listen(const std::string& host, uint16_t port) {
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) return invalid_argument("host must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
+  const tcp::endpoint endpoint(address, port);
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (error) {
+    return unavailable("cannot listen on " + host + " port " + std::to_string(port) + ": " +
+                           error.message(),
+                       "port");
+  }
+  port_ = acceptor_.local_endpoint(error).port();
+  return ok_status();
+}
+
+void HttpListener::start() {
+  asio::post(acceptor_.get_executor(), [this] { accept(); });
+}
+
+void HttpListener::stop() {
+  asio::post(acceptor_.get_executor(), [this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel(ignored);
+  });
+}
+
+void HttpListener::close_idle() {
+  std::vector<std::shared_ptr<HttpConnection>> alive;  // released outside the lock
+  {
+    std::lock_guard lock(open_->mutex);
+    for (const auto& [_, weak] : open_->connections) {
+      if (auto connection = weak.lock()) alive.push_back(std::move(connection));
+    }
+  }
+  for (const auto& connection : alive) connection->close_if_idle();
+}
+
+size_t HttpListener::connection_count() const {
+  std::lock_guard lock(open_->mutex);
+  return open_->connections.size();
+}
+
+void HttpListener::accept() {
+  if (!acceptor_.is_open()) return;
+  if (connection_count() >= static_cast<size_t>(context_.limits.connections_max)) {
+    return on_accept(asio::error::no_descriptors, HttpConnection::Socket(io_));
+  }
+  acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, HttpConnection::Socket socket) {
+    on_accept(error, std::move(socket));
+  });
+}
+
+void HttpListener::on_accept(error_code error, HttpConnection::Socket socket) {
+  if (error == asio::error::operation_aborted) return;
+  if (!error) open_connection(std::move(socket));
+  const bool exhausted = error == asio::error::no_descriptors || error == asio::error::no_memory ||
+                         error == asio::error::no_buffer_space ||
+                         error.value() == ENFILE;
+  if (!exhausted) return accept();
+  pause_.expires_after(kAcceptPause);
+  pause_.async_wait([this](error_code wait_error) {
+    if (!wait_error) accept();
+  });
+}
+
+void HttpListener::open_connection(HttpConnection::Socket socket) {
+  error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  if (error) return;  // gone already
+  const std::string address = peer.address().to_string();
+  // The deleter's last act removes the entry, whatever thread that is on.
+  auto key = std::make_shared<HttpConnection*>(nullptr);
+  auto on_closed = [open = open_, address, key] {
+    std::lock_guard lock(open->mutex);
+    open->connections.erase(*key);
+    if (--open->per_address[address] == 0) open->per_address.erase(address);
+  };
+  auto connection = std::make_shared<HttpConnection>(std::move(socket), context_, on_closed);
+  *key = connection.get();
+  bool too_many = false;
+  {
+    std::lock_guard lock(open_->mutex);
+    open_->connections.emplace(connection.get(), connection);
+    too_many = ++open_->per_address[address] > context_.limits.connections_per_address_max;
+  }
+  if (too_many) {
+    connection->refuse(429, "too many connections from this address");
+  } else {
+    connection->start();
+  }
+}
+
+}  // namespace headrace

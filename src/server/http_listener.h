@@ -1,0 +1,57 @@
+// Accepts connections under the limits on their number, and runs the HTTP threads.
+#pragma once
+
+#include <utility>  // before asio: Boost 1.74 forgets it
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/http_connection.h"
+#include "server/server_limits.h"
+
+namespace headrace {
+
+class HttpListener {
+ public:
+  // Both must outlive this.
+  HttpListener(boost::asio::io_context& io, ConnectionContext& context);
+
+  // Binds and listens; port 0 takes a free one. kInvalidArgument for a bad host, kUnavailable for a
+  // port that is taken.
+  Status listen(const std::string& host, uint16_t port);
+  uint16_t port() const { return port_; }
+
+  void start();          // begins to accept
+  void stop();           // accepts no more. Any thread.
+  void close_idle();     // connections between requests end. Any thread.
+  size_t connection_count() const;
+
+ private:
+  using Connections = std::map<HttpConnection*, std::weak_ptr<HttpConnection>>;
+  // Outlives the listener while connections do.
+  struct Open {
+    std::mutex mutex;
+    Connections connections;
+    std::map<std::string, int> per_address;
+  };
+
+  void accept();
+  void on_accept(boost::system::error_code error, HttpConnection::Socket socket);
+  void open_connection(HttpConnection::Socket socket);
+
+  boost::asio::io_context& io_;
+  ConnectionContext& context_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer pause_;
+  std::shared_ptr<Open> open_ = std::make_shared<Open>();
+  uint16_t port_ = 0;
+};
+
+}  // namespace headrace

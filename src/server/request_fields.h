@@ -1,0 +1,78 @@
+// Reading a request body by tables: one row per field with its type and range, so that every field
+// is checked in the same way, an error always names the field, and tests can walk the tables.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "server/server_limits.h"
+
+namespace headrace {
+
+enum class FieldType : uint8_t {
+  kBool,
+  kInteger,  // a number without fraction in [low, high]
+  kNumber,   // finite, in [low, high]
+  kString,   // at most label_bytes_max bytes
+  kAny,      // the row's own reader checks it
+};
+
+struct FieldRange {
+  double low = 0, high = 0;
+  bool above_low = false;  // (low, high]
+};
+
+// What readers of fields need to know besides the body.
+struct FieldContext {
+  const RequestLimits& limits;
+  int32_t vocab_size = 0;
+};
+
+template <class Target>
+struct Field {
+  std::string_view name;
+  FieldType type = FieldType::kAny;
+  FieldRange range;
+  // Stores a value of the right type and range; refuses with a message that begins with the name.
+  Status (*read)(const Json& value, const FieldContext& context, Target& target) = nullptr;
+};
+
+// kInvalidArgument unless `value` has the type and lies in the range. Conditions are positive
+// (low <= x && x <= high), so that NaN can never pass.
+Status check_field(std::string_view name, FieldType type, const FieldRange& range, const Json& value,
+                   const FieldContext& context);
+// REQUIRES: check_field(kInteger) was ok
+int64_t integer_of(const Json& value);
+Status field_error(std::string_view name, std::string_view expected, const Json& value);
+
+// Fields that would change what the answer means and that this server does not implement. Silence
+// about them would be a wrong answer with status 200.
+struct RefusedField {
+  std::string_view name;
+  bool (*asks_for_something)(const Json& value);
+};
+Status check_refused(std::span<const RefusedField> refused, const Json& body);
+
+// Reads every field that the body has and the table knows. null counts as absent; other fields
+// are ignored, as the servers we stand in for do.
+template <class Target>
+Status read_fields(std::span<const Field<Target>> fields, const Json& body,
+                   const FieldContext& context, Target& target) {
+  for (const Field<Target>& field : fields) {
+    const Json* value = body.find(field.name);
+    if (!value || value->is_null()) continue;
+    HR_RETURN_IF_ERROR(check_field(field.name, field.type, field.range, *value, context));
+    HR_RETURN_IF_ERROR(field.read(*value, context, target));
+  }
+  return ok_status();
+}
+
+// An array of token ids inside the vocabulary.
+Result<std::vector<int32_t>> read_token_ids(std::string_view name, const Json& value,
+                                            const FieldContext& context, size_t count_max);
+
+}  // namespace headrace

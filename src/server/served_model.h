@@ -1,0 +1,24 @@
+// A model that answers: what the server is given when loading is done.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace headrace {
+
+// The pointers must outlive the server.
+struct ServedModel {
+  Engine* engine = nullptr;
+  const Tokenizer* tokenizer = nullptr;         // nullptr: prompts must be token ids
+  const ChatTemplate* chat_template = nullptr;  // nullptr: no chat
+  std::vector<std::string> names;               // accepted in `model`; the first is returned
+  int32_t max_model_len = 0;                    // prompt and answer together, tokens
+  int64_t created_unix_s = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,157 @@
+#include "server/server.h"
+
+#include <utility>  // before asio: Boost 1.74 forgets it
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/error_response.h"
+#include "server/generation_session.h"
+#include "server/http_listener.h"
+#include "server/router.h"
+#include "server/server_state.h"
+
+namespace headrace {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr auto kDrainPoll = std::chrono::milliseconds(20);
+
+class HttpServer final : public Server {
+ public:
+  HttpServer(ServerOptions options, ApiKeys keys)
+      : options_(std::move(options)),
+        state_(options_.requests, std::move(keys), options_.allowed_origins),
+        context_{options_.http,
+                 [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+                   route_request(state_, request, exchange);
+                 },
+                 [](int status, std::string_view message) { return error_response(status, message); },
+                 [this](const HttpRequest& request) { return common_headers(state_, request); },
+                 [this] { return state_.draining.load(); },
+                 exchanges_open_},
+        listener_(io_, context_),
+        signals_(io_),
+        drain_timer_(io_) {}
+
+  ~HttpServer() override {
+    stop();
+    wait();
+  }
+
+  Status start() override {
+    HR_RETURN_IF_ERROR(listener_.listen(options_.host, options_.port));
+    if (options_.handle_signals) watch_signals();
+    listener_.start();
+    started_ = true;
+    for (int i = 0; i < std::max(1, options_.http_threads); ++i) {
+      threads_.emplace_back([this] { io_.run(); });
+    }
+    return ok_status();
+  }
+
+  uint16_t port() const override { return listener_.port(); }
+  Status set_ready(ServedModel model) override { return state_.set_model(std::move(model)); }
+
+  void drain() override {
+    asio::post(drain_timer_.get_executor(), [this] { begin_drain(); });
+  }
+
+  void stop() override { io_.stop(); }
+
+  bool wait() override {
+    if (!started_) return true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+    threads_.clear();
+    // No strand runs any more: let go of what the engine's sinks still hold.
+    for (const auto& session : state_.sessions.alive()) session->abandon();
+    return drained_;
+  }
+
+ private:
+  void watch_signals() {
+    error_code ignored;
+    signals_.add(SIGINT, ignored);
+    signals_.add(SIGTERM, ignored);
+    wait_for_signal();
+  }
+
+  void wait_for_signal() {
+    signals_.async_wait([this](error_code error, int) {
+      if (error) return;
+      if (state_.draining) {
+        log_warning("second signal: stopping at once");
+        return stop();
+      }
+      begin_drain();
+      wait_for_signal();
+    });
+  }
+
+  void begin_drain() {
+    if (state_.draining.exchange(true)) return;
+    const int open = exchanges_open_;
+    log_info("draining: {} requests under way", open);
+    drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
+    listener_.close_idle();
+    poll_drain();
+  }
+
+  // The port stays open meanwhile: late clients get a 503 that says so, not a refused connection.
+  void poll_drain() {
+    const int open = exchanges_open_;
+    drained_ = open == 0;
+    if (drained_ || clock_.now_seconds() >= drain_deadline_) {
+      if (!drained_) log_warning("drain: time is over, {} requests cut", open);
+      return stop();
+    }
+    drain_timer_.expires_after(kDrainPoll);
+    drain_timer_.async_wait([this](error_code error) {
+      if (!error) poll_drain();
+    });
+  }
+
+  const ServerOptions options_;
+  SystemClock clock_;
+  std::atomic<int> exchanges_open_{0};
+  asio::io_context io_;
+  ServerState state_;
+  ConnectionContext context_;
+  HttpListener listener_;
+  asio::signal_set signals_;
+  asio::steady_timer drain_timer_;
+  double drain_deadline_ = 0;
+  std::atomic<bool> drained_{false};
+  bool started_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
+  HR_ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::create(options.api_keys));
+  return std::unique_ptr<Server>(std::make_unique<HttpServer>(std::move(options), std::move(keys)));
+}
+
+Status Server::run(ServedModel model) {
+  HR_RETURN_IF_ERROR(set_ready(std::move(model)));
+  HR_RETURN_IF_ERROR(start());
+  wait();
+  return ok_status();
+}
+
+}  // namespace headrace

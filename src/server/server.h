@@ -1,0 +1,54 @@
+// The HTTP server: OpenAI-compatible routes in front of one Engine.
+//
+// It listens before the model is loaded and answers 503 until set_ready(). Requests are read, checked,
+// templated and tokenised on `http_threads` threads; the engine's thread only hands over tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/served_model.h"
+#include "server/server_limits.h"
+
+namespace headrace {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";            // an IP address; 0.0.0.0 for all interfaces
+  uint16_t port = 8000;                      // 0 = any free one: see Server::port()
+  std::vector<std::string> api_keys;         // none: open to all who can connect
+  std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
+  int http_threads = 2;
+  double drain_seconds_max = 30;             // for answers under way when the server stops
+  bool handle_signals = true;                // SIGINT, SIGTERM: drain; a second one: stop at once
+  HttpLimits http;
+  RequestLimits requests;
+};
+
+class Server {
+ public:
+  static Result<std::unique_ptr<Server>> create(ServerOptions options);
+  virtual ~Server() = default;  // stops at once
+
+  // Binds, listens and starts the threads; the routes that need a model answer 503. Once.
+  virtual Status start() = 0;
+  // The port that is bound. REQUIRES: start() was ok
+  virtual uint16_t port() const = 0;
+  // From now on requests are answered. The pointers in `model` must outlive the server. Once.
+  virtual Status set_ready(ServedModel model) = 0;
+
+  // Blocks until the server has stopped, by a signal, drain() or stop(). True: every answer under
+  // way was finished.
+  virtual bool wait() = 0;
+  // start() and wait(), for callers that have the model already.
+  Status run(ServedModel model);
+
+  // No new requests (503, close), /health says 503, answers under way go on for drain_seconds_max,
+  // then stop(). Returns at once; wait() tells the end. Any thread, not from a signal handler.
+  virtual void drain() = 0;
+  virtual void stop() = 0;  // ends everything now. Any thread but the server's own.
+};
+
+}  // namespace headrace

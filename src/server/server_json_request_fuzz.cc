@@ -1,0 +1,94 @@
+// libFuzzer target: request bodies of every JSON route, from bytes to what the engine would get.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "server/chat_prompt.h"
+#include "server/generation_request.h"
+#include "server/text_request.h"
+#include "text/vocab_fixtures.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::string_view kTemplate =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+struct Model {
+  Model() : tokenizer(Tokenizer::create(tiny_vocab()).value()), chat_template(ChatTemplate::compile(kTemplate).value()) {
+    encoder = ChatPromptEncoder::create(*tokenizer, chat_template).value();
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  ChatTemplate chat_template;
+  std::unique_ptr<ChatPromptEncoder> encoder;
+};
+
+const Model& model() {
+  static const Model instance;
+  return instance;
+}
+
+// A checked request must be within every range that the engine relies on.
+void check_settings(const GenerationSettings& settings, const FieldContext& context) {
+  const SamplingParams& s = settings.sampling;
+  CHECK(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 && s.min_p <= 1);
+  CHECK(s.top_k >= 0 && s.n >= 1 && s.n <= context.limits.choices_max && s.min_tokens >= 0);
+  CHECK(s.repetition_penalty >= 0 && std::isfinite(s.repetition_penalty));
+  CHECK(s.presence_penalty >= -2 && s.presence_penalty <= 2 && s.frequency_penalty >= -2 && s.frequency_penalty <= 2);
+  CHECK(s.logprobs >= -1 && s.logprobs <= context.limits.logprobs_max);
+  CHECK(settings.max_tokens.value_or(0) >= 0);
+  for (const auto& [id, bias] : s.logit_bias) CHECK(id >= 0 && id < context.vocab_size && std::isfinite(bias));
+  for (TokenId id : s.stop_token_ids) CHECK(id >= 0 && id < context.vocab_size);
+  for (const std::string& stop : settings.stops) CHECK(!stop.empty() && stop.size() <= context.limits.stop_bytes_max);
+}
+
+void encode_chat(const Json& messages, const Json& variables) {
+  const auto ids = model().encoder->encode(messages, variables, {.add_generation_prompt = true});
+  if (!ids.ok()) return;
+  const auto controls = std::count_if(ids->begin(), ids->end(), [](TokenId id) { return model().tokenizer->is_control(id); });
+  CHECK(controls == static_cast<long>(2 * messages.as_array().size() + 1));
+  CHECK(model().tokenizer->decode(*ids, false) == model().encoder->render(messages, variables, true).value());
+}
+
+template <class T>
+void check_error(const Result<T>& result) {
+  CHECK(result.ok() || result.status().code() == StatusCode::kInvalidArgument);
+}
+
+void fuzz_body(int route, const Json& body) {
+  static const RequestLimits limits;
+  const FieldContext context{limits, model().tokenizer->vocab_size()};
+  if (route == 0) {
+    auto request = parse_completion_request(body, context);
+    check_error(request);
+    if (request.ok()) check_settings(request->settings, context);
+  } else if (route == 1) {
+    auto request = parse_chat_request(body, context);
+    check_error(request);
+    if (!request.ok()) return;
+    check_settings(request->settings, context);
+    encode_chat(request->messages, Json());
+  } else if (route == 2) {
+    auto request = parse_tokenize_request(body, context);
+    check_error(request);
+    if (request.ok() && request->messages) encode_chat(*request->messages, Json());
+  } else {
+    check_error(parse_detokenize_request(body, context));
+  }
+}
+
+}  // namespace
+}  // namespace headrace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace headrace;
+  if (size < 1) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  Result<Json> body = parse_json(text);
+  if (body.ok()) fuzz_body(data[0] % 4, *body);
+  return 0;
+}

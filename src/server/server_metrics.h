@@ -1,0 +1,44 @@
+// Counters and histograms under the names that vLLM's dashboards and gateways read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "sched/request.h"
+
+namespace headrace {
+
+// Of one finished or given-up request, in seconds and tokens. Negative times: never came so far.
+struct RequestTimes {
+  double first_token = -1;  // from arrival
+  double total = 0;         // from arrival
+  int64_t prompt_tokens = 0;
+  int64_t generation_tokens = 0;
+  int32_t choices = 1;
+  int32_t max_tokens = 0;
+};
+
+// Any thread.
+class ServerMetrics {
+ public:
+  explicit ServerMetrics(const std::string& model_name);
+  ~ServerMetrics();
+
+  void on_prompt_tokens(int64_t count);
+  void on_generation_tokens(int64_t count);
+  void on_first_token(double seconds);
+  void on_inter_token(double seconds);
+  void on_choice_finished(FinishReason reason);
+  void on_request_finished(const RequestTimes& times);
+
+  // Prometheus text format 0.0.4. `stats` fills the gauges; nullptr while there is no engine.
+  std::string expose(const EngineStats* stats);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace headrace

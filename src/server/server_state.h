@@ -1,0 +1,78 @@
+// What all requests of one server share.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/api_keys.h"
+#include "server/chat_prompt.h"
+#include "server/request_fields.h"
+#include "server/served_model.h"
+#include "server/server_limits.h"
+#include "server/server_metrics.h"
+#include "server/waiting_line.h"
+
+namespace headrace {
+
+class GenerationSession;
+
+// A served model with what is derived from it once.
+struct ReadyModel {
+  ServedModel served;
+  std::unique_ptr<ChatPromptEncoder> chat;  // nullptr when there is no template or tokenizer
+  std::unique_ptr<ServerMetrics> metrics;
+
+  int32_t vocab_size() const { return served.engine->options().vocab_size; }
+  bool serves(std::string_view name) const;  // also the empty name
+};
+
+// The answers under way, so that a server that stops can let go of them.
+class SessionRegistry {
+ public:
+  void add(const std::shared_ptr<GenerationSession>& session);
+  void remove(GenerationSession* session);
+  size_t count() const;
+  std::vector<std::shared_ptr<GenerationSession>> alive() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<GenerationSession*, std::weak_ptr<GenerationSession>> sessions_;
+};
+
+// Members are safe from any thread.
+struct ServerState {
+  ServerState(RequestLimits request_limits, ApiKeys api_keys, std::vector<std::string> origins)
+      : limits(request_limits), keys(std::move(api_keys)), allowed_origins(std::move(origins)) {}
+
+  const RequestLimits limits;
+  const ApiKeys keys;
+  const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
+  SystemClock clock;
+
+  std::atomic<bool> draining{false};
+  SessionRegistry sessions;
+  WaitingLine line;
+
+  // nullptr while loading. Set once.
+  const ReadyModel* model() const { return model_.load(std::memory_order_acquire); }
+  Status set_model(ServedModel served);
+
+  FieldContext field_context() const { return {limits, model()->vocab_size()}; }
+
+ private:
+  std::unique_ptr<ReadyModel> ready_;
+  std::atomic<const ReadyModel*> model_{nullptr};
+};
+
+// 128 random bits as hex: unique for the life of the process and between processes.
+std::string random_hex_id();
+int64_t unix_seconds();
+
+}  // namespace headrace

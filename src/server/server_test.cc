@@ -1,0 +1,658 @@
+// The server over real sockets on a fake engine: routes, authentication, streams, limits, slow and
+// vanishing clients, shutting down.
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "server/router.h"
+#include "server/test_client.h"
+#include "server/test_model.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool eventually(const std::function<bool()>& condition, double seconds = 5) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+struct Fixture {
+  explicit Fixture(FakeEngineOptions engine = {}, std::string_view script = "hello world",
+                   ServerOptions options = {}, bool ready = true)
+      : model(std::move(engine), script) {
+    options.port = 0;
+    options.handle_signals = false;
+    auto created = Server::create(std::move(options));
+    CHECK(created.ok());
+    server = std::move(*created);
+    CHECK(server->start().ok());
+    if (ready) CHECK(server->set_ready(model.served()).ok());
+  }
+  TestResponse get(std::string_view path, std::string_view headers = "") {
+    return TestClient(server->port()).get(path, headers).value();
+  }
+  TestResponse post(std::string_view path, std::string_view json, std::string_view headers = "") {
+    return TestClient(server->port()).post_text(path, json, headers).value();
+  }
+  TestModel model;
+  std::unique_ptr<Server> server;
+};
+
+const std::string_view kChat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":50})";
+const std::string_view kChatStream =
+    R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true})";
+const std::string_view kCompletions = "/v1/completions";
+const std::string_view kChatPath = "/v1/chat/completions";
+
+const Json& at(const Json& json, std::string_view key) {
+  const Json* member = json.find(key);
+  CHECK_MSG(member, "no such member");
+  return *member;
+}
+const Json& choice(const Json& json, size_t index = 0) { return at(json, "choices").as_array().at(index); }
+
+// --- Routes --------------------------------------------------------------------------------------
+
+TEST(Server, HealthFollowsLoadingAndProgress) {
+  Fixture f({}, "x", {}, false);
+  EXPECT_EQ(f.get("/health").status, 503);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 503);
+  EXPECT_TRUE(f.get("/health").json().find("error"));
+  ASSERT_TRUE(f.server->set_ready(f.model.served()).ok());
+  for (std::string_view path : {"/health", "/v1/health", "/ping"}) EXPECT_EQ(f.get(path).status, 200) << path;
+  EXPECT_EQ(f.get("/health").body, R"({"status":"ok"})");
+  f.model.engine->set_healthy(false);
+  EXPECT_EQ(f.get("/health").status, 503);
+}
+
+TEST(Server, ModelsVersionLoad) {
+  Fixture f;
+  const Json list = f.get("/v1/models").json();
+  ASSERT_EQ(at(list, "data").as_array().size(), 2u);
+  EXPECT_EQ(at(at(list, "data").as_array()[0], "id").as_string(), "tiny");
+  EXPECT_EQ(f.get("/v1/models/tiny-alias").status, 200);
+  EXPECT_EQ(f.get("/v1/models/tiny%2Dalias").status, 200);
+  EXPECT_EQ(f.get("/v1/models/other").status, 404);
+  EXPECT_TRUE(at(f.get("/version").json(), "version").is_string());
+  EXPECT_EQ(at(f.get("/load").json(), "server_load").as_int(), 0);
+}
+
+TEST(Server, UnknownRoutesMethodsAndModels) {
+  Fixture f;
+  EXPECT_EQ(f.get("/nothing").status, 404);
+  EXPECT_EQ(f.get("/v1/models/").status, 404);
+  const TestResponse wrong_method = f.get(kCompletions);
+  EXPECT_EQ(wrong_method.status, 405);
+  EXPECT_EQ(wrong_method.headers.at("allow"), "POST");
+  const TestResponse unknown = f.post(kCompletions, R"({"model":"gpt-9","prompt":"a"})");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(at(at(unknown.json(), "error"), "type").as_string(), "NotFoundError");
+  EXPECT_EQ(at(at(unknown.json(), "error"), "code").as_int(), 404);
+}
+
+TEST(Server, TokenizeAndDetokenizeInBothForms) {
+  Fixture f;
+  const Json vllm = f.post("/tokenize", R"({"prompt":"hi<|im_end|>","return_token_strs":true})").json();
+  EXPECT_EQ(at(vllm, "count").as_int(), 4);  // BOS, h, i, the control token
+  EXPECT_EQ(at(vllm, "token_strs").as_array()[3].as_string(), "<|im_end|>");
+  EXPECT_EQ(at(vllm, "max_model_len").as_int(), 4096);
+  const Json plain = f.post("/tokenize", R"({"content":"hi<|im_end|>","parse_special":false})").json();
+  EXPECT_EQ(at(plain, "tokens").as_array().size(), 12u);
+  const Json pieces = f.post("/tokenize", R"({"content":"é","with_pieces":true})").json();
+  EXPECT_EQ(write_json(at(at(pieces, "tokens").as_array()[0], "piece")), "\"é\"");
+  const Json chat = f.post("/tokenize", R"({"messages":[{"role":"user","content":"<|im_end|>"}]})").json();
+  EXPECT_EQ(at(chat, "tokens").as_array()[0].as_int(), f.model.control("<|im_start|>"));
+  Json tokens = Json::object();
+  tokens.set("tokens", at(plain, "tokens"));
+  const Json text = f.post("/detokenize", write_json(tokens)).json();
+  EXPECT_EQ(at(text, "prompt").as_string(), "hi<|im_end|>");
+  EXPECT_EQ(at(text, "content").as_string(), "hi<|im_end|>");
+  EXPECT_EQ(f.post("/detokenize", R"({"tokens":[99999]})").error_param(), "tokens");
+  EXPECT_EQ(f.post("/tokenize", R"({"prompt":"a","content":"a"})").status, 400);
+}
+
+TEST(Server, ApplyTemplateGivesTheRenderedText) {
+  Fixture f;
+  const Json json = f.post("/apply-template", R"({"messages":[{"role":"user","content":"a<|im_end|>"}]})").json();
+  EXPECT_EQ(at(json, "prompt").as_string(), "<|im_start|>user\na<|im_end|><|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(Server, RequestIdIsEchoedIfHarmless) {
+  Fixture f;
+  EXPECT_EQ(f.get("/health", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");
+  EXPECT_EQ(f.get("/health", "X-Request-Id: a b\r\n").headers.count("x-request-id"), 0u);
+  EXPECT_EQ(f.post(kChatPath, kChatStream, "X-Request-Id: s\r\n").headers.at("x-request-id"), "s");
+}
+
+// --- Authentication ------------------------------------------------------------------------------
+
+TEST(Server, EveryRouteByKey) {
+  ServerOptions options;
+  options.api_keys = {"right", "second"};
+  Fixture f({}, "x", options);
+  const std::string_view headers_without_access[] = {
+      "", "Authorization: Bearer wrong\r\n", "Authorization: Bearer righ\r\n", "Authorization: Bearer rightt\r\n",
+      "Authorization: right\r\n", "Authorization: Basic right\r\n", "X-API-Key: wrong\r\n", "X-API-Key: \r\n",
+      "Authorization: Bearer \r\n", "Host2: right\r\n"};
+  for (const Route& route : routes()) {
+    std::string path(route.path);
+    if (const size_t parameter = path.find("{id}"); parameter != path.npos) path.replace(parameter, 4, "tiny");
+    const auto call = [&](std::string_view headers) {
+      return (route.method == "GET" ? f.get(path, headers) : f.post(path, "{}", headers)).status;
+    };
+    for (std::string_view headers : headers_without_access) {
+      EXPECT_EQ(call(headers) == 401, route.auth == AuthClass::kKey) << path << " " << headers;
+    }
+    for (std::string_view headers : {"Authorization: Bearer right\r\n", "authorization: bearer second\r\n", "X-API-Key: right\r\n"}) {
+      EXPECT_NE(call(headers), 401) << path;
+    }
+  }
+}
+
+TEST(Server, PathTricksDoNotPassAuthentication) {
+  ServerOptions options;
+  options.api_keys = {"right"};
+  Fixture f({}, "x", options);
+  for (std::string_view path : {"/v1/models/", "//v1/models", "/health/../v1/models", "/health%2f..%2fv1/models",
+                                "/v1/models?x=/health", "/v1/models;/health", "/V1/models", "/v1/./models", "/nothing",
+                                "/health/", "/healthx", "/metrics/x"}) {
+    EXPECT_EQ(f.get(path).status, 401) << path;
+  }
+  TestClient absolute(f.server->port());
+  absolute.send("GET http://x/v1/models HTTP/1.1\r\nHost: /health\r\n\r\n");
+  EXPECT_EQ(absolute.read_response()->status, 400);
+  EXPECT_EQ(f.get("/v1/models", "X-Forwarded-Path: /health\r\nX-Original-URL: /health\r\n").status, 401);
+}
+
+// --- Completions and chat ------------------------------------------------------------------------
+
+TEST(Server, CompletionWithTextAndIds) {
+  Fixture f;
+  const TestResponse response = f.post(kCompletions, R"({"prompt":"a","max_tokens":50})");
+  ASSERT_EQ(response.status, 200);
+  const Json json = response.json();
+  EXPECT_EQ(at(json, "object").as_string(), "text_completion");
+  EXPECT_EQ(at(json, "id").as_string().substr(0, 5), "cmpl-");
+  EXPECT_EQ(at(choice(json), "text").as_string(), "hello world");
+  EXPECT_EQ(at(choice(json), "finish_reason").as_string(), "stop");
+  EXPECT_EQ(at(at(json, "usage"), "prompt_tokens").as_int(), 2);  // with BOS
+  EXPECT_EQ(at(at(json, "usage"), "completion_tokens").as_int(), 12);
+  const Json ids = f.post(kCompletions, R"({"prompt":[7,8,9]})").json();
+  EXPECT_EQ(at(at(ids, "usage"), "prompt_tokens").as_int(), 3);
+  EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 16);
+  EXPECT_EQ(f.model.engine->last_request().sampling.temperature, 1.0f);
+}
+
+TEST(Server, SeveralPromptsAndChoicesAreIndexedPromptMajor) {
+  Fixture f({}, "");
+  const Json json = f.post(kCompletions, R"({"prompt":[[5],[6],[7]],"n":2,"max_tokens":4,"return_token_ids":true})").json();
+  ASSERT_EQ(at(json, "choices").as_array().size(), 6u);
+  for (int i = 0; i < 6; ++i) {
+    const Json& item = choice(json, static_cast<size_t>(i));
+    EXPECT_EQ(at(item, "index").as_int(), i);
+    EXPECT_EQ(at(item, "prompt_token_ids").as_array()[0].as_int(), 5 + i / 2);
+    Request request;
+    request.prompt = {5 + i / 2};
+    for (size_t t = 0; t < 4; ++t) {
+      EXPECT_EQ(at(item, "token_ids").as_array()[t].as_int(), f.model.engine->token_at(request, i % 2, t));
+    }
+  }
+  EXPECT_EQ(at(at(json, "usage"), "prompt_tokens").as_int(), 3);
+  EXPECT_EQ(at(at(json, "usage"), "completion_tokens").as_int(), 24);
+}
+
+// What evaluation harnesses do: the log-probabilities of a text are those it was generated with.
+TEST(Server, EchoScoresWithTheBitsOfGeneration) {
+  Fixture f({}, "");
+  const std::string options = R"("logprobs":3,"return_tokens_as_token_ids":true,"echo":true)";
+  const Json generated = f.post(kCompletions, R"({"prompt":[5,6],"max_tokens":6,)" + options + "}").json();
+  const Json& logprobs = at(choice(generated), "logprobs");
+  ASSERT_EQ(at(logprobs, "tokens").as_array().size(), 8u);
+  EXPECT_TRUE(at(logprobs, "token_logprobs").as_array()[0].is_null());
+  EXPECT_TRUE(at(logprobs, "top_logprobs").as_array()[0].is_null());
+  Json ids = Json::array();
+  for (const Json& token : at(logprobs, "tokens").as_array()) ids.push(Json(int64_t{std::stoi(token.as_string().substr(6))}));
+  Json again = *parse_json("{\"max_tokens\":0," + options + "}");
+  again.set("prompt", ids);
+  const Json scored = f.post(kCompletions, write_json(again)).json();
+  EXPECT_EQ(write_json(at(at(choice(scored), "logprobs"), "token_logprobs")), write_json(at(logprobs, "token_logprobs")));
+  EXPECT_EQ(at(choice(scored), "text").as_string(), at(choice(generated), "text").as_string());
+  EXPECT_EQ(at(choice(scored), "finish_reason").as_string(), "length");
+  const float first = FakeEngine::logprob(5, 6);
+  EXPECT_EQ(static_cast<float>(at(logprobs, "token_logprobs").as_array()[1].as_double()), first);
+}
+
+TEST(Server, ChatObjectWithLogprobs) {
+  Fixture f({}, "é!");
+  const TestResponse response = f.post(
+      kChatPath, R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2})");
+  const Json json = response.json();
+  EXPECT_EQ(at(json, "object").as_string(), "chat.completion");
+  EXPECT_EQ(at(json, "id").as_string().substr(0, 9), "chatcmpl-");
+  EXPECT_EQ(at(at(choice(json), "message"), "content").as_string(), "é!");
+  EXPECT_EQ(at(at(choice(json), "message"), "role").as_string(), "assistant");
+  const Json::Array& content = at(at(choice(json), "logprobs"), "content").as_array();
+  ASSERT_EQ(content.size(), 4u);
+  EXPECT_EQ(at(content[0], "bytes").as_array()[0].as_int(), 0xC3);
+  EXPECT_EQ(at(content[0], "token").as_string(), "bytes:\\xc3");
+  EXPECT_EQ(at(content[0], "top_logprobs").as_array().size(), 2u);
+  // max_tokens default: what is left of the context
+  const auto prompt = static_cast<int32_t>(f.model.engine->last_request().prompt.size());
+  EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 4096 - prompt);
+}
+
+TEST(Server, StopStringCancelsTheChoiceAndIsTheReason) {
+  Fixture f({}, "one two three");
+  const Json json = f.post(kCompletions, R"({"prompt":"a","max_tokens":50,"stop":["wo","zz"]})").json();
+  EXPECT_EQ(at(choice(json), "text").as_string(), "one t");
+  EXPECT_EQ(at(choice(json), "finish_reason").as_string(), "stop");
+  EXPECT_EQ(at(choice(json), "stop_reason").as_string(), "wo");
+  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }));
+  const Json kept = f.post(kCompletions, R"({"prompt":"a","max_tokens":50,"stop":"wo","include_stop_str_in_output":true})").json();
+  EXPECT_EQ(at(choice(kept), "text").as_string(), "one two");
+}
+
+TEST(Server, AFaultOfOneRequestIsA500AndNoOnesElse) {
+  Fixture f;
+  f.model.engine->fail_next_emission();
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 500);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 200);
+}
+
+TEST(Server, BadRequestsReachNoEngine) {
+  Fixture f;
+  for (std::string_view body : {"", "[]", "null", "{", R"({"prompt":"a","temperature":NaN})", R"({"prompt":"a","temperature":Infinity})",
+                                R"({"prompt":"a","n":1e999})", R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a","top_p":0})",
+                                R"({"prompt":"a","n":100000})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":""})",
+                                R"({"prompt":[]})", R"({"prompt":"a","max_tokens":-1})"}) {
+    const TestResponse response = f.post(kCompletions, body);
+    // BOS makes "" a prompt of one token for this model.
+    EXPECT_EQ(response.status, body == R"({"prompt":""})" ? 200 : 400) << body;
+  }
+  EXPECT_EQ(f.model.engine->submitted(), 1);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","temperature":"NaN"})").error_param(), "temperature");
+}
+
+TEST(Server, APromptThatCannotFitNamesBothNumbers) {
+  Fixture f({.max_model_len = 20});
+  const TestResponse response = f.post(kCompletions, R"({"prompt":"0123456789","max_tokens":10})");
+  EXPECT_EQ(response.status, 400);
+  const std::string message = at(at(response.json(), "error"), "message").as_string();
+  EXPECT_NE(message.find("11"), std::string::npos) << message;
+  EXPECT_NE(message.find("20"), std::string::npos) << message;
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"01234567890123456789012"})").status, 400);
+}
+
+// --- Streams -------------------------------------------------------------------------------------
+
+TEST(Server, ChatStreamContract) {
+  Fixture f({}, "aé😀");
+  const TestResponse response = f.post(
+      kChatPath, R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}})");
+  ASSERT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type").substr(0, 17), "text/event-stream");
+  const std::vector<std::string> events = response.events();
+  ASSERT_GE(events.size(), 5u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  std::string text;
+  std::set<std::string> ids;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json chunk = *parse_json(events[i]);
+    ids.insert(at(chunk, "id").as_string());
+    EXPECT_EQ(at(chunk, "object").as_string(), "chat.completion.chunk");
+    const bool last = i + 2 == events.size();
+    EXPECT_EQ(chunk.find("usage") != nullptr, last);
+    if (last) {
+      EXPECT_TRUE(at(chunk, "choices").as_array().empty());
+      EXPECT_EQ(at(at(chunk, "usage"), "completion_tokens").as_int(), 8);
+      continue;
+    }
+    const Json& delta = at(choice(chunk), "delta");
+    EXPECT_EQ(delta.find("role") != nullptr, i == 0);
+    if (delta.find("content")) text += at(delta, "content").as_string();
+    const bool finishing = i + 3 == events.size();
+    EXPECT_EQ(at(choice(chunk), "finish_reason"), finishing ? Json("stop") : Json());
+  }
+  EXPECT_EQ(text, "aé😀");
+  EXPECT_EQ(ids.size(), 1u);
+}
+
+TEST(Server, RoleChunkComesWithTheFirstResultNotBefore) {
+  Fixture f;
+  f.model.engine->set_paused(true);
+  TestClient client(f.server->port());
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChatStream.size(), kChatStream));
+  EXPECT_EQ(client.receive(1, 0.3), "");
+  f.model.engine->set_paused(false);
+  EXPECT_EQ(client.read_response()->events().back(), "[DONE]");
+}
+
+TEST(Server, CompletionStreamJoinsToTheWholeAnswer) {
+  Fixture f({}, "text with STOP in it");
+  const std::string base = R"("prompt":["a","b"],"n":2,"max_tokens":50,"echo":true,"logprobs":2,"stop":"STOP")";
+  const Json whole = f.post(kCompletions, "{" + base + "}").json();
+  const TestResponse stream = f.post(kCompletions, "{" + base + R"(,"stream":true})");
+  std::vector<std::string> texts(4), logprobs(4), offsets(4);
+  for (const std::string& event : stream.events()) {
+    if (event == "[DONE]") continue;
+    const Json chunk = *parse_json(event);
+    const auto index = static_cast<size_t>(at(choice(chunk), "index").as_int());
+    texts[index] += at(choice(chunk), "text").as_string();
+    for (const Json& value : at(at(choice(chunk), "logprobs"), "token_logprobs").as_array()) logprobs[index] += write_json(value) + " ";
+    for (const Json& value : at(at(choice(chunk), "logprobs"), "text_offset").as_array()) offsets[index] += write_json(value) + " ";
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(texts[i], at(choice(whole, i), "text").as_string());
+    std::string expected_logprobs, expected_offsets;
+    for (const Json& value : at(at(choice(whole, i), "logprobs"), "token_logprobs").as_array()) expected_logprobs += write_json(value) + " ";
+    for (const Json& value : at(at(choice(whole, i), "logprobs"), "text_offset").as_array()) expected_offsets += write_json(value) + " ";
+    EXPECT_EQ(logprobs[i], expected_logprobs);
+    EXPECT_EQ(offsets[i], expected_offsets);
+  }
+  EXPECT_EQ(texts[0], "atext with ");
+}
+
+TEST(Server, AFaultInAStreamIsAnErrorEvent) {
+  Fixture f({.step_seconds = 0.02}, "");
+  TestClient client(f.server->port());
+  const std::string body = R"({"prompt":"a","max_tokens":500,"stream":true})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 1; }));
+  std::this_thread::sleep_for(200ms);
+  f.model.engine->fail_next_emission();
+  const std::vector<std::string> events = client.read_response()->events();
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_TRUE(parse_json(events[events.size() - 2])->find("error"));
+  size_t finishing = 0;
+  for (const std::string& event : events) finishing += event.find("\"finish_reason\":\"") != event.npos;
+  EXPECT_EQ(finishing, 0u);  // a failure never looks like a clean end
+}
+
+TEST(Server, HttpOneZeroStreamsUntilClose) {
+  Fixture f;
+  TestClient client(f.server->port());
+  client.send(fmt::format("POST {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChatStream.size(), kChatStream));
+  const auto response = client.read_response(1);
+  EXPECT_EQ(response->headers.count("transfer-encoding"), 0u);
+  EXPECT_EQ(response->events().back(), "[DONE]");
+}
+
+// --- Load ----------------------------------------------------------------------------------------
+
+TEST(Server, AFullQueueIs429WithRetryAfter) {
+  Fixture f({.running_max = 1, .queued_max = 1});
+  f.model.engine->set_paused(true);
+  TestClient first(f.server->port()), second(f.server->port());
+  const std::string request = fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChat.size(), kChat);
+  first.send(request);
+  second.send(request);
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 2; }));
+  const TestResponse refused = f.post(kChatPath, kChat);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_TRUE(refused.headers.count("retry-after"));
+  f.model.engine->set_paused(false);
+  EXPECT_EQ(first.read_response()->status, 200);
+  EXPECT_EQ(second.read_response()->status, 200);
+}
+
+TEST(Server, SubmittedPromptsAreCancelledWhenALaterOneIsRefused) {
+  Fixture f({.running_max = 1, .queued_max = 1});
+  f.model.engine->set_paused(true);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":["a","b","c"]})").status, 429);
+  EXPECT_EQ(f.model.engine->cancelled(), 2);
+}
+
+TEST(Server, WaitingTooLongInTheQueueIs503) {
+  ServerOptions options;
+  options.requests.queue_seconds_max = 0.2;
+  Fixture f({.running_max = 1}, "x", options);
+  f.model.engine->set_paused(true);
+  TestClient running(f.server->port());
+  running.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChat.size(), kChat));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
+  EXPECT_EQ(f.post(kChatPath, kChat).status, 503);  // it waits behind the other
+  EXPECT_EQ(f.model.engine->stats().scheduler.running, 1);  // the one that runs is left alone
+  f.model.engine->set_paused(false);
+  EXPECT_EQ(running.read_response()->status, 200);
+}
+
+TEST(Server, ClientsWithOneIdGetTheirOwnAnswers) {
+  Fixture f({}, "");
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  std::mutex mutex;
+  std::set<std::string> ids;
+  for (int i = 0; i < 32; ++i) {
+    threads.emplace_back([&, i] {
+      const Json json = f.post(kCompletions, fmt::format(R"({{"prompt":[{}],"max_tokens":20,"return_token_ids":true,"request_id":"same"}})", i),
+                               "X-Request-Id: same\r\n").json();
+      Request request;
+      request.prompt = {i};
+      bool same = true;
+      for (size_t t = 0; t < 20; ++t) {
+        same = same && at(choice(json), "token_ids").as_array()[t].as_int() == f.model.engine->token_at(request, 0, t);
+      }
+      right += same;
+      std::lock_guard lock(mutex);
+      ids.insert(at(json, "id").as_string());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 32);
+  EXPECT_EQ(ids.size(), 32u);
+}
+
+TEST(Server, KeepAliveAndPipelining) {
+  Fixture f;
+  TestClient client(f.server->port());
+  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.read_response()->body, R"({"status":"ok"})");
+  EXPECT_EQ(client.read_response()->status, 200);
+  EXPECT_EQ(client.get("/ping")->status, 200);
+  EXPECT_EQ(client.get("/ping", "Connection: close\r\n")->status, 200);
+  EXPECT_TRUE(client.wait_for_close(2));
+}
+
+TEST(Server, ExpectContinue) {
+  Fixture f;
+  TestClient client(f.server->port());
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n", kChatPath, kChat.size()));
+  EXPECT_EQ(client.receive(25, 2), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send(kChat);
+  EXPECT_EQ(client.read_response()->status, 200);
+}
+
+// --- Clients that misbehave ----------------------------------------------------------------------
+
+TEST(Server, DisconnectCancelsStreamsAndWholeAnswers) {
+  for (std::string_view stream : {"true", "false"}) {
+    Fixture f({.step_seconds = 0.005}, "");
+    {
+      TestClient client(f.server->port());
+      const std::string body = fmt::format(R"({{"prompt":["a","b"],"n":2,"max_tokens":3000,"stream":{}}})", stream);
+      client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+      ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 2; }));
+    }
+    EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; })) << stream;
+    EXPECT_EQ(f.model.engine->cancelled(), 2);
+    EXPECT_EQ(at(f.get("/load").json(), "server_load").as_int(), 0);
+  }
+}
+
+TEST(Server, AReaderThatNeverReadsIsAborted) {
+  ServerOptions options;
+  options.http.stalled_write_seconds_max = 0.5;
+  Fixture f({.max_model_len = 1 << 20}, "", options);
+  TestClient client(f.server->port(), 4096);
+  const std::string body = R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
+  EXPECT_EQ(f.get("/health").status, 200);
+  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }, 20));
+  EXPECT_EQ(f.model.engine->cancelled(), 1);
+}
+
+TEST(Server, ASlowReaderGetsEverything) {
+  Fixture f({.max_model_len = 1 << 20}, "");
+  TestClient client(f.server->port(), 4096);
+  const std::string body = R"({"prompt":[5],"max_tokens":3000,"stream":true,"return_token_ids":true})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  std::this_thread::sleep_for(300ms);  // far more than the unsent limit piles up meanwhile
+  const auto response = client.read_response(20);
+  ASSERT_TRUE(response);
+  size_t tokens = 0;
+  Request request;
+  request.prompt = {5};
+  for (const std::string& event : response->events()) {
+    if (event == "[DONE]") continue;
+    const Json chunk = *parse_json(event);
+    for (const Json& id : at(choice(chunk), "token_ids").as_array()) {
+      ASSERT_EQ(id.as_int(), f.model.engine->token_at(request, 0, tokens++));
+    }
+  }
+  EXPECT_EQ(tokens, 3000u);
+}
+
+TEST(Server, SlowRequestsTimeOut) {
+  ServerOptions options;
+  options.http.head_seconds_max = 0.3;
+  options.http.body_seconds_max = 0.3;
+  options.http.idle_seconds_max = 0.3;
+  Fixture f({}, "x", options);
+  TestClient silent(f.server->port()), head(f.server->port()), body(f.server->port()), idle(f.server->port());
+  head.send("GET /health HT");
+  body.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_EQ(idle.get("/health")->status, 200);
+  for (int i = 0; i < 3; ++i) {  // dripping earns no time
+    std::this_thread::sleep_for(50ms);
+    head.send("T");
+    body.send(" ");
+  }
+  EXPECT_TRUE(silent.wait_for_close(2));
+  EXPECT_EQ(head.read_response(2)->status, 408);
+  EXPECT_EQ(body.read_response(2)->status, 408);
+  EXPECT_TRUE(idle.wait_for_close(2));
+  EXPECT_EQ(f.get("/health").status, 200);
+}
+
+TEST(Server, OversizedRequestsAreRefusedWhileReading) {
+  Fixture f;
+  TestClient announced(f.server->port()), chunked(f.server->port()), header(f.server->port());
+  announced.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
+  EXPECT_EQ(announced.read_response()->status, 413);
+  chunked.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "100000\r\n" + std::string(1 << 20, 'a') + "\r\n";
+  for (int i = 0; i < 12 && chunked.send(chunk); ++i) {
+  }
+  EXPECT_EQ(chunked.read_response()->status, 413);
+  header.send("GET /" + std::string(40000, 'a'));
+  EXPECT_EQ(header.read_response()->status, 431);
+  EXPECT_EQ(f.get("/health").status, 200);
+}
+
+TEST(Server, ConnectionsPerAddressAndInAllAreBounded) {
+  ServerOptions options;
+  options.http.connections_per_address_max = 4;
+  Fixture f({}, "x", options);
+  {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<TestClient>(f.server->port()));
+      EXPECT_EQ(clients.back()->get("/health")->status, 200);
+    }
+    TestClient fifth(f.server->port());
+    EXPECT_EQ(fifth.read_response()->status, 429);
+    EXPECT_EQ(clients[0]->get("/health")->status, 200);
+  }
+  EXPECT_TRUE(eventually([&] {
+    const auto response = TestClient(f.server->port()).get("/health");
+    return response && response->status == 200;
+  }));
+}
+
+// --- Shutting down -------------------------------------------------------------------------------
+
+TEST(Server, DrainFinishesWhatRunsAndRefusesTheRest) {
+  Fixture f({.step_seconds = 0.005}, "");
+  std::vector<std::thread> threads;
+  std::atomic<int> whole{0};
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] {
+      const auto events = f.post(kCompletions, R"({"prompt":"a","max_tokens":100,"stream":true})").events();
+      whole += events.back() == "[DONE]" && events[events.size() - 2].find("length") != std::string::npos;
+    });
+  }
+  TestClient idle(f.server->port());
+  EXPECT_EQ(idle.get("/health")->status, 200);
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 16; }));
+  f.server->drain();
+  EXPECT_TRUE(idle.wait_for_close(2));
+  const TestResponse health = f.get("/health");
+  EXPECT_EQ(health.status, 503);
+  const TestResponse refused = f.post(kCompletions, R"({"prompt":"a"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("connection"), "close");
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(whole, 16);
+  EXPECT_TRUE(f.server->wait());
+}
+
+TEST(Server, DrainEndsAtItsDeadline) {
+  ServerOptions options;
+  options.drain_seconds_max = 0.2;
+  Fixture f({.step_seconds = 0.01}, "", options);
+  TestClient client(f.server->port());
+  const std::string body = R"({"prompt":"a","max_tokens":4000,"stream":true})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
+  f.server->drain();
+  EXPECT_FALSE(f.server->wait());
+  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }));
+}
+
+TEST(Server, StopsWithAnswersUnderWay) {
+  for (int i = 0; i < 5; ++i) {
+    Fixture f({.step_seconds = 0.001}, "");
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int c = 0; c < 8; ++c) {
+      clients.push_back(std::make_unique<TestClient>(f.server->port()));
+      const std::string body = R"({"prompt":"a","n":4,"max_tokens":4000,"stream":true})";
+      clients.back()->send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+    }
+    EXPECT_TRUE(eventually([&] { return f.model.engine->submitted() == 8; }));
+    f.server.reset();  // the engine lives on and must not be hurt
+  }
+}
+
+TEST(Server, MetricsUnderTheNamesOfVllm) {
+  Fixture f;
+  EXPECT_EQ(f.post(kChatPath, kChat).status, 200);
+  const std::string text = f.get("/metrics").body;
+  for (std::string_view name :
+       {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc",
+        "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:num_preemptions_total",
+        "vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_count",
+        "vllm:time_per_output_token_seconds_count", "vllm:request_time_per_output_token_seconds_sum",
+        "vllm:e2e_request_latency_seconds_bucket", "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket"}) {
+    EXPECT_NE(text.find("\n" + std::string(name) + "{"), std::string::npos) << name;
+  }
+  EXPECT_NE(text.find("vllm:generation_tokens_total{engine=\"0\",model_name=\"tiny\"} 12"), std::string::npos) << text;
+  EXPECT_NE(text.find("finished_reason=\"stop\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

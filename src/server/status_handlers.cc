@@ -1,0 +1,79 @@
+#include "server/error_response.h"
+#include "server/handlers.h"
+
+namespace headrace {
+namespace {
+
+Json model_card(const ReadyModel& model, const std::string& name) {
+  Json card = Json::object();
+  card.set("id", name).set("object", "model").set("created", model.served.created_unix_s);
+  card.set("owned_by", "headrace").set("root", model.served.names.front()).set("parent", Json());
+  card.set("max_model_len", model.served.max_model_len).set("permission", Json::array());
+  return card;
+}
+
+}  // namespace
+
+void respond_json(RouteCall& call, const Json& body) {
+  HttpResponse response;
+  response.body = write_json(body);
+  call.exchange->respond(std::move(response));
+}
+
+Status check_model_name(const ReadyModel& model, const std::string& name) {
+  if (model.serves(name)) return ok_status();
+  return not_found("the model does not exist; /v1/models lists what is served", "model");
+}
+
+// A statement about progress: ready to answer, now.
+void handle_health(RouteCall& call) {
+  const ReadyModel* model = call.state.model();
+  if (call.state.draining) return call.exchange->respond(error_response(503, "the server is shutting down"));
+  if (!model) return call.exchange->respond(error_response(503, "Loading model"));
+  if (!model->served.engine->healthy()) {
+    return call.exchange->respond(error_response(503, "the engine makes no progress"));
+  }
+  Json body = Json::object();
+  body.set("status", "ok");
+  respond_json(call, body);
+}
+
+void handle_metrics(RouteCall& call) {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  if (const ReadyModel* model = call.state.model()) {
+    const EngineStats stats = model->served.engine->stats();
+    response.body = model->metrics->expose(&stats);
+  }
+  call.exchange->respond(std::move(response));
+}
+
+void handle_version(RouteCall& call) {
+  Json body = Json::object();
+  body.set("version", HEADRACE_VERSION);
+  respond_json(call, body);
+}
+
+void handle_load(RouteCall& call) {
+  Json body = Json::object();
+  body.set("server_load", call.state.sessions.count());
+  respond_json(call, body);
+}
+
+void handle_models(RouteCall& call) {
+  const ReadyModel& model = *call.state.model();
+  Json data = Json::array();
+  for (const std::string& name : model.served.names) data.push(model_card(model, name));
+  Json body = Json::object();
+  body.set("object", "list").set("data", std::move(data));
+  respond_json(call, body);
+}
+
+void handle_model(RouteCall& call) {
+  const ReadyModel& model = *call.state.model();
+  const Status known = check_model_name(model, call.parameter);
+  if (!known.ok()) return call.exchange->respond(error_response(known));
+  respond_json(call, model_card(model, call.parameter));
+}
+
+}  // namespace headrace

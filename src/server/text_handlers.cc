@@ -1,0 +1,102 @@
+#include "server/answer_format.h"
+#include "server/error_response.h"
+#include "server/handlers.h"
+#include "server/text_request.h"
+#include "text/utf8.h"
+
+namespace headrace {
+namespace {
+
+Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeRequest& request) {
+  if (request.messages) {
+    if (!model.chat) return invalid_argument("this model has no chat template", "messages");
+    return model.chat->encode(*request.messages, request.template_variables,
+                              {.add_generation_prompt = request.add_generation_prompt,
+                               .add_special = request.add_special.value_or(false)});
+  }
+  // Defaults of vLLM for `prompt`, of llama.cpp for `content`.
+  EncodeOptions options;
+  options.add_special = request.add_special.value_or(request.prompt.has_value());
+  options.parse_special = request.parse_special.value_or(true);
+  return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content, options);
+}
+
+// A piece is a string, or an array of bytes where those are no whole characters.
+Json piece_json(const std::string& bytes) {
+  if (valid_utf8_prefix(bytes) == bytes.size()) return Json(bytes);
+  Json::Array items;
+  for (char c : bytes) items.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
+  return Json(std::move(items));
+}
+
+Json pieces_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Json::Array items;
+  for (TokenId id : ids) {
+    Json item = Json::object();
+    item.set("id", id).set("piece", piece_json(tokenizer.token_bytes(id)));
+    items.push_back(std::move(item));
+  }
+  return Json(std::move(items));
+}
+
+Json token_strs_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Json::Array items;
+  for (TokenId id : ids) items.emplace_back(replace_invalid_utf8(tokenizer.token_bytes(id)));
+  return Json(std::move(items));
+}
+
+Result<Json> tokenize_json(const ReadyModel& model, const FieldContext& context, const Json& body) {
+  HR_ASSIGN_OR_RETURN(const TokenizeRequest request, parse_tokenize_request(body, context));
+  HR_RETURN_IF_ERROR(check_model_name(model, request.model));
+  if (!model.served.tokenizer) return invalid_argument("this model has no tokenizer");
+  HR_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, tokenize(model, request));
+  const Tokenizer& tokenizer = *model.served.tokenizer;
+  Json json = Json::object();
+  if (request.content) {
+    json.set("tokens", request.with_pieces ? pieces_json(tokenizer, ids) : token_ids_json(ids));
+    return json;
+  }
+  json.set("count", ids.size()).set("max_model_len", model.served.max_model_len);
+  json.set("tokens", token_ids_json(ids));
+  json.set("token_strs", request.return_token_strs ? token_strs_json(tokenizer, ids) : Json());
+  return json;
+}
+
+// Both names of the text: `prompt` for clients of vLLM, `content` for those of llama.cpp.
+Result<Json> detokenize_json(const ReadyModel& model, const FieldContext& context, const Json& body) {
+  HR_ASSIGN_OR_RETURN(const DetokenizeRequest request, parse_detokenize_request(body, context));
+  HR_RETURN_IF_ERROR(check_model_name(model, request.model));
+  if (!model.served.tokenizer) return invalid_argument("this model has no tokenizer");
+  const std::string text = replace_invalid_utf8(model.served.tokenizer->decode(request.tokens, false));
+  Json json = Json::object();
+  json.set("prompt", text).set("content", text);
+  return json;
+}
+
+Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& context, const Json& body) {
+  HR_ASSIGN_OR_RETURN(const TokenizeRequest request, parse_tokenize_request(body, context));
+  HR_RETURN_IF_ERROR(check_model_name(model, request.model));
+  if (!request.messages) return invalid_argument("messages is missing", "messages");
+  if (!model.chat) return invalid_argument("this model has no chat template", "messages");
+  HR_ASSIGN_OR_RETURN(const std::string text, model.chat->render(*request.messages, request.template_variables,
+                                                                 request.add_generation_prompt));
+  Json json = Json::object();
+  json.set("prompt", text);
+  return json;
+}
+
+using Compute = Result<Json> (*)(const ReadyModel&, const FieldContext&, const Json&);
+
+void answer(RouteCall& call, Compute compute) {
+  const Result<Json> json = compute(*call.state.model(), call.state.field_context(), call.body);
+  if (!json.ok()) return call.exchange->respond(error_response(json.status()));
+  respond_json(call, *json);
+}
+
+}  // namespace
+
+void handle_tokenize(RouteCall& call) { answer(call, tokenize_json); }
+void handle_detokenize(RouteCall& call) { answer(call, detokenize_json); }
+void handle_apply_template(RouteCall& call) { answer(call, apply_template_json); }
+
+}  // namespace headrace

@@ -1,0 +1,119 @@
+"""A running `headrace serve` with a real model, and OpenAI clients for it."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("HEADRACE_BINARY") or os.environ.get("HEADRACE_BIN") or str(ROOT / "build" / "headrace")
+MODEL = os.environ.get(
+    "HEADRACE_MODEL_SMOLLM2",
+    os.path.expanduser("~/.cache/headrace/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
+)
+NAME = "smol"
+
+
+class RunningServer:
+    """The server as a child process on a free port of loopback."""
+
+    def __init__(self, *arguments, environment=None):
+        self.child = subprocess.Popen(
+            [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+        )
+        line = self.child.stdout.readline().decode()
+        found = re.search(r"listening on (http://\S+:\d+)", line)
+        assert found, f"no address in {line!r}"
+        self.url = found[1]
+
+    def wait_ready(self, seconds=60):
+        deadline = time.monotonic() + seconds
+        while self.health() != 200:
+            assert self.child.poll() is None, "the server ended while loading"
+            assert time.monotonic() < deadline, "not ready in time"
+            time.sleep(0.02)
+        return self
+
+    def health(self):
+        try:
+            return urllib.request.urlopen(self.url + "/health", timeout=10).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def client(self, **options):
+        options = {"api_key": "unused", "max_retries": 0, "timeout": 120, **options}
+        return openai.OpenAI(base_url=self.url + "/v1", **options)
+
+    def async_client(self, **options):
+        options = {"api_key": "unused", "max_retries": 0, "timeout": 120, **options}
+        return openai.AsyncOpenAI(base_url=self.url + "/v1", **options)
+
+    def metric(self, name):
+        """The sum over the series of a Prometheus metric."""
+        text = urllib.request.urlopen(self.url + "/metrics", timeout=10).read().decode()
+        values = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        assert values, f"no metric {name}"
+        return sum(map(float, values))
+
+    def wait_idle(self, seconds=10):
+        """Until nothing runs and every KV block is free."""
+        deadline = time.monotonic() + seconds
+        while self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting") > 0 or (
+            self.metric("vllm:kv_cache_usage_perc") > 0
+        ):
+            assert time.monotonic() < deadline, "requests or blocks left over"
+            time.sleep(0.02)
+
+    def terminate(self, seconds=40):
+        """SIGTERM; returns the exit code."""
+        self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(timeout=seconds)
+
+    def kill(self):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait()
+        self.child.stdout.close()
+
+
+@pytest.fixture
+def start_server():
+    """Starts servers with their own flags; they end with the test."""
+    for path in (BINARY, MODEL):
+        if not os.path.exists(path):
+            pytest.skip(f"{path} is missing: build and fetch first")
+    servers = []
+
+    def start(*arguments, **options):
+        servers.append(RunningServer(*arguments, **options))
+        return servers[-1].wait_ready()
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One server that all tests without wishes of their own share."""
+    for path in (BINARY, MODEL):
+        if not os.path.exists(path):
+            pytest.skip(f"{path} is missing: build and fetch first")
+    running = RunningServer("--max-model-len", 2048, "--max-num-seqs", 64)
+    yield running.wait_ready()
+    running.kill()
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
