@@ -120,12 +120,6 @@ void BpeMerges::merge_long(std::span<const TokenId> symbols, std::vector<TokenId
     TokenId id;
     uint32_t previous, next;  // index; the end is the node count
   };
-  struct Candidate {
-    uint32_t rank, left;
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : left > other.left;
-    }
-  };
   const uint32_t end = static_cast<uint32_t>(symbols.size());
   std::vector<Node> nodes(symbols.size());
   for (uint32_t i = 0; i < end; ++i) nodes[i] = {symbols[i], i == 0 ? end : i - 1, i + 1};
@@ -134,31 +128,32 @@ void BpeMerges::merge_long(std::span<const TokenId> symbols, std::vector<TokenId
     if (left == end || nodes[left].next == end) return PairTable::kNone;
     return rank(nodes[left].id, nodes[nodes[left].next].id);
   };
-  std::vector<Candidate> initial;
+  std::vector<uint64_t> initial;  // rank << 32 | index of the left symbol
   initial.reserve(symbols.size());
   for (uint32_t i = 0; i < end; ++i) {
     const uint32_t r = rank_at(i);
-    if (r != PairTable::kNone) initial.push_back({r, i});
+    if (r != PairTable::kNone) initial.push_back(uint64_t{r} << 32 | i);
   }
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(),
-                                                                               std::move(initial));
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>(),
+                                                                             std::move(initial));
   const auto push = [&](uint32_t left) {
     const uint32_t r = rank_at(left);
-    if (r != PairTable::kNone) queue.push({r, left});
+    if (r != PairTable::kNone) queue.push(uint64_t{r} << 32 | left);
   };
   while (!queue.empty()) {
-    const Candidate best = queue.top();
+    const uint32_t best_rank = static_cast<uint32_t>(queue.top() >> 32);
+    const uint32_t best_left = static_cast<uint32_t>(queue.top());
     queue.pop();
-    Node& left = nodes[best.left];
+    Node& left = nodes[best_left];
     // A pair has one rank, so a candidate is stale exactly when its place now has another one.
-    if (left.id == kGone || rank_at(best.left) != best.rank) continue;
+    if (left.id == kGone || rank_at(best_left) != best_rank) continue;
     Node& right = nodes[left.next];
-    left.id = products_[best.rank];
+    left.id = products_[best_rank];
     right.id = kGone;
     left.next = right.next;
-    if (left.next != end) nodes[left.next].previous = best.left;
+    if (left.next != end) nodes[left.next].previous = best_left;
     push(left.previous);
-    push(best.left);
+    push(best_left);
   }
   for (uint32_t i = 0; i != end; i = nodes[i].next) out.push_back(nodes[i].id);
 }

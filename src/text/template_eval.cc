@@ -125,7 +125,7 @@ TemplateEvaluator::Flow TemplateEvaluator::run_for(const ast::For& node, std::st
   const FrameScope frame(*this);
   if (items->items.empty()) return run_body(node.otherwise, out);
   context_.charge(8);  // a loop's state stays until the render ends
-  TemplateLoop& loop = loops_.emplace_back(TemplateLoop{items, 0, ++loop_depth_});
+  TemplateLoop& loop = loops_.emplace_back(TemplateLoop{items, 0});
   for (; loop.index < items->items.size(); ++loop.index) {
     context_.charge(1);
     frames_.back().bindings.clear();  // what a turn sets is gone in the next
@@ -133,7 +133,6 @@ TemplateEvaluator::Flow TemplateEvaluator::run_for(const ast::For& node, std::st
     bind("loop", &loop);
     if (run_body(node.body, out) == Flow::kBreak) break;
   }
-  --loop_depth_;
   return Flow::kNormal;
 }
 
@@ -411,12 +410,10 @@ Value TemplateEvaluator::call_macro(const TemplateMacro& macro, Arguments argume
                                     const TemplateMacro* caller) {
   const int line = context_.line();
   const FrameScope frame(*this, std::min(macro.frame, frames_.size() - 1));
-  const int outer_loop_depth = std::exchange(loop_depth_, 0);
   if (caller != nullptr) bind("caller", caller);
   bind_parameters(*macro.definition, arguments);
   std::string text;
   run_body(macro.definition->body, text);
-  loop_depth_ = outer_loop_depth;
   context_.set_line(line);
   return context_.make_string(std::move(text));
 }

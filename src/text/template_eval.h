@@ -28,7 +28,6 @@ struct TemplateNamespace {
 struct TemplateLoop {
   Value::List items;
   size_t index = 0;  // from 0
-  int depth = 1;
 };
 
 class TemplateEvaluator {
@@ -98,7 +97,6 @@ class TemplateEvaluator {
   std::vector<Frame> frames_;          // the last is the current one
   const Value* block_text_ = nullptr;  // what a filter without operand applies to
   int depth_ = 0;
-  int loop_depth_ = 0;
 };
 
 }  // namespace headrace

@@ -366,7 +366,7 @@ Value filter_join(TemplateContext& context, const Value& input, const Arguments&
   const Value between = separator != nullptr ? to_string(context, *separator) : Value::view("");
   std::string out;
   bool first = true;
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     context.charge(1);
     if (!std::exchange(first, false)) context.append(out, between.text());
     const bool whole = attribute == nullptr || attribute->is_none();
@@ -415,7 +415,7 @@ Value filter_unique(TemplateContext& context, const Value& input, const Argument
       bind_arguments<2>(context, "unique", arguments, {"case_sensitive", "attribute"});
   const Key key{attribute, truth_argument(case_sensitive, false)};
   std::vector<Value> unique, seen;
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     Value item_key = key.of(context, item);
     const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
       return equal(context, other, item_key);
@@ -434,7 +434,7 @@ Value filter_extreme(TemplateContext& context, const Value& input, const Argumen
   const Key key{attribute, truth_argument(case_sensitive, false)};
   Value best, best_key;
   bool first = true;
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     Value item_key = key.of(context, item);
     if (!std::exchange(first, false)) {
       const int order = compare(context, item_key, best_key);
@@ -450,7 +450,7 @@ Value filter_sum(TemplateContext& context, const Value& input, const Arguments& 
   const auto [attribute, start] =
       bind_arguments<2>(context, "sum", arguments, {"attribute", "start"});
   Value total = start != nullptr ? *start : Value(int64_t{0});
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     const bool whole = attribute == nullptr || attribute->is_none();
     const Value term = whole ? item : attribute_of(context, item, *attribute);
     context.charge(1);
@@ -466,7 +466,7 @@ Value filter_batch(TemplateContext& context, const Value& input, const Arguments
   if (size < 1) context.fail("batch: linecount is not positive");
   std::vector<Value> batches, batch;
   const auto close = [&] { batches.push_back(context.make_list(std::exchange(batch, {}))); };
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     if (static_cast<int64_t>(batch.size()) == size) close();
     batch.push_back(item);
   }
@@ -487,7 +487,7 @@ Value filter_map(TemplateContext& context, const Value& input, const Arguments& 
     const auto [attribute, otherwise] =
         bind_arguments<2>(context, "map", arguments, {"attribute", "default"});
     expect_arguments(context, attribute != nullptr, "map: the filter or attribute");
-    for (const Value& item : iterate(context, input)->items) {
+    for (const Value& item : each(context, input)) {
       context.charge(1);
       Value value = attribute_of(context, item, *attribute);
       const bool replace = value.is_undefined() && otherwise != nullptr;
@@ -500,7 +500,7 @@ Value filter_map(TemplateContext& context, const Value& input, const Arguments& 
   if (filter == nullptr) context.fail("map: the filter is not supported");
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     context.charge(1);
     mapped.push_back(filter->run(context, item, rest));
   }
@@ -528,7 +528,7 @@ Value filter_select(TemplateContext& context, const Value& input, const Argument
     if (test == nullptr) context.fail("select: the test is not supported");
   }
   std::vector<Value> selected;
-  for (const Value& item : iterate(context, input)->items) {
+  for (const Value& item : each(context, input)) {
     context.charge(1);
     const Value value = by_attribute ? attribute_of(context, item, attribute) : item;
     const bool holds = test != nullptr ? test->run(context, value, rest) : value.truthy();

@@ -256,7 +256,7 @@ Value join(TemplateContext& context, const Value& self, const Arguments& argumen
   if (items == nullptr) context.fail("join() needs a list");
   std::string out;
   bool first = true;
-  for (const Value& item : iterate(context, *items)->items) {
+  for (const Value& item : each(context, *items)) {
     if (!item.is_string())
       context.fail(fmt::format("join() needs strings, not {}", item.type_name()));
     if (!std::exchange(first, false)) context.append(out, self.text());
@@ -436,7 +436,8 @@ Value raise_exception(TemplateContext& context, const Arguments& arguments) {
 
 Value strftime_now(TemplateContext& context, const Arguments& arguments) {
   const auto [format] = bind_arguments<1>(context, "strftime_now", arguments, {"format"});
-  const std::string pattern(string_argument(context, "format", format, "%Y-%m-%d"));
+  if (format == nullptr) context.fail("strftime_now() needs a format");
+  const std::string pattern(string_argument(context, "format", format, ""));
   if (pattern.empty()) return Value::view("");
   if (pattern.size() > 256) context.fail("the format of strftime_now() is too long");
   const std::time_t now = static_cast<std::time_t>(context.now_unix_s());

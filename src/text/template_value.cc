@@ -131,7 +131,7 @@ bool contains(TemplateContext& context, const Value& container, const Value& ite
   }
   if (container.is_dict())
     return find_entry(context, *container.as<Value::Dict>(), item) != nullptr;
-  for (const Value& candidate : iterate(context, container)->items) {
+  for (const Value& candidate : each(context, container)) {
     if (equal(context, candidate, item)) return true;
   }
   return false;

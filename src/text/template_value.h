@@ -127,6 +127,16 @@ bool contains(TemplateContext& context, const Value& container, const Value& ite
 // What a loop runs over: items, keys or characters. Fails for what cannot be iterated.
 Value::List iterate(TemplateContext& context, const Value& value);
 
+// The same for a range-for, which keeps this object, but would not keep the list behind it.
+struct ItemRange {
+  Value::List list;
+  auto begin() const { return list->items.begin(); }
+  auto end() const { return list->items.end(); }
+};
+inline ItemRange each(TemplateContext& context, const Value& value) {
+  return {iterate(context, value)};
+}
+
 // str() of a value. A string gives itself.
 Value to_string(TemplateContext& context, const Value& value);
 void append_string(TemplateContext& context, const Value& value, std::string& out);

@@ -188,7 +188,7 @@ end
 {% for x in xs -%}
   {{ x }}
 {%- endfor %}
-{{ '' ~ none_list }}{{ d.items }}X
+{{ '' ~ none_list }}X
 """
 
 ERRORS = r"""
