@@ -3,9 +3,6 @@
 #   configure FOLDER PRESET [-DNAME=VALUE ...]   only where something differs from FOLDER's cache
 #   build FOLDER TARGET...
 
-# Folders and clones share compiler results: paths are hashed relative to the source root.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-10G}
-
 find_nvcc() {  # -> path, or nothing
   command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && echo /usr/local/cuda/bin/nvcc; } || true
 }
