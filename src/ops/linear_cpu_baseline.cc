@@ -56,6 +56,7 @@ struct Sse2 {
   using F32Element = F32Weight;
   using F16Element = F16Weight;
   using BF16Element = BF16Weight;
+  using FloatIsa = Sse2;
   static constexpr int kLanes = 4;
   static constexpr int kTileRows = 2;
   static constexpr int float_groups(int) { return 1; }
