@@ -30,7 +30,7 @@ double quota_cpus() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int thread_count) {
+ThreadPool::ThreadPool(int thread_count) : claims_(static_cast<size_t>(thread_count)) {
   CHECK(thread_count >= 1);
   for (int i = 1; i < thread_count; ++i) workers_.emplace_back([this, i] { work(i); });
 }
@@ -42,16 +42,26 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+bool ThreadPool::claim(int share, uint32_t epoch) {
+  uint32_t before = epoch - 1;
+  return claims_[static_cast<size_t>(share)].epoch.compare_exchange_strong(
+      before, epoch, std::memory_order_acq_rel);
+}
+
 void ThreadPool::dispatch(Job job, const void* body) {
-  if (!workers_.empty()) {
-    job_ = job;
-    body_ = body;
-    running_.store(static_cast<int32_t>(workers_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
-    epoch_.notify_all();
-  }
+  if (workers_.empty()) return job(body, 0);
+  job_ = job;
+  body_ = body;
+  running_.store(static_cast<int32_t>(workers_.size()), std::memory_order_relaxed);
+  const uint32_t epoch = epoch_.fetch_add(1, std::memory_order_release) + 1;
+  epoch_.notify_all();
   job(body, 0);
-  // The others are at most one grain behind; give the core away if they were descheduled.
+  for (int share = 1; share < thread_count(); ++share) {
+    if (!claim(share, epoch)) continue;
+    job(body, share);
+    running_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // What is left was begun by others; give the core away if they were descheduled.
   for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
     if (spins < kSpins) {
       _mm_pause();
@@ -61,7 +71,7 @@ void ThreadPool::dispatch(Job job, const void* body) {
   }
 }
 
-void ThreadPool::work(int thread) {
+void ThreadPool::work(int share) {
   flush_denormals_on_this_thread();
   uint32_t seen = 0;
   for (;;) {
@@ -76,7 +86,9 @@ void ThreadPool::work(int thread) {
     }
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
-    job_(body_, thread);
+    // A claim that succeeds holds the caller in dispatch(), so job_ and body_ are this epoch's.
+    if (!claim(share, seen)) continue;
+    job_(body_, share);
     running_.fetch_sub(1, std::memory_order_release);
   }
 }

@@ -1,5 +1,6 @@
 // Fork-join over a fixed set of threads, microseconds a call: workers spin for a short while after
-// a job, then sleep in the kernel, so that an idle pool uses no CPU.
+// a job, then sleep in the kernel, so that an idle pool uses no CPU. A job has one share a thread;
+// the share of a worker that has not come yet (the machine is busy) is taken by the caller.
 #pragma once
 
 #include <atomic>
@@ -47,20 +48,26 @@ class ThreadPool {
   static int usable_cpus();
 
  private:
-  using Job = void (*)(const void* body, int thread);
+  using Job = void (*)(const void* body, int share);
   template <class Body>
-  static void invoke_run(const void* body, int thread) {
-    (*static_cast<const Body*>(body))(thread);
+  static void invoke_run(const void* body, int share) {
+    (*static_cast<const Body*>(body))(share);
   }
 
   void dispatch(Job job, const void* body);
-  void work(int thread);
+  void work(int share);
+  bool claim(int share, uint32_t epoch);
 
   // Written by the caller before epoch_ moves, read by workers after.
   Job job_ = nullptr;
   const void* body_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<int32_t> running_{0};
+  alignas(64) std::atomic<int32_t> running_{0};  // shares of this epoch not yet done
+  // The epoch in which each share was last taken: it goes from e - 1 to e once.
+  struct alignas(64) Claim {
+    std::atomic<uint32_t> epoch{0};
+  };
+  std::vector<Claim> claims_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };
