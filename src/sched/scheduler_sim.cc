@@ -7,13 +7,19 @@
 namespace headrace {
 namespace {
 
-// With two steps in flight a page comes back two steps after it was given up.
-constexpr int32_t kStepsWithoutWorkMax = 6;
+// With three steps in flight a page comes back three steps after it was given up, and the oldest
+// may need pages of several victims.
+constexpr int32_t kStepsWithoutWorkMax = 8;
 constexpr int64_t kDrainStepsMax = 200000;
 
 template <class T, size_t N>
 T pick(Rng& rng, const T (&values)[N]) {
   return values[rng.below(N)];
+}
+
+// The last token is sampled and never computed.
+int32_t longest(const Request& request) {
+  return static_cast<int32_t>(request.prompt.size()) + std::max(0, request.sampling.max_tokens - 1);
 }
 
 bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
@@ -43,7 +49,7 @@ void SchedulerSimulation::draw_options() {
       options_.chunked_prefill ? pick(rng_, {1, 3, 8, 16, 32, 64})
                                : options_.max_model_len + static_cast<int32_t>(rng_.below(64));
   options_.max_queued_requests = 8;
-  options_.steps_in_flight_max = chance(0.5) ? 2 : 1;
+  options_.steps_in_flight_max = pick(rng_, {1, 1, 2, 2, 3});
   options_.policy = pick(rng_, {"fcfs", "fcfs", "fcfs", "fcfs", "static", "one-at-a-time"});
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
   options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
@@ -76,10 +82,10 @@ void SchedulerSimulation::draw_habits() {
              .eager_apply = pick(rng_, {0.0, 0.3}),
              .prompt_max = pick(rng_, {4, 12, options_.max_model_len / 2}),
              .output_max = pick(rng_, {4, options_.max_model_len / 2, options_.max_model_len}),
-             .n_max = pick(rng_, {1, 1, 4}),
+             .n_max = pick(rng_, {1, 2, 5}),
              .outstanding_max = pick(rng_, {2, 8, 40}),
              .priorities = chance(0.1),
-             .scoring = chance(0.3)};
+             .scoring = chance(0.5)};
 }
 
 Request SchedulerSimulation::draw_request() {
@@ -100,7 +106,7 @@ Request SchedulerSimulation::draw_request() {
   sampling.ignore_eos = chance(0.1);
   if (chance(0.2)) sampling.stop_token_ids = {static_cast<TokenId>(rng_.below(50)), 7};
   if (habits_.scoring && chance(0.5)) sampling.logprobs = static_cast<int32_t>(rng_.below(3));
-  if (habits_.scoring && chance(0.5)) {
+  if (habits_.scoring && chance(0.7)) {
     sampling.prompt_logprobs = static_cast<int32_t>(rng_.below(3));
   }
   return request;
@@ -274,28 +280,51 @@ void SchedulerSimulation::check_invariants() {
 }
 
 void SchedulerSimulation::check_plan(const StepPlan& plan) {
+  for (const Admission& admission : plan.admitted) {
+    admitted_[admission.sequence] = {admission.request->id, admission.choice,
+                                     static_cast<int32_t>(admission.tokens.size()),
+                                     longest(*admission.request)};
+    if (!admission.blocks.empty()) ++tally_.forks;
+  }
+  tally_.copies += static_cast<int64_t>(plan.copies.size());
   int32_t tokens = 0;
   bool prompts_begun = false;
   std::set<SequenceId> seen;
-  for (const Admission& admission : plan.admitted) {
-    owner_[admission.sequence] = admission.request->id;
-    if (!admission.blocks.empty()) ++tally_.forks;
-  }
   for (const Work& work : plan.work) {
     tokens += work.count;
-    if (work.count <= 0) fail("work without tokens");
     if (!seen.insert(work.sequence).second) fail("two works of one sequence");
-    const bool decode = work.count == 1 && work.samples && work.first > 0;
-    if (!decode) prompts_begun = true;
-    // A one-token tail of a prompt looks like a decode, so only this way round is certain.
-    if (decode && prompts_begun && work.also_sample.empty() && !options_.chunked_prefill &&
-        work.first >= options_.max_model_len) {
-      fail("a decode after a prompt chunk");
-    }
+    check_work(work);
+    const bool decodes = work.first >= admitted_.at(work.sequence).prompt_end;
+    if (decodes && prompts_begun) fail("a decode after a prompt chunk");
+    prompts_begun = prompts_begun || !decodes;
   }
-  tally_.copies += static_cast<int64_t>(plan.copies.size());
   if (tokens != plan.token_count) fail("token_count is not the sum of the work");
   if (tokens > options_.max_num_batched_tokens) fail("a plan over the token budget");
+  for (const ReleasedSlot& released : plan.released) {
+    for (const InFlight& step : in_flight_) {
+      for (const Work& work : step.plan.work) {
+        if (work.slot == released.slot) fail("a slot is released while a step in flight uses it");
+      }
+    }
+  }
+}
+
+void SchedulerSimulation::check_work(const Work& work) {
+  const Admitted& admitted = admitted_.at(work.sequence);
+  if (work.count <= 0) fail("work without tokens");
+  if (work.first + work.count > admitted.longest) fail("a token after max_tokens is computed");
+  if (work.first >= admitted.prompt_end && (work.count != 1 || !work.samples)) {
+    fail("a decode is one token that samples");
+  }
+  if (work.samples && has_ended(admitted)) fail("a choice that has ended samples");
+  for (const SampleTarget& target : work.also_sample) {
+    if (has_ended(admitted_.at(target.sequence))) fail("a choice that has ended samples");
+  }
+}
+
+bool SchedulerSimulation::has_ended(const Admitted& admitted) const {
+  const auto found = open_.find(admitted.request);
+  return found == open_.end() || found->second.choices[static_cast<size_t>(admitted.choice)].ended;
 }
 
 void SchedulerSimulation::check_pages(const StepPlan& plan) {
@@ -316,7 +345,7 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
   if (habits_.priorities || open_.empty()) return;
   const RequestId oldest = open_.begin()->first;
   const bool worked = std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
-    return owner_.at(work.sequence) == oldest;
+    return admitted_.at(work.sequence).request == oldest;
   });
   if (oldest != oldest_ || worked) oldest_waits_ = 0;
   oldest_ = oldest;

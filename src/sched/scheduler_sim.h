@@ -56,6 +56,12 @@ class SchedulerSimulation {
     std::vector<Client> choices;
     int32_t open = 0;
   };
+  struct Admitted {
+    RequestId request;
+    int32_t choice = 0;
+    int32_t prompt_end = 0;  // tokens from here on are decoded
+    int32_t longest = 0;     // no token from here on is computed
+  };
   struct InFlight {
     StepPlan plan;
     StepResult result;
@@ -83,6 +89,8 @@ class SchedulerSimulation {
   void submit(StepPlan plan);
   void apply_oldest();
   void check_plan(const StepPlan& plan);
+  void check_work(const Work& work);
+  bool has_ended(const Admitted& admitted) const;
   void check_pages(const StepPlan& plan);
   void check_progress(const StepPlan& plan);
   void check_emission(const Emission& emission);
@@ -103,7 +111,7 @@ class SchedulerSimulation {
   std::unique_ptr<OracleDevice> device_;
   std::deque<InFlight> in_flight_;
   std::map<RequestId, Clients> open_;
-  std::map<SequenceId, RequestId> owner_;  // of admitted sequences
+  std::map<SequenceId, Admitted> admitted_;
   uint64_t next_id_ = 1;
   uint64_t applied_ = 0;
   int64_t steps_ = 0;
