@@ -151,7 +151,8 @@ Value filter_indent(TemplateContext& context, const Value& input, const Argument
   }
   const Value text = to_string(context, input);
   context.charge(text.text().size() / 16);
-  const std::vector<std::string_view> lines = split_lines(std::string(text.text()) + "\n");
+  const std::string closed = std::string(text.text()) + "\n";  // so that the last line may be empty
+  const std::vector<std::string_view> lines = split_lines(closed);
   std::string out;
   if (truth_argument(first, false)) context.append(out, indent);
   for (size_t i = 0; i < lines.size(); ++i) {
