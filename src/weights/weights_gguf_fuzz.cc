@@ -111,9 +111,32 @@ void read_config(std::string_view text) {
   if (json.ok()) (void)model_config_from_json(*json, *json, "config.json");
 }
 
+void read_array(const GgufArray& array) {
+  for (size_t i = 0; i < array.size(); ++i) (void)array.int_at(i), (void)array.float_at(i);
+}
+
+// Every key, as every kind of value that a caller may ask for.
+void read_metadata(const GgufFile& file) {
+  for (const GgufEntry& entry : file.plan().entries) {
+    (void)file.require_int(entry.key);
+    (void)file.require_float(entry.key);
+    (void)file.require_string(entry.key);
+    (void)file.optional_bool(entry.key);
+    const auto array = file.optional_array(entry.key);
+    if (array.ok() && *array) read_array(**array);
+    const auto strings = file.require_strings(entry.key);
+    size_t characters = 0;
+    if (strings.ok()) {
+      for (const std::string_view text : *strings) characters += text.size();
+    }
+    CHECK(characters <= file.file_bytes());
+  }
+}
+
 void read_gguf(std::span<const std::byte> bytes) {
   const auto file = GgufFile::from_memory(bytes, "fuzz.gguf");
   if (!file.ok()) return;
+  read_metadata(**file);
   (void)model_config_from_gguf(**file);
   (void)vocab_from_gguf(**file, *file);
   std::vector<float> row;
