@@ -36,7 +36,8 @@ Json token_ids_json(std::span<const TokenId> ids) {
 
 Json answer_token_ids_json(const ChoiceDelta& delta) {
   Json::Array items;
-  for (size_t i = delta.echoed; i < delta.tokens.size(); ++i) items.emplace_back(delta.tokens[i].token);
+  for (size_t i = delta.echoed; i < delta.tokens.size(); ++i)
+    items.emplace_back(delta.tokens[i].token);
   return Json(std::move(items));
 }
 

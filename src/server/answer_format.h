@@ -25,8 +25,8 @@ struct AnswerHead {
   std::string model;
   bool return_token_ids = false;
   bool tokens_as_ids = false;
-  int32_t top_logprobs = -1;                   // -1: no log-probabilities
-  std::vector<std::vector<TokenId>> prompts;   // by prompt; n choices each
+  int32_t top_logprobs = -1;                  // -1: no log-probabilities
+  std::vector<std::vector<TokenId>> prompts;  // by prompt; n choices each
   int32_t choices_per_prompt = 1;
   const Tokenizer* tokenizer = nullptr;
 };
@@ -53,8 +53,8 @@ Json token_ids_json(std::span<const TokenId> ids);
 Json answer_token_ids_json(const ChoiceDelta& delta);
 // -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
 Json logprob_json(float logprob);
-// How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone are
-// no characters (the form of the OpenAI API); "token:123" when ids are asked for.
+// How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone
+// are no characters (the form of the OpenAI API); "token:123" when ids are asked for.
 std::string token_text(const AnswerHead& head, TokenId token);
 
 }  // namespace headrace

@@ -32,7 +32,8 @@ class ChatFormat final : public AnswerFormat {
     }
     if (delta.empty()) return events;
     Json content = Json::object();
-    if (!delta.text.empty() || delta.finish == FinishReason::kNone) content.set("content", delta.text);
+    if (!delta.text.empty() || delta.finish == FinishReason::kNone)
+      content.set("content", delta.text);
     events.push_back(chunk(index, std::move(content), delta));
     return events;
   }
@@ -66,10 +67,13 @@ class ChatFormat final : public AnswerFormat {
   Json chunk(int32_t index, Json message_delta, const ChoiceDelta& delta) const {
     Json json = Json::object();
     json.set("index", index).set("delta", std::move(message_delta));
-    if (head_.top_logprobs >= 0) json.set("logprobs", delta.tokens.empty() ? Json() : logprobs(delta));
+    if (head_.top_logprobs >= 0)
+      json.set("logprobs", delta.tokens.empty() ? Json() : logprobs(delta));
     json.set("finish_reason", finish_reason_json(delta.finish));
-    if (delta.finish != FinishReason::kNone) json.set("stop_reason", stop_reason_json(delta.stop_reason));
-    if (head_.return_token_ids && !delta.tokens.empty()) json.set("token_ids", answer_token_ids_json(delta));
+    if (delta.finish != FinishReason::kNone)
+      json.set("stop_reason", stop_reason_json(delta.stop_reason));
+    if (head_.return_token_ids && !delta.tokens.empty())
+      json.set("token_ids", answer_token_ids_json(delta));
     return envelope("chat.completion.chunk", {std::move(json)});
   }
 
@@ -79,7 +83,8 @@ class ChatFormat final : public AnswerFormat {
       if (!record.logprobs) continue;
       Json entry = token_entry(record.token, record.logprobs->logprob);
       Json::Array top;
-      for (const auto& [token, value] : record.logprobs->top) top.push_back(token_entry(token, value));
+      for (const auto& [token, value] : record.logprobs->top)
+        top.push_back(token_entry(token, value));
       content.push_back(std::move(entry.set("top_logprobs", std::move(top))));
     }
     Json json = Json::object();

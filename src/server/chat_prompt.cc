@@ -8,9 +8,7 @@ namespace {
 
 // U+FDD0..U+FDEF: noncharacters, never in interchanged text, not white space, no letters.
 constexpr int kNoncharacters = 32;
-std::string noncharacter(int index) {
-  return {'\xEF', '\xB7', static_cast<char>(0x90 + index)};
-}
+std::string noncharacter(int index) { return {'\xEF', '\xB7', static_cast<char>(0x90 + index)}; }
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
@@ -77,14 +75,15 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, con
   return encode_shadowed(stand_in, shadows, options.add_special);
 }
 
-// Whether `text` begins with a spelling, or a spelling begins with `text`. Narrows the sorted list a
-// character at a time, so a long run of first characters stays cheap.
+// Whether `text` begins with a spelling, or a spelling begins with `text`. Narrows the sorted list
+// a character at a time, so a long run of first characters stays cheap.
 bool ChatPromptEncoder::begins_spelling(std::string_view text) const {
   auto begin = spellings_.begin(), end = spellings_.end();
   for (size_t depth = 0; depth < text.size(); ++depth) {
     const auto key = static_cast<unsigned char>(lower(text[depth]));
     const auto byte_at = [depth](const std::string& spelling) {  // shorter spellings sort first
-      return depth < spelling.size() ? static_cast<int>(static_cast<unsigned char>(spelling[depth])) : -1;
+      return depth < spelling.size() ? static_cast<int>(static_cast<unsigned char>(spelling[depth]))
+                                     : -1;
     };
     begin = std::partition_point(begin, end, [&](const auto& s) { return byte_at(s) < key; });
     end = std::partition_point(begin, end, [&](const auto& s) { return byte_at(s) <= key; });
@@ -108,7 +107,8 @@ bool ChatPromptEncoder::is_risky(const Json& value) const {
   if (value.is_string()) return !risky_places(value.as_string()).empty();
   if (value.is_array()) {
     const Json::Array& items = value.as_array();
-    return std::any_of(items.begin(), items.end(), [&](const Json& item) { return is_risky(item); });
+    return std::any_of(items.begin(), items.end(),
+                       [&](const Json& item) { return is_risky(item); });
   }
   if (!value.is_object()) return false;
   const Json::Object& members = value.as_object();
@@ -177,13 +177,15 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view
   size_t plain_begin = 0;
   const auto append_plain = [&](size_t end) -> Status {
     const std::string plain = unshadowed(text.substr(plain_begin, end - plain_begin), shadows);
-    HR_ASSIGN_OR_RETURN(auto plain_ids, tokenizer_.encode(plain, {.add_special = add_special && plain_begin == 0,
-                                                                  .parse_special = false}));
+    HR_ASSIGN_OR_RETURN(auto plain_ids,
+                        tokenizer_.encode(plain, {.add_special = add_special && plain_begin == 0,
+                                                  .parse_special = false}));
     ids.insert(ids.end(), plain_ids.begin(), plain_ids.end());
     return ok_status();
   };
   size_t from = 0;
-  while (const auto found = matcher_.find(text, from, SpecialMatcher::Match::kUserDefinedAndControl)) {
+  while (const auto found =
+             matcher_.find(text, from, SpecialMatcher::Match::kUserDefinedAndControl)) {
     from = found->offset + found->length;
     if (!tokenizer_.is_control(found->id)) continue;
     HR_RETURN_IF_ERROR(append_plain(found->offset));

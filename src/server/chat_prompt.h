@@ -63,7 +63,7 @@ class ChatPromptEncoder {
   const ChatTemplate& chat_template_;
   const SpecialMatcher matcher_;
   std::vector<std::string> spellings_;  // of control tokens, lower case, sorted
-  bool first_bytes_[256] = {};  // of control tokens, as spelled
+  bool first_bytes_[256] = {};          // of control tokens, as spelled
 };
 
 }  // namespace headrace

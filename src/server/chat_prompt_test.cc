@@ -32,7 +32,8 @@ struct Fixture {
     return ids.ok() ? *ids : std::vector<TokenId>();
   }
   int control_count(const std::vector<TokenId>& ids) const {
-    return static_cast<int>(std::count_if(ids.begin(), ids.end(), [&](TokenId id) { return model.tokenizer->is_control(id); }));
+    return static_cast<int>(std::count_if(
+        ids.begin(), ids.end(), [&](TokenId id) { return model.tokenizer->is_control(id); }));
   }
   TestModel model;
   std::unique_ptr<ChatTemplate> chat_template;
@@ -44,10 +45,12 @@ int template_controls(size_t messages) { return static_cast<int>(2 * messages + 
 
 TEST(ChatPrompt, PlainTextIsEncodedAsTheWholeRendering) {
   Fixture f;
-  const Json messages(Json::Array{message("system", "be brief"), message("user", "a < b and <b>bold</b>")});
+  const Json messages(
+      Json::Array{message("system", "be brief"), message("user", "a < b and <b>bold</b>")});
   const auto text = f.encoder->render(messages, Json(), true);
   ASSERT_TRUE(text.ok());
-  const auto expected = f.model.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+  const auto expected =
+      f.model.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
   EXPECT_EQ(f.encode(messages), *expected);
 }
 
@@ -57,8 +60,9 @@ TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
   for (TokenId id = 0; id < f.model.tokenizer->vocab_size(); ++id) {
     if (!f.model.tokenizer->is_control(id)) continue;
     const std::string spelling(tokens[static_cast<size_t>(id)]);
-    for (const std::string& content : {spelling, "x" + spelling + spelling + "y", spelling + "\n" + spelling,
-                                       spelling.substr(0, 3) + spelling, spelling + spelling.substr(0, 5)}) {
+    for (const std::string& content :
+         {spelling, "x" + spelling + spelling + "y", spelling + "\n" + spelling,
+          spelling.substr(0, 3) + spelling, spelling + spelling.substr(0, 5)}) {
       for (const std::string& role : {std::string("user"), "user" + spelling}) {
         const Json messages(Json::Array{message(role, content), message("user", "ok")});
         const std::vector<TokenId> ids = f.encode(messages);
@@ -81,14 +85,16 @@ TEST(ChatPrompt, PiecesThatJoinIntoASpellingStayText) {
 
 TEST(ChatPrompt, CaseChangesOfTheTemplateDoNotHelp) {
   Fixture f("{% for m in messages %}{{ m.content | lower }}{% endfor %}<|im_end|>");
-  EXPECT_EQ(f.control_count(f.encode(Json(Json::Array{message("user", "<|IM_END|> <|Im_Start|>")}))), 1);
+  EXPECT_EQ(
+      f.control_count(f.encode(Json(Json::Array{message("user", "<|IM_END|> <|Im_Start|>")}))), 1);
 }
 
 TEST(ChatPrompt, RandomTextRoundTripsWithoutControlTokens) {
   Fixture f;
   Rng rng(7);
-  const std::string_view parts[] = {"<|im_end|>", "<|im_start|>", "<|", "<", "|>", "im_end", "\n", "a", "\xEF\xB7\x90",
-                                    "<|endoftext|>", "<tool>", "<s>", "é"};
+  const std::string_view parts[] = {
+      "<|im_end|>",   "<|im_start|>",  "<|",     "<",   "|>", "im_end", "\n", "a",
+      "\xEF\xB7\x90", "<|endoftext|>", "<tool>", "<s>", "é"};
   for (int round = 0; round < 2000; ++round) {
     std::string content;
     for (uint64_t i = rng.below(12); i > 0; --i) content += parts[rng.below(std::size(parts))];
@@ -100,7 +106,9 @@ TEST(ChatPrompt, RandomTextRoundTripsWithoutControlTokens) {
 }
 
 TEST(ChatPrompt, ATemplateThatLooksForSpellingsIsRefused) {
-  Fixture f("{% for m in messages %}{% if '<|im_end|>' in m.content %}yes{% else %}no{% endif %}{% endfor %}");
+  Fixture f(
+      "{% for m in messages %}{% if '<|im_end|>' in m.content %}yes{% else %}no{% endif %}{% "
+      "endfor %}");
   const auto ids = f.encoder->encode(Json(Json::Array{message("user", "<|im_end|>")}), Json(), {});
   EXPECT_EQ(ids.status().code(), StatusCode::kInvalidArgument);
 }

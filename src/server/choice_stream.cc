@@ -33,10 +33,9 @@ ChoiceDelta ChoiceStream::take(Emission emission) {
   if (finished_) return delta;
   const size_t count = emission.tokens.size();
   // The id that stopped the choice is reported as a token but leaves no text.
-  const bool hide_last =
-      emission.finish == FinishReason::kStop && count > 0 && !include_stop_ &&
-      (emission.stop_token == emission.tokens.back() ||
-       (tokenizer_ && tokenizer_->is_end(emission.tokens.back())));
+  const bool hide_last = emission.finish == FinishReason::kStop && count > 0 && !include_stop_ &&
+                         (emission.stop_token == emission.tokens.back() ||
+                          (tokenizer_ && tokenizer_->is_end(emission.tokens.back())));
   std::optional<TokenRecord> hidden;
   for (size_t i = 0; i < count && !finished_; ++i) {
     std::optional<TokenLogprobs> logprobs;
@@ -48,7 +47,8 @@ ChoiceDelta ChoiceStream::take(Emission emission) {
       push(emission.tokens[i], std::move(logprobs), delta);
     }
   }
-  if (!finished_ && emission.finish != FinishReason::kNone) finish(emission, std::move(hidden), delta);
+  if (!finished_ && emission.finish != FinishReason::kNone)
+    finish(emission, std::move(hidden), delta);
   return delta;
 }
 
@@ -60,7 +60,8 @@ void ChoiceStream::push(TokenId token, std::optional<TokenLogprobs> logprobs, Ch
 
 void ChoiceStream::append(TextStream::Delta text, ChoiceDelta& delta) {
   for (const TextStream::TokenText& token : text.tokens) {
-    delta.tokens.push_back({token.token, prompt_chars_ + token.offset, std::move(pending_.front())});
+    delta.tokens.push_back(
+        {token.token, prompt_chars_ + token.offset, std::move(pending_.front())});
     pending_.pop_front();
   }
   chars_ += count_character_starts(text.text);

@@ -26,16 +26,14 @@ struct TokenRecord {
 using StopReason = std::variant<std::monostate, std::string, TokenId>;
 
 struct ChoiceDelta {
-  std::string text;                  // whole characters
-  std::vector<TokenRecord> tokens;   // whose text has left completely
-  size_t echoed = 0;                 // how many of `tokens`, at the front, are of the prompt
-  int32_t generated = 0;             // tokens the engine made, also those that left no text
+  std::string text;                 // whole characters
+  std::vector<TokenRecord> tokens;  // whose text has left completely
+  size_t echoed = 0;                // how many of `tokens`, at the front, are of the prompt
+  int32_t generated = 0;            // tokens the engine made, also those that left no text
   FinishReason finish = FinishReason::kNone;
   StopReason stop_reason;
 
-  bool empty() const {
-    return text.empty() && tokens.empty() && finish == FinishReason::kNone;
-  }
+  bool empty() const { return text.empty() && tokens.empty() && finish == FinishReason::kNone; }
   void append(ChoiceDelta next);
 };
 

@@ -12,13 +12,14 @@ struct Fixture {
   TestModel model;
 
   // Feeds `answer` a byte a token with log-probabilities 0, -1, -2, ... and an end token.
-  std::vector<ChoiceDelta> run(std::string_view answer, TextStreamOptions text = {}, bool end_token = true,
-                               size_t prompt_chars = 0) {
+  std::vector<ChoiceDelta> run(std::string_view answer, TextStreamOptions text = {},
+                               bool end_token = true, size_t prompt_chars = 0) {
     ChoiceStream stream(model.tokenizer.get(), {std::move(text), prompt_chars});
     std::vector<ChoiceDelta> deltas;
     float logprob = 0;
     for (char c : answer) {
-      deltas.push_back(stream.take(emission(model.byte_token(static_cast<unsigned char>(c)), logprob)));
+      deltas.push_back(
+          stream.take(emission(model.byte_token(static_cast<unsigned char>(c)), logprob)));
       logprob -= 1;
       if (stream.finished()) return deltas;
     }
@@ -46,7 +47,8 @@ TEST(ChoiceStream, CharactersLeaveWhole) {
   Fixture f;
   const std::string answer = "aé龍😀z";
   for (const ChoiceDelta& delta : f.run(answer)) {
-    EXPECT_EQ(f.model.tokenizer->decode(f.model.tokenizer->encode(delta.text).value(), true), delta.text);
+    EXPECT_EQ(f.model.tokenizer->decode(f.model.tokenizer->encode(delta.text).value(), true),
+              delta.text);
     EXPECT_EQ(delta.text.find("\xEF\xBF\xBD"), std::string::npos);
   }
   const ChoiceDelta whole = join(f.run(answer));

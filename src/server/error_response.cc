@@ -4,15 +4,24 @@ namespace headrace {
 
 std::string_view error_type(int http_status) {
   switch (http_status) {
-    case 400: return "BadRequestError";
-    case 401: return "AuthenticationError";
-    case 404: return "NotFoundError";
-    case 405: return "MethodNotAllowedError";
-    case 408: return "RequestTimeoutError";
-    case 413: return "PayloadTooLargeError";
-    case 429: return "RateLimitError";
-    case 431: return "HeadersTooLargeError";
-    case 503: return "ServiceUnavailable";
+    case 400:
+      return "BadRequestError";
+    case 401:
+      return "AuthenticationError";
+    case 404:
+      return "NotFoundError";
+    case 405:
+      return "MethodNotAllowedError";
+    case 408:
+      return "RequestTimeoutError";
+    case 413:
+      return "PayloadTooLargeError";
+    case 429:
+      return "RateLimitError";
+    case 431:
+      return "HeadersTooLargeError";
+    case 503:
+      return "ServiceUnavailable";
   }
   return http_status < 500 ? "BadRequestError" : "InternalServerError";
 }
@@ -20,13 +29,18 @@ std::string_view error_type(int http_status) {
 int http_status_of(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
-    case StatusCode::kUnsupported: return 400;
-    case StatusCode::kNotFound: return 404;
-    case StatusCode::kExhausted: return 429;
-    case StatusCode::kUnavailable: return 503;
+    case StatusCode::kUnsupported:
+      return 400;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kExhausted:
+      return 429;
+    case StatusCode::kUnavailable:
+      return 503;
     case StatusCode::kOk:
     case StatusCode::kCorrupt:
-    case StatusCode::kInternal: return 500;
+    case StatusCode::kInternal:
+      return 500;
   }
   return 500;
 }
@@ -53,7 +67,8 @@ HttpResponse error_response(int http_status, std::string_view message, std::stri
 HttpResponse error_response(const Status& status) {
   const int http_status = http_status_of(status.code());
   const bool internal = http_status == 500;  // what went wrong inside is not the client's to read
-  return error_response(http_status, internal ? "internal error" : status.message(), status.field());
+  return error_response(http_status, internal ? "internal error" : status.message(),
+                        status.field());
 }
 
 }  // namespace headrace

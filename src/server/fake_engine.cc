@@ -124,7 +124,8 @@ void FakeEngine::step(std::unique_lock<std::mutex>& lock) {
   for (auto it = live_.begin(); it != live_.end() && running < options_.running_max; ++running) {
     Live& live = it->second;
     for (Emission& emission : step_request(live)) out.emplace_back(live.sink, std::move(emission));
-    const bool done = std::find(live.finished.begin(), live.finished.end(), false) == live.finished.end();
+    const bool done =
+        std::find(live.finished.begin(), live.finished.end(), false) == live.finished.end();
     it = done ? live_.erase(it) : std::next(it);
   }
   lock.unlock();
@@ -164,7 +165,8 @@ Emission FakeEngine::step_choice(Live& live, int32_t choice) {
     const TokenId previous = output.empty() ? live.request.prompt.back() : output.back();
     output.push_back(token);
     emission.tokens = {token};
-    if (sampling.logprobs >= 0) emission.logprobs = {logprobs_of(previous, token, sampling.logprobs)};
+    if (sampling.logprobs >= 0)
+      emission.logprobs = {logprobs_of(previous, token, sampling.logprobs)};
     emission.finish = finish_of(live, output);
     const auto& stops = sampling.stop_token_ids;
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) emission.stop_token = token;
@@ -186,7 +188,8 @@ TokenLogprobs FakeEngine::logprobs_of(TokenId previous, TokenId token, int32_t t
 FinishReason FakeEngine::finish_of(const Live& live, const std::vector<TokenId>& output) const {
   const SamplingParams& sampling = live.request.sampling;
   const auto& stops = sampling.stop_token_ids;
-  const bool end = options_.end_id >= 0 && output.back() == options_.end_id && !sampling.ignore_eos;
+  const bool end =
+      !options_.script.empty() && output.back() == options_.end_id && !sampling.ignore_eos;
   if (end || std::find(stops.begin(), stops.end(), output.back()) != stops.end()) {
     return FinishReason::kStop;
   }

@@ -17,11 +17,12 @@ namespace headrace {
 struct FakeEngineOptions {
   int32_t vocab_size = 0;
   int32_t max_model_len = 4096;
-  int32_t running_max = 64;   // requests; the others wait
+  int32_t running_max = 64;  // requests; the others wait
   int32_t queued_max = 256;
   double step_seconds = 0;
-  std::vector<TokenId> script;  // what every choice says, then it ends; empty: by hash, to max_tokens
-  TokenId end_id = -1;          // appended behind the script
+  std::vector<TokenId>
+      script;           // what every choice says, then it ends; empty: by hash, to max_tokens
+  TokenId end_id = -1;  // appended behind the script
 };
 
 class FakeEngine final : public Engine {

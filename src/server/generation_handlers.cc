@@ -19,14 +19,18 @@ Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_
   const int64_t context = model.served.max_model_len;
   int64_t longest = 0;
   for (const std::vector<TokenId>& prompt : plan.prompts) {
-    if (prompt.empty()) return invalid_argument(fmt::format("{} must not be empty", prompt_name), std::string(prompt_name));
+    if (prompt.empty())
+      return invalid_argument(fmt::format("{} must not be empty", prompt_name),
+                              std::string(prompt_name));
     longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   }
   const int64_t asked = plan.settings.max_tokens.value_or(1);
   if (longest + asked > context) {
     return invalid_argument(
-        fmt::format("{} has {} tokens and at least {} more are to be generated, but the maximum context "
-                    "length is {} tokens", prompt_name, longest, asked, context),
+        fmt::format(
+            "{} has {} tokens and at least {} more are to be generated, but the maximum context "
+            "length is {} tokens",
+            prompt_name, longest, asked, context),
         std::string(prompt_name));
   }
   SamplingParams& sampling = plan.settings.sampling;
@@ -36,7 +40,8 @@ Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_
   return ok_status();
 }
 
-AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan, std::string_view id_prefix) {
+AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
+                       std::string_view id_prefix) {
   const GenerationSettings& settings = plan.settings;
   AnswerHead head;
   head.id = std::string(id_prefix) + random_hex_id();
@@ -85,15 +90,18 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, const FieldConte
   return plan;
 }
 
-Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& context, const Json& body) {
+Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& context,
+                                 const Json& body) {
   HR_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, context));
   HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
-  if (!model.chat) return invalid_argument("this model has no chat template; use /v1/completions", "messages");
+  if (!model.chat)
+    return invalid_argument("this model has no chat template; use /v1/completions", "messages");
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
-  HR_ASSIGN_OR_RETURN(auto ids, model.chat->encode(request.messages, request.template_variables,
-                                                   {.add_generation_prompt = request.add_generation_prompt,
-                                                    .add_special = plan.settings.add_special.value_or(false)}));
+  HR_ASSIGN_OR_RETURN(
+      auto ids, model.chat->encode(request.messages, request.template_variables,
+                                   {.add_generation_prompt = request.add_generation_prompt,
+                                    .add_special = plan.settings.add_special.value_or(false)}));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, "messages", model.served.max_model_len, plan));
   plan.format = make_chat_format(answer_head(model, plan, "chatcmpl-"));
@@ -108,7 +116,8 @@ void start_or_refuse(RouteCall& call, Result<GenerationPlan> plan) {
 }  // namespace
 
 void handle_completions(RouteCall& call) {
-  start_or_refuse(call, plan_completion(*call.state.model(), call.state.field_context(), call.body));
+  start_or_refuse(call,
+                  plan_completion(*call.state.model(), call.state.field_context(), call.body));
 }
 
 void handle_chat_completions(RouteCall& call) {

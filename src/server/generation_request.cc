@@ -18,11 +18,14 @@ int32_t to_int32(const Json& value) { return static_cast<int32_t>(integer_of(val
 
 Status read_stops(const Json& value, const Context& context, Settings& settings) {
   const RequestLimits& limits = context.limits;
-  const std::string expected = fmt::format(
-      "a string or an array of at most {} strings, each of 1 to {} bytes", limits.stops_max,
-      limits.stop_bytes_max);
-  const Json::Array items = value.is_string() ? Json::Array{value} : value.is_array() ? value.as_array() : Json::Array{Json()};
-  if (items.size() > static_cast<size_t>(limits.stops_max)) return field_error("stop", expected, value);
+  const std::string expected =
+      fmt::format("a string or an array of at most {} strings, each of 1 to {} bytes",
+                  limits.stops_max, limits.stop_bytes_max);
+  const Json::Array items = value.is_string()  ? Json::Array{value}
+                            : value.is_array() ? value.as_array()
+                                               : Json::Array{Json()};
+  if (items.size() > static_cast<size_t>(limits.stops_max))
+    return field_error("stop", expected, value);
   settings.stops.clear();
   for (const Json& item : items) {
     const bool good = item.is_string() && !item.as_string().empty() &&
@@ -72,10 +75,18 @@ Status read_logit_bias(const Json& value, const Context& context, Settings& sett
 Status read_stream_options(const Json& value, const Context& context, Settings& settings) {
   if (!value.is_object()) return field_error("stream_options", "an object", value);
   static constexpr Field<Settings> kOptions[] = {
-      {"include_usage", FieldType::kBool, {},
-       [](const Json& v, const Context&, Settings& s) { return s.include_usage = v.as_bool(), ok_status(); }},
-      {"continuous_usage_stats", FieldType::kBool, {},
-       [](const Json& v, const Context&, Settings& s) { return s.continuous_usage = v.as_bool(), ok_status(); }},
+      {"include_usage",
+       FieldType::kBool,
+       {},
+       [](const Json& v, const Context&, Settings& s) {
+         return s.include_usage = v.as_bool(), ok_status();
+       }},
+      {"continuous_usage_stats",
+       FieldType::kBool,
+       {},
+       [](const Json& v, const Context&, Settings& s) {
+         return s.continuous_usage = v.as_bool(), ok_status();
+       }},
   };
   Status status = read_fields<Settings>(kOptions, value, context, settings);
   if (!status.ok()) return invalid_argument("stream_options." + status.message(), "stream_options");
@@ -90,14 +101,27 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
     {"temperature", FieldType::kNumber, {0, 2}, HR_STORE(sampling.temperature, to_float(v))},
     {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_float(v))},
-    {"top_k", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(sampling.top_k, std::max(0, to_int32(v)))},
+    {"top_k",
+     FieldType::kInteger,
+     {-1, kInt32Max},
+     HR_STORE(sampling.top_k, std::max(0, to_int32(v)))},
     {"min_p", FieldType::kNumber, {0, 1}, HR_STORE(sampling.min_p, to_float(v))},
-    {"repetition_penalty", FieldType::kNumber, {0, 100, true},
+    {"repetition_penalty",
+     FieldType::kNumber,
+     {0, 100, true},
      HR_STORE(sampling.repetition_penalty, to_float(v))},
-    {"presence_penalty", FieldType::kNumber, {-2, 2}, HR_STORE(sampling.presence_penalty, to_float(v))},
-    {"frequency_penalty", FieldType::kNumber, {-2, 2}, HR_STORE(sampling.frequency_penalty, to_float(v))},
+    {"presence_penalty",
+     FieldType::kNumber,
+     {-2, 2},
+     HR_STORE(sampling.presence_penalty, to_float(v))},
+    {"frequency_penalty",
+     FieldType::kNumber,
+     {-2, 2},
+     HR_STORE(sampling.frequency_penalty, to_float(v))},
     {"logit_bias", FieldType::kAny, {}, read_logit_bias},
-    {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max},
+    {"seed",
+     FieldType::kInteger,
+     {-kInt64Max, kInt64Max},
      HR_STORE(sampling.seed, static_cast<uint64_t>(integer_of(v)))},
     // The upper bound of n is RequestLimits::choices_max: see check_settings.
     {"n", FieldType::kInteger, {1, kInt32Max}, HR_STORE(sampling.n, to_int32(v))},
@@ -120,7 +144,8 @@ constexpr Field<Settings> kGenerationFields[] = {
 
 Status read_prompt(const Json& value, const Context& context, CompletionRequest& request) {
   constexpr size_t kAnyLength = std::numeric_limits<size_t>::max();
-  const std::string_view expected = "a string, an array of strings, token ids, or an array of arrays of token ids";
+  const std::string_view expected =
+      "a string, an array of strings, token ids, or an array of arrays of token ids";
   if (value.is_string()) return request.texts = {value.as_string()}, ok_status();
   if (!value.is_array() || value.as_array().empty()) return field_error("prompt", expected, value);
   const Json::Array& items = value.as_array();
@@ -149,14 +174,22 @@ Status read_prompt(const Json& value, const Context& context, CompletionRequest&
 
 constexpr Field<CompletionRequest> kCompletionFields[] = {
     {"prompt", FieldType::kAny, {}, read_prompt},
-    {"echo", FieldType::kBool, {},
-     [](const Json& v, const Context&, CompletionRequest& r) { return r.echo = v.as_bool(), ok_status(); }},
-    {"parse_special", FieldType::kBool, {},
+    {"echo",
+     FieldType::kBool,
+     {},
+     [](const Json& v, const Context&, CompletionRequest& r) {
+       return r.echo = v.as_bool(), ok_status();
+     }},
+    {"parse_special",
+     FieldType::kBool,
+     {},
      [](const Json& v, const Context&, CompletionRequest& r) {
        return r.parse_special = v.as_bool(), ok_status();
      }},
     // The upper bound is RequestLimits::logprobs_max: see check_settings.
-    {"logprobs", FieldType::kInteger, {0, kInt32Max},
+    {"logprobs",
+     FieldType::kInteger,
+     {0, kInt32Max},
      [](const Json& v, const Context&, CompletionRequest& r) {
        return r.settings.sampling.logprobs = to_int32(v), ok_status();
      }},
@@ -175,15 +208,21 @@ Status read_template_variables(const Json& value, const Context& context, ChatRe
 // top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
 constexpr Field<ChatRequest> kChatFields[] = {
     {"messages", FieldType::kAny, {}, read_messages},
-    {"max_completion_tokens", FieldType::kInteger, {0, kInt32Max},
+    {"max_completion_tokens",
+     FieldType::kInteger,
+     {0, kInt32Max},
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.settings.max_tokens = to_int32(v), ok_status();
      }},
-    {"logprobs", FieldType::kBool, {},
+    {"logprobs",
+     FieldType::kBool,
+     {},
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.settings.sampling.logprobs = v.as_bool() ? 0 : -1, ok_status();
      }},
-    {"top_logprobs", FieldType::kInteger, {0, kInt32Max},
+    {"top_logprobs",
+     FieldType::kInteger,
+     {0, kInt32Max},
      [](const Json& v, const Context&, ChatRequest& r) {
        if (r.settings.sampling.logprobs < 0 && integer_of(v) > 0) {
          return invalid_argument("top_logprobs needs logprobs to be true", "top_logprobs");
@@ -191,7 +230,9 @@ constexpr Field<ChatRequest> kChatFields[] = {
        if (r.settings.sampling.logprobs >= 0) r.settings.sampling.logprobs = to_int32(v);
        return ok_status();
      }},
-    {"add_generation_prompt", FieldType::kBool, {},
+    {"add_generation_prompt",
+     FieldType::kBool,
+     {},
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
@@ -262,12 +303,14 @@ constexpr RefusedField kRefusedChat[] = {
 constexpr RefusedField kRefusedCompletion[] = {{"suffix", if_not_empty}};
 
 // Bounds that are configured, and rules between fields.
-Status check_settings(const Settings& settings, const Context& context, std::string_view logprobs_name) {
+Status check_settings(const Settings& settings, const Context& context,
+                      std::string_view logprobs_name) {
   const SamplingParams& sampling = settings.sampling;
   const RequestLimits& limits = context.limits;
   if (sampling.n > limits.choices_max) {
     return invalid_argument(
-        fmt::format("n must be an integer in [1, {}], got {}", limits.choices_max, sampling.n), "n");
+        fmt::format("n must be an integer in [1, {}], got {}", limits.choices_max, sampling.n),
+        "n");
   }
   if (sampling.logprobs > limits.logprobs_max) {
     return invalid_argument(fmt::format("{} must be an integer in [0, {}], got {}", logprobs_name,
@@ -289,14 +332,18 @@ Status check_settings(const Settings& settings, const Context& context, std::str
 Result<Json> read_content(const Json& content, size_t message) {
   const std::string name = fmt::format("messages[{}].content", message);
   if (content.is_string() || content.is_null()) return content;
-  if (!content.is_array()) return field_error(name, "a string or an array of text parts", content);
+  if (!content.is_array()) {
+    const Status error = field_error(name, "a string or an array of text parts", content);
+    return invalid_argument(error.message(), "messages");
+  }
   std::string text;
   for (const Json& part : content.as_array()) {
     const Json* type = part.find("type");
     const Json* part_text = part.find("text");
     const bool good = type && *type == Json("text") && part_text && part_text->is_string();
     if (!good) {
-      return invalid_argument(name + " must hold only parts of type \"text\" with a string", "messages");
+      return invalid_argument(name + " must hold only parts of type \"text\" with a string",
+                              "messages");
     }
     if (!text.empty()) text += '\n';
     text += part_text->as_string();
@@ -317,7 +364,8 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
   HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
   HR_RETURN_IF_ERROR(check_refused(kRefusedCompletion, body));
   CompletionRequest request;
-  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
   if (request.texts.empty() && request.ids.empty()) {
@@ -332,7 +380,8 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
   HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
   HR_RETURN_IF_ERROR(check_refused(kRefusedChat, body));
   ChatRequest request;
-  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
   if (!request.messages.is_array()) return invalid_argument("messages is missing", "messages");
@@ -344,7 +393,8 @@ Result<Json> parse_template_variables(const Json& variables, const FieldContext&
   if (!variables.is_object()) return field_error(kName, "an object", variables);
   for (std::string_view reserved : {"messages", "tools", "add_generation_prompt"}) {
     if (!variables.find(reserved)) continue;
-    return invalid_argument(fmt::format("{} must not hold {}", kName, reserved), std::string(kName));
+    return invalid_argument(fmt::format("{} must not hold {}", kName, reserved),
+                            std::string(kName));
   }
   return variables;
 }

@@ -19,13 +19,13 @@ struct GenerationSettings {
   SamplingParams sampling;
   std::optional<int32_t> max_tokens;
   bool stream = false;
-  bool include_usage = false;           // stream_options
-  bool continuous_usage = false;        // stream_options.continuous_usage_stats
+  bool include_usage = false;     // stream_options
+  bool continuous_usage = false;  // stream_options.continuous_usage_stats
   std::vector<std::string> stops;
   bool include_stop = false;
   bool skip_special = true;
-  std::optional<bool> add_special;      // default: true for completions, false for chat
-  bool tokens_as_ids = false;           // return_tokens_as_token_ids: "token:123" for token texts
+  std::optional<bool> add_special;  // default: true for completions, false for chat
+  bool tokens_as_ids = false;       // return_tokens_as_token_ids: "token:123" for token texts
   bool return_token_ids = false;
   int32_t priority = 0;
   std::string cache_salt;
@@ -37,7 +37,8 @@ struct CompletionRequest {
   std::vector<std::string> texts;
   std::vector<std::vector<TokenId>> ids;
   bool echo = false;
-  bool parse_special = true;  // control tokens spelled in a raw prompt are meant (as in vLLM, llama.cpp)
+  bool parse_special =
+      true;  // control tokens spelled in a raw prompt are meant (as in vLLM, llama.cpp)
 };
 
 struct ChatRequest {

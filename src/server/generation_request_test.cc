@@ -14,7 +14,8 @@
 namespace headrace {
 namespace {
 
-// Hostile values by name. All are values of valid JSON; NaN and Infinity are none and are tested apart.
+// Hostile values by name. All are values of valid JSON; NaN and Infinity are none and are tested
+// apart.
 const std::map<std::string, Json>& hostile_values() {
   static const std::map<std::string, Json> values = {
       {"text NaN", Json("NaN")},
@@ -98,10 +99,17 @@ const Accepted kChatRows = {
     {"chat_template_kwargs", {"object"}},
 };
 const Accepted kTokenizeRows = {
-    {"model", kTexts},      {"prompt", kAnyText},         {"content", kAnyText},
-    {"messages", {}},       {"add_special_tokens", kOnlyTrue}, {"add_special", kOnlyTrue},
-    {"parse_special", kOnlyTrue}, {"add_generation_prompt", kOnlyTrue},
-    {"chat_template_kwargs", {"object"}}, {"return_token_strs", kOnlyTrue}, {"with_pieces", kOnlyTrue},
+    {"model", kTexts},
+    {"prompt", kAnyText},
+    {"content", kAnyText},
+    {"messages", {}},
+    {"add_special_tokens", kOnlyTrue},
+    {"add_special", kOnlyTrue},
+    {"parse_special", kOnlyTrue},
+    {"add_generation_prompt", kOnlyTrue},
+    {"chat_template_kwargs", {"object"}},
+    {"return_token_strs", kOnlyTrue},
+    {"with_pieces", kOnlyTrue},
 };
 const Accepted kDetokenizeRows = {{"model", kTexts}, {"tokens", {"array"}}};
 
@@ -109,8 +117,8 @@ const RequestLimits kLimits;
 const FieldContext kContext{kLimits, 300};
 
 template <class Parse>
-void check_field_rows(std::string_view field, const std::set<std::string>& accepted, const Json& base,
-                      const Parse& parse) {
+void check_field_rows(std::string_view field, const std::set<std::string>& accepted,
+                      const Json& base, const Parse& parse) {
   for (const auto& [name, value] : hostile_values()) {
     Json body = base;
     body.set(field, value);
@@ -153,18 +161,22 @@ Json chat_base() {
   return body;
 }
 
-Status parse_completion(const Json& body) { return parse_completion_request(body, kContext).status(); }
+Status parse_completion(const Json& body) {
+  return parse_completion_request(body, kContext).status();
+}
 Status parse_chat(const Json& body) { return parse_chat_request(body, kContext).status(); }
 
 TEST(ParameterTable, GenerationFieldsInBothRequests) {
-  check_table<GenerationSettings>(generation_fields(), generation_rows(), completion_base(), parse_completion);
+  check_table<GenerationSettings>(generation_fields(), generation_rows(), completion_base(),
+                                  parse_completion);
   check_table<GenerationSettings>(generation_fields(), generation_rows(), chat_base(), parse_chat);
 }
 
 TEST(ParameterTable, CompletionFields) {
-  check_table<CompletionRequest>(completion_fields(), kCompletionRows, completion_base(), parse_completion, {"prompt"});
-  check_field_rows("prompt", {"text NaN", "text Infinity", "text 1", "long text", "array"}, Json::object(),
-                   [](const Json& body) {
+  check_table<CompletionRequest>(completion_fields(), kCompletionRows, completion_base(),
+                                 parse_completion, {"prompt"});
+  check_field_rows("prompt", {"text NaN", "text Infinity", "text 1", "long text", "array"},
+                   Json::object(), [](const Json& body) {
                      const Json* prompt = body.find("prompt");
                      return prompt->is_null() ? ok_status() : parse_completion(body);
                    });
@@ -191,9 +203,11 @@ TEST(ParameterTable, TokenizeAndDetokenizeFields) {
   check_table<TokenizeRequest>(tokenize_fields(), kTokenizeRows, base, parse_tokenize);
   Json tokens = Json::object();
   tokens.set("tokens", Json(Json::Array{Json(1)}));
-  check_table<DetokenizeRequest>(detokenize_fields(), kDetokenizeRows, tokens, [](const Json& body) {
-    return body.find("tokens")->is_null() ? ok_status() : parse_detokenize_request(body, kContext).status();
-  });
+  check_table<DetokenizeRequest>(
+      detokenize_fields(), kDetokenizeRows, tokens, [](const Json& body) {
+        return body.find("tokens")->is_null() ? ok_status()
+                                              : parse_detokenize_request(body, kContext).status();
+      });
 }
 
 TEST(ParameterTable, RefusedFieldsNameThemselves) {
@@ -245,21 +259,23 @@ TEST(GenerationRequest, RulesBetweenFields) {
 
 TEST(GenerationRequest, PromptForms) {
   const auto parse = [](std::string_view prompt) {
-    return parse_completion_request(*parse_json("{\"prompt\":" + std::string(prompt) + "}"), kContext);
+    return parse_completion_request(*parse_json("{\"prompt\":" + std::string(prompt) + "}"),
+                                    kContext);
   };
   EXPECT_EQ(parse("\"a\"")->texts, std::vector<std::string>{"a"});
   EXPECT_EQ(parse("[\"a\",\"b\"]")->texts.size(), 2u);
   EXPECT_EQ(parse("[1,2,3]")->ids, (std::vector<std::vector<TokenId>>{{1, 2, 3}}));
   EXPECT_EQ(parse("[[1],[2,3]]")->ids, (std::vector<std::vector<TokenId>>{{1}, {2, 3}}));
-  for (std::string_view bad : {"[]", "{}", "1", "[1,\"a\"]", "[\"a\",1]", "[[1],\"a\"]", "[300]", "[-1]", "[1.5]",
-                               "[[300]]", "[null]", "[true]"}) {
+  for (std::string_view bad : {"[]", "{}", "1", "[1,\"a\"]", "[\"a\",1]", "[[1],\"a\"]", "[300]",
+                               "[-1]", "[1.5]", "[[300]]", "[null]", "[true]"}) {
     EXPECT_EQ(parse(bad).status().field(), "prompt") << bad;
   }
 }
 
 TEST(GenerationRequest, StopAndLogitBiasLimits) {
   const auto parse = [](std::string_view member) {
-    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(member) + "}"), kContext);
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(member) + "}"),
+                                    kContext);
   };
   EXPECT_EQ(parse("\"stop\":[\"a\",\"b\"]")->settings.stops.size(), 2u);
   EXPECT_TRUE(parse("\"stop\":[]").ok());
@@ -269,22 +285,28 @@ TEST(GenerationRequest, StopAndLogitBiasLimits) {
   std::string many = "\"stop\":[\"a\"";
   for (int i = 0; i < 16; ++i) many += ",\"a\"";
   EXPECT_EQ(parse(many + "]").status().field(), "stop");
-  EXPECT_EQ(parse("\"logit_bias\":{\"5\":-100,\"299\":1.5}")->settings.sampling.logit_bias.size(), 2u);
-  for (std::string_view bad : {"{\"300\":1}", "{\"-1\":1}", "{\"a\":1}", "{\"\":1}", "{\"1\":101}", "{\"1\":\"x\"}",
-                               "{\"99999999999\":1}"}) {
+  EXPECT_EQ(parse("\"logit_bias\":{\"5\":-100,\"299\":1.5}")->settings.sampling.logit_bias.size(),
+            2u);
+  for (std::string_view bad : {"{\"300\":1}", "{\"-1\":1}", "{\"a\":1}", "{\"\":1}", "{\"1\":101}",
+                               "{\"1\":\"x\"}", "{\"99999999999\":1}"}) {
     EXPECT_EQ(parse("\"logit_bias\":" + std::string(bad)).status().field(), "logit_bias") << bad;
   }
 }
 
 TEST(GenerationRequest, ContentPartsAreJoined) {
   const auto parse = [](std::string_view content) {
-    return parse_chat_request(
-        *parse_json("{\"messages\":[{\"role\":\"user\",\"content\":" + std::string(content) + "}]}"), kContext);
+    return parse_chat_request(*parse_json("{\"messages\":[{\"role\":\"user\",\"content\":" +
+                                          std::string(content) + "}]}"),
+                              kContext);
   };
   EXPECT_EQ(parse("[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]")
-                ->messages.as_array()[0].find("content")->as_string(), "a\nb");
+                ->messages.as_array()[0]
+                .find("content")
+                ->as_string(),
+            "a\nb");
   EXPECT_TRUE(parse("null").ok());
-  for (std::string_view bad : {"1", "{}", "[1]", "[{\"type\":\"image_url\"}]", "[{\"type\":\"text\"}]"}) {
+  for (std::string_view bad :
+       {"1", "{}", "[1]", "[{\"type\":\"image_url\"}]", "[{\"type\":\"text\"}]"}) {
     EXPECT_EQ(parse(bad).status().field(), "messages") << bad;
   }
 }

@@ -58,10 +58,9 @@ Status GenerationSession::submit() {
     request.cache_salt = plan_.settings.cache_salt;
     const RequestId id = request.id;
     const uint64_t place = state_.line.enter();
-    const Status status =
-        engine.submit(std::move(request), [self = shared_from_this(), i](const Emission& emission) {
-          self->receive(i, emission);
-        });
+    const Status status = engine.submit(
+        std::move(request),
+        [self = shared_from_this(), i](const Emission& emission) { self->receive(i, emission); });
     if (!status.ok()) {
       state_.line.leave(place);
       return status;
@@ -78,7 +77,8 @@ void GenerationSession::watch_queue(double seconds) {
     const auto self = weak.lock();
     if (!self || self->done_ || self->prompts_[0].started) return;
     const int32_t waiting = self->model_.served.engine->stats().scheduler.waiting;
-    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting)) return self->watch_queue(1);
+    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting))
+      return self->watch_queue(1);
     self->fail(503, "the request waited too long in the queue");
   });
 }
@@ -155,8 +155,7 @@ void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival
   if (!prompt.started) {
     prompt.started = true;
     state_.line.leave(prompt.place);
-    model_.metrics->on_prompt_tokens(
-        static_cast<int64_t>(plan_.prompts[arrival.prompt].size()));
+    model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()));
   }
   if (arrival.emission.tokens.empty()) return;
   if (first_token_time_ < 0) {
@@ -182,7 +181,8 @@ void GenerationSession::deliver(size_t choice_index) {
   choice.opened = true;
   if (!plan_.settings.stream) return;
   std::string out;
-  for (Json& event : plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
+  for (Json& event :
+       plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
     if (plan_.settings.continuous_usage) event.set("usage", usage_json(usage()));
     append_sse_event(out, event);
   }

@@ -100,8 +100,8 @@ class GenerationSession : public ExchangeObserver,
   std::deque<Arrival> arrivals_;
   size_t arrived_tokens_ = 0;  // in arrivals_
   bool pump_posted_ = false;
-  bool overrun_ = false;       // the reader is too slow: arrivals are dropped
-  bool closed_ = false;        // nothing more is wanted
+  bool overrun_ = false;  // the reader is too slow: arrivals are dropped
+  bool closed_ = false;   // nothing more is wanted
 };
 
 }  // namespace headrace

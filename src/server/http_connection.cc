@@ -11,8 +11,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 namespace {
-constexpr size_t kInboxBytesMax = 16 << 10;    // pipelined input kept while answering
-constexpr size_t kLingerBytesMax = 16 << 20;   // input thrown away so that the answer is read
+constexpr size_t kInboxBytesMax = 16 << 10;   // pipelined input kept while answering
+constexpr size_t kLingerBytesMax = 16 << 20;  // input thrown away so that the answer is read
 constexpr double kLingerSeconds = 2;
 }  // namespace
 
@@ -120,8 +120,10 @@ void HttpConnection::consume_input() {
   const bool was_in_body = reader_->phase() == Phase::kBody;
   inbox_.erase(0, reader_->feed(inbox_));
   switch (reader_->phase()) {
-    case Phase::kComplete: return dispatch();
-    case Phase::kFailed: return answer_unreadable(reader_->error());
+    case Phase::kComplete:
+      return dispatch();
+    case Phase::kFailed:
+      return answer_unreadable(reader_->error());
     case Phase::kBody:
       if (!was_in_body && reader_->expects_continue()) {
         outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -129,7 +131,8 @@ void HttpConnection::consume_input() {
       }
       break;
     case Phase::kIdle:
-    case Phase::kHead: break;
+    case Phase::kHead:
+      break;
   }
   update_read_deadline();
 }
@@ -181,8 +184,8 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   if (!is_current(serial) || answer_complete_) return;
   keep_alive_ = keep_alive_ && !response.close && !context_.draining();
   response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
-  outbox_ += format_response_head(response, static_cast<long>(response.body.size()), http11_,
-                                  keep_alive_);
+  outbox_ +=
+      format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);
   outbox_ += response.body;
   finish_answer();
 }
@@ -303,8 +306,9 @@ void HttpConnection::end_exchange() {
 
 // Negative: none. The timer is not restarted for a later deadline: it looks again when it fires.
 void HttpConnection::set_deadline(double seconds) {
-  deadline_ = seconds < 0 ? Clock::time_point::max()
-                          : Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+  deadline_ = seconds < 0
+                  ? Clock::time_point::max()
+                  : Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
   if (seconds < 0) return;
   if (timer_pending_ && timer_.expiry() <= deadline_) return;
   wait_for_deadline();

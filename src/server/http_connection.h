@@ -28,8 +28,8 @@ struct ConnectionContext {
   std::function<HttpResponse(int status, std::string_view message)> error_response;
   // Headers that every answer to this request carries.
   std::function<std::vector<HttpHeader>(const HttpRequest&)> common_headers;
-  std::function<bool()> draining;   // then connections close after their answer
-  std::atomic<int>& exchanges_open; // requests handed over whose last byte has not left
+  std::function<bool()> draining;    // then connections close after their answer
+  std::atomic<int>& exchanges_open;  // requests handed over whose last byte has not left
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {

@@ -88,7 +88,8 @@ void HttpHeadCollector::take(char byte) {
   }
   head_ += byte;
   if (byte == '\n') return end_line();
-  if (head_.size() - line_begin_ > limits_.line_bytes_max) return fail(431, "a header line is too long");
+  if (head_.size() - line_begin_ > limits_.line_bytes_max)
+    return fail(431, "a header line is too long");
   if (head_.size() > limits_.head_bytes_max) return fail(431, "the headers are too large");
 }
 
@@ -118,7 +119,8 @@ std::optional<HttpError> parse_http_head(std::string_view head, const HttpLimits
   if (error || !parser.is_header_done()) return HttpError{400, "the request head is malformed"};
 
   const Fields& fields = parser.get();
-  if (fields.count(http::field::host) != (fields.version() == 11 ? 1u : fields.count(http::field::host)) ||
+  if (fields.count(http::field::host) !=
+          (fields.version() == 11 ? 1u : fields.count(http::field::host)) ||
       fields.count(http::field::host) > 1) {
     return HttpError{400, "there must be exactly one Host header"};
   }
@@ -126,7 +128,8 @@ std::optional<HttpError> parse_http_head(std::string_view head, const HttpLimits
   request.keep_alive = fields.keep_alive();
   request.method = view(fields.method_string());
   for (const auto& field : fields) {
-    request.headers.push_back({to_lower(view(field.name_string())), std::string(view(field.value()))});
+    request.headers.push_back(
+        {to_lower(view(field.name_string())), std::string(view(field.value()))});
   }
   if (auto bad_target = read_target(view(fields.target()), request)) return bad_target;
   return read_framing(fields, limits, framing);

@@ -15,21 +15,25 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(50);
 }  // namespace
 
 HttpListener::HttpListener(asio::io_context& io, ConnectionContext& context)
-    : io_(io), context_(context), acceptor_(asio::make_strand(io)), pause_(acceptor_.get_executor()) {}
+    : io_(io),
+      context_(context),
+      acceptor_(asio::make_strand(io)),
+      pause_(acceptor_.get_executor()) {}
 
 Status HttpListener::listen(const std::string& host, uint16_t port) {
   error_code error;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
-  if (error) return invalid_argument("host must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
+  if (error)
+    return invalid_argument("host must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
   const tcp::endpoint endpoint(address, port);
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    return unavailable("cannot listen on " + host + " port " + std::to_string(port) + ": " +
-                           error.message(),
-                       "port");
+    return unavailable(
+        "cannot listen on " + host + " port " + std::to_string(port) + ": " + error.message(),
+        "port");
   }
   port_ = acceptor_.local_endpoint(error).port();
   return ok_status();
@@ -68,17 +72,17 @@ void HttpListener::accept() {
   if (connection_count() >= static_cast<size_t>(context_.limits.connections_max)) {
     return on_accept(asio::error::no_descriptors, HttpConnection::Socket(io_));
   }
-  acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, HttpConnection::Socket socket) {
-    on_accept(error, std::move(socket));
-  });
+  acceptor_.async_accept(asio::make_strand(io_),
+                         [this](error_code error, HttpConnection::Socket socket) {
+                           on_accept(error, std::move(socket));
+                         });
 }
 
 void HttpListener::on_accept(error_code error, HttpConnection::Socket socket) {
   if (error == asio::error::operation_aborted) return;
   if (!error) open_connection(std::move(socket));
   const bool exhausted = error == asio::error::no_descriptors || error == asio::error::no_memory ||
-                         error == asio::error::no_buffer_space ||
-                         error.value() == ENFILE;
+                         error == asio::error::no_buffer_space || error.value() == ENFILE;
   if (!exhausted) return accept();
   pause_.expires_after(kAcceptPause);
   pause_.async_wait([this](error_code wait_error) {

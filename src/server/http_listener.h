@@ -28,9 +28,9 @@ class HttpListener {
   Status listen(const std::string& host, uint16_t port);
   uint16_t port() const { return port_; }
 
-  void start();          // begins to accept
-  void stop();           // accepts no more. Any thread.
-  void close_idle();     // connections between requests end. Any thread.
+  void start();       // begins to accept
+  void stop();        // accepts no more. Any thread.
+  void close_idle();  // connections between requests end. Any thread.
   size_t connection_count() const;
 
  private:

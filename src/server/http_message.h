@@ -14,7 +14,7 @@ struct HttpHeader {
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // origin form as sent, before '?'; not decoded: auth and routing read the same
+  std::string path;  // origin form as sent, before '?'; not decoded: auth and routing read the same
   std::string query;  // after '?', without it
   std::vector<HttpHeader> headers;
   std::string body;

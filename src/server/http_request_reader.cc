@@ -31,12 +31,17 @@ void ChunkedDecoder::take_framing(char byte, size_t body_bytes) {
       expect(byte, '\n', State::kData);
       if (!error_) begin_chunk(body_bytes);
       return;
-    case State::kDataCr: return expect(byte, '\r', State::kDataLf);
-    case State::kDataLf: return expect(byte, '\n', State::kSize);
-    case State::kLastCr: return expect(byte, '\r', State::kLastLf);
-    case State::kLastLf: return expect(byte, '\n', State::kComplete);
+    case State::kDataCr:
+      return expect(byte, '\r', State::kDataLf);
+    case State::kDataLf:
+      return expect(byte, '\n', State::kSize);
+    case State::kLastCr:
+      return expect(byte, '\r', State::kLastLf);
+    case State::kLastLf:
+      return expect(byte, '\n', State::kComplete);
     case State::kData:
-    case State::kComplete: return;
+    case State::kComplete:
+      return;
   }
 }
 

@@ -52,8 +52,8 @@ class HttpRequestReader {
   size_t feed(std::string_view bytes);
 
   Phase phase() const { return phase_; }
-  const HttpError& error() const { return *error_; }        // REQUIRES: kFailed
-  HttpRequest& request() { return request_; }               // REQUIRES: kComplete; head from kBody on
+  const HttpError& error() const { return *error_; }  // REQUIRES: kFailed
+  HttpRequest& request() { return request_; }         // REQUIRES: kComplete; head from kBody on
   // The client waits for "100 Continue" before it sends the body. REQUIRES: kBody
   bool expects_continue() const { return framing_.expects_continue; }
   // Of the body: announced, or for a chunked one read so far. REQUIRES: kBody

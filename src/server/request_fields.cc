@@ -36,8 +36,8 @@ Status field_error(std::string_view name, std::string_view expected, const Json&
                           std::string(name));
 }
 
-Status check_field(std::string_view name, FieldType type, const FieldRange& range, const Json& value,
-                   const FieldContext& context) {
+Status check_field(std::string_view name, FieldType type, const FieldRange& range,
+                   const Json& value, const FieldContext& context) {
   switch (type) {
     case FieldType::kBool:
       return value.is_bool() ? ok_status() : field_error(name, "true or false", value);
@@ -53,7 +53,8 @@ Status check_field(std::string_view name, FieldType type, const FieldRange& rang
       }
       return field_error(
           name, fmt::format("a string of at most {} bytes", context.limits.label_bytes_max), value);
-    case FieldType::kAny: return ok_status();
+    case FieldType::kAny:
+      return ok_status();
   }
   return ok_status();
 }
@@ -87,7 +88,8 @@ Result<std::vector<int32_t>> read_token_ids(std::string_view name, const Json& v
   ids.reserve(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     if (!is_integral(items[i]) || !in_range(items[i].as_double(), range)) {
-      Status error = field_error(fmt::format("{}[{}]", name, i), describe("a token id", range), items[i]);
+      Status error =
+          field_error(fmt::format("{}[{}]", name, i), describe("a token id", range), items[i]);
       return invalid_argument(error.message(), std::string(name));
     }
     ids.push_back(static_cast<int32_t>(integer_of(items[i])));

@@ -43,8 +43,8 @@ struct Field {
 
 // kInvalidArgument unless `value` has the type and lies in the range. Conditions are positive
 // (low <= x && x <= high), so that NaN can never pass.
-Status check_field(std::string_view name, FieldType type, const FieldRange& range, const Json& value,
-                   const FieldContext& context);
+Status check_field(std::string_view name, FieldType type, const FieldRange& range,
+                   const Json& value, const FieldContext& context);
 // REQUIRES: check_field(kInteger) was ok
 int64_t integer_of(const Json& value);
 Status field_error(std::string_view name, std::string_view expected, const Json& value);

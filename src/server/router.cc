@@ -112,7 +112,8 @@ HttpResponse not_ready(std::string_view message) {
 std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& request,
                                    const Match& match) {
   const bool open = match.path_only && match.path_only->auth == AuthClass::kOpen;
-  if (!open && !state.keys.admits(request)) return error_response(401, "a valid API key is required");
+  if (!open && !state.keys.admits(request))
+    return error_response(401, "a valid API key is required");
   if (!match.path_only) return error_response(404, "there is no such route");
   if (!match.route) return method_not_allowed(request.path);
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
@@ -127,9 +128,11 @@ void handle_matched(ServerState& state, const HttpRequest& request, Match match,
   if (match.route->limit == LimitClass::kJson) {
     Result<Json> body = parse_json(request.body, state.limits.json);
     if (!body.ok()) {
-      return exchange->respond(error_response(400, "the body is not valid JSON: " + body.status().message()));
+      return exchange->respond(
+          error_response(400, "the body is not valid JSON: " + body.status().message()));
     }
-    if (!body->is_object()) return exchange->respond(error_response(400, "the body must be a JSON object"));
+    if (!body->is_object())
+      return exchange->respond(error_response(400, "the body must be a JSON object"));
     call.body = std::move(*body);
   }
   match.route->handle(call);
@@ -137,8 +140,9 @@ void handle_matched(ServerState& state, const HttpRequest& request, Match match,
 
 bool origin_allowed(const ServerState& state, std::string_view origin) {
   return !origin.empty() && is_safe_header_value(origin, 256) &&
-         std::any_of(state.allowed_origins.begin(), state.allowed_origins.end(),
-                     [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+         std::any_of(
+             state.allowed_origins.begin(), state.allowed_origins.end(),
+             [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }
 
 bool is_preflight(const ServerState& state, const HttpRequest& request) {
@@ -178,7 +182,8 @@ std::vector<HttpHeader> common_headers(const ServerState& state, const HttpReque
     headers.push_back({"Vary", "Origin"});
     if (request.method == "OPTIONS") {
       headers.push_back({"Access-Control-Allow-Methods", "GET, POST"});
-      headers.push_back({"Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key, X-Request-Id"});
+      headers.push_back(
+          {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key, X-Request-Id"});
     }
   }
   return headers;

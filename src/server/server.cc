@@ -34,14 +34,15 @@ class HttpServer final : public Server {
   HttpServer(ServerOptions options, ApiKeys keys)
       : options_(std::move(options)),
         state_(options_.requests, std::move(keys), options_.allowed_origins),
-        context_{options_.http,
-                 [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-                   route_request(state_, request, exchange);
-                 },
-                 [](int status, std::string_view message) { return error_response(status, message); },
-                 [this](const HttpRequest& request) { return common_headers(state_, request); },
-                 [this] { return state_.draining.load(); },
-                 exchanges_open_},
+        context_{
+            options_.http,
+            [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+              route_request(state_, request, exchange);
+            },
+            [](int status, std::string_view message) { return error_response(status, message); },
+            [this](const HttpRequest& request) { return common_headers(state_, request); },
+            [this] { return state_.draining.load(); },
+            exchanges_open_},
         listener_(io_, context_),
         signals_(io_),
         drain_timer_(io_) {}

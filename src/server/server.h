@@ -1,7 +1,8 @@
 // The HTTP server: OpenAI-compatible routes in front of one Engine.
 //
-// It listens before the model is loaded and answers 503 until set_ready(). Requests are read, checked,
-// templated and tokenised on `http_threads` threads; the engine's thread only hands over tokens.
+// It listens before the model is loaded and answers 503 until set_ready(). Requests are read,
+// checked, templated and tokenised on `http_threads` threads; the engine's thread only hands over
+// tokens.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct ServerOptions {
   std::vector<std::string> api_keys;         // none: open to all who can connect
   std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
   int http_threads = 2;
-  double drain_seconds_max = 30;             // for answers under way when the server stops
-  bool handle_signals = true;                // SIGINT, SIGTERM: drain; a second one: stop at once
+  double drain_seconds_max = 30;  // for answers under way when the server stops
+  bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: stop at once
   HttpLimits http;
   RequestLimits requests;
 };

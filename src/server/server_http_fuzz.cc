@@ -32,7 +32,8 @@ std::vector<std::string> read_stream(std::string_view bytes, uint64_t seed) {
   HttpRequestReader reader(limits);
   std::string inbox;
   while (!bytes.empty() || !inbox.empty()) {
-    const size_t count = seed == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 1 + rng.below(16));
+    const size_t count =
+        seed == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 1 + rng.below(16));
     inbox.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
     inbox.erase(0, reader.feed(inbox));
@@ -48,7 +49,8 @@ std::vector<std::string> read_stream(std::string_view bytes, uint64_t seed) {
     CHECK(request.body.size() <= limits.body_bytes_max);
     CHECK(request.headers.size() <= static_cast<size_t>(limits.header_count_max));
     CHECK(!request.path.empty() && request.path[0] == '/');
-    std::string line = request.method + " " + request.path + "?" + request.query + "\n" + request.body;
+    std::string line =
+        request.method + " " + request.path + "?" + request.query + "\n" + request.body;
     for (const HttpHeader& header : request.headers) {
       CHECK(header.value.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos);
       line += "\n" + header.name + "=" + header.value;

@@ -15,11 +15,14 @@ namespace headrace {
 namespace {
 
 constexpr std::string_view kTemplate =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor "
+    "%}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 struct Model {
-  Model() : tokenizer(Tokenizer::create(tiny_vocab()).value()), chat_template(ChatTemplate::compile(kTemplate).value()) {
+  Model()
+      : tokenizer(Tokenizer::create(tiny_vocab()).value()),
+        chat_template(ChatTemplate::compile(kTemplate).value()) {
     encoder = ChatPromptEncoder::create(*tokenizer, chat_template).value();
   }
   std::unique_ptr<Tokenizer> tokenizer;
@@ -35,23 +38,29 @@ const Model& model() {
 // A checked request must be within every range that the engine relies on.
 void check_settings(const GenerationSettings& settings, const FieldContext& context) {
   const SamplingParams& s = settings.sampling;
-  CHECK(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 && s.min_p <= 1);
+  CHECK(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 &&
+        s.min_p <= 1);
   CHECK(s.top_k >= 0 && s.n >= 1 && s.n <= context.limits.choices_max && s.min_tokens >= 0);
   CHECK(s.repetition_penalty >= 0 && std::isfinite(s.repetition_penalty));
-  CHECK(s.presence_penalty >= -2 && s.presence_penalty <= 2 && s.frequency_penalty >= -2 && s.frequency_penalty <= 2);
+  CHECK(s.presence_penalty >= -2 && s.presence_penalty <= 2 && s.frequency_penalty >= -2 &&
+        s.frequency_penalty <= 2);
   CHECK(s.logprobs >= -1 && s.logprobs <= context.limits.logprobs_max);
   CHECK(settings.max_tokens.value_or(0) >= 0);
-  for (const auto& [id, bias] : s.logit_bias) CHECK(id >= 0 && id < context.vocab_size && std::isfinite(bias));
+  for (const auto& [id, bias] : s.logit_bias)
+    CHECK(id >= 0 && id < context.vocab_size && std::isfinite(bias));
   for (TokenId id : s.stop_token_ids) CHECK(id >= 0 && id < context.vocab_size);
-  for (const std::string& stop : settings.stops) CHECK(!stop.empty() && stop.size() <= context.limits.stop_bytes_max);
+  for (const std::string& stop : settings.stops)
+    CHECK(!stop.empty() && stop.size() <= context.limits.stop_bytes_max);
 }
 
 void encode_chat(const Json& messages, const Json& variables) {
   const auto ids = model().encoder->encode(messages, variables, {.add_generation_prompt = true});
   if (!ids.ok()) return;
-  const auto controls = std::count_if(ids->begin(), ids->end(), [](TokenId id) { return model().tokenizer->is_control(id); });
+  const auto controls = std::count_if(ids->begin(), ids->end(),
+                                      [](TokenId id) { return model().tokenizer->is_control(id); });
   CHECK(controls == static_cast<long>(2 * messages.as_array().size() + 1));
-  CHECK(model().tokenizer->decode(*ids, false) == model().encoder->render(messages, variables, true).value());
+  CHECK(model().tokenizer->decode(*ids, false) ==
+        model().encoder->render(messages, variables, true).value());
 }
 
 template <class T>

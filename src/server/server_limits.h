@@ -13,31 +13,31 @@ struct HttpLimits {
   size_t head_bytes_max = 32 << 10;  // request line and header block; over: 431
   size_t line_bytes_max = 8 << 10;
   int header_count_max = 100;
-  size_t body_bytes_max = 8 << 20;   // enforced while reading, chunked or not; over: 413
+  size_t body_bytes_max = 8 << 20;  // enforced while reading, chunked or not; over: 413
   int chunk_size_digits_max = 8;
   int chunk_count_max = 64 << 10;
-  double head_seconds_max = 10;      // from the first byte to the last of the head; over: 408
-  double body_seconds_max = 30;      // plus one second for each 64 KiB announced or read
-  double idle_seconds_max = 60;      // between requests of a connection
-  int connections_max = 4096;        // over: accepting pauses
-  int connections_per_address_max = 256;      // over: 429 and close
-  size_t unsent_bytes_max = 256 << 10;        // of one stream; over: the stream pauses
-  double stalled_write_seconds_max = 30;      // no byte taken by the peer: the request is aborted
+  double head_seconds_max = 10;           // from the first byte to the last of the head; over: 408
+  double body_seconds_max = 30;           // plus one second for each 64 KiB announced or read
+  double idle_seconds_max = 60;           // between requests of a connection
+  int connections_max = 4096;             // over: accepting pauses
+  int connections_per_address_max = 256;  // over: 429 and close
+  size_t unsent_bytes_max = 256 << 10;    // of one stream; over: the stream pauses
+  double stalled_write_seconds_max = 30;  // no byte taken by the peer: the request is aborted
 };
 
 struct RequestLimits {
-  JsonLimits json;                   // depth 64, 100,000 keys
-  int32_t choices_max = 8;           // `n`
-  int32_t prompts_max = 256;         // of one completion request
-  int32_t logprobs_max = 20;         // `logprobs`, `top_logprobs`
+  JsonLimits json;            // depth 64, 100,000 keys
+  int32_t choices_max = 8;    // `n`
+  int32_t prompts_max = 256;  // of one completion request
+  int32_t logprobs_max = 20;  // `logprobs`, `top_logprobs`
   int32_t stops_max = 16;
-  size_t stop_bytes_max = 256;       // of one stop string
+  size_t stop_bytes_max = 256;  // of one stop string
   int32_t logit_bias_max = 1024;
   int32_t stop_token_ids_max = 1024;
   int32_t messages_max = 16384;
-  size_t label_bytes_max = 256;      // request_id, user, cache_salt
-  double queue_seconds_max = 30;     // waiting for the first step; over: 503
-  double retry_after_seconds = 1;    // told with a 429
+  size_t label_bytes_max = 256;         // request_id, user, cache_salt
+  double queue_seconds_max = 30;        // waiting for the first step; over: 503
+  double retry_after_seconds = 1;       // told with a 429
   size_t pending_tokens_max = 1 << 16;  // of one request, behind a paused stream; over: aborted
 };
 

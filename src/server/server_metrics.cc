@@ -13,14 +13,14 @@ namespace {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-const Buckets kFirstToken = {.001, .005, .01, .02, .04, .06, .08, .1,  .25, .5,  .75,
-                             1,    2.5,  5,   7.5, 10,  20,  40,  80,  160, 640, 2560};
-const Buckets kPerToken = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5,
-                           .75, 1,    2.5, 5,    7.5, 10, 20, 40, 80};
-const Buckets kLatency = {.3, .5, .8, 1,  1.5, 2,  2.5, 5,   10,  15,
-                          20, 30, 40, 50, 60,  120, 240, 480, 960, 1920, 7680};
+const Buckets kFirstToken = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+const Buckets kPerToken = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                           .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+const Buckets kLatency = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                          30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 // 1, 2, 5 times powers of ten, as far as a context may go.
-const Buckets kTokens = {1,    2,    5,    10,    20,    50,    100,    200,    500,   1000,
+const Buckets kTokens = {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
                          2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
 const Buckets kChoices = {1, 2, 5, 10, 20};
 
@@ -37,7 +37,8 @@ struct ServerMetrics::Series {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
   }
   prometheus::Histogram& histogram(const char* name, const char* help, const Buckets& buckets) {
-    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
+                                                                                     buckets);
   }
   prometheus::Counter& success(FinishReason reason) {
     prometheus::Labels with_reason = labels;
@@ -48,26 +49,34 @@ struct ServerMetrics::Series {
   prometheus::Registry registry;
   const prometheus::Labels labels;
 
-  prometheus::Gauge& running = gauge("vllm:num_requests_running", "Sequences in the running batch.");
+  prometheus::Gauge& running =
+      gauge("vllm:num_requests_running", "Sequences in the running batch.");
   prometheus::Gauge& waiting = gauge("vllm:num_requests_waiting", "Requests in the queue.");
   prometheus::Gauge& kv_usage = gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.");
-  prometheus::Gauge& kv_usage_old = gauge("vllm:gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.");
+  prometheus::Gauge& kv_usage_old =
+      gauge("vllm:gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.");
   prometheus::Counter& preemptions = counter("vllm:num_preemptions_total", "Preemptions.");
-  prometheus::Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
-  prometheus::Counter& generation_tokens = counter("vllm:generation_tokens_total", "Generated tokens.");
-  prometheus::Family<prometheus::Counter>& successes =
-      prometheus::BuildCounter().Name("vllm:request_success_total").Help("Finished choices by reason.").Register(registry);
+  prometheus::Counter& prompt_tokens =
+      counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
+  prometheus::Counter& generation_tokens =
+      counter("vllm:generation_tokens_total", "Generated tokens.");
+  prometheus::Family<prometheus::Counter>& successes = prometheus::BuildCounter()
+                                                           .Name("vllm:request_success_total")
+                                                           .Help("Finished choices by reason.")
+                                                           .Register(registry);
   prometheus::Histogram& first_token =
       histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", kFirstToken);
   prometheus::Histogram& inter_token =
       histogram("vllm:inter_token_latency_seconds", "Between results of a choice.", kPerToken);
-  prometheus::Histogram& inter_token_old =
-      histogram("vllm:time_per_output_token_seconds", "Old name of inter_token_latency_seconds.", kPerToken);
-  prometheus::Histogram& per_token = histogram("vllm:request_time_per_output_token_seconds",
-                                               "Per request: time per token after the first.", kPerToken);
+  prometheus::Histogram& inter_token_old = histogram(
+      "vllm:time_per_output_token_seconds", "Old name of inter_token_latency_seconds.", kPerToken);
+  prometheus::Histogram& per_token =
+      histogram("vllm:request_time_per_output_token_seconds",
+                "Per request: time per token after the first.", kPerToken);
   prometheus::Histogram& latency =
       histogram("vllm:e2e_request_latency_seconds", "Arrival to last token.", kLatency);
-  prometheus::Histogram& request_prompt = histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", kTokens);
+  prometheus::Histogram& request_prompt =
+      histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", kTokens);
   prometheus::Histogram& request_generation =
       histogram("vllm:request_generation_tokens", "Generated tokens per request.", kTokens);
   prometheus::Histogram& request_n = histogram("vllm:request_params_n", "n per request.", kChoices);
@@ -80,8 +89,8 @@ struct ServerMetrics::Series {
 
 ServerMetrics::ServerMetrics(const std::string& model_name)
     : series_(std::make_unique<Series>(model_name)) {
-  for (FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort,
-                              FinishReason::kFault}) {
+  for (FinishReason reason :
+       {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
     series_->success(reason);  // present with 0 from the start
   }
 }
@@ -103,7 +112,9 @@ void ServerMetrics::on_inter_token(double seconds) {
   series_->inter_token_old.Observe(seconds);
 }
 
-void ServerMetrics::on_choice_finished(FinishReason reason) { series_->success(reason).Increment(); }
+void ServerMetrics::on_choice_finished(FinishReason reason) {
+  series_->success(reason).Increment();
+}
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
   series_->latency.Observe(times.total);
@@ -128,7 +139,8 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
     series_->waiting.Set(scheduler.waiting);
     series_->kv_usage.Set(usage);
     series_->kv_usage_old.Set(usage);
-    series_->preemptions.Increment(static_cast<double>(scheduler.preemptions - series_->preemptions_seen));
+    series_->preemptions.Increment(
+        static_cast<double>(scheduler.preemptions - series_->preemptions_seen));
     series_->preemptions_seen = scheduler.preemptions;
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());

@@ -12,7 +12,8 @@
 namespace headrace {
 
 bool ReadyModel::serves(std::string_view name) const {
-  return name.empty() || std::find(served.names.begin(), served.names.end(), name) != served.names.end();
+  return name.empty() ||
+         std::find(served.names.begin(), served.names.end(), name) != served.names.end();
 }
 
 void SessionRegistry::add(const std::shared_ptr<GenerationSession>& session) {

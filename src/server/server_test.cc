@@ -62,7 +62,9 @@ const Json& at(const Json& json, std::string_view key) {
   CHECK_MSG(member, "no such member");
   return *member;
 }
-const Json& choice(const Json& json, size_t index = 0) { return at(json, "choices").as_array().at(index); }
+const Json& choice(const Json& json, size_t index = 0) {
+  return at(json, "choices").as_array().at(index);
+}
 
 // --- Routes --------------------------------------------------------------------------------------
 
@@ -72,7 +74,8 @@ TEST(Server, HealthFollowsLoadingAndProgress) {
   EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 503);
   EXPECT_TRUE(f.get("/health").json().find("error"));
   ASSERT_TRUE(f.server->set_ready(f.model.served()).ok());
-  for (std::string_view path : {"/health", "/v1/health", "/ping"}) EXPECT_EQ(f.get(path).status, 200) << path;
+  for (std::string_view path : {"/health", "/v1/health", "/ping"})
+    EXPECT_EQ(f.get(path).status, 200) << path;
   EXPECT_EQ(f.get("/health").body, R"({"status":"ok"})");
   f.model.engine->set_healthy(false);
   EXPECT_EQ(f.get("/health").status, 503);
@@ -105,15 +108,18 @@ TEST(Server, UnknownRoutesMethodsAndModels) {
 
 TEST(Server, TokenizeAndDetokenizeInBothForms) {
   Fixture f;
-  const Json vllm = f.post("/tokenize", R"({"prompt":"hi<|im_end|>","return_token_strs":true})").json();
+  const Json vllm =
+      f.post("/tokenize", R"({"prompt":"hi<|im_end|>","return_token_strs":true})").json();
   EXPECT_EQ(at(vllm, "count").as_int(), 4);  // BOS, h, i, the control token
   EXPECT_EQ(at(vllm, "token_strs").as_array()[3].as_string(), "<|im_end|>");
   EXPECT_EQ(at(vllm, "max_model_len").as_int(), 4096);
-  const Json plain = f.post("/tokenize", R"({"content":"hi<|im_end|>","parse_special":false})").json();
+  const Json plain =
+      f.post("/tokenize", R"({"content":"hi<|im_end|>","parse_special":false})").json();
   EXPECT_EQ(at(plain, "tokens").as_array().size(), 12u);
   const Json pieces = f.post("/tokenize", R"({"content":"é","with_pieces":true})").json();
   EXPECT_EQ(write_json(at(at(pieces, "tokens").as_array()[0], "piece")), "\"é\"");
-  const Json chat = f.post("/tokenize", R"({"messages":[{"role":"user","content":"<|im_end|>"}]})").json();
+  const Json chat =
+      f.post("/tokenize", R"({"messages":[{"role":"user","content":"<|im_end|>"}]})").json();
   EXPECT_EQ(at(chat, "tokens").as_array()[0].as_int(), f.model.control("<|im_start|>"));
   Json tokens = Json::object();
   tokens.set("tokens", at(plain, "tokens"));
@@ -126,8 +132,10 @@ TEST(Server, TokenizeAndDetokenizeInBothForms) {
 
 TEST(Server, ApplyTemplateGivesTheRenderedText) {
   Fixture f;
-  const Json json = f.post("/apply-template", R"({"messages":[{"role":"user","content":"a<|im_end|>"}]})").json();
-  EXPECT_EQ(at(json, "prompt").as_string(), "<|im_start|>user\na<|im_end|><|im_end|>\n<|im_start|>assistant\n");
+  const Json json =
+      f.post("/apply-template", R"({"messages":[{"role":"user","content":"a<|im_end|>"}]})").json();
+  EXPECT_EQ(at(json, "prompt").as_string(),
+            "<|im_start|>user\na<|im_end|><|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST(Server, RequestIdIsEchoedIfHarmless) {
@@ -143,20 +151,28 @@ TEST(Server, EveryRouteByKey) {
   ServerOptions options;
   options.api_keys = {"right", "second"};
   Fixture f({}, "x", options);
-  const std::string_view headers_without_access[] = {
-      "", "Authorization: Bearer wrong\r\n", "Authorization: Bearer righ\r\n", "Authorization: Bearer rightt\r\n",
-      "Authorization: right\r\n", "Authorization: Basic right\r\n", "X-API-Key: wrong\r\n", "X-API-Key: \r\n",
-      "Authorization: Bearer \r\n", "Host2: right\r\n"};
+  const std::string_view headers_without_access[] = {"",
+                                                     "Authorization: Bearer wrong\r\n",
+                                                     "Authorization: Bearer righ\r\n",
+                                                     "Authorization: Bearer rightt\r\n",
+                                                     "Authorization: right\r\n",
+                                                     "Authorization: Basic right\r\n",
+                                                     "X-API-Key: wrong\r\n",
+                                                     "X-API-Key: \r\n",
+                                                     "Authorization: Bearer \r\n",
+                                                     "Host2: right\r\n"};
   for (const Route& route : routes()) {
     std::string path(route.path);
-    if (const size_t parameter = path.find("{id}"); parameter != path.npos) path.replace(parameter, 4, "tiny");
+    if (const size_t parameter = path.find("{id}"); parameter != path.npos)
+      path.replace(parameter, 4, "tiny");
     const auto call = [&](std::string_view headers) {
       return (route.method == "GET" ? f.get(path, headers) : f.post(path, "{}", headers)).status;
     };
     for (std::string_view headers : headers_without_access) {
       EXPECT_EQ(call(headers) == 401, route.auth == AuthClass::kKey) << path << " " << headers;
     }
-    for (std::string_view headers : {"Authorization: Bearer right\r\n", "authorization: bearer second\r\n", "X-API-Key: right\r\n"}) {
+    for (std::string_view headers : {"Authorization: Bearer right\r\n",
+                                     "authorization: bearer second\r\n", "X-API-Key: right\r\n"}) {
       EXPECT_NE(call(headers), 401) << path;
     }
   }
@@ -166,15 +182,17 @@ TEST(Server, PathTricksDoNotPassAuthentication) {
   ServerOptions options;
   options.api_keys = {"right"};
   Fixture f({}, "x", options);
-  for (std::string_view path : {"/v1/models/", "//v1/models", "/health/../v1/models", "/health%2f..%2fv1/models",
-                                "/v1/models?x=/health", "/v1/models;/health", "/V1/models", "/v1/./models", "/nothing",
-                                "/health/", "/healthx", "/metrics/x"}) {
+  for (std::string_view path :
+       {"/v1/models/", "//v1/models", "/health/../v1/models", "/health%2f..%2fv1/models",
+        "/v1/models?x=/health", "/v1/models;/health", "/V1/models", "/v1/./models", "/nothing",
+        "/health/", "/healthx", "/metrics/x"}) {
     EXPECT_EQ(f.get(path).status, 401) << path;
   }
   TestClient absolute(f.server->port());
   absolute.send("GET http://x/v1/models HTTP/1.1\r\nHost: /health\r\n\r\n");
   EXPECT_EQ(absolute.read_response()->status, 400);
-  EXPECT_EQ(f.get("/v1/models", "X-Forwarded-Path: /health\r\nX-Original-URL: /health\r\n").status, 401);
+  EXPECT_EQ(f.get("/v1/models", "X-Forwarded-Path: /health\r\nX-Original-URL: /health\r\n").status,
+            401);
 }
 
 // --- Completions and chat ------------------------------------------------------------------------
@@ -198,7 +216,10 @@ TEST(Server, CompletionWithTextAndIds) {
 
 TEST(Server, SeveralPromptsAndChoicesAreIndexedPromptMajor) {
   Fixture f({}, "");
-  const Json json = f.post(kCompletions, R"({"prompt":[[5],[6],[7]],"n":2,"max_tokens":4,"return_token_ids":true})").json();
+  const Json json =
+      f.post(kCompletions,
+             R"({"prompt":[[5],[6],[7]],"n":2,"max_tokens":4,"return_token_ids":true})")
+          .json();
   ASSERT_EQ(at(json, "choices").as_array().size(), 6u);
   for (int i = 0; i < 6; ++i) {
     const Json& item = choice(json, static_cast<size_t>(i));
@@ -207,7 +228,8 @@ TEST(Server, SeveralPromptsAndChoicesAreIndexedPromptMajor) {
     Request request;
     request.prompt = {5 + i / 2};
     for (size_t t = 0; t < 4; ++t) {
-      EXPECT_EQ(at(item, "token_ids").as_array()[t].as_int(), f.model.engine->token_at(request, i % 2, t));
+      EXPECT_EQ(at(item, "token_ids").as_array()[t].as_int(),
+                f.model.engine->token_at(request, i % 2, t));
     }
   }
   EXPECT_EQ(at(at(json, "usage"), "prompt_tokens").as_int(), 3);
@@ -218,17 +240,20 @@ TEST(Server, SeveralPromptsAndChoicesAreIndexedPromptMajor) {
 TEST(Server, EchoScoresWithTheBitsOfGeneration) {
   Fixture f({}, "");
   const std::string options = R"("logprobs":3,"return_tokens_as_token_ids":true,"echo":true)";
-  const Json generated = f.post(kCompletions, R"({"prompt":[5,6],"max_tokens":6,)" + options + "}").json();
+  const Json generated =
+      f.post(kCompletions, R"({"prompt":[5,6],"max_tokens":6,)" + options + "}").json();
   const Json& logprobs = at(choice(generated), "logprobs");
   ASSERT_EQ(at(logprobs, "tokens").as_array().size(), 8u);
   EXPECT_TRUE(at(logprobs, "token_logprobs").as_array()[0].is_null());
   EXPECT_TRUE(at(logprobs, "top_logprobs").as_array()[0].is_null());
   Json ids = Json::array();
-  for (const Json& token : at(logprobs, "tokens").as_array()) ids.push(Json(int64_t{std::stoi(token.as_string().substr(6))}));
+  for (const Json& token : at(logprobs, "tokens").as_array())
+    ids.push(Json(int64_t{std::stoi(token.as_string().substr(6))}));
   Json again = *parse_json("{\"max_tokens\":0," + options + "}");
   again.set("prompt", ids);
   const Json scored = f.post(kCompletions, write_json(again)).json();
-  EXPECT_EQ(write_json(at(at(choice(scored), "logprobs"), "token_logprobs")), write_json(at(logprobs, "token_logprobs")));
+  EXPECT_EQ(write_json(at(at(choice(scored), "logprobs"), "token_logprobs")),
+            write_json(at(logprobs, "token_logprobs")));
   EXPECT_EQ(at(choice(scored), "text").as_string(), at(choice(generated), "text").as_string());
   EXPECT_EQ(at(choice(scored), "finish_reason").as_string(), "length");
   const float first = FakeEngine::logprob(5, 6);
@@ -237,8 +262,9 @@ TEST(Server, EchoScoresWithTheBitsOfGeneration) {
 
 TEST(Server, ChatObjectWithLogprobs) {
   Fixture f({}, "é!");
-  const TestResponse response = f.post(
-      kChatPath, R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2})");
+  const TestResponse response =
+      f.post(kChatPath,
+             R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":2})");
   const Json json = response.json();
   EXPECT_EQ(at(json, "object").as_string(), "chat.completion");
   EXPECT_EQ(at(json, "id").as_string().substr(0, 9), "chatcmpl-");
@@ -256,12 +282,16 @@ TEST(Server, ChatObjectWithLogprobs) {
 
 TEST(Server, StopStringCancelsTheChoiceAndIsTheReason) {
   Fixture f({}, "one two three");
-  const Json json = f.post(kCompletions, R"({"prompt":"a","max_tokens":50,"stop":["wo","zz"]})").json();
+  const Json json =
+      f.post(kCompletions, R"({"prompt":"a","max_tokens":50,"stop":["wo","zz"]})").json();
   EXPECT_EQ(at(choice(json), "text").as_string(), "one t");
   EXPECT_EQ(at(choice(json), "finish_reason").as_string(), "stop");
   EXPECT_EQ(at(choice(json), "stop_reason").as_string(), "wo");
   EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }));
-  const Json kept = f.post(kCompletions, R"({"prompt":"a","max_tokens":50,"stop":"wo","include_stop_str_in_output":true})").json();
+  const Json kept =
+      f.post(kCompletions,
+             R"({"prompt":"a","max_tokens":50,"stop":"wo","include_stop_str_in_output":true})")
+          .json();
   EXPECT_EQ(at(choice(kept), "text").as_string(), "one two");
 }
 
@@ -274,26 +304,29 @@ TEST(Server, AFaultOfOneRequestIsA500AndNoOnesElse) {
 
 TEST(Server, BadRequestsReachNoEngine) {
   Fixture f;
-  for (std::string_view body : {"", "[]", "null", "{", R"({"prompt":"a","temperature":NaN})", R"({"prompt":"a","temperature":Infinity})",
-                                R"({"prompt":"a","n":1e999})", R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a","top_p":0})",
-                                R"({"prompt":"a","n":100000})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":""})",
-                                R"({"prompt":[]})", R"({"prompt":"a","max_tokens":-1})"}) {
+  for (std::string_view body :
+       {"", "[]", "null", "{", R"({"prompt":"a","temperature":NaN})",
+        R"({"prompt":"a","temperature":Infinity})", R"({"prompt":"a","n":1e999})",
+        R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a","top_p":0})",
+        R"({"prompt":"a","n":100000})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":""})",
+        R"({"prompt":[]})", R"({"prompt":"a","max_tokens":-1})"}) {
     const TestResponse response = f.post(kCompletions, body);
     // BOS makes "" a prompt of one token for this model.
     EXPECT_EQ(response.status, body == R"({"prompt":""})" ? 200 : 400) << body;
   }
   EXPECT_EQ(f.model.engine->submitted(), 1);
-  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","temperature":"NaN"})").error_param(), "temperature");
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","temperature":"NaN"})").error_param(),
+            "temperature");
 }
 
 TEST(Server, APromptThatCannotFitNamesBothNumbers) {
   Fixture f({.max_model_len = 20});
-  const TestResponse response = f.post(kCompletions, R"({"prompt":"0123456789","max_tokens":10})");
+  const TestResponse response = f.post(kCompletions, R"({"prompt":"zzzzzzzzzz","max_tokens":10})");
   EXPECT_EQ(response.status, 400);
   const std::string message = at(at(response.json(), "error"), "message").as_string();
   EXPECT_NE(message.find("11"), std::string::npos) << message;
   EXPECT_NE(message.find("20"), std::string::npos) << message;
-  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"01234567890123456789012"})").status, 400);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"zzzzzzzzzzzzzzzzzzzzzzz"})").status, 400);
 }
 
 // --- Streams -------------------------------------------------------------------------------------
@@ -301,7 +334,8 @@ TEST(Server, APromptThatCannotFitNamesBothNumbers) {
 TEST(Server, ChatStreamContract) {
   Fixture f({}, "aé😀");
   const TestResponse response = f.post(
-      kChatPath, R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}})");
+      kChatPath,
+      R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}})");
   ASSERT_EQ(response.status, 200);
   EXPECT_EQ(response.headers.at("content-type").substr(0, 17), "text/event-stream");
   const std::vector<std::string> events = response.events();
@@ -334,7 +368,8 @@ TEST(Server, RoleChunkComesWithTheFirstResultNotBefore) {
   Fixture f;
   f.model.engine->set_paused(true);
   TestClient client(f.server->port());
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChatStream.size(), kChatStream));
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
+                          kChatStream.size(), kChatStream));
   EXPECT_EQ(client.receive(1, 0.3), "");
   f.model.engine->set_paused(false);
   EXPECT_EQ(client.read_response()->events().back(), "[DONE]");
@@ -342,7 +377,8 @@ TEST(Server, RoleChunkComesWithTheFirstResultNotBefore) {
 
 TEST(Server, CompletionStreamJoinsToTheWholeAnswer) {
   Fixture f({}, "text with STOP in it");
-  const std::string base = R"("prompt":["a","b"],"n":2,"max_tokens":50,"echo":true,"logprobs":2,"stop":"STOP")";
+  const std::string base =
+      R"("prompt":["a","b"],"n":2,"max_tokens":50,"echo":true,"logprobs":2,"stop":"STOP")";
   const Json whole = f.post(kCompletions, "{" + base + "}").json();
   const TestResponse stream = f.post(kCompletions, "{" + base + R"(,"stream":true})");
   std::vector<std::string> texts(4), logprobs(4), offsets(4);
@@ -351,14 +387,18 @@ TEST(Server, CompletionStreamJoinsToTheWholeAnswer) {
     const Json chunk = *parse_json(event);
     const auto index = static_cast<size_t>(at(choice(chunk), "index").as_int());
     texts[index] += at(choice(chunk), "text").as_string();
-    for (const Json& value : at(at(choice(chunk), "logprobs"), "token_logprobs").as_array()) logprobs[index] += write_json(value) + " ";
-    for (const Json& value : at(at(choice(chunk), "logprobs"), "text_offset").as_array()) offsets[index] += write_json(value) + " ";
+    for (const Json& value : at(at(choice(chunk), "logprobs"), "token_logprobs").as_array())
+      logprobs[index] += write_json(value) + " ";
+    for (const Json& value : at(at(choice(chunk), "logprobs"), "text_offset").as_array())
+      offsets[index] += write_json(value) + " ";
   }
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(texts[i], at(choice(whole, i), "text").as_string());
     std::string expected_logprobs, expected_offsets;
-    for (const Json& value : at(at(choice(whole, i), "logprobs"), "token_logprobs").as_array()) expected_logprobs += write_json(value) + " ";
-    for (const Json& value : at(at(choice(whole, i), "logprobs"), "text_offset").as_array()) expected_offsets += write_json(value) + " ";
+    for (const Json& value : at(at(choice(whole, i), "logprobs"), "token_logprobs").as_array())
+      expected_logprobs += write_json(value) + " ";
+    for (const Json& value : at(at(choice(whole, i), "logprobs"), "text_offset").as_array())
+      expected_offsets += write_json(value) + " ";
     EXPECT_EQ(logprobs[i], expected_logprobs);
     EXPECT_EQ(offsets[i], expected_offsets);
   }
@@ -369,7 +409,8 @@ TEST(Server, AFaultInAStreamIsAnErrorEvent) {
   Fixture f({.step_seconds = 0.02}, "");
   TestClient client(f.server->port());
   const std::string body = R"({"prompt":"a","max_tokens":500,"stream":true})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
   EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 1; }));
   std::this_thread::sleep_for(200ms);
   f.model.engine->fail_next_emission();
@@ -378,14 +419,16 @@ TEST(Server, AFaultInAStreamIsAnErrorEvent) {
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_TRUE(parse_json(events[events.size() - 2])->find("error"));
   size_t finishing = 0;
-  for (const std::string& event : events) finishing += event.find("\"finish_reason\":\"") != event.npos;
+  for (const std::string& event : events)
+    finishing += event.find("\"finish_reason\":\"") != event.npos;
   EXPECT_EQ(finishing, 0u);  // a failure never looks like a clean end
 }
 
 TEST(Server, HttpOneZeroStreamsUntilClose) {
   Fixture f;
   TestClient client(f.server->port());
-  client.send(fmt::format("POST {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChatStream.size(), kChatStream));
+  client.send(fmt::format("POST {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
+                          kChatStream.size(), kChatStream));
   const auto response = client.read_response(1);
   EXPECT_EQ(response->headers.count("transfer-encoding"), 0u);
   EXPECT_EQ(response->events().back(), "[DONE]");
@@ -397,7 +440,9 @@ TEST(Server, AFullQueueIs429WithRetryAfter) {
   Fixture f({.running_max = 1, .queued_max = 1});
   f.model.engine->set_paused(true);
   TestClient first(f.server->port()), second(f.server->port());
-  const std::string request = fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChat.size(), kChat);
+  const std::string request =
+      fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
+                  kChat.size(), kChat);
   first.send(request);
   second.send(request);
   ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 2; }));
@@ -422,9 +467,10 @@ TEST(Server, WaitingTooLongInTheQueueIs503) {
   Fixture f({.running_max = 1}, "x", options);
   f.model.engine->set_paused(true);
   TestClient running(f.server->port());
-  running.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath, kChat.size(), kChat));
+  running.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
+                           kChat.size(), kChat));
   ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
-  EXPECT_EQ(f.post(kChatPath, kChat).status, 503);  // it waits behind the other
+  EXPECT_EQ(f.post(kChatPath, kChat).status, 503);          // it waits behind the other
   EXPECT_EQ(f.model.engine->stats().scheduler.running, 1);  // the one that runs is left alone
   f.model.engine->set_paused(false);
   EXPECT_EQ(running.read_response()->status, 200);
@@ -438,13 +484,20 @@ TEST(Server, ClientsWithOneIdGetTheirOwnAnswers) {
   std::set<std::string> ids;
   for (int i = 0; i < 32; ++i) {
     threads.emplace_back([&, i] {
-      const Json json = f.post(kCompletions, fmt::format(R"({{"prompt":[{}],"max_tokens":20,"return_token_ids":true,"request_id":"same"}})", i),
-                               "X-Request-Id: same\r\n").json();
+      const Json json =
+          f.post(
+               kCompletions,
+               fmt::format(
+                   R"({{"prompt":[{}],"max_tokens":20,"return_token_ids":true,"request_id":"same"}})",
+                   i),
+               "X-Request-Id: same\r\n")
+              .json();
       Request request;
       request.prompt = {i};
       bool same = true;
       for (size_t t = 0; t < 20; ++t) {
-        same = same && at(choice(json), "token_ids").as_array()[t].as_int() == f.model.engine->token_at(request, 0, t);
+        same = same && at(choice(json), "token_ids").as_array()[t].as_int() ==
+                           f.model.engine->token_at(request, 0, t);
       }
       right += same;
       std::lock_guard lock(mutex);
@@ -470,7 +523,9 @@ TEST(Server, KeepAliveAndPipelining) {
 TEST(Server, ExpectContinue) {
   Fixture f;
   TestClient client(f.server->port());
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n", kChatPath, kChat.size()));
+  client.send(fmt::format(
+      "POST {} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+      kChatPath, kChat.size()));
   EXPECT_EQ(client.receive(25, 2), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send(kChat);
   EXPECT_EQ(client.read_response()->status, 200);
@@ -483,11 +538,14 @@ TEST(Server, DisconnectCancelsStreamsAndWholeAnswers) {
     Fixture f({.step_seconds = 0.005}, "");
     {
       TestClient client(f.server->port());
-      const std::string body = fmt::format(R"({{"prompt":["a","b"],"n":2,"max_tokens":3000,"stream":{}}})", stream);
-      client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+      const std::string body =
+          fmt::format(R"({{"prompt":["a","b"],"n":2,"max_tokens":3000,"stream":{}}})", stream);
+      client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                              kCompletions, body.size(), body));
       ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 2; }));
     }
-    EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; })) << stream;
+    EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }))
+        << stream;
     EXPECT_EQ(f.model.engine->cancelled(), 2);
     EXPECT_EQ(at(f.get("/load").json(), "server_load").as_int(), 0);
   }
@@ -498,8 +556,10 @@ TEST(Server, AReaderThatNeverReadsIsAborted) {
   options.http.stalled_write_seconds_max = 0.5;
   Fixture f({.max_model_len = 1 << 20}, "", options);
   TestClient client(f.server->port(), 4096);
-  const std::string body = R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  const std::string body =
+      R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
   ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
   EXPECT_EQ(f.get("/health").status, 200);
   EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }, 20));
@@ -509,8 +569,10 @@ TEST(Server, AReaderThatNeverReadsIsAborted) {
 TEST(Server, ASlowReaderGetsEverything) {
   Fixture f({.max_model_len = 1 << 20}, "");
   TestClient client(f.server->port(), 4096);
-  const std::string body = R"({"prompt":[5],"max_tokens":3000,"stream":true,"return_token_ids":true})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  const std::string body =
+      R"({"prompt":[5],"max_tokens":3000,"stream":true,"return_token_ids":true})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
   std::this_thread::sleep_for(300ms);  // far more than the unsent limit piles up meanwhile
   const auto response = client.read_response(20);
   ASSERT_TRUE(response);
@@ -533,7 +595,8 @@ TEST(Server, SlowRequestsTimeOut) {
   options.http.body_seconds_max = 0.3;
   options.http.idle_seconds_max = 0.3;
   Fixture f({}, "x", options);
-  TestClient silent(f.server->port()), head(f.server->port()), body(f.server->port()), idle(f.server->port());
+  TestClient silent(f.server->port()), head(f.server->port()), body(f.server->port()),
+      idle(f.server->port());
   head.send("GET /health HT");
   body.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_EQ(idle.get("/health")->status, 200);
@@ -592,8 +655,10 @@ TEST(Server, DrainFinishesWhatRunsAndRefusesTheRest) {
   std::atomic<int> whole{0};
   for (int i = 0; i < 16; ++i) {
     threads.emplace_back([&] {
-      const auto events = f.post(kCompletions, R"({"prompt":"a","max_tokens":100,"stream":true})").events();
-      whole += events.back() == "[DONE]" && events[events.size() - 2].find("length") != std::string::npos;
+      const auto events =
+          f.post(kCompletions, R"({"prompt":"a","max_tokens":100,"stream":true})").events();
+      whole += events.back() == "[DONE]" &&
+               events[events.size() - 2].find("length") != std::string::npos;
     });
   }
   TestClient idle(f.server->port());
@@ -617,7 +682,8 @@ TEST(Server, DrainEndsAtItsDeadline) {
   Fixture f({.step_seconds = 0.01}, "", options);
   TestClient client(f.server->port());
   const std::string body = R"({"prompt":"a","max_tokens":4000,"stream":true})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
   ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
   f.server->drain();
   EXPECT_FALSE(f.server->wait());
@@ -631,7 +697,9 @@ TEST(Server, StopsWithAnswersUnderWay) {
     for (int c = 0; c < 8; ++c) {
       clients.push_back(std::make_unique<TestClient>(f.server->port()));
       const std::string body = R"({"prompt":"a","n":4,"max_tokens":4000,"stream":true})";
-      clients.back()->send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions, body.size(), body));
+      clients.back()->send(
+          fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions,
+                      body.size(), body));
     }
     EXPECT_TRUE(eventually([&] { return f.model.engine->submitted() == 8; }));
     f.server.reset();  // the engine lives on and must not be hurt
@@ -643,14 +711,17 @@ TEST(Server, MetricsUnderTheNamesOfVllm) {
   EXPECT_EQ(f.post(kChatPath, kChat).status, 200);
   const std::string text = f.get("/metrics").body;
   for (std::string_view name :
-       {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc",
-        "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:num_preemptions_total",
-        "vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_count",
-        "vllm:time_per_output_token_seconds_count", "vllm:request_time_per_output_token_seconds_sum",
-        "vllm:e2e_request_latency_seconds_bucket", "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket"}) {
+       {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+        "vllm:num_preemptions_total", "vllm:time_to_first_token_seconds_bucket",
+        "vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count",
+        "vllm:request_time_per_output_token_seconds_sum", "vllm:e2e_request_latency_seconds_bucket",
+        "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket"}) {
     EXPECT_NE(text.find("\n" + std::string(name) + "{"), std::string::npos) << name;
   }
-  EXPECT_NE(text.find("vllm:generation_tokens_total{engine=\"0\",model_name=\"tiny\"} 12"), std::string::npos) << text;
+  EXPECT_NE(text.find("vllm:generation_tokens_total{engine=\"0\",model_name=\"tiny\"} 12"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("finished_reason=\"stop\""), std::string::npos);
 }
 

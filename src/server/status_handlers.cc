@@ -28,7 +28,8 @@ Status check_model_name(const ReadyModel& model, const std::string& name) {
 // A statement about progress: ready to answer, now.
 void handle_health(RouteCall& call) {
   const ReadyModel* model = call.state.model();
-  if (call.state.draining) return call.exchange->respond(error_response(503, "the server is shutting down"));
+  if (call.state.draining)
+    return call.exchange->respond(error_response(503, "the server is shutting down"));
   if (!model) return call.exchange->respond(error_response(503, "Loading model"));
   if (!model->served.engine->healthy()) {
     return call.exchange->respond(error_response(503, "the engine makes no progress"));

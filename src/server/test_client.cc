@@ -151,7 +151,8 @@ bool TestClient::read_body(TestResponse& response, double seconds) {
 }
 
 std::optional<TestResponse> TestClient::get(std::string_view path, std::string_view headers) {
-  if (!send(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n{}\r\n", path, headers))) return std::nullopt;
+  if (!send(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n{}\r\n", path, headers)))
+    return std::nullopt;
   return read_response();
 }
 

@@ -16,9 +16,9 @@ struct TestResponse {
   std::map<std::string, std::string> headers;  // lower-case names
   std::string body;                            // de-chunked
 
-  Json json() const;                   // REQUIRES: the body is JSON
+  Json json() const;                        // REQUIRES: the body is JSON
   std::vector<std::string> events() const;  // data of each SSE event
-  std::string error_param() const;     // "" when there is none
+  std::string error_param() const;          // "" when there is none
 };
 
 class TestClient {
@@ -38,7 +38,8 @@ class TestClient {
   void close();
 
   std::optional<TestResponse> get(std::string_view path, std::string_view headers = "");
-  std::optional<TestResponse> post(std::string_view path, const Json& body, std::string_view headers = "");
+  std::optional<TestResponse> post(std::string_view path, const Json& body,
+                                   std::string_view headers = "");
   std::optional<TestResponse> post_text(std::string_view path, std::string_view body,
                                         std::string_view headers = "");
 

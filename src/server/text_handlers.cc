@@ -18,7 +18,8 @@ Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeReq
   EncodeOptions options;
   options.add_special = request.add_special.value_or(request.prompt.has_value());
   options.parse_special = request.parse_special.value_or(true);
-  return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content, options);
+  return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content,
+                                        options);
 }
 
 // A piece is a string, or an array of bytes where those are no whole characters.
@@ -63,23 +64,27 @@ Result<Json> tokenize_json(const ReadyModel& model, const FieldContext& context,
 }
 
 // Both names of the text: `prompt` for clients of vLLM, `content` for those of llama.cpp.
-Result<Json> detokenize_json(const ReadyModel& model, const FieldContext& context, const Json& body) {
+Result<Json> detokenize_json(const ReadyModel& model, const FieldContext& context,
+                             const Json& body) {
   HR_ASSIGN_OR_RETURN(const DetokenizeRequest request, parse_detokenize_request(body, context));
   HR_RETURN_IF_ERROR(check_model_name(model, request.model));
   if (!model.served.tokenizer) return invalid_argument("this model has no tokenizer");
-  const std::string text = replace_invalid_utf8(model.served.tokenizer->decode(request.tokens, false));
+  const std::string text =
+      replace_invalid_utf8(model.served.tokenizer->decode(request.tokens, false));
   Json json = Json::object();
   json.set("prompt", text).set("content", text);
   return json;
 }
 
-Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& context, const Json& body) {
+Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& context,
+                                 const Json& body) {
   HR_ASSIGN_OR_RETURN(const TokenizeRequest request, parse_tokenize_request(body, context));
   HR_RETURN_IF_ERROR(check_model_name(model, request.model));
   if (!request.messages) return invalid_argument("messages is missing", "messages");
   if (!model.chat) return invalid_argument("this model has no chat template", "messages");
-  HR_ASSIGN_OR_RETURN(const std::string text, model.chat->render(*request.messages, request.template_variables,
-                                                                 request.add_generation_prompt));
+  HR_ASSIGN_OR_RETURN(const std::string text,
+                      model.chat->render(*request.messages, request.template_variables,
+                                         request.add_generation_prompt));
   Json json = Json::object();
   json.set("prompt", text);
   return json;

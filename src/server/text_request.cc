@@ -22,15 +22,21 @@ Status read_text(std::string_view name, const Json& value, TokenizeRequest& requ
 
 constexpr Field<TokenizeRequest> kTokenizeFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
-    {"prompt", FieldType::kAny, {},
+    {"prompt",
+     FieldType::kAny,
+     {},
      [](const Json& v, const Context&, TokenizeRequest& r) {
        return read_text<&TokenizeRequest::prompt>("prompt", v, r);
      }},
-    {"content", FieldType::kAny, {},
+    {"content",
+     FieldType::kAny,
+     {},
      [](const Json& v, const Context&, TokenizeRequest& r) {
        return read_text<&TokenizeRequest::content>("content", v, r);
      }},
-    {"messages", FieldType::kAny, {},
+    {"messages",
+     FieldType::kAny,
+     {},
      [](const Json& v, const Context& c, TokenizeRequest& r) -> Status {
        HR_ASSIGN_OR_RETURN(r.messages, parse_messages(v, c));
        return ok_status();
@@ -39,7 +45,9 @@ constexpr Field<TokenizeRequest> kTokenizeFields[] = {
     {"add_special", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"parse_special", FieldType::kBool, {}, HR_STORE(parse_special, v.as_bool())},
     {"add_generation_prompt", FieldType::kBool, {}, HR_STORE(add_generation_prompt, v.as_bool())},
-    {"chat_template_kwargs", FieldType::kAny, {},
+    {"chat_template_kwargs",
+     FieldType::kAny,
+     {},
      [](const Json& v, const Context& c, TokenizeRequest& r) -> Status {
        HR_ASSIGN_OR_RETURN(r.template_variables, parse_template_variables(v, c));
        return ok_status();
@@ -50,10 +58,13 @@ constexpr Field<TokenizeRequest> kTokenizeFields[] = {
 
 constexpr Field<DetokenizeRequest> kDetokenizeFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
-    {"tokens", FieldType::kAny, {},
+    {"tokens",
+     FieldType::kAny,
+     {},
      [](const Json& v, const Context& c, DetokenizeRequest& r) -> Status {
        r.has_tokens = true;
-       HR_ASSIGN_OR_RETURN(r.tokens, read_token_ids("tokens", v, c, std::numeric_limits<size_t>::max()));
+       HR_ASSIGN_OR_RETURN(r.tokens,
+                           read_token_ids("tokens", v, c, std::numeric_limits<size_t>::max()));
        return ok_status();
      }},
 };
@@ -68,7 +79,8 @@ Result<TokenizeRequest> parse_tokenize_request(const Json& body, const FieldCont
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   TokenizeRequest request;
   HR_RETURN_IF_ERROR(read_fields<TokenizeRequest>(kTokenizeFields, body, context, request));
-  const int forms = request.prompt.has_value() + request.messages.has_value() + request.content.has_value();
+  const int forms =
+      request.prompt.has_value() + request.messages.has_value() + request.content.has_value();
   if (forms != 1) {
     return invalid_argument("exactly one of prompt, messages and content must be given", "prompt");
   }

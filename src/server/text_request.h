@@ -19,7 +19,7 @@ struct TokenizeRequest {
   std::optional<std::string> prompt;
   std::optional<Json> messages;
   std::optional<std::string> content;
-  std::optional<bool> add_special;    // add_special_tokens or add_special
+  std::optional<bool> add_special;  // add_special_tokens or add_special
   std::optional<bool> parse_special;
   bool add_generation_prompt = true;
   Json template_variables;
