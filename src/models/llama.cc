@@ -11,6 +11,7 @@
 #include "ops/linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_kv.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
@@ -272,7 +273,7 @@ class LlamaLoader {
   Result<std::vector<float>> vector(const std::string& name) {
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, tensor(name, Shape{config_.hidden}));
     std::vector<float> values(static_cast<size_t>(config_.hidden));
-    dequantise_row(view.dtype, view.data, config_.hidden, values.data());
+    dequantise_row(view, 0, values.data());
     return values;
   }
 

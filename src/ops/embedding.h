@@ -19,7 +19,4 @@ void embedding(OpContext& context, const EmbeddingArgs& args);
 
 KernelSet<EmbeddingArgs> embedding_kernels();
 
-// Writes `count` elements of one row as f32. Blocks start at `row`.
-void dequantise_row(DType dtype, const std::byte* row, int64_t count, float* out);
-
 }  // namespace headrace

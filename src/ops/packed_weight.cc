@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/half.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
@@ -57,48 +57,10 @@ struct SourceRow {
   DType dtype = DType::kF32;
 };
 
-float half_at(const std::byte* at) {
-  uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return half_to_float(bits);
-}
-
-// `count` blocks of quantised columns as f32.
-void dequantise_blocks(const std::byte* block, DType dtype, int64_t count, float* out) {
-  const QuantFormat format = quant_format(dtype);
-  for (int64_t b = 0; b < count; ++b, block += dtype_info(dtype).block_bytes, out += kBlock) {
-    const auto* q = reinterpret_cast<const uint8_t*>(block + 2 * format.scale_words);
-    const float d = half_at(block);
-    if (dtype == DType::kQ8_0) {
-      for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(q[i]));
-      continue;
-    }
-    const int zero = dtype == DType::kQ4_0 ? 8 : 0;
-    const float m = dtype == DType::kQ4_1 ? half_at(block + 2) : 0.0f;
-    for (int i = 0; i < kBlock / 2; ++i) {
-      out[i] = d * static_cast<float>((q[i] & 15) - zero) + m;
-      out[i + kBlock / 2] = d * static_cast<float>((q[i] >> 4) - zero) + m;
-    }
-  }
-}
-
-float float_element(const std::byte* at, DType dtype) {
-  if (dtype == DType::kF16) return half_at(at);
-  if (dtype == DType::kBF16) {
-    uint16_t bits;
-    std::memcpy(&bits, at, sizeof bits);
-    return bfloat16_to_float(bits);
-  }
-  float value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
 // Columns [0, k) of a source row as f32.
-void dequantise_row(SourceRow row, int64_t k, float* out) {
-  if (is_quantised(row.dtype)) return dequantise_blocks(row.data, row.dtype, k / kBlock, out);
-  const int64_t size = dtype_info(row.dtype).block_bytes;
-  for (int64_t c = 0; c < k; ++c) out[c] = float_element(row.data + c * size, row.dtype);
+void dequantise(SourceRow row, int64_t k, float* out) {
+  const auto bytes = static_cast<size_t>(*row_bytes(row.dtype, k));
+  dequantise_row(row.dtype, {row.data, bytes}, {out, static_cast<size_t>(k)});
 }
 
 // out[c][lane] = dword c of rows[lane], xor `flip`: 4 x 4 at a time.
@@ -173,7 +135,7 @@ void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
   SourceRow plain[kLanes];
   for (int64_t lane = 0; lane < kLanes; ++lane) {
     float* row = scratch.data() + lane * k;
-    dequantise_row(rows[lane], k, row);
+    dequantise(rows[lane], k, row);
     plain[lane].data = reinterpret_cast<const std::byte*>(row);
   }
   pack_f32_group(plain, k, group);
@@ -298,7 +260,7 @@ void read_quantised_row(const LinearWeight::Segment& segment, const std::byte* g
       quad ^= format.flip;
       std::memcpy(at, &quad, 4);
     }
-    dequantise_blocks(block, segment.dtype, 1, out + b * kBlock);
+    dequantise({block, segment.dtype}, kBlock, out + b * kBlock);
   }
 }
 
@@ -314,7 +276,7 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);
   const int64_t size = dtype_info(segment->dtype).block_bytes;
   for (int64_t c = 0; c < k_; ++c) {
-    out[c] = float_element(group + (c * kLanes + lane) * size, segment->dtype);
+    dequantise({group + (c * kLanes + lane) * size, segment->dtype}, 1, out + c);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {

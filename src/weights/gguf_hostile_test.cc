@@ -14,7 +14,7 @@
 #include <map>
 #include <new>
 
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 #include "weights/gguf.h"
 #include "weights/gguf_builder.h"
 #include "weights/model_config.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 #include "weights/dummy_weights.h"
 #include "weights/gguf_builder.h"
 

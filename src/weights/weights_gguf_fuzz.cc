@@ -14,7 +14,7 @@
 #include "apps/gguf_vocab.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 #include "weights/gguf.h"
 #include "weights/model_config.h"
 

@@ -1,4 +1,4 @@
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "weights/dequantise.h"
+#include "tensor/quantised_row.h"
 
 #include <algorithm>
 #include <cmath>
@@ -152,6 +152,12 @@ void dequantise_row(DType dtype, std::span<const std::byte> packed, std::span<fl
     case DType::kQ4_1:
       return blocks(dequantise_q4_1);
   }
+}
+
+void dequantise_row(const ConstTensorView& view, int64_t i, float* out) {
+  const auto count = static_cast<size_t>(view.columns());
+  const auto bytes = static_cast<size_t>(*row_bytes(view.dtype, view.columns()));
+  dequantise_row(view.dtype, {view.row(i), bytes}, {out, count});
 }
 
 void quantise_row(DType dtype, std::span<const float> row, std::span<std::byte> packed) {

@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <span>
 
-#include "tensor/dtype.h"
+#include "tensor/tensor_view.h"
 
 namespace headrace {
 
 // out[i] = element i of the row. Bit-equal to ggml's reference (one multiply, one add, in float).
 // REQUIRES: packed.size() == row_bytes(dtype, out.size())
 void dequantise_row(DType dtype, std::span<const std::byte> packed, std::span<float> out);
+
+// Row i of a view of rank 1 or 2, into out[view.columns()].
+void dequantise_row(const ConstTensorView& view, int64_t i, float* out);
 
 // The inverse, rounded as ggml's reference does: scales to the nearest half, quants to the nearest
 // step (half away from zero). Integers are not written by anything here: CHECK.
