@@ -40,7 +40,7 @@ TEST(BenchReport, MarkdownHasTheColumnsOfLlamaBench) {
             " --------------: | -------------------: |\n");
   EXPECT_EQ(report.row(setup(), result()),
             "| llama Q4_1 + Q8_0              |  93.81 MiB |   134.52 M | CPU        |       2 |"
-            "           pp512 |      312.83 ± 177.64 |\n");
+            "           pp512 |      312.83 ± 177.70 |\n");
   EXPECT_TRUE(report.end().starts_with("\nbuild: "));
 }
 

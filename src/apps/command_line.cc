@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kHelpColumn = 30;  // where descriptions begin
 constexpr size_t kHelpWidth = 100;
+constexpr const char* kLastGroup = "Other";
 
 struct SizeUnit {
   char letter;
@@ -59,7 +60,8 @@ std::string normalise_argument(const CLI::App& app, std::string argument) {
 // "-m, --model FILE"
 std::string option_heading(const CLI::Option& option) {
   const std::vector<std::string> choices = choices_of(option);
-  std::string value = option.get_items_expected_max() == 0 ? "" : option.get_type_name();
+  const std::string type = option.get_type_name();  // "N:INT in [1 - 9]": the range is in errors
+  std::string value = option.get_items_expected_max() == 0 ? "" : type.substr(0, type.find(':'));
   if (!choices.empty()) value = fmt::format("{}", fmt::join(choices, "|"));
   if (option.get_lnames().empty() && option.get_snames().empty()) return option.get_name(true);
   std::string heading = option.get_snames().empty() ? "    " : "-" + option.get_snames()[0];
@@ -79,6 +81,14 @@ std::string option_aliases(const CLI::Option& option) {
   for (size_t i = 1; i < longs.size(); ++i) names.push_back("--" + longs[i]);
   for (size_t i = 1; i < shorts.size(); ++i) names.push_back("-" + shorts[i]);
   return names.empty() ? "" : fmt::format(" (also {})", fmt::join(names, ", "));
+}
+
+// " (default 64)", where the description does not tell it in words
+std::string option_default(const CLI::Option& option) {
+  const std::string value = option.get_default_str();
+  const bool told = option.get_description().find("default") != std::string::npos;
+  const bool list = option.get_items_expected_max() != 1;
+  return value.empty() || told || list ? "" : fmt::format(" (default {})", value);
 }
 
 // Appends `text` from column kHelpColumn on, broken at spaces.
@@ -101,7 +111,7 @@ void append_option(std::string& page, const CLI::Option& option) {
   } else {
     page.append(kHelpColumn - heading.size(), ' ');
   }
-  append_wrapped(page, option.get_description() + option_aliases(option));
+  append_wrapped(page, option.get_description() + option_default(option) + option_aliases(option));
 }
 
 }  // namespace
@@ -182,6 +192,14 @@ std::vector<std::string> normalise_arguments(const CLI::App& app,
   return arguments;
 }
 
+std::unique_ptr<CLI::App> make_app(const Subcommand& subcommand) {
+  auto app =
+      std::make_unique<CLI::App>(std::string(subcommand.summary), std::string(subcommand.name));
+  app->option_defaults()->always_capture_default();
+  app->set_help_flag("-h,--help", "This page")->group(kLastGroup);
+  return app;
+}
+
 Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 1) option->take_last();
@@ -200,12 +218,17 @@ Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arg
 }
 
 std::string help_page(const CLI::App& app) {
-  std::string page = fmt::format("Usage: headrace {} [flags]", app.get_name());
+  std::string page = fmt::format("Usage: headrace {}", app.get_name());
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) page += fmt::format(" [{}]", option->get_name(true));
+    if (!option->get_positional()) continue;
+    page += fmt::format(option->get_required() ? " {}" : " [{}]", option->get_name(true));
   }
-  page += fmt::format("\n\n{}\n", app.get_description());
-  for (const std::string& group : app.get_groups()) {
+  page += " [flags]";
+  page += fmt::format("\n\n  {}\n", app.get_description());
+  std::vector<std::string> groups = app.get_groups();
+  std::stable_partition(groups.begin(), groups.end(),
+                        [](const std::string& group) { return group != kLastGroup; });
+  for (const std::string& group : groups) {
     if (group.empty()) continue;  // hidden
     page += fmt::format("\n{}:\n", group);
     for (const CLI::Option* option : app.get_options()) {

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "apps/subcommand.h"
 #include "base/status.h"
 
 namespace headrace {
@@ -29,10 +31,13 @@ CLI::Validator size_between(int64_t low, int64_t high);
 CLI::Option* add_choice(CLI::App& app, const std::string& names, std::string& value,
                         std::vector<std::string> choices, const std::string& description);
 
-// The usage error of a command line, or kHelp when help was asked for.
+// An application whose help shows the defaults of the flags that are added to it.
+std::unique_ptr<CLI::App> make_app(const Subcommand& subcommand);
+
 enum class ParseOutcome { kRun, kHelp };
 
-// Reads the arguments after the subcommand's name into the variables bound to `app`.
+// Reads the arguments after the subcommand's name into the variables bound to `app`; kHelp: help
+// was asked for. kInvalidArgument names the flag.
 Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arguments);
 
 // Arguments in the one spelling that `app` knows.

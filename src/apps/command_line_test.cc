@@ -170,14 +170,14 @@ TEST_F(ModelFlagsTest, HelpHidesThem) {
 // Defining flags throws where two of them share a name.
 TEST(Subcommands, EachHasFlagsAndAHelpPageOfSaneWidth) {
   for (const Subcommand& subcommand : subcommands()) {
-    CLI::App app{std::string(subcommand.summary), std::string(subcommand.name)};
-    const SubcommandRun run = subcommand.define(app);
+    const std::unique_ptr<CLI::App> app = make_app(subcommand);
+    const SubcommandRun run = subcommand.define(*app);
     EXPECT_TRUE(run);
-    std::istringstream page(help_page(app));
+    std::istringstream page(help_page(*app));
     for (std::string line; std::getline(page, line);) {
       EXPECT_LE(line.size(), 110u) << subcommand.name << ": " << line;
     }
-    EXPECT_EQ(*parse_arguments(app, {"--help"}), ParseOutcome::kHelp);
+    EXPECT_EQ(*parse_arguments(*app, {"--help"}), ParseOutcome::kHelp);
   }
   EXPECT_EQ(find_subcommand("no-such"), nullptr);
 }

@@ -26,6 +26,7 @@ struct FlagWords {
 
 struct CommandWords {
   std::string name, summary;
+  std::vector<std::string> first_words;  // values of the first argument that is no flag
   std::vector<FlagWords> flags;
 };
 
@@ -40,22 +41,23 @@ FlagWords flag_words(const CLI::Option& option) {
   return words;
 }
 
-// The flags that help shows, of each subcommand and of its own subcommands.
-void append_flags(const CLI::App& app, std::vector<FlagWords>& flags) {
+// What help shows of a subcommand.
+void append_words(const CLI::App& app, CommandWords& words) {
   for (const CLI::Option* option : app.get_options()) {
     const bool named = !option->get_lnames().empty() || !option->get_snames().empty();
-    if (named && !option->get_group().empty()) flags.push_back(flag_words(*option));
+    if (named && !option->get_group().empty()) words.flags.push_back(flag_words(*option));
+    if (!named && words.first_words.empty()) words.first_words = choices_of(*option);
   }
 }
 
 std::vector<CommandWords> all_words() {
   std::vector<CommandWords> commands;
   for (const Subcommand& subcommand : subcommands()) {
-    CLI::App app{std::string(subcommand.summary), std::string(subcommand.name)};
-    const SubcommandRun run = subcommand.define(app);
+    const std::unique_ptr<CLI::App> app = make_app(subcommand);
+    const SubcommandRun run = subcommand.define(*app);
     CommandWords words{.name = std::string(subcommand.name),
                        .summary = std::string(subcommand.summary)};
-    append_flags(app, words.flags);
+    append_words(*app, words);
     commands.push_back(std::move(words));
   }
   return commands;
@@ -91,27 +93,26 @@ std::string bash_script(const std::vector<CommandWords>& commands) {
   std::string choices, flags;
   for (const CommandWords& command : commands) {
     choices += bash_choices(command);
-    flags += fmt::format("        {}) flags='{}' ;;\n", command.name, all_flag_names(command));
+    flags += fmt::format("        {}) flags='{}' words='{}' ;;\n", command.name,
+                         all_flag_names(command), fmt::join(command.first_words, " "));
   }
   return fmt::format(R"(_headrace() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} flags=
-    local command=${{COMP_WORDS[1]}}
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
+    local command=${{COMP_WORDS[1]}} flags= words=
     if [[ $COMP_CWORD -eq 1 ]]; then
         COMPREPLY=($(compgen -W '{} --help --version' -- "$word")); return
     fi
     case $command:$before in
 {}    esac
-    if [[ $word != -* ]]; then
-        if [[ $command == completion ]]; then
-            COMPREPLY=($(compgen -W 'bash zsh fish' -- "$word"))
-        else
-            COMPREPLY=($(compgen -f -- "$word"))
-        fi
-        return
-    fi
     case $command in
 {}    esac
-    COMPREPLY=($(compgen -W "$flags" -- "$word"))
+    if [[ $word == -* ]]; then
+        COMPREPLY=($(compgen -W "$flags" -- "$word"))
+    elif [[ -n $words && $COMP_CWORD -eq 2 ]]; then
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
+    else
+        COMPREPLY=($(compgen -f -- "$word"))
+    fi
 }}
 complete -o filenames -F _headrace headrace
 )",
@@ -150,8 +151,11 @@ std::string zsh_script(const std::vector<CommandWords>& commands) {
     names += fmt::format("        '{}:{}'\n", command.name, zsh_quoted(command.summary));
     arms += fmt::format("        {})\n            _arguments -s", command.name);
     for (const FlagWords& flag : command.flags) arms += zsh_flag(flag);
-    arms += command.name == "completion" ? " \\\n                '1:shell:(bash zsh fish)' ;;\n"
-                                         : " \\\n                '*:file:_files' ;;\n";
+    if (!command.first_words.empty()) {
+      arms +=
+          fmt::format(" \\\n                '1:value:({})'", fmt::join(command.first_words, " "));
+    }
+    arms += " \\\n                '*:file:_files' ;;\n";
   }
   return fmt::format(R"(#compdef headrace
 _headrace() {{

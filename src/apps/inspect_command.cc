@@ -24,7 +24,7 @@ struct InspectFlags {
 
 SubcommandRun define_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  app.add_option("FILE,-m,--model", flags->file, "The model file")->required()->group("Flags");
+  app.add_option("FILE,-m,--model", flags->file, "The model file")->group("Flags");
   app.add_flag("--json", flags->options.json, "One JSON object instead of text")->group("Flags");
   app.add_flag("--tensors", flags->options.tensors, "List every tensor")->group("Flags");
   app.add_option("--max-model-len,--ctx-size,-c", flags->options.context,
@@ -34,6 +34,9 @@ SubcommandRun define_inspect(CLI::App& app) {
       ->group("Flags");
   app.footer(kFooter);
   return [flags]() -> Result<int> {
+    if (flags->file.empty()) {
+      return invalid_argument("FILE is required (see 'headrace inspect --help')");
+    }
     HR_ASSIGN_OR_RETURN(const std::string report, inspect_file(flags->file, flags->options));
     fmt::print("{}", report);
     return 0;

@@ -1,6 +1,7 @@
 // The program: finds the subcommand, reads its flags, runs it. Errors are one line on stderr and
 // exit code 1.
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,12 +42,12 @@ int print_overview(std::FILE* out) {
 }
 
 int run_subcommand(const Subcommand& subcommand, std::vector<std::string> arguments) {
-  CLI::App app{std::string(subcommand.summary), std::string(subcommand.name)};
-  const SubcommandRun run = subcommand.define(app);
-  const Result<ParseOutcome> outcome = parse_arguments(app, std::move(arguments));
+  const std::unique_ptr<CLI::App> app = make_app(subcommand);
+  const SubcommandRun run = subcommand.define(*app);
+  const Result<ParseOutcome> outcome = parse_arguments(*app, std::move(arguments));
   if (!outcome.ok()) return fail(outcome.status().message());
   if (*outcome == ParseOutcome::kHelp) {
-    fmt::print("{}", help_page(app));
+    fmt::print("{}", help_page(*app));
     return 0;
   }
   const Result<int> exit_code = run();

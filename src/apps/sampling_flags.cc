@@ -39,7 +39,7 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()))
       ->type_name("K")
       ->group(kGroup);
-  add_number(app, "--top-p", sampling.top_p, 0, 1,
+  add_number(app, "--top-p", sampling.top_p, 1e-6f, 1,
              "Only the best tokens that together have this probability");
   add_number(app, "--min-p", sampling.min_p, 0, 1,
              "Only tokens with this share of the best one's probability");

@@ -64,7 +64,7 @@ def test_missing_file_is_named(program):
 
 
 def test_empty_prompt(program):
-    assert "stdin is empty" in program.error("run", stdin="")
+    assert "stdin is empty" in program.error("run", "-m", "any.gguf", stdin="")
 
 
 def test_a_file_that_is_no_model(program, tmp_path):
@@ -77,7 +77,7 @@ def test_a_file_that_is_no_model(program, tmp_path):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_valid(program, shell, tmp_path):
     script = program.text("completion", shell)
-    for word in ("max-model-len", "streams", "perplexity"):
+    for word in ("max-model-len", "streams", "perplexity", "served-model-name"):
         assert word in script
     if shutil.which(shell) is None:
         return
@@ -104,3 +104,4 @@ def test_bash_completes_commands_flags_and_values(program, tmp_path):
     assert "--max-model-len" in bash_completes(program, tmp_path, "serve", "--max-m")
     assert bash_completes(program, tmp_path, "run", "--dtype", "flo") == ["float32", "float", "float16"]
     assert bash_completes(program, tmp_path, "completion", "f") == ["fish"]
+    assert bash_completes(program, tmp_path, "eval", "") == ["perplexity", "score"]
