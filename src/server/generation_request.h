@@ -37,8 +37,7 @@ struct CompletionRequest {
   std::vector<std::string> texts;
   std::vector<std::vector<TokenId>> ids;
   bool echo = false;
-  bool parse_special =
-      true;  // control tokens spelled in a raw prompt are meant (as in vLLM, llama.cpp)
+  bool parse_special = false;  // text that spells a control token becomes one only when asked
 };
 
 struct ChatRequest {

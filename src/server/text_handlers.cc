@@ -14,10 +14,11 @@ Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeReq
                               {.add_generation_prompt = request.add_generation_prompt,
                                .add_special = request.add_special.value_or(false)});
   }
-  // Defaults of vLLM for `prompt`, of llama.cpp for `content`.
+  // BOS by vLLM's default for `prompt` and llama.cpp's for `content`; text that spells a control
+  // token becomes one only when asked (both engines always do it).
   EncodeOptions options;
   options.add_special = request.add_special.value_or(request.prompt.has_value());
-  options.parse_special = request.parse_special.value_or(true);
+  options.parse_special = request.parse_special.value_or(false);
   return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content,
                                         options);
 }
