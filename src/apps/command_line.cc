@@ -221,7 +221,8 @@ std::string help_page(const CLI::App& app) {
   std::string page = fmt::format("Usage: headrace {}", app.get_name());
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional()) continue;
-    page += fmt::format(option->get_required() ? " {}" : " [{}]", option->get_name(true));
+    const std::string name = option->get_name(true);
+    page += option->get_required() ? " " + name : " [" + name + "]";
   }
   page += " [flags]";
   page += fmt::format("\n\n  {}\n", app.get_description());
