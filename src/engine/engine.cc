@@ -351,10 +351,7 @@ void EngineImpl::publish_stats() {
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
                                                std::unique_ptr<Runner> runner) {
-  SchedulerOptions scheduler_options = options.scheduler;
-  // The bound on waiting requests is kept in submit(), where the caller can still be told.
-  scheduler_options.max_queued_requests += scheduler_options.max_num_seqs;
-  HR_ASSIGN_OR_RETURN(auto scheduler, Scheduler::create(std::move(scheduler_options)));
+  HR_ASSIGN_OR_RETURN(auto scheduler, Scheduler::create(options.scheduler));
   return std::unique_ptr<Engine>(
       std::make_unique<EngineImpl>(std::move(options), std::move(scheduler), std::move(runner)));
 }
