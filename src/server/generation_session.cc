@@ -14,6 +14,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   std::shared_ptr<GenerationSession> session(
       new GenerationSession(state, std::move(plan), std::move(exchange)));
   state.sessions.add(session);
+  session->open_arrivals();
   session->exchange_->observe(session);
   const Status status = session->submit();
   if (!status.ok()) {
@@ -45,7 +46,20 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
   }
 }
 
-GenerationSession::~GenerationSession() { state_.sessions.remove(this); }
+GenerationSession::~GenerationSession() {
+  if (!done_) on_peer_gone();
+}
+
+void GenerationSession::open_arrivals() {
+  // Whole answers are bounded by max_tokens and worked off at once; a stream may have to wait.
+  const size_t tokens_max = plan_.settings.stream ? state_.limits.pending_tokens_max : SIZE_MAX;
+  arrivals_ =
+      std::make_shared<ArrivalQueue>(tokens_max, [exchange = exchange_, weak = weak_from_this()] {
+        exchange->post([weak] {
+          if (const auto self = weak.lock()) self->pump();
+        });
+      });
+}
 
 Status GenerationSession::submit() {
   Engine& engine = *model_.served.engine;
@@ -60,7 +74,7 @@ Status GenerationSession::submit() {
     const uint64_t place = state_.line.enter();
     const Status status = engine.submit(
         std::move(request),
-        [self = shared_from_this(), i](const Emission& emission) { self->receive(i, emission); });
+        [queue = arrivals_, i](const Emission& emission) { queue->push(i, emission); });
     if (!status.ok()) {
       state_.line.leave(place);
       return status;
@@ -77,48 +91,24 @@ void GenerationSession::watch_queue(double seconds) {
     const auto self = weak.lock();
     if (!self || self->done_ || self->prompts_[0].started) return;
     const int32_t waiting = self->model_.served.engine->stats().scheduler.waiting;
-    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting))
+    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting)) {
       return self->watch_queue(1);
+    }
     self->fail(503, "the request waited too long in the queue");
   });
-}
-
-void GenerationSession::receive(size_t prompt, const Emission& emission) {
-  std::lock_guard lock(mutex_);
-  if (closed_ || overrun_) return;
-  arrived_tokens_ += emission.tokens.size() + emission.prompt_logprobs.size();
-  if (plan_.settings.stream && arrived_tokens_ > state_.limits.pending_tokens_max) {
-    overrun_ = true;
-    arrivals_.clear();
-  } else {
-    arrivals_.push_back({prompt, state_.clock.now_seconds(), emission});
-  }
-  if (std::exchange(pump_posted_, true)) return;
-  exchange_->post([self = shared_from_this()] { self->pump(); });
 }
 
 void GenerationSession::on_writable() { pump(); }
 
 // Works off what has arrived, unless the peer is behind with reading.
 void GenerationSession::pump() {
-  bool overrun = false;
-  {
-    std::lock_guard lock(mutex_);
-    pump_posted_ = false;
-    overrun = overrun_;
+  if (done_) return;
+  if (arrivals_->begin_take()) return fail(503, "the client reads too slowly");
+  while (!done_ && !exchange_->over_unsent_limit()) {
+    std::optional<Arrival> arrival = arrivals_->take();
+    if (!arrival) return;
+    handle(std::move(*arrival));
   }
-  Arrival arrival;
-  while (!done_ && !exchange_->over_unsent_limit() && pop(arrival)) handle(std::move(arrival));
-  if (!done_ && overrun) fail(503, "the client reads too slowly");
-}
-
-bool GenerationSession::pop(Arrival& arrival) {
-  std::lock_guard lock(mutex_);
-  if (arrivals_.empty()) return false;
-  arrival = std::move(arrivals_.front());
-  arrivals_.pop_front();
-  arrived_tokens_ -= arrival.emission.tokens.size() + arrival.emission.prompt_logprobs.size();
-  return true;
 }
 
 void GenerationSession::handle(Arrival arrival) {
@@ -267,11 +257,7 @@ void GenerationSession::cancel_all() {
 void GenerationSession::end(FinishReason reason) {
   done_ = true;
   for (const Prompt& prompt : prompts_) state_.line.leave(prompt.place);
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    arrivals_.clear();
-  }
+  arrivals_->close();
   state_.sessions.remove(this);
   if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
   RequestTimes times;
@@ -285,11 +271,8 @@ void GenerationSession::end(FinishReason reason) {
 }
 
 void GenerationSession::abandon() {
-  cancel_all();
-  std::lock_guard lock(mutex_);
-  closed_ = true;
-  done_ = true;
-  arrivals_.clear();
+  if (!std::exchange(done_, true)) cancel_all();
+  arrivals_->close();
   exchange_.reset();
 }
 

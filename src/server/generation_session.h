@@ -1,17 +1,17 @@
 // One answer under way: requests in the engine on one side, an exchange on the other.
 //
-// Threads: the engine's thread only puts emissions into a bounded queue (receive) and asks for the
-// strand; text, JSON and writing happen on the exchange's strand.
+// Threads: the engine's thread only puts emissions into the ArrivalQueue, which asks for the
+// strand; text, JSON and writing happen on the exchange's strand. The connection keeps the session
+// alive, the engine never does.
 #pragma once
 
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
 #include "server/answer_format.h"
+#include "server/arrival_queue.h"
 #include "server/choice_stream.h"
 #include "server/exchange.h"
 #include "server/generation_request.h"
@@ -41,11 +41,6 @@ class GenerationSession : public ExchangeObserver,
   void abandon();
 
  private:
-  struct Arrival {
-    size_t prompt;
-    double time;  // seconds, when the engine emitted
-    Emission emission;
-  };
   struct Choice {
     explicit Choice(ChoiceStream choice_stream) : stream(std::move(choice_stream)) {}
     ChoiceStream stream;
@@ -62,11 +57,10 @@ class GenerationSession : public ExchangeObserver,
 
   GenerationSession(ServerState& state, GenerationPlan plan, std::shared_ptr<Exchange> exchange);
 
+  void open_arrivals();
   Status submit();
   void watch_queue(double seconds);
-  void receive(size_t prompt, const Emission& emission);  // engine thread
   void pump();
-  bool pop(Arrival& arrival);
   void handle(Arrival arrival);
   void note_times(Prompt& prompt, Choice& choice, const Arrival& arrival);
   bool prompt_scored(size_t prompt) const;
@@ -85,7 +79,6 @@ class GenerationSession : public ExchangeObserver,
   std::shared_ptr<Exchange> exchange_;
   const double arrival_time_;
 
-  // Strand.
   std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;  // prompt-major: index = prompt * n + choice
   size_t finished_ = 0;
@@ -95,13 +88,7 @@ class GenerationSession : public ExchangeObserver,
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;
 
-  // Shared with the engine's thread.
-  std::mutex mutex_;
-  std::deque<Arrival> arrivals_;
-  size_t arrived_tokens_ = 0;  // in arrivals_
-  bool pump_posted_ = false;
-  bool overrun_ = false;  // the reader is too slow: arrivals are dropped
-  bool closed_ = false;   // nothing more is wanted
+  std::shared_ptr<ArrivalQueue> arrivals_;  // shared with the engine's sinks
 };
 
 }  // namespace headrace

@@ -129,9 +129,9 @@ class HttpServer final : public Server {
   const ServerOptions options_;
   SystemClock clock_;
   std::atomic<int> exchanges_open_{0};
-  asio::io_context io_;
   ServerState state_;
   ConnectionContext context_;
+  asio::io_context io_;  // takes the last connections with it: what they refer to stands above
   HttpListener listener_;
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;

@@ -1,70 +1,20 @@
-// The server over real sockets on a fake engine: routes, authentication, streams, limits, slow and
-// vanishing clients, shutting down.
-#include "server/server.h"
-
+// The server over real sockets on a fake engine: routes, authentication, answers, streams.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <functional>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "server/router.h"
-#include "server/test_client.h"
-#include "server/test_model.h"
+#include "server/server_fixture.h"
 
 namespace headrace {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool eventually(const std::function<bool()>& condition, double seconds = 5) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
-
-struct Fixture {
-  explicit Fixture(FakeEngineOptions engine = {}, std::string_view script = "hello world",
-                   ServerOptions options = {}, bool ready = true)
-      : model(std::move(engine), script) {
-    options.port = 0;
-    options.handle_signals = false;
-    auto created = Server::create(std::move(options));
-    CHECK(created.ok());
-    server = std::move(*created);
-    CHECK(server->start().ok());
-    if (ready) CHECK(server->set_ready(model.served()).ok());
-  }
-  TestResponse get(std::string_view path, std::string_view headers = "") {
-    return TestClient(server->port()).get(path, headers).value();
-  }
-  TestResponse post(std::string_view path, std::string_view json, std::string_view headers = "") {
-    return TestClient(server->port()).post_text(path, json, headers).value();
-  }
-  TestModel model;
-  std::unique_ptr<Server> server;
-};
-
-const std::string_view kChat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":50})";
-const std::string_view kChatStream =
-    R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":50,"stream":true})";
-const std::string_view kCompletions = "/v1/completions";
-const std::string_view kChatPath = "/v1/chat/completions";
-
-const Json& at(const Json& json, std::string_view key) {
-  const Json* member = json.find(key);
-  CHECK_MSG(member, "no such member");
-  return *member;
-}
-const Json& choice(const Json& json, size_t index = 0) {
-  return at(json, "choices").as_array().at(index);
-}
+using Fixture = ServerFixture;
 
 // --- Routes --------------------------------------------------------------------------------------
 
@@ -109,12 +59,13 @@ TEST(Server, UnknownRoutesMethodsAndModels) {
 TEST(Server, TokenizeAndDetokenizeInBothForms) {
   Fixture f;
   const Json vllm =
-      f.post("/tokenize", R"({"prompt":"hi<|im_end|>","return_token_strs":true})").json();
+      f.post("/tokenize",
+             R"({"prompt":"hi<|im_end|>","parse_special":true,"return_token_strs":true})")
+          .json();
   EXPECT_EQ(at(vllm, "count").as_int(), 4);  // BOS, h, i, the control token
   EXPECT_EQ(at(vllm, "token_strs").as_array()[3].as_string(), "<|im_end|>");
   EXPECT_EQ(at(vllm, "max_model_len").as_int(), 4096);
-  const Json plain =
-      f.post("/tokenize", R"({"content":"hi<|im_end|>","parse_special":false})").json();
+  const Json plain = f.post("/tokenize", R"({"content":"hi<|im_end|>"})").json();
   EXPECT_EQ(at(plain, "tokens").as_array().size(), 12u);
   const Json pieces = f.post("/tokenize", R"({"content":"é","with_pieces":true})").json();
   EXPECT_EQ(write_json(at(at(pieces, "tokens").as_array()[0], "piece")), "\"é\"");
@@ -432,278 +383,6 @@ TEST(Server, HttpOneZeroStreamsUntilClose) {
   const auto response = client.read_response(1);
   EXPECT_EQ(response->headers.count("transfer-encoding"), 0u);
   EXPECT_EQ(response->events().back(), "[DONE]");
-}
-
-// --- Load ----------------------------------------------------------------------------------------
-
-TEST(Server, AFullQueueIs429WithRetryAfter) {
-  Fixture f({.running_max = 1, .queued_max = 1});
-  f.model.engine->set_paused(true);
-  TestClient first(f.server->port()), second(f.server->port());
-  const std::string request =
-      fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
-                  kChat.size(), kChat);
-  first.send(request);
-  second.send(request);
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 2; }));
-  const TestResponse refused = f.post(kChatPath, kChat);
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_TRUE(refused.headers.count("retry-after"));
-  f.model.engine->set_paused(false);
-  EXPECT_EQ(first.read_response()->status, 200);
-  EXPECT_EQ(second.read_response()->status, 200);
-}
-
-TEST(Server, SubmittedPromptsAreCancelledWhenALaterOneIsRefused) {
-  Fixture f({.running_max = 1, .queued_max = 1});
-  f.model.engine->set_paused(true);
-  EXPECT_EQ(f.post(kCompletions, R"({"prompt":["a","b","c"]})").status, 429);
-  EXPECT_EQ(f.model.engine->cancelled(), 2);
-}
-
-TEST(Server, WaitingTooLongInTheQueueIs503) {
-  ServerOptions options;
-  options.requests.queue_seconds_max = 0.2;
-  Fixture f({.running_max = 1}, "x", options);
-  f.model.engine->set_paused(true);
-  TestClient running(f.server->port());
-  running.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
-                           kChat.size(), kChat));
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
-  EXPECT_EQ(f.post(kChatPath, kChat).status, 503);          // it waits behind the other
-  EXPECT_EQ(f.model.engine->stats().scheduler.running, 1);  // the one that runs is left alone
-  f.model.engine->set_paused(false);
-  EXPECT_EQ(running.read_response()->status, 200);
-}
-
-TEST(Server, ClientsWithOneIdGetTheirOwnAnswers) {
-  Fixture f({}, "");
-  std::vector<std::thread> threads;
-  std::atomic<int> right{0};
-  std::mutex mutex;
-  std::set<std::string> ids;
-  for (int i = 0; i < 32; ++i) {
-    threads.emplace_back([&, i] {
-      const Json json =
-          f.post(
-               kCompletions,
-               fmt::format(
-                   R"({{"prompt":[{}],"max_tokens":20,"return_token_ids":true,"request_id":"same"}})",
-                   i),
-               "X-Request-Id: same\r\n")
-              .json();
-      Request request;
-      request.prompt = {i};
-      bool same = true;
-      for (size_t t = 0; t < 20; ++t) {
-        same = same && at(choice(json), "token_ids").as_array()[t].as_int() ==
-                           f.model.engine->token_at(request, 0, t);
-      }
-      right += same;
-      std::lock_guard lock(mutex);
-      ids.insert(at(json, "id").as_string());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, 32);
-  EXPECT_EQ(ids.size(), 32u);
-}
-
-TEST(Server, KeepAliveAndPipelining) {
-  Fixture f;
-  TestClient client(f.server->port());
-  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_EQ(client.read_response()->body, R"({"status":"ok"})");
-  EXPECT_EQ(client.read_response()->status, 200);
-  EXPECT_EQ(client.get("/ping")->status, 200);
-  EXPECT_EQ(client.get("/ping", "Connection: close\r\n")->status, 200);
-  EXPECT_TRUE(client.wait_for_close(2));
-}
-
-TEST(Server, ExpectContinue) {
-  Fixture f;
-  TestClient client(f.server->port());
-  client.send(fmt::format(
-      "POST {} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-      kChatPath, kChat.size()));
-  EXPECT_EQ(client.receive(25, 2), "HTTP/1.1 100 Continue\r\n\r\n");
-  client.send(kChat);
-  EXPECT_EQ(client.read_response()->status, 200);
-}
-
-// --- Clients that misbehave ----------------------------------------------------------------------
-
-TEST(Server, DisconnectCancelsStreamsAndWholeAnswers) {
-  for (std::string_view stream : {"true", "false"}) {
-    Fixture f({.step_seconds = 0.005}, "");
-    {
-      TestClient client(f.server->port());
-      const std::string body =
-          fmt::format(R"({{"prompt":["a","b"],"n":2,"max_tokens":3000,"stream":{}}})", stream);
-      client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                              kCompletions, body.size(), body));
-      ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 2; }));
-    }
-    EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }))
-        << stream;
-    EXPECT_EQ(f.model.engine->cancelled(), 2);
-    EXPECT_EQ(at(f.get("/load").json(), "server_load").as_int(), 0);
-  }
-}
-
-TEST(Server, AReaderThatNeverReadsIsAborted) {
-  ServerOptions options;
-  options.http.stalled_write_seconds_max = 0.5;
-  Fixture f({.max_model_len = 1 << 20}, "", options);
-  TestClient client(f.server->port(), 4096);
-  const std::string body =
-      R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                          kCompletions, body.size(), body));
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
-  EXPECT_EQ(f.get("/health").status, 200);
-  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }, 20));
-  EXPECT_EQ(f.model.engine->cancelled(), 1);
-}
-
-TEST(Server, ASlowReaderGetsEverything) {
-  Fixture f({.max_model_len = 1 << 20}, "");
-  TestClient client(f.server->port(), 4096);
-  const std::string body =
-      R"({"prompt":[5],"max_tokens":3000,"stream":true,"return_token_ids":true})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                          kCompletions, body.size(), body));
-  std::this_thread::sleep_for(300ms);  // far more than the unsent limit piles up meanwhile
-  const auto response = client.read_response(20);
-  ASSERT_TRUE(response);
-  size_t tokens = 0;
-  Request request;
-  request.prompt = {5};
-  for (const std::string& event : response->events()) {
-    if (event == "[DONE]") continue;
-    const Json chunk = *parse_json(event);
-    for (const Json& id : at(choice(chunk), "token_ids").as_array()) {
-      ASSERT_EQ(id.as_int(), f.model.engine->token_at(request, 0, tokens++));
-    }
-  }
-  EXPECT_EQ(tokens, 3000u);
-}
-
-TEST(Server, SlowRequestsTimeOut) {
-  ServerOptions options;
-  options.http.head_seconds_max = 0.3;
-  options.http.body_seconds_max = 0.3;
-  options.http.idle_seconds_max = 0.3;
-  Fixture f({}, "x", options);
-  TestClient silent(f.server->port()), head(f.server->port()), body(f.server->port()),
-      idle(f.server->port());
-  head.send("GET /health HT");
-  body.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
-  EXPECT_EQ(idle.get("/health")->status, 200);
-  for (int i = 0; i < 3; ++i) {  // dripping earns no time
-    std::this_thread::sleep_for(50ms);
-    head.send("T");
-    body.send(" ");
-  }
-  EXPECT_TRUE(silent.wait_for_close(2));
-  EXPECT_EQ(head.read_response(2)->status, 408);
-  EXPECT_EQ(body.read_response(2)->status, 408);
-  EXPECT_TRUE(idle.wait_for_close(2));
-  EXPECT_EQ(f.get("/health").status, 200);
-}
-
-TEST(Server, OversizedRequestsAreRefusedWhileReading) {
-  Fixture f;
-  TestClient announced(f.server->port()), chunked(f.server->port()), header(f.server->port());
-  announced.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
-  EXPECT_EQ(announced.read_response()->status, 413);
-  chunked.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-  const std::string chunk = "100000\r\n" + std::string(1 << 20, 'a') + "\r\n";
-  for (int i = 0; i < 12 && chunked.send(chunk); ++i) {
-  }
-  EXPECT_EQ(chunked.read_response()->status, 413);
-  header.send("GET /" + std::string(40000, 'a'));
-  EXPECT_EQ(header.read_response()->status, 431);
-  EXPECT_EQ(f.get("/health").status, 200);
-}
-
-TEST(Server, ConnectionsPerAddressAndInAllAreBounded) {
-  ServerOptions options;
-  options.http.connections_per_address_max = 4;
-  Fixture f({}, "x", options);
-  {
-    std::vector<std::unique_ptr<TestClient>> clients;
-    for (int i = 0; i < 4; ++i) {
-      clients.push_back(std::make_unique<TestClient>(f.server->port()));
-      EXPECT_EQ(clients.back()->get("/health")->status, 200);
-    }
-    TestClient fifth(f.server->port());
-    EXPECT_EQ(fifth.read_response()->status, 429);
-    EXPECT_EQ(clients[0]->get("/health")->status, 200);
-  }
-  EXPECT_TRUE(eventually([&] {
-    const auto response = TestClient(f.server->port()).get("/health");
-    return response && response->status == 200;
-  }));
-}
-
-// --- Shutting down -------------------------------------------------------------------------------
-
-TEST(Server, DrainFinishesWhatRunsAndRefusesTheRest) {
-  Fixture f({.step_seconds = 0.005}, "");
-  std::vector<std::thread> threads;
-  std::atomic<int> whole{0};
-  for (int i = 0; i < 16; ++i) {
-    threads.emplace_back([&] {
-      const auto events =
-          f.post(kCompletions, R"({"prompt":"a","max_tokens":100,"stream":true})").events();
-      whole += events.back() == "[DONE]" &&
-               events[events.size() - 2].find("length") != std::string::npos;
-    });
-  }
-  TestClient idle(f.server->port());
-  EXPECT_EQ(idle.get("/health")->status, 200);
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 16; }));
-  f.server->drain();
-  EXPECT_TRUE(idle.wait_for_close(2));
-  const TestResponse health = f.get("/health");
-  EXPECT_EQ(health.status, 503);
-  const TestResponse refused = f.post(kCompletions, R"({"prompt":"a"})");
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers.at("connection"), "close");
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(whole, 16);
-  EXPECT_TRUE(f.server->wait());
-}
-
-TEST(Server, DrainEndsAtItsDeadline) {
-  ServerOptions options;
-  options.drain_seconds_max = 0.2;
-  Fixture f({.step_seconds = 0.01}, "", options);
-  TestClient client(f.server->port());
-  const std::string body = R"({"prompt":"a","max_tokens":4000,"stream":true})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                          kCompletions, body.size(), body));
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
-  f.server->drain();
-  EXPECT_FALSE(f.server->wait());
-  EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }));
-}
-
-TEST(Server, StopsWithAnswersUnderWay) {
-  for (int i = 0; i < 5; ++i) {
-    Fixture f({.step_seconds = 0.001}, "");
-    std::vector<std::unique_ptr<TestClient>> clients;
-    for (int c = 0; c < 8; ++c) {
-      clients.push_back(std::make_unique<TestClient>(f.server->port()));
-      const std::string body = R"({"prompt":"a","n":4,"max_tokens":4000,"stream":true})";
-      clients.back()->send(
-          fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kCompletions,
-                      body.size(), body));
-    }
-    EXPECT_TRUE(eventually([&] { return f.model.engine->submitted() == 8; }));
-    f.server.reset();  // the engine lives on and must not be hurt
-  }
 }
 
 TEST(Server, MetricsUnderTheNamesOfVllm) {
