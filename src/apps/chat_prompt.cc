@@ -1,6 +1,6 @@
 #include "apps/chat_prompt.h"
 
-#include "server/chat_prompt.h"
+#include "text/chat_prompt.h"
 
 namespace headrace {
 namespace {

@@ -1,5 +1,5 @@
 // User text never becomes control tokens, however it spells them; the template's own always do.
-#include "server/chat_prompt.h"
+#include "text/chat_prompt.h"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "server/chat_prompt.h"
 #include "server/generation_request.h"
 #include "server/text_request.h"
+#include "text/chat_prompt.h"
 #include "text/vocab_fixtures.h"
 
 namespace headrace {

@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
-#include "server/chat_prompt.h"
 #include "server/request_fields.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
 #include "server/waiting_line.h"
+#include "text/chat_prompt.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "server/chat_prompt.h"
+#include "text/chat_prompt.h"
 
 #include <algorithm>
 #include <cctype>
