@@ -62,6 +62,9 @@ class EditLineReader final : public LineReader {
   Event read(const std::string& prompt, std::string& line) override {
     prompt_ = prompt;
     interrupted_ = false;
+    // Before the prompt shows, not at the first read: a key typed in between would be the shell
+    // mode's, and Ctrl-C a signal.
+    el_set(edit_, EL_PREP_TERM, 1);
     int bytes = 0;
     const char* text = el_gets(edit_, &bytes);
     if (interrupted_) {

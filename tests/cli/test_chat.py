@@ -75,6 +75,12 @@ class Terminal:
             self.output += os.read(self.file, 4096).decode(errors="replace")
 
     def exit_code(self):
+        """Reads to the end first: a terminal that nobody reads holds the program up."""
+        try:
+            while os.read(self.file, 4096):
+                pass
+        except OSError:  # the other side is closed
+            pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
@@ -124,5 +130,22 @@ def test_history_is_kept(program, model, terminal):
     again.wait_for("> ")
     again.type("\x1b[A\x1b[A\r")  # /exit, and before it /set seed 42
     again.wait_for(r"seed = 42\)")
+    again.wait_for("> ")
     again.type("\x04")
     assert again.exit_code() == 0
+
+
+def test_interrupt_stops_an_answer_to_what_was_typed_ahead(terminal):
+    terminal.wait_for("> ")
+    terminal.type("/set max_tokens 40\r")
+    terminal.wait_for("40\\)\\s+> ")
+    terminal.type("Write a very long story about a whale.\r")
+    terminal.wait_for(r"whale\.\s+\S+ \S+ ")
+    terminal.type("/set max_tokens 4000\rNow a very long story about a ship.\r")
+    terminal.wait_for(r"tok/s")  # the end of the first answer
+    terminal.wait_for(r"ship\.\s+\S+ \S+ ")
+    terminal.type("\x03")
+    terminal.wait_for(r"tok/s", seconds=10)
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
