@@ -50,7 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tokenizer.ok()) return 0;
   const auto ids = (*tokenizer)->encode(text, {.parse_special = (flags & 64) != 0});
   CHECK(ids.ok());
-  for (TokenId id : *ids) CHECK(id >= 0 && id < (*tokenizer)->vocab_size());
+  for (TokenId id : *ids) {
+    CHECK(id >= 0 && id < (*tokenizer)->vocab_size());
+    (void)(*tokenizer)->token_bytes(id);
+    (void)(*tokenizer)->is_control(id);
+  }
+  CHECK((*tokenizer)->token_bytes(-1).empty() && !(*tokenizer)->is_end((*tokenizer)->vocab_size()));
   (void)(*tokenizer)->decode(*ids, flags & 128);
   return 0;
 }
