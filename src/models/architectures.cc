@@ -9,7 +9,7 @@ namespace headrace {
 
 std::span<const Architecture> architectures() {
   static constexpr std::array kArchitectures = {
-      Architecture{"llama", &parse_llama, &llama_tensors, &load_llama},
+      Architecture{"llama", &parse_llama, &llama_tensors, &load_llama, &llama_hf_names},
   };
   return kArchitectures;
 }

@@ -15,6 +15,7 @@
 #include "ops/attention.h"
 #include "ops/kv_view.h"
 #include "ops/op.h"
+#include "weights/hf_names.h"
 #include "weights/model_config.h"
 #include "weights/weight_source.h"
 
@@ -101,6 +102,7 @@ struct Architecture {
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config);
   Result<std::unique_ptr<Model>> (*load)(const ModelConfig& config, const WeightSource& weights,
                                          Device& device, const ModelLoadOptions& options);
+  HfTensorNames (*hf_names)();  // its tensors in Hugging Face files
 };
 
 std::span<const Architecture> architectures();

@@ -1,0 +1,38 @@
+// What an architecture's tensors are called in Hugging Face files. The rest of the program knows
+// them by their GGUF names only; a table per architecture (a field of its row in
+// models/architectures.cc) joins the two. The first row that matches a name decides.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace headrace {
+
+struct HfTensorName {
+  // "{}" is the number of a layer, the same in both names. A trailing "*" stands for any rest.
+  std::string_view hf;    // "model.layers.{}.self_attn.q_proj.weight"
+  std::string_view gguf;  // "blk.{}.attn_q.weight"; empty: known, and not read (buffers, masks)
+  // A GGUF file holds value + offset, in F32: Gemma's norms, which multiply by 1 + weight.
+  float offset = 0;
+};
+
+using HfTensorNames = std::span<const HfTensorName>;
+
+// What a tensor of a Hugging Face file is here.
+struct HfMatch {
+  std::string gguf;  // empty: not read
+  float offset = 0;
+};
+// Empty where no row knows the name. A layer's number is plain decimal without leading zeros.
+std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf);
+// The other way, for messages: the first row's name; `gguf` itself where no row has it.
+std::string hf_name_of(HfTensorNames table, std::string_view gguf);
+
+// The names of Llama's files, which most families of decoders share (Mistral, Qwen, Phi-3, Granite,
+// SmolLM3). A row that a family has no tensor for does no harm: tensors are held against what the
+// architecture declares.
+HfTensorNames llama_hf_names();
+
+}  // namespace headrace
