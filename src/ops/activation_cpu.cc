@@ -33,6 +33,16 @@ void reference(OpContext&, const GatedActivationArgs& args) {
   }
 }
 
+void plain_reference(OpContext&, const ActivationArgs& args) {
+  for (int64_t t = 0; t < args.out.rows(); ++t) {
+    const float* x = f32_row(args.x, t);  // [F]
+    float* out = f32_row(args.out, t);    // [F]
+    for (int64_t i = 0; i < args.out.columns(); ++i) {
+      out[i] = static_cast<float>(activate(args.activation, x[i]));
+    }
+  }
+}
+
 // Eight rows of 1536 features take about 8 us: fewer are not worth a fork-join.
 template <void (*kRow)(const GatedActivationRow&)>
 void run_rows(OpContext& context, const GatedActivationArgs& args) {
@@ -45,13 +55,26 @@ void run_rows(OpContext& context, const GatedActivationArgs& args) {
   });
 }
 
-bool any_cpu(const DeviceTraits& traits, const GatedActivationArgs&) {
+template <void (*kRow)(const GatedActivationRow&)>
+void run_plain_rows(OpContext& context, const ActivationArgs& args) {
+  const int64_t features = args.out.columns();
+  context.device.pool().parallel_for(args.out.rows(), 8, [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      kRow({f32_row(args.x, t), nullptr, f32_row(args.out, t), features, args.activation});
+    }
+  });
+}
+
+template <class Args>
+bool any_cpu(const DeviceTraits& traits, const Args&) {
   return traits.kind == DeviceKind::kCpu;
 }
-bool avx512(const DeviceTraits& traits, const GatedActivationArgs& args) {
+template <class Args>
+bool avx512(const DeviceTraits& traits, const Args& args) {
   return any_cpu(traits, args) && traits.cpu.avx512;
 }
-bool avx2(const DeviceTraits& traits, const GatedActivationArgs& args) {
+template <class Args>
+bool avx2(const DeviceTraits& traits, const Args& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
@@ -63,8 +86,16 @@ constexpr std::array kKernels = {
     Kernel<GatedActivationArgs>{"gated_activation/cpu/reference", any_cpu, reference},
 };
 
+constexpr std::array kPlainKernels = {
+    Kernel<ActivationArgs>{"activation/cpu/avx512", avx512,
+                           run_plain_rows<gated_activation_row_avx512>},
+    Kernel<ActivationArgs>{"activation/cpu/avx2", avx2, run_plain_rows<gated_activation_row_avx2>},
+    Kernel<ActivationArgs>{"activation/cpu/reference", any_cpu, plain_reference},
+};
+
 }  // namespace
 
 std::span<const Kernel<GatedActivationArgs>> gated_activation_cpu_kernels() { return kKernels; }
+std::span<const Kernel<ActivationArgs>> activation_cpu_kernels() { return kPlainKernels; }
 
 }  // namespace headrace

@@ -1,4 +1,4 @@
-// What gated_activation hands to the kernels for one instruction set: plain data, no inline
+// What the activation ops hand to the kernels for one instruction set: plain data, no inline
 // functions.
 #pragma once
 
@@ -14,7 +14,7 @@ enum class Activation {
 
 struct GatedActivationRow {
   const float* gate;  // [features]
-  const float* up;    // [features]
+  const float* up;    // [features], or null: out = act(gate)
   float* out;         // [features]
   int64_t features;
   Activation activation;

@@ -30,9 +30,9 @@ template <class Act>
 void gate_row(const GatedActivationRow& row) {
   for (int64_t i = 0; i < row.features; i += 16) {
     const int64_t left = row.features - i;
-    const Vec16 gate = load_up_to(row.gate + i, left, 0.0f);
-    const Vec16 up = load_up_to(row.up + i, left, 0.0f);
-    store_up_to(row.out + i, mul(Act::apply(gate), up), left);
+    Vec16 value = Act::apply(load_up_to(row.gate + i, left, 0.0f));
+    if (row.up != nullptr) value = mul(value, load_up_to(row.up + i, left, 0.0f));
+    store_up_to(row.out + i, value, left);
   }
 }
 

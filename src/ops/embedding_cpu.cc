@@ -9,7 +9,9 @@ void embedding_reference(OpContext& context, const EmbeddingArgs& args) {
     for (int64_t t = first; t < last; ++t) {
       const TokenId token = args.tokens[static_cast<size_t>(t)];
       CHECK(token >= 0 && token < args.table.rows());
-      dequantise_row(args.table, token, f32_row(args.out, t));
+      float* out = f32_row(args.out, t);  // [D]
+      dequantise_row(args.table, token, out);
+      for (int64_t i = 0; i < args.out.columns(); ++i) out[i] *= args.scale;
     }
   });
 }

@@ -2,6 +2,8 @@
 list(APPEND sources
   embedding.cc embedding_cpu.cc
   rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
+  layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
+  rope_angles.cc rope_angles_cpu.cc
   rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc

@@ -1,5 +1,5 @@
 // RMSNorm (Zhang and Sennrich, 2019), with the residual addition that comes before it in a block:
-//   x := x + residual;   out = x / sqrt(mean(x^2) + eps) * weight.
+//   x := x + residual_scale * residual;   out = x / sqrt(mean(x^2) + eps) * weight.
 #pragma once
 
 #include "ops/op.h"
@@ -9,9 +9,10 @@ namespace headrace {
 struct RmsNormArgs {
   TensorView x;  // [T, D] f32 (CUDA also f16, bf16); written only if there is a residual
   ConstTensorView residual;  // [T, D] of x's type, or no data
-  const float* weight;       // [D]
+  const float* weight;  // [D], in device memory
   float eps;
-  TensorView out;  // [T, D] of x's type; may be x itself
+  TensorView out;                // [T, D] of x's type; may be x itself
+  float residual_scale = 1.0f;  // Granite's residual multiplier
 };
 
 // Row t of the results depends on row t of the arguments alone, bit for bit.

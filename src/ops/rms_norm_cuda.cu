@@ -24,16 +24,17 @@ struct Rows {
   int64_t x_stride, residual_stride, out_stride;  // elements
   int32_t columns;
   float eps;
+  float residual_scale;
 };
 
 template <class T, int kWidth>
-__device__ gpu::Vector<T, kWidth> load_sum(T* x, const T* residual) {
+__device__ gpu::Vector<T, kWidth> load_sum(T* x, const T* residual, float scale) {
   auto value = gpu::Vector<T, kWidth>::load(x);
   if (residual == nullptr) return value;
   const auto added = gpu::Vector<T, kWidth>::load(residual);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    const float sum = gpu::to_float(value.values[i]) + gpu::to_float(added.values[i]);
+    const float sum = gpu::to_float(value.values[i]) + scale * gpu::to_float(added.values[i]);
     value.values[i] = gpu::from_float<T>(sum);
   }
   value.store(x);
@@ -80,13 +81,15 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
   for (int i = 0; i < kHeld; ++i) {
     const int32_t at = first + i * kStep;
     if (at < rows.columns) {
-      held[i] = load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at);
+      held[i] = load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at,
+                                    rows.residual_scale);
       sum += sum_squares<T, kWidth>(held[i]);
     }
   }
   for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
     sum += sum_squares<T, kWidth>(
-        load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at));
+        load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at,
+                            rows.residual_scale));
   }
 
   const float mean = gpu::block_sum<kThreads>(sum) / static_cast<float>(rows.columns);
@@ -113,7 +116,8 @@ void launch(OpContext& context, const RmsNormArgs& args) {
                      .residual_stride = args.residual.row_stride / kBytes,
                      .out_stride = args.out.row_stride / kBytes,
                      .columns = static_cast<int32_t>(args.x.columns()),
-                     .eps = args.eps};
+                     .eps = args.eps,
+                     .residual_scale = args.residual_scale};
   const auto stream = static_cast<cudaStream_t>(context.stream.native());
   // A fault of the launch or the kernel shows in Stream::synchronize().
   rms_norm_row<T, kWidth><<<static_cast<unsigned>(args.x.rows()), kThreads, 0, stream>>>(rows);

@@ -17,6 +17,7 @@ struct RmsNormRows {
   int64_t rows;
   int64_t columns;
   float eps;
+  float residual_scale;
 };
 
 void rms_norm_rows_avx512(const RmsNormRows& rows);  // rms_norm_cpu_avx512.cc

@@ -1,7 +1,5 @@
 #include "ops/rope_kv.h"
 
-#include <cmath>
-
 namespace headrace {
 
 std::span<const Kernel<RopeKvArgs>> rope_kv_cpu_kernels();  // rope_kv_cpu.cc
@@ -17,6 +15,7 @@ void check_args(const RopeKvArgs& args) {
   CHECK(args.cos.shape == args.sin.shape && args.cos.rows() == tokens);
   CHECK(2 * args.cos.columns() <= args.kv.head_dim);
   CHECK(static_cast<int64_t>(args.slots.size()) == tokens);
+  CHECK((args.q_norm == nullptr) == (args.k_norm == nullptr));
   CHECK(args.kv.dtype == DType::kF32 || args.kv.dtype == DType::kF16 ||
         args.kv.dtype == DType::kBF16);
 }
@@ -29,21 +28,6 @@ void rope_kv(OpContext& context, const RopeKvArgs& args) {
   check_args(args);
   if (args.qkv.rows() == 0) return;
   rope_kv_kernels().select(context.device, args).run(context, args);
-}
-
-void rope_angles(std::span<const int32_t> positions, std::span<const double> inv_freq,
-                 const TensorView& cos, const TensorView& sin) {
-  const Shape shape{static_cast<int64_t>(positions.size()), static_cast<int64_t>(inv_freq.size())};
-  CHECK(cos.shape == shape && sin.shape == shape);
-  for (size_t t = 0; t < positions.size(); ++t) {
-    float* cos_row = f32_row(cos, static_cast<int64_t>(t));
-    float* sin_row = f32_row(sin, static_cast<int64_t>(t));
-    for (size_t i = 0; i < inv_freq.size(); ++i) {
-      const double angle = positions[t] * inv_freq[i];
-      cos_row[i] = static_cast<float>(std::cos(angle));
-      sin_row[i] = static_cast<float>(std::sin(angle));
-    }
-  }
 }
 
 }  // namespace headrace

@@ -1,5 +1,7 @@
 #include <array>
+#include <cmath>
 
+#include "ops/rms_norm_rows.h"
 #include "ops/rope_kv.h"
 #include "ops/rope_kv_row.h"
 
@@ -19,6 +21,14 @@ void rotate(RopeStyle style, const float* cos, const float* sin, int64_t pairs, 
   }
 }
 
+// RMSNorm of one head, in place.
+void normalise(const float* weight, float eps, int32_t dim, float* head) {
+  double sum = 0.0;
+  for (int32_t d = 0; d < dim; ++d) sum += static_cast<double>(head[d]) * head[d];
+  const double rms = std::sqrt(sum / dim + eps);
+  for (int32_t d = 0; d < dim; ++d) head[d] = static_cast<float>(head[d] / rms * weight[d]);
+}
+
 void reference(OpContext&, const RopeKvArgs& args) {
   const KvLayerView& kv = args.kv;
   const int32_t dim = kv.head_dim;
@@ -30,6 +40,8 @@ void reference(OpContext&, const RopeKvArgs& args) {
     const float* sin = f32_row(args.sin, t);
     const int64_t slot = args.slots[static_cast<size_t>(t)];
     for (int32_t head = 0; head < args.query_heads + kv.kv_heads; ++head) {
+      const float* norm = head < args.query_heads ? args.q_norm : args.k_norm;
+      if (norm != nullptr) normalise(norm, args.norm_eps, dim, q + int64_t{head} * dim);
       rotate(args.style, cos, sin, args.cos.columns(), q + int64_t{head} * dim);
     }
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
@@ -55,11 +67,35 @@ RopeKvRow row_of(const RopeKvArgs& args, int64_t t) {
           .half = args.kv.dtype == DType::kF16};
 }
 
+// The heads of one token as rows of an RMSNorm, in place.
+RmsNormRows head_rows(float* heads, const float* weight, int64_t count, const RopeKvArgs& args) {
+  const int64_t dim = args.kv.head_dim;
+  return {.x = heads,
+          .residual = nullptr,
+          .weight = weight,
+          .out = heads,
+          .x_stride = dim,
+          .residual_stride = 0,
+          .out_stride = dim,
+          .rows = count,
+          .columns = dim,
+          .eps = args.norm_eps,
+          .residual_scale = 1.0f};
+}
+
 // 32 rows of 15 heads take about 10 us: fewer are not worth a fork-join.
-template <void (*kRow)(const RopeKvRow&)>
+template <void (*kRow)(const RopeKvRow&), void (*kNormRows)(const RmsNormRows&)>
 void run_rows(OpContext& context, const RopeKvArgs& args) {
   context.device.pool().parallel_for(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t) kRow(row_of(args, t));
+    for (int64_t t = first; t < last; ++t) {
+      if (args.q_norm != nullptr) {
+        float* q = f32_row(args.qkv, t);                                // [Hq, d]
+        float* k = q + int64_t{args.query_heads} * args.kv.head_dim;  // [Hkv, d]
+        kNormRows(head_rows(q, args.q_norm, args.query_heads, args));
+        kNormRows(head_rows(k, args.k_norm, args.kv.kv_heads, args));
+      }
+      kRow(row_of(args, t));
+    }
   });
 }
 
@@ -79,8 +115,8 @@ bool avx2(const DeviceTraits& traits, const RopeKvArgs& args) {
 }
 
 constexpr std::array kKernels = {
-    Kernel<RopeKvArgs>{"rope_kv/cpu/avx512", avx512, run_rows<rope_kv_row_avx512>},
-    Kernel<RopeKvArgs>{"rope_kv/cpu/avx2", avx2, run_rows<rope_kv_row_avx2>},
+    Kernel<RopeKvArgs>{"rope_kv/cpu/avx512", avx512, run_rows<rope_kv_row_avx512, rms_norm_rows_avx512>},
+    Kernel<RopeKvArgs>{"rope_kv/cpu/avx2", avx2, run_rows<rope_kv_row_avx2, rms_norm_rows_avx2>},
     Kernel<RopeKvArgs>{"rope_kv/cpu/reference", any_cpu, reference},
 };
 

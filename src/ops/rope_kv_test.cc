@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/op_test_support.h"
+#include "ops/rope_angles.h"
 
 namespace headrace {
 namespace {
@@ -54,7 +55,10 @@ Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) 
         std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.rope_dim)));
   }
   TestMatrix cos(c.tokens, c.rope_dim / 2), sin(c.tokens, c.rope_dim / 2);
-  rope_angles(positions, inv_freq, cos.view(), sin.view());
+  rope_angles(context, {.positions = positions,
+                        .inv_freq = inv_freq,
+                        .cos = cos.view(),
+                        .sin = sin.view()});
   const RopeKvArgs args{.qkv = outcome.qkv.view(),
                         .cos = cos.view(),
                         .sin = sin.view(),
@@ -125,10 +129,15 @@ TEST(RopeKv, PutsKeysAndValuesWhereTheLayoutSays) {
 
 // The score of two rotated vectors depends on the distance of their positions alone.
 TEST(RopeKv, RotationKeepsRelativePositions) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
   const std::vector<double> inv_freq = {1.0, 0.1, 0.01, 0.001};
   const auto rotated_dot = [&](int32_t p, int32_t q) {
     TestMatrix cos(2, 4), sin(2, 4);
-    rope_angles(std::vector<int32_t>{p, q}, inv_freq, cos.view(), sin.view());
+    rope_angles(context, {.positions = std::vector<int32_t>{p, q},
+                          .inv_freq = inv_freq,
+                          .cos = cos.view(),
+                          .sin = sin.view()});
     double dot = 0;
     for (int64_t i = 0; i < 4; ++i) {  // (1, 0) rotated by both angles
       dot += cos.at(0, i) * cos.at(1, i) + sin.at(0, i) * sin.at(1, i);

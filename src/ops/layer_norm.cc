@@ -1,0 +1,30 @@
+#include "ops/layer_norm.h"
+
+namespace headrace {
+
+std::span<const Kernel<LayerNormArgs>> layer_norm_cpu_kernels();  // layer_norm_cpu.cc
+
+namespace {
+
+void check_args(const LayerNormArgs& args) {
+  CHECK(args.x.shape.rank() == 2);
+  CHECK(args.weight != nullptr && args.bias != nullptr);
+  CHECK(args.out.shape == args.x.shape && args.out.dtype == args.x.dtype);
+  if (args.residual.data != nullptr) {
+    CHECK(args.residual.shape == args.x.shape && args.residual.dtype == args.x.dtype);
+  }
+}
+
+}  // namespace
+
+KernelSet<LayerNormArgs> layer_norm_kernels() {
+  return KernelSet<LayerNormArgs>(layer_norm_cpu_kernels());
+}
+
+void layer_norm(OpContext& context, const LayerNormArgs& args) {
+  check_args(args);
+  if (args.x.rows() == 0) return;
+  layer_norm_kernels().select(context.device, args).run(context, args);
+}
+
+}  // namespace headrace

@@ -1,0 +1,28 @@
+#include "ops/rope_angles.h"
+
+namespace headrace {
+
+std::span<const Kernel<RopeAnglesArgs>> rope_angles_cpu_kernels();  // rope_angles_cpu.cc
+
+namespace {
+
+void check_args(const RopeAnglesArgs& args) {
+  const Shape shape{static_cast<int64_t>(args.positions.size()),
+                    static_cast<int64_t>(args.inv_freq.size())};
+  CHECK(args.cos.dtype == DType::kF32 && args.sin.dtype == DType::kF32);
+  CHECK(args.cos.shape == shape && args.sin.shape == shape);
+}
+
+}  // namespace
+
+KernelSet<RopeAnglesArgs> rope_angles_kernels() {
+  return KernelSet<RopeAnglesArgs>(rope_angles_cpu_kernels());
+}
+
+void rope_angles(OpContext& context, const RopeAnglesArgs& args) {
+  check_args(args);
+  if (args.positions.empty() || args.inv_freq.empty()) return;
+  rope_angles_kernels().select(context.device, args).run(context, args);
+}
+
+}  // namespace headrace

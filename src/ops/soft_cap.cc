@@ -1,0 +1,26 @@
+#include "ops/soft_cap.h"
+
+namespace headrace {
+
+std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels();  // soft_cap_cpu.cc
+
+namespace {
+
+void check_args(const SoftCapArgs& args) {
+  CHECK(args.x.shape.rank() == 2 && args.x.dtype == DType::kF32);
+  CHECK(args.cap > 0.0f);
+}
+
+}  // namespace
+
+KernelSet<SoftCapArgs> soft_cap_kernels() {
+  return KernelSet<SoftCapArgs>(soft_cap_cpu_kernels());
+}
+
+void soft_cap(OpContext& context, const SoftCapArgs& args) {
+  check_args(args);
+  if (args.x.rows() == 0) return;
+  soft_cap_kernels().select(context.device, args).run(context, args);
+}
+
+}  // namespace headrace
