@@ -32,12 +32,17 @@ struct DeviceTraits {
 
 class Device;
 
-// Owns a range of device memory, 64-byte aligned (256 on CUDA). Move-only.
+enum class MemoryKind {
+  kDevice,  // kernels of the device read and write it
+  kHost,    // the host's; on CUDA page-locked, so that copies between it and the device overlap
+};
+
+// Owns a range of memory, 64-byte aligned (256 on CUDA). Move-only.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device* device, std::byte* data, int64_t size)
-      : device_(device), data_(data), size_(size) {}
+  Buffer(Device* device, std::byte* data, int64_t size, MemoryKind kind = MemoryKind::kDevice)
+      : device_(device), data_(data), size_(size), kind_(kind) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -54,10 +59,12 @@ class Buffer {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(kind_, other.kind_);
   }
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   int64_t size_ = 0;
+  MemoryKind kind_ = MemoryKind::kDevice;
 };
 
 // A point in a stream. CPU streams are synchronous: their events are always complete.
@@ -68,7 +75,8 @@ class Event {
   virtual void wait() const = 0;  // blocks the calling thread
 };
 
-// Ordered work. The CPU stream runs everything at once on the calling thread.
+// Ordered work. The CPU stream runs everything at once on the calling thread. On CUDA a copy to or
+// from host memory that allocate_host() did not give blocks the caller.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -77,9 +85,14 @@ class Stream {
   virtual void copy(std::byte* device_to, const std::byte* device_from, int64_t bytes) = 0;
   virtual void fill_zero(std::byte* device_to, int64_t bytes) = 0;
   virtual std::unique_ptr<Event> record() = 0;
-  virtual Status synchronize() = 0;  // the error is sticky on CUDA
-  virtual void* native() const = 0;  // cudaStream_t, or nullptr
+  virtual void wait(const Event& event) = 0;  // what follows here runs after the event; no blocking
+  virtual Status synchronize() = 0;           // the error is sticky on CUDA
+  virtual Status status() = 0;                // errors seen so far, without waiting
+  virtual void* native() const = 0;           // cudaStream_t, or nullptr
 };
+
+class GemmLibrary;  // tensor/gemm_library.h
+class Uploader;     // tensor/uploader.h
 
 class Device {
  public:
@@ -87,27 +100,36 @@ class Device {
   virtual const DeviceTraits& traits() const = 0;
   // Uninitialised memory; errors name the size asked for and what is free. Not in a step.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  virtual Result<Buffer> allocate_host(int64_t bytes) = 0;
   virtual std::unique_ptr<Stream> create_stream() = 0;
   virtual int64_t free_bytes() const = 0;
-  // The pool CPU kernels run on. REQUIRES: traits().kind == kCpu
+  // Host threads: CPU kernels run on them, and a CUDA device's weights are converted on them.
   virtual ThreadPool& pool() = 0;
+  // The vendor's matrix products, opened at the first call; an error names the library that is
+  // missing. kUnsupported on the CPU.
+  virtual Result<GemmLibrary*> gemm_library() = 0;
+  // The way of weights into device memory; made at the first call. One thread at a time.
+  virtual Result<Uploader*> uploader() = 0;
 
   DeviceKind kind() const { return traits().kind; }
 
  private:
   friend class Buffer;
-  virtual void release(std::byte* data, int64_t bytes) = 0;
+  virtual void release(std::byte* data, int64_t bytes, MemoryKind kind) = 0;
 };
 
 inline Buffer::~Buffer() {
-  if (data_ != nullptr) device_->release(data_, size_);
+  if (data_ != nullptr) device_->release(data_, size_, kind_);
 }
 
 // `thread_count` 0 = all CPUs this process may use.
 std::unique_ptr<Device> create_cpu_device(int thread_count,
                                           CpuFeatures features = CpuFeatures::detect());
 // Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
-Result<std::unique_ptr<Device>> create_cuda_device(int index);
+// `thread_count` as above.
+Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0);
 bool built_with_cuda();
+// Whether create_cuda_device(0) would find a GPU. Cheap: starts nothing on it.
+bool cuda_device_present();
 
 }  // namespace headrace

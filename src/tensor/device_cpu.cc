@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tensor/device.h"
+#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -33,7 +34,9 @@ class CpuStream final : public Stream {
     if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
   }
   std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
+  void wait(const Event&) override {}
   Status synchronize() override { return ok_status(); }
+  Status status() override { return ok_status(); }
   void* native() const override { return nullptr; }
 };
 
@@ -57,17 +60,8 @@ class CpuDevice final : public Device {
   const DeviceTraits& traits() const override { return traits_; }
 
   // Anonymous pages: they cost memory only once touched, and large ranges go back at once.
-  Result<Buffer> allocate(int64_t bytes) override {
-    CHECK(bytes >= 0);
-    const size_t size = std::max<size_t>(static_cast<size_t>(bytes), 1);
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-      return exhausted(fmt::format("cannot allocate {} MiB of memory ({} MiB free)", bytes >> 20,
-                                   free_bytes() >> 20));
-    }
-    if (size >= (4u << 20)) ::madvise(data, size, MADV_HUGEPAGE);
-    return Buffer(this, static_cast<std::byte*>(data), bytes);
-  }
+  Result<Buffer> allocate(int64_t bytes) override { return map(bytes, MemoryKind::kDevice); }
+  Result<Buffer> allocate_host(int64_t bytes) override { return map(bytes, MemoryKind::kHost); }
 
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CpuStream>(); }
 
@@ -84,14 +78,35 @@ class CpuDevice final : public Device {
   }
 
   ThreadPool& pool() override { return pool_; }
+  Result<GemmLibrary*> gemm_library() override {
+    return unsupported("the CPU has kernels of its own for matrix products");
+  }
+  Result<Uploader*> uploader() override {
+    if (uploader_ == nullptr) {
+      HR_ASSIGN_OR_RETURN(uploader_, Uploader::create(*this));
+    }
+    return uploader_.get();
+  }
 
  private:
-  void release(std::byte* data, int64_t bytes) override {
+  Result<Buffer> map(int64_t bytes, MemoryKind kind) {
+    CHECK(bytes >= 0);
+    const size_t size = std::max<size_t>(static_cast<size_t>(bytes), 1);
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      return exhausted(fmt::format("cannot allocate {} MiB of memory ({} MiB free)", bytes >> 20,
+                                   free_bytes() >> 20));
+    }
+    if (size >= (4u << 20)) ::madvise(data, size, MADV_HUGEPAGE);
+    return Buffer(this, static_cast<std::byte*>(data), bytes, kind);
+  }
+  void release(std::byte* data, int64_t bytes, MemoryKind) override {
     ::munmap(data, std::max<size_t>(static_cast<size_t>(bytes), 1));
   }
 
   DeviceTraits traits_;
   ThreadPool pool_;
+  std::unique_ptr<Uploader> uploader_;  // last: its memory goes back to the members above
 };
 
 }  // namespace

@@ -3,10 +3,15 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
 
 #include <fmt/format.h>
 
 #include "tensor/device.h"
+#include "tensor/gemm_library.h"
+#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -19,38 +24,48 @@ std::string describe(cudaError_t error) {
 class CudaErrors {
  public:
   void note(cudaError_t error) {
-    if (first_ == cudaSuccess) first_ = error;
+    cudaError_t none = cudaSuccess;
+    if (error != cudaSuccess) first_.compare_exchange_strong(none, error);
   }
   Status status() const {
-    if (first_ == cudaSuccess) return ok_status();
-    return internal_error("CUDA: " + describe(first_));
+    const cudaError_t first = first_;
+    if (first == cudaSuccess) return ok_status();
+    return internal_error("CUDA: " + describe(first));
   }
 
  private:
-  cudaError_t first_ = cudaSuccess;
+  std::atomic<cudaError_t> first_{cudaSuccess};
 };
 
 class CudaEvent final : public Event {
  public:
-  CudaEvent(int device, cudaStream_t stream, CudaErrors& errors) {
-    errors.note(cudaSetDevice(device));
-    errors.note(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
-    errors.note(cudaEventRecord(event_, stream));
+  CudaEvent(int device, cudaStream_t stream, std::shared_ptr<CudaErrors> errors)
+      : errors_(std::move(errors)) {
+    errors_->note(cudaSetDevice(device));
+    errors_->note(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    errors_->note(cudaEventRecord(event_, stream));
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
-  // An error counts as complete: it shows in Stream::synchronize().
-  bool complete() const override { return cudaEventQuery(event_) != cudaErrorNotReady; }
-  void wait() const override { cudaEventSynchronize(event_); }
+  // An error counts as complete: it shows in Stream::status().
+  bool complete() const override {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    errors_->note(state);
+    return true;
+  }
+  void wait() const override { errors_->note(cudaEventSynchronize(event_)); }
+  cudaEvent_t native() const { return event_; }
 
  private:
+  std::shared_ptr<CudaErrors> errors_;
   cudaEvent_t event_ = nullptr;
 };
 
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device) : device_(device) {
-    errors_.note(cudaSetDevice(device_));
-    errors_.note(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    errors_->note(cudaSetDevice(device_));
+    errors_->note(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
   ~CudaStream() override { cudaStreamDestroy(stream_); }
 
@@ -64,33 +79,40 @@ class CudaStream final : public Stream {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
   void fill_zero(std::byte* to, int64_t bytes) override {
-    if (bytes > 0) errors_.note(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
+    if (bytes > 0) errors_->note(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
   }
   std::unique_ptr<Event> record() override {
     return std::make_unique<CudaEvent>(device_, stream_, errors_);
   }
+  void wait(const Event& event) override {
+    errors_->note(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0));
+  }
   Status synchronize() override {
-    errors_.note(cudaStreamSynchronize(stream_));
-    errors_.note(cudaGetLastError());  // of a kernel launch
-    return errors_.status();
+    errors_->note(cudaStreamSynchronize(stream_));
+    return status();
+  }
+  Status status() override {
+    errors_->note(cudaGetLastError());  // of a kernel launch
+    return errors_->status();
   }
   void* native() const override { return stream_; }
 
  private:
   void copy(std::byte* to, const std::byte* from, int64_t bytes, cudaMemcpyKind kind) {
     if (bytes > 0) {
-      errors_.note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_));
+      errors_->note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_));
     }
   }
 
   int device_;
   cudaStream_t stream_ = nullptr;
-  CudaErrors errors_;
+  std::shared_ptr<CudaErrors> errors_ = std::make_shared<CudaErrors>();
 };
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, const cudaDeviceProp& properties) : index_(index) {
+  CudaDevice(int index, const cudaDeviceProp& properties, int thread_count)
+      : index_(index), pool_(thread_count) {
     traits_.kind = DeviceKind::kCuda;
     traits_.name = properties.name;
     traits_.cpu = CpuFeatures::detect();
@@ -115,6 +137,20 @@ class CudaDevice final : public Device {
     return Buffer(this, static_cast<std::byte*>(data), bytes);
   }
 
+  Result<Buffer> allocate_host(int64_t bytes) override {
+    CHECK(bytes >= 0);
+    void* data = nullptr;
+    cudaError_t error = cudaSetDevice(index_);
+    if (error == cudaSuccess)
+      error = cudaMallocHost(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    if (error != cudaSuccess) {
+      cudaGetLastError();
+      return exhausted(fmt::format("cannot allocate {} MiB of page-locked host memory: {}",
+                                   bytes >> 20, describe(error)));
+    }
+    return Buffer(this, static_cast<std::byte*>(data), bytes, MemoryKind::kHost);
+  }
+
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(index_); }
 
   int64_t free_bytes() const override {
@@ -124,19 +160,40 @@ class CudaDevice final : public Device {
     return static_cast<int64_t>(free);
   }
 
-  ThreadPool& pool() override {
-    CHECK_MSG(false, "a CUDA device has no thread pool");
-    __builtin_unreachable();
+  ThreadPool& pool() override { return pool_; }
+
+  Result<GemmLibrary*> gemm_library() override {
+    const std::lock_guard lock(gemm_mutex_);
+    if (gemm_ == nullptr) {
+      cudaSetDevice(index_);
+      HR_ASSIGN_OR_RETURN(gemm_, GemmLibrary::open());
+    }
+    return gemm_.get();
+  }
+
+  Result<Uploader*> uploader() override {
+    if (uploader_ == nullptr) {
+      HR_ASSIGN_OR_RETURN(uploader_, Uploader::create(*this));
+    }
+    return uploader_.get();
   }
 
  private:
-  void release(std::byte* data, int64_t) override {
+  void release(std::byte* data, int64_t, MemoryKind kind) override {
     cudaSetDevice(index_);
-    cudaFree(data);
+    if (kind == MemoryKind::kHost) {
+      cudaFreeHost(data);
+    } else {
+      cudaFree(data);
+    }
   }
 
   int index_;
   DeviceTraits traits_;
+  ThreadPool pool_;
+  std::mutex gemm_mutex_;
+  std::unique_ptr<GemmLibrary> gemm_;
+  std::unique_ptr<Uploader> uploader_;  // last: its memory goes back to the members above
 };
 
 Status no_device(cudaError_t error) {
@@ -154,7 +211,7 @@ Status no_device(cudaError_t error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> create_cuda_device(int index) {
+Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return no_device(error);
@@ -167,9 +224,15 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index) {
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
     return no_device(error);
   }
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, properties));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
+      index, properties, thread_count > 0 ? thread_count : ThreadPool::usable_cpus()));
 }
 
 bool built_with_cuda() { return true; }
+
+bool cuda_device_present() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
 
 }  // namespace headrace

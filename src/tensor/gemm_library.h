@@ -1,0 +1,50 @@
+// Matrix products of the vendor's library: cuBLASLt, opened at run time, so that the program starts
+// without it. One object a device (Device::gemm_library()).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace headrace {
+
+// y [M, N] = x [M, K] w [N, K]^T, or y + that; sums in f32, the result rounded once.
+struct GemmArgs {
+  const std::byte* x = nullptr;  // rows `x_stride` elements apart
+  const std::byte* w = nullptr;  // dense rows
+  std::byte* y = nullptr;        // rows `y_stride` elements apart
+  int64_t m = 0, n = 0, k = 0;
+  int64_t x_stride = 0, y_stride = 0;
+  DType dtype = DType::kBF16;    // of x and w: F32, F16 or BF16
+  DType y_dtype = DType::kBF16;  // the same, or F32
+  bool accumulate = false;
+};
+
+// Used by one thread at a time.
+class GemmLibrary {
+ public:
+  // kUnavailable naming the library and the places that were looked at.
+  static Result<std::unique_ptr<GemmLibrary>> open();
+  virtual ~GemmLibrary() = default;
+
+  // Starts the product on the stream. The algorithm is the library's choice, made once for each
+  // (N, K, types, range of M); `workspace` is kWorkspaceBytes of device memory that the work on the
+  // stream may use. REQUIRES: m, n, k > 0
+  virtual void run(Stream& stream, const GemmArgs& args, std::byte* workspace) = 0;
+
+  static constexpr int64_t kWorkspaceBytes = 32 << 20;  // what cuBLAS itself takes on Hopper
+};
+
+// The number of rows that stands for `m` when an algorithm is chosen: exact up to 64, then the next
+// multiple of about an eighth of m, so that a server meets some 60 choices and not 8,192.
+constexpr int64_t gemm_row_class(int64_t m) {
+  int64_t grain = 1;
+  while (m > 64 * grain) grain *= 2;
+  grain *= grain > 1 ? 4 : 1;
+  return (m + grain - 1) / grain * grain;
+}
+
+}  // namespace headrace
