@@ -298,13 +298,30 @@ double round_real(double value, int64_t precision, std::string_view method) {
     if (precision > 300 || !std::isfinite(value)) return value;
     return *parse_real(fmt::format("{:.{}f}", value, precision));
   }
-  const double scale =
-      std::pow(10.0, static_cast<double>(std::clamp<int64_t>(precision, -400, 400)));
+  // 10^-309 and less are no normal doubles: every finite value is nearer to 0.
+  if (precision < -308) return std::copysign(0.0, value);
+  const double scale = std::pow(10.0, static_cast<double>(std::min<int64_t>(precision, 308)));
   const double scaled = value * scale;
   const double rounded = method == "ceil"    ? std::ceil(scaled)
                          : method == "floor" ? std::floor(scaled)
                                              : std::nearbyint(scaled);
   return rounded / scale;
+}
+
+// To a multiple of 10^digits, ties to the even one, as Python rounds whole numbers. Empty beyond
+// int64.
+std::optional<int64_t> round_integer(int64_t value, int64_t digits) {
+  constexpr int64_t kHalf = 5'000'000'000'000'000'000;  // of 10^19, which is beyond int64
+  if (digits == 19 && (value > kHalf || value < -kHalf)) return std::nullopt;
+  if (digits > 18) return 0;
+  int64_t step = 1;
+  for (int64_t i = 0; i < digits; ++i) step *= 10;
+  const int64_t rest = ((value % step) + step) % step;
+  int64_t down = 0, rounded = 0;
+  if (__builtin_sub_overflow(value, rest, &down)) return std::nullopt;
+  const bool up = rest > step - rest || (rest == step - rest && down / step % 2 != 0);
+  if (__builtin_add_overflow(down, up ? step : 0, &rounded)) return std::nullopt;
+  return rounded;
 }
 
 Value filter_round(TemplateContext& context, const Value& input, const Arguments& arguments) {
@@ -316,10 +333,13 @@ Value filter_round(TemplateContext& context, const Value& input, const Arguments
     context.fail("round: method is not common, ceil or floor");
   }
   if (!input.is_number()) context.fail(fmt::format("'{}' cannot be rounded", input.type_name()));
-  if (input.is_integral() && name == "common" && digits >= 0) return input.integer();
-  const double rounded = round_real(input.real(), digits, name);
-  if (input.is_integral() && name == "common") return static_cast<int64_t>(rounded);
-  return rounded;
+  if (input.is_integral() && name == "common") {
+    if (digits >= 0) return input.integer();
+    const auto rounded = round_integer(input.integer(), digits < -20 ? 20 : -digits);
+    if (!rounded) context.fail("round: the result does not fit 64 bits");
+    return *rounded;
+  }
+  return round_real(input.real(), digits, name);
 }
 
 // Sequences.

@@ -145,6 +145,7 @@ b
 {{ '1.5' | float }} {{ 'x' | float }} {{ 'x' | float(2.0) }} {{ 3 | float }} {{ ' 2.50 ' | float }} {{ '-1e3' | float }}
 {{ -5 | abs }} {{ -5.5 | abs }} {{ (0 - 5) | abs }} {{ 5 | abs }}
 {{ 2.5 | round }} {{ 3.5 | round }} {{ 2.675 | round(2) }} {{ 42 | round }} {{ 2.1 | round(method='ceil') }} {{ 2.9 | round(0, 'floor') }} {{ 1234.5 | round(-2) }} {{ 3.14159 | round(3) }} {{ 42.55 | round(1, 'floor') }}
+{{ 5 | round(-2) }} {{ 44 | round(-888) }} {{ 50 | round(-2) }} {{ 150 | round(-2) }} {{ -151 | round(-2) }} {{ 12345 | round(-3) }} {{ 5.0 | round(-400) }}
 {{ lines | indent }}|{{ lines | indent(2, true) }}|{{ lines | indent(2, blank=true) }}|{{ lines | indent('> ') }}|{{ '' | indent }}|{{ 'a\n' | indent }}
 {{ html | e }} {{ html | escape }} {{ html | safe }} {{ html | forceescape }}
 {{ xs | reverse | list }} {{ 'abc' | reverse }} {{ xs | sum }} {{ users | sum(attribute='age') }} {{ xs | sum(start=10) }} {{ [1.5, 2] | sum }} {{ xs | min }} {{ xs | max }} {{ words | min }} {{ words | max }} {{ users | max(attribute='age') | string | length }} {{ none_list | min }}
