@@ -15,14 +15,18 @@ using simdjson::dom::element_type;
 struct Budget {
   const JsonLimits& limits;
   size_t keys_left;
+  size_t elements_left;
 };
 
 Result<Json> convert(element node, int depth, Budget& budget);
 
 Result<Json> convert_array(simdjson::dom::array items, int depth, Budget& budget) {
   Json::Array out;
-  out.reserve(items.size());
+  out.reserve(std::min(items.size(), budget.elements_left));
   for (element item : items) {
+    if (budget.elements_left-- == 0) {
+      return exhausted(fmt::format("more than {} elements", budget.limits.element_count_max));
+    }
     HR_ASSIGN_OR_RETURN(Json value, convert(item, depth + 1, budget));
     out.push_back(std::move(value));
   }
@@ -195,7 +199,7 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   }
   if (error)
     return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
-  Budget budget{limits, limits.key_count_max};
+  Budget budget{limits, limits.key_count_max, limits.element_count_max};
   return convert(root, 0, budget);
 }
 

@@ -76,7 +76,8 @@ class Json {
 
 struct JsonLimits {
   int depth_max = 64;
-  size_t key_count_max = 100'000;  // members of all objects together
+  size_t key_count_max = 100'000;       // members of all objects together
+  size_t element_count_max = SIZE_MAX;  // of all arrays together
 };
 
 // Strict JSON (RFC 8259): UTF-8 checked, duplicate keys, NaN, numbers out of double's range and

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/check.h"
@@ -18,7 +19,9 @@ class Shape {
  public:
   static constexpr int kRankMax = 4;
   constexpr Shape() = default;
-  constexpr Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  constexpr Shape(std::initializer_list<int64_t> dims)
+      : Shape(std::span<const int64_t>(dims.begin(), dims.size())) {}
+  explicit constexpr Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
     CHECK(dims.size() <= kRankMax);
     int i = 0;
     for (int64_t d : dims) dims_[static_cast<size_t>(i++)] = d;

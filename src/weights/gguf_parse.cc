@@ -346,28 +346,16 @@ class Parser {
       return corrupt_at(field,
                         fmt::format("{} dimensions (1 to {} are allowed)", rank, Shape::kRankMax));
     }
-    std::array<uint64_t, Shape::kRankMax> ne{};  // innermost first
+    std::array<int64_t, Shape::kRankMax> dims{};  // the file's first is the innermost
     for (uint32_t i = 0; i < rank; ++i) {
-      HR_RETURN_IF_ERROR(read(field + " dimensions", ne[i]));
-      if (ne[i] == 0 || ne[i] > static_cast<uint64_t>(INT64_MAX)) {
-        return corrupt_at(field, fmt::format("dimension {} is {}", i, ne[i]));
+      uint64_t ne = 0;
+      HR_RETURN_IF_ERROR(read(field + " dimensions", ne));
+      if (ne == 0 || ne > static_cast<uint64_t>(INT64_MAX)) {
+        return corrupt_at(field, fmt::format("dimension {} is {}", i, ne));
       }
+      dims[rank - 1 - i] = static_cast<int64_t>(ne);
     }
-    const auto dim = [&](uint32_t i) { return static_cast<int64_t>(ne[rank - 1 - i]); };
-    switch (rank) {
-      case 1:
-        shape = Shape{dim(0)};
-        break;
-      case 2:
-        shape = Shape{dim(0), dim(1)};
-        break;
-      case 3:
-        shape = Shape{dim(0), dim(1), dim(2)};
-        break;
-      default:
-        shape = Shape{dim(0), dim(1), dim(2), dim(3)};
-        break;
-    }
+    shape = Shape(std::span<const int64_t>(dims.data(), rank));
     return ok_status();
   }
 

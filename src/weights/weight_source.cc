@@ -14,6 +14,27 @@ Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& sh
   return view;
 }
 
+std::optional<WeightInfo> WeightSource::info(std::string_view name) const {
+  if (!has(name)) return std::nullopt;
+  const auto view = get(name);
+  if (!view.ok()) return std::nullopt;
+  return WeightInfo{.name_in_file = name_in_file(name),
+                    .type = dtype_name(view->dtype),
+                    .dtype = view->dtype,
+                    .shape = view->shape,
+                    .bytes = tensor_bytes(view->dtype, view->shape).value_or(0)};
+}
+
+std::optional<WeightInfo> GgufWeightSource::info(std::string_view name) const {
+  const GgufTensor* tensor = file_->find_tensor(name);
+  if (tensor == nullptr) return std::nullopt;
+  return WeightInfo{.name_in_file = printable(name),
+                    .type = tensor->type->name,
+                    .dtype = tensor->type->dtype,
+                    .shape = tensor->shape,
+                    .bytes = static_cast<int64_t>(tensor->bytes.size())};
+}
+
 std::vector<std::string_view> GgufWeightSource::names() const {
   std::vector<std::string_view> names;
   names.reserve(file_->plan().tensors.size());

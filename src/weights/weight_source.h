@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,15 @@
 #include "weights/gguf.h"
 
 namespace headrace {
+
+// What a source knows of a tensor without reading it.
+struct WeightInfo {
+  std::string name_in_file;    // as the file spells it, for messages
+  std::string_view type;       // "Q4_K", "BF16"
+  std::optional<DType> dtype;  // that get() gives; empty: get() says that it cannot be read
+  Shape shape;
+  int64_t bytes = 0;  // in the file
+};
 
 class WeightSource {
  public:
@@ -26,6 +36,10 @@ class WeightSource {
   // is given to release(). Errors name the source and the tensor: missing, or of a type that cannot
   // be read. Any thread.
   virtual Result<ConstTensorView> get(std::string_view name) const = 0;
+  // Touches no page of the tensor's data. Empty where there is no such tensor.
+  virtual std::optional<WeightInfo> info(std::string_view name) const;
+  // What a tensor is called in the source's files, whether it is there or not.
+  virtual std::string name_in_file(std::string_view name) const { return std::string(name); }
   // Done reading a view from get(): its memory is given back (a file's pages are dropped from the
   // cache of this process, a dummy's memory is freed). To read it again, get() it again. Any
   // thread.
@@ -44,6 +58,7 @@ class GgufWeightSource final : public WeightSource {
   bool has(std::string_view name) const override { return file_->find_tensor(name) != nullptr; }
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;
+  std::optional<WeightInfo> info(std::string_view name) const override;
   void release(const ConstTensorView& view) const override;
   std::string_view description() const override { return file_->name(); }
   const GgufFile& file() const { return *file_; }

@@ -1,0 +1,76 @@
+// The weights of a Hugging Face folder: model.safetensors, or the shards that
+// model.safetensors.index.json lists.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "weights/hf_names.h"
+#include "weights/safetensors.h"
+#include "weights/weight_source.h"
+
+namespace headrace {
+
+struct SafetensorsOptions {
+  HfTensorNames names;           // must outlive the source
+  bool tied_embeddings = false;  // an output.weight is a copy of the embedding, and not read
+};
+
+// Tensors under their GGUF names. A tensor that no row of the table knows keeps the name it has, so
+// that whoever holds names() against what the architecture declares finds it.
+//
+// get() gives a view of the mapping, except where a GGUF file would hold other values (rows with an
+// offset) or where the file did not align the data to 8 bytes: then an own copy, which release()
+// frees.
+class SafetensorsWeightSource final : public WeightSource {
+ public:
+  // `path`: a folder, or one .safetensors file. Every shard that the index lists must be there and
+  // hold exactly the tensors that the index says.
+  static Result<std::unique_ptr<SafetensorsWeightSource>> open(const std::string& path,
+                                                               const SafetensorsOptions& options);
+  // The same from files that are open already; `description` is for messages.
+  static Result<std::unique_ptr<SafetensorsWeightSource>> create(
+      std::vector<std::shared_ptr<const SafetensorsFile>> files, std::string description,
+      const SafetensorsOptions& options);
+
+  using WeightSource::get;
+  bool has(std::string_view name) const override { return find(name) != nullptr; }
+  std::vector<std::string_view> names() const override;
+  Result<ConstTensorView> get(std::string_view name) const override;
+  std::optional<WeightInfo> info(std::string_view name) const override;
+  std::string name_in_file(std::string_view name) const override {
+    return hf_name_of(names_, name);
+  }
+  void release(const ConstTensorView& view) const override;
+  std::string_view description() const override { return description_; }
+
+  const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
+  int64_t file_bytes() const;  // of all files together
+
+ private:
+  struct Entry {
+    std::string name;
+    const SafetensorsTensor* tensor;
+    float offset;
+    std::unique_ptr<std::byte[]> copy;  // empty until get() needs it
+  };
+  SafetensorsWeightSource(std::vector<std::shared_ptr<const SafetensorsFile>> files,
+                          std::string description, HfTensorNames names, std::vector<Entry> entries);
+  Entry* find(std::string_view name) const;
+  static DType dtype_of(const Entry& entry);
+  // The tensor's values as a GGUF file has them, in aligned memory.
+  static std::unique_ptr<std::byte[]> converted(const Entry& entry);
+
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::string description_;
+  HfTensorNames names_;
+  mutable std::mutex mutex_;            // guards the copies in entries_
+  mutable std::vector<Entry> entries_;  // sorted by name
+};
+
+}  // namespace headrace
