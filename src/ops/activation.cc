@@ -2,40 +2,47 @@
 
 namespace headrace {
 
-std::span<const Kernel<GatedActivationArgs>> gated_activation_cpu_kernels();  // activation_cpu.cc
-std::span<const Kernel<ActivationArgs>> activation_cpu_kernels();             // activation_cpu.cc
+std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels();  // activation_cuda.cu
+std::span<const Kernel<GatedActivationArgs>> gated_activation_cpu_kernels();   // activation_cpu.cc
+std::span<const Kernel<ActivationArgs>> activation_cuda_kernels();             // activation_cuda.cu
+std::span<const Kernel<ActivationArgs>> activation_cpu_kernels();              // activation_cpu.cc
 
 namespace {
 
-void check_args(const GatedActivationArgs& args) {
+void check_args(const OpContext& context, const GatedActivationArgs& args) {
   CHECK(args.gate_up.shape.rank() == 2);
-  CHECK(args.gate_up.dtype == DType::kF32 && args.out.dtype == DType::kF32);
+  CHECK(is_activation(context.device, args.out.dtype));
+  CHECK(args.gate_up.dtype == args.out.dtype);
   CHECK((args.gate_up.shape == Shape{args.out.rows(), 2 * args.out.columns()}));
 }
 
-void check_args(const ActivationArgs& args) {
+void check_args(const OpContext& context, const ActivationArgs& args) {
   CHECK(args.x.shape.rank() == 2 && args.x.shape == args.out.shape);
-  CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32);
+  CHECK(is_activation(context.device, args.out.dtype) && args.x.dtype == args.out.dtype);
 }
 
 }  // namespace
 
 KernelSet<GatedActivationArgs> gated_activation_kernels() {
-  return KernelSet<GatedActivationArgs>(gated_activation_cpu_kernels());
+  static const std::vector<Kernel<GatedActivationArgs>> kernels = join_kernels<GatedActivationArgs>(
+      {gated_activation_cuda_kernels(), gated_activation_cpu_kernels()});
+  return KernelSet<GatedActivationArgs>(kernels);
 }
 
 void gated_activation(OpContext& context, const GatedActivationArgs& args) {
-  check_args(args);
+  check_args(context, args);
   if (args.out.rows() == 0) return;
   gated_activation_kernels().select(context.device, args).run(context, args);
 }
 
 KernelSet<ActivationArgs> activation_kernels() {
-  return KernelSet<ActivationArgs>(activation_cpu_kernels());
+  static const std::vector<Kernel<ActivationArgs>> kernels =
+      join_kernels<ActivationArgs>({activation_cuda_kernels(), activation_cpu_kernels()});
+  return KernelSet<ActivationArgs>(kernels);
 }
 
 void activation(OpContext& context, const ActivationArgs& args) {
-  check_args(args);
+  check_args(context, args);
   if (args.out.rows() == 0) return;
   activation_kernels().select(context.device, args).run(context, args);
 }

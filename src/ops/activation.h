@@ -8,15 +8,15 @@
 namespace headrace {
 
 struct GatedActivationArgs {
-  ConstTensorView gate_up;  // [T, 2F] f32: gate, then up
+  ConstTensorView gate_up;  // [T, 2F]: gate, then up; of the model's activation type
   Activation activation = Activation::kSilu;
-  TensorView out;  // [T, F] f32; no overlap with gate_up
+  TensorView out;  // [T, F] of gate_up's type; no overlap with it
 };
 
 struct ActivationArgs {
-  ConstTensorView x;  // [T, F] f32
+  ConstTensorView x;  // [T, F] of the model's activation type
   Activation activation = Activation::kGeluTanh;
-  TensorView out;  // [T, F] f32; may be x itself
+  TensorView out;  // [T, F] of x's type; may be x itself
 };
 
 void gated_activation(OpContext& context, const GatedActivationArgs& args);

@@ -4,7 +4,8 @@
 
 namespace headrace {
 
-void embedding_reference(OpContext&, const EmbeddingArgs&);  // embedding_cpu.cc
+void embedding_reference(OpContext&, const EmbeddingArgs&);       // embedding_cpu.cc
+std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels();  // embedding_cuda.cu
 
 namespace {
 
@@ -12,23 +13,28 @@ bool on_cpu(const DeviceTraits& traits, const EmbeddingArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kCpuKernels = {
     Kernel<EmbeddingArgs>{"embedding/cpu/reference", on_cpu, embedding_reference},
 };
 
-void check_args(const EmbeddingArgs& args) {
+void check_args(const OpContext& context, const EmbeddingArgs& args) {
   const int64_t tokens = static_cast<int64_t>(args.tokens.size());
   CHECK(args.table.shape.rank() == 2);
-  CHECK(args.out.dtype == DType::kF32);
+  CHECK(is_activation(context.device, args.out.dtype));
   CHECK((args.out.shape == Shape{tokens, args.table.columns()}));
 }
 
 }  // namespace
 
-KernelSet<EmbeddingArgs> embedding_kernels() { return KernelSet<EmbeddingArgs>(kKernels); }
+KernelSet<EmbeddingArgs> embedding_kernels() {
+  static const std::vector<Kernel<EmbeddingArgs>> kernels =
+      join_kernels<EmbeddingArgs>({embedding_cuda_kernels(), kCpuKernels});
+  return KernelSet<EmbeddingArgs>(kernels);
+}
 
 void embedding(OpContext& context, const EmbeddingArgs& args) {
-  check_args(args);
+  check_args(context, args);
+  if (args.tokens.empty()) return;
   embedding_kernels().select(context.device, args).run(context, args);
 }
 

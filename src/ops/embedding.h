@@ -1,4 +1,4 @@
-// Embedding lookup: row tokens[t] of the table, as f32, times a scale.
+// Embedding lookup: row tokens[t] of the table times a scale.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 namespace headrace {
 
 struct EmbeddingArgs {
-  std::span<const TokenId> tokens;  // [T], each in [0, V)
-  ConstTensorView table;            // [V, D] F32, F16, BF16, Q8_0, Q4_0 or Q4_1: GGUF's own rows
-  TensorView out;                   // [T, D] f32
+  std::span<const TokenId> tokens;  // [T], each in [0, V), in device memory
+  ConstTensorView table;            // [V, D]; CPU: any type of GGUF's own rows; CUDA: of out's type
+  TensorView out;                   // [T, D] of the model's activation type
   float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
 };
 

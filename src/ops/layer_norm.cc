@@ -2,7 +2,8 @@
 
 namespace headrace {
 
-std::span<const Kernel<LayerNormArgs>> layer_norm_cpu_kernels();  // layer_norm_cpu.cc
+std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels();  // layer_norm_cuda.cu
+std::span<const Kernel<LayerNormArgs>> layer_norm_cpu_kernels();   // layer_norm_cpu.cc
 
 namespace {
 
@@ -18,7 +19,9 @@ void check_args(const LayerNormArgs& args) {
 }  // namespace
 
 KernelSet<LayerNormArgs> layer_norm_kernels() {
-  return KernelSet<LayerNormArgs>(layer_norm_cpu_kernels());
+  static const std::vector<Kernel<LayerNormArgs>> kernels =
+      join_kernels<LayerNormArgs>({layer_norm_cuda_kernels(), layer_norm_cpu_kernels()});
+  return KernelSet<LayerNormArgs>(kernels);
 }
 
 void layer_norm(OpContext& context, const LayerNormArgs& args) {

@@ -5,8 +5,10 @@
 // op_test.cc.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "tensor/communicator.h"
@@ -22,6 +24,12 @@ struct OpContext {
   Workspace& workspace;
   Mesh& mesh;
 };
+
+// Activations are f32 on the CPU; on CUDA F32, F16 or BF16, one type in all of a model.
+inline bool is_activation(const Device& device, DType dtype) {
+  if (dtype == DType::kF32) return true;
+  return device.kind() == DeviceKind::kCuda && (dtype == DType::kF16 || dtype == DType::kBF16);
+}
 
 template <class Args>
 struct Kernel {
@@ -48,5 +56,14 @@ class KernelSet {
  private:
   std::span<const Kernel<Args>> kernels_;
 };
+
+// The tables of an op's devices as one, in this order.
+template <class Args>
+std::vector<Kernel<Args>> join_kernels(
+    std::initializer_list<std::span<const Kernel<Args>>> tables) {
+  std::vector<Kernel<Args>> kernels;
+  for (const auto& table : tables) kernels.insert(kernels.end(), table.begin(), table.end());
+  return kernels;
+}
 
 }  // namespace headrace

@@ -3,7 +3,7 @@ list(APPEND sources
   embedding.cc embedding_cpu.cc
   rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
   layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
-  rope_angles.cc rope_angles_cpu.cc
+  rope_angles.cc rope_angles_cpu.cc row_gather.cc row_gather_cpu.cc
   rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
@@ -11,12 +11,15 @@ list(APPEND sources
 if(HEADRACE_CUDA)
   # Only these files may include gpu/.
   headrace_include_root(gpu gpu_root)
-  list(APPEND sources rms_norm_cuda.cu)
+  set(kernel_sources
+    activation_cuda.cu embedding_cuda.cu layer_norm_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
+    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu soft_cap_cuda.cu)
+  list(APPEND sources ${kernel_sources})
   # 554: a view of constant bytes has a conversion to its own type that is never called.
-  set_source_files_properties(rms_norm_cuda.cu PROPERTIES
+  set_source_files_properties(${kernel_sources} PROPERTIES
     INCLUDE_DIRECTORIES ${gpu_root} COMPILE_OPTIONS "-diag-suppress=554")
 else()
-  list(APPEND sources rms_norm_no_cuda.cc)
+  list(APPEND sources no_cuda.cc)
 endif()
 
 # GCC 12 warns of the undefined operands in its own avx512fintrin.h (GCC bug 105593).

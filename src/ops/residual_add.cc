@@ -2,7 +2,8 @@
 
 namespace headrace {
 
-std::span<const Kernel<ResidualAddArgs>> residual_add_cpu_kernels();  // residual_add_cpu.cc
+std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels();  // residual_add_cuda.cu
+std::span<const Kernel<ResidualAddArgs>> residual_add_cpu_kernels();   // residual_add_cpu.cc
 
 namespace {
 
@@ -14,7 +15,9 @@ void check_args(const ResidualAddArgs& args) {
 }  // namespace
 
 KernelSet<ResidualAddArgs> residual_add_kernels() {
-  return KernelSet<ResidualAddArgs>(residual_add_cpu_kernels());
+  static const std::vector<Kernel<ResidualAddArgs>> kernels =
+      join_kernels<ResidualAddArgs>({residual_add_cuda_kernels(), residual_add_cpu_kernels()});
+  return KernelSet<ResidualAddArgs>(kernels);
 }
 
 void residual_add(OpContext& context, const ResidualAddArgs& args) {

@@ -9,9 +9,9 @@ namespace headrace {
 struct RmsNormArgs {
   TensorView x;  // [T, D] f32 (CUDA also f16, bf16); written only if there is a residual
   ConstTensorView residual;  // [T, D] of x's type, or no data
-  const float* weight;  // [D], in device memory
+  const float* weight;       // [D], in device memory
   float eps;
-  TensorView out;                // [T, D] of x's type; may be x itself
+  TensorView out;               // [T, D] of x's type; may be x itself
   float residual_scale = 1.0f;  // Granite's residual multiplier
 };
 
@@ -20,7 +20,7 @@ void rms_norm(OpContext& context, const RmsNormArgs& args);
 
 // All kernels of this build, best first.
 KernelSet<RmsNormArgs> rms_norm_kernels();
-// The tables of the devices; CUDA's is empty where the build has no CUDA (rms_norm_no_cuda.cc).
+// The tables of the devices; CUDA's is empty where the build has no CUDA (no_cuda.cc).
 std::span<const Kernel<RmsNormArgs>> rms_norm_cpu_kernels();
 std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels();
 

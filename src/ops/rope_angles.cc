@@ -2,7 +2,8 @@
 
 namespace headrace {
 
-std::span<const Kernel<RopeAnglesArgs>> rope_angles_cpu_kernels();  // rope_angles_cpu.cc
+std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels();  // rope_angles_cuda.cu
+std::span<const Kernel<RopeAnglesArgs>> rope_angles_cpu_kernels();   // rope_angles_cpu.cc
 
 namespace {
 
@@ -16,7 +17,9 @@ void check_args(const RopeAnglesArgs& args) {
 }  // namespace
 
 KernelSet<RopeAnglesArgs> rope_angles_kernels() {
-  return KernelSet<RopeAnglesArgs>(rope_angles_cpu_kernels());
+  static const std::vector<Kernel<RopeAnglesArgs>> kernels =
+      join_kernels<RopeAnglesArgs>({rope_angles_cuda_kernels(), rope_angles_cpu_kernels()});
+  return KernelSet<RopeAnglesArgs>(kernels);
 }
 
 void rope_angles(OpContext& context, const RopeAnglesArgs& args) {

@@ -2,14 +2,15 @@
 
 namespace headrace {
 
-std::span<const Kernel<RopeKvArgs>> rope_kv_cpu_kernels();  // rope_kv_cpu.cc
+std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels();  // rope_kv_cuda.cu
+std::span<const Kernel<RopeKvArgs>> rope_kv_cpu_kernels();   // rope_kv_cpu.cc
 
 namespace {
 
-void check_args(const RopeKvArgs& args) {
+void check_args(const OpContext& context, const RopeKvArgs& args) {
   const int64_t tokens = args.qkv.rows();
   const int64_t heads = int64_t{args.query_heads} + 2 * int64_t{args.kv.kv_heads};
-  CHECK(args.qkv.dtype == DType::kF32);
+  CHECK(is_activation(context.device, args.qkv.dtype));
   CHECK((args.qkv.shape == Shape{tokens, heads * args.kv.head_dim}));
   CHECK(args.cos.dtype == DType::kF32 && args.sin.dtype == DType::kF32);
   CHECK(args.cos.shape == args.sin.shape && args.cos.rows() == tokens);
@@ -22,10 +23,14 @@ void check_args(const RopeKvArgs& args) {
 
 }  // namespace
 
-KernelSet<RopeKvArgs> rope_kv_kernels() { return KernelSet<RopeKvArgs>(rope_kv_cpu_kernels()); }
+KernelSet<RopeKvArgs> rope_kv_kernels() {
+  static const std::vector<Kernel<RopeKvArgs>> kernels =
+      join_kernels<RopeKvArgs>({rope_kv_cuda_kernels(), rope_kv_cpu_kernels()});
+  return KernelSet<RopeKvArgs>(kernels);
+}
 
 void rope_kv(OpContext& context, const RopeKvArgs& args) {
-  check_args(args);
+  check_args(context, args);
   if (args.qkv.rows() == 0) return;
   rope_kv_kernels().select(context.device, args).run(context, args);
 }

@@ -16,14 +16,14 @@ enum class RopeStyle {
 };
 
 struct RopeKvArgs {
-  TensorView qkv;       // [T, (Hq + 2 Hkv) d] f32: q heads, k heads, v heads
+  TensorView qkv;       // [T, (Hq + 2 Hkv) d] of the activation type: q heads, k heads, v heads
   ConstTensorView cos;  // [T, rope_dim / 2] f32; rope_dim <= d, the rest of a head is not rotated
                         // (0 columns: no rotation, as in SmolLM3's layers without positions)
   ConstTensorView sin;  // [T, rope_dim / 2] f32
   RopeStyle style = RopeStyle::kHalf;
   int32_t query_heads = 0;  // Hq; Hkv and d are kv's
   KvLayerView kv;
-  std::span<const int64_t> slots;  // [T] where token t's k and v go; no two alike
+  std::span<const int64_t> slots;  // [T] where token t's k and v go, in device memory; no two alike
   // RMSNorm weights of a head of q and of k, in device memory; null = no norm (both or none).
   const float* q_norm = nullptr;  // [d]
   const float* k_norm = nullptr;  // [d]

@@ -2,7 +2,8 @@
 
 namespace headrace {
 
-std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels();  // soft_cap_cpu.cc
+std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels();  // soft_cap_cuda.cu
+std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels();   // soft_cap_cpu.cc
 
 namespace {
 
@@ -14,7 +15,9 @@ void check_args(const SoftCapArgs& args) {
 }  // namespace
 
 KernelSet<SoftCapArgs> soft_cap_kernels() {
-  return KernelSet<SoftCapArgs>(soft_cap_cpu_kernels());
+  static const std::vector<Kernel<SoftCapArgs>> kernels =
+      join_kernels<SoftCapArgs>({soft_cap_cuda_kernels(), soft_cap_cpu_kernels()});
+  return KernelSet<SoftCapArgs>(kernels);
 }
 
 void soft_cap(OpContext& context, const SoftCapArgs& args) {

@@ -1,0 +1,27 @@
+// The CUDA tables of a build without CUDA: empty.
+#include "ops/activation.h"
+#include "ops/embedding.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/residual_add.h"
+#include "ops/rms_norm.h"
+#include "ops/rope_angles.h"
+#include "ops/rope_kv.h"
+#include "ops/row_gather.h"
+#include "ops/sample.h"
+#include "ops/soft_cap.h"
+
+namespace headrace {
+
+std::span<const Kernel<ActivationArgs>> activation_cuda_kernels() { return {}; }
+std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels() { return {}; }
+std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
+std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
+std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels() { return {}; }
+std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return {}; }
+std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return {}; }
+std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels() { return {}; }
+std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels() { return {}; }
+std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels() { return {}; }
+
+}  // namespace headrace

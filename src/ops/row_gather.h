@@ -1,0 +1,21 @@
+// out[i] = x[rows[i]]: the rows of a batch whose logits are wanted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/op.h"
+
+namespace headrace {
+
+struct RowGatherArgs {
+  ConstTensorView x;              // [T, D], any plain type
+  std::span<const int32_t> rows;  // [R] each in [0, T), in device memory
+  TensorView out;                 // [R, D] of x's type; no overlap with x
+};
+
+void row_gather(OpContext& context, const RowGatherArgs& args);
+
+KernelSet<RowGatherArgs> row_gather_kernels();
+
+}  // namespace headrace
