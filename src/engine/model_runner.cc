@@ -36,6 +36,9 @@ class ModelRunner final : public Runner {
  private:
   OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
   void sample_chunk(std::span<const LogitRow> rows);
+  int64_t hidden_row_bytes() const {
+    return int64_t{model_.spec().hidden_size} * dtype_info(model_.activation_dtype()).block_bytes;
+  }
 
   Device& device_;
   const Model& model_;
@@ -60,7 +63,7 @@ Status ModelRunner::allocate_workspace() {
   const ModelSpec& spec = model_.spec();
   const int64_t tokens = options_.max_num_batched_tokens;
   const int threads = device_.pool().thread_count();
-  const int64_t hidden_bytes = (tokens + kLogitRowsMax) * spec.hidden_size * 4;
+  const int64_t hidden_bytes = (tokens + kLogitRowsMax) * hidden_row_bytes();
   const int64_t logits_bytes = int64_t{kLogitRowsMax} * spec.vocab_size * 4;
   const int64_t bytes = hidden_bytes + logits_bytes +
                         sample_workspace_bytes(threads, spec.vocab_size) +
@@ -81,7 +84,8 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   const ForwardBatch batch = builder_.build(plan, slots_);
   step_mark_.emplace(workspace_);
   hidden_ = workspace_.take_tensor(
-      DType::kF32, Shape{static_cast<int64_t>(batch.tokens.size()), model_.spec().hidden_size});
+      model_.activation_dtype(),
+      Shape{static_cast<int64_t>(batch.tokens.size()), model_.spec().hidden_size});
   OpContext op = context();
   model_.embed(op, batch, hidden_);
   model_.layers(op, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
@@ -113,10 +117,11 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
   Workspace::Mark mark(workspace_);
   const int64_t hidden_size = model_.spec().hidden_size;
   const auto count = static_cast<int64_t>(rows.size());
-  TensorView gathered = workspace_.take_tensor(DType::kF32, Shape{count, hidden_size});
+  TensorView gathered =
+      workspace_.take_tensor(model_.activation_dtype(), Shape{count, hidden_size});
   for (int64_t i = 0; i < count; ++i) {
     stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].batch_row),
-                  hidden_size * 4);
+                  hidden_row_bytes());
   }
   TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});
   OpContext op = context();

@@ -2,13 +2,10 @@
 // query attention, gated SiLU feed-forward, tied or separate output matrix.
 #pragma once
 
-#include "models/model.h"
+#include "models/decoder_spec.h"
 
 namespace headrace {
 
-Result<ModelSpec> parse_llama(const ModelConfig& config);
-std::vector<TensorSpec> llama_tensors(const ModelConfig& config);
-Result<std::unique_ptr<Model>> load_llama(const ModelConfig& config, const WeightSource& weights,
-                                          Device& device, const ModelLoadOptions& options);
+DecoderSpec llama_spec(const ModelConfig& config);
 
 }  // namespace headrace

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "models/decoder.h"
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
 
@@ -71,8 +72,13 @@ ModelConfig tiny_config(bool tied) {
 MemorySource random_weights(const ModelConfig& config) {
   MemorySource source;
   uint64_t seed = 1;
-  for (const TensorSpec& spec : llama_tensors(config)) source.add(spec, seed++);
+  for (const TensorSpec& spec : decoder_tensors(llama_spec(config))) source.add(spec, seed++);
   return source;
+}
+
+Result<std::unique_ptr<Model>> load_llama(const ModelConfig& config, const WeightSource& source,
+                                          Device& device, const ModelLoadOptions& options) {
+  return load_decoder(llama_spec(config), source, device, options);
 }
 
 using Vector = std::vector<double>;

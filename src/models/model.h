@@ -44,6 +44,7 @@ struct ForwardBatch {
     std::span<const int64_t> slots;                // [T] block * block_tokens + offset
     std::span<const AttentionSequence> sequences;  // [S]
   };
+  // Tokens, positions and slots lie in the device's memory.
   std::span<const TokenId> tokens;       // [T]
   std::span<const int32_t> positions;    // [T]
   std::span<const Group> groups;         // [groups]
@@ -65,6 +66,9 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const ModelSpec& spec() const = 0;
+  // The type of hidden rows: F32 on the CPU, BF16 on CUDA (F32 where the load asked for it). Logits
+  // are F32.
+  virtual DType activation_dtype() const = 0;
   // Bytes of weights in device memory.
   virtual int64_t weight_bytes() const = 0;
   // An upper bound of the workspace that embed(), layers() and head() take for `tokens` rows in a

@@ -7,8 +7,8 @@
 namespace headrace {
 namespace {
 
-// Adds `scale * residual` to `x` in place, if there is a residual; returns the sum of the squares of
-// the result. Lane l sums columns l, l + 16, ...: one order whatever the batch.
+// Adds `scale * residual` to `x` in place, if there is a residual; returns the sum of the squares
+// of the result. Lane l sums columns l, l + 16, ...: one order whatever the batch.
 float add_residual_and_sum_squares(float* x, const float* residual, float scale, int64_t columns) {
   Vec16 sum = zero();
   for (int64_t i = 0; i < columns; i += 16) {
@@ -41,7 +41,8 @@ void rms_norm_rows(const RmsNormRows& a) {
   for (int64_t t = 0; t < a.rows; ++t) {
     float* x = a.x + t * a.x_stride;  // [columns]
     const float* residual = a.residual == nullptr ? nullptr : a.residual + t * a.residual_stride;
-    const float sum_squares = add_residual_and_sum_squares(x, residual, a.residual_scale, a.columns);
+    const float sum_squares =
+        add_residual_and_sum_squares(x, residual, a.residual_scale, a.columns);
     scale(x, a.weight, inverse_rms(sum_squares, a.columns, a.eps), a.columns,
           a.out + t * a.out_stride);
   }

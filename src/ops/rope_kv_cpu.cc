@@ -89,7 +89,7 @@ void run_rows(OpContext& context, const RopeKvArgs& args) {
   context.device.pool().parallel_for(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       if (args.q_norm != nullptr) {
-        float* q = f32_row(args.qkv, t);                                // [Hq, d]
+        float* q = f32_row(args.qkv, t);                              // [Hq, d]
         float* k = q + int64_t{args.query_heads} * args.kv.head_dim;  // [Hkv, d]
         kNormRows(head_rows(q, args.q_norm, args.query_heads, args));
         kNormRows(head_rows(k, args.k_norm, args.kv.kv_heads, args));
@@ -115,7 +115,8 @@ bool avx2(const DeviceTraits& traits, const RopeKvArgs& args) {
 }
 
 constexpr std::array kKernels = {
-    Kernel<RopeKvArgs>{"rope_kv/cpu/avx512", avx512, run_rows<rope_kv_row_avx512, rms_norm_rows_avx512>},
+    Kernel<RopeKvArgs>{"rope_kv/cpu/avx512", avx512,
+                       run_rows<rope_kv_row_avx512, rms_norm_rows_avx512>},
     Kernel<RopeKvArgs>{"rope_kv/cpu/avx2", avx2, run_rows<rope_kv_row_avx2, rms_norm_rows_avx2>},
     Kernel<RopeKvArgs>{"rope_kv/cpu/reference", any_cpu, reference},
 };

@@ -55,10 +55,8 @@ Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) 
         std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.rope_dim)));
   }
   TestMatrix cos(c.tokens, c.rope_dim / 2), sin(c.tokens, c.rope_dim / 2);
-  rope_angles(context, {.positions = positions,
-                        .inv_freq = inv_freq,
-                        .cos = cos.view(),
-                        .sin = sin.view()});
+  rope_angles(context,
+              {.positions = positions, .inv_freq = inv_freq, .cos = cos.view(), .sin = sin.view()});
   const RopeKvArgs args{.qkv = outcome.qkv.view(),
                         .cos = cos.view(),
                         .sin = sin.view(),

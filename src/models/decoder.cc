@@ -1,0 +1,324 @@
+#include "models/decoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/decoder_weights.h"
+#include "ops/activation.h"
+#include "ops/embedding.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/residual_add.h"
+#include "ops/rms_norm.h"
+#include "ops/rope_angles.h"
+#include "ops/rope_kv.h"
+#include "ops/soft_cap.h"
+
+namespace headrace {
+namespace {
+
+// The widest rows of any layer.
+struct Widths {
+  int64_t hidden = 0;
+  int64_t qkv = 0;
+  int64_t attention_out = 0;
+  int64_t gate_up = 0;
+  int64_t activated = 0;
+  int64_t angles = 0;  // of all rope tables, cos and sin
+
+  static Widths of(const DecoderSpec& spec) {
+    Widths widths{.hidden = spec.model.hidden_size};
+    for (const DecoderLayerSpec& layer : spec.layers) {
+      const int64_t q = int64_t{layer.heads} * layer.head_dim;
+      const int64_t kv = int64_t{layer.kv_heads} * layer.head_dim;
+      const bool gated = layer.feed_forward != FeedForward::kPlain;
+      widths.qkv = std::max(widths.qkv, q + 2 * kv);
+      widths.attention_out = std::max(widths.attention_out, q);
+      widths.gate_up = std::max(widths.gate_up, (gated ? 2 : 1) * int64_t{layer.ffn});
+      widths.activated = std::max(widths.activated, int64_t{layer.ffn});
+    }
+    for (const RopeTable& table : spec.ropes) {
+      widths.angles += 2 * static_cast<int64_t>(table.inv_freq.size());
+    }
+    return widths;
+  }
+};
+
+// The first `columns` of each row of scratch memory, dense.
+TensorView columns_of(const TensorView& scratch, int64_t columns) {
+  return {scratch.data, scratch.dtype, Shape{scratch.rows(), columns}};
+}
+// Columns [first, first + count) of `rows`, at their stride.
+TensorView column_range(const TensorView& rows, int64_t first, int64_t count) {
+  return {rows.data + first * dtype_info(rows.dtype).block_bytes, rows.dtype,
+          Shape{rows.rows(), count}, rows.row_stride};
+}
+
+// One run of layers over a batch. T = its tokens.
+class DecoderPass {
+ public:
+  struct Angles {
+    TensorView cos, sin;  // [T, rope_dim / 2]
+  };
+
+  DecoderPass(OpContext& context, const DecoderSpec& spec, const DecoderWeights& weights,
+              const ForwardBatch& batch, TensorView hidden)
+      : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
+    const Widths widths = Widths::of(spec);
+    normed_ = take(widths.hidden);
+    branch_ = take(widths.hidden);
+    qkv_ = take(widths.qkv);
+    attention_out_ = take(widths.attention_out);
+    gate_up_ = take(widths.gate_up);
+    activated_ = take(widths.activated);
+    for (const RopeWeights& rope : weights.ropes) angles_.push_back(rotate_positions(rope));
+  }
+
+  void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+    attention_part(index, layer, kv);
+    feed_forward_part(layer);
+  }
+
+  // Brings `hidden` up to date: a branch is added when the next norm reads it, or here.
+  void settle() {
+    if (branch_waits_) {
+      residual_add(context_, {.x = hidden_, .residual = branch_, .scale = spec_.residual_scale});
+    }
+    branch_waits_ = false;
+  }
+
+ private:
+  TensorView take(int64_t columns) {
+    return context_.workspace.take_tensor(hidden_.dtype, Shape{hidden_.rows(), columns});
+  }
+
+  Angles rotate_positions(const RopeWeights& rope) {
+    const Shape shape{hidden_.rows(), rope.count};
+    const Angles angles{.cos = context_.workspace.take_tensor(DType::kF32, shape),
+                        .sin = context_.workspace.take_tensor(DType::kF32, shape)};
+    rope_angles(context_, {.positions = batch_.positions,
+                           .inv_freq = {reinterpret_cast<const double*>(rope.inv_freq.data()),
+                                        static_cast<size_t>(rope.count)},
+                           .scale = rope.scale,
+                           .cos = angles.cos,
+                           .sin = angles.sin});
+    return angles;
+  }
+
+  void attention_part(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+    const DecoderLayerSpec& spec = layer.spec;
+    const auto group_index = static_cast<size_t>(batch_.layer_group[static_cast<size_t>(index)]);
+    const ForwardBatch::Group& group = batch_.groups[group_index];
+    const int64_t q_width = int64_t{spec.heads} * spec.head_dim;
+    const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
+    const TensorView attended = columns_of(attention_out_, q_width);
+
+    multiply(layer.qkv, normalised_input(layer.attention_norm), qkv);
+    rotate_and_store(layer, kv, group, qkv);
+    attention(context_, {.q = column_range(qkv, 0, q_width),
+                         .kv = kv,
+                         .sequences = group.sequences,
+                         .scale = spec.attention_scale,
+                         .window = spec.window,
+                         .soft_cap = spec.attention_soft_cap,
+                         .out = attended});
+    multiply(layer.attention_out, attended, branch_);
+    finish_branch(layer.attention_post_norm);
+  }
+
+  void feed_forward_part(const DecoderLayer& layer) {
+    const DecoderLayerSpec& spec = layer.spec;
+    const TensorView gate_up = columns_of(gate_up_, layer.gate_up.weight.n());
+    const TensorView activated = columns_of(activated_, spec.ffn);
+
+    multiply(layer.gate_up, normalised_input(layer.ffn_norm), gate_up);
+    if (spec.feed_forward == FeedForward::kPlain) {
+      activation(context_, {.x = gate_up, .activation = spec.activation, .out = activated});
+    } else {
+      gated_activation(context_,
+                       {.gate_up = gate_up, .activation = spec.activation, .out = activated});
+    }
+    multiply(layer.down, activated, branch_);
+    finish_branch(layer.ffn_post_norm);
+  }
+
+  void rotate_and_store(const DecoderLayer& layer, const KvLayerView& kv,
+                        const ForwardBatch::Group& group, const TensorView& qkv) {
+    const DecoderLayerSpec& spec = layer.spec;
+    const int64_t q_width = int64_t{spec.heads} * spec.head_dim;
+    const int64_t k_width = int64_t{spec.kv_heads} * spec.head_dim;
+    if (spec.qk_norm == QkNorm::kRow) {
+      normalise_row(layer.q_norm, column_range(qkv, 0, q_width));
+      normalise_row(layer.k_norm, column_range(qkv, q_width, k_width));
+    }
+    const bool heads = spec.qk_norm == QkNorm::kHead;
+    const Angles& angles = angles_[static_cast<size_t>(spec.rope)];
+    rope_kv(context_, {.qkv = qkv,
+                       .cos = angles.cos,
+                       .sin = angles.sin,
+                       .style = RopeStyle::kHalf,
+                       .query_heads = spec.heads,
+                       .kv = kv,
+                       .slots = group.slots,
+                       .q_norm = heads ? layer.q_norm.data() : nullptr,
+                       .k_norm = heads ? layer.k_norm.data() : nullptr,
+                       .norm_eps = spec_.norm_eps});
+  }
+
+  void normalise_row(const DeviceVector& weight, const TensorView& rows) {
+    rms_norm(
+        context_,
+        {.x = rows, .residual = {}, .weight = weight.data(), .eps = spec_.norm_eps, .out = rows});
+  }
+
+  // What a part of a layer reads: hidden, up to date, through its norm.
+  ConstTensorView normalised_input(const NormWeights& norm) {
+    if (norm.kind == NormKind::kNone) {
+      settle();
+      return hidden_;
+    }
+    const ConstTensorView residual = branch_waits_ ? ConstTensorView(branch_) : ConstTensorView();
+    normalise(context_, spec_, norm, hidden_, residual, normed_);
+    branch_waits_ = false;
+    return normed_;
+  }
+
+  void finish_branch(const NormWeights& post_norm) {
+    if (post_norm.kind != NormKind::kNone) {
+      normalise(context_, spec_, post_norm, branch_, {}, branch_);
+    }
+    branch_waits_ = true;
+  }
+
+  void multiply(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y) {
+    linear(context_, {.x = x, .weight = &layer.weight, .bias = layer.bias.data(), .y = y});
+  }
+
+ public:
+  // x := x + residual_scale * residual, where there is one; out = norm(x).
+  static void normalise(OpContext& context, const DecoderSpec& spec, const NormWeights& norm,
+                        const TensorView& x, const ConstTensorView& residual,
+                        const TensorView& out) {
+    if (norm.kind == NormKind::kLayer) {
+      layer_norm(context, {.x = x,
+                           .residual = residual,
+                           .weight = norm.weight.data(),
+                           .bias = norm.bias.data(),
+                           .eps = spec.norm_eps,
+                           .out = out,
+                           .residual_scale = spec.residual_scale});
+    } else {
+      rms_norm(context, {.x = x,
+                         .residual = residual,
+                         .weight = norm.weight.data(),
+                         .eps = spec.norm_eps,
+                         .out = out,
+                         .residual_scale = spec.residual_scale});
+    }
+  }
+
+ private:
+  OpContext& context_;
+  const DecoderSpec& spec_;
+  const ForwardBatch& batch_;
+  const TensorView hidden_;    // [T, D]
+  TensorView normed_;          // [T, D]
+  TensorView branch_;          // [T, D]: what the last part computed
+  bool branch_waits_ = false;  // branch_ is still to be added to hidden_
+  TensorView qkv_;             // [T, widest (Hq + 2 Hkv) d]
+  TensorView attention_out_;   // [T, widest Hq d]
+  TensorView gate_up_;         // [T, widest 2F]
+  TensorView activated_;       // [T, widest F]
+  std::vector<Angles> angles_;
+};
+
+class Decoder final : public Model {
+ public:
+  Decoder(DecoderSpec spec, DecoderWeights weights, DType activation_dtype)
+      : spec_(std::move(spec)),
+        model_spec_(model_spec(spec_)),
+        weights_(std::move(weights)),
+        activation_dtype_(activation_dtype) {}
+
+  const ModelSpec& spec() const override { return model_spec_; }
+  DType activation_dtype() const override { return activation_dtype_; }
+  int64_t weight_bytes() const override;
+  int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
+                          int32_t thread_count) const override;
+
+  void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden) const override {
+    embedding(context, {.tokens = batch.tokens,
+                        .table = weights_.embedding,
+                        .out = hidden,
+                        .scale = spec_.embedding_scale});
+  }
+
+  void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
+              std::span<const KvLayerView> kv, TensorView hidden,
+              const ForwardTaps& taps) const override {
+    Workspace::Mark mark(context.workspace);
+    DecoderPass pass(context, spec_, weights_, batch, hidden);
+    for (int32_t i = range.first; i < range.last; ++i) {
+      pass.run_layer(i, weights_.layers[static_cast<size_t>(i)], kv[static_cast<size_t>(i)]);
+      if (taps.after_layer) {
+        pass.settle();
+        taps.after_layer(i, hidden);
+      }
+    }
+    pass.settle();
+  }
+
+  void head(OpContext& context, TensorView rows, TensorView logits) const override {
+    DecoderPass::normalise(context, spec_, weights_.output_norm, rows, {}, rows);
+    linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = logits});
+    if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = logits, .cap = spec_.logit_soft_cap});
+  }
+
+ private:
+  const DecoderSpec spec_;
+  const ModelSpec model_spec_;
+  const DecoderWeights weights_;
+  const DType activation_dtype_;
+};
+
+int64_t Decoder::weight_bytes() const {
+  int64_t bytes = weights_.output.packed_bytes() + weights_.embedding_buffer.size();
+  for (const DecoderLayer& layer : weights_.layers) {
+    for (const LinearLayer* linear :
+         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      bytes += linear->weight.packed_bytes();
+    }
+  }
+  return bytes;
+}
+
+int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
+                                 int32_t thread_count) const {
+  const Widths widths = Widths::of(spec_);
+  const int64_t columns =
+      2 * widths.hidden + widths.qkv + widths.attention_out + widths.gate_up + widths.activated;
+  const int64_t row_bytes = columns * dtype_info(activation_dtype_).block_bytes + 4 * widths.angles;
+  int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
+  for (const DecoderLayer& layer : weights_.layers) {
+    op_bytes = std::max(
+        op_bytes, attention_workspace_bytes(thread_count, layer.spec.head_dim, kv_length_max));
+    for (const LinearLayer* linear :
+         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      op_bytes = std::max(op_bytes, linear_workspace_bytes(tokens, linear->weight));
+    }
+  }
+  const int64_t views = 16 + 2 * static_cast<int64_t>(spec_.ropes.size());
+  return tokens * row_bytes + op_bytes + views * 256;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource& source,
+                                            Device& device, const ModelLoadOptions& options) {
+  HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
+  const bool half = device.kind() == DeviceKind::kCuda && options.compute == ComputeType::kFast;
+  return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
+                                                          half ? DType::kBF16 : DType::kF32));
+}
+
+}  // namespace headrace

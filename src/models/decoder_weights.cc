@@ -1,0 +1,242 @@
+#include "models/decoder_weights.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tensor/quantised_row.h"
+
+namespace headrace {
+namespace {
+
+Result<Buffer> upload(Device& device, std::span<const std::byte> bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  HR_ASSIGN_OR_RETURN(Buffer buffer, device.allocate(size));
+  const auto stream = device.create_stream();
+  stream->copy_in(buffer.data(), bytes.data(), size);
+  HR_RETURN_IF_ERROR(stream->synchronize());
+  return buffer;
+}
+
+// Files of some architectures hold the rows of q and k in the order (pair, half) of the original
+// interleaved rotation; ours, as HF's, is (half, pair). Row r of a head comes from file row:
+std::vector<int32_t> half_from_interleaved(int32_t heads, int32_t head_dim) {
+  std::vector<int32_t> order;
+  order.reserve(static_cast<size_t>(heads) * static_cast<size_t>(head_dim));
+  const int32_t half = head_dim / 2;
+  for (int32_t head = 0; head < heads; ++head) {
+    for (int32_t r = 0; r < head_dim; ++r) {
+      order.push_back(head * head_dim + 2 * (r % half) + r / half);
+    }
+  }
+  return order;
+}
+
+class DecoderLoader {
+ public:
+  DecoderLoader(const DecoderSpec& spec, const WeightSource& source, Device& device,
+                const ModelLoadOptions& options)
+      : spec_(spec), source_(source), device_(device), options_(options) {}
+
+  Result<DecoderWeights> load() {
+    for (const RopeTable& table : spec_.ropes) HR_RETURN_IF_ERROR(load_rope(table));
+    for (int32_t i = 0; i < spec_.model.layer_count; ++i) {
+      HR_RETURN_IF_ERROR(load_layer(i));
+      report(static_cast<double>(i + 1) / (spec_.model.layer_count + 1));
+    }
+    HR_ASSIGN_OR_RETURN(weights_.output_norm,
+                        norm("output_norm", spec_.output_norm, spec_.logit_scale));
+    const char* output = spec_.tied_embeddings ? "token_embd.weight" : "output.weight";
+    HR_ASSIGN_OR_RETURN(weights_.output, matrix({{output, table_shape(), {}}}));
+    // Last: packing a tied head gives the table back to its source.
+    HR_RETURN_IF_ERROR(load_embedding());
+    report(1.0);
+    return std::move(weights_);
+  }
+
+ private:
+  // Rows of one tensor in a stack; a bias has its rows in the same order.
+  struct Part {
+    std::string name;  // without ".weight"
+    int64_t rows;
+    std::span<const int32_t> row_order;
+  };
+  struct MatrixPart {
+    std::string name;
+    Shape shape;
+    std::span<const int32_t> row_order;
+  };
+
+  void report(double done) const {
+    if (options_.progress) options_.progress(done);
+  }
+  Shape table_shape() const { return {spec_.model.vocab_size, spec_.model.hidden_size}; }
+
+  Status load_rope(const RopeTable& table) {
+    RopeWeights rope{.count = static_cast<int64_t>(table.inv_freq.size()), .scale = table.scale};
+    HR_ASSIGN_OR_RETURN(rope.inv_freq, upload(device_, std::as_bytes(std::span(table.inv_freq))));
+    weights_.ropes.push_back(std::move(rope));
+    return ok_status();
+  }
+
+  Status load_layer(int32_t index) {
+    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
+    const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", index, part); };
+    const int64_t hidden = spec_.model.hidden_size;
+    const int64_t q = int64_t{spec.heads} * spec.head_dim;
+    DecoderLayer layer{.spec = spec};
+    HR_ASSIGN_OR_RETURN(layer.attention_norm, norm(name("attn_norm"), spec.pre_norm));
+    HR_ASSIGN_OR_RETURN(layer.qkv, linear(qkv_parts(index), hidden, spec.qkv_bias));
+    HR_RETURN_IF_ERROR(load_qk_norms(index, layer));
+    HR_ASSIGN_OR_RETURN(layer.attention_out,
+                        linear({{name("attn_output"), hidden, {}}}, q, spec.attention_out_bias));
+    HR_ASSIGN_OR_RETURN(layer.attention_post_norm,
+                        norm(name("post_attention_norm"), spec.post_norm));
+    HR_ASSIGN_OR_RETURN(layer.ffn_norm, norm(name("ffn_norm"), spec.pre_norm));
+    HR_ASSIGN_OR_RETURN(layer.gate_up, linear(gate_up_parts(index), hidden, spec.ffn_bias));
+    HR_ASSIGN_OR_RETURN(layer.down,
+                        linear({{name("ffn_down"), hidden, {}}}, spec.ffn, spec.ffn_bias));
+    HR_ASSIGN_OR_RETURN(layer.ffn_post_norm, norm(name("post_ffw_norm"), spec.post_norm));
+    weights_.layers.push_back(std::move(layer));
+    return ok_status();
+  }
+
+  std::vector<Part> qkv_parts(int32_t index) {
+    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
+    const int64_t q = int64_t{spec.heads} * spec.head_dim;
+    const int64_t kv = int64_t{spec.kv_heads} * spec.head_dim;
+    if (spec.qkv == QkvTensors::kFused) {
+      return {{fmt::format("blk.{}.attn_qkv", index), q + 2 * kv, {}}};
+    }
+    if (spec_.qk_rows_interleaved) {
+      q_order_ = half_from_interleaved(spec.heads, spec.head_dim);
+      k_order_ = half_from_interleaved(spec.kv_heads, spec.head_dim);
+    }
+    return {{fmt::format("blk.{}.attn_q", index), q, q_order_},
+            {fmt::format("blk.{}.attn_k", index), kv, k_order_},
+            {fmt::format("blk.{}.attn_v", index), kv, {}}};
+  }
+
+  std::vector<Part> gate_up_parts(int32_t index) const {
+    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
+    const Part up{fmt::format("blk.{}.ffn_up", index), spec.ffn, {}};
+    switch (spec.feed_forward) {
+      case FeedForward::kGated:
+        return {{fmt::format("blk.{}.ffn_gate", index), spec.ffn, {}}, up};
+      case FeedForward::kGatedFused:
+        return {{up.name, 2 * up.rows, {}}};
+      case FeedForward::kPlain:
+        return {up};
+    }
+    __builtin_unreachable();
+  }
+
+  Status load_qk_norms(int32_t index, DecoderLayer& layer) {
+    const DecoderLayerSpec& spec = layer.spec;
+    if (spec.qk_norm == QkNorm::kNone) return ok_status();
+    const bool rows = spec.qk_norm == QkNorm::kRow;
+    const int64_t q = rows ? int64_t{spec.heads} * spec.head_dim : spec.head_dim;
+    const int64_t k = rows ? int64_t{spec.kv_heads} * spec.head_dim : spec.head_dim;
+    HR_ASSIGN_OR_RETURN(layer.q_norm, vector(fmt::format("blk.{}.attn_q_norm.weight", index), q));
+    HR_ASSIGN_OR_RETURN(layer.k_norm, vector(fmt::format("blk.{}.attn_k_norm.weight", index), k));
+    return ok_status();
+  }
+
+  Status load_embedding() {
+    HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get("token_embd.weight", table_shape()));
+    if (device_.kind() == DeviceKind::kCpu) return ok_status();
+    const ConstTensorView table = weights_.embedding;
+    HR_ASSIGN_OR_RETURN(
+        weights_.embedding_buffer,
+        upload(device_, {table.data, static_cast<size_t>(table.rows() * table.row_stride)}));
+    source_.release(table);
+    weights_.embedding = {weights_.embedding_buffer.data(), table.dtype, table.shape};
+    return ok_status();
+  }
+
+  Result<NormWeights> norm(const std::string& name, NormKind kind, float scale = 1.0f) const {
+    NormWeights norm{.kind = kind};
+    const int64_t hidden = spec_.model.hidden_size;
+    if (kind == NormKind::kNone) return norm;
+    HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", hidden, scale));
+    if (kind == NormKind::kLayer) {
+      HR_ASSIGN_OR_RETURN(norm.bias, vector(name + ".bias", hidden, scale));
+    }
+    return norm;
+  }
+
+  Result<DeviceVector> vector(const std::string& name, int64_t count, float scale = 1.0f) const {
+    HR_ASSIGN_OR_RETURN(std::vector<float> values, host_vector(name, count));
+    for (float& value : values) value *= scale;
+    return DeviceVector::upload(device_, values);
+  }
+
+  Result<std::vector<float>> host_vector(const std::string& name, int64_t count) const {
+    HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(name, Shape{count}));
+    std::vector<float> values(static_cast<size_t>(count));
+    dequantise_row(view, 0, values.data());
+    return values;
+  }
+
+  // The parts' matrices, `columns` wide, stacked; their biases too where they have one.
+  Result<LinearLayer> linear(const std::vector<Part>& parts, int64_t columns, bool bias) const {
+    LinearLayer layer;
+    std::vector<MatrixPart> matrices;
+    for (const Part& part : parts) {
+      matrices.push_back({part.name + ".weight", Shape{part.rows, columns}, part.row_order});
+    }
+    HR_ASSIGN_OR_RETURN(layer.weight, matrix(matrices));
+    if (bias) {
+      HR_ASSIGN_OR_RETURN(layer.bias, stacked_bias(parts));
+    }
+    return layer;
+  }
+
+  Result<LinearWeight> matrix(const std::vector<MatrixPart>& parts) const {
+    std::vector<LinearSource> sources;
+    for (const MatrixPart& part : parts) {
+      HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(part.name, part.shape));
+      sources.push_back({view, part.row_order});
+    }
+    const LinearCompute compute =
+        options_.compute == ComputeType::kFloat32 ? LinearCompute::kFloat32 : LinearCompute::kFast;
+    HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
+    for (const LinearSource& source : sources) source_.release(source.weight);
+    return weight;
+  }
+
+  Result<DeviceVector> stacked_bias(const std::vector<Part>& parts) const {
+    std::vector<float> stacked;
+    for (const Part& part : parts) {
+      HR_ASSIGN_OR_RETURN(const std::vector<float> values,
+                          host_vector(part.name + ".bias", part.rows));
+      for (size_t r = 0; r < values.size(); ++r) {
+        const size_t from = part.row_order.empty() ? r : static_cast<size_t>(part.row_order[r]);
+        stacked.push_back(values[from]);
+      }
+    }
+    return DeviceVector::upload(device_, stacked);
+  }
+
+  const DecoderSpec& spec_;
+  const WeightSource& source_;
+  Device& device_;
+  const ModelLoadOptions& options_;
+  DecoderWeights weights_;
+  std::vector<int32_t> q_order_, k_order_;
+};
+
+}  // namespace
+
+Result<DeviceVector> DeviceVector::upload(Device& device, std::span<const float> values) {
+  DeviceVector vector;
+  HR_ASSIGN_OR_RETURN(vector.buffer_, headrace::upload(device, std::as_bytes(values)));
+  return vector;
+}
+
+Result<DecoderWeights> load_decoder_weights(const DecoderSpec& spec, const WeightSource& source,
+                                            Device& device, const ModelLoadOptions& options) {
+  return DecoderLoader(spec, source, device, options).load();
+}
+
+}  // namespace headrace

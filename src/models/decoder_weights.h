@@ -1,0 +1,68 @@
+// The weights of a Decoder in device memory, and their load from any WeightSource.
+#pragma once
+
+#include <vector>
+
+#include "models/decoder_spec.h"
+#include "ops/packed_weight.h"
+#include "tensor/device.h"
+
+namespace headrace {
+
+// f32 values in device memory; empty: the model has none here.
+class DeviceVector {
+ public:
+  DeviceVector() = default;
+  // Copies `values` to the device; returns when they may be read.
+  static Result<DeviceVector> upload(Device& device, std::span<const float> values);
+  const float* data() const { return reinterpret_cast<const float*>(buffer_.data()); }  // or null
+
+ private:
+  Buffer buffer_;
+};
+
+struct NormWeights {
+  NormKind kind = NormKind::kNone;
+  DeviceVector weight;  // [D]
+  DeviceVector bias;    // [D], of kLayer
+};
+
+struct LinearLayer {
+  LinearWeight weight;  // [N, K]
+  DeviceVector bias;    // [N] or empty
+};
+
+struct DecoderLayer {
+  DecoderLayerSpec spec;
+  NormWeights attention_norm;       // [D]
+  LinearLayer qkv;                  // [(Hq + 2 Hkv) d, D]
+  DeviceVector q_norm;              // [d] of kHead, [Hq d] of kRow
+  DeviceVector k_norm;              // [d] of kHead, [Hkv d] of kRow
+  LinearLayer attention_out;        // [D, Hq d]
+  NormWeights attention_post_norm;  // [D]
+  NormWeights ffn_norm;             // [D]
+  LinearLayer gate_up;              // [2F, D]; [F, D] of kPlain
+  LinearLayer down;                 // [D, F]
+  NormWeights ffn_post_norm;        // [D]
+};
+
+struct RopeWeights {
+  Buffer inv_freq;  // [count] double
+  int64_t count = 0;
+  float scale = 1.0f;
+};
+
+struct DecoderWeights {
+  ConstTensorView embedding;  // [V, D] as the file has it: in the file on the CPU, else in a buffer
+  Buffer embedding_buffer;
+  std::vector<RopeWeights> ropes;
+  std::vector<DecoderLayer> layers;
+  NormWeights output_norm;  // [D], logit_scale included
+  LinearWeight output;      // [V, D]
+};
+
+// Errors name the source and the tensor.
+Result<DecoderWeights> load_decoder_weights(const DecoderSpec& spec, const WeightSource& source,
+                                            Device& device, const ModelLoadOptions& options);
+
+}  // namespace headrace
