@@ -16,16 +16,26 @@ BlockPool::BlockPool(int32_t block_count) {
 }
 
 std::optional<BlockId> BlockPool::allocate() {
+  if (free_.empty() && idle_count_ > 0) keeper_->evict();
   if (free_.empty()) return std::nullopt;
   const BlockId block = free_.back();
   free_.pop_back();
-  at(block) = {.references = 1, .state = BlockState::kFilling, .fence = Ticket()};
+  at(block) = {.references = 1, .state = BlockState::kFilling, .kept = false, .fence = Ticket()};
   return block;
 }
 
 void BlockPool::share(BlockId block) {
-  CHECK_MSG(at(block).references > 0, "a page without a holder cannot be shared");
-  ++at(block).references;
+  Block& entry = at(block);
+  CHECK_MSG(entry.references > 0 || entry.kept, "a page without a holder cannot be shared");
+  if (++entry.references > 1) return;
+  const bool idle = entry.state == BlockState::kIdle;
+  entry.state = BlockState::kPublished;
+  if (idle) {
+    --idle_count_;
+    keeper_->page_held(block);
+  } else {
+    std::erase(fenced_, block);  // its fence stays: it holds for the next release too
+  }
 }
 
 void BlockPool::release(BlockId block, Ticket fence) {
@@ -33,9 +43,36 @@ void BlockPool::release(BlockId block, Ticket fence) {
   CHECK_MSG(entry.references > 0, "a page was released more often than held");
   entry.fence = std::max(entry.fence, fence);
   if (--entry.references > 0) return;
-  const bool busy = entry.fence > applied_;
-  entry.state = busy ? BlockState::kFenced : BlockState::kFree;
-  (busy ? fenced_ : free_).push_back(block);
+  if (entry.fence <= applied_) return settle(block);
+  entry.state = BlockState::kFenced;
+  fenced_.push_back(block);
+}
+
+void BlockPool::settle(BlockId block) {
+  Block& entry = at(block);
+  if (!entry.kept) {
+    entry.state = BlockState::kFree;
+    free_.push_back(block);
+    return;
+  }
+  entry.state = BlockState::kIdle;
+  ++idle_count_;
+  keeper_->page_idle(block);
+}
+
+void BlockPool::keep(BlockId block) {
+  Block& entry = at(block);
+  CHECK(entry.state == BlockState::kPublished && !entry.kept && keeper_ != nullptr);
+  entry.kept = true;
+}
+
+void BlockPool::forget(BlockId block) {
+  Block& entry = at(block);
+  CHECK(entry.kept);
+  entry.kept = false;
+  if (entry.state != BlockState::kIdle) return;
+  --idle_count_;
+  settle(block);
 }
 
 void BlockPool::publish(BlockId block) {
@@ -61,8 +98,7 @@ void BlockPool::advance(Ticket applied) {
   applied_ = applied;
   std::erase_if(fenced_, [&](BlockId block) {
     if (at(block).fence > applied_) return false;
-    at(block).state = BlockState::kFree;
-    free_.push_back(block);
+    settle(block);
     return true;
   });
 }
@@ -89,12 +125,21 @@ Status BlockPool::check_invariants() const {
   };
   HR_RETURN_IF_ERROR(walk(free_, BlockState::kFree));
   HR_RETURN_IF_ERROR(walk(fenced_, BlockState::kFenced));
+  int32_t idle = 0;
   for (size_t id = 0; id < blocks_.size(); ++id) {
+    const Block& entry = blocks_[id];
     const bool listed = seen[id] != 0;
-    if (listed == (blocks_[id].references > 0)) {
-      return internal_error(fmt::format("page {} has {} holders and {} in a free list", id,
-                                        blocks_[id].references, listed ? "is" : "is not"));
+    idle += entry.state == BlockState::kIdle ? 1 : 0;
+    if (entry.state == BlockState::kIdle && (!entry.kept || entry.fence > applied_)) {
+      return internal_error(fmt::format("page {} is idle and not kept, or fenced", id));
     }
+    if ((listed || entry.state == BlockState::kIdle) == (entry.references > 0)) {
+      return internal_error(fmt::format("page {} has {} holders and {} in a free list", id,
+                                        entry.references, listed ? "is" : "is not"));
+    }
+  }
+  if (idle != idle_count_) {
+    return internal_error(fmt::format("{} pages are idle, {} are counted", idle, idle_count_));
   }
   return ok_status();
 }

@@ -5,10 +5,6 @@
 namespace headrace {
 namespace {
 
-int64_t pages_for(int64_t tokens, int64_t block_tokens) {
-  return (tokens + block_tokens - 1) / block_tokens;
-}
-
 // Pages that `span` consecutive tokens can touch wherever they begin.
 int64_t pages_touched(int64_t span, int64_t block_tokens) {
   return (span + block_tokens - 2) / block_tokens + 1;

@@ -2,6 +2,7 @@
 // one sliding window, ...). Groups share one pool of equal pages.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -16,5 +17,16 @@ struct KvGroupSpec {
   int32_t block_tokens = 16;
   int64_t block_bytes = 0;  // bytes of one page
 };
+
+template <class Tokens>
+constexpr Tokens pages_for(Tokens tokens, int32_t block_tokens) {
+  return (tokens + block_tokens - 1) / block_tokens;
+}
+
+// The first page that a token at `position` attends to.
+constexpr int32_t first_visible_page(const KvGroupSpec& group, int32_t position) {
+  if (group.kind != KvKind::kSliding) return 0;
+  return std::max(0, position - group.window + 1) / group.block_tokens;
+}
 
 }  // namespace headrace

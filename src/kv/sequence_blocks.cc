@@ -5,19 +5,6 @@
 #include "base/check.h"
 
 namespace headrace {
-namespace {
-
-int32_t pages_for(int32_t tokens, int32_t block_tokens) {
-  return (tokens + block_tokens - 1) / block_tokens;
-}
-
-// The first page that a token at `position` can attend to.
-int32_t first_visible_page(const KvGroupSpec& group, int32_t position) {
-  if (group.kind != KvKind::kSliding) return 0;
-  return std::max(0, position - group.window + 1) / group.block_tokens;
-}
-
-}  // namespace
 
 SequenceBlocks::SequenceBlocks(std::span<const KvGroupSpec> groups)
     : groups_(groups), lists_(groups.size()) {}
@@ -94,6 +81,23 @@ void SequenceBlocks::trim(BlockPool& pool, int32_t first, Ticket last_use) {
   }
 }
 
+void SequenceBlocks::adopt(BlockPool& pool, std::span<const GroupBlocks> shared, int32_t length) {
+  CHECK(held_ == 0);
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    lists_[group].first_held = first_visible_page(groups_[group], length);
+    lists_[group].blocks.assign(static_cast<size_t>(lists_[group].first_held), kNoBlock);
+  }
+  for (const GroupBlocks& pages : shared) {
+    List& list = lists_[static_cast<size_t>(pages.group)];
+    CHECK(pages.first_index == list.first_held);
+    for (BlockId page : pages.blocks) {
+      pool.share(page);
+      list.blocks.push_back(page);
+      ++held_;
+    }
+  }
+}
+
 SequenceBlocks SequenceBlocks::fork(BlockPool& pool, int32_t length) const {
   SequenceBlocks copy(groups_);
   for (size_t group = 0; group < lists_.size(); ++group) {
@@ -139,8 +143,9 @@ void SequenceBlocks::publish_full(BlockPool& pool, int32_t length_before, int32_
 
 void SequenceBlocks::release_all(BlockPool& pool, Ticket last_use) {
   for (List& list : lists_) {
-    for (BlockId page : list.blocks) {
-      if (page != kNoBlock) pool.release(page, last_use);
+    // Last first: of pages that are kept, the end of a prefix goes before its beginning.
+    for (auto page = list.blocks.rbegin(); page != list.blocks.rend(); ++page) {
+      if (*page != kNoBlock) pool.release(*page, last_use);
     }
     list = {};
   }

@@ -21,6 +21,10 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       policy_(std::move(policy)),
       pool_(options_.block_count),
       admission_(options_) {
+  if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {
+    const EvictionRule rule = find_eviction_rule(options_.prefix_cache_eviction).value();
+    cache_ = std::make_unique<PrefixCache>(pool_, options_.groups, rule);
+  }
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
     free_slots_.push_back(SlotId(slot));
   }
@@ -54,6 +58,7 @@ Status BatchScheduler::add(Request request) {
                                             .output = {},
                                             .followers = {},
                                             .blocks = SequenceBlocks(options_.groups),
+                                            .path = {},
                                             .state = Waiting{}});
     entry->second.choices.push_back(sequence.get());
     sequences_.emplace(sequence->id, std::move(sequence));
@@ -127,6 +132,8 @@ void BatchScheduler::retire(Sequence& sequence) {
 void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
   leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, ended});
   sequence.blocks.release_all(pool_, sequence.last_step);
+  sequence.path = {};
+  sequence.prefix_tokens = 0;
   sequence.planned = 0;
   const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
   CHECK(at != running_.end() && *at == &sequence);
@@ -176,6 +183,8 @@ SchedulerStats BatchScheduler::stats() const {
   stats.waiting = static_cast<int32_t>(queue_.size());
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
+  stats.blocks_cached = pool_.idle_count();
+  stats.prefix_cache_evictions = cache_ == nullptr ? 0 : cache_->evictions();
   return stats;
 }
 

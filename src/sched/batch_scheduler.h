@@ -5,7 +5,8 @@
 //   choose    one token for each decoding sequence, then prompt chunks, under the token budget
 //   secure    pages, oldest first; out of pages preempts the youngest, never the oldest
 //   emit      the Work items, decodes first; a prompt's last chunk starts the other choices
-//   admit     from the head of the queue, while slots, pages and budget last
+//   admit     from the head of the queue, while slots, pages and budget last; what the prefix cache
+//             holds of a prompt is not computed
 //
 // Why it always goes on: the oldest running sequence is never a victim and may take the pages of
 // all others, and check_request() let in only what fits the pool alone; nobody joins past the head
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
 #include "sched/admission.h"
 #include "sched/queue_policy.h"
 #include "sched/scheduler.h"
@@ -77,8 +79,13 @@ class BatchScheduler final : public Scheduler {
   void grow(Candidate& candidate, StepPlan& plan);
   void add_work(Candidate& candidate, StepPlan& plan);
   void start_followers(Sequence& leader, Work& work, StepPlan& plan);
-  bool may_join(const Sequence& head) const;
-  void admit(Sequence& head, StepPlan& plan);
+  bool may_join(const Sequence& head, const PrefixMatch& hit) const;
+  void admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan);
+  PrefixMatch find_prefix(const Sequence& head) const;
+  PrefixMatch longest_prefix(const Sequence& head, int32_t tokens_max) const;
+  int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit) const;
+  void adopt_prefix(Sequence& head, const PrefixMatch& hit);
+  void cache_prefix(Sequence& sequence, int32_t length);
   bool wants_prompt_logprobs(const Sequence& sequence, int32_t first, int32_t count) const;
   void preempt(Sequence& victim);
 
@@ -109,10 +116,12 @@ class BatchScheduler final : public Scheduler {
   Status check_requests() const;
   Status check_slots() const;
   Status check_pages() const;
+  Status check_cache() const;
 
   const SchedulerOptions options_;
   const std::unique_ptr<QueuePolicy> policy_;
   BlockPool pool_;
+  std::unique_ptr<PrefixCache> cache_;  // null: off
   AdmissionControl admission_;
 
   std::unordered_map<RequestId, RequestEntry> requests_;

@@ -64,7 +64,26 @@ void BatchScheduler::note_computed(const Work& work) {
   const int32_t prompt_end = std::clamp(sequence->prompt_length(), fresh_from, end);
   totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence->computed_max = std::max(sequence->computed_max, end);
-  if (sequence->running()) sequence->blocks.publish_full(pool_, work.first, end);
+  if (!sequence->running()) return;
+  sequence->blocks.publish_full(pool_, work.first, end);
+  cache_prefix(*sequence, end);
+}
+
+// Tokens [0, length) are computed and their step was applied: whole units of them may be found.
+void BatchScheduler::cache_prefix(Sequence& sequence, int32_t length) {
+  if (cache_ == nullptr || sequence.path.lost) return;
+  const int32_t unit = cache_->unit_tokens();
+  const std::vector<TokenId>& prompt = sequence.request->prompt;
+  const std::vector<TokenId>& output = sequence.output;
+  std::vector<TokenId> tokens;
+  while (!sequence.path.lost && (sequence.path.units + 1) * unit <= length) {
+    const auto first = static_cast<size_t>(sequence.path.units) * static_cast<size_t>(unit);
+    tokens.clear();
+    for (size_t i = first; i < first + static_cast<size_t>(unit); ++i) {
+      tokens.push_back(i < prompt.size() ? prompt[i] : output.at(i - prompt.size()));
+    }
+    cache_->extend({.salt = sequence.request->cache_salt}, sequence.path, tokens, sequence.blocks);
+  }
 }
 
 void BatchScheduler::take_row(const Work& work, const StepResult::Row* row,
@@ -85,7 +104,8 @@ void BatchScheduler::take_row(const Work& work, const StepResult::Row* row,
                     .choice = sequence->choice,
                     .tokens = {},
                     .logprobs = {},
-                    .prompt_logprobs = {}};
+                    .prompt_logprobs = {},
+                    .cached_tokens = sequence->entry->cached_tokens};
   if (work.rows == LogitRows::kAll) take_prompt_logprobs(*sequence, work, *row, emission);
   if (work.samples) take_sampled_row(*sequence, *row, emission);
   const bool ends = emission.finish != FinishReason::kNone;
@@ -156,8 +176,12 @@ void BatchScheduler::end_prompt_only(const Work& work, std::vector<Emission>& ou
   }
 }
 
-// NaN logits end the choice; of a leader, all who would have shared its pages.
+// NaN logits end the choice; of a leader, all who would have shared its pages. What it computed may
+// be wrong from some token on: nobody shall find it.
 void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
+  if (cache_ != nullptr) {
+    cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
+  }
   std::vector<Sequence*> ended = sequence.followers;
   ended.push_back(&sequence);
   for (Sequence* each : ended) {

@@ -60,17 +60,21 @@ struct PageAudit {
       }
       if (page == kNoBlock) continue;
       ++held;
-      HR_RETURN_IF_ERROR(add_page(sequence, page, (index + 1) * spec.block_tokens <= length));
+      HR_RETURN_IF_ERROR(add_page(sequence, page, index * spec.block_tokens, spec.block_tokens));
     }
     return ok_status();
   }
 
-  Status add_page(const Sequence& sequence, BlockId page, bool full) {
+  Status add_page(const Sequence& sequence, BlockId page, int32_t first, int32_t block_tokens) {
     const auto at = static_cast<size_t>(page.value);
-    if (holders[at]++ > 0 && owner[at] != sequence.request.get()) {
+    const bool shareable = pool.state(page) == BlockState::kPublished && owner[at] != nullptr &&
+                           owner[at]->cache_salt == sequence.request->cache_salt;
+    if (holders[at]++ > 0 && owner[at] != sequence.request.get() && !shareable) {
       return broken("page {} is in two requests", page.value);
     }
     owner[at] = sequence.request.get();
+    // A hit may end inside a page.
+    const bool full = first + block_tokens <= sequence.planned || first < sequence.prefix_tokens;
     if (pool.state(page) == BlockState::kPublished && !full) {
       return broken("page {} is published before it is full", page.value);
     }
@@ -85,7 +89,8 @@ Status BatchScheduler::check_invariants() const {
   HR_RETURN_IF_ERROR(check_lists());
   HR_RETURN_IF_ERROR(check_requests());
   HR_RETURN_IF_ERROR(check_slots());
-  return check_pages();
+  HR_RETURN_IF_ERROR(check_pages());
+  return check_cache();
 }
 
 // Every sequence is in exactly the list that its state says.
@@ -185,6 +190,15 @@ Status BatchScheduler::check_pages() const {
     if (references != audit.holders[page]) {
       return broken("page {} counts {} holders and has {}", page, references, audit.holders[page]);
     }
+  }
+  return ok_status();
+}
+
+Status BatchScheduler::check_cache() const {
+  if (cache_ == nullptr) return ok_status();
+  HR_RETURN_IF_ERROR(cache_->check_invariants());
+  for (const Sequence* sequence : running_) {
+    HR_RETURN_IF_ERROR(cache_->check_path(sequence->path, sequence->known_tokens()));
   }
   return ok_status();
 }

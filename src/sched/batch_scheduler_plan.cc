@@ -183,6 +183,8 @@ void BatchScheduler::start_followers(Sequence& leader, Work& work, StepPlan& pla
     follower->blocks = leader.blocks.fork(pool_, leader.planned);
     follower->planned = leader.planned;
     follower->computed_max = leader.planned;
+    follower->path = leader.path;
+    follower->prefix_tokens = leader.prefix_tokens;
     follower->samples_in_flight = 1;
     follower->last_step = leader.last_step;
     follower->state = Decoding{slot};
@@ -208,41 +210,87 @@ bool BatchScheduler::wants_prompt_logprobs(const Sequence& sequence, int32_t fir
 }
 
 void BatchScheduler::admit_waiting(StepPlan& plan) {
-  while (!queue_.empty() && may_join(**queue_.begin())) admit(**queue_.begin(), plan);
+  while (!queue_.empty()) {
+    Sequence& head = **queue_.begin();
+    if (head.last_step > pool_.applied()) return;  // preempted; its last token is in flight
+    if (admission_.on_hold() && !running_.empty()) return;
+    if (free_slots_.size() < 1 + head.followers.size()) return;
+    const PrefixMatch hit = find_prefix(head);
+    if (!may_join(head, hit)) return;
+    admit(head, hit, plan);
+  }
 }
 
 // Only the head is asked: nobody joins past it.
-bool BatchScheduler::may_join(const Sequence& head) const {
-  if (admission_.on_hold() && !running_.empty()) return false;
-  if (head.last_step > pool_.applied()) return false;  // preempted; its last token is in flight
-  if (free_slots_.size() < 1 + head.followers.size()) return false;
+bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) const {
   int32_t requests = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
     if (i == 0 || running_[i]->request != running_[i - 1]->request) ++requests;
   }
   const BatchView batch{.rows_at_start = rows_at_start_,
                         .requests_running = requests,
-                        .token_budget_left = chunk_of(head.known_length()),
+                        .token_budget_left = chunk_of(head.known_length() - hit.tokens),
                         .resumes = head.preemptions > 0};
-  return policy_->admits(batch) && admission_.pages_required(head, running_) <= pool_.free_count();
+  return policy_->admits(batch) && pages_to_join(head, hit) <= pool_.free_count();
 }
 
-void BatchScheduler::admit(Sequence& head, StepPlan& plan) {
+// Free pages that the head needs with this hit: what others hold of it is there already; a page
+// that it will write is there twice for a moment.
+int64_t BatchScheduler::pages_to_join(const Sequence& head, const PrefixMatch& hit) const {
+  const int64_t pages = admission_.pages_required(head, running_);
+  if (hit.tokens == 0) return pages;
+  return pages - cache_->pages_in_use(hit) + cache_->copies(hit);
+}
+
+// At least one token is computed: its logits are wanted. Whoever asks for the prompt's
+// log-probabilities computes all of it.
+PrefixMatch BatchScheduler::find_prefix(const Sequence& head) const {
+  if (cache_ == nullptr || head.request->sampling.prompt_logprobs >= 0) return {};
+  PrefixMatch hit = longest_prefix(head, head.known_length() - 1);
+  // The copy of a page used in part may be one page too many.
+  if (cache_->copies(hit) > 0 && pages_to_join(head, hit) > pool_.free_count()) {
+    const int32_t unit = cache_->unit_tokens();
+    return longest_prefix(head, hit.tokens / unit * unit);
+  }
+  return hit;
+}
+
+PrefixMatch BatchScheduler::longest_prefix(const Sequence& head, int32_t tokens_max) const {
+  const PrefixKey key{.salt = head.request->cache_salt};
+  if (head.output.empty()) return cache_->match(key, head.request->prompt, tokens_max);
+  return cache_->match(key, head.known_tokens(), tokens_max);
+}
+
+void BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
+  if (cache_ == nullptr) return;
+  if (head.preemptions == 0) {
+    totals_.prefix_cache_queries += static_cast<uint64_t>(head.known_length());
+    totals_.prefix_cache_hits += static_cast<uint64_t>(hit.tokens);
+    head.entry->cached_tokens = hit.tokens;
+  }
+  if (hit.tokens == 0) return;
+  head.blocks.adopt(pool_, cache_->pages(hit), hit.tokens);
+  head.path = cache_->take(hit);
+  head.prefix_tokens = hit.tokens;
+  head.planned = hit.tokens;
+}
+
+void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan) {
   queue_.erase(&head);
   head.state = Prefilling{.slot = take_slot(), .target = head.known_length()};
   for (Sequence* follower : head.followers) {
     std::get<Waiting>(follower->state).slot = take_slot();
   }
-  std::vector<TokenId> tokens = head.request->prompt;
-  tokens.insert(tokens.end(), head.output.begin(), head.output.end());
+  adopt_prefix(head, hit);
   plan.admitted.push_back({.sequence = head.id,
                            .slot = head.slot(),
                            .choice = head.choice,
                            .request = head.request,
-                           .tokens = std::move(tokens),
-                           .blocks = {}});
+                           .tokens = head.known_tokens(),
+                           .blocks = head.blocks.table()});
   run(head);
-  Candidate candidate{&head, longest_fit(head, chunk_of(head.known_length())), {}};
+  const int32_t chunk = chunk_of(head.known_length() - head.planned);
+  Candidate candidate{&head, longest_fit(head, chunk), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
   budget_left_ -= candidate.count;
   grow(candidate, plan);

@@ -45,6 +45,7 @@ struct Emission {
   std::vector<TokenLogprobs> prompt_logprobs;
   FinishReason finish = FinishReason::kNone;
   std::optional<TokenId> stop_token;  // the stop_token_ids entry that ended it (none for end ids)
+  int32_t cached_tokens = 0;          // of the prompt, not computed but found in the prefix cache
 };
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kv/eviction_queue.h"
 #include "kv/kv_demand.h"
 
 namespace headrace {
@@ -44,6 +45,7 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(require_positive(options.steps_in_flight_max, "steps_in_flight_max"));
   HR_RETURN_IF_ERROR(require_positive(options.block_count, "block_count"));
   HR_RETURN_IF_ERROR(check_groups(options));
+  HR_RETURN_IF_ERROR(find_eviction_rule(options.prefix_cache_eviction).status());
   if (!options.chunked_prefill && options.max_num_batched_tokens < options.max_model_len) {
     return invalid_argument(
         fmt::format("without chunked prefill a prompt is one step: max_num_batched_tokens {} must "

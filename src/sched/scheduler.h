@@ -36,6 +36,9 @@ struct SchedulerOptions {
   // After a step ran out of pages no request joins until min(max(1, 0.1 x running), this many)
   // sequences have finished (OpenPPL's cooldown). 0 = off.
   int32_t admission_cooldown_max = 8;
+  // Prefixes computed before are shared (kv/prefix_cache.h). Only with KvAllocation::kPaged.
+  bool enable_prefix_caching = true;
+  std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
 };
 
 struct SchedulerStats {
@@ -48,6 +51,10 @@ struct SchedulerStats {
   uint64_t idle_row_steps = 0;     // static batching: steps in which a finished row held its slot
   uint64_t recomputed_tokens = 0;  // computed again after a preemption; not in the two above
   uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
+  int32_t blocks_cached = 0;       // of those not used: hold a prefix that may be used again
+  uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
+  uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
+  uint64_t prefix_cache_evictions = 0;
 };
 
 class Scheduler {

@@ -11,6 +11,7 @@ namespace {
 // may need pages of several victims.
 constexpr int32_t kStepsWithoutWorkMax = 8;
 constexpr int64_t kDrainStepsMax = 200000;
+constexpr size_t kHeardMax = 12;
 
 template <class T, size_t N>
 T pick(Rng& rng, const T (&values)[N]) {
@@ -54,6 +55,8 @@ void SchedulerSimulation::draw_options() {
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
   options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
   options_.end_ids = {0};
+  options_.enable_prefix_caching = chance(0.75);
+  options_.prefix_cache_eviction = pick(rng_, {"lru", "lru", "lfu", "cost"});
   const int64_t group_count = rng_.between(1, 3);
   for (int64_t i = 0; i < group_count; ++i) options_.groups.push_back(draw_group());
   // From "one request of full length and a page" to "never out of pages".
@@ -85,16 +88,14 @@ void SchedulerSimulation::draw_habits() {
              .n_max = pick(rng_, {1, 2, 5}),
              .outstanding_max = pick(rng_, {2, 8, 40}),
              .priorities = chance(0.1),
-             .scoring = chance(0.5)};
+             .scoring = chance(0.5),
+             .sharing = pick(rng_, {0.0, 0.5, 0.9})};
 }
 
 Request SchedulerSimulation::draw_request() {
   Request request;
   request.id = RequestId(next_id_++);
-  const int64_t length = rng_.between(1, habits_.prompt_max);
-  for (int64_t i = 0; i < length; ++i) {
-    request.prompt.push_back(static_cast<TokenId>(rng_.below(50)));
-  }
+  draw_prompt(request);
   request.priority = habits_.priorities ? static_cast<int32_t>(rng_.below(3)) : 0;
   request.cache_salt = chance(0.5) ? "a" : "b";
   SamplingParams& sampling = request.sampling;
@@ -102,6 +103,8 @@ Request SchedulerSimulation::draw_request() {
   sampling.n = static_cast<int32_t>(rng_.between(1, habits_.n_max));
   sampling.max_tokens =
       static_cast<int32_t>(rng_.between(chance(0.05) ? 0 : 1, habits_.output_max));
+  const auto room = options_.max_model_len - static_cast<int32_t>(request.prompt.size());
+  if (chance(0.9)) sampling.max_tokens = std::min(sampling.max_tokens, room);
   sampling.min_tokens = chance(0.2) ? static_cast<int32_t>(rng_.below(8)) : 0;
   sampling.ignore_eos = chance(0.1);
   if (chance(0.2)) sampling.stop_token_ids = {static_cast<TokenId>(rng_.below(50)), 7};
@@ -112,6 +115,28 @@ Request SchedulerSimulation::draw_request() {
   return request;
 }
 
+// New tokens, or those of an earlier conversation and some new ones.
+void SchedulerSimulation::draw_prompt(Request& request) {
+  if (!heard_.empty() && chance(habits_.sharing)) {
+    const std::vector<TokenId>& earlier = heard_[rng_.below(heard_.size())];
+    const auto shared =
+        static_cast<ptrdiff_t>(chance(0.5) ? earlier.size() : rng_.below(earlier.size() + 1));
+    request.prompt.assign(earlier.begin(), earlier.begin() + shared);
+  }
+  const int64_t length = rng_.between(request.prompt.empty() ? 1 : 0, habits_.prompt_max);
+  for (int64_t i = 0; i < length; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(rng_.below(50)));
+  }
+  const auto most = static_cast<size_t>(options_.max_model_len) / 2;
+  if (request.prompt.size() > most) request.prompt.resize(most);
+  if (chance(0.3)) remember(request.prompt);
+}
+
+void SchedulerSimulation::remember(const std::vector<TokenId>& tokens) {
+  heard_.push_back(tokens);
+  if (heard_.size() > kHeardMax) heard_.pop_front();
+}
+
 std::string SchedulerSimulation::describe() const {
   std::string groups;
   for (const KvGroupSpec& group : options_.groups) {
@@ -119,9 +144,10 @@ std::string SchedulerSimulation::describe() const {
                           group.block_tokens);
   }
   return fmt::format(
-      "seed {}: {}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
+      "seed {}: {}{}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
       "n <= {}",
       seed_, options_.policy, options_.allocation == KvAllocation::kReserveMax ? " reserve" : "",
+      options_.enable_prefix_caching ? " cache " + options_.prefix_cache_eviction : "",
       options_.max_num_seqs, options_.max_num_batched_tokens,
       options_.chunked_prefill ? "" : " unchunked", options_.max_model_len, options_.block_count,
       groups, options_.steps_in_flight_max, habits_.n_max);
@@ -222,6 +248,7 @@ void SchedulerSimulation::fault_something() {
 
 void SchedulerSimulation::end_choice(RequestId id, int32_t choice) {
   Clients& clients = open_.at(id);
+  if (chance(0.2)) remember(clients.choices[static_cast<size_t>(choice)].tokens);
   clients.choices[static_cast<size_t>(choice)].ended = true;
   if (--clients.open == 0) open_.erase(id);
 }
@@ -363,6 +390,7 @@ void SchedulerSimulation::check_emission(const Emission& emission) {
   Client& client = clients.choices.at(static_cast<size_t>(emission.choice));
   if (client.ended) return fail("an emission for a choice that has ended");
   check_prompt_logprobs(clients, client, emission);
+  check_cached_tokens(clients.request, emission);
   if (emission.finish == FinishReason::kFault) {
     if (!client.may_fault) fail("a fault that nobody injected");
     if (!emission.tokens.empty()) fail("a token of a NaN row");
@@ -452,10 +480,22 @@ void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& 
   }
 }
 
+// That they were computed before, and for this salt, the oracle's tokens say.
+void SchedulerSimulation::check_cached_tokens(const Request& request, const Emission& emission) {
+  const bool may_read = options_.enable_prefix_caching && request.sampling.prompt_logprobs < 0;
+  const auto most = may_read ? static_cast<int32_t>(request.prompt.size()) - 1 : 0;
+  if (emission.cached_tokens < 0 || emission.cached_tokens > most) {
+    fail(fmt::format("{} cached tokens of a prompt of {}", emission.cached_tokens,
+                     request.prompt.size()));
+  }
+}
+
 void SchedulerSimulation::check_end() {
   const SchedulerStats stats = scheduler_->stats();
   tally_.preemptions = static_cast<int64_t>(stats.preemptions);
   tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
+  tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
+  tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
   if (!open_.empty()) fail("a request got no end");
   if (stats.blocks_used != 0) fail(fmt::format("{} pages are lost", stats.blocks_used));
   if (stats.running != 0 || stats.waiting != 0) fail("something is left in a list");

@@ -7,6 +7,7 @@
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
 //   - no page is given away while a step in flight may touch it
+//   - what is not computed of a prompt was computed before, for the same salt
 //   - the oldest request gets work at least every kStepsWithoutWorkMax steps
 // and at the end every request has ended and every page is free.
 #pragma once
@@ -40,6 +41,7 @@ class SchedulerSimulation {
   struct Tally {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
     int64_t preemptions = 0, dropped_tokens = 0;
+    int64_t cached_tokens = 0, evictions = 0;
   };
   const Tally& tally() const { return tally_; }
 
@@ -70,12 +72,15 @@ class SchedulerSimulation {
     double arrival, cancel, cancel_choice, fault, eager_apply;
     int32_t prompt_max, output_max, n_max, outstanding_max;
     bool priorities, scoring;
+    double sharing;  // of prompts that begin as another did
   };
 
   void draw_options();
   void draw_habits();
   KvGroupSpec draw_group();
   Request draw_request();
+  void draw_prompt(Request& request);
+  void remember(const std::vector<TokenId>& tokens);
   bool chance(double probability) { return rng_.uniform() < probability; }
 
   void act();  // arrivals, cancels, faults
@@ -96,6 +101,7 @@ class SchedulerSimulation {
   void check_emission(const Emission& emission);
   void check_tokens(const Clients& clients, Client& client, const Emission& emission);
   void check_prompt_logprobs(const Clients& clients, Client& client, const Emission& emission);
+  void check_cached_tokens(const Request& request, const Emission& emission);
   FinishReason expected_finish(const Request& request, const Client& client,
                                std::optional<TokenId>& stop_token) const;
   void check_invariants();
@@ -110,6 +116,7 @@ class SchedulerSimulation {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OracleDevice> device_;
   std::deque<InFlight> in_flight_;
+  std::deque<std::vector<TokenId>> heard_;  // prompts and whole conversations, to begin with
   std::map<RequestId, Clients> open_;
   std::map<SequenceId, Admitted> admitted_;
   uint64_t next_id_ = 1;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kv/prefix_cache.h"
 #include "kv/sequence_blocks.h"
 #include "sched/request.h"
 
@@ -38,6 +39,7 @@ struct RequestEntry {
   int32_t unfinished = 0;
   // Prompt log-probabilities up to this prompt index were emitted (index 0 has none).
   int32_t prompt_scored = 1;
+  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache at the first admission
 };
 
 struct Waiting {
@@ -65,7 +67,9 @@ struct Sequence {
   bool muted = false;  // a leader whose own choice was cancelled: it samples only for others
 
   SequenceBlocks blocks;
-  int32_t planned = 0;  // tokens [0, planned) are computed or in a submitted step
+  PrefixPath path;            // how far its tokens are in the prefix cache
+  int32_t prefix_tokens = 0;  // tokens [0, prefix_tokens) were found there when it was admitted
+  int32_t planned = 0;        // tokens [0, planned) are computed or in a submitted step
   int32_t samples_in_flight = 0;
   int32_t preemptions = 0;
   int32_t computed_max = 0;  // the longest it ever was: less is recomputation
@@ -84,6 +88,11 @@ struct Sequence {
   }
   int32_t prompt_length() const { return static_cast<int32_t>(request->prompt.size()); }
   int32_t known_length() const { return prompt_length() + static_cast<int32_t>(output.size()); }
+  std::vector<TokenId> known_tokens() const {
+    std::vector<TokenId> tokens = request->prompt;
+    tokens.insert(tokens.end(), output.begin(), output.end());
+    return tokens;
+  }
   // Its KV never grows longer: the last token is sampled, not computed.
   int32_t length_max() const {
     return prompt_length() + std::max(0, request->sampling.max_tokens - 1);
