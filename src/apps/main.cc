@@ -34,7 +34,7 @@ int print_overview(std::FILE* out) {
              "Headrace runs large language models.\n\nUsage: headrace <command> [flags]\n\n"
              "Commands:\n");
   for (const Subcommand& subcommand : subcommands()) {
-    fmt::print(out, "  {:<12} {}\n", subcommand.name, subcommand.summary);
+    fmt::print(out, "  {:<17} {}\n", subcommand.name, subcommand.summary);
   }
   fmt::print(out, "\n  --version    show the version\n  --help       show this page\n\n{}",
              kExamples);
@@ -64,10 +64,18 @@ int run_program(std::vector<std::string> arguments) {
   }
   if (name == "help" && !arguments.empty()) {
     name = arguments.front();
-    arguments = {"--help"};
+    arguments.erase(arguments.begin());
+    arguments.push_back("--help");
   }
   if (name == "--help" || name == "-h" || name == "help") return print_overview(stdout);
-  const Subcommand* subcommand = find_subcommand(name);
+  // "bench latency" before "bench".
+  const Subcommand* subcommand =
+      arguments.empty() ? nullptr : find_subcommand(name + " " + arguments.front());
+  if (subcommand != nullptr) {
+    arguments.erase(arguments.begin());
+  } else {
+    subcommand = find_subcommand(name);
+  }
   if (subcommand == nullptr) {
     return fail(fmt::format("'{}' is no command (see 'headrace --help')", name));
   }

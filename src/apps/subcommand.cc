@@ -1,6 +1,8 @@
 #include "apps/subcommand.h"
 
+#include "apps/bench_ceilings_command.h"
 #include "apps/bench_command.h"
+#include "apps/bench_throughput_command.h"
 #include "apps/chat_command.h"
 #include "apps/completion_command.h"
 #include "apps/eval_command.h"
@@ -21,6 +23,9 @@ constexpr Subcommand kSubcommands[] = {
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},
+    {"bench throughput", "many requests at once, offline", define_bench_throughput},
+    {"bench latency", "time of a step by batch size", define_bench_latency},
+    {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completion", "print a shell completion script", define_completion},
 };

@@ -17,7 +17,7 @@ namespace headrace {
 using SubcommandRun = std::function<Result<int>()>;
 
 struct Subcommand {
-  std::string_view name;
+  std::string_view name;     // one word, or two: "bench", "bench latency"
   std::string_view summary;  // one line, for the overview
   // Adds the flags, their groups and the footer to `app`. What it returns owns the variables that
   // the flags write to.

@@ -1,0 +1,151 @@
+#include "apps/bench_ceilings_command.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/command_line.h"
+#include "apps/workload.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "ops/ceiling.h"
+#include "tensor/device.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  headrace bench ceilings
+  headrace bench ceilings -t 2 --sizes 64M,512M -o json
+
+Reading: all threads together read a buffer of each size again and again. Arithmetic: all threads
+multiply and add in registers. Medians of the repetitions.)";
+
+struct CeilingFlags {
+  int threads = 0;
+  std::vector<int64_t> sizes{int64_t{1} << 20, int64_t{16} << 20, int64_t{96} << 20,
+                             int64_t{512} << 20};
+  int repetitions = 5;
+  std::string format = "text";
+};
+
+// Long enough for clocks and the scheduler's noise to settle.
+constexpr double kRunSeconds = 0.1;
+constexpr int64_t kRounds = 2'000'000;
+
+class CeilingRun {
+ public:
+  explicit CeilingRun(const CeilingFlags& flags)
+      : flags_(flags), device_(create_cpu_device(flags.threads)) {}
+
+  Result<int> run() {
+    print_machine();
+    for (const int64_t size : flags_.sizes) HR_RETURN_IF_ERROR(read(size));
+    for (const ArithmeticCeiling& ceiling : arithmetic_ceilings()) {
+      if (ceiling.supports(device_->traits().cpu)) multiply(ceiling);
+    }
+    return 0;
+  }
+
+ private:
+  int threads() const { return device_->pool().thread_count(); }
+  bool json() const { return flags_.format == "json"; }
+
+  // Median seconds of `work` on all threads, after one run that is not counted.
+  template <class Work>
+  double seconds(const Work& work) {
+    std::vector<double> values;
+    for (int i = -1; i < flags_.repetitions; ++i) {
+      const int64_t start = clock_.now_ns();
+      device_->pool().run([&](int thread) { used_ = static_cast<double>(work(thread)); });
+      if (i >= 0) values.push_back(static_cast<double>(clock_.now_ns() - start) * 1e-9);
+    }
+    return percentile(values, 0.5);
+  }
+
+  Status read(int64_t size) {
+    const int64_t share = std::max<int64_t>(size / threads() / 1024 * 1024, 1024);
+    HR_ASSIGN_OR_RETURN(const Buffer buffer, device_->allocate(share * threads()));
+    const auto part = [&](int thread) {
+      return std::span(buffer.data() + thread * share, static_cast<size_t>(share));
+    };
+    // Touched by the thread that will read it.
+    device_->pool().run([&](int thread) { std::ranges::fill(part(thread), std::byte{1}); });
+    const CpuFeatures& cpu = device_->traits().cpu;
+    const double once = seconds([&](int thread) { return read_all(cpu, part(thread)); });
+    const auto times = std::max<int64_t>(static_cast<int64_t>(kRunSeconds / once), 1);
+    const double all = seconds([&](int thread) {
+      uint64_t sum = 0;
+      for (int64_t i = 0; i < times; ++i) sum += read_all(cpu, part(thread));
+      return sum;
+    });
+    const double rate = static_cast<double>(share * threads() * times) / all;
+    print_row("read", fmt::format("{} MiB", size >> 20), rate * 1e-9, "GB/s");
+    return ok_status();
+  }
+
+  void multiply(const ArithmeticCeiling& ceiling) {
+    const double all = seconds([&](int) { return ceiling.run(kRounds); });
+    const double rate =
+        static_cast<double>(ceiling.operations_per_round * kRounds * threads()) / all;
+    print_row(std::string(ceiling.name), std::string(ceiling.type), rate * 1e-9, "GOP/s");
+  }
+
+  void print_machine() {
+    if (json()) return;
+    fmt::print("{} threads, {}\n", threads(), device_->traits().cpu.to_string());
+  }
+
+  void print_row(const std::string& name, const std::string& what, double value,
+                 const std::string& unit) {
+    if (json()) {
+      fmt::print("{}\n", write_json(Json(Json::Object{{"ceiling", name},
+                                                      {"of", what},
+                                                      {"value", value},
+                                                      {"unit", unit},
+                                                      {"threads", threads()}})));
+    } else {
+      fmt::print("{:<12} {:>9} {:>10.1f} {}\n", name, what, value, unit);
+    }
+    std::fflush(stdout);
+  }
+
+  const CeilingFlags& flags_;
+  const SystemClock clock_;
+  const std::unique_ptr<Device> device_;
+  std::atomic<double> used_{0};  // so that no work is left out
+};
+
+}  // namespace
+
+SubcommandRun define_bench_ceilings(CLI::App& app) {
+  auto flags = std::make_shared<CeilingFlags>();
+  app.add_option("-t,--threads", flags->threads, "CPU threads (default: every CPU)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->group("Work");
+  app.add_option_function<std::string>(
+         "--sizes",
+         [flags = flags.get()](const std::string& text) {
+           const auto list = parse_size_list(text);
+           if (!list.ok()) throw CLI::ValidationError(list.status().message());
+           flags->sizes = *list;
+         },
+         "Bytes of the buffers that are read (default 1M,16M,96M,512M)")
+      ->type_name("N,...")
+      ->group("Work");
+  app.add_option("-r,--repetitions", flags->repetitions, "Timed runs of each")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->group("Work");
+  add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
+  app.footer(kFooter);
+  return [flags] { return CeilingRun(*flags).run(); };
+}
+
+}  // namespace headrace

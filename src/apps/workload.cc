@@ -1,0 +1,130 @@
+#include "apps/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kLengthMax = 1 << 24;
+
+// What the sinks of a run write and the bench thread waits for.
+class RunRecord {
+ public:
+  explicit RunRecord(size_t requests) : times_(requests), start_ns_(clock_.now_ns()) {}
+
+  void on_emission(size_t request, const Emission& emission) {
+    const double now = static_cast<double>(clock_.now_ns() - start_ns_) * 1e-9;
+    std::lock_guard lock(mutex_);
+    RequestTimes& times = times_[request];
+    if (!emission.tokens.empty()) {
+      if (times.tokens == 0) times.first_token = now;
+      times.last_token = now;
+      times.tokens += static_cast<int32_t>(emission.tokens.size());
+    }
+    if (emission.finish != FinishReason::kNone && ++finished_ == times_.size()) done_.notify_one();
+  }
+
+  std::vector<RequestTimes> wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return finished_ == times_.size(); });
+    return times_;
+  }
+
+ private:
+  const SystemClock clock_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<RequestTimes> times_;
+  size_t finished_ = 0;
+  const int64_t start_ns_;
+};
+
+Request random_request(Engine& engine, const WorkItem& item, Rng& rng) {
+  Request request{.id = engine.next_request_id()};
+  const auto vocabulary = static_cast<uint64_t>(engine.options().vocab_size);
+  for (int32_t i = 0; i < item.prompt; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(rng.below(vocabulary)));
+  }
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  request.sampling.max_tokens = item.output;
+  return request;
+}
+
+}  // namespace
+
+Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view name) {
+  const Json* list = json.is_object() ? json.find("requests") : &json;
+  if (list == nullptr || !list->is_array()) {
+    return invalid_argument(
+        fmt::format("{}: expected [[prompt, output], ...] or {{\"requests\": ...}}", name));
+  }
+  std::vector<WorkItem> items;
+  for (const Json& entry : list->as_array()) {
+    const auto length = [&](size_t i) -> int64_t {
+      if (!entry.is_array() || entry.as_array().size() != 2) return 0;
+      const Json& value = entry.as_array()[i];
+      return value.is_int() ? value.as_int() : 0;
+    };
+    if (length(0) < 1 || length(1) < 1 || length(0) > kLengthMax || length(1) > kLengthMax) {
+      return invalid_argument(
+          fmt::format("{}: request {}: expected [prompt tokens, output tokens], each at least 1",
+                      name, items.size()));
+    }
+    items.push_back({static_cast<int32_t>(length(0)), static_cast<int32_t>(length(1))});
+  }
+  if (items.empty()) return invalid_argument(fmt::format("{}: no requests", name));
+  return items;
+}
+
+Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem> items,
+                                    uint64_t seed) {
+  Engine& engine = stack.engine();
+  Rng rng(seed);
+  std::vector<Request> requests;
+  WorkloadResult result;
+  for (const WorkItem& item : items) {
+    requests.push_back(random_request(engine, item, rng));
+    result.prompt_tokens += item.prompt;
+  }
+  const EngineStats before = engine.stats();
+  const auto record = std::make_shared<RunRecord>(items.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    HR_RETURN_IF_ERROR(engine.submit(std::move(requests[i]), [record, i](const Emission& emission) {
+      record->on_emission(i, emission);
+    }));
+  }
+  result.requests = record->wait();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const RequestTimes& times = result.requests[i];
+    if (times.tokens != items[i].output) {
+      return internal_error(
+          fmt::format("request {} gave {} tokens instead of {}", i, times.tokens, items[i].output));
+    }
+    result.output_tokens += times.tokens;
+    result.seconds = std::max(result.seconds, times.last_token);
+  }
+  const EngineStats after = engine.stats();
+  result.steps = after.steps - before.steps;
+  result.host_seconds = after.plan_seconds_total - before.plan_seconds_total;
+  return result;
+}
+
+double percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double rank = std::ceil(share * static_cast<double>(values.size())) - 1;
+  const auto index = static_cast<size_t>(std::max(rank, 0.0));
+  return values[std::min(index, values.size() - 1)];
+}
+
+}  // namespace headrace

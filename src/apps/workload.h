@@ -1,0 +1,51 @@
+// A list of requests of given lengths, all at once: random ids, greedy, ends ignored. What the
+// bench commands time, and how.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/model_stack.h"
+#include "base/json.h"
+
+namespace headrace {
+
+struct WorkItem {
+  int32_t prompt = 0;  // tokens, >= 1
+  int32_t output = 0;  // tokens, >= 1
+};
+
+// Reads [[prompt, output], ...], or an object whose "requests" is that. Errors name the entry.
+Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view name);
+
+// Times of one request on the engine thread's clock, in seconds after the first submission.
+struct RequestTimes {
+  double first_token = 0;
+  double last_token = 0;
+  int32_t tokens = 0;
+
+  // Mean time between its tokens; 0 for a single one.
+  double per_token() const { return tokens > 1 ? (last_token - first_token) / (tokens - 1) : 0.0; }
+};
+
+struct WorkloadResult {
+  std::vector<RequestTimes> requests;  // in the order of the items
+  double seconds = 0;                  // first submission to last token
+  int64_t prompt_tokens = 0, output_tokens = 0;
+  uint64_t steps = 0;
+  double host_seconds = 0;  // of the scheduler's planning
+
+  double output_rate() const { return static_cast<double>(output_tokens) / seconds; }
+};
+
+// Submits all items at once, in order, and waits for the last token. Fails where a request did not
+// give exactly its tokens. The engine must be idle and take that many requests.
+Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem> items,
+                                    uint64_t seed);
+
+// The value below which `share` of the values lie (nearest rank). REQUIRES: values not empty
+double percentile(std::vector<double> values, double share);
+
+}  // namespace headrace
