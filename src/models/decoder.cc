@@ -282,7 +282,7 @@ class Decoder final : public Model {
 };
 
 int64_t Decoder::weight_bytes() const {
-  int64_t bytes = weights_.output.packed_bytes() + weights_.embedding_buffer.size();
+  int64_t bytes = weights_.output.packed_bytes() + weights_.embedding_matrix.packed_bytes();
   for (const DecoderLayer& layer : weights_.layers) {
     for (const LinearLayer* linear :
          {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {

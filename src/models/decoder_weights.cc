@@ -142,15 +142,19 @@ class DecoderLoader {
     return ok_status();
   }
 
+  // The CPU looks rows up in the file; CUDA in a matrix of its own, which a tied head shares.
   Status load_embedding() {
-    HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get("token_embd.weight", table_shape()));
-    if (device_.kind() == DeviceKind::kCpu) return ok_status();
-    const ConstTensorView table = weights_.embedding;
-    HR_ASSIGN_OR_RETURN(
-        weights_.embedding_buffer,
-        upload(device_, {table.data, static_cast<size_t>(table.rows() * table.row_stride)}));
-    source_.release(table);
-    weights_.embedding = {weights_.embedding_buffer.data(), table.dtype, table.shape};
+    if (device_.kind() == DeviceKind::kCpu) {
+      HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get("token_embd.weight", table_shape()));
+      return ok_status();
+    }
+    if (spec_.tied_embeddings) {
+      weights_.embedding = weights_.output.matrix();
+      return ok_status();
+    }
+    HR_ASSIGN_OR_RETURN(weights_.embedding_matrix,
+                        matrix({{"token_embd.weight", table_shape(), {}}}));
+    weights_.embedding = weights_.embedding_matrix.matrix();
     return ok_status();
   }
 

@@ -53,8 +53,8 @@ struct RopeWeights {
 };
 
 struct DecoderWeights {
-  ConstTensorView embedding;  // [V, D] as the file has it: in the file on the CPU, else in a buffer
-  Buffer embedding_buffer;
+  ConstTensorView embedding;  // [V, D]: on the CPU the file's own rows, else a matrix below
+  LinearWeight embedding_matrix;  // [V, D]; CUDA, unless the head is tied
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
   NormWeights output_norm;  // [D], logit_scale included

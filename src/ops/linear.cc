@@ -3,6 +3,10 @@
 #include "ops/linear_cpu.h"
 
 namespace headrace {
+
+std::span<const Kernel<LinearArgs>> linear_cuda_kernels();  // linear_cuda.cu
+int64_t linear_cuda_workspace_bytes();                      // linear_cuda.cu
+
 namespace {
 
 bool on_cpu(const DeviceTraits& traits, const LinearArgs&) {
@@ -26,37 +30,43 @@ void tiled(OpContext& context, const LinearArgs& args) {
   linear_cpu_tiled(context, args, kIsa);
 }
 
-constexpr Kernel<LinearArgs> kKernels[] = {
+constexpr Kernel<LinearArgs> kCpuKernels[] = {
     {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni>},
     {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512>},
     {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2>},
     {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline>},
     {"linear/cpu/reference", on_cpu, linear_cpu_reference},
 };
-constexpr KernelSet<LinearArgs> kKernelSet{kKernels};
 
-void check_shapes(const LinearArgs& args) {
+void check_shapes(const OpContext& context, const LinearArgs& args) {
   CHECK(args.weight != nullptr && args.weight->n() > 0);
-  CHECK(args.x.dtype == DType::kF32 && args.x.shape.rank() == 2);
-  CHECK(args.y.dtype == DType::kF32 && args.y.shape.rank() == 2);
+  CHECK(is_activation(context.device, args.x.dtype) && args.x.shape.rank() == 2);
+  CHECK(args.y.dtype == args.x.dtype || args.y.dtype == DType::kF32);
+  CHECK(args.y.shape.rank() == 2);
   CHECK(args.x.columns() == args.weight->k());
   CHECK(args.y.columns() == args.weight->n());
   CHECK(args.x.rows() == args.y.rows());
-  CHECK(args.x.row_stride % 4 == 0 && args.y.row_stride % 4 == 0);
+  CHECK(args.x.row_stride % dtype_info(args.x.dtype).block_bytes == 0);
+  CHECK(args.y.row_stride % dtype_info(args.y.dtype).block_bytes == 0);
 }
 
 }  // namespace
 
-const KernelSet<LinearArgs>& linear_kernels() { return kKernelSet; }
+const KernelSet<LinearArgs>& linear_kernels() {
+  static const std::vector<Kernel<LinearArgs>> kernels =
+      join_kernels<LinearArgs>({linear_cuda_kernels(), kCpuKernels});
+  static const KernelSet<LinearArgs> set{kernels};
+  return set;
+}
 
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
-  return linear_cpu_workspace_bytes(m, weight);
+  return weight.on_cpu() ? linear_cpu_workspace_bytes(m, weight) : linear_cuda_workspace_bytes();
 }
 
 void linear(OpContext& context, const LinearArgs& args) {
-  check_shapes(args);
+  check_shapes(context, args);
   if (args.x.rows() == 0) return;
-  kKernelSet.select(context.device, args).run(context, args);
+  linear_kernels().select(context.device, args).run(context, args);
 }
 
 }  // namespace headrace

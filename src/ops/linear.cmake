@@ -1,5 +1,5 @@
 list(APPEND sources linear.cc linear_cpu.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
-     linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc packed_weight.cc)
+     linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc packed_weight.cc matrix_weight.cc)
 list(APPEND tests linear_test.cc packed_weight_test.cc)
 
 set(avx2_flags -mavx2 -mfma -mf16c)

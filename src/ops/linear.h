@@ -1,7 +1,9 @@
 // linear: y = x W^T (+ bias) (+ y), the one home of weight formats.
 //
-// Every output element has one order of arithmetic, whatever M is, however rows are grouped and
-// whichever thread or instruction set computes it, so that batches never change a bit:
+// On CUDA x, W and y are of the model's activation type (y may be f32), sums are in f32 and the
+// result is rounded once. On the CPU every output element has one order of arithmetic, whatever M
+// is, however rows are grouped and whichever thread or instruction set computes it, so that batches
+// never change a bit:
 //   F32, F16, BF16     acc = fma(w[k], x[k], acc), k ascending, in f32
 //   Q8_0, Q4_0, Q4_1   the row of x is quantised to 16 bits per block of 32 columns:
 //                        d = amax / 32512, q = round(x / d)
@@ -23,10 +25,10 @@ enum class LinearOutput {
 };
 
 struct LinearArgs {
-  ConstTensorView x;           // [M, K] f32, any row stride that is a multiple of 4 bytes
+  ConstTensorView x;           // [M, K] of the activation type; any stride of whole elements
   const LinearWeight* weight;  // [N, K]
-  const float* bias;           // [N], or null
-  TensorView y;  // [M, N] f32, any row stride that is a multiple of 4; does not overlap x
+  const float* bias;           // [N] in device memory, or null
+  TensorView y;  // [M, N] of x's type or f32; any stride of whole elements; does not overlap x
   LinearOutput output = LinearOutput::kStore;
 };
 

@@ -17,6 +17,8 @@ std::span<const Kernel<ActivationArgs>> activation_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels() { return {}; }
 std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
 std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
+std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
+int64_t linear_cuda_workspace_bytes() { return 0; }
 std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels() { return {}; }
 std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return {}; }

@@ -12,7 +12,7 @@ if(HEADRACE_CUDA)
   # Only these files may include gpu/.
   headrace_include_root(gpu gpu_root)
   set(kernel_sources
-    activation_cuda.cu embedding_cuda.cu layer_norm_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
+    activation_cuda.cu embedding_cuda.cu layer_norm_cuda.cu linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
     rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu soft_cap_cuda.cu)
   list(APPEND sources ${kernel_sources})
   # 554: a view of constant bytes has a conversion to its own type that is never called.

@@ -150,9 +150,7 @@ void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
   pack_16_bit_group(rows, k, group);
 }
 
-Status check_sources(Device& device, std::span<const LinearSource> sources) {
-  if (device.kind() != DeviceKind::kCpu)
-    return unsupported("linear weights: only the CPU is built");
+Status check_sources(std::span<const LinearSource> sources) {
   if (sources.empty()) return invalid_argument("linear weight: no matrix given");
   for (const LinearSource& source : sources) {
     const ConstTensorView& w = source.weight;
@@ -212,7 +210,11 @@ void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const 
 
 Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSource> sources,
                                         LinearCompute compute) {
-  HR_RETURN_IF_ERROR(check_sources(device, sources));
+  HR_RETURN_IF_ERROR(check_sources(sources));
+  if (device.kind() == DeviceKind::kCuda) return pack_matrix(device, sources, compute);
+  if (compute == LinearCompute::kFloat16) {
+    return unsupported("linear weights in half precision: only on CUDA");
+  }
   LinearWeight weight;
   weight.k_ = sources[0].weight.columns();
   const std::vector<SourceRow> rows = list_rows(sources);

@@ -1,8 +1,9 @@
-// A linear weight as the CPU kernels want it: re-laid out once at load, 16 output rows side by
+// A linear weight as a device's kernels want it. On CUDA: one dense matrix [N, K] of the model's
+// activation type in device memory. On the CPU: re-laid out once at load, 16 output rows side by
 // side, so that a SIMD lane is an output row and no sum ever crosses lanes.
 //
-// Layout. A segment is a run of stacked rows of one type in groups of 16; a last group that is not
-// full repeats its last row. One group of K columns is
+// Layout on the CPU. A segment is a run of stacked rows of one type in groups of 16; a last group
+// that is not full repeats its last row. One group of K columns is
 //   F32, F16, BF16  [K][16] elements
 //   Q8_0            [K/32][8 quads][16 rows][4] bytes q + 128, then [K/32][16] f16 scales
 //   Q4_0            [K/32][4 quads][16 rows][4] bytes, then [K/32][16] f16 scales
@@ -16,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "tensor/device.h"
 #include "tensor/tensor_view.h"
@@ -31,8 +33,9 @@ struct LinearSource {
 };
 
 enum class LinearCompute {
-  kFast,     // keep the source's type; quantised types multiply integers
+  kFast,     // CPU: keep the source's type, quantised types multiply integers; CUDA: BF16
   kFloat32,  // dequantise at load, all arithmetic in fp32
+  kFloat16,  // CUDA alone: F16
 };
 
 // Owns the packed bytes of one or more matrices stacked along N (merged QKV, gate and up).
@@ -51,23 +54,35 @@ class LinearWeight {
   LinearWeight() = default;
 
   // Errors: kInvalidArgument (no rows, sources that differ in K), kUnsupported (type or device),
-  // kExhausted (memory). Runs on the device's pool. REQUIRES: 0 <= row_order[r] < N_i
+  // kExhausted (memory), kUnavailable (CUDA: no cuBLASLt). Runs on the device's pool; on CUDA rows
+  // are converted there and stream through page-locked memory. REQUIRES: 0 <= row_order[r] < N_i
   static Result<LinearWeight> pack(Device& device, std::span<const LinearSource> sources,
                                    LinearCompute compute);
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
   int64_t packed_bytes() const { return buffer_.size(); }
-  std::span<const Segment> segments() const { return segments_; }
+  bool on_cpu() const { return buffer_.device()->kind() == DeviceKind::kCpu; }
+  std::span<const Segment> segments() const { return segments_; }  // CPU
+  // The whole stack [n(), k()], dense. REQUIRES: packed for a CUDA device
+  ConstTensorView matrix() const {
+    CHECK(segments_.empty() && n_ > 0);
+    return {buffer_.data(), matrix_dtype_, Shape{n_, k_}};
+  }
 
   // Writes the k() values of row `row` of the stack, each what its type says it is, rounded to f32.
-  // Slow and plain: for reference kernels and embedding rows. REQUIRES: 0 <= row < n()
+  // Slow and plain: for reference kernels and embedding rows. REQUIRES: 0 <= row < n(), on the CPU
   void read_row(int64_t row, float* out) const;
 
  private:
+  // matrix_weight.cc. REQUIRES: sources that pack() has checked
+  static Result<LinearWeight> pack_matrix(Device& device, std::span<const LinearSource> sources,
+                                          LinearCompute compute);
+
   int64_t n_ = 0;
   int64_t k_ = 0;
-  std::vector<Segment> segments_;
+  std::vector<Segment> segments_;      // CPU
+  DType matrix_dtype_ = DType::kBF16;  // CUDA
   Buffer buffer_;
 };
 

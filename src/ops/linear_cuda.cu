@@ -1,0 +1,269 @@
+// y = x W^T (+ bias) (+ y) on CUDA.
+//   x [M, K], W [N, K] of one type: f32, f16 or bf16;  y [M, N] of that type or f32;  bias [N] f32
+//   sums in f32, rounded once
+// Three kernels: `few_rows` of our own where M is small and reading W is all the time there is, the
+// vendor's library, and `any` for shapes whose rows are not aligned.
+#include <array>
+
+#include "gpu/mma.cuh"
+#include "gpu/reduce.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/linear.h"
+#include "tensor/gemm_library.h"
+
+namespace headrace {
+namespace {
+
+template <class T, class Y>
+struct Arguments {
+  gpu::RowsOf<const T> x;
+  const T* weight;  // [N, K]
+  const float* bias;
+  gpu::RowsOf<Y> y;
+  int32_t m, n, k;
+  bool accumulates;
+};
+
+// Calls body with the arguments for the element types of x and y. REQUIRES: fits(args)
+template <class Body>
+void with_types(const LinearArgs& args, const Body& body) {
+  gpu::with_float_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
+    const auto make = [&]<class Y>(gpu::ElementType<Y>) {
+      body(Arguments<T, Y>{.x = gpu::rows_of<T>(args.x),
+                           .weight = reinterpret_cast<const T*>(args.weight->matrix().data),
+                           .bias = args.bias,
+                           .y = gpu::rows_of<Y>(args.y),
+                           .m = static_cast<int32_t>(args.x.rows()),
+                           .n = static_cast<int32_t>(args.weight->n()),
+                           .k = static_cast<int32_t>(args.weight->k()),
+                           .accumulates = args.output == LinearOutput::kAccumulate});
+    };
+    if (args.y.dtype == DType::kF32) return make(gpu::ElementType<float>());
+    make(gpu::ElementType<T>());
+  });
+}
+
+template <class T, class Y>
+__device__ void finish(const Arguments<T, Y>& args, int32_t row, int32_t column, float sum) {
+  Y& y = args.y.row(row)[column];
+  if (args.bias != nullptr) sum += args.bias[column];
+  if (args.accumulates) sum += gpu::to_float(y);
+  y = gpu::from_float<Y>(sum);
+}
+
+bool fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.weight->matrix().dtype == args.x.dtype &&
+         (args.y.dtype == args.x.dtype || args.y.dtype == DType::kF32);
+}
+bool aligned(const LinearArgs& args) {
+  return gpu::whole_accesses(args.x.dtype, args.x.columns()) && gpu::rows_aligned(args.x) &&
+         gpu::rows_aligned(args.weight->matrix());
+}
+
+// --- few_rows: W is streamed once, as the 16-row side of m16n8k16 products ---
+//
+// A block takes 16 * kRowTiles rows of W and all of x; its warps take turns at spans of K and their
+// sums meet in shared memory, in one order. The lanes of a quad load 16 bytes each, 64 in a row of
+// W; which column of a span is which k of a product does not matter as long as x agrees, so what
+// was loaded is used as it is: registers 0, 1 in one product, 2, 3 in the next.
+constexpr int kFewWarps = 8;
+constexpr int kFewThreads = kFewWarps * gpu::kWarpThreads;
+constexpr int kSpan = 32;  // columns of W that a warp loads at a time
+constexpr int kAhead = 4;  // spans in flight: 8 warps x 4 x 1 KB a row tile hide 1 us of DRAM
+constexpr int kFewRowsMax = 16;
+
+template <class T, class Y, int kColumnTiles, int kRowTiles>
+__global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
+  constexpr int kBlockRows = 16 * kRowTiles, kColumns = 8 * kColumnTiles;
+  __shared__ float partial[kFewWarps][kBlockRows][kColumns + 1];
+  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
+  const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
+  const int group = lane / 4, quad = lane % 4;
+  const int32_t block_row = static_cast<int32_t>(blockIdx.x) * kBlockRows;
+
+  // Rows past the end repeat the last: their sums are not stored.
+  const T* weight[kRowTiles][2];
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t row = min(block_row + 16 * r + 8 * half + group, args.n - 1);
+      weight[r][half] = args.weight + static_cast<int64_t>(row) * args.k + 8 * quad;
+    }
+  }
+  const T* x[kColumnTiles];
+#pragma unroll
+  for (int c = 0; c < kColumnTiles; ++c) {
+    x[c] = args.x.row(min(8 * c + group, args.m - 1)) + 8 * quad;
+  }
+
+  float sums[kRowTiles][kColumnTiles][4] = {};
+  for (int32_t at = warp * kSpan * kAhead; at < args.k; at += kFewWarps * kSpan * kAhead) {
+    uint4 w[kAhead][kRowTiles][2], b[kAhead][kColumnTiles];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+      const int32_t column = at + s * kSpan;
+      const bool inside = column < args.k;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          w[s][r][half] = inside ? gpu::load_streamed(weight[r][half] + column) : uint4{0, 0, 0, 0};
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+      const int32_t column = at + s * kSpan;
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) {
+        b[s][c] =
+            column < args.k ? *reinterpret_cast<const uint4*>(x[c] + column) : uint4{0, 0, 0, 0};
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const uint4 low = w[s][r][0], high = w[s][r][1];
+#pragma unroll
+        for (int c = 0; c < kColumnTiles; ++c) {
+          gpu::mma_m16n8k16<T>(sums[r][c], {low.x, high.x, low.y, high.y}, {b[s][c].x, b[s][c].y});
+          gpu::mma_m16n8k16<T>(sums[r][c], {low.z, high.z, low.w, high.w}, {b[s][c].z, b[s][c].w});
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        partial[warp][16 * r + 8 * (i / 2) + group][8 * c + 2 * quad + i % 2] = sums[r][c][i];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kBlockRows * kColumns; i += kFewThreads) {
+    const int row = i % kBlockRows,
+              column = i / kBlockRows;  // of W, of x: neighbours store side by side
+    if (column >= args.m || block_row + row >= args.n) continue;
+    float sum = 0.0f;
+#pragma unroll
+    for (int from = 0; from < kFewWarps; ++from) sum += partial[from][row][column];
+    finish(args, column, block_row + row, sum);
+  }
+}
+
+template <int kColumnTiles, class T, class Y>
+void launch_few_rows(OpContext& context, const Arguments<T, Y>& args) {
+  // Two row tiles read x half as often; one gives enough blocks for a narrow W.
+  const bool narrow = args.n < 32 * 2 * context.device.traits().sm_count;
+  const cudaStream_t stream = gpu::stream_of(context);
+  if (narrow) {
+    few_rows<T, Y, kColumnTiles, 1><<<gpu::blocks_for(args.n, 16), kFewThreads, 0, stream>>>(args);
+  } else {
+    few_rows<T, Y, kColumnTiles, 2><<<gpu::blocks_for(args.n, 32), kFewThreads, 0, stream>>>(args);
+  }
+}
+
+void run_few_rows(OpContext& context, const LinearArgs& args) {
+  with_types(args, [&]<class T, class Y>(const Arguments<T, Y>& arguments) {
+    if constexpr (sizeof(T) == 2) {
+      if (arguments.m <= 8) return launch_few_rows<1>(context, arguments);
+      launch_few_rows<2>(context, arguments);
+    }
+  });
+}
+
+bool few(const DeviceTraits& traits, const LinearArgs& args) {
+  return fits(traits, args) && aligned(args) && args.x.dtype != DType::kF32 &&
+         args.x.rows() <= kFewRowsMax && args.weight->k() % kSpan == 0;
+}
+
+// --- the vendor's library ---
+
+template <class Y>
+__global__ void __launch_bounds__(256)
+    add_bias(gpu::RowsOf<Y> y, const float* bias, int32_t columns, int64_t elements) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= elements) return;
+  Y& value = y.row(i / columns)[i % columns];
+  value = gpu::from_float<Y>(gpu::to_float(value) + bias[i % columns]);
+}
+
+void run_library(OpContext& context, const LinearArgs& args) {
+  const Workspace::Mark mark(context.workspace);
+  std::byte* workspace = context.workspace.take(GemmLibrary::kWorkspaceBytes);
+  GemmLibrary* library = context.device.gemm_library().value();
+  const int64_t y_size = dtype_info(args.y.dtype).block_bytes;
+  library->run(context.stream,
+               {.x = args.x.data,
+                .w = args.weight->matrix().data,
+                .y = args.y.data,
+                .m = args.x.rows(),
+                .n = args.weight->n(),
+                .k = args.weight->k(),
+                .x_stride = args.x.row_stride / dtype_info(args.x.dtype).block_bytes,
+                .y_stride = args.y.row_stride / y_size,
+                .dtype = args.x.dtype,
+                .y_dtype = args.y.dtype,
+                .accumulate = args.output == LinearOutput::kAccumulate},
+               workspace);
+  if (args.bias == nullptr) return;
+  gpu::with_float_type(args.y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
+    const int64_t elements = args.y.rows() * args.y.columns();
+    add_bias<<<gpu::blocks_for(elements, 256), 256, 0, gpu::stream_of(context)>>>(
+        gpu::rows_of<Y>(args.y), args.bias, static_cast<int32_t>(args.y.columns()), elements);
+  });
+}
+
+bool library(const DeviceTraits& traits, const LinearArgs& args) {
+  return fits(traits, args) && aligned(args) && gpu::rows_aligned(args.y);
+}
+
+// --- any: a warp an element of y ---
+
+constexpr int kAnyWarps = 4;
+
+template <class T, class Y>
+__global__ void __launch_bounds__(kAnyWarps* gpu::kWarpThreads) any_element(Arguments<T, Y> args) {
+  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
+  const int64_t element = static_cast<int64_t>(blockIdx.x) * kAnyWarps +
+                          static_cast<int64_t>(threadIdx.x) / gpu::kWarpThreads;
+  if (element >= static_cast<int64_t>(args.m) * args.n) return;
+  const auto row = static_cast<int32_t>(element / args.n);
+  const auto column = static_cast<int32_t>(element % args.n);
+  const T* x = args.x.row(row);
+  const T* weight = args.weight + static_cast<int64_t>(column) * args.k;
+  float sum = 0.0f;
+  for (int32_t i = lane; i < args.k; i += gpu::kWarpThreads) {
+    sum = fmaf(gpu::to_float(x[i]), gpu::to_float(weight[i]), sum);
+  }
+  sum = gpu::warp_sum(sum);
+  if (lane == 0) finish(args, row, column, sum);
+}
+
+void run_any(OpContext& context, const LinearArgs& args) {
+  with_types(args, [&]<class T, class Y>(const Arguments<T, Y>& arguments) {
+    const int64_t elements = int64_t{arguments.m} * arguments.n;
+    any_element<<<gpu::blocks_for(elements, kAnyWarps), kAnyWarps * gpu::kWarpThreads, 0,
+                  gpu::stream_of(context)>>>(arguments);
+  });
+}
+
+constexpr std::array kKernels = {
+    Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
+    Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
+    Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},
+};
+
+}  // namespace
+
+std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return kKernels; }
+
+int64_t linear_cuda_workspace_bytes() { return GemmLibrary::kWorkspaceBytes + 256; }
+
+}  // namespace headrace
