@@ -27,6 +27,23 @@ Status read_kinds(const GgufFile& file, Vocab& vocab) {
   return ok_status();
 }
 
+Status read_scores(const GgufFile& file, Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.scores";
+  HR_ASSIGN_OR_RETURN(const auto scores, file.optional_array(kKey));
+  if (!scores) return ok_status();
+  if (scores->size() != vocab.tokens.size()) {
+    return file.corrupt_field(
+        kKey, fmt::format("{} entries for {} tokens", scores->size(), vocab.tokens.size()));
+  }
+  vocab.scores.reserve(scores->size());
+  for (size_t i = 0; i < scores->size(); ++i) {
+    const auto score = scores->float_at(i);
+    if (!score) return file.corrupt_field(kKey, fmt::format("entry {} is no number", i));
+    vocab.scores.push_back(static_cast<float>(*score));
+  }
+  return ok_status();
+}
+
 // A special token's id, or -1 where the file names none.
 Result<TokenId> read_id(const GgufFile& file, std::string_view key, size_t token_count) {
   HR_ASSIGN_OR_RETURN(const auto id, file.optional_int(key));
@@ -55,11 +72,13 @@ Status read_special_ids(const GgufFile& file, Vocab& vocab) {
 
 Status read_flags(const GgufFile& file, Vocab& vocab) {
   HR_ASSIGN_OR_RETURN(const auto add_bos, file.optional_bool("tokenizer.ggml.add_bos_token"));
+  HR_ASSIGN_OR_RETURN(const auto add_eos, file.optional_bool("tokenizer.ggml.add_eos_token"));
   HR_ASSIGN_OR_RETURN(const auto add_space, file.optional_bool("tokenizer.ggml.add_space_prefix"));
   HR_ASSIGN_OR_RETURN(const auto chat_template, file.optional_string("tokenizer.chat_template"));
   // SentencePiece models ("llama") add both unless the file says no; byte-level ones do neither.
   const bool sentence_piece = vocab.model == "llama";
   vocab.add_bos = add_bos.value_or(sentence_piece);
+  vocab.add_eos = add_eos.value_or(false);
   vocab.add_space_prefix = add_space.value_or(sentence_piece);
   vocab.chat_template = chat_template.value_or("");
   return ok_status();
@@ -80,6 +99,7 @@ Result<Vocab> vocab_from_gguf(const GgufFile& file, std::shared_ptr<const void> 
     vocab.merges.assign(merges.begin(), merges.end());
   }
   HR_RETURN_IF_ERROR(read_kinds(file, vocab));
+  HR_RETURN_IF_ERROR(read_scores(file, vocab));
   HR_RETURN_IF_ERROR(read_special_ids(file, vocab));
   HR_RETURN_IF_ERROR(read_flags(file, vocab));
   if (Status status = validate(vocab); !status.ok()) return status.with_context(file.name());

@@ -1,47 +1,55 @@
-// Byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) over byte-level symbols: of all
-// adjacent pairs, the one with the lowest rank is merged first, the leftmost of equals.
+// Byte-pair merges (Sennrich et al. 2016, arXiv 1508.07909) by a list of rules, over bytes or over
+// characters. The loop is in merge_symbols.h.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "text/byte_fallback.h"
 #include "text/flat_table.h"
+#include "text/token_model.h"
+#include "text/tokenizer_recipe.h"
 #include "text/vocab.h"
 
 namespace headrace {
 
 // The merge rules of a vocabulary. Immutable after create(); any thread.
-class BpeMerges {
+class BpeMerges : public TokenModel {
  public:
-  // Fails where a merge is not "left right" with both and the product in the vocabulary.
-  static Result<BpeMerges> create(const Vocab& vocab, const TokenTable& table);
+  // `vocab` must outlive this. Fails where a merge is not "left right" with both and the product in
+  // the vocabulary. REQUIRES: options.kind is kByteBpe or kCharacterBpe
+  static Result<std::unique_ptr<TokenModel>> create(const Vocab& vocab,
+                                                    const TokenModelOptions& options);
 
-  // Appends the ids of one piece of text. A byte without a token is dropped, and its neighbours
-  // become adjacent, as HF tokenizers does without an unknown token. O(n log n).
-  // REQUIRES: piece.size() < 2^31
-  void encode(std::string_view piece, std::vector<TokenId>& out) const;
-
-  // Whether every byte has a token, so that any bytes survive encode and decode.
-  bool has_all_bytes() const;
-  bool has_byte(uint8_t byte) const { return byte_ids_[byte] >= 0; }
+  // O(n log n). Over bytes, a byte without a token is dropped, and its neighbours become adjacent,
+  // as HF tokenizers does without an unknown token; over characters, it becomes byte tokens or the
+  // unknown token where the vocabulary has them.
+  void encode(std::string_view piece, std::vector<TokenId>& out) const override;
+  bool has_byte(uint8_t byte) const override;
 
  private:
-  BpeMerges(size_t merge_count) : ranks_(merge_count) {}
+  class Symbols;
+  BpeMerges(const Vocab& vocab, const TokenModelOptions& options);
+  Status read_merges();
 
-  uint32_t rank(TokenId left, TokenId right) const {
-    return ranks_.find(static_cast<uint32_t>(left), static_cast<uint32_t>(right));
-  }
-  void merge_short(std::span<const TokenId> symbols, std::vector<TokenId>& out) const;
-  void merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out) const;
+  TokenId usable(TokenId id) const;
+  TokenId find_whole(std::string_view piece) const;
+  void bytes_to_symbols(std::string_view piece, Symbols& symbols) const;
+  void characters_to_symbols(std::string_view piece, Symbols& symbols) const;
 
-  std::array<TokenId, 256> byte_ids_{};
-  PairTable ranks_;                // (left id, right id) -> rank
-  std::vector<TokenId> products_;  // by rank
+  const Vocab& vocab_;
+  const TokenModelOptions options_;
+  const TokenTable table_;
+  const ByteFallback byte_tokens_;     // <0x00> to <0xFF>
+  std::array<TokenId, 256> byte_ids_;  // by GPT-2's alphabet
+  PairTable ranks_;                    // (left id, right id) -> rank
+  std::vector<TokenId> products_;      // by rank
 };
 
 }  // namespace headrace

@@ -1,5 +1,6 @@
 #include "text/flat_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -35,6 +36,7 @@ TokenTable::TokenTable(const std::vector<std::string_view>& tokens)
   const size_t mask = slots_.size() - 1;
   for (size_t id = 0; id < tokens.size(); ++id) {
     const uint32_t hash = hash_text(tokens[id]);
+    text_bytes_max_ = std::max(text_bytes_max_, tokens[id].size());
     size_t at = hash & mask;
     while (slots_[at].id >= 0) {
       const Slot& slot = slots_[at];

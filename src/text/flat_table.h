@@ -19,6 +19,9 @@ class TokenTable {
   // The id, or -1.
   int32_t find(std::string_view text) const;
 
+  // Of the longest token.
+  size_t text_bytes_max() const { return text_bytes_max_; }
+
  private:
   struct Slot {
     uint32_t hash;
@@ -26,6 +29,7 @@ class TokenTable {
   };
   const std::vector<std::string_view>* tokens_;
   std::vector<Slot> slots_;  // a power of two, at most half full; id -1 = free
+  size_t text_bytes_max_ = 0;
 };
 
 // A pair of 32-bit numbers -> a 32-bit number below 2^32 - 1.

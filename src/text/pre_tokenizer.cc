@@ -1,142 +1,141 @@
 #include "text/pre_tokenizer.h"
 
-#include <array>
-#include <string>
-
-#include <fmt/core.h>
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include "text/utf8.h"
+#include <utility>
 
 namespace headrace {
-namespace {
-
-// Unicode's White_Space. Not \s: without UCP that is ASCII only, and with UCP PCRE2 adds U+180E.
-#define HR_SPACE "\\x09-\\x0d\\x{85}\\p{Z}"
-
-// "Language Models are Unsupervised Multitask Learners" (Radford et al. 2019), encoder.py. The last
-// alternative of the original, \s+, is there so that each run of spaces is taken whole.
-constexpr const char* kGpt2Pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" HR_SPACE
-                                     "\\p{L}\\p{N}]+"
-                                     "|[" HR_SPACE "]+(?![^" HR_SPACE "])|[" HR_SPACE "]+";
-
-// SmolLM: every digit by itself, then GPT-2's pattern on what is left.
-constexpr const char* kSingleDigitPattern = "\\p{N}";
-
-#undef HR_SPACE
-
-struct Recipe {
-  std::string_view name;
-  std::array<const char*, 2> stages;  // nullptr = unused
-};
-constexpr std::array<Recipe, 3> kRecipes = {{
-    {"gpt-2", {kGpt2Pattern, nullptr}},
-    {"gpt2", {kGpt2Pattern, nullptr}},
-    {"smollm", {kSingleDigitPattern, kGpt2Pattern}},
-}};
-
-struct CodeFree {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct MatchDataFree {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-
-}  // namespace
-
-class PreTokenizer::Pattern {
+class PreTokenizer::Step {
  public:
-  static Result<std::unique_ptr<Pattern>> compile(const char* source) {
-    int error = 0;
-    PCRE2_SIZE offset = 0;
-    std::unique_ptr<pcre2_code, CodeFree> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source),
-                                                             PCRE2_ZERO_TERMINATED, PCRE2_UTF,
-                                                             &error, &offset, nullptr));
-    if (!code) {
-      return internal_error(
-          fmt::format("pre-tokenizer pattern: PCRE2 error {} at {}", error, offset));
-    }
-    // Without machine code the interpreter runs the same pattern, a few times slower.
-    const bool jit = pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE) == 0;
-    return std::unique_ptr<Pattern>(new Pattern(std::move(code), jit));
+  virtual ~Step() = default;
+  // Appends what becomes of `piece`.
+  virtual Status apply(Piece piece, Pieces& out) const = 0;
+};
+
+class PreTokenizer::SplitStep : public Step {
+ public:
+  SplitStep(TextPattern pattern, SplitBehavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+
+  Status apply(Piece piece, Pieces& out) const override {
+    std::string_view pending;  // what the next match or gap may join
+    bool pending_matched = false;
+    const auto flush = [&] {
+      const bool at_start = piece.at_start && pending.data() == piece.text.data();
+      if (!pending.empty()) out.pieces.push_back({pending, at_start});
+      pending = {};
+    };
+    const Status status = pattern_.for_each(piece.text, [&](std::string_view text, bool found) {
+      const bool matched = found != invert_;
+      if (!joins(pending_matched, matched)) flush();
+      pending =
+          pending.empty() ? text : std::string_view(pending.data(), pending.size() + text.size());
+      pending_matched = matched;
+      if (matched && behavior_ == SplitBehavior::kRemoved) pending = {};
+    });
+    flush();
+    return status;
   }
 
-  // Calls emit(piece) for matches and gaps in order. `text` is well-formed UTF-8.
-  template <class Emit>
-  Status for_each_piece(std::string_view text, const Emit& emit) const {
-    std::unique_ptr<pcre2_match_data, MatchDataFree> match(pcre2_match_data_create(1, nullptr));
-    if (!match) return exhausted("no memory for a regular expression match");
-    const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    size_t at = 0;
-    while (at < text.size()) {
-      const int found =
-          jit_ ? pcre2_jit_match(code_.get(), subject, text.size(), at, 0, match.get(), nullptr)
-               : pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(),
-                             nullptr);
-      if (found == PCRE2_ERROR_NOMATCH) return emit(text.substr(at));
-      if (found < 0) return exhausted(fmt::format("pre-tokenizer: PCRE2 error {}", found));
-      const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
-      if (bounds[0] > at) HR_RETURN_IF_ERROR(emit(text.substr(at, bounds[0] - at)));
-      HR_RETURN_IF_ERROR(emit(text.substr(bounds[0], bounds[1] - bounds[0])));
-      at = bounds[1];
+ private:
+  // Whether a match or gap goes on with the one before it.
+  bool joins(bool previous_matched, bool matched) const {
+    switch (behavior_) {
+      case SplitBehavior::kMergedWithPrevious:
+        return matched && !previous_matched;
+      case SplitBehavior::kMergedWithNext:
+        return !matched && previous_matched;
+      case SplitBehavior::kContiguous:
+        return matched == previous_matched;
+      default:
+        return false;
     }
+  }
+
+  TextPattern pattern_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+class PreTokenizer::SpaceSpellingStep : public Step {
+ public:
+  explicit SpaceSpellingStep(SpaceSpelling rule) : rule_(std::move(rule)) {}
+
+  Status apply(Piece piece, Pieces& out) const override {
+    const std::string& spelled = out.storage.emplace_back(spell(piece));
+    std::string_view rest = spelled;
+    bool at_start = piece.at_start;
+    while (rule_.split && !rest.empty()) {
+      const size_t next = rest.find(
+          rule_.spelling, rest.starts_with(rule_.spelling) ? rule_.spelling.size() : size_t{0});
+      if (next == rest.npos) break;
+      out.pieces.push_back({rest.substr(0, next), at_start});
+      at_start = false;
+      rest.remove_prefix(next);
+    }
+    if (!rest.empty()) out.pieces.push_back({rest, at_start});
     return ok_status();
   }
 
  private:
-  Pattern(std::unique_ptr<pcre2_code, CodeFree> code, bool jit)
-      : code_(std::move(code)), jit_(jit) {}
-  std::unique_ptr<pcre2_code, CodeFree> code_;
-  bool jit_;
+  std::string spell(Piece piece) const {
+    std::string spelled;
+    spelled.reserve(piece.text.size() + piece.text.size() / 2 + rule_.spelling.size());
+    for (const char c : piece.text) {
+      if (c == ' ') {
+        spelled += rule_.spelling;
+      } else {
+        spelled += c;
+      }
+    }
+    const bool wanted = rule_.scheme == PrependScheme::kAlways ||
+                        (rule_.scheme == PrependScheme::kFirst && piece.at_start);
+    if (wanted && !spelled.starts_with(rule_.spelling)) spelled.insert(0, rule_.spelling);
+    return spelled;
+  }
+
+  SpaceSpelling rule_;
 };
 
-PreTokenizer::PreTokenizer(std::vector<std::unique_ptr<Pattern>> stages)
-    : stages_(std::move(stages)) {}
+class PreTokenizer::PrefixSpaceStep : public Step {
+ public:
+  Status apply(Piece piece, Pieces& out) const override {
+    if (!piece.text.starts_with(' ')) {
+      piece.text = out.storage.emplace_back(" " + std::string(piece.text));
+    }
+    out.pieces.push_back(piece);
+    return ok_status();
+  }
+};
+
+PreTokenizer::PreTokenizer(std::vector<std::unique_ptr<Step>> steps) : steps_(std::move(steps)) {}
 PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
 PreTokenizer::~PreTokenizer() = default;
 
-Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
-  for (const Recipe& recipe : kRecipes) {
-    if (recipe.name != name) continue;
-    std::vector<std::unique_ptr<Pattern>> stages;
-    for (const char* source : recipe.stages) {
-      if (source == nullptr) continue;
-      HR_ASSIGN_OR_RETURN(auto pattern, Pattern::compile(source));
-      stages.push_back(std::move(pattern));
+Result<PreTokenizer> PreTokenizer::create(const std::vector<PreTokenizerStep>& steps) {
+  std::vector<std::unique_ptr<Step>> made;
+  for (const PreTokenizerStep& step : steps) {
+    if (const auto* split = std::get_if<Split>(&step)) {
+      HR_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::create(split->pattern));
+      made.push_back(
+          std::make_unique<SplitStep>(std::move(pattern), split->behavior, split->invert));
+    } else if (const auto* spelling = std::get_if<SpaceSpelling>(&step)) {
+      made.push_back(std::make_unique<SpaceSpellingStep>(*spelling));
+    } else {
+      made.push_back(std::make_unique<PrefixSpaceStep>());
     }
-    return PreTokenizer(std::move(stages));
   }
-  return unsupported(
-      fmt::format("pre-tokenizer '{}' is not supported (known: gpt-2, smollm)", name), "pre");
+  return PreTokenizer(std::move(made));
 }
 
-Status PreTokenizer::split(std::string_view text, std::vector<std::string_view>& pieces) const {
-  while (!text.empty()) {
-    const size_t valid = valid_utf8_prefix(text);
-    if (valid > 0) HR_RETURN_IF_ERROR(split_stage(0, text.substr(0, valid), pieces));
-    text.remove_prefix(valid);
-    size_t invalid = 0;
-    while (invalid < text.size()) {
-      const Utf8Step step = utf8_step(text.substr(invalid));
-      if (step.state == Utf8State::kValid) break;
-      invalid += step.length;
-    }
-    if (invalid > 0) pieces.push_back(text.substr(0, invalid));
-    text.remove_prefix(invalid);
+Result<Pieces> PreTokenizer::split(std::string_view text, bool at_start) const {
+  Pieces result;
+  if (text.empty()) return result;
+  result.pieces.push_back({text, at_start});
+  for (const auto& step : steps_) {
+    std::vector<Piece> before = std::exchange(result.pieces, {});
+    result.pieces.reserve(before.size());
+    for (const Piece& piece : before) HR_RETURN_IF_ERROR(step->apply(piece, result));
   }
-  return ok_status();
-}
-
-Status PreTokenizer::split_stage(size_t stage, std::string_view text,
-                                 std::vector<std::string_view>& pieces) const {
-  if (stage == stages_.size()) {
-    pieces.push_back(text);
-    return ok_status();
-  }
-  return stages_[stage]->for_each_piece(
-      text, [&](std::string_view piece) { return split_stage(stage + 1, piece, pieces); });
+  return result;
 }
 
 }  // namespace headrace

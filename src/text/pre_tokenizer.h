@@ -1,37 +1,49 @@
-// Cuts text into the pieces within which byte pairs are merged, by the regular expressions that a
-// vocabulary names. PCRE2, compiled to machine code where the machine allows it.
+// Cuts text into the pieces that a tokenizer's model encodes, by the steps of a recipe.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "text/text_pattern.h"
+#include "text/tokenizer_recipe.h"
 
 namespace headrace {
+
+struct Piece {
+  std::string_view text;
+  bool at_start;  // it begins the whole text
+};
+
+// Pieces, and the memory of those that are no part of the text that was cut.
+struct Pieces {
+  std::vector<Piece> pieces;
+  std::deque<std::string> storage;
+};
 
 // Immutable after create(); any thread.
 class PreTokenizer {
  public:
-  // `name` as in tokenizer.ggml.pre. Unknown names are kUnsupported: a wrong split gives wrong ids
-  // without any other sign.
-  static Result<PreTokenizer> create(std::string_view name);
+  // kUnsupported where a regular expression is not one.
+  static Result<PreTokenizer> create(const std::vector<PreTokenizerStep>& steps);
   PreTokenizer(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Appends the pieces of `text` in order; joined they are `text`. Bytes that are not UTF-8 form
-  // pieces of their own, one for each run. Time is linear: no pattern backtracks over more than
-  // one character. Fails (kExhausted) only if PCRE2 runs into its match limit.
-  Status split(std::string_view text, std::vector<std::string_view>& pieces) const;
+  // The pieces of `text`, which is well-formed UTF-8, in order; none is empty. Views into `text` or
+  // into the result. kExhausted only where PCRE2 runs into its match limit.
+  Result<Pieces> split(std::string_view text, bool at_start) const;
 
  private:
-  class Pattern;
-  explicit PreTokenizer(std::vector<std::unique_ptr<Pattern>> stages);
-  Status split_stage(size_t stage, std::string_view text,
-                     std::vector<std::string_view>& pieces) const;
+  class Step;
+  class SplitStep;
+  class SpaceSpellingStep;
+  class PrefixSpaceStep;
+  explicit PreTokenizer(std::vector<std::unique_ptr<Step>> steps);
 
-  // Each stage cuts the pieces of the one before; matches and what lies between them are pieces.
-  std::vector<std::unique_ptr<Pattern>> stages_;
+  std::vector<std::unique_ptr<Step>> steps_;
 };
 
 }  // namespace headrace

@@ -1,82 +1,159 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/core.h>
 
+#include "text/bpe.h"
+#include "text/byte_fallback.h"
 #include "text/byte_level.h"
+#include "text/score_bpe.h"
+#include "text/utf8.h"
 
 namespace headrace {
 namespace {
 
-constexpr size_t kTextBytesMax = std::numeric_limits<int32_t>::max();
+// Offsets are 32 bits wide in the models, and a text may grow when spaces are spelled.
+constexpr size_t kTextBytesMax = size_t{1} << 29;
+
+Result<std::unique_ptr<TokenModel>> create_model(const Vocab& vocab,
+                                                 const TokenModelOptions& options) {
+  switch (options.kind) {
+    case TokenModelKind::kByteBpe:
+    case TokenModelKind::kCharacterBpe:
+      return BpeMerges::create(vocab, options);
+    case TokenModelKind::kScoreBpe:
+      return ScoreBpe::create(vocab);
+    case TokenModelKind::kUnigram:
+      break;
+  }
+  return unsupported("unigram", "model");
+}
+
+size_t invalid_prefix(std::string_view text) {
+  size_t invalid = 0;
+  while (invalid < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(invalid));
+    if (step.state == Utf8State::kValid) break;
+    invalid += step.length;
+  }
+  return invalid;
+}
+
+// Appends `text` with every occurrence of a replacement's first part replaced.
+void append_replaced(std::string_view text,
+                     const std::vector<std::pair<std::string, std::string>>& replacements,
+                     std::string& out) {
+  const size_t begin = out.size();
+  out.append(text);
+  for (const auto& [from, to] : replacements) {
+    for (size_t at = begin; (at = out.find(from, at)) != out.npos; at += to.size()) {
+      out.replace(at, from.size(), to);
+    }
+  }
+}
 
 }  // namespace
 
-Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab vocab) {
-  HR_RETURN_IF_ERROR(validate(vocab));
-  if (vocab.model != "gpt2") {
-    return unsupported(
-        fmt::format("tokenizer model '{}' is not supported (known: gpt2)", vocab.model), "model");
+struct Tokenizer::Parts {
+  std::unique_ptr<const Vocab> vocab;
+  TokenSpelling spelling;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  SpecialMatcher specials;
+  std::unique_ptr<const TokenModel> model;
+};
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab given) {
+  HR_RETURN_IF_ERROR(validate(given));
+  auto vocab = std::make_unique<const Vocab>(std::move(given));
+  TokenizerRecipe recipe;
+  if (vocab->recipe != nullptr) {
+    recipe = *vocab->recipe;
+  } else {
+    HR_ASSIGN_OR_RETURN(recipe, recipe_by_name(vocab->model, vocab->pre, vocab->add_space_prefix));
   }
-  HR_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(vocab.pre));
-  HR_ASSIGN_OR_RETURN(SpecialMatcher specials, SpecialMatcher::create(vocab));
-  const TokenTable table(vocab.tokens);
-  HR_ASSIGN_OR_RETURN(BpeMerges merges, BpeMerges::create(vocab, table));
-  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(vocab), std::move(pre_tokenizer),
-                                                  std::move(specials), std::move(merges)));
+  HR_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(recipe.normalizers));
+  HR_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(recipe.pre_tokenizers));
+  HR_ASSIGN_OR_RETURN(SpecialMatcher specials, SpecialMatcher::create(*vocab));
+  HR_ASSIGN_OR_RETURN(auto model, create_model(*vocab, recipe.model));
+  return std::unique_ptr<Tokenizer>(
+      new Tokenizer({std::move(vocab), std::move(recipe.spelling), std::move(normalizer),
+                     std::move(pre_tokenizer), std::move(specials), std::move(model)}));
 }
 
-Tokenizer::Tokenizer(Vocab vocab, PreTokenizer pre_tokenizer, SpecialMatcher specials,
-                     BpeMerges merges)
-    : vocab_(std::move(vocab)),
-      pre_tokenizer_(std::move(pre_tokenizer)),
-      specials_(std::move(specials)),
-      merges_(std::move(merges)) {}
+Tokenizer::Tokenizer(Parts parts)
+    : vocab_(std::move(parts.vocab)),
+      spelling_(std::move(parts.spelling)),
+      normalizer_(std::move(parts.normalizer)),
+      pre_tokenizer_(std::move(parts.pre_tokenizer)),
+      specials_(std::move(parts.specials)),
+      model_(std::move(parts.model)) {}
+
+Tokenizer::~Tokenizer() = default;
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   if (text.size() > kTextBytesMax) {
     return invalid_argument(
         fmt::format("the text has {} bytes, more than {}", text.size(), kTextBytesMax));
   }
-  std::string prefixed;
-  if (vocab_.add_space_prefix && !text.empty() && text[0] != ' ') {
-    prefixed.append(" ").append(text);
-    text = prefixed;
-  }
   std::vector<TokenId> ids;
-  if (options.add_special && vocab_.add_bos && vocab_.bos >= 0) ids.push_back(vocab_.bos);
+  if (options.add_special && vocab_->add_bos && vocab_->bos >= 0) ids.push_back(vocab_->bos);
   const auto match = options.parse_special ? SpecialMatcher::Match::kUserDefinedAndControl
                                            : SpecialMatcher::Match::kUserDefined;
   size_t at = 0;
   while (const auto special = specials_.find(text, at, match)) {
-    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), ids));
+    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), at == 0, ids));
     ids.push_back(special->id);
     at = special->offset + special->length;
   }
-  HR_RETURN_IF_ERROR(encode_plain(text.substr(at), ids));
+  HR_RETURN_IF_ERROR(encode_plain(text.substr(at), at == 0, ids));
+  if (options.add_special && vocab_->add_eos && vocab_->eos >= 0) ids.push_back(vocab_->eos);
   return ids;
 }
 
-Status Tokenizer::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
-  std::vector<std::string_view> pieces;
-  HR_RETURN_IF_ERROR(pre_tokenizer_.split(text, pieces));
-  for (std::string_view piece : pieces) merges_.encode(piece, ids);
+// Bytes that are not UTF-8 go to the model as they are.
+Status Tokenizer::encode_plain(std::string_view text, bool at_start,
+                               std::vector<TokenId>& ids) const {
+  while (!text.empty()) {
+    const size_t valid = valid_utf8_prefix(text);
+    if (valid > 0) HR_RETURN_IF_ERROR(encode_valid(text.substr(0, valid), at_start, ids));
+    text.remove_prefix(valid);
+    const size_t invalid = invalid_prefix(text);
+    if (invalid > 0) model_->encode(text.substr(0, invalid), ids);
+    text.remove_prefix(invalid);
+    at_start = false;
+  }
+  return ok_status();
+}
+
+Status Tokenizer::encode_valid(std::string_view text, bool at_start,
+                               std::vector<TokenId>& ids) const {
+  std::string normalized;
+  if (!normalizer_.changes_nothing()) {
+    HR_ASSIGN_OR_RETURN(normalized, normalizer_.apply(text));
+    text = normalized;
+  }
+  HR_ASSIGN_OR_RETURN(const Pieces pieces, pre_tokenizer_.split(text, at_start));
+  for (const Piece& piece : pieces.pieces) model_->encode(piece.text, ids);
   return ok_status();
 }
 
 void Tokenizer::append_token_bytes(TokenId id, std::string& out) const {
   if (!in_vocab(id)) return;
-  const std::string_view text = vocab_.tokens[static_cast<size_t>(id)];
-  switch (vocab_.kind(id)) {
-    case TokenKind::kControl:
-    case TokenKind::kUnknown:
-    case TokenKind::kUserDefined:
-      out.append(text);
-      return;
-    default:
-      append_spelled_bytes(text, out);
+  const std::string_view text = vocab_->tokens[static_cast<size_t>(id)];
+  const TokenKind kind = vocab_->kind(id);
+  const int byte = kind == TokenKind::kByte ? byte_of_spelling(text) : -1;
+  if (byte >= 0) {
+    out.push_back(static_cast<char>(byte));
+  } else if (kind == TokenKind::kControl || kind == TokenKind::kUnknown) {
+    out.append(text);
+  } else if (!spelling_.byte_letters) {
+    append_replaced(text, spelling_.replacements, out);
+  } else if (kind == TokenKind::kUserDefined) {
+    out.append(text);
+  } else {
+    append_spelled_bytes(text, out);
   }
 }
 
@@ -96,12 +173,12 @@ std::string Tokenizer::decode(TokenSpan ids, bool skip_special) const {
 
 bool Tokenizer::is_control(TokenId id) const {
   if (!in_vocab(id)) return false;
-  const TokenKind kind = vocab_.kind(id);
+  const TokenKind kind = vocab_->kind(id);
   return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
 }
 
 bool Tokenizer::is_end(TokenId id) const {
-  return std::find(vocab_.end_ids.begin(), vocab_.end_ids.end(), id) != vocab_.end_ids.end();
+  return std::find(vocab_->end_ids.begin(), vocab_->end_ids.end(), id) != vocab_->end_ids.end();
 }
 
 }  // namespace headrace

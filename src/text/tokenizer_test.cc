@@ -149,7 +149,8 @@ TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
     EXPECT_FALSE(tokenizer.ok());
     return tokenizer.status().message();
   };
-  EXPECT_NE(error([](Vocab& v) { v.model = "llama"; }).find("'llama'"), std::string::npos);
+  EXPECT_NE(error([](Vocab& v) { v.model = "bert"; }).find("'bert'"), std::string::npos);
+  EXPECT_NE(error([](Vocab& v) { v.model = "llama"; }).find("scores"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.pre = "x"; }).find("'x'"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.kinds.pop_back(); }).find("kinds"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.tokens.clear(); }).find("no tokens"), std::string::npos);

@@ -64,6 +64,14 @@ Status validate(const Vocab& vocab) {
         fmt::format("{} token kinds for {} tokens", vocab.kinds.size(), vocab.tokens.size()),
         "token_type");
   }
+  if (!vocab.scores.empty() && vocab.scores.size() != vocab.tokens.size()) {
+    return corrupt(
+        fmt::format("{} token scores for {} tokens", vocab.scores.size(), vocab.tokens.size()),
+        "scores");
+  }
+  if (!vocab.merges.empty() && !vocab.merge_pairs.empty()) {
+    return corrupt("merges are spelled in two ways", "merges");
+  }
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.bos, "bos"));
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.eos, "eos"));
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.unk, "unk"));

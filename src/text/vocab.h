@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -23,19 +24,31 @@ enum class TokenKind : uint8_t {
   kByte = 6,
 };
 
+struct TokenizerRecipe;
+
 struct Vocab {
-  std::string model;                               // "gpt2" = byte-level BPE
-  std::string pre;                                 // pre-tokenizer: "smollm", "gpt-2"
-  std::vector<std::string_view> tokens;            // by id, as the file spells them
-  std::vector<TokenKind> kinds;                    // by id; empty = all normal
-  std::vector<std::string_view> merges;            // by rank, "left right"
+  // The family's names, as GGUF has them (table in tokenizer_recipe.cc).
+  std::string model;  // "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE
+  std::string pre;    // pre-tokenizer: "smollm", "qwen2"
+  // What a tokenizer.json says; where it is there, model and pre are for people only.
+  std::shared_ptr<const TokenizerRecipe> recipe;
+
+  std::vector<std::string_view> tokens;  // by id, as the file spells them
+  std::vector<TokenKind> kinds;          // by id; empty = all normal
+  std::vector<float> scores;             // by id; empty = none
+  // Merge rules by rank, in one of two spellings: "left right", or two texts, which may hold
+  // spaces.
+  std::vector<std::string_view> merges;
+  std::vector<std::pair<std::string_view, std::string_view>> merge_pairs;
   TokenId bos = -1, eos = -1, unk = -1, pad = -1;  // -1 = none
   std::vector<TokenId> end_ids;                    // every id that ends generation, ascending
-  bool add_bos = false;
+  bool add_bos = false;                            // in front of a text
+  bool add_eos = false;                            // behind it
   bool add_space_prefix = false;
   std::string chat_template;            // empty = none
   std::shared_ptr<const void> storage;  // keeps the memory behind the views alive
 
+  size_t merge_count() const { return merges.size() + merge_pairs.size(); }
   // The kind of `id`. REQUIRES: 0 <= id < tokens.size()
   TokenKind kind(TokenId id) const {
     return kinds.empty() ? TokenKind::kNormal : kinds[static_cast<size_t>(id)];

@@ -1,0 +1,184 @@
+#include "text/tokenizer_recipe.h"
+
+#include <array>
+
+#include <fmt/core.h>
+
+namespace headrace {
+namespace {
+
+// Unicode's White_Space. Not \s: without UCP that is ASCII only, and with UCP PCRE2 adds U+180E.
+#define HR_SPACE "\\x09-\\x0d\\x{85}\\p{Z}"
+
+// How most patterns end: line ends with the spaces before them; of other spaces all but the last,
+// which goes with the word behind it; spaces at the end.
+#define HR_LINES "[" HR_SPACE "]*[\\r\\n]+"
+#define HR_SPACES "[" HR_SPACE "]+(?![^" HR_SPACE "])|[" HR_SPACE "]+"
+#define HR_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define HR_WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define HR_SIGNS " ?[^" HR_SPACE "\\p{L}\\p{N}]+"
+// Words whose capitals come first, with the apostrophe forms that `suffix` says.
+#define HR_CASED_WORDS(suffix)                                                                \
+  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"                               \
+  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" suffix                                                     \
+  "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]" \
+  "*" suffix
+
+// "Language Models are Unsupervised Multitask Learners" (Radford et al. 2019), encoder.py. The last
+// alternative of the original, \s+, is there so that each run of spaces is taken whole.
+constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" HR_SIGNS "|" HR_SPACES;
+constexpr const char* kDigit = "\\p{N}";
+constexpr const char* kThreeDigits = "\\p{N}{1,3}";
+// The others are those of the models' published tokenizer.json files.
+constexpr const char* kLlama3 =
+    HR_CONTRACTIONS "|" HR_WORD "|\\p{N}{1,3}|" HR_SIGNS "[\\r\\n]*|" HR_LINES "|" HR_SPACES;
+constexpr const char* kQwen2 =
+    HR_CONTRACTIONS "|" HR_WORD "|\\p{N}|" HR_SIGNS "[\\r\\n]*|" HR_LINES "|" HR_SPACES;
+constexpr const char* kQwen35 =
+    HR_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" HR_SPACE
+                    "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" HR_LINES "|" HR_SPACES;
+constexpr const char* kTekken =
+    HR_CASED_WORDS("") "|\\p{N}|" HR_SIGNS "[\\r\\n/]*|" HR_LINES "|" HR_SPACES;
+constexpr const char* kGpt4o =
+    HR_CASED_WORDS(HR_CONTRACTIONS "?") "|\\p{N}{1,3}|" HR_SIGNS "[\\r\\n/]*|" HR_LINES
+                                        "|" HR_SPACES;
+constexpr const char* kBailing =
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" HR_SPACE
+    "\\p{L}\\p{N}]++[\\r\\n]*|[" HR_SPACE "]*[\\r\\n]|" HR_SPACES;
+constexpr const char* kSeedCoder = HR_CONTRACTIONS "|" HR_WORD "|\\p{N}| ?[^" HR_SPACE
+                                                   "\\p{L}\\p{N}\\r\\n]+|" HR_LINES "|" HR_SPACES;
+
+constexpr const char* kDeepSeek3Kana = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr const char* kDeepSeek3 =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" HR_LINES
+    "|" HR_SPACES;
+
+constexpr const char* kLineEnd = "[\\r\\n]";
+constexpr const char* kDeepSeekHan = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
+constexpr const char* kDeepSeekCoderWord = "[" HR_SPACE "]?\\p{L}+";
+constexpr const char* kDeepSeekCoderSigns = "[" HR_SPACE "]?\\p{P}+";
+constexpr const char* kDeepSeekLlmWord =
+    "[" HR_SPACE
+    "]?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af"
+    "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1"
+    "\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd"
+    "\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d"
+    "\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4"
+    "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec"
+    "\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128"
+    "\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b"
+    "\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787"
+    "\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
+    "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2"
+    "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943]+";
+constexpr const char* kDeepSeekLlmSigns =
+    "[" HR_SPACE "]?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+";
+// \s+$ of the original, which would look at each space of a long run in turn.
+constexpr const char* kSpacesAtEnd = "(?<![" HR_SPACE "])[" HR_SPACE "]++\\z";
+constexpr const char* kDigits = "\\p{N}+";
+
+#undef HR_CASED_WORDS
+#undef HR_SIGNS
+#undef HR_WORD
+#undef HR_CONTRACTIONS
+#undef HR_SPACES
+#undef HR_LINES
+#undef HR_SPACE
+
+struct PreRow {
+  std::string_view name;
+  std::array<const char*, 6> stages = {};  // nullptr = unused
+  bool ignore_merges = false;
+};
+// tokenizer.ggml.pre of byte-level BPE.
+constexpr PreRow kPreRows[] = {
+    {"gpt-2", {kGpt2}},
+    {"gpt2", {kGpt2}},
+    {"phi-2", {kGpt2}},
+    {"mpt", {kGpt2}},
+    {"olmo", {kGpt2}},
+    {"jais", {kGpt2}},
+    {"smollm", {kDigit, kGpt2}},
+    {"starcoder", {kDigit, kGpt2}},
+    {"refact", {kDigit, kGpt2}},
+    {"command-r", {kDigit, kGpt2}},
+    {"codeshell", {kDigit, kGpt2}},
+    {"exaone", {kDigit, kGpt2}},
+    {"minerva-7b", {kDigit, kGpt2}},
+    {"llama-bpe", {kLlama3}, true},
+    {"llama3", {kLlama3}, true},
+    {"llama-v3", {kLlama3}, true},
+    {"falcon3", {kLlama3}, true},
+    {"falcon-h1", {kLlama3}, true},
+    {"pixtral", {kLlama3}, true},
+    {"lfm2", {kLlama3}, true},
+    {"dbrx", {kLlama3}},
+    {"smaug-bpe", {kLlama3}},
+    {"chatglm-bpe", {kLlama3}},
+    {"glm4", {kLlama3}},
+    {"qwen2", {kQwen2}},
+    {"deepseek-r1-qwen", {kQwen2}},
+    {"stablelm2", {kQwen2}},
+    {"hunyuan", {kQwen2}},
+    {"megrez", {kQwen2}},
+    {"grok-2", {kQwen2}},
+    {"qwen35", {kQwen35}},
+    {"tekken", {kTekken}, true},
+    {"gpt-4o", {kGpt4o}},
+    {"llama4", {kGpt4o}},
+    {"kanana2", {kGpt4o}},
+    {"bailingmoe", {kBailing}},
+    {"seed-coder", {kSeedCoder}},
+    {"deepseek-v3", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
+    {"deepseek-coder", {kLineEnd, kDeepSeekCoderWord, kDeepSeekCoderSigns, kDeepSeekHan, kDigit}},
+    {"deepseek-llm",
+     {kLineEnd, kDeepSeekLlmWord, kDeepSeekLlmSigns, kSpacesAtEnd, kDeepSeekHan, kDigits}},
+};
+
+constexpr std::string_view kSpaceLetter = "\xE2\x96\x81";  // U+2581
+
+Result<TokenizerRecipe> byte_bpe_recipe(std::string_view pre, bool add_space_prefix) {
+  for (const PreRow& row : kPreRows) {
+    if (row.name != pre) continue;
+    TokenizerRecipe recipe;
+    if (add_space_prefix) recipe.pre_tokenizers.push_back(PrefixSpace{});
+    for (const char* stage : row.stages) {
+      if (stage != nullptr) recipe.pre_tokenizers.push_back(Split{.pattern = {stage, true}});
+    }
+    recipe.model = {.kind = TokenModelKind::kByteBpe, .ignore_merges = row.ignore_merges};
+    recipe.spelling.byte_letters = true;
+    return recipe;
+  }
+  std::string known;
+  for (const PreRow& row : kPreRows) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  return unsupported(fmt::format("pre-tokenizer '{}' is not supported (known: {})", pre, known),
+                     "pre");
+}
+
+Result<TokenizerRecipe> sentence_piece_recipe(TokenModelOptions model, bool add_space_prefix) {
+  TokenizerRecipe recipe;
+  if (add_space_prefix) recipe.normalizers.push_back(Prepend{" "});
+  recipe.pre_tokenizers.push_back(SpaceSpelling{std::string(kSpaceLetter)});
+  recipe.model = model;
+  recipe.spelling.replacements = {{std::string(kSpaceLetter), " "}};
+  recipe.spelling.leading_spaces = add_space_prefix ? 1 : 0;
+  return recipe;
+}
+
+}  // namespace
+
+std::string_view gpt2_pattern() { return kGpt2; }
+
+Result<TokenizerRecipe> recipe_by_name(std::string_view model, std::string_view pre,
+                                       bool add_space_prefix) {
+  if (model == "gpt2") return byte_bpe_recipe(pre, add_space_prefix);
+  if (model == "llama") {
+    return sentence_piece_recipe({.kind = TokenModelKind::kScoreBpe, .byte_fallback = true},
+                                 add_space_prefix);
+  }
+  return unsupported(
+      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama)", model), "model");
+}
+
+}  // namespace headrace

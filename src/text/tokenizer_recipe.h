@@ -1,0 +1,109 @@
+// How a family's tokenizer works, as data: the steps between a text and the pieces that its model
+// encodes, and what its tokens spell. A GGUF file names its family (tables in
+// tokenizer_recipe.cc), a tokenizer.json says it step by step (tokenizer_json.h).
+//
+// A text goes this way: user-defined and control tokens are cut out (special_matcher.h); what lies
+// between goes through the normalisers, then the pre-tokenizers, each of which cuts the pieces of
+// the one before; the model encodes each piece.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "text/unicode.h"
+
+namespace headrace {
+
+// A literal, or a regular expression in PCRE2's syntax (see text_pattern.h).
+struct PatternSource {
+  std::string text;
+  bool is_regex = false;
+};
+
+// --- Normalisers: text -> text.
+
+struct Lowercase {};
+struct StripAccents {};  // leaves out marks (general category M)
+struct StripSpace {      // Unicode's White_Space at the ends
+  bool left = true, right = true;
+};
+struct Replace {
+  PatternSource pattern;
+  std::string content;
+};
+struct Prepend {  // to a text that is not empty
+  std::string text;
+};
+using NormalizerStep =
+    std::variant<UnicodeForm, Lowercase, StripAccents, StripSpace, Replace, Prepend>;
+
+// --- Pre-tokenizers: pieces -> more pieces.
+
+enum class SplitBehavior : uint8_t {
+  kIsolated,            // matches and gaps are pieces
+  kRemoved,             // gaps are pieces
+  kMergedWithPrevious,  // a match ends a piece
+  kMergedWithNext,      // a match begins a piece
+  kContiguous,          // as kIsolated, runs of matches together
+};
+struct Split {
+  PatternSource pattern;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;  // what is between the matches counts as match
+};
+enum class PrependScheme : uint8_t { kNever, kFirst, kAlways };
+// Spaces are spelled as `spelling`, one is put in front by `scheme`: kFirst = of the whole text.
+struct SpaceSpelling {
+  std::string spelling;
+  PrependScheme scheme = PrependScheme::kNever;
+  bool split = false;  // before each spelling
+};
+struct PrefixSpace {};  // a space in front of each piece that does not begin with one
+using PreTokenizerStep = std::variant<Split, SpaceSpelling, PrefixSpace>;
+
+// --- Models.
+
+enum class TokenModelKind : uint8_t {
+  kByteBpe,       // merges over bytes, spelled in GPT-2's alphabet (bpe.h)
+  kCharacterBpe,  // merges over characters (bpe.h)
+  kScoreBpe,      // SentencePiece's (score_bpe.h)
+  kUnigram,       // unigram.h
+};
+struct TokenModelOptions {
+  TokenModelKind kind = TokenModelKind::kByteBpe;
+  bool ignore_merges = false;  // a piece that is a token needs no merges
+  bool byte_fallback = false;  // unknown characters become byte tokens
+  bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
+};
+
+// --- Token -> text.
+
+struct TokenSpelling {
+  bool byte_letters = false;  // GPT-2's alphabet
+  // In order, in every token but control tokens; only where byte_letters is false.
+  std::vector<std::pair<std::string, std::string>> replacements;
+  // Spaces that the tokenizer puts in front of a text and that are taken away from its start.
+  int leading_spaces = 0;
+};
+
+struct TokenizerRecipe {
+  std::vector<NormalizerStep> normalizers;
+  std::vector<PreTokenizerStep> pre_tokenizers;
+  TokenModelOptions model;
+  TokenSpelling spelling;
+};
+
+// The recipe of a GGUF file: `model` is tokenizer.ggml.model, `pre` tokenizer.ggml.pre.
+// kUnsupported for names that are not known: a wrong split gives wrong ids without any other sign.
+Result<TokenizerRecipe> recipe_by_name(std::string_view model, std::string_view pre,
+                                       bool add_space_prefix);
+
+// The regular expression of GPT-2, which tokenizer.json's ByteLevel means, too.
+std::string_view gpt2_pattern();
+
+}  // namespace headrace

@@ -1,0 +1,97 @@
+#include "text/unicode.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <utf8proc.h>
+
+#include "base/check.h"
+#include "text/utf8.h"
+
+namespace headrace {
+namespace {
+
+bool is_ascii(std::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<uint8_t>(c) > 127; });
+}
+
+int combining_class(int32_t code_point) {
+  return utf8proc_get_property(code_point)->combining_class;
+}
+
+std::vector<int32_t> decompose(std::string_view text, int options) {
+  std::vector<int32_t> decomposed;
+  decomposed.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    text.remove_prefix(step.length);
+    int32_t parts[32];  // the longest decomposition has 18 characters
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<int32_t>(step.code_point), parts, 32,
+                                               static_cast<utf8proc_option_t>(options), &boundary);
+    CHECK(count >= 0 && count <= 32);
+    decomposed.insert(decomposed.end(), parts, parts + count);
+  }
+  return decomposed;
+}
+
+// Marks behind a character in the order of their classes. utf8proc's own ordering inserts one by
+// one, quadratic in the length of a run.
+void order_marks(std::vector<int32_t>& text) {
+  for (auto begin = text.begin(); begin != text.end();) {
+    if (combining_class(*begin) == 0) {
+      ++begin;
+      continue;
+    }
+    const auto end =
+        std::find_if(begin, text.end(), [](int32_t c) { return combining_class(c) == 0; });
+    std::stable_sort(begin, end,
+                     [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); });
+    begin = end;
+  }
+}
+
+}  // namespace
+
+bool is_white_space(char32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d);
+  if (c == 0x85) return true;
+  const auto category = utf8proc_category(static_cast<int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
+}
+
+bool is_mark(char32_t c) {
+  const auto category = utf8proc_category(static_cast<int32_t>(c));
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+         category == UTF8PROC_CATEGORY_ME;
+}
+
+void append_lower(char32_t c, std::string& out) {
+  append_utf8(c == 0x130 ? U'i' : static_cast<char32_t>(utf8proc_tolower(static_cast<int32_t>(c))),
+              out);
+  if (c == 0x130) append_utf8(0x307, out);  // the only lower case of two characters
+}
+
+std::string normalize(std::string_view text, UnicodeForm form) {
+  if (is_ascii(text)) return std::string(text);
+  const bool compose = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
+  const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
+  std::vector<int32_t> characters =
+      decompose(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
+  order_marks(characters);
+  if (compose) {
+    const auto count = utf8proc_normalize_utf32(
+        characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    CHECK(count >= 0);
+    characters.resize(static_cast<size_t>(count));
+  }
+  std::string result;
+  result.reserve(text.size());
+  for (const int32_t c : characters) append_utf8(static_cast<char32_t>(c), result);
+  return result;
+}
+
+}  // namespace headrace
