@@ -37,10 +37,12 @@ Status broken(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule)
+PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule,
+                         uint64_t hash_mask)
     : pool_(pool),
       groups_(groups),
       rule_(rule),
+      hash_mask_(hash_mask),
       unit_tokens_(common_unit(groups)),
       // A node has a page or a child; a root has a child.
       node_max_(2 * pool.total() + 1),
@@ -85,7 +87,7 @@ uint64_t PrefixCache::hash_of(int32_t parent, TokenSpan unit) const {
     hash = (hash ^ (uint64_t{high} << 32 | low)) * 0x9ddfea08eb382d69ull;
     hash ^= hash >> 32;
   }
-  return mix64(hash);
+  return mix64(hash) & hash_mask_;
 }
 
 int32_t PrefixCache::find_root(const PrefixKey& key) const {

@@ -54,8 +54,10 @@ struct PrefixPath {
 
 class PrefixCache final : private PageKeeper {
  public:
-  // `pool` and `groups` outlive this object, and the pool is only used while it lives.
-  PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule);
+  // `pool` and `groups` outlive this object, and the pool is only used while it lives. `hash_mask`
+  // makes hashes collide, for tests.
+  PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule,
+              uint64_t hash_mask = ~uint64_t{0});
   ~PrefixCache() override { pool_.set_keeper(nullptr); }
 
   // The longest prefix of `tokens`, of at most `tokens_max`. Inside a unit it is used from a
@@ -155,6 +157,7 @@ class PrefixCache final : private PageKeeper {
   BlockPool& pool_;
   const std::span<const KvGroupSpec> groups_;
   const EvictionRule rule_;
+  const uint64_t hash_mask_;
   int32_t unit_tokens_ = 1;
   int32_t node_max_ = 0;
   std::vector<PageSlot> page_slots_;  // [pages of a unit]

@@ -1,0 +1,382 @@
+#include "kv/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <numeric>
+
+#include "base/rng.h"
+#include "kv/sequence_blocks.h"
+
+namespace headrace {
+namespace {
+
+const std::vector<KvGroupSpec> kFull = {{.block_tokens = 4}};
+const std::vector<KvGroupSpec> kHybrid = {
+    {.block_tokens = 4}, {.kind = KvKind::kSliding, .window = 6, .block_tokens = 4}};
+constexpr PrefixKey kNobody{};
+
+std::vector<TokenId> numbers(int32_t count, TokenId first = 0) {
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+// A pool, a cache and sequences that use them as the scheduler does, each step applied at once.
+struct Rig {
+  explicit Rig(int32_t blocks, const std::vector<KvGroupSpec>& g = kFull,
+               std::string_view rule = "lru", uint64_t hash_mask = ~uint64_t{0})
+      : groups(g), pool(blocks), cache(pool, groups, find_eviction_rule(rule).value(), hash_mask) {}
+
+  struct Running {
+    SequenceBlocks blocks;
+    PrefixPath path;
+    std::vector<TokenId> tokens;
+    int32_t computed = 0;
+  };
+
+  Running start(std::vector<TokenId> tokens, PrefixKey key = kNobody) {
+    Running running{SequenceBlocks(groups), {}, std::move(tokens)};
+    const PrefixMatch match =
+        cache.match(key, running.tokens, static_cast<int32_t>(running.tokens.size()) - 1);
+    if (match.tokens > 0) {
+      running.blocks.adopt(pool, cache.pages(match), match.tokens);
+      running.path = cache.take(match);
+      running.computed = match.tokens;
+    }
+    return running;
+  }
+  // Computes up to `length`: false when there are no pages.
+  bool compute(Running& running, int32_t length, PrefixKey key = kNobody) {
+    const int32_t first = running.computed;
+    if (first >= length) return true;
+    running.blocks.trim(pool, first, Ticket(step));
+    if (running.blocks.pages_needed(pool, first, length - first, 0) > pool.free_count()) {
+      return false;
+    }
+    std::vector<GroupBlocks> added;
+    std::vector<BlockCopy> copies;
+    running.blocks.grow(pool, first, length - first, 0, Ticket(++step), added, copies);
+    copied += copies.size();
+    running.computed = length;
+    running.blocks.publish_full(pool, first, length);
+    const int32_t unit = cache.unit_tokens();
+    while (!running.path.lost && (running.path.units + 1) * unit <= length) {
+      const auto at = static_cast<size_t>(running.path.units) * static_cast<size_t>(unit);
+      cache.extend(key, running.path,
+                   TokenSpan(running.tokens).subspan(at, static_cast<size_t>(unit)),
+                   running.blocks);
+    }
+    pool.advance(Ticket(step));
+    return true;
+  }
+  void end(Running& running) { running.blocks.release_all(pool, Ticket(step)); }
+  // A whole life; returns the tokens that were found.
+  int32_t serve(const std::vector<TokenId>& tokens, PrefixKey key = kNobody) {
+    Running running = start(tokens, key);
+    const int32_t hit = running.computed;
+    EXPECT_TRUE(compute(running, static_cast<int32_t>(tokens.size()), key));
+    end(running);
+    check();
+    return hit;
+  }
+  int32_t found(const std::vector<TokenId>& tokens, PrefixKey key = kNobody) const {
+    return cache.match(key, tokens, static_cast<int32_t>(tokens.size())).tokens;
+  }
+  void check() const {
+    const Status pool_status = pool.check_invariants(), status = cache.check_invariants();
+    ASSERT_TRUE(pool_status.ok()) << pool_status.message();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  const std::vector<KvGroupSpec> groups;
+  BlockPool pool;
+  PrefixCache cache;
+  uint64_t step = 0;
+  size_t copied = 0;
+};
+
+TEST(PrefixCache, FindsWholePrefixesAndPartsOfAUnit) {
+  Rig rig(16);
+  EXPECT_EQ(rig.serve(numbers(10)), 0);
+  EXPECT_EQ(rig.found(numbers(10)), 8);  // the last, partly filled page is not kept
+  EXPECT_EQ(rig.found(numbers(20)), 8);
+  std::vector<TokenId> other = numbers(12);
+  other[6] = 99;
+  EXPECT_EQ(rig.found(other), 6);  // a unit and half of the next
+  other[0] = 99;
+  EXPECT_EQ(rig.found(other), 0);
+  EXPECT_EQ(rig.pool.free_count(), 16);  // whatever is kept can be allocated
+  EXPECT_EQ(rig.pool.idle_count(), 2);
+}
+
+TEST(PrefixCache, AKeyIsSaltAdapterAndTokens) {
+  Rig rig(16);
+  rig.serve(numbers(8), {.salt = "a"});
+  EXPECT_EQ(rig.found(numbers(8), {.salt = "a"}), 8);
+  EXPECT_EQ(rig.found(numbers(8), {.salt = "b"}), 0);
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+  EXPECT_EQ(rig.found(numbers(8), {.salt = "a", .adapter = 1}), 0);
+}
+
+TEST(PrefixCache, OneTokenIsAlwaysComputedAndItsPageCopied) {
+  Rig rig(16);
+  rig.serve(numbers(8));
+  Rig::Running again = rig.start(numbers(8));
+  EXPECT_EQ(again.computed, 7);
+  ASSERT_TRUE(rig.compute(again, 8));
+  EXPECT_EQ(rig.copied, 1u);
+  EXPECT_EQ(rig.found(numbers(8)), 8);  // still the first one's pages
+  rig.end(again);
+  rig.check();
+}
+
+TEST(PrefixCache, ConversationsGrowOnWhatTheyHave) {
+  Rig rig(32);
+  std::vector<TokenId> conversation = numbers(9);
+  int32_t before = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    EXPECT_EQ(rig.serve(conversation), before);
+    before = static_cast<int32_t>(conversation.size()) / 4 * 4;
+    for (int i = 0; i < 7; ++i) conversation.push_back(1000 + turn * 10 + i);
+  }
+}
+
+TEST(PrefixCache, AWriterInFlightIsNotFoundAndAReaderFencesItsPages) {
+  Rig rig(4);
+  Rig::Running writer = rig.start(numbers(8));
+  std::vector<GroupBlocks> added;
+  std::vector<BlockCopy> copies;
+  writer.blocks.grow(rig.pool, 0, 8, 0, Ticket(1), added, copies);
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+  writer.blocks.publish_full(rig.pool, 0, 8);
+  for (size_t first : {0u, 4u}) {
+    rig.cache.extend(kNobody, writer.path, TokenSpan(writer.tokens).subspan(first, 4),
+                     writer.blocks);
+  }
+  EXPECT_EQ(rig.found(numbers(8)), 8);
+  writer.blocks.release_all(rig.pool, Ticket(2));  // step 2 reads them and is in flight
+  EXPECT_EQ(rig.pool.free_count(), 2);
+  EXPECT_EQ(rig.pool.fenced_count(), 2);
+  EXPECT_EQ(rig.found(numbers(8)), 8);  // to read them again is no harm
+  rig.check();
+  Rig::Running reader = rig.start(numbers(9));
+  EXPECT_EQ(reader.computed, 8);
+  EXPECT_EQ(rig.pool.fenced_count(), 0);
+  rig.check();
+  rig.end(reader);
+  rig.pool.advance(Ticket(2));
+  EXPECT_EQ(rig.pool.free_count(), 4);
+  rig.check();
+}
+
+TEST(PrefixCache, EvictsLeavesFirstAndTheLeastRecentlyUsed) {
+  Rig rig(6);
+  rig.serve(numbers(12));               // a: 3 pages
+  rig.serve(numbers(12, 100));          // b: 3 pages
+  EXPECT_EQ(rig.serve(numbers(8)), 7);  // a is used again; its third page is not
+  EXPECT_EQ(rig.serve(numbers(4, 200)), 0);
+  EXPECT_EQ(rig.found(numbers(12)), 8);
+  EXPECT_EQ(rig.found(numbers(12, 100)), 12);
+  rig.serve(numbers(8, 300));
+  EXPECT_EQ(rig.found(numbers(12)), 8);
+  EXPECT_EQ(rig.found(numbers(12, 100)), 4);
+}
+
+TEST(PrefixCache, RulesDiffer) {
+  // `hot` is used often, `deep` is long, both long ago; `cold` and `new` are younger.
+  const auto survivors = [](std::string_view rule) {
+    Rig rig(40, kFull, rule);
+    for (int i = 0; i < 6; ++i) rig.serve(numbers(8));
+    rig.serve(numbers(120, 1000));
+    for (int i = 0; i < 9; ++i) rig.serve(numbers(8, 5000 + 100 * i));
+    return std::pair(rig.found(numbers(8)), rig.found(numbers(120, 1000)));
+  };
+  EXPECT_EQ(survivors("lru").first, 0);
+  EXPECT_EQ(survivors("lfu").first, 8);
+  EXPECT_EQ(survivors("cost").first, 8);
+  const EvictionRule cost = find_eviction_rule("cost").value();
+  EXPECT_GT(cost({.hits = 1, .position = 8000}), cost({.hits = 1, .position = 0}));
+  EXPECT_FALSE(find_eviction_rule("fifo").ok());
+}
+
+TEST(PrefixCache, PinnedPrefixesGoLast) {
+  Rig rig(6);
+  rig.serve(numbers(8));
+  rig.cache.pin(rig.cache.match(kNobody, numbers(8), 8));
+  for (int i = 1; i < 20; ++i) rig.serve(numbers(16, 100 * i));
+  EXPECT_EQ(rig.found(numbers(8)), 8);
+  rig.serve(numbers(24, 5000));  // the whole pool
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+  rig.serve(numbers(8));
+  rig.cache.pin(rig.cache.match(kNobody, numbers(8), 8));
+  rig.cache.unpin(kNobody, numbers(8));
+  for (int i = 1; i < 20; ++i) rig.serve(numbers(16, 100 * i));
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+}
+
+TEST(PrefixCache, ASlidingGroupNeedsOnlyItsWindow) {
+  Rig rig(40, kHybrid);
+  Rig::Running first = rig.start(numbers(40));
+  for (int32_t length = 4; length <= 40; length += 4) ASSERT_TRUE(rig.compute(first, length));
+  EXPECT_EQ(first.blocks.first_held(1), 7);  // token 36 sees 31 and on
+  rig.end(first);
+  const PrefixMatch match = rig.cache.match(kNobody, numbers(44), 43);
+  EXPECT_EQ(match.tokens, 40);
+  const std::vector<GroupBlocks> pages = rig.cache.pages(match);
+  ASSERT_EQ(pages.size(), 2u);
+  EXPECT_EQ(pages[0].blocks.size(), 10u);
+  EXPECT_EQ(pages[1].first_index, 8);  // token 40 sees 35 and on
+  EXPECT_EQ(pages[1].blocks.size(), 2u);
+  EXPECT_EQ(rig.serve(numbers(44)), 40);
+}
+
+// Without its window a prefix is no hit, however much of the full groups is there.
+TEST(PrefixCache, AMissingWindowMakesTheHitShorter) {
+  Rig rig(22, kHybrid);
+  rig.serve(numbers(40));
+  EXPECT_EQ(rig.found(numbers(40)), 40);
+  Rig::Running other = rig.start(numbers(20, 500));
+  ASSERT_TRUE(rig.compute(other, 20));  // takes ten pages: two are free
+  rig.check();
+  const int32_t found = rig.found(numbers(40));
+  EXPECT_LT(found, 40);
+  if (found > 0) {
+    Rig::Running again = rig.start(numbers(40));
+    EXPECT_EQ(again.computed, found);
+    rig.end(again);
+  }
+  rig.end(other);
+  rig.check();
+}
+
+TEST(PrefixCache, WhatAFaultTouchedIsNotFound) {
+  Rig rig(16);
+  rig.serve(numbers(8));
+  Rig::Running faulty = rig.start(numbers(24));
+  ASSERT_TRUE(rig.compute(faulty, 24));
+  EXPECT_EQ(rig.found(numbers(24)), 24);
+  rig.cache.forget_from(faulty.path, 2);
+  EXPECT_EQ(rig.found(numbers(24)), 8);
+  rig.end(faulty);
+  rig.check();
+  EXPECT_EQ(rig.pool.idle_count(), 2);
+  rig.cache.clear();
+  EXPECT_EQ(rig.found(numbers(24)), 0);
+  EXPECT_EQ(rig.cache.node_count(), 0);
+  EXPECT_EQ(rig.pool.idle_count(), 0);
+}
+
+// Random lives in a small pool, against a list of what each page of each sequence must hold.
+TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
+  const std::vector<std::vector<KvGroupSpec>> all_groups = {
+      kFull,
+      kHybrid,
+      {{.kind = KvKind::kSliding, .window = 9, .block_tokens = 4}},
+      {{.block_tokens = 2}, {.kind = KvKind::kSliding, .window = 5, .block_tokens = 4}}};
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    Rng rng(seed);
+    const char* rules[] = {"lru", "lfu", "cost"};
+    // One in two seeds: only eight hashes.
+    Rig rig(static_cast<int32_t>(rng.between(30, 80)), all_groups[seed % 4], rules[rng.below(3)],
+            seed % 8 < 4 ? ~uint64_t{0} : 7);
+    // What is in a page: the tokens of its sequence up to the page's end.
+    std::map<std::pair<int32_t, int32_t>, std::vector<TokenId>> content;
+    std::vector<Rig::Running> running;
+    const auto note = [&](const Rig::Running& one, int32_t from) {
+      for (size_t group = 0; group < rig.groups.size(); ++group) {
+        const int32_t size = rig.groups[group].block_tokens;
+        const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
+        for (int32_t index = from / size; (index + 1) * size <= one.computed; ++index) {
+          const BlockId page = pages[static_cast<size_t>(index)];
+          if (page == kNoBlock) continue;
+          content[{static_cast<int32_t>(group), page.value}] = {
+              one.tokens.begin(), one.tokens.begin() + (index + 1) * size};
+        }
+      }
+    };
+    const auto verify = [&](const Rig::Running& one) {
+      for (size_t group = 0; group < rig.groups.size(); ++group) {
+        const int32_t size = rig.groups[group].block_tokens;
+        const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
+        for (int32_t index = one.blocks.first_held(static_cast<int32_t>(group));
+             (index + 1) * size <= one.computed; ++index) {
+          const auto& held =
+              content[{static_cast<int32_t>(group), pages[static_cast<size_t>(index)].value}];
+          ASSERT_EQ(held, std::vector<TokenId>(one.tokens.begin(),
+                                               one.tokens.begin() + (index + 1) * size));
+        }
+      }
+    };
+    for (int i = 0; i < 1500; ++i) {
+      if (running.size() < 4 && rng.below(3) == 0) {
+        std::vector<TokenId> tokens;
+        const int64_t length = rng.between(1, 40);
+        for (int64_t t = 0; t < length; ++t) {
+          tokens.push_back(static_cast<TokenId>(rng.below(t % 8 == 0 ? 3 : 1)));
+        }
+        running.push_back(rig.start(tokens));
+        verify(running.back());
+      } else if (!running.empty()) {
+        const size_t at = rng.below(running.size());
+        Rig::Running& one = running[at];
+        const int32_t from = one.computed;
+        const auto length = static_cast<int32_t>(one.tokens.size());
+        const bool done = from >= length;
+        if (!done) {
+          (void)rig.compute(one, static_cast<int32_t>(rng.between(from + 1, length)));
+          note(one, from);
+        }
+        if (done || rng.below(10) == 0) {
+          rig.end(one);
+          running.erase(running.begin() + static_cast<ptrdiff_t>(at));
+        }
+      }
+      rig.check();
+      for (const Rig::Running& one : running) {
+        const Status status = rig.cache.check_path(one.path, one.tokens);
+        ASSERT_TRUE(status.ok()) << status.message() << " seed " << seed;
+      }
+      if (HasFatalFailure()) FAIL() << "seed " << seed;
+    }
+    for (Rig::Running& one : running) rig.end(one);
+    EXPECT_EQ(rig.pool.free_count(), rig.pool.total());
+  }
+}
+
+TEST(PrefixCache, CostOfLookingUp) {
+  constexpr int32_t kTokens = 8192;
+  const std::vector<KvGroupSpec> groups = {{.block_tokens = 16}};
+  Rig rig(65536, groups);
+  std::vector<std::vector<TokenId>> prompts;
+  Rng rng(1);
+  for (int i = 0; i < 64; ++i) {
+    std::vector<TokenId> tokens;
+    for (int t = 0; t < kTokens; ++t) tokens.push_back(static_cast<TokenId>(rng.below(150000)));
+    rig.serve(tokens);
+    prompts.push_back(std::move(tokens));
+  }
+  std::vector<double> costs;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    for (const auto& prompt : prompts) {
+      const auto start = std::chrono::steady_clock::now();
+      const int32_t found = rig.cache.match(kNobody, prompt, kTokens - 1).tokens;
+      const std::chrono::duration<double, std::micro> cost =
+          std::chrono::steady_clock::now() - start;
+      ASSERT_EQ(found, kTokens - 1);
+      costs.push_back(cost.count() * 1024 / kTokens);
+    }
+  }
+  std::sort(costs.begin(), costs.end());
+  std::printf("look-up of 1k tokens: least %.2f us, median %.2f us\n", costs.front(),
+              costs[costs.size() / 2]);
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(costs.front(), 5.0);
+#endif
+}
+
+}  // namespace
+}  // namespace headrace
