@@ -1,16 +1,15 @@
 #include "ops/attention.h"
 
-namespace headrace {
+#include <vector>
 
-std::span<const Kernel<AttentionArgs>> attention_cpu_kernels();  // attention_cpu.cc
+namespace headrace {
 
 namespace {
 
 void check_args(const AttentionArgs& args) {
   const int32_t dim = args.kv.head_dim;
   CHECK(dim > 0 && args.kv.kv_heads > 0 && args.kv.block_tokens > 0);
-  CHECK(args.q.dtype == DType::kF32 && args.out.dtype == DType::kF32);
-  CHECK(args.q.shape == args.out.shape);
+  CHECK(args.q.shape == args.out.shape && args.q.dtype == args.out.dtype);
   CHECK_MSG(args.q.columns() % (int64_t{dim} * args.kv.kv_heads) == 0,
             "query heads must be a multiple of the key heads");
   for (const AttentionSequence& sequence : args.sequences) {
@@ -23,11 +22,15 @@ void check_args(const AttentionArgs& args) {
 }  // namespace
 
 KernelSet<AttentionArgs> attention_kernels() {
-  return KernelSet<AttentionArgs>(attention_cpu_kernels());
+  static const std::vector<Kernel<AttentionArgs>> kernels =
+      join_kernels({attention_cuda_kernels(), attention_cpu_kernels()});
+  return KernelSet<AttentionArgs>(kernels);
 }
 
 void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
+  CHECK(is_activation(context.device, args.q.dtype));
+  if (args.q.rows() == 0) return;
   attention_kernels().select(context.device, args).run(context, args);
 }
 

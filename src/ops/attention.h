@@ -1,10 +1,12 @@
 // Causal attention over the paged cache for one packed batch of prompt and decode rows.
 //
-// Batch invariance: every (row, head) of the result is bit-identical however a sequence is cut into
-// steps (whole prompt, chunks of any size, token by token) and whatever else is in the batch. So
-// keys are summed in splits at absolute multiples of 256 (attention_split.h), merged in ascending
-// order, whether or not the splits run in parallel; a key that a row may not see is not touched by
-// it.
+// Batch invariance on the CPU: every (row, head) of the result is bit-identical however a sequence
+// is cut into steps (whole prompt, chunks of any size, token by token) and whatever else is in the
+// batch. So keys are summed in splits at absolute multiples of 256 (attention_split.h), merged in
+// ascending order, whether or not the splits run in parallel; a key that a row may not see is not
+// touched by it.
+//
+// On CUDA a row's bits depend on how it is cut into tiles (attention_plan.h).
 #pragma once
 
 #include <span>
@@ -25,20 +27,29 @@ struct AttentionSequence {
                                          // the window are not read
 };
 
+struct AttentionPlan;  // ops/attention_plan.h
+
 struct AttentionArgs {
-  ConstTensorView q;  // [T, Hq d] f32, a slice of the qkv rows
-  KvLayerView kv;     // this step's keys and values are already there
+  ConstTensorView
+      q;           // [T, Hq d], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
+  KvLayerView kv;  // this step's keys and values are already there
   std::span<const AttentionSequence> sequences;
   float scale = 0.0f;     // scores: q k' * scale
   int32_t window = 0;     // > 0: a row sees that many keys, itself included
   float soft_cap = 0.0f;  // > 0: score := cap * tanh(score / cap)
-  TensorView out;         // [T, Hq d] f32; rows of no sequence are not written
+  // [Hq] or null: a logit of each head that takes part in its softmax and has no value.
+  const float* sinks = nullptr;
+  // CUDA: the work of `sequences`, already on the device. Null on the CPU.
+  const AttentionPlan* plan = nullptr;
+  TensorView out;  // [T, Hq d], q's type; rows of no sequence are not written
 };
 
-// Takes attention_workspace_bytes() of the workspace at most.
+// Takes attention_workspace_bytes() of the workspace at most, on CUDA attention_partial_bytes().
 void attention(OpContext& context, const AttentionArgs& args);
 
 KernelSet<AttentionArgs> attention_kernels();
+std::span<const Kernel<AttentionArgs>> attention_cpu_kernels();   // attention_cpu.cc
+std::span<const Kernel<AttentionArgs>> attention_cuda_kernels();  // attention_cuda.cu; may be empty
 
 // An upper bound for every batch on a device of `thread_count` threads whose sequences are no
 // longer than `kv_length_max`.

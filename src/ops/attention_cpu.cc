@@ -34,15 +34,17 @@ double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv
 
 // One row and head by the formula, with double sums. q, out: [d].
 void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRange keys,
-            int32_t kv_head, const float* q, float* out) {
+            int32_t head, const float* q, float* out) {
   const KvLayerView& kv = args.kv;
+  const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.head_dim / kv.kv_heads);
   std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
   for (int32_t j = keys.first; j < keys.last; ++j) {
     weights[static_cast<size_t>(j - keys.first)] =
         score(args, q, slot_of(kv, sequence, j), kv_head);
   }
-  const double largest = *std::max_element(weights.begin(), weights.end());
-  double total = 0.0;
+  double largest = *std::max_element(weights.begin(), weights.end());
+  if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
+  double total = args.sinks != nullptr ? std::exp(args.sinks[head] - largest) : 0.0;
   for (double& w : weights) total += (w = std::exp(w - largest));
   std::vector<double> sums(static_cast<size_t>(kv.head_dim), 0.0);
   for (int32_t j = keys.first; j < keys.last; ++j) {
@@ -61,7 +63,6 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRan
 void reference(OpContext& context, const AttentionArgs& args) {
   const int32_t dim = args.kv.head_dim;
   const int32_t heads = static_cast<int32_t>(args.q.columns() / dim);
-  const int32_t group = heads / args.kv.kv_heads;
   for (const AttentionSequence& sequence : args.sequences) {
     const int64_t items = int64_t{sequence.row_count} * heads;
     context.device.pool().parallel_for(items, 1, [&](int64_t first, int64_t last) {
@@ -69,7 +70,7 @@ void reference(OpContext& context, const AttentionArgs& args) {
         const int32_t r = static_cast<int32_t>(item / heads);
         const int32_t head = static_cast<int32_t>(item % heads);
         const int64_t row = sequence.row_first + r;
-        attend(args, sequence, visible_keys(args, sequence, r), head / group,
+        attend(args, sequence, visible_keys(args, sequence, r), head,
                f32_row(args.q, row) + int64_t{head} * dim,
                f32_row(args.out, row) + int64_t{head} * dim);
       }

@@ -123,10 +123,15 @@ struct TileSums {
   std::array<float, kAttentionTileRows> total;
 
   AttentionPartial view() { return {largest.data(), total.data(), sums.data()}; }
-  void clear(const AttentionTile& tile) {
+  // No key yet; a sink is a score of weight exp(sink - sink) and value 0.
+  void clear(const AttentionTile& tile, const TileRows& rows, const float* sinks) {
     largest.fill(-std::numeric_limits<float>::infinity());
     total.fill(0.0f);
     std::fill_n(sums.begin(), tile.rows * tile.head_dim, 0.0f);
+    for (int32_t r = 0; sinks != nullptr && r < tile.rows; ++r) {
+      largest[static_cast<size_t>(r)] = sinks[rows.head_first + r % rows.head_count];
+      total[static_cast<size_t>(r)] = 1.0f;
+    }
   }
 };
 
@@ -166,7 +171,7 @@ void run_tile(const AttentionArgs& args, const TileRows& rows, AttendSplit atten
   const AttentionTile tile = describe(args, rows);
   const SplitRange splits = splits_of(tile);
   TileSums state, partial;
-  state.clear(tile);
+  state.clear(tile, rows, args.sinks);
   for (int32_t split = splits.first; split < splits.last; ++split) {
     attend_split(tile, split * kAttentionSplit, partial.view());
     merge(tile, split, partial.view(), state);
@@ -219,7 +224,7 @@ void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& g
     const TileRows rows = grid.at(i);
     const AttentionTile tile = describe(args, rows);
     TileSums state;
-    state.clear(tile);
+    state.clear(tile, rows, args.sinks);
     for (int32_t split = splits_of(tile).first; split < splits_of(tile).last; ++split) {
       merge(tile, split, partial_at(memory, item++, head_dim), state);
     }

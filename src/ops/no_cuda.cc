@@ -1,5 +1,6 @@
 // The CUDA tables of a build without CUDA: empty.
 #include "ops/activation.h"
+#include "ops/attention.h"
 #include "ops/embedding.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
@@ -15,6 +16,7 @@ namespace headrace {
 
 std::span<const Kernel<ActivationArgs>> activation_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels() { return {}; }
+std::span<const Kernel<AttentionArgs>> attention_cuda_kernels() { return {}; }
 std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
 std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }

@@ -1,0 +1,66 @@
+// What the attention kernels on CUDA share: arguments as they see them, the rows of a tile, the
+// place of a key in the cache.
+#pragma once
+
+#include "ops/attention_plan.h"
+#include "ops/cuda_launch.cuh"
+
+namespace headrace::gpu {
+
+template <class T>
+struct AttentionArguments {
+  RowsOf<const T> q;  // [T, Hq d]
+  RowsOf<T> out;
+  const T* keys;         // K part of block 0: [kv head][token][d]
+  const T* values;       // V part of block 0
+  int64_t block_stride;  // elements
+  int32_t block_tokens;
+  int32_t kv_heads, group, head_dim;  // group: query heads of a key head
+  float scale;
+  float soft_cap;      // 0 = none
+  int32_t window;      // 0 = none
+  const float* sinks;  // [Hq] or null
+  std::byte* plan;     // the arena
+  float* partials;     // [split tile, kv head][kDecodeTileRows] x (d sums, largest, total)
+
+  __device__ AttentionPlanHeader& header() const {
+    return *reinterpret_cast<AttentionPlanHeader*>(plan);
+  }
+  __device__ const AttentionTileWork* tiles(int32_t first) const {
+    return reinterpret_cast<const AttentionTileWork*>(plan + first);
+  }
+  // Elements from block 0 to the key (and value) of one head at a position of a sequence.
+  __device__ int64_t key_offset(const int32_t* block_table, int32_t position, int32_t head) const {
+    const int32_t block = block_table[position / block_tokens];
+    const int32_t token = position % block_tokens;
+    return block * block_stride + (static_cast<int64_t>(head) * block_tokens + token) * head_dim;
+  }
+  // The first key that a row at `position` sees.
+  __device__ int32_t first_key(int32_t position) const {
+    return window > 0 ? max(0, position + 1 - window) : 0;
+  }
+};
+
+// `partials`: from the workspace, or null where the plan has nothing to merge.
+template <class T>
+AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  const KvLayerView& kv = args.kv;
+  return {.q = rows_of<T>(args.q),
+          .out = rows_of<T>(args.out),
+          .keys = reinterpret_cast<const T*>(kv.base),
+          .values = reinterpret_cast<const T*>(kv.base + kv.v_offset),
+          .block_stride = kv.block_stride / kBytes,
+          .block_tokens = kv.block_tokens,
+          .kv_heads = kv.kv_heads,
+          .group = static_cast<int32_t>(args.q.columns() / kv.head_dim / kv.kv_heads),
+          .head_dim = kv.head_dim,
+          .scale = args.scale,
+          .soft_cap = args.soft_cap,
+          .window = args.window,
+          .sinks = args.sinks,
+          .plan = args.plan->device,
+          .partials = partials};
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,200 @@
+#include "ops/attention_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+// Sequences of up to so many rows (positions x heads of a group) take decode tiles: beyond, reading
+// the keys once for all rows is worth more than sharing the keys out.
+constexpr int32_t kDecodeRowsMax = 64;
+// Decode tiles x key heads that a step is cut into where its sequences are long enough, a
+// multiprocessor. Two thread blocks run on each: the last round leaves at most 1 in 4 idle.
+constexpr int32_t kSplitsPerSm = 8;
+constexpr int32_t kSplitBlocksMin = 16;  // a split's first keys take as long as some 100 more
+
+int32_t ceil_div(int64_t a, int64_t b) { return static_cast<int32_t>((a + b - 1) / b); }
+
+int32_t group_of(const AttentionPlanShape& shape) { return shape.query_heads / shape.kv_heads; }
+
+bool takes_decode_tiles(const AttentionPlanShape& shape, int32_t row_count) {
+  return fits_decode_tiles(shape) && int64_t{row_count} * group_of(shape) <= kDecodeRowsMax;
+}
+
+// Query positions of a tile.
+int32_t tile_positions(int32_t tile_rows, int32_t group) { return std::max(1, tile_rows / group); }
+
+// The tiles of one sequence, each against all the keys that its rows see.
+void cut_rows(const AttentionPlanShape& shape, const AttentionSequence& sequence, int32_t tile_rows,
+              std::vector<AttentionTileWork>& tiles) {
+  const int32_t step = tile_positions(tile_rows, group_of(shape));
+  const int32_t position_first = sequence.kv_length - sequence.row_count;
+  for (int32_t row = 0; row < sequence.row_count; row += step) {
+    const int32_t position = position_first + row;
+    const int32_t row_count = std::min(step, sequence.row_count - row);
+    const int32_t first = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+    tiles.push_back({.block_table = sequence.block_table,
+                     .row_first = sequence.row_first + row,
+                     .row_count = row_count,
+                     .position = position,
+                     .key_first = first / shape.block_tokens * shape.block_tokens,
+                     .key_last = position + row_count,
+                     .split = 0,
+                     .split_count = 1,
+                     .merge = -1,
+                     .partial_first = 0});
+  }
+}
+
+int32_t blocks_of(const AttentionPlanShape& shape, const AttentionTileWork& tile) {
+  return ceil_div(tile.key_last - tile.key_first, shape.block_tokens);
+}
+
+void longest_first(std::vector<AttentionTileWork>& tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const AttentionTileWork& a, const AttentionTileWork& b) {
+                     return a.key_last - a.key_first > b.key_last - b.key_first;
+                   });
+}
+
+// Blocks of keys of a split, such that the step's decode work makes about
+// kSplitsPerSm * sm_count tiles.
+int32_t split_blocks(const AttentionPlanShape& shape, const std::vector<AttentionTileWork>& tiles) {
+  int64_t blocks = 0;
+  for (const AttentionTileWork& tile : tiles) blocks += blocks_of(shape, tile);
+  const int64_t parts = int64_t{kSplitsPerSm} * shape.sm_count;
+  return std::max(kSplitBlocksMin, ceil_div(blocks * shape.kv_heads, parts));
+}
+
+struct SplitTiles {
+  std::vector<AttentionTileWork> tiles;
+  int32_t merge_count = 0;
+};
+
+// Tiles of more than 1.5 splits are cut into equal ones.
+SplitTiles cut_keys(const AttentionPlanShape& shape, const std::vector<AttentionTileWork>& whole) {
+  const int32_t target = split_blocks(shape, whole);
+  SplitTiles cut;
+  int32_t partials = 0;
+  for (const AttentionTileWork& tile : whole) {
+    const int32_t blocks = blocks_of(shape, tile);
+    if (2 * int64_t{blocks} <= 3 * int64_t{target}) {
+      cut.tiles.push_back(tile);
+      continue;
+    }
+    const int32_t count = ceil_div(blocks, target);
+    const int32_t step = ceil_div(blocks, count) * shape.block_tokens;
+    const int32_t split_count = ceil_div(tile.key_last - tile.key_first, step);
+    for (int32_t split = 0; split < split_count; ++split) {
+      AttentionTileWork part = tile;
+      part.key_first = tile.key_first + split * step;
+      part.key_last = std::min(tile.key_last, part.key_first + step);
+      part.split = split;
+      part.split_count = split_count;
+      part.merge = cut.merge_count;
+      part.partial_first = partials;
+      cut.tiles.push_back(part);
+    }
+    partials += split_count;
+    ++cut.merge_count;
+  }
+  return cut;
+}
+
+// Most split tiles of a step. A tile of b > 1.5 splits' blocks becomes ceil(b / split) < 5/3 b /
+// split of them, and the splits of all are at most kSplitsPerSm * sm_count / kv_heads.
+int64_t partial_tiles_max(const AttentionPlanShape& shape) {
+  return ceil_div(5 * int64_t{kSplitsPerSm} * shape.sm_count, 3 * int64_t{shape.kv_heads}) + 1;
+}
+
+// The arena, from its front.
+class ArenaWriter {
+ public:
+  explicit ArenaWriter(std::span<std::byte> arena) : arena_(arena) {}
+
+  template <class T>
+  int32_t append(const T* values, size_t count) {
+    const int32_t first = reserve(count * sizeof(T));
+    if (count > 0) std::memcpy(arena_.data() + first, values, count * sizeof(T));
+    return first;
+  }
+  int32_t append_zeros(size_t bytes) {
+    const int32_t first = reserve(bytes);
+    if (bytes > 0) std::memset(arena_.data() + first, 0, bytes);
+    return first;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  int32_t reserve(size_t bytes) {
+    const int64_t first = (used_ + 15) & ~int64_t{15};
+    used_ = first + static_cast<int64_t>(bytes);
+    CHECK_MSG(used_ <= static_cast<int64_t>(arena_.size()), "attention plan's arena is too small");
+    return static_cast<int32_t>(first);
+  }
+  std::span<std::byte> arena_;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+bool fits_decode_tiles(const AttentionPlanShape& shape) {
+  return group_of(shape) <= kDecodeTileRows;
+}
+
+int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
+  const int32_t group = group_of(shape);
+  const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
+  const int64_t prefill_tiles = rows / tile_positions(kPrefillTileRows, group) + sequences;
+  // A sequence has decode tiles for kDecodeRowsMax rows at most.
+  const int64_t decode_tiles =
+      std::min(rows, rows / tile_positions(kDecodeTileRows, group) + sequences);
+  const int64_t partial_tiles = partial_tiles_max(shape);
+  const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles;
+  return static_cast<int64_t>(sizeof(AttentionPlanHeader)) +
+         tiles * static_cast<int64_t>(sizeof(AttentionTileWork)) +
+         partial_tiles * shape.kv_heads * 4 + 64;
+}
+
+int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
+  const int64_t floats = kDecodeTileRows * (int64_t{shape.head_dim} + 2);
+  return partial_tiles_max(shape) * shape.kv_heads * floats * 4 + 256;
+}
+
+AttentionPlan plan_attention(const AttentionPlanShape& shape,
+                             std::span<const AttentionSequence> sequences,
+                             std::span<std::byte> arena) {
+  std::vector<AttentionTileWork> prefill, decode;
+  for (const AttentionSequence& sequence : sequences) {
+    if (takes_decode_tiles(shape, sequence.row_count)) {
+      cut_rows(shape, sequence, kDecodeTileRows, decode);
+    } else {
+      cut_rows(shape, sequence, kPrefillTileRows, prefill);
+    }
+  }
+  longest_first(prefill);
+  SplitTiles cut = cut_keys(shape, decode);
+  longest_first(cut.tiles);
+
+  ArenaWriter writer(arena);
+  AttentionPlanHeader header{};
+  writer.append(&header, 1);
+  header.prefill_count = static_cast<int32_t>(prefill.size());
+  header.decode_count = static_cast<int32_t>(cut.tiles.size());
+  header.merge_count = cut.merge_count;
+  header.prefill_first = writer.append(prefill.data(), prefill.size());
+  header.decode_first = writer.append(cut.tiles.data(), cut.tiles.size());
+  header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
+                                             static_cast<size_t>(shape.kv_heads));
+  std::memcpy(arena.data(), &header, sizeof(header));
+  return {.has_prefill = header.prefill_count > 0,
+          .has_decode = header.decode_count > 0,
+          .has_merge = header.merge_count > 0,
+          .bytes = writer.used(),
+          .device = nullptr,
+          .shape = shape};
+}
+
+}  // namespace headrace

@@ -1,0 +1,89 @@
+// The work of attention on a GPU, cut into tiles on the host once a step and KV group, and read by
+// the kernels of every layer from device memory, so that a launch has one shape whatever the batch
+// (a captured graph replays with other lengths).
+//
+// A tile is some consecutive query positions of one sequence, for all query heads of one key head
+// (rows = positions x heads of the group), against a range of keys. Kernels run each tile once per
+// key head. Tiles come in two kinds: prefill (many rows, all their keys) and decode (few rows; the
+// keys of a long sequence are shared out over several tiles, whose partial results are merged:
+// Flash-Decoding, Dao et al. 2023). Long tiles come first, so that a grid that takes the next tile
+// when it is free ends evenly.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ops/attention.h"
+
+namespace headrace {
+
+// What is fixed at start for the layers of one KV group.
+struct AttentionPlanShape {
+  int32_t query_heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t block_tokens = 16;
+  int32_t window = 0;         // as in AttentionArgs
+  int32_t sm_count = 0;       // DeviceTraits
+  int32_t rows_max = 0;       // most rows of a step
+  int32_t sequences_max = 0;  // most sequences of a step
+};
+
+// Rows of a tile (query positions x query heads of a key head).
+inline constexpr int32_t kPrefillTileRows = 128;
+inline constexpr int32_t kDecodeTileRows = 16;
+
+// One tile, as kernels read it.
+struct AttentionTileWork {
+  const int32_t* block_table;  // the sequence's
+  int32_t row_first;           // in the batch
+  int32_t row_count;           // query positions
+  int32_t position;            // of the first row in its sequence
+  int32_t key_first;           // a multiple of block_tokens
+  int32_t key_last;            // keys [key_first, key_last)
+  int32_t split;               // which of the splits of its rows this is
+  int32_t split_count;         // 1: this tile writes the result
+  int32_t merge;               // the rows' number among those that are merged; -1 for one split
+  int32_t partial_first;       // number of the rows' first partial tile
+};
+
+// At the front of the arena.
+struct AttentionPlanHeader {
+  int32_t prefill_count;  // tiles
+  int32_t decode_count;
+  int32_t prefill_first;  // bytes from the front of the arena
+  int32_t decode_first;
+  int32_t merge_count;    // groups of splits
+  int32_t arrived_first;  // bytes to [merge_count, kv_heads] uint32: splits that are done. All zero
+                          // between launches: kernels put them back
+  uint32_t prefill_next;  // likewise: items handed out beyond the first of each thread block
+  uint32_t decode_next;
+  uint32_t prefill_done;  // thread blocks that have ended
+  uint32_t decode_done;
+};
+
+struct AttentionPlan {
+  bool has_prefill = false;  // these decide which kernels are launched
+  bool has_decode = false;
+  bool has_merge = false;
+  int64_t bytes = 0;            // of the arena in use: what has to reach the device
+  std::byte* device = nullptr;  // the arena in device memory; whoever uploads it sets this
+  AttentionPlanShape shape;
+};
+
+// Whether decode tiles can hold all query heads of a key head.
+bool fits_decode_tiles(const AttentionPlanShape& shape);
+
+// Upper bounds over every step of this shape: bytes of the arena, and of the workspace in which
+// attention() keeps partial results.
+int64_t attention_plan_bytes(const AttentionPlanShape& shape);
+int64_t attention_partial_bytes(const AttentionPlanShape& shape);
+
+// Fills the arena. REQUIRES: arena.size() >= attention_plan_bytes(shape), 16-byte aligned; the
+// sequences within the shape's bounds
+AttentionPlan plan_attention(const AttentionPlanShape& shape,
+                             std::span<const AttentionSequence> sequences,
+                             std::span<std::byte> arena);
+
+}  // namespace headrace
