@@ -93,6 +93,13 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "Who runs next. fcfs batches continuously; the others are baselines")
       ->group("Engine");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", stack.enable_prefix_caching,
+               "Keep the keys and values of prompts and answers for requests that begin alike")
+      ->group("Engine");
+  add_choice(app, "--prefix-cache-eviction", stack.prefix_cache_eviction, {"lru", "lfu", "cost"},
+             "What goes first when memory is needed: least recently used, least frequently used, "
+             "or least costly to compute again")
+      ->group("Engine");
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");
 }

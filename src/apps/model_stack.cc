@@ -193,7 +193,9 @@ class StackLoader {
                                        .chunked_prefill = options_.chunked_prefill,
                                        .groups = kv.groups,
                                        .block_count = block_count,
-                                       .end_ids = end_ids()},
+                                       .end_ids = end_ids(),
+                                       .enable_prefix_caching = options_.enable_prefix_caching,
+                                       .prefix_cache_eviction = options_.prefix_cache_eviction},
                          .vocab_size = spec.vocab_size};
     stack_->info_.kv_bytes = kv.page_bytes * block_count;
     stack_->info_.block_count = block_count;

@@ -30,6 +30,8 @@ struct StackOptions {
   std::string policy = "fcfs";           // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
   uint64_t seed = 0;                     // of dummy weights
+  bool enable_prefix_caching = true;
+  std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
 };
 
 // Loading, for a progress line: a stage's name and how much of it is done, in [0, 1].

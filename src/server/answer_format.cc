@@ -13,6 +13,7 @@ Json usage_json(const Usage& usage) {
   json.set("prompt_tokens", usage.prompt_tokens);
   json.set("completion_tokens", usage.completion_tokens);
   json.set("total_tokens", usage.prompt_tokens + usage.completion_tokens);
+  json.set("prompt_tokens_details", Json::object().set("cached_tokens", usage.cached_tokens));
   return json;
 }
 

@@ -16,6 +16,7 @@ namespace headrace {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompts: found in the prefix cache
 };
 
 // Facts of the answer as a whole.

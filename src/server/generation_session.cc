@@ -145,7 +145,9 @@ void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival
   if (!prompt.started) {
     prompt.started = true;
     state_.line.leave(prompt.place);
-    model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()));
+    cached_tokens_ += arrival.emission.cached_tokens;
+    model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()),
+                                     arrival.emission.cached_tokens);
   }
   if (arrival.emission.tokens.empty()) return;
   if (first_token_time_ < 0) {

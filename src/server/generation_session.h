@@ -70,7 +70,7 @@ class GenerationSession : public ExchangeObserver,
   void fail(int http_status, std::string_view message);
   void cancel_all();
   void end(FinishReason reason);
-  Usage usage() const { return {prompt_tokens_, generated_}; }
+  Usage usage() const { return {prompt_tokens_, generated_, cached_tokens_}; }
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
 
   ServerState& state_;
@@ -87,6 +87,7 @@ class GenerationSession : public ExchangeObserver,
   double first_token_time_ = -1;
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;
+  int64_t cached_tokens_ = 0;
 
   std::shared_ptr<ArrivalQueue> arrivals_;  // shared with the engine's sinks
 };

@@ -58,6 +58,12 @@ struct ServerMetrics::Series {
   prometheus::Counter& preemptions = counter("vllm:num_preemptions_total", "Preemptions.");
   prometheus::Counter& prompt_tokens =
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
+  prometheus::Counter& prompt_tokens_cached =
+      counter("vllm:prompt_tokens_cached_total", "Of them, found in the prefix cache.");
+  prometheus::Counter& prefix_queries =
+      counter("vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
+  prometheus::Counter& prefix_hits =
+      counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.");
   prometheus::Counter& generation_tokens =
       counter("vllm:generation_tokens_total", "Generated tokens.");
   prometheus::Family<prometheus::Counter>& successes = prometheus::BuildCounter()
@@ -84,7 +90,7 @@ struct ServerMetrics::Series {
       histogram("vllm:request_params_max_tokens", "max_tokens per request.", kTokens);
 
   std::mutex expose_mutex;
-  uint64_t preemptions_seen = 0;
+  SchedulerStats seen;  // at the last exposition
 };
 
 ServerMetrics::ServerMetrics(const std::string& model_name)
@@ -97,8 +103,9 @@ ServerMetrics::ServerMetrics(const std::string& model_name)
 
 ServerMetrics::~ServerMetrics() = default;
 
-void ServerMetrics::on_prompt_tokens(int64_t count) {
+void ServerMetrics::on_prompt_tokens(int64_t count, int64_t cached) {
   series_->prompt_tokens.Increment(static_cast<double>(count));
+  series_->prompt_tokens_cached.Increment(static_cast<double>(cached));
 }
 
 void ServerMetrics::on_generation_tokens(int64_t count) {
@@ -139,9 +146,14 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
     series_->waiting.Set(scheduler.waiting);
     series_->kv_usage.Set(usage);
     series_->kv_usage_old.Set(usage);
-    series_->preemptions.Increment(
-        static_cast<double>(scheduler.preemptions - series_->preemptions_seen));
-    series_->preemptions_seen = scheduler.preemptions;
+    const SchedulerStats& seen = series_->seen;
+    const auto add = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
+      counter.Increment(static_cast<double>(now - before));
+    };
+    add(series_->preemptions, scheduler.preemptions, seen.preemptions);
+    add(series_->prefix_queries, scheduler.prefix_cache_queries, seen.prefix_cache_queries);
+    add(series_->prefix_hits, scheduler.prefix_cache_hits, seen.prefix_cache_hits);
+    series_->seen = scheduler;
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }

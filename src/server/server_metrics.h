@@ -26,7 +26,7 @@ class ServerMetrics {
   explicit ServerMetrics(const std::string& model_name);
   ~ServerMetrics();
 
-  void on_prompt_tokens(int64_t count);
+  void on_prompt_tokens(int64_t count, int64_t cached);  // of them, not computed
   void on_generation_tokens(int64_t count);
   void on_first_token(double seconds);
   void on_inter_token(double seconds);

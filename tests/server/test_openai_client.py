@@ -30,6 +30,11 @@ def test_models(client):
     assert client.models.retrieve(NAME).max_model_len == 2048
 
 
+def token_counts(usage):
+    """Without the details: the second of two equal requests finds the first one's prefix."""
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
 def test_chat(client):
     answer = client.chat.completions.create(model=NAME, messages=QUESTION, temperature=0, max_tokens=16)
     assert answer.object == "chat.completion"
@@ -48,7 +53,7 @@ def test_chat_stream_equals_whole(client):
     chunks = list(client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True}))
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-1].choices == []
-    assert chunks[-1].usage == whole.usage
+    assert token_counts(chunks[-1].usage) == token_counts(whole.usage)
     assert all(chunk.usage is None for chunk in chunks[:-1])
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
     assert text == whole.choices[0].message.content
@@ -122,7 +127,7 @@ def test_several_prompts_as_text_and_ids(server, client):
     by_text = client.completions.create(model=NAME, prompt=prompts, temperature=0, max_tokens=6)
     by_ids = client.completions.create(model=NAME, prompt=ids, temperature=0, max_tokens=6)
     assert [choice.text for choice in by_text.choices] == [choice.text for choice in by_ids.choices]
-    assert by_text.usage == by_ids.usage
+    assert token_counts(by_text.usage) == token_counts(by_ids.usage)
 
 
 # --- Log-probabilities ---------------------------------------------------------------------------
