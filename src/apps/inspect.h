@@ -1,4 +1,5 @@
-// `headrace inspect FILE`: what a GGUF file holds and whether it runs here, from its headers alone.
+// `headrace inspect MODEL`: what a model file or folder holds and whether it runs here, from its
+// headers alone.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ struct InspectOptions {
   int32_t context = 0;   // of the memory plan; 0 = the model's own context length
 };
 
-// The report, ending in a newline. Fails only where the file cannot be parsed as GGUF: whatever
-// else stands in the way of running it is part of the report.
-Result<std::string> inspect_file(const std::string& path, const InspectOptions& options = {});
+// The report, ending in a newline. Fails only where the model cannot be opened: whatever else
+// stands in the way of running it is part of the report, in the words of a load that refuses.
+Result<std::string> inspect_model(const std::string& path, const InspectOptions& options = {});
 
 }  // namespace headrace

@@ -13,10 +13,12 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   headrace inspect model.gguf
-  headrace inspect model.gguf --tensors --json | jq .tensors)";
+  headrace inspect FOLDER --max-model-len 8K
+  headrace inspect model.gguf --tensors -o json | jq .tensors)";
 
 struct InspectFlags {
-  std::string file;
+  std::string path;
+  std::string output = "text";
   InspectOptions options;
 };
 
@@ -24,8 +26,11 @@ struct InspectFlags {
 
 SubcommandRun define_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  app.add_option("FILE,-m,--model", flags->file, "The model file")->group("Flags");
-  app.add_flag("--json", flags->options.json, "One JSON object instead of text")->group("Flags");
+  app.add_option("MODEL,-m,--model", flags->path, "A .gguf file or a Hugging Face folder")
+      ->group("Flags");
+  add_choice(app, "-o,--output", flags->output, {"text", "json"}, "How it is printed")
+      ->group("Flags");
+  app.add_flag("--json", flags->options.json, "The same as -o json")->group("Flags");
   app.add_flag("--tensors", flags->options.tensors, "List every tensor")->group("Flags");
   app.add_option("--max-model-len,--ctx-size,-c", flags->options.context,
                  "Context of the memory plan (default: the model's own)")
@@ -34,10 +39,11 @@ SubcommandRun define_inspect(CLI::App& app) {
       ->group("Flags");
   app.footer(kFooter);
   return [flags]() -> Result<int> {
-    if (flags->file.empty()) {
-      return invalid_argument("FILE is required (see 'headrace inspect --help')");
+    if (flags->path.empty()) {
+      return invalid_argument("MODEL is required (see 'headrace inspect --help')");
     }
-    HR_ASSIGN_OR_RETURN(const std::string report, inspect_file(flags->file, flags->options));
+    if (flags->output == "json") flags->options.json = true;
+    HR_ASSIGN_OR_RETURN(const std::string report, inspect_model(flags->path, flags->options));
     fmt::print("{}", report);
     return 0;
   };

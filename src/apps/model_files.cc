@@ -1,48 +1,32 @@
 #include "apps/model_files.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "apps/gguf_vocab.h"
+#include "base/mapped_file.h"
 #include "weights/dummy_weights.h"
 
 namespace headrace {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr size_t kTensorProblemsMax = 8;  // that are listed one by one
 
-// ---- opening ----------------------------------------------------------------------------------
-
-std::string model_name(const std::string& path) {
-  const fs::path clean = fs::path(path).lexically_normal();
-  const fs::path file = clean.has_filename() ? clean : clean.parent_path();
-  if (file.extension() == ".gguf") return file.stem().string();
-  return file.filename() == "config.json" ? fs::absolute(file).parent_path().filename().string()
-                                          : file.filename().string();
+void add_problem(Problems& problems, Status status) {
+  if (!status.ok()) problems.push_back(std::move(status));
 }
 
-bool is_gguf(const std::string& path) { return fs::path(path).extension() == ".gguf"; }
+// ---- weights ----------------------------------------------------------------------------------
 
-int64_t element_count(const std::vector<TensorSpec>& tensors) {
-  int64_t count = 0;
-  for (const TensorSpec& tensor : tensors) count += tensor.shape.elements().value_or(0);
-  return count;
-}
-
-Result<std::shared_ptr<WeightSource>> dummy_weights(const ModelConfig& config,
-                                                    const ModelOpenOptions& options,
-                                                    int64_t& parameter_count) {
-  HR_ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(config.architecture));
-  const std::vector<TensorSpec> specs = architecture->tensors(config);
-  parameter_count = element_count(specs);
+Result<std::shared_ptr<WeightSource>> dummy_weights(const Architecture& architecture,
+                                                    const ModelConfig& config,
+                                                    const ModelOpenOptions& options) {
   std::vector<DummyTensor> tensors;
-  tensors.reserve(specs.size());
-  for (const TensorSpec& spec : specs) tensors.push_back({spec.name, spec.shape});
+  for (const TensorSpec& spec : architecture.tensors(config)) {
+    tensors.push_back({spec.name, spec.shape});
+  }
   HR_ASSIGN_OR_RETURN(auto source,
                       DummyWeightSource::create(std::move(tensors), {.dtype = options.dummy_dtype,
                                                                      .seed = options.seed,
@@ -50,104 +34,226 @@ Result<std::shared_ptr<WeightSource>> dummy_weights(const ModelConfig& config,
   return std::shared_ptr<WeightSource>(std::move(source));
 }
 
-// What a .gguf file says apart from its weights.
-Status read_gguf(const std::shared_ptr<const GgufFile>& file, ModelFiles& files) {
-  HR_ASSIGN_OR_RETURN(files.config, model_config_from_gguf(*file));
-  if (file->find("tokenizer.ggml.model") != nullptr) {
-    HR_ASSIGN_OR_RETURN(files.vocab, vocab_from_gguf(*file, file));
-    files.chat_template = files.vocab->chat_template;
-  }
+// Sizes, and the architecture that they belong to.
+Status read_config(const ModelSource& source, ModelWeights& model) {
+  HR_ASSIGN_OR_RETURN(model.config, source.config());
+  HR_ASSIGN_OR_RETURN(model.architecture, find_architecture(model.config.architecture));
   return ok_status();
 }
 
-Result<ModelFiles> open_dummy(const std::string& path, const ModelOpenOptions& options) {
-  ModelFiles files;
-  files.name = model_name(path);
-  if (is_gguf(path)) {
-    HR_ASSIGN_OR_RETURN(const auto file, GgufFile::open(path));
-    HR_RETURN_IF_ERROR(read_gguf(file, files));
-  } else {
-    HR_ASSIGN_OR_RETURN(files.config, model_config_from_file(path));
+int64_t element_count(const WeightSource& weights) {
+  int64_t count = 0;
+  for (const std::string_view name : weights.names()) {
+    count += weights.info(name)->shape.elements().value_or(0);
   }
-  HR_ASSIGN_OR_RETURN(files.weights, dummy_weights(files.config, options, files.parameter_count));
-  files.weight_types = dtype_name(options.dummy_dtype);
-  return files;
+  return count;
 }
 
-Result<ModelFiles> open_gguf(const std::string& path) {
-  HR_ASSIGN_OR_RETURN(const auto file, GgufFile::open(path));
-  ModelFiles files;
-  files.name = model_name(path);
-  files.file_bytes = static_cast<int64_t>(file->file_bytes());
-  HR_RETURN_IF_ERROR(read_gguf(file, files));
-  HR_ASSIGN_OR_RETURN(const Architecture* architecture,
-                      find_architecture(files.config.architecture));
-  HR_RETURN_IF_ERROR(check_tensors(*file, *architecture, files.config));
-  files.parameter_count = element_count(architecture->tensors(files.config));
-  files.weight_types = matrix_types(*file);
-  files.weights = std::make_shared<GgufWeightSource>(file);
-  return files;
+void read_dummy_weights(const ModelOpenOptions& options, ModelWeights& model) {
+  if (model.architecture == nullptr) return;
+  auto weights = dummy_weights(*model.architecture, model.config, options);
+  if (!weights.ok()) return add_problem(model.problems, weights.status());
+  model.weights = std::move(weights).value();
+  model.weight_types = dtype_name(options.dummy_dtype);
+  for (const TensorSpec& spec : model.architecture->tensors(model.config)) {
+    model.parameter_count += spec.shape.elements().value_or(0);
+  }
+}
+
+// Without an architecture the tensors can still be listed.
+void read_file_weights(const ModelSource& source, ModelWeights& model) {
+  const HfTensorNames names =
+      model.architecture == nullptr ? HfTensorNames() : model.architecture->hf_names();
+  auto weights = source.weights(names, model.config.tied_embeddings);
+  if (!weights.ok()) return add_problem(model.problems, weights.status());
+  model.weights = std::move(weights).value();
+  model.weight_types = matrix_types(*model.weights);
+  model.parameter_count = element_count(*model.weights);
+  model.file_bytes = model.weights->file_bytes();
+  if (model.architecture == nullptr) return;
+  for (Status& problem : check_tensors(*model.weights, *model.architecture, model.config)) {
+    model.problems.push_back(std::move(problem));
+  }
+}
+
+// ---- tensors ----------------------------------------------------------------------------------
+
+// Collects at most kTensorProblemsMax problems, and counts the rest.
+class TensorProblems {
+ public:
+  explicit TensorProblems(const WeightSource& weights) : weights_(weights) {}
+
+  void add(StatusCode code, std::string_view tensor, std::string_view what) {
+    const std::string field = "tensor " + std::string(tensor);
+    if (problems_.size() < kTensorProblemsMax) {
+      problems_.emplace_back(code, fmt::format("{}: {}: {}", weights_.description(), field, what),
+                             field);
+    } else {
+      ++left_out_;
+    }
+  }
+
+  Problems take() && {
+    if (left_out_ > 0) {
+      problems_.push_back(corrupt(
+          fmt::format("{}: {} more tensors do not fit", weights_.description(), left_out_)));
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  const WeightSource& weights_;
+  Problems problems_;
+  size_t left_out_ = 0;
+};
+
+// Tensors of each type that cannot be read, under the first of them.
+class UnreadableTypes {
+ public:
+  void add(const WeightInfo& info) {
+    auto [at, is_new] = first_.try_emplace(std::string(info.type), info.name_in_file, 0);
+    if (!is_new) ++at->second.second;
+  }
+  void report(TensorProblems& problems) const {
+    for (const auto& [type, first] : first_) {
+      const std::string others =
+          first.second == 0 ? "" : fmt::format(" (and {} more tensors of it)", first.second);
+      problems.add(StatusCode::kUnsupported, first.first,
+                   fmt::format("type {} is not supported yet{}", type, others));
+    }
+  }
+
+ private:
+  std::map<std::string, std::pair<std::string, size_t>> first_;
+};
+
+// ---- text -------------------------------------------------------------------------------------
+
+// A template has a tag; the path of a file has none.
+bool is_template(std::string_view text) {
+  return text.find('{') != std::string_view::npos || text.find('\n') != std::string_view::npos;
+}
+
+Result<std::string> template_of(const ModelSource& source, const std::string& chosen) {
+  if (chosen.empty()) return source.chat_template();
+  if (is_template(chosen)) return chosen;
+  auto file = MappedFile::open(chosen);
+  if (!file.ok()) return file.status().with_context("--chat-template");
+  const auto bytes = (*file)->bytes();
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Status read_tokenizer(const ModelSource& source, ModelText& text) {
+  HR_ASSIGN_OR_RETURN(text.vocab, source.vocab());
+  if (!text.vocab) return ok_status();
+  auto tokenizer = Tokenizer::create(*text.vocab);
+  if (!tokenizer.ok()) return tokenizer.status().with_context(source.path() + ": tokenizer");
+  text.tokenizer = std::move(tokenizer).value();
+  return ok_status();
+}
+
+Status read_template(const ModelSource& source, const std::string& chosen, ModelText& text) {
+  HR_ASSIGN_OR_RETURN(text.template_source, template_of(source, chosen));
+  if (text.template_source.empty()) return ok_status();
+  auto compiled = ChatTemplate::compile(text.template_source);
+  if (!compiled.ok()) {
+    return compiled.status().with_context(chosen.empty() ? source.path() + ": chat template"
+                                                         : "--chat-template");
+  }
+  text.chat_template = std::move(compiled).value();
+  return ok_status();
 }
 
 }  // namespace
 
-Status check_tensors(const GgufFile& file, const Architecture& architecture,
-                     const ModelConfig& config) {
-  const std::vector<TensorSpec> specs = architecture.tensors(config);
-  for (const TensorSpec& spec : specs) {
-    const GgufTensor* tensor = file.find_tensor(spec.name);
-    if (tensor == nullptr) return file.corrupt_field("tensor " + spec.name, "missing");
-    if (tensor->shape != spec.shape) {
-      return file.corrupt_field("tensor " + spec.name,
-                                fmt::format("shape {}, the model's sizes ask for {}",
-                                            tensor->shape.to_string(), spec.shape.to_string()));
-    }
-    HR_RETURN_IF_ERROR(file.view(*tensor).status());
+Status refusal(const Problems& problems) {
+  return problems.empty() ? ok_status() : problems.front();
+}
+
+Status check_load_format(const ModelSource& source, const std::string& load_format) {
+  if (load_format == "auto" || load_format == "dummy") return ok_status();
+  const bool gguf = load_format == "gguf";
+  if (!gguf && load_format != "safetensors" && load_format != "hf") {
+    return invalid_argument(
+        fmt::format("--load-format {}: must be auto, gguf, safetensors or dummy", load_format),
+        "load_format");
   }
-  if (file.plan().tensors.size() == specs.size()) return ok_status();
+  if (gguf == (source.kind() == SourceKind::kGguf)) return ok_status();
+  return invalid_argument(fmt::format("--load-format {}: {} is a {}", load_format, source.path(),
+                                      gguf ? "Hugging Face folder" : "GGUF file"),
+                          "load_format");
+}
+
+ModelWeights read_weights(const ModelSource& source, const ModelOpenOptions& options) {
+  ModelWeights model;
+  add_problem(model.problems, read_config(source, model));
+  if (options.load_format == "dummy") {
+    read_dummy_weights(options, model);
+  } else {
+    read_file_weights(source, model);
+  }
+  return model;
+}
+
+ModelText read_text(const ModelSource& source, const std::string& chat_template) {
+  ModelText text;
+  add_problem(text.problems, read_tokenizer(source, text));
+  add_problem(text.problems, read_template(source, chat_template, text));
+  return text;
+}
+
+Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
+                         const ModelText& text) {
+  if (weights.architecture == nullptr || !text.vocab) return {};
+  const size_t tokens = text.vocab->tokens.size();
+  if (tokens <= static_cast<size_t>(weights.config.vocab)) return {};
+  return {corrupt(fmt::format("{}: the tokenizer has {} tokens, the embedding {} rows",
+                              source.path(), tokens, weights.config.vocab))};
+}
+
+Problems check_tensors(const WeightSource& weights, const Architecture& architecture,
+                       const ModelConfig& config) {
+  const std::vector<TensorSpec> specs = architecture.tensors(config);
+  TensorProblems problems(weights);
+  UnreadableTypes unreadable;
+  for (const TensorSpec& spec : specs) {
+    const auto info = weights.info(spec.name);
+    if (!info) {
+      problems.add(StatusCode::kCorrupt, weights.name_in_file(spec.name), "missing");
+    } else if (info->shape != spec.shape) {
+      problems.add(StatusCode::kCorrupt, info->name_in_file,
+                   fmt::format("shape {}, the model's sizes ask for {}", info->shape.to_string(),
+                               spec.shape.to_string()));
+    } else if (!info->dtype) {
+      unreadable.add(*info);
+    }
+  }
+  unreadable.report(problems);
   std::vector<std::string_view> known;
   for (const TensorSpec& spec : specs) known.push_back(spec.name);
   std::sort(known.begin(), known.end());
-  for (const GgufTensor& tensor : file.plan().tensors) {
-    if (!std::binary_search(known.begin(), known.end(), tensor.name)) {
-      return file.unsupported_field(
-          "tensor " + printable(tensor.name),
-          fmt::format("architecture {} does not use it here, and leaving it out would "
-                      "change the model's answers",
-                      architecture.name));
-    }
+  for (const std::string_view name : weights.names()) {
+    if (std::binary_search(known.begin(), known.end(), name)) continue;
+    problems.add(StatusCode::kUnsupported, weights.info(name)->name_in_file,
+                 fmt::format("architecture {} does not use it here, and leaving it out would "
+                             "change the model's answers",
+                             architecture.name));
   }
-  return ok_status();
+  return std::move(problems).take();
 }
 
-std::string matrix_types(const GgufFile& file) {
-  std::map<std::string_view, size_t> bytes;
-  for (const GgufTensor& tensor : file.plan().tensors) {
-    if (tensor.shape.rank() >= 2) bytes[tensor.type->name] += tensor.bytes.size();
+std::string matrix_types(const WeightSource& weights) {
+  std::map<std::string_view, int64_t> bytes;
+  for (const std::string_view name : weights.names()) {
+    const auto info = weights.info(name);
+    if (info->shape.rank() >= 2) bytes[info->type] += info->bytes;
   }
-  std::vector<std::pair<size_t, std::string_view>> order;
+  std::vector<std::pair<int64_t, std::string_view>> order;
   for (const auto& [name, size] : bytes) order.emplace_back(size, name);
   std::sort(order.rbegin(), order.rend());
   std::string types;
   for (const auto& [size, name] : order) types += (types.empty() ? "" : " + ") + std::string(name);
   return types;
-}
-
-Result<ModelFiles> open_model(const std::string& path, const ModelOpenOptions& options) {
-  if (options.load_format == "dummy") return open_dummy(path, options);
-  if (options.load_format != "auto" && options.load_format != "gguf") {
-    return invalid_argument(
-        fmt::format("--load-format {}: must be auto, gguf or dummy", options.load_format),
-        "load_format");
-  }
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored) || fs::path(path).extension() == ".json") {
-    return unsupported(
-        fmt::format("{}: only .gguf files have weights that can be read so far; "
-                    "--load-format dummy makes random ones from a config.json",
-                    path));
-  }
-  return open_gguf(path);
 }
 
 }  // namespace headrace

@@ -6,9 +6,6 @@
 #include <fstream>
 #include <functional>
 
-#include "apps/gguf_vocab.h"
-#include "apps/inspect.h"
-#include "base/json.h"
 #include "weights/gguf_builder.h"
 
 namespace headrace {
@@ -21,34 +18,44 @@ class ModelFilesTest : public testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
-  // The message of opening tiny_llama() with one thing changed, without its path.
+  // What a load refuses tiny_llama() with after one change, without its path.
   std::string error_of(const std::function<void(GgufBuilder&)>& change) {
     GgufBuilder builder = tiny_llama();
     change(builder);
     const std::string path = write("changed.gguf", builder.build());
-    const Status status = open_model(path).status();
+    const auto source = open_model_source(path);
+    if (!source.ok()) return source.status().message();
+    Problems problems = read_weights(**source).problems;
+    for (Status& problem : read_text(**source).problems) problems.push_back(std::move(problem));
+    const Status status = refusal(problems);
     EXPECT_EQ(status.message().rfind(path + ": ", 0), 0u) << status.message();
     return status.ok() ? "" : status.message().substr(path.size() + 2);
   }
 };
 
 TEST_F(ModelFilesTest, OpensAGgufFile) {
-  auto files = open_model(write("tiny.gguf", tiny_llama().build()));
-  ASSERT_TRUE(files.ok()) << files.status().message();
-  EXPECT_EQ(files->name, "tiny");
-  EXPECT_EQ(files->config.layers, 1);
-  EXPECT_EQ(files->parameter_count, 264 * 32 + 32 * 32 * 2 + 16 * 32 * 2 + 3 * 64 * 32 + 3 * 32);
-  EXPECT_EQ(files->weight_types, "Q4_1 + Q8_0 + Q4_0 + F16 + BF16");
-  ASSERT_TRUE(files->vocab.has_value());
-  EXPECT_EQ(files->vocab->pre, "smollm");
-  EXPECT_EQ(files->vocab->tokens.size(), 264u);
-  EXPECT_EQ(files->vocab->tokens[1], "<|im_start|>");
-  EXPECT_EQ(files->vocab->kind(3), TokenKind::kUserDefined);
-  EXPECT_EQ(files->vocab->merges.size(), 4u);
-  EXPECT_EQ(files->vocab->end_ids, (std::vector<TokenId>{0, 2}));
-  EXPECT_FALSE(files->vocab->add_bos);
-  EXPECT_FALSE(files->chat_template.empty());
-  EXPECT_TRUE(files->weights->get("blk.0.attn_q.weight").ok());
+  const std::string path = write("tiny.gguf", tiny_llama().build());
+  EXPECT_EQ(model_name(path), "tiny");
+  const auto source = open_model_source(path);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const ModelWeights weights = read_weights(**source);
+  ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
+  EXPECT_EQ(weights.config.layers, 1);
+  EXPECT_EQ(weights.parameter_count, 264 * 32 + 32 * 32 * 2 + 16 * 32 * 2 + 3 * 64 * 32 + 3 * 32);
+  EXPECT_EQ(weights.weight_types, "Q4_1 + Q8_0 + Q4_0 + F16 + BF16");
+  EXPECT_TRUE(weights.weights->get("blk.0.attn_q.weight").ok());
+  const ModelText text = read_text(**source);
+  ASSERT_TRUE(refusal(text.problems).ok()) << refusal(text.problems).message();
+  ASSERT_TRUE(text.vocab.has_value());
+  EXPECT_EQ(text.vocab->pre, "smollm");
+  EXPECT_EQ(text.vocab->tokens.size(), 264u);
+  EXPECT_EQ(text.vocab->tokens[1], "<|im_start|>");
+  EXPECT_EQ(text.vocab->kind(3), TokenKind::kUserDefined);
+  EXPECT_EQ(text.vocab->merges.size(), 4u);
+  EXPECT_EQ(text.vocab->end_ids, (std::vector<TokenId>{0, 2}));
+  EXPECT_FALSE(text.vocab->add_bos);
+  EXPECT_NE(text.tokenizer, nullptr);
+  EXPECT_TRUE(text.chat_template.has_value());
 }
 
 TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
@@ -58,18 +65,26 @@ TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": 96, "tie_word_embeddings": false})";
   for (const auto& path : {folder, folder / "config.json"}) {
-    auto files = open_model(path.string(), {.load_format = "dummy", .dummy_dtype = DType::kQ8_0});
-    ASSERT_TRUE(files.ok()) << files.status().message();
-    EXPECT_EQ(files->name, "dummy-model");
-    EXPECT_FALSE(files->vocab.has_value());
-    EXPECT_EQ(files->weight_types, "Q8_0");
-    auto output = files->weights->get("output.weight", Shape{96, 64});
+    EXPECT_EQ(model_name(path.string()), "dummy-model");
+    const auto source = open_model_source(path.string());
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const ModelWeights weights =
+        read_weights(**source, {.load_format = "dummy", .dummy_dtype = DType::kQ8_0});
+    ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
+    EXPECT_EQ(weights.weight_types, "Q8_0");
+    auto output = weights.weights->get("output.weight", Shape{96, 64});
     ASSERT_TRUE(output.ok()) << output.status().message();
     EXPECT_EQ(output->dtype, DType::kQ8_0);
-    EXPECT_EQ(files->weights->get("blk.1.attn_norm.weight")->dtype, DType::kF32);
+    EXPECT_EQ(weights.weights->get("blk.1.attn_norm.weight")->dtype, DType::kF32);
+    EXPECT_FALSE(read_text(**source).vocab.has_value());
+    EXPECT_EQ(refusal(read_weights(**source).problems).message(),
+              folder.string() +
+                  ": there is no model.safetensors and no "
+                  "model.safetensors.index.json");
+    EXPECT_EQ(check_load_format(**source, "gguf").field(), "load_format");
+    EXPECT_EQ(check_load_format(**source, "pt").field(), "load_format");
+    EXPECT_TRUE(check_load_format(**source, "hf").ok());
   }
-  EXPECT_EQ(open_model(folder.string()).status().code(), StatusCode::kUnsupported);
-  EXPECT_EQ(open_model("x.gguf", {.load_format = "pt"}).status().field(), "load_format");
 }
 
 TEST_F(ModelFilesTest, TensorsMustBeThoseOfTheArchitecture) {
@@ -114,31 +129,6 @@ TEST_F(ModelFilesTest, VocabulariesThatContradictThemselves) {
               b.replace("tokenizer.ggml.model", GgufValueType::kBool, raw<uint8_t>(1));
             }),
             "tokenizer.ggml.model: is bool, expected a string");
-}
-
-TEST_F(ModelFilesTest, InspectShowsWhatRunsAndWhatDoesNot) {
-  const std::string path = write("tiny.gguf", tiny_llama().build());
-  auto text = inspect_file(path, {.tensors = true});
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  for (const char* part :
-       {"architecture   llama", "context        128 tokens", "runs here      yes",
-        "blk.0.ffn_down.weight", "264 tokens, 4 merges", "64 bytes a token"}) {
-    EXPECT_NE(text->find(part), std::string::npos) << part << "\n" << *text;
-  }
-  GgufBuilder builder = tiny_llama();
-  builder.replace("general.architecture", GgufValueType::kString, raw_string("mamba"));
-  builder.add_tensor("x.weight", {256, 2}, 14);
-  auto json = inspect_file(write("mamba.gguf", builder.build()), {.json = true});
-  ASSERT_TRUE(json.ok()) << json.status().message();
-  const auto report = parse_json(*json);
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_FALSE(report->find("supported")->as_bool());
-  const Json::Array& problems = report->find("problems")->as_array();
-  ASSERT_EQ(problems.size(), 2u) << *json;
-  EXPECT_EQ(problems[0].as_string(), "type Q6_K is not supported yet (1 tensors)");
-  EXPECT_EQ(problems[1].as_string(),
-            "general.architecture: \"mamba\" is not supported (known: llama)");
-  EXPECT_FALSE(inspect_file("/nowhere.gguf").ok());
 }
 
 }  // namespace

@@ -36,9 +36,9 @@ void add_log_level(CLI::App& app, ModelFlags& flags) {
 void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
   app.add_option("-m,--model,--model-path" + positional, flags.stack.model,
-                 "The model, a .gguf file (default: $HEADRACE_MODEL, else SmolLM2-135M-Instruct "
-                 "as ./quickstart fetched it)")
-      ->type_name("FILE")
+                 "The model: a .gguf file or a Hugging Face folder (default: $HEADRACE_MODEL, else "
+                 "SmolLM2-135M-Instruct as ./quickstart fetched it)")
+      ->type_name("PATH")
       ->group("Model");
   app.add_option("-t,--threads", flags.stack.threads,
                  "CPU threads (default: every CPU that the program may use)")
@@ -50,7 +50,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
 
 void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
-  add_choice(app, "--load-format", stack.load_format, {"auto", "gguf", "dummy"},
+  add_choice(app, "--load-format", stack.load_format,
+             {"auto", "gguf", "safetensors", "hf", "dummy"},
              "dummy: random weights in the shape that a config.json gives")
       ->group("Model");
   add_choice(app, "--dtype", stack.dtype,
@@ -92,7 +93,6 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              {"fcfs", "static", "one-at-a-time"},
              "Who runs next. fcfs batches continuously; the others are baselines")
       ->group("Engine");
-  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", stack.enable_prefix_caching,
                "Keep the keys and values of prompts and answers for requests that begin alike")
       ->group("Engine");
@@ -100,6 +100,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
+  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
+#include <future>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,20 +36,20 @@ std::optional<DType> dummy_dtype(std::string_view name) {
 class ModelStackImpl final : public ModelStack {
  public:
   Engine& engine() override { return *engine_; }
-  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const Tokenizer* tokenizer() const override { return text_.tokenizer.get(); }
   const ChatTemplate* chat_template() const override {
-    return chat_template_ ? &*chat_template_ : nullptr;
+    return text_.chat_template ? &*text_.chat_template : nullptr;
   }
-  const ModelConfig& config() const override { return files_.config; }
+  const ModelConfig& config() const override { return weights_.config; }
   const StackInfo& info() const override { return info_; }
 
  private:
   friend class StackLoader;
   // Destroyed from the last to the first: the engine goes before what it uses.
-  ModelFiles files_;
+  std::unique_ptr<ModelSource> source_;
+  ModelWeights weights_;
+  ModelText text_;
   StackInfo info_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<ChatTemplate> chat_template_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
@@ -66,9 +66,7 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_options());
     HR_RETURN_IF_ERROR(create_device());
     report("reading", 0);
-    HR_ASSIGN_OR_RETURN(stack_->files_, open_model(options_.model, file_options()));
-    HR_RETURN_IF_ERROR(load_text());
-    HR_RETURN_IF_ERROR(load_model());
+    HR_RETURN_IF_ERROR(load_source());
     HR_RETURN_IF_ERROR(create_engine());
     fill_info();
     stack_->info_.load_seconds =
@@ -119,25 +117,28 @@ class StackLoader {
             .threads = stack_->device_->pool().thread_count()};
   }
 
-  Status load_text() {
-    const ModelFiles& files = stack_->files_;
-    if (files.vocab) {
-      HR_ASSIGN_OR_RETURN(stack_->tokenizer_, Tokenizer::create(*files.vocab));
-    }
-    if (!files.chat_template.empty()) {
-      HR_ASSIGN_OR_RETURN(ChatTemplate compiled, ChatTemplate::compile(files.chat_template));
-      stack_->chat_template_ = std::move(compiled);
-    }
-    return ok_status();
+  // The vocabulary is read and the tokenizer made beside the packing of the weights.
+  Status load_source() {
+    HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
+    const ModelSource& source = *stack_->source_;
+    HR_RETURN_IF_ERROR(check_load_format(source, options_.load_format));
+    std::future<ModelText> text =
+        std::async(std::launch::async, [&] { return read_text(source, options_.chat_template); });
+    const Status status = load_weights();
+    stack_->text_ = text.get();
+    HR_RETURN_IF_ERROR(status);
+    HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
+    return refusal(check_agreement(source, stack_->weights_, stack_->text_));
   }
 
-  Status load_model() {
-    const ModelFiles& files = stack_->files_;
-    HR_ASSIGN_OR_RETURN(const Architecture* architecture,
-                        find_architecture(files.config.architecture));
+  Status load_weights() {
+    stack_->weights_ = read_weights(*stack_->source_, file_options());
+    const ModelWeights& weights = stack_->weights_;
+    HR_RETURN_IF_ERROR(refusal(weights.problems));
     ModelLoadOptions options{.compute = compute()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
-    auto model = architecture->load(files.config, *files.weights, *stack_->device_, options);
+    auto model =
+        weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);
     stack_->model_ = std::move(model).value();
     return ok_status();
@@ -165,7 +166,7 @@ class StackLoader {
   }
 
   Result<int32_t> model_len() const {
-    const auto context = static_cast<int32_t>(stack_->files_.config.context_length);
+    const auto context = static_cast<int32_t>(stack_->weights_.config.context_length);
     if (options_.max_model_len == 0) return std::min(context, kModelLenDefaultMax);
     if (options_.max_model_len > context) {
       return invalid_argument(
@@ -213,9 +214,9 @@ class StackLoader {
   }
 
   std::vector<TokenId> end_ids() const {
-    std::vector<TokenId> ids = stack_->files_.config.end_ids;
-    if (stack_->files_.vocab) {
-      for (TokenId id : stack_->files_.vocab->end_ids) ids.push_back(id);
+    std::vector<TokenId> ids = stack_->weights_.config.end_ids;
+    if (stack_->text_.vocab) {
+      for (TokenId id : stack_->text_.vocab->end_ids) ids.push_back(id);
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -224,11 +225,11 @@ class StackLoader {
 
   void fill_info() {
     StackInfo& info = stack_->info_;
-    info.model_name = stack_->files_.name;
+    info.model_name = model_name(options_.model);
     info.model_path = options_.model;
-    info.weight_types = stack_->files_.weight_types;
-    info.parameter_count = stack_->files_.parameter_count;
-    info.file_bytes = stack_->files_.file_bytes;
+    info.weight_types = stack_->weights_.weight_types;
+    info.parameter_count = stack_->weights_.parameter_count;
+    info.file_bytes = stack_->weights_.file_bytes;
     info.weight_bytes = stack_->model_->weight_bytes();
     info.threads = stack_->device_->pool().thread_count();
     info.cpu_features = stack_->device_->traits().cpu.to_string();

@@ -17,8 +17,9 @@
 namespace headrace {
 
 struct StackOptions {
-  std::string model;                     // a .gguf file; with load_format dummy a config.json
-  std::string load_format = "auto";      // auto, dummy
+  std::string model;                     // a .gguf file or a Hugging Face folder
+  std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
+  std::string chat_template;             // instead of the model's: a template, or a file's path
   std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
   std::string device = "auto";           // auto, cpu
   int32_t threads = 0;                   // 0 = all CPUs this process may use
@@ -29,9 +30,9 @@ struct StackOptions {
   int32_t max_queued_requests = 256;
   std::string policy = "fcfs";           // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
-  uint64_t seed = 0;                     // of dummy weights
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
+  uint64_t seed = 0;                     // of dummy weights
 };
 
 // Loading, for a progress line: a stage's name and how much of it is done, in [0, 1].

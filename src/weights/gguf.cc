@@ -157,17 +157,23 @@ GgufStrings GgufArray::strings() const {
 
 GgufFile::GgufFile(std::string name, size_t file_bytes, GgufPlan plan,
                    std::shared_ptr<MappedFile> mapping)
-    : name_(std::move(name)),
-      file_bytes_(file_bytes),
-      plan_(std::move(plan)),
-      mapping_(std::move(mapping)) {}
+    : name_(std::move(name)), file_bytes_(file_bytes), plan_(std::move(plan)) {
+  if (mapping != nullptr) mappings_.push_back(std::move(mapping));
+}
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<GgufFile> file, open_part(path));
+  HR_ASSIGN_OR_RETURN(const auto split, file->split());
+  if (!split) return std::shared_ptr<const GgufFile>(std::move(file));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<GgufFile> whole, open_parts(path, *split));
+  return std::shared_ptr<const GgufFile>(std::move(whole));
+}
+
+Result<std::shared_ptr<GgufFile>> GgufFile::open_part(const std::string& path) {
   HR_ASSIGN_OR_RETURN(auto mapping, MappedFile::open(path));
   HR_ASSIGN_OR_RETURN(GgufPlan plan, parse_gguf(mapping->bytes(), path));
   const size_t size = mapping->bytes().size();
-  return std::shared_ptr<const GgufFile>(
-      new GgufFile(path, size, std::move(plan), std::move(mapping)));
+  return std::shared_ptr<GgufFile>(new GgufFile(path, size, std::move(plan), std::move(mapping)));
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::from_memory(std::span<const std::byte> bytes,
@@ -263,7 +269,12 @@ Result<ConstTensorView> GgufFile::view(const GgufTensor& tensor) const {
 }
 
 void GgufFile::release(std::span<const std::byte> bytes) const {
-  if (mapping_ != nullptr) mapping_->release(bytes);
+  for (const auto& mapping : mappings_) {
+    const auto whole = mapping->bytes();
+    if (bytes.data() >= whole.data() && bytes.data() < whole.data() + whole.size()) {
+      return mapping->release(bytes);
+    }
+  }
 }
 
 }  // namespace headrace

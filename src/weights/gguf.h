@@ -9,6 +9,7 @@
 // format, kUnsupported for what is well-formed but not readable here.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -144,6 +145,9 @@ struct GgufPlan {
 Result<GgufPlan> parse_gguf(std::span<const std::byte> bytes, std::string_view name);
 
 // An opened file. Immutable: any thread may read.
+//
+// A model may be split over files named name-00001-of-00003.gguf. Such a file is opened with all
+// its parts, from the path of any: keys are the first part's, tensors those of all parts.
 class GgufFile {
  public:
   static Result<std::shared_ptr<const GgufFile>> open(const std::string& path);
@@ -153,7 +157,8 @@ class GgufFile {
 
   const std::string& name() const { return name_; }
   const GgufPlan& plan() const { return plan_; }
-  size_t file_bytes() const { return file_bytes_; }
+  size_t file_bytes() const { return file_bytes_; }  // of all parts
+  size_t part_count() const { return std::max<size_t>(mappings_.size(), 1); }
 
   const GgufEntry* find(std::string_view key) const;
   const GgufTensor* find_tensor(std::string_view tensor_name) const;
@@ -180,14 +185,27 @@ class GgufFile {
   Status unsupported_field(std::string_view field, std::string_view what) const;
 
  private:
+  // What split.* says of a part.
+  struct Split {
+    int64_t index = 0;  // from 0
+    int64_t count = 1;
+    int64_t tensor_count = 0;  // of all parts
+  };
+
   GgufFile(std::string name, size_t file_bytes, GgufPlan plan, std::shared_ptr<MappedFile> mapping);
+  static Result<std::shared_ptr<GgufFile>> open_part(const std::string& path);
+  static Result<std::shared_ptr<GgufFile>> open_parts(const std::string& path, const Split& split);
+  Result<std::optional<Split>> split() const;
+  Status check_part(const Split& expected) const;
+  Status append(GgufFile&& part);
+  Status index_tensors();
   template <class T>
   Result<std::optional<T>> optional_value(std::string_view key, std::string_view expected) const;
 
   std::string name_;
   size_t file_bytes_;
   GgufPlan plan_;
-  std::shared_ptr<MappedFile> mapping_;  // nullptr after from_memory()
+  std::vector<std::shared_ptr<MappedFile>> mappings_;  // of each part; empty after from_memory()
 };
 
 }  // namespace headrace

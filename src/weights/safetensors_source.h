@@ -50,7 +50,7 @@ class SafetensorsWeightSource final : public WeightSource {
   std::string_view description() const override { return description_; }
 
   const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
-  int64_t file_bytes() const;  // of all files together
+  int64_t file_bytes() const override;
 
  private:
   struct Entry {

@@ -46,6 +46,8 @@ class WeightSource {
   virtual void release(const ConstTensorView& view) const = 0;
   // For messages: the file's path, or what else this is.
   virtual std::string_view description() const = 0;
+  // Of all files behind it; 0 where there are none.
+  virtual int64_t file_bytes() const { return 0; }
 
   // get(), and an error that names both shapes unless the tensor has `shape`.
   Result<ConstTensorView> get(std::string_view name, const Shape& shape) const;
@@ -61,6 +63,7 @@ class GgufWeightSource final : public WeightSource {
   std::optional<WeightInfo> info(std::string_view name) const override;
   void release(const ConstTensorView& view) const override;
   std::string_view description() const override { return file_->name(); }
+  int64_t file_bytes() const override { return static_cast<int64_t>(file_->file_bytes()); }
   const GgufFile& file() const { return *file_; }
 
  private:

@@ -45,7 +45,7 @@ def test_unknown_command(program):
         (["run", "-p", "x", "--dtype", "int3"], "--dtype"),
         (["bench", "-p", "5x12"], "5x12"),
         (["eval", "perplexity"], "FILE"),
-        (["inspect"], "FILE"),
+        (["inspect"], "MODEL"),
         (["completion", "tcsh"], "tcsh"),
     ],
 )

@@ -1,0 +1,52 @@
+// Everything that `headrace inspect` shows, as data: filled from the model, printed as text or
+// JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/model_files.h"
+#include "apps/model_source.h"
+
+namespace headrace {
+
+struct TypeShare {
+  std::string_view name;
+  bool readable = false;
+  int64_t tensors = 0;
+  int64_t bytes = 0;
+};
+
+// Layers that keep the same keys and values.
+struct KvShare {
+  int32_t window = 0;  // tokens; 0 = the whole context
+  int32_t layers = 0;
+  int64_t token_bytes = 0;  // of one token in all these layers
+};
+
+struct InspectReport {
+  std::unique_ptr<ModelSource> source;
+  SourceTitle title;
+  ModelWeights weights;
+  ModelText text;
+  std::vector<TypeShare> types;  // the most bytes first
+  int64_t tensor_count = 0;
+  int64_t tensor_bytes = 0;
+  std::vector<KvShare> kv;            // in f16; empty where the architecture is not known
+  int64_t context = 0;                // of the memory plan
+  std::vector<std::string> problems;  // why it does not run here; empty: it does
+
+  int64_t kv_token_bytes() const;    // of one token in every layer
+  int64_t kv_context_bytes() const;  // of `context` tokens of one sequence
+};
+
+// `context`: of the memory plan, 0 = the model's own.
+InspectReport make_report(std::unique_ptr<ModelSource> source, int32_t context);
+
+std::string text_report(const InspectReport& report, bool list_tensors);
+std::string json_report(const InspectReport& report, bool list_tensors);
+
+}  // namespace headrace

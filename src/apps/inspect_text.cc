@@ -1,0 +1,127 @@
+// The report for people.
+#include <fmt/format.h>
+
+#include "apps/inspect_report.h"
+#include "weights/gguf.h"
+
+namespace headrace {
+namespace {
+
+std::string size_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= int64_t{1} << 30) return fmt::format("{:.2f} GiB", value / (1 << 30));
+  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", value / (1 << 20));
+  if (bytes >= 1 << 10) return fmt::format("{:.1f} KiB", value / (1 << 10));
+  return fmt::format("{} bytes", bytes);
+}
+
+// 134515008 -> "134,515,008"
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<size_t>(i), ",");
+  }
+  return digits;
+}
+
+void add_line(std::string& text, std::string_view label, std::string_view value) {
+  text += fmt::format("  {:<15}{}\n", label, value);
+}
+
+std::string special_text(const Vocab& vocab, std::string_view label, TokenId id) {
+  if (id < 0) return "";
+  return fmt::format(", {} {} \"{}\"", label, id, printable(vocab.tokens[static_cast<size_t>(id)]));
+}
+
+std::string vocab_text(const Vocab& vocab) {
+  std::string text =
+      fmt::format("{} ({}), {} tokens, {} merges", printable(vocab.model), printable(vocab.pre),
+                  grouped(static_cast<int64_t>(vocab.tokens.size())),
+                  grouped(static_cast<int64_t>(vocab.merges.size())));
+  text += special_text(vocab, "bos", vocab.bos) + special_text(vocab, "eos", vocab.eos) +
+          special_text(vocab, "unk", vocab.unk) + special_text(vocab, "pad", vocab.pad);
+  text += vocab.add_bos ? ", adds bos" : "";
+  text += ", ends at";
+  for (const TokenId id : vocab.end_ids) text += fmt::format(" {}", id);
+  return text;
+}
+
+std::string template_text(const ModelText& text) {
+  if (text.template_source.empty()) return "none";
+  return fmt::format("{} bytes{}", text.template_source.size(),
+                     text.chat_template ? "" : ", does not compile");
+}
+
+void add_model_lines(std::string& text, const ModelConfig& config) {
+  add_line(text, "layers",
+           fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
+  add_line(
+      text, "attention",
+      fmt::format("{} query heads, {} key/value heads of {}; RoPE base {}, {} of {} dimensions",
+                  config.heads, config.kv_heads, config.head_dim, config.rope_theta,
+                  config.rope_dim, config.head_dim));
+  add_line(text, "embedding",
+           fmt::format("{} rows, {} output matrix", grouped(config.vocab),
+                       config.tied_embeddings ? "also the" : "separate"));
+  add_line(text, "context", fmt::format("{} tokens", config.context_length));
+}
+
+void add_tensor_lines(std::string& text, const InspectReport& report) {
+  add_line(text, "tensors",
+           fmt::format("{}, {}", report.tensor_count, size_text(report.tensor_bytes)));
+  for (const TypeShare& share : report.types) {
+    add_line(text, "",
+             fmt::format("{:<8}{:>6} {:>12}{}", share.name, share.tensors, size_text(share.bytes),
+                         share.readable ? "" : "  not supported yet"));
+  }
+}
+
+void add_memory_lines(std::string& text, const InspectReport& report) {
+  if (report.kv.empty()) return;
+  add_line(text, "memory",
+           fmt::format("weights {}; KV cache in f16: {} a token, {} for a context of {}",
+                       size_text(report.tensor_bytes), size_text(report.kv_token_bytes()),
+                       size_text(report.kv_context_bytes()), report.context));
+  if (report.kv.size() == 1 && report.kv[0].window == 0) return;
+  for (const KvShare& share : report.kv) {
+    add_line(text, "",
+             fmt::format("{} layers keep {}, {} a token", share.layers,
+                         share.window > 0 ? fmt::format("the last {} tokens", share.window)
+                                          : "the whole context",
+                         size_text(share.token_bytes)));
+  }
+}
+
+void add_tensor_list(std::string& text, const WeightSource& weights) {
+  text += "\n";
+  for (const std::string_view name : weights.names()) {
+    const WeightInfo info = *weights.info(name);
+    text += fmt::format("  {:<32} {:<8} {:<18} {:>12}\n", printable(name), info.type,
+                        info.shape.to_string(), size_text(info.bytes));
+  }
+}
+
+}  // namespace
+
+std::string text_report(const InspectReport& report, bool list_tensors) {
+  std::string text = fmt::format("{}\n", report.source->path());
+  add_line(text, "format",
+           fmt::format("{}, {}", report.title.format, size_text(report.weights.file_bytes)));
+  if (!report.title.name.empty()) add_line(text, "name", report.title.name);
+  add_line(text, "architecture",
+           report.title.architecture.empty() ? "not given" : report.title.architecture);
+  if (report.weights.architecture != nullptr) add_model_lines(text, report.weights.config);
+  add_line(text, "parameters", grouped(report.weights.parameter_count));
+  add_line(text, "tokenizer", report.text.vocab ? vocab_text(*report.text.vocab) : "none");
+  add_line(text, "chat template", template_text(report.text));
+  add_tensor_lines(text, report);
+  add_memory_lines(text, report);
+  add_line(text, "runs here", report.problems.empty() ? "yes" : "no");
+  for (const std::string& problem : report.problems) add_line(text, "", problem);
+  if (list_tensors && report.weights.weights != nullptr) {
+    add_tensor_list(text, *report.weights.weights);
+  }
+  return text;
+}
+
+}  // namespace headrace

@@ -1,0 +1,45 @@
+#include "apps/model_source.h"
+
+#include <filesystem>
+
+#include "apps/gguf_source.h"
+#include "apps/hf_folder.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "model-00001-of-00003" -> "model"
+std::string without_part(std::string stem) {
+  constexpr std::string_view kPattern = "-00000-of-00000";
+  if (stem.size() <= kPattern.size()) return stem;
+  const size_t start = stem.size() - kPattern.size();
+  for (size_t i = 0; i < kPattern.size(); ++i) {
+    const char c = stem[start + i];
+    if (kPattern[i] == '0' ? c < '0' || c > '9' : c != kPattern[i]) return stem;
+  }
+  return stem.substr(0, start);
+}
+
+}  // namespace
+
+std::string model_name(const std::string& path) {
+  const fs::path clean = fs::path(path).lexically_normal();
+  const fs::path file = clean.has_filename() ? clean : clean.parent_path();
+  if (file.extension() == ".gguf") return without_part(file.stem().string());
+  if (file.extension() == ".json" || file.extension() == ".safetensors") {
+    return fs::absolute(file).parent_path().filename().string();
+  }
+  return fs::absolute(file).lexically_normal().filename().string();
+}
+
+Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path) {
+  std::error_code ignored;
+  const fs::path extension = fs::path(path).extension();
+  const bool hf =
+      fs::is_directory(path, ignored) || extension == ".json" || extension == ".safetensors";
+  return hf ? open_hf_folder(path) : open_gguf_source(path);
+}
+
+}  // namespace headrace
