@@ -143,6 +143,54 @@ TEST(Engine, ManyThreadsEachGetTheirOwnTokens) {
   }
 }
 
+// Conversations of several turns from several threads, with two system prompts and two salts: every
+// turn but the first finds the one before it, and every token is the oracle's.
+TEST(Engine, ConversationsFindTheirPrefixAndGetTheSameTokens) {
+  for (int32_t depth : {1, 2}) {
+    SchedulerOptions scheduler = small_scheduler();
+    scheduler.steps_in_flight_max = depth;
+    Fixture fixture(scheduler);
+    std::atomic<int64_t> cached{0};
+    std::vector<std::thread> clients;
+    for (uint64_t client = 0; client < 4; ++client) {
+      clients.emplace_back([&, client] {
+        Rng rng(client + 7);
+        for (int conversation = 0; conversation < 8; ++conversation) {
+          std::vector<TokenId> tokens = make_request(*fixture.engine, client % 2, 40, 1).prompt;
+          for (int turn = 0; turn < 3; ++turn) {
+            Request request = make_request(*fixture.engine, rng.next() >> 1,
+                                           static_cast<int32_t>(rng.between(1, 20)), 20);
+            request.prompt.insert(request.prompt.begin(), tokens.begin(), tokens.end());
+            request.cache_salt = client < 2 ? "a" : "b";
+            const Request copy = request;
+            Collector collector(1);
+            ASSERT_TRUE(fixture.engine
+                            ->submit(std::move(request),
+                                     [&, sink = collector.sink()](const Emission& emission) {
+                                       if (emission.finish != FinishReason::kNone) {
+                                         cached += emission.cached_tokens;
+                                       }
+                                       sink(emission);
+                                     })
+                            .ok());
+            ASSERT_TRUE(collector.wait_all());
+            ASSERT_EQ(collector.tokens(0), expected_tokens(copy, 0));
+            tokens = copy.prompt;
+            const std::vector<TokenId> answer = collector.tokens(0);
+            tokens.insert(tokens.end(), answer.begin(), answer.end());
+          }
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    wait_idle(*fixture.engine);
+    const SchedulerStats stats = fixture.engine->stats().scheduler;
+    EXPECT_EQ(static_cast<int64_t>(stats.prefix_cache_hits), cached);
+    EXPECT_GT(cached * 2, static_cast<int64_t>(stats.prefix_cache_queries)) << "most is found";
+    EXPECT_GT(stats.blocks_cached, 0);
+  }
+}
+
 TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {
   Fixture fixture;
   fixture.controls->step_micros = 1000;

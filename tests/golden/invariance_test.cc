@@ -1,5 +1,6 @@
-// What a request gets back depends on the request alone: not on its neighbours, their order, or how
-// its prompt was cut into steps. Tokens and log-probabilities are compared bit for bit.
+// What a request gets back depends on the request alone: not on its neighbours, their order, how
+// its prompt was cut into steps, or how much of it the prefix cache held. Tokens and
+// log-probabilities are compared bit for bit.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -74,7 +75,7 @@ class Invariance : public ::testing::Test {
     const auto rows = read_golden_rows("tests/data/golden/generation.jsonl");
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     requests_ = requests_of(*rows);
-    ASSERT_NO_FATAL_FAILURE(load(model_, {}));
+    ASSERT_NO_FATAL_FAILURE(load(model_, {.enable_prefix_caching = false}));
     for (const TestRequest& request : requests_) {
       auto outcome = model_->answer(request);
       ASSERT_TRUE(outcome.ok()) << outcome.status().message();
@@ -123,11 +124,38 @@ TEST_F(Invariance, EightAtOnceInAnyOrder) {
 
 TEST_F(Invariance, UnderABudgetOfSixteenTokens) {
   std::optional<ModelUnderTest> small_steps;
-  ASSERT_NO_FATAL_FAILURE(load(small_steps, {.max_num_batched_tokens = 16}));
+  ASSERT_NO_FATAL_FAILURE(
+      load(small_steps, {.max_num_batched_tokens = 16, .enable_prefix_caching = false}));
   expect_same_together(*small_steps, shuffled_order(4), "budget 16, together");
   const auto alone = small_steps->answer(requests_.back());  // 780 ids: 49 steps of prompt
   ASSERT_TRUE(alone.ok()) << alone.status().message();
   expect_same(*alone, alone_.back(), "budget 16, alone");
+}
+
+// The second and third time prompts are found; a second turn finds prompt and answer.
+TEST_F(Invariance, FromThePrefixCache) {
+  std::optional<ModelUnderTest> cached;
+  ASSERT_NO_FATAL_FAILURE(load(cached, {}));
+  const auto hits = [&] { return cached->stack().engine().stats().scheduler.prefix_cache_hits; };
+  for (uint32_t seed : {5u, 6u, 7u}) {
+    expect_same_together(*cached, shuffled_order(seed), "order " + std::to_string(seed));
+  }
+  uint64_t hits_before = hits();
+  EXPECT_GT(hits_before, 0u);
+  for (size_t r = 0; r < requests_.size(); ++r) {
+    TestRequest turn = requests_[r];
+    turn.sampling.prompt_logprobs = -1;
+    turn.prompt.insert(turn.prompt.end(), alone_[r].tokens.begin(), alone_[r].tokens.end());
+    turn.prompt.insert(turn.prompt.end(), requests_[0].prompt.begin(), requests_[0].prompt.end());
+    const auto cold = model_->answer(turn);
+    const auto warm = cached->answer(turn);
+    ASSERT_TRUE(cold.ok() && warm.ok());
+    expect_same(*warm, *cold, "second turn of request " + std::to_string(r));
+    const uint64_t known =
+        requests_[r].prompt.size() + kNewTokens - 1;  // the last was not computed
+    EXPECT_GE(hits() - hits_before, known / 16 * 16) << "request " << r;
+    hits_before = hits();
+  }
 }
 
 TEST_F(Invariance, GeneratedLogprobsAreThoseOfTheSameIdsSentWithEcho) {
