@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include "models/decoder.h"
+#include "models/gemma.h"
+#include "models/granite.h"
 #include "models/llama.h"
 #include "models/model.h"
+#include "models/olmo2.h"
+#include "models/phi3.h"
+#include "models/qwen.h"
+#include "models/smollm3.h"
+#include "models/starcoder2.h"
 
 namespace headrace {
 namespace {
@@ -32,6 +39,16 @@ constexpr Architecture decoder(std::string_view name, HfTensorNames (*hf_names)(
 std::span<const Architecture> architectures() {
   static constexpr std::array kArchitectures = {
       decoder<llama_spec>("llama", llama_hf_names),
+      decoder<qwen2_spec>("qwen2", llama_hf_names),
+      decoder<qwen3_spec>("qwen3", llama_hf_names),
+      decoder<gemma_spec>("gemma", gemma_hf_names),
+      decoder<gemma2_spec>("gemma2", gemma2_hf_names),
+      decoder<gemma3_spec>("gemma3", gemma2_hf_names),
+      decoder<phi3_spec>("phi3", llama_hf_names),
+      decoder<smollm3_spec>("smollm3", llama_hf_names),
+      decoder<olmo2_spec>("olmo2", olmo2_hf_names),
+      decoder<granite_spec>("granite", llama_hf_names),
+      decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),
   };
   return kArchitectures;
 }

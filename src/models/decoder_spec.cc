@@ -5,16 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "models/rope_table.h"
+
 namespace headrace {
 namespace {
-
-RopeTable rope_table(const ModelConfig& config) {
-  RopeTable table;
-  for (int32_t i = 0; i < config.rope_dim / 2; ++i) {
-    table.inv_freq.push_back(std::pow(config.rope_theta, -2.0 * i / config.rope_dim));
-  }
-  return table;
-}
 
 // The tensors of one layer, in the order of the file formats' own writers.
 class LayerTensors {
@@ -77,22 +71,39 @@ class LayerTensors {
 }  // namespace
 
 DecoderSpec uniform_decoder(const ModelConfig& config) {
+  const float root = std::sqrt(static_cast<float>(config.head_dim));
   const DecoderLayerSpec layer{
       .heads = config.heads,
       .kv_heads = config.kv_heads,
       .head_dim = config.head_dim,
       .ffn = config.ffn,
-      .attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim))};
-  return {.model = {.architecture = config.architecture,
-                    .vocab_size = config.vocab,
-                    .hidden_size = config.hidden,
-                    .layer_count = config.layers,
-                    .context_length = config.context_length},
-          .ropes = {rope_table(config)},
-          .layers = std::vector(static_cast<size_t>(config.layers), layer),
-          .norm_eps = config.rms_eps,
-          .tied_embeddings = config.tied_embeddings,
-          .qk_rows_interleaved = config.qk_rows_interleaved};
+      .attention_scale = config.attention_scale > 0 ? config.attention_scale : 1.0f / root,
+      .attention_soft_cap = config.attention_soft_cap,
+      .qkv = config.fused_qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
+      .qkv_bias = config.qkv_bias,
+      .attention_out_bias = config.attention_out_bias,
+      .feed_forward = config.fused_gate_up ? FeedForward::kGatedFused : FeedForward::kGated,
+      .ffn_bias = config.ffn_bias};
+  DecoderSpec spec{.model = {.architecture = config.architecture,
+                             .vocab_size = config.vocab,
+                             .hidden_size = config.hidden,
+                             .layer_count = config.layers,
+                             .context_length = config.context_length},
+                   .ropes = {rope_table(config)},
+                   .layers = std::vector(static_cast<size_t>(config.layers), layer),
+                   .norm_eps = config.rms_eps,
+                   .embedding_scale = config.embedding_scale > 0 ? config.embedding_scale : 1.0f,
+                   .residual_scale = config.residual_scale,
+                   .logit_scale = 1.0f / config.logit_divisor,
+                   .logit_soft_cap = config.logit_soft_cap,
+                   .tied_embeddings = config.tied_embeddings,
+                   .qk_rows_interleaved = config.qk_rows_interleaved};
+  for_each_layer(spec, [&](DecoderLayerSpec& each, int32_t i) {
+    const bool slides =
+        config.sliding_layers.empty() || config.sliding_layers[static_cast<size_t>(i)];
+    each.window = slides ? config.window : 0;
+  });
+  return spec;
 }
 
 ModelSpec model_spec(const DecoderSpec& spec) {
@@ -110,6 +121,10 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}},
                                      {"output_norm.weight", Shape{hidden}}};
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
+  for (const RopeTable& rope : spec.ropes) {
+    const auto count = static_cast<int64_t>(rope.inv_freq.size());
+    if (!rope.divisors.empty()) tensors.push_back({rope.divisors, Shape{count}});
+  }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     auto layer = LayerTensors(i, hidden, spec.layers[static_cast<size_t>(i)]).list();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/model.h"
@@ -42,6 +43,7 @@ enum class FeedForward {
 struct RopeTable {
   std::vector<double> inv_freq;  // [rope_dim / 2], radians a position; empty: no rotation
   float scale = 1.0f;            // of cos and sin
+  std::string divisors;          // a tensor [rope_dim / 2] that divides inv_freq; empty = none
 };
 
 struct DecoderLayerSpec {
@@ -80,9 +82,16 @@ struct DecoderSpec {
   bool qk_rows_interleaved = false;
 };
 
-// What every decoder takes from the configuration as it is: sizes, one rotation for all layers,
-// scores scaled by 1 / sqrt(head_dim), the layers alike. An architecture starts from it.
+// What every decoder takes from the configuration as it is, the layers alike: sizes, biases, one
+// rotation, scales (scores by 1 / sqrt(head_dim) where the file does not say), a window in all
+// layers, or those that the file names. An architecture starts from it.
 DecoderSpec uniform_decoder(const ModelConfig& config);
+
+// Applies `change` to each layer.
+template <class Change>
+void for_each_layer(DecoderSpec& spec, Change change) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) change(spec.layers[i], static_cast<int32_t>(i));
+}
 
 // Fills in what follows from the layers: model.kv, model.query_heads.
 ModelSpec model_spec(const DecoderSpec& spec);

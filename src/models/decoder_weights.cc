@@ -74,7 +74,13 @@ class DecoderLoader {
 
   Status load_rope(const RopeTable& table) {
     RopeWeights rope{.count = static_cast<int64_t>(table.inv_freq.size()), .scale = table.scale};
-    HR_ASSIGN_OR_RETURN(rope.inv_freq, upload(device_, std::as_bytes(std::span(table.inv_freq))));
+    std::vector<double> inv_freq = table.inv_freq;
+    if (!table.divisors.empty()) {
+      HR_ASSIGN_OR_RETURN(const std::vector<float> divisors,
+                          host_vector(table.divisors, rope.count));
+      for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] /= divisors[i];
+    }
+    HR_ASSIGN_OR_RETURN(rope.inv_freq, upload(device_, std::as_bytes(std::span(inv_freq))));
     weights_.ropes.push_back(std::move(rope));
     return ok_status();
   }
@@ -105,16 +111,26 @@ class DecoderLoader {
     const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
     const int64_t q = int64_t{spec.heads} * spec.head_dim;
     const int64_t kv = int64_t{spec.kv_heads} * spec.head_dim;
-    if (spec.qkv == QkvTensors::kFused) {
-      return {{fmt::format("blk.{}.attn_qkv", index), q + 2 * kv, {}}};
-    }
     if (spec_.qk_rows_interleaved) {
       q_order_ = half_from_interleaved(spec.heads, spec.head_dim);
       k_order_ = half_from_interleaved(spec.kv_heads, spec.head_dim);
     }
+    if (spec.qkv == QkvTensors::kFused) {
+      if (spec_.qk_rows_interleaved) join_orders(q, kv);
+      return {{fmt::format("blk.{}.attn_qkv", index), q + 2 * kv, fused_order_}};
+    }
     return {{fmt::format("blk.{}.attn_q", index), q, q_order_},
             {fmt::format("blk.{}.attn_k", index), kv, k_order_},
             {fmt::format("blk.{}.attn_v", index), kv, {}}};
+  }
+
+  // The order of the rows of q, k and v in one matrix.
+  void join_orders(int64_t q_rows, int64_t kv_rows) {
+    fused_order_ = q_order_;
+    for (const int32_t row : k_order_) fused_order_.push_back(static_cast<int32_t>(q_rows) + row);
+    for (int64_t row = 0; row < kv_rows; ++row) {
+      fused_order_.push_back(static_cast<int32_t>(q_rows + kv_rows + row));
+    }
   }
 
   std::vector<Part> gate_up_parts(int32_t index) const {
@@ -227,7 +243,7 @@ class DecoderLoader {
   Device& device_;
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
-  std::vector<int32_t> q_order_, k_order_;
+  std::vector<int32_t> q_order_, k_order_, fused_order_;
 };
 
 }  // namespace

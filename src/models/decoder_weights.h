@@ -53,7 +53,7 @@ struct RopeWeights {
 };
 
 struct DecoderWeights {
-  ConstTensorView embedding;  // [V, D]: on the CPU the file's own rows, else a matrix below
+  ConstTensorView embedding;      // [V, D]: on the CPU the file's own rows, else a matrix below
   LinearWeight embedding_matrix;  // [V, D]; CUDA, unless the head is tied
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;

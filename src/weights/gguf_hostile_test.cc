@@ -378,17 +378,26 @@ class HostileFiles {
   void constants() {
     with_f32("llama.attention.layer_norm_rms_epsilon", NAN,
              "layer_norm_rms_epsilon: nan is not between");
-    with_f32("llama.attention.layer_norm_rms_epsilon", -1e-5f, "layer_norm_rms_epsilon: -1");
+    with_f32("llama.attention.layer_norm_rms_epsilon", -1e-5f, "layer_norm_rms_epsilon: -9.99");
     with_f32("llama.rope.freq_base", INFINITY, "llama.rope.freq_base: inf is not between");
     with_f32("llama.rope.freq_base", 0, "llama.rope.freq_base: 0 is not between");
     with_key("experts", {"llama.expert_count", kUint32, raw(8u)},
              "llama.expert_count: mixtures of experts");
-    with_key("rope scaling", {"llama.rope.scaling.type", kString, raw_string("yarn")},
-             "llama.rope.scaling.type: \"yarn\" is not supported yet");
-    with_key("linear rope scale", {"llama.rope.scale_linear", 6, raw(4.0f)},
-             "llama.rope.scale_linear: 4 is not");
-    changed("rope factors", "tensor rope_freqs.weight: scaled rotary frequencies",
-            [](GgufBuilder& b) { b.add_tensor("rope_freqs.weight", {8}, kF32); });
+    with_key("rope scaling", {"llama.rope.scaling.type", kString, raw_string("spiral")},
+             "llama.rope.scaling.type: \"spiral\" is not supported");
+    with_key("linear rope scale", {"llama.rope.scale_linear", 6, raw(0.25f)},
+             "llama.rope.scaling: factor 0.25 is not between");
+    with_key("rope factor NaN", {"llama.rope.scaling.factor", 6, raw(NAN)},
+             "llama.rope.scaling: factor nan is not between");
+    with_key("two texts ahead", {"llama.attention.causal", 7, raw<uint8_t>(0)},
+             "llama.attention.causal: attention to later tokens");
+    with_key("window", {"llama.attention.sliding_window", kUint32, raw(UINT32_MAX)},
+             "llama.attention.sliding_window: 4294967295 is outside");
+    with_key("window pattern", {"llama.attention.sliding_window_pattern", kUint32, raw(4096u)},
+             "llama.attention.sliding_window_pattern: 4096 is outside");
+    with_key("original context",
+             {"llama.rope.scaling.original_context_length", kUint32, raw(UINT32_MAX)},
+             "llama.rope.scaling.original_context_length: 4294967295 is outside");
   }
 
   void vocabulary() {

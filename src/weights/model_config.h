@@ -1,7 +1,8 @@
 // ModelConfig: the sizes and constants of a model, from GGUF metadata or a Hugging Face
 // config.json. Whatever reaches a ModelConfig is checked: every size is within kModelLimits and the
 // relations between sizes hold, so that code behind it multiplies them without overflow (the
-// largest product, vocab x hidden, is below 2^44).
+// largest product, vocab x hidden, is below 2^44). What a file asks for and this program has not is
+// refused here, by name.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,34 @@
 
 namespace headrace {
 
+// How rotary frequencies are stretched beyond the context that a model was trained on.
+struct RopeScaling {
+  enum class Kind {
+    kNone,
+    kLinear,    // positions divided by factor
+    kDynamic,   // a larger base for longer texts (NTK-aware)
+    kLlama3,    // low frequencies divided by factor, a ramp between (Llama 3.1)
+    kYarn,      // Peng et al., 2023
+    kLongRope,  // a divisor per frequency, one list for short and one for long texts (Phi-3)
+  };
+  Kind kind = Kind::kNone;
+  double factor = 1.0;
+  int32_t original_context = 0;  // of llama3, yarn, longrope
+  double attention_factor = 0;   // of cos and sin; 0: by the rule of yarn and longrope
+  // llama3
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  // yarn
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  double mscale = 0.0;  // both 0: not given
+  double mscale_all_dim = 0.0;
+  bool truncate = true;  // the ramp starts and ends at whole dimensions
+  // longrope; empty where the file has them as tensors (rope_factors_short.weight, ..._long)
+  std::vector<double> short_factors;  // [rope_dim / 2]
+  std::vector<double> long_factors;   // [rope_dim / 2]
+};
+
 struct ModelConfig {
   std::string architecture;  // as GGUF spells it: "llama"
   std::string name;          // general.name; empty = none
@@ -26,12 +55,36 @@ struct ModelConfig {
   int32_t ffn = 0;
   int32_t vocab = 0;  // rows of the embedding
   int32_t context_length = 0;
-  float rms_eps = 0;
+  // Tokens of the longest sequence that will be served; 0 = context_length. Dynamic and longrope
+  // scaling choose their frequencies by it, once, so that a token's key does not depend on how long
+  // its text becomes.
+  int32_t served_length = 0;
+  float rms_eps = 0;  // of whatever norm the architecture has
+
   double rope_theta = 0;
-  int32_t rope_dim = 0;          // even, <= head_dim: how many dimensions of a head are rotated
+  double rope_theta_local = 0;    // of sliding layers; 0 = the architecture's rule
+  int32_t rope_dim = 0;           // even, <= head_dim: how many dimensions of a head are rotated
+  RopeScaling rope_scaling;       // of layers that do not slide, where the bases differ
+  bool rope_divisors = false;     // the file has rope_freqs.weight: divisors of the frequencies
+  std::vector<bool> rope_layers;  // [layers] which rotate; empty = the architecture's rule
+
+  int32_t window = 0;                // of sliding layers; 0 = none slides
+  std::vector<bool> sliding_layers;  // [layers]; empty = the architecture's rule
+
+  float attention_scale = 0;  // of scores; 0 = the architecture's rule
+  float attention_soft_cap = 0;
+  float logit_soft_cap = 0;
+  float embedding_scale = 0;  // 0 = the architecture's rule
+  float residual_scale = 1;
+  float logit_divisor = 1;
+
   bool tied_embeddings = false;  // no output.weight: token_embd.weight is used
-  bool qk_rows_interleaved =
-      false;  // rows of attn_q and attn_k are in the order of interleaved RoPE
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool ffn_bias = false;
+  bool fused_qkv = false;            // attn_qkv instead of attn_q, attn_k, attn_v
+  bool fused_gate_up = false;        // ffn_up has gate and up
+  bool qk_rows_interleaved = false;  // rows of q and k are in the order of interleaved RoPE
   // Ids that end generation (generation_config.json, config.json, tokenizer.ggml.eos_token_id and
   // its kin), ascending, each < vocab. A vocabulary may know more.
   std::vector<int32_t> end_ids;

@@ -121,9 +121,18 @@ TEST(ModelConfig, JsonErrorsNameFileAndField) {
       {"architectures", "\"LlamaForCausalLM\"", "architectures: is no list of names"},
       {"architectures", "null", "architectures: missing"},
       {"hidden_act", "\"gelu\"", "hidden_act: only \"silu\""},
-      {"rope_scaling", "{\"rope_type\": \"llama3\"}", "rope_scaling: scaled rotary positions"},
-      {"attention_bias", "true", "attention_bias: biases are not supported"},
-      {"mlp_bias", "true", "mlp_bias: biases are not supported"},
+      {"rope_scaling", "{\"rope_type\": \"spiral\"}", "rope_scaling: rope type \"spiral\""},
+      {"rope_scaling", "{\"type\": \"linear\", \"factor\": 0.5}",
+       "rope_scaling: factor 0.5 is not"},
+      {"rope_scaling", "{\"type\": \"longrope\"}", "short_factor: missing"},
+      {"rope_scaling", "{\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]}",
+       "rope_scaling: 1 factors for 32 frequencies"},
+      {"rope_parameters", "{\"rope_type\": \"yarn\", \"beta_fast\": 0}", "rope_scaling: beta_fast"},
+      {"rope_parameters", "{\"rope_theta\": -1}", "rope_theta: -1 is not between"},
+      {"partial_rotary_factor", "1.5", "partial_rotary_factor: 1.5 is not between"},
+      {"attention_bias", "1", "attention_bias: is integer, expected a boolean"},
+      {"num_local_experts", "8", "num_local_experts: mixtures of experts"},
+      {"sliding_window", "-5", "sliding_window: -5 is outside"},
   };
   for (const BadField& bad : cases) {
     const Status status = from_json(llama_config().set(bad.field, *parse_json(bad.value))).status();

@@ -1,0 +1,7 @@
+#include "models/granite.h"
+
+namespace headrace {
+
+DecoderSpec granite_spec(const ModelConfig& config) { return uniform_decoder(config); }
+
+}  // namespace headrace

@@ -1,0 +1,39 @@
+#include "models/olmo2.h"
+
+#include <array>
+
+namespace headrace {
+namespace {
+
+constexpr auto kNames = std::to_array<HfTensorName>({
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
+    {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
+    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
+    {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
+    {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
+    {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
+    {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
+    {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
+    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
+});
+
+}  // namespace
+
+DecoderSpec olmo2_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {
+    layer.pre_norm = NormKind::kNone;
+    layer.post_norm = NormKind::kRms;
+    layer.qk_norm = QkNorm::kRow;
+  });
+  return spec;
+}
+
+HfTensorNames olmo2_hf_names() { return kNames; }
+
+}  // namespace headrace

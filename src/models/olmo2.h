@@ -1,0 +1,13 @@
+// OLMo 2 (2024): Llama with norms after each part instead of before it, and norms over whole rows
+// of q and k.
+#pragma once
+
+#include "models/decoder_spec.h"
+#include "weights/hf_names.h"
+
+namespace headrace {
+
+DecoderSpec olmo2_spec(const ModelConfig& config);
+HfTensorNames olmo2_hf_names();
+
+}  // namespace headrace

@@ -1,0 +1,13 @@
+// Rotary frequencies of a configuration, with the published ways to stretch them over longer texts.
+#pragma once
+
+#include "models/decoder_spec.h"
+
+namespace headrace {
+
+// Of layers that do not slide, scaled as the configuration says.
+RopeTable rope_table(const ModelConfig& config);
+// Unscaled, from another base.
+RopeTable plain_rope_table(double theta, int32_t rope_dim);
+
+}  // namespace headrace

@@ -1,0 +1,244 @@
+// ModelConfig from GGUF metadata, with the keys that llama.cpp's converter writes.
+#include <fmt/format.h>
+
+#include "weights/model_config.h"
+#include "weights/model_family.h"
+
+namespace headrace {
+namespace {
+
+class GgufConfigReader {
+ public:
+  GgufConfigReader(const GgufFile& file, const ModelFamily& family)
+      : file_(file), family_(family), source_{file.name(), &family, true} {
+    config_.architecture = family.architecture;
+    config_.rope_theta = 1e4;
+  }
+
+  Result<ModelConfig> read() {
+    HR_RETURN_IF_ERROR(refuse_unknown_features());
+    HR_RETURN_IF_ERROR(read_fields(common_fields()));
+    HR_RETURN_IF_ERROR(read_fields(family_.fields));
+    HR_RETURN_IF_ERROR(read_name());
+    HR_RETURN_IF_ERROR(read_vocab());
+    HR_RETURN_IF_ERROR(read_sliding_layers());
+    HR_RETURN_IF_ERROR(read_rope_scaling());
+    read_tensors();
+    HR_RETURN_IF_ERROR(finish_config(source_, config_));
+    HR_RETURN_IF_ERROR(check_value_length());
+    HR_RETURN_IF_ERROR(read_end_ids());
+    return std::move(config_);
+  }
+
+ private:
+  std::string key(std::string_view name) const {
+    return fmt::format("{}.{}", family_.architecture, name);
+  }
+
+  // What a file can say that would change its arithmetic.
+  Status refuse_unknown_features() const {
+    HR_ASSIGN_OR_RETURN(const auto experts, file_.optional_int(key("expert_count")));
+    if (experts.value_or(0) != 0) {
+      return file_.unsupported_field(key("expert_count"),
+                                     "mixtures of experts are not supported yet");
+    }
+    HR_ASSIGN_OR_RETURN(const auto causal, file_.optional_bool(key("attention.causal")));
+    if (!causal.value_or(true)) {
+      return file_.unsupported_field(key("attention.causal"),
+                                     "attention to later tokens is not supported");
+    }
+    HR_ASSIGN_OR_RETURN(const auto clamp, file_.optional_float(key("attention.clamp_kqv")));
+    if (clamp.value_or(0) != 0) {
+      return file_.unsupported_field(key("attention.clamp_kqv"), "is not supported");
+    }
+    return ok_status();
+  }
+
+  Status read_fields(std::span<const ConfigField> fields) {
+    for (const ConfigField& field : fields) {
+      if (field.gguf.empty()) continue;
+      HR_RETURN_IF_ERROR(read_field(field));
+    }
+    return ok_status();
+  }
+
+  Status read_field(const ConfigField& field) {
+    const std::string name = source_.name_of(field);
+    if (file_.find(name) == nullptr) {
+      if (is_missing(field, config_)) return file_.corrupt_field(name, "missing");
+      return ok_status();
+    }
+    if (std::holds_alternative<int32_t ModelConfig::*>(field.member)) {
+      HR_ASSIGN_OR_RETURN(const int64_t value, file_.require_int(name));
+      return set_field(source_, field, static_cast<double>(value), config_);
+    }
+    HR_ASSIGN_OR_RETURN(const double value, file_.require_float(name));
+    return set_field(source_, field, value, config_);
+  }
+
+  Status read_name() {
+    HR_ASSIGN_OR_RETURN(const auto name, file_.optional_string("general.name"));
+    config_.name = printable(name.value_or(""));
+    return ok_status();
+  }
+
+  // The embedding's rows are the truth; the two other places that give the size must agree.
+  Status read_vocab() {
+    const std::string_view name = "tensor token_embd.weight";
+    const GgufTensor* embedding = file_.find_tensor("token_embd.weight");
+    if (embedding == nullptr) return file_.corrupt_field(name, "missing");
+    if (embedding->shape.rank() != 2 || embedding->shape[1] != config_.hidden) {
+      return file_.corrupt_field(
+          name, fmt::format("shape {} does not go with {} = {}", embedding->shape.to_string(),
+                            source_.name_of(&ModelConfig::hidden), config_.hidden));
+    }
+    const int64_t rows = embedding->shape[0];
+    if (rows < 1 || rows > kModelLimits.vocab_max) {
+      return file_.corrupt_field(
+          name, fmt::format("{} is outside 1 to {}", rows, kModelLimits.vocab_max));
+    }
+    config_.vocab = static_cast<int32_t>(rows);
+    HR_ASSIGN_OR_RETURN(const auto declared, file_.optional_int(key("vocab_size")));
+    if (declared.value_or(rows) != rows) {
+      return file_.corrupt_field(
+          key("vocab_size"), fmt::format("{}, but token_embd.weight has {} rows", *declared, rows));
+    }
+    HR_ASSIGN_OR_RETURN(const auto tokens, file_.optional_array("tokenizer.ggml.tokens"));
+    if (tokens && tokens->size() > static_cast<size_t>(rows)) {
+      return file_.corrupt_field(
+          "tokenizer.ggml.tokens",
+          fmt::format("{} tokens, but token_embd.weight has {} rows", tokens->size(), rows));
+    }
+    return ok_status();
+  }
+
+  // A list of flags, one a layer, or a period n of which the last layer is full.
+  Status read_sliding_layers() {
+    const std::string name = key("attention.sliding_window_pattern");
+    const GgufEntry* entry = file_.find(name);
+    if (entry == nullptr) return ok_status();
+    const auto layers = static_cast<size_t>(config_.layers);
+    if (const auto* flags = std::get_if<GgufArray>(&entry->value)) {
+      if (flags->size() < layers) {
+        return file_.corrupt_field(name,
+                                   fmt::format("{} flags for {} layers", flags->size(), layers));
+      }
+      for (size_t i = 0; i < layers; ++i) {
+        const auto flag = flags->int_at(i);
+        if (!flag) return file_.corrupt_field(name, "is no list of flags");
+        config_.sliding_layers.push_back(*flag != 0);
+      }
+      return ok_status();
+    }
+    HR_ASSIGN_OR_RETURN(const int64_t period, file_.require_int(name));
+    if (period < 0 || period > kModelLimits.layers_max) {
+      return file_.corrupt_field(
+          name, fmt::format("{} is outside 0 to {}", period, kModelLimits.layers_max));
+    }
+    for (size_t i = 0; i < layers; ++i) {
+      config_.sliding_layers.push_back(period == 0 || (static_cast<int64_t>(i) + 1) % period != 0);
+    }
+    return ok_status();
+  }
+
+  Status read_rope_scaling() {
+    RopeScaling& scaling = config_.rope_scaling;
+    using Kind = RopeScaling::Kind;
+    const std::string name = key("rope.scaling.type");
+    HR_ASSIGN_OR_RETURN(const auto type, file_.optional_string(name));
+    HR_ASSIGN_OR_RETURN(const auto legacy, file_.optional_float(key("rope.scale_linear")));
+    HR_ASSIGN_OR_RETURN(const auto factor, file_.optional_float(key("rope.scaling.factor")));
+    scaling.factor = factor.value_or(legacy.value_or(1.0));
+    if (scaling.factor == 0) scaling.factor = 1;  // some writers' "none"
+    if (type && *type == "linear") scaling.kind = Kind::kLinear;
+    if (!type && scaling.factor != 1) scaling.kind = Kind::kLinear;
+    if (type && *type == "yarn") scaling.kind = Kind::kYarn;
+    if (type && *type == "longrope") scaling.kind = Kind::kLongRope;
+    if (scaling.kind == Kind::kNone && type.value_or("none") != "none") {
+      return file_.unsupported_field(
+          name, fmt::format("\"{}\" is not supported (known: none, linear, yarn, longrope)",
+                            printable(*type)));
+    }
+    // Phi-3's long files name no type: their tensors tell.
+    if (file_.find_tensor("rope_factors_long.weight") != nullptr) scaling.kind = Kind::kLongRope;
+    return read_scaling_numbers();
+  }
+
+  Status read_scaling_numbers() {
+    RopeScaling& scaling = config_.rope_scaling;
+    const auto number = [&](std::string_view name, double& value) -> Status {
+      HR_ASSIGN_OR_RETURN(const auto given,
+                          file_.optional_float(key(fmt::format("rope.scaling.{}", name))));
+      if (given) value = *given;
+      return ok_status();
+    };
+    HR_ASSIGN_OR_RETURN(const auto original,
+                        file_.optional_int(key("rope.scaling.original_context_length")));
+    if (original.value_or(0) < 0 || original.value_or(0) > kModelLimits.context_length_max) {
+      return file_.corrupt_field(
+          key("rope.scaling.original_context_length"),
+          fmt::format("{} is outside 0 to {}", *original, kModelLimits.context_length_max));
+    }
+    scaling.original_context =
+        original.value_or(0) > 0 ? static_cast<int32_t>(*original) : config_.context_length;
+    HR_RETURN_IF_ERROR(number("attn_factor", scaling.attention_factor));
+    HR_RETURN_IF_ERROR(number("yarn_beta_fast", scaling.beta_fast));
+    HR_RETURN_IF_ERROR(number("yarn_beta_slow", scaling.beta_slow));
+    for (const std::string_view name : {"yarn_ext_factor", "yarn_attn_factor"}) {
+      double value = 1;
+      HR_RETURN_IF_ERROR(number(name, value));
+      if (value != 1) {
+        return file_.unsupported_field(key(fmt::format("rope.scaling.{}", name)),
+                                       fmt::format("{} is not supported, only 1", value));
+      }
+    }
+    return ok_status();
+  }
+
+  // What the tensors that are there say of the arithmetic.
+  void read_tensors() {
+    const auto has = [&](std::string_view name) { return file_.find_tensor(name) != nullptr; };
+    config_.tied_embeddings = !has("output.weight");
+    config_.fused_qkv = has("blk.0.attn_qkv.weight");
+    config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+    config_.attention_out_bias = has("blk.0.attn_output.bias");
+    config_.ffn_bias = has("blk.0.ffn_up.bias");
+    config_.rope_divisors = has("rope_freqs.weight");
+    const GgufTensor* up = file_.find_tensor("blk.0.ffn_up.weight");
+    config_.fused_gate_up = !has("blk.0.ffn_gate.weight") && up != nullptr &&
+                            up->shape.rank() == 2 && up->shape[0] == 2 * int64_t{config_.ffn};
+    config_.qk_rows_interleaved = family_.gguf_rows_interleaved;
+  }
+
+  Status check_value_length() const {
+    const std::string name = key("attention.value_length");
+    HR_ASSIGN_OR_RETURN(const auto value_length, file_.optional_int(name));
+    if (value_length.value_or(config_.head_dim) == config_.head_dim) return ok_status();
+    return file_.unsupported_field(
+        name, fmt::format("{} differs from the key length {}", *value_length, config_.head_dim));
+  }
+
+  Status read_end_ids() {
+    for (const std::string_view name :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+          "tokenizer.ggml.eom_token_id"}) {
+      HR_ASSIGN_OR_RETURN(const auto id, file_.optional_int(name));
+      if (id) HR_RETURN_IF_ERROR(set_end_ids(source_, name, std::span(&*id, 1), config_));
+    }
+    return ok_status();
+  }
+
+  const GgufFile& file_;
+  const ModelFamily& family_;
+  const ConfigSource source_;
+  ModelConfig config_;
+};
+
+}  // namespace
+
+Result<ModelConfig> model_config_from_gguf(const GgufFile& file) {
+  HR_ASSIGN_OR_RETURN(const ModelFamily* family, find_gguf_family(file));
+  return GgufConfigReader(file, *family).read();
+}
+
+}  // namespace headrace

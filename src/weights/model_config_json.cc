@@ -1,0 +1,440 @@
+// ModelConfig from a Hugging Face config.json, in the spellings of transformers 4 and 5.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/mapped_file.h"
+#include "weights/model_config.h"
+#include "weights/model_family.h"
+
+namespace headrace {
+namespace {
+
+constexpr size_t kConfigBytesMax = 16 << 20;
+
+// A member that is there and not null.
+const Json* find_in(const Json& object, std::string_view name) {
+  const Json* member = object.find(name);
+  return member == nullptr || member->is_null() ? nullptr : member;
+}
+
+// The architecture's name in config.json.
+Result<std::string> read_class(const Json& json, std::string_view path) {
+  const ConfigSource source{path};
+  if (!json.is_object()) return source.corrupt_field("config", "is no JSON object");
+  const Json* list = find_in(json, "architectures");
+  if (list == nullptr) return source.corrupt_field("architectures", "missing");
+  if (!list->is_array() || list->as_array().empty() || !list->as_array()[0].is_string()) {
+    return source.corrupt_field("architectures", "is no list of names");
+  }
+  return list->as_array()[0].as_string();
+}
+
+class JsonConfigReader {
+ public:
+  // `json`: the object with the text model's members; `outer`: the whole file.
+  JsonConfigReader(const Json& json, const Json& outer, const Json& generation,
+                   const ConfigSource& source)
+      : json_(json), outer_(outer), generation_(generation), source_(source) {}
+
+  Result<ModelConfig> read() {
+    config_.architecture = source_.family->architecture;
+    source_.family->hf_defaults(config_);
+    HR_RETURN_IF_ERROR(refuse_unknown_features());
+    HR_RETURN_IF_ERROR(read_fields(common_fields()));
+    HR_RETURN_IF_ERROR(read_fields(source_.family->fields));
+    HR_RETURN_IF_ERROR(read_query_scalar());
+    HR_RETURN_IF_ERROR(read_flags());
+    HR_RETURN_IF_ERROR(read_rope());
+    HR_RETURN_IF_ERROR(read_window());
+    HR_RETURN_IF_ERROR(read_rope_layers());
+    HR_RETURN_IF_ERROR(finish_config(source_, config_));
+    HR_RETURN_IF_ERROR(read_end_ids());
+    return std::move(config_);
+  }
+
+ private:
+  const Json* find(std::string_view name) const { return find_in(json_, name); }
+  Status wrong_type(std::string_view name, const Json& member, std::string_view expected) const {
+    return source_.corrupt_field(name,
+                                 fmt::format("is {}, expected {}", member.type_name(), expected));
+  }
+
+  Status refuse_unknown_features() const {
+    HR_RETURN_IF_ERROR(check_activation());
+    for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+      const Json* experts = find(name);
+      if (experts != nullptr && (!experts->is_int() || experts->as_int() != 0)) {
+        return source_.unsupported_field(name, "mixtures of experts are not supported yet");
+      }
+    }
+    for (const std::string_view name : {"use_bidirectional_attention", "is_encoder_decoder"}) {
+      HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
+      if (set) return source_.unsupported_field(name, "is not supported");
+    }
+    return ok_status();
+  }
+
+  Status check_activation() const {
+    const auto& known = source_.family->hf_activations;
+    for (const std::string_view name : {"hidden_activation", "hidden_act"}) {
+      const Json* member = find(name);
+      if (member == nullptr) continue;
+      if (member->is_string() &&
+          std::find(known.begin(), known.end(), member->as_string()) != known.end()) {
+        return ok_status();
+      }
+      return source_.unsupported_field(name, fmt::format("only \"{}\" is supported", known[0]));
+    }
+    return ok_status();
+  }
+
+  // ---- numbers and flags ----
+
+  Status read_fields(std::span<const ConfigField> fields) {
+    for (const ConfigField& field : fields) {
+      if (!field.hf.empty()) HR_RETURN_IF_ERROR(read_field(field));
+    }
+    return ok_status();
+  }
+
+  Status read_field(const ConfigField& field) {
+    const Json* given = json_.find(field.hf);
+    if (given != nullptr && given->is_null() && field.presence == Presence::kNullable) {
+      std::visit([&](auto member) { config_.*member = 0; }, field.member);
+      return ok_status();
+    }
+    const Json* member = find(field.hf);
+    if (member == nullptr) {
+      return is_missing(field, config_) ? source_.corrupt_field(field.hf, "missing") : ok_status();
+    }
+    const bool whole = std::holds_alternative<int32_t ModelConfig::*>(field.member);
+    if (whole && !member->is_int()) return wrong_type(field.hf, *member, "an integer");
+    if (!member->is_number()) return wrong_type(field.hf, *member, "a number");
+    return set_field(source_, field, member->as_double(), config_);
+  }
+
+  Result<double> number_or(const Json& object, std::string_view name, double fallback) const {
+    const Json* member = find_in(object, name);
+    if (member == nullptr) return fallback;
+    if (!member->is_number()) return wrong_type(name, *member, "a number");
+    return member->as_double();
+  }
+  Result<int32_t> length_or(const Json& object, std::string_view name, int32_t fallback) const {
+    const Json* member = find_in(object, name);
+    if (member == nullptr) return fallback;
+    if (!member->is_int()) return wrong_type(name, *member, "an integer");
+    const int64_t value = member->as_int();
+    if (value < 0 || value > kModelLimits.context_length_max) {
+      return source_.corrupt_field(
+          name, fmt::format("{} is outside 0 to {}", value, kModelLimits.context_length_max));
+    }
+    return static_cast<int32_t>(value);
+  }
+  Result<bool> flag_or(const Json& object, std::string_view name, bool fallback) const {
+    const Json* member = find_in(object, name);
+    if (member == nullptr) return fallback;
+    if (!member->is_bool()) return wrong_type(name, *member, "a boolean");
+    return member->as_bool();
+  }
+
+  // Gemma's scores are divided by the root of this number.
+  Status read_query_scalar() {
+    constexpr std::string_view kField = "query_pre_attn_scalar";
+    HR_ASSIGN_OR_RETURN(const double scalar, number_or(json_, kField, 0));
+    if (scalar == 0) return ok_status();
+    if (!(scalar > 0 && scalar < 1e9)) {
+      return source_.corrupt_field(kField, fmt::format("{} is not between 0 and 1e9", scalar));
+    }
+    config_.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+    return ok_status();
+  }
+
+  Status read_flags() {
+    // A file that wraps a text model may say it outside.
+    HR_ASSIGN_OR_RETURN(const bool outer,
+                        flag_or(outer_, "tie_word_embeddings", config_.tied_embeddings));
+    HR_ASSIGN_OR_RETURN(config_.tied_embeddings, flag_or(json_, "tie_word_embeddings", outer));
+    HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "attention_bias", config_.qkv_bias));
+    HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
+                        flag_or(json_, "attention_bias", config_.attention_out_bias));
+    HR_ASSIGN_OR_RETURN(config_.ffn_bias, flag_or(json_, "mlp_bias", config_.ffn_bias));
+    if (find("use_bias") == nullptr) return ok_status();  // StarCoder2's, for all three
+    HR_ASSIGN_OR_RETURN(const bool all, flag_or(json_, "use_bias", true));
+    config_.qkv_bias = config_.attention_out_bias = config_.ffn_bias = all;
+    return ok_status();
+  }
+
+  // ---- rotary positions ----
+
+  // transformers 4: rope_theta and rope_scaling; 5: rope_parameters, for models with two bases one
+  // object for each kind of layer.
+  Status read_rope() {
+    double rotated = 1;
+    HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "partial_rotary_factor", rotated));
+    for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
+      const Json* parameters = find(name);
+      if (parameters == nullptr) continue;
+      if (!parameters->is_object()) return wrong_type(name, *parameters, "an object");
+      const Json* global = find_in(*parameters, "full_attention");
+      const Json* local = find_in(*parameters, "sliding_attention");
+      if (local != nullptr) HR_RETURN_IF_ERROR(read_local_rope(*local));
+      if (global == nullptr && local != nullptr) continue;
+      const Json& own = global == nullptr ? *parameters : *global;
+      if (!own.is_object()) return wrong_type(name, own, "an object");
+      HR_RETURN_IF_ERROR(set_theta(own, config_.rope_theta));
+      HR_ASSIGN_OR_RETURN(rotated, number_or(own, "partial_rotary_factor", rotated));
+      HR_RETURN_IF_ERROR(read_scaling(name, own));
+    }
+    return set_rope_dim(rotated);
+  }
+
+  Status set_theta(const Json& parameters, double& theta) const {
+    HR_ASSIGN_OR_RETURN(const double value, number_or(parameters, "rope_theta", theta));
+    if (value != 0 && !(value >= 1 && value <= 1e12)) {
+      return source_.corrupt_field("rope_theta",
+                                   fmt::format("{} is not between 1 and 1e12", value));
+    }
+    theta = value;
+    return ok_status();
+  }
+
+  Status read_local_rope(const Json& parameters) {
+    if (!parameters.is_object()) return wrong_type("sliding_attention", parameters, "an object");
+    const Json* type = find_in(parameters, "rope_type");
+    if (type != nullptr && (!type->is_string() || type->as_string() != "default")) {
+      return source_.unsupported_field("rope_parameters",
+                                       "scaled positions of sliding layers are not supported");
+    }
+    return set_theta(parameters, config_.rope_theta_local);
+  }
+
+  Status set_rope_dim(double rotated) {
+    if (!(rotated > 0 && rotated <= 1)) {
+      return source_.corrupt_field("partial_rotary_factor",
+                                   fmt::format("{} is not between 0 and 1", rotated));
+    }
+    const int32_t head_dim =
+        config_.head_dim != 0 ? config_.head_dim : config_.hidden / std::max(config_.heads, 1);
+    if (rotated < 1) config_.rope_dim = static_cast<int32_t>(head_dim * rotated);
+    return ok_status();
+  }
+
+  Status read_scaling(std::string_view name, const Json& parameters) {
+    const Json* type = find_in(parameters, "rope_type");
+    if (type == nullptr) type = find_in(parameters, "type");
+    if (type == nullptr) return ok_status();
+    if (!type->is_string()) return wrong_type(name, *type, "the name of a type");
+    struct Known {
+      std::string_view name;
+      RopeScaling::Kind kind;
+    };
+    using Kind = RopeScaling::Kind;
+    static constexpr Known kKnown[] = {{"default", Kind::kNone},    {"linear", Kind::kLinear},
+                                       {"dynamic", Kind::kDynamic}, {"llama3", Kind::kLlama3},
+                                       {"yarn", Kind::kYarn},       {"longrope", Kind::kLongRope},
+                                       {"su", Kind::kLongRope}};
+    for (const Known& known : kKnown) {
+      if (known.name != type->as_string()) continue;
+      config_.rope_scaling.kind = known.kind;
+      return known.kind == Kind::kNone ? ok_status() : read_scaling_numbers(parameters);
+    }
+    return source_.unsupported_field(
+        name, fmt::format("rope type \"{}\" is not supported (known: default, linear, dynamic, "
+                          "llama3, yarn, longrope)",
+                          printable(type->as_string())));
+  }
+
+  Status read_scaling_numbers(const Json& parameters) {
+    RopeScaling& scaling = config_.rope_scaling;
+    struct Number {
+      std::string_view name;
+      double* value;
+    };
+    const Number numbers[] = {{"factor", &scaling.factor},
+                              {"attention_factor", &scaling.attention_factor},
+                              {"low_freq_factor", &scaling.low_freq_factor},
+                              {"high_freq_factor", &scaling.high_freq_factor},
+                              {"beta_fast", &scaling.beta_fast},
+                              {"beta_slow", &scaling.beta_slow},
+                              {"mscale", &scaling.mscale},
+                              {"mscale_all_dim", &scaling.mscale_all_dim}};
+    for (const Number& number : numbers) {
+      HR_ASSIGN_OR_RETURN(*number.value, number_or(parameters, number.name, *number.value));
+    }
+    HR_ASSIGN_OR_RETURN(scaling.truncate, flag_or(parameters, "truncate", true));
+    HR_RETURN_IF_ERROR(read_factors(parameters, "short_factor", scaling.short_factors));
+    HR_RETURN_IF_ERROR(read_factors(parameters, "long_factor", scaling.long_factors));
+    // Phi-3 has it beside the object; where neither says it, it is the context itself.
+    constexpr std::string_view kOriginal = "original_max_position_embeddings";
+    const int32_t assumed =
+        scaling.original_context > 0 ? scaling.original_context : config_.context_length;
+    HR_ASSIGN_OR_RETURN(const int32_t inside, length_or(parameters, kOriginal, assumed));
+    HR_ASSIGN_OR_RETURN(scaling.original_context, length_or(json_, kOriginal, inside));
+    if (scaling.kind == RopeScaling::Kind::kLongRope && scaling.short_factors.empty()) {
+      return source_.corrupt_field("short_factor", "missing");
+    }
+    return ok_status();
+  }
+
+  Status read_factors(const Json& parameters, std::string_view name,
+                      std::vector<double>& factors) const {
+    const Json* list = find_in(parameters, name);
+    if (list == nullptr) return ok_status();
+    if (!list->is_array()) return wrong_type(name, *list, "a list of numbers");
+    if (list->as_array().size() > static_cast<size_t>(kModelLimits.head_dim_max)) {
+      return source_.corrupt_field(name, "too many numbers");
+    }
+    for (const Json& factor : list->as_array()) {
+      if (!factor.is_number()) return wrong_type(name, factor, "a list of numbers");
+      factors.push_back(factor.as_double());
+    }
+    return ok_status();
+  }
+
+  // ---- lists of layers ----
+
+  Status read_window() {
+    // Qwen and SmolLM3 name a window and have a switch for it, off by default.
+    const bool has_switch = config_.architecture.starts_with("qwen") ||
+                            config_.architecture == "smollm3" ||
+                            find("use_sliding_window") != nullptr;
+    HR_ASSIGN_OR_RETURN(const bool on, flag_or(json_, "use_sliding_window", !has_switch));
+    if (!on) config_.window = 0;
+    if (config_.window == 0) return ok_status();
+    if (find("layer_types") != nullptr) return read_layer_types();
+    return read_sliding_rule();
+  }
+
+  Status read_layer_types() {
+    const Json& types = *find("layer_types");
+    HR_RETURN_IF_ERROR(check_list("layer_types", types));
+    for (const Json& type : types.as_array()) {
+      if (!type.is_string()) return wrong_type("layer_types", type, "a list of names");
+      const bool sliding = type.as_string() == "sliding_attention";
+      if (!sliding && type.as_string() != "full_attention") {
+        return source_.unsupported_field(
+            "layer_types",
+            fmt::format("\"{}\" is not supported (known: full_attention, sliding_attention)",
+                        printable(type.as_string())));
+      }
+      config_.sliding_layers.push_back(sliding);
+    }
+    return ok_status();
+  }
+
+  // Files without layer_types: every layer from max_window_layers on, or all but each n-th.
+  Status read_sliding_rule() {
+    if (config_.architecture.starts_with("qwen")) {
+      HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
+      for (int32_t i = 0; i < config_.layers; ++i) config_.sliding_layers.push_back(i >= first);
+      return ok_status();
+    }
+    for (const std::string_view name : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+      HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, name, 0));
+      if (period == 0) continue;
+      config_.sliding_layers.clear();
+      for (int32_t i = 0; i < config_.layers; ++i) {
+        config_.sliding_layers.push_back((i + 1) % period != 0);
+      }
+    }
+    return ok_status();
+  }
+
+  // SmolLM3: 1 where a layer rotates.
+  Status read_rope_layers() {
+    constexpr std::string_view kList = "no_rope_layers";
+    if (const Json* list = find(kList)) {
+      HR_RETURN_IF_ERROR(check_list(kList, *list));
+      for (const Json& rotates : list->as_array()) {
+        if (!rotates.is_int()) return wrong_type(kList, rotates, "a list of integers");
+        config_.rope_layers.push_back(rotates.as_int() != 0);
+      }
+      return ok_status();
+    }
+    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "no_rope_layer_interval", 0));
+    for (int32_t i = 0; period > 0 && i < config_.layers; ++i) {
+      config_.rope_layers.push_back((i + 1) % period != 0);
+    }
+    return ok_status();
+  }
+
+  Status check_list(std::string_view name, const Json& list) const {
+    if (!list.is_array()) return wrong_type(name, list, "a list");
+    if (list.as_array().size() == static_cast<size_t>(config_.layers)) return ok_status();
+    return source_.corrupt_field(
+        name, fmt::format("{} entries for {} layers", list.as_array().size(), config_.layers));
+  }
+
+  Status read_end_ids() {
+    constexpr std::string_view kField = "eos_token_id";
+    for (const Json* json : {&json_, &outer_, &generation_}) {
+      const Json* member = find_in(*json, kField);
+      if (member == nullptr) continue;
+      const Json::Array list = member->is_array() ? member->as_array() : Json::Array{*member};
+      std::vector<int64_t> ids;
+      for (const Json& id : list) {
+        if (!id.is_int()) return wrong_type(kField, id, "an integer or a list of integers");
+        ids.push_back(id.as_int());
+      }
+      HR_RETURN_IF_ERROR(set_end_ids(source_, kField, ids, config_));
+    }
+    return ok_status();
+  }
+
+  const Json& json_;
+  const Json& outer_;
+  const Json& generation_;
+  const ConfigSource source_;
+  ModelConfig config_;
+};
+
+Result<Json> read_json_file(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+  const auto bytes = file->bytes();
+  if (bytes.size() > kConfigBytesMax) {
+    return corrupt(fmt::format("{}: {} bytes, a configuration has at most {}", path, bytes.size(),
+                               kConfigBytesMax));
+  }
+  auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!json.ok()) return json.status().with_context(path);
+  return json;
+}
+
+}  // namespace
+
+Result<ModelConfig> model_config_from_json(const Json& config, const Json& generation,
+                                           std::string_view path) {
+  HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
+  const ConfigSource source{path, find_hf_family(hf_class)};
+  if (source.family == nullptr) {
+    return source.unsupported_field(
+        "architectures", fmt::format("\"{}\" is not supported (known: {})", printable(hf_class),
+                                     known_hf_classes()));
+  }
+  // Models that also see keep their text model's numbers in an object of their own.
+  const Json* text = find_in(config, "text_config");
+  if (text != nullptr && !text->is_object()) {
+    return source.corrupt_field("text_config", "is no object");
+  }
+  return JsonConfigReader(text == nullptr ? config : *text, config, generation, source).read();
+}
+
+Result<ModelConfig> model_config_from_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path config_path =
+      fs::is_directory(path, ignored) ? fs::path(path) / "config.json" : fs::path(path);
+  HR_ASSIGN_OR_RETURN(const Json config, read_json_file(config_path.string()));
+  const fs::path generation_path = config_path.parent_path() / "generation_config.json";
+  Json generation;
+  if (fs::exists(generation_path, ignored)) {
+    HR_ASSIGN_OR_RETURN(generation, read_json_file(generation_path.string()));
+  }
+  return model_config_from_json(config, generation, config_path.string());
+}
+
+}  // namespace headrace

@@ -1,0 +1,370 @@
+#include "weights/model_family.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+constexpr double kThetaMax = 1e12;
+constexpr double kScaleMax = 1e6;
+using enum Presence;
+
+constexpr auto kCommonFields = std::to_array<ConfigField>({
+    {&ModelConfig::hidden, "embedding_length", "hidden_size", 1, kModelLimits.hidden_max,
+     kRequired},
+    {&ModelConfig::layers, "block_count", "num_hidden_layers", 1, kModelLimits.layers_max,
+     kRequired},
+    {&ModelConfig::ffn, "feed_forward_length", "intermediate_size", 1, kModelLimits.ffn_max,
+     kRequired},
+    {&ModelConfig::vocab, "", "vocab_size", 1, kModelLimits.vocab_max, kRequired},
+    {&ModelConfig::context_length, "context_length", "max_position_embeddings", 1,
+     kModelLimits.context_length_max, kRequired},
+    {&ModelConfig::heads, "attention.head_count", "num_attention_heads", 1, kModelLimits.heads_max,
+     kRequired},
+    {&ModelConfig::kv_heads, "attention.head_count_kv", "num_key_value_heads", 1,
+     kModelLimits.heads_max},
+    {&ModelConfig::head_dim, "attention.key_length", "head_dim", 1, kModelLimits.head_dim_max},
+    {&ModelConfig::rope_dim, "rope.dimension_count", "", 1, kModelLimits.head_dim_max},
+    {&ModelConfig::rope_theta, "rope.freq_base", "rope_theta", 1, kThetaMax},
+    {&ModelConfig::rope_theta_local, "rope.freq_base_swa", "rope_local_base_freq", 1, kThetaMax},
+    {&ModelConfig::window, "attention.sliding_window", "sliding_window", 0,
+     kModelLimits.context_length_max, kNullable},
+});
+
+constexpr ConfigField kRmsEps{&ModelConfig::rms_eps,
+                              "attention.layer_norm_rms_epsilon",
+                              "rms_norm_eps",
+                              1e-20,
+                              1,
+                              kRequired};
+constexpr ConfigField kLayerNormEps{
+    &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
+constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
+constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
+constexpr auto kSoftCapFields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&ModelConfig::attention_soft_cap, "attn_logit_softcapping", "attn_logit_softcapping", 0,
+     kScaleMax, kNullable},
+    {&ModelConfig::logit_soft_cap, "final_logit_softcapping", "final_logit_softcapping", 0,
+     kScaleMax, kNullable},
+});
+constexpr auto kGraniteFields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&ModelConfig::attention_scale, "attention.scale", "attention_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::embedding_scale, "embedding_scale", "embedding_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::residual_scale, "residual_scale", "residual_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::logit_divisor, "logit_scale", "logits_scaling", 1e-9, kScaleMax},
+});
+
+// ---- what the Hugging Face classes assume
+// --------------------------------------------------------
+
+void set_defaults(ModelConfig& config, double theta, int32_t context_length, float eps) {
+  config.rope_theta = theta;
+  config.context_length = context_length;
+  config.rms_eps = eps;
+}
+void llama_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-6f); }
+void mistral_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 131072, 1e-6f);
+  config.kv_heads = 8;
+  config.window = 4096;
+}
+void qwen2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.qkv_bias = true;
+  config.window = 4096;
+}
+void qwen3_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.head_dim = 128;
+  config.window = 4096;
+}
+void gemma_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 8192, 1e-6f);
+  config.head_dim = 256;
+  config.tied_embeddings = true;
+}
+void gemma2_defaults(ModelConfig& config) {
+  gemma_defaults(config);
+  config.window = 4096;
+  config.attention_scale = 1.0f / 16;  // query_pre_attn_scalar 256
+  config.attention_soft_cap = 50;
+  config.logit_soft_cap = 30;
+}
+void gemma3_defaults(ModelConfig& config) {
+  gemma_defaults(config);
+  set_defaults(config, 1e6, 131072, 1e-6f);
+  config.rope_theta_local = 1e4;
+  config.window = 4096;
+  config.attention_scale = 1.0f / 16;
+  config.vocab = 262208;
+  config.hidden = 2304;
+  config.ffn = 9216;
+  config.layers = 26;
+  config.heads = 8;
+  config.kv_heads = 4;
+}
+void phi3_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.rope_scaling.original_context = 4096;
+  config.fused_qkv = true;
+  config.fused_gate_up = true;
+}
+void smollm3_defaults(ModelConfig& config) {
+  set_defaults(config, 2e6, 32768, 1e-6f);
+  config.kv_heads = 4;
+  config.tied_embeddings = true;
+}
+void olmo2_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
+void granite_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.attention_scale = 1;
+  config.embedding_scale = 1;
+}
+void starcoder2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.kv_heads = 2;
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.tied_embeddings = true;
+}
+
+template <size_t kCount>
+using NameArray = std::array<std::string_view, kCount>;
+
+constexpr NameArray<1> kLlamaClasses{"LlamaForCausalLM"};
+constexpr NameArray<1> kMistralClasses{"MistralForCausalLM"};
+constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
+constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
+constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
+constexpr NameArray<1> kGemma2Classes{"Gemma2ForCausalLM"};
+constexpr NameArray<2> kGemma3Classes{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
+constexpr NameArray<1> kPhi3Classes{"Phi3ForCausalLM"};
+constexpr NameArray<1> kSmolLm3Classes{"SmolLM3ForCausalLM"};
+constexpr NameArray<1> kOlmo2Classes{"Olmo2ForCausalLM"};
+constexpr NameArray<1> kGraniteClasses{"GraniteForCausalLM"};
+constexpr NameArray<1> kStarCoder2Classes{"Starcoder2ForCausalLM"};
+constexpr NameArray<1> kSilu{"silu"};
+// Gemma's first files say "gelu" and mean the tanh form.
+constexpr NameArray<3> kGemmaGelu{"gelu_pytorch_tanh", "gelu", "gelu_new"};
+constexpr NameArray<1> kGeluTanh{"gelu_pytorch_tanh"};
+
+constexpr bool kInterleaved = true;
+
+// A GGUF file names the architecture only: the first row of a name is for them.
+constexpr auto kFamilies = std::to_array<ModelFamily>({
+    {"llama", kLlamaClasses, kSilu, kInterleaved, kRmsFields, llama_defaults},
+    {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults},
+    {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults},
+    {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
+    {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
+    {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
+    {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma3_defaults},
+    {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},
+    {"smollm3", kSmolLm3Classes, kSilu, kInterleaved, kRmsFields, smollm3_defaults},
+    {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},
+    {"granite", kGraniteClasses, kSilu, kInterleaved, kGraniteFields, granite_defaults},
+    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
+     starcoder2_defaults},
+});
+
+// ---- checks
+// --------------------------------------------------------------------------------------
+
+// The size of a head where a file does not say it.
+Status derive_head_dim(const ConfigSource& source, ModelConfig& config) {
+  if (config.hidden % config.heads != 0) {
+    return source.corrupt_field(
+        source.name_of(&ModelConfig::heads),
+        fmt::format("{} heads do not divide the hidden size {} ({})", config.heads, config.hidden,
+                    source.name_of(&ModelConfig::hidden)));
+  }
+  config.head_dim = config.hidden / config.heads;
+  if (config.head_dim <= kModelLimits.head_dim_max) return ok_status();
+  return source.corrupt_field(
+      source.name_of(&ModelConfig::head_dim),
+      fmt::format("{} is outside 1 to {}", config.head_dim, kModelLimits.head_dim_max));
+}
+
+Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
+  if (config.heads % config.kv_heads != 0) {
+    return source.corrupt_field(source.name_of(&ModelConfig::kv_heads),
+                                fmt::format("{} key/value heads do not divide {} query heads",
+                                            config.kv_heads, config.heads));
+  }
+  if (config.head_dim % 2 != 0) {
+    return source.corrupt_field(source.name_of(&ModelConfig::head_dim),
+                                fmt::format("head size {} is odd", config.head_dim));
+  }
+  if (config.rope_dim % 2 != 0 || config.rope_dim > config.head_dim || config.rope_dim < 2) {
+    return source.corrupt_field(
+        source.gguf ? source.name_of(&ModelConfig::rope_dim) : "partial_rotary_factor",
+        fmt::format("{} rotated dimensions: must be even and at most the head size {}",
+                    config.rope_dim, config.head_dim));
+  }
+  if (config.qk_rows_interleaved && config.rope_dim != config.head_dim) {
+    return source.unsupported_field(
+        source.name_of(&ModelConfig::rope_dim),
+        fmt::format("{} of {} dimensions rotated, with rows in interleaved order", config.rope_dim,
+                    config.head_dim));
+  }
+  return ok_status();
+}
+
+Status check_rope_scaling(const ConfigSource& source, const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const std::string field =
+      source.gguf ? fmt::format("{}.rope.scaling", source.family->architecture) : "rope_scaling";
+  using Kind = RopeScaling::Kind;
+  const auto bad = [&](std::string_view what) { return source.corrupt_field(field, what); };
+  if (!(scaling.factor >= 1 && scaling.factor <= 1e6)) {
+    return bad(fmt::format("factor {} is not between 1 and 1e6", scaling.factor));
+  }
+  if (!(scaling.attention_factor >= 0 && scaling.attention_factor <= 1e3)) {
+    return bad(
+        fmt::format("attention factor {} is not between 0 and 1000", scaling.attention_factor));
+  }
+  const bool needs_original = scaling.kind == Kind::kLlama3 || scaling.kind == Kind::kYarn ||
+                              scaling.kind == Kind::kLongRope;
+  if (needs_original && (scaling.original_context < 2 ||
+                         scaling.original_context > kModelLimits.context_length_max)) {
+    return bad(fmt::format("original context length {} is outside 2 to {}",
+                           scaling.original_context, kModelLimits.context_length_max));
+  }
+  if (scaling.kind == Kind::kLlama3 &&
+      !(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor &&
+        scaling.high_freq_factor < 1e6)) {
+    return bad(fmt::format("frequency factors {} and {} are no range", scaling.low_freq_factor,
+                           scaling.high_freq_factor));
+  }
+  if (scaling.kind == Kind::kYarn &&
+      !(scaling.beta_slow > 0 && scaling.beta_fast >= scaling.beta_slow &&
+        scaling.beta_fast < 1e6 && std::abs(scaling.mscale) < 1e3 &&
+        std::abs(scaling.mscale_all_dim) < 1e3)) {
+    return bad("beta_fast, beta_slow or mscale out of range");
+  }
+  const auto length = static_cast<size_t>(config.rope_dim / 2);
+  for (const auto* factors : {&scaling.short_factors, &scaling.long_factors}) {
+    if (factors->empty()) continue;
+    if (factors->size() != length) {
+      return bad(fmt::format("{} factors for {} frequencies", factors->size(), length));
+    }
+    for (const double factor : *factors) {
+      if (!(factor > 0 && factor < 1e9)) return bad(fmt::format("factor {}", factor));
+    }
+  }
+  if (scaling.short_factors.size() != scaling.long_factors.size()) {
+    return bad("short and long factors differ in number");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::span<const ConfigField> common_fields() { return kCommonFields; }
+std::span<const ModelFamily> model_families() { return kFamilies; }
+
+Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
+  HR_ASSIGN_OR_RETURN(const std::string_view name, file.require_string("general.architecture"));
+  std::string known;
+  std::string_view last;
+  for (const ModelFamily& family : kFamilies) {
+    if (family.architecture == name) return &family;
+    if (family.architecture != last) {
+      known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+    }
+    last = family.architecture;
+  }
+  return file.unsupported_field(
+      "general.architecture",
+      fmt::format("\"{}\" is not supported (known: {})", printable(name), known));
+}
+
+const ModelFamily* find_hf_family(std::string_view hf_class) {
+  for (const ModelFamily& family : kFamilies) {
+    for (const std::string_view name : family.hf_classes) {
+      if (name == hf_class) return &family;
+    }
+  }
+  return nullptr;
+}
+
+std::string known_hf_classes() {
+  std::string known;
+  for (const ModelFamily& family : kFamilies) {
+    for (const std::string_view name : family.hf_classes) {
+      known += (known.empty() ? "" : ", ") + std::string(name);
+    }
+  }
+  return known;
+}
+
+Status ConfigSource::corrupt_field(std::string_view field, std::string_view what) const {
+  return corrupt(fmt::format("{}: {}: {}", file, field, what), std::string(field));
+}
+Status ConfigSource::unsupported_field(std::string_view field, std::string_view what) const {
+  return unsupported(fmt::format("{}: {}: {}", file, field, what), std::string(field));
+}
+std::string ConfigSource::name_of(const ConfigField& field) const {
+  return gguf ? fmt::format("{}.{}", family->architecture, field.gguf) : std::string(field.hf);
+}
+std::string ConfigSource::name_of(ConfigMember member) const {
+  for (const auto fields : {common_fields(), family->fields}) {
+    for (const ConfigField& field : fields) {
+      if (field.member == member) return name_of(field);
+    }
+  }
+  return "configuration";
+}
+
+Status set_field(const ConfigSource& source, const ConfigField& field, double value,
+                 ModelConfig& config) {
+  const bool whole = std::holds_alternative<int32_t ModelConfig::*>(field.member);
+  if (!(value >= field.min && value <= field.max)) {  // NaN fails it too
+    return source.corrupt_field(
+        source.name_of(field),
+        whole ? fmt::format("{:.0f} is outside {:.0f} to {:.0f}", value, field.min, field.max)
+              : fmt::format("{} is not between {} and {}", value, field.min, field.max));
+  }
+  std::visit(
+      [&](auto member) {
+        using Value = std::remove_reference_t<decltype(config.*member)>;
+        config.*member = static_cast<Value>(value);
+      },
+      field.member);
+  return ok_status();
+}
+
+bool is_missing(const ConfigField& field, const ModelConfig& config) {
+  return field.presence == Presence::kRequired &&
+         std::visit([&](auto member) { return config.*member == 0; }, field.member);
+}
+
+Status finish_config(const ConfigSource& source, ModelConfig& config) {
+  if (config.head_dim == 0) HR_RETURN_IF_ERROR(derive_head_dim(source, config));
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.rope_dim == 0) config.rope_dim = config.head_dim;
+  HR_RETURN_IF_ERROR(check_head_sizes(source, config));
+  return check_rope_scaling(source, config);
+}
+
+Status set_end_ids(const ConfigSource& source, std::string_view field, std::span<const int64_t> ids,
+                   ModelConfig& config) {
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= config.vocab) {
+      return source.corrupt_field(
+          field, fmt::format("{} is no id of a vocabulary of {}", id, config.vocab));
+    }
+    config.end_ids.push_back(static_cast<int32_t>(id));
+  }
+  std::sort(config.end_ids.begin(), config.end_ids.end());
+  config.end_ids.erase(std::unique(config.end_ids.begin(), config.end_ids.end()),
+                       config.end_ids.end());
+  return ok_status();
+}
+
+}  // namespace headrace

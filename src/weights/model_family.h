@@ -1,0 +1,81 @@
+// What the two readers of configurations know of each architecture: what it is called, which
+// numbers its files give under which keys, and what a Hugging Face class assumes where its
+// config.json is silent. How an architecture computes is in models/.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "weights/model_config.h"
+
+namespace headrace {
+
+using ConfigMember =
+    std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*>;
+
+enum class Presence {
+  kRequired,  // in both formats, unless the Hugging Face class has a default
+  kOptional,  // absent: the member keeps its default
+  kNullable,  // as optional; null in a config.json means 0
+};
+
+// One number of a configuration.
+struct ConfigField {
+  ConfigMember member;
+  std::string_view gguf;  // the key after "<architecture>."; empty: GGUF files have none
+  std::string_view hf;    // the key of config.json; empty: it has none
+  double min = 0;
+  double max = 0;
+  Presence presence = Presence::kOptional;
+};
+
+struct ModelFamily {
+  std::string_view architecture;                     // GGUF's general.architecture
+  std::span<const std::string_view> hf_classes;      // config.json's architectures[0]
+  std::span<const std::string_view> hf_activations;  // names of the one activation it has
+  // GGUF files hold the rows of q and k in the order of interleaved rotation.
+  bool gguf_rows_interleaved = false;
+  std::span<const ConfigField> fields;                 // beside common_fields()
+  void (*hf_defaults)(ModelConfig& config) = nullptr;  // what the class assumes
+};
+
+// Numbers that every architecture has.
+std::span<const ConfigField> common_fields();
+
+std::span<const ModelFamily> model_families();
+// kUnsupported naming the architecture or class, and those that are known.
+Result<const ModelFamily*> find_gguf_family(const GgufFile& file);
+const ModelFamily* find_hf_family(std::string_view hf_class);
+std::string known_hf_classes();
+
+// A file being read, whatever its format: what the checks need for their messages.
+struct ConfigSource {
+  std::string_view file;
+  const ModelFamily* family = nullptr;
+  bool gguf = false;
+
+  Status corrupt_field(std::string_view field, std::string_view what) const;
+  Status unsupported_field(std::string_view field, std::string_view what) const;
+  // "llama.attention.head_count" or "num_attention_heads".
+  std::string name_of(const ConfigField& field) const;
+  std::string name_of(ConfigMember member) const;
+};
+
+// Checks a value against its field's bounds and stores it.
+Status set_field(const ConfigSource& source, const ConfigField& field, double value,
+                 ModelConfig& config);
+// The field's member is unset and must not be.
+bool is_missing(const ConfigField& field, const ModelConfig& config);
+
+// After all fields are read: derives head_dim, kv_heads and rope_dim where the file does not say
+// them, then checks the relations between sizes.
+Status finish_config(const ConfigSource& source, ModelConfig& config);
+
+Status set_end_ids(const ConfigSource& source, std::string_view field, std::span<const int64_t> ids,
+                   ModelConfig& config);
+
+}  // namespace headrace
