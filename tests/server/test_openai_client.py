@@ -130,6 +130,30 @@ def test_several_prompts_as_text_and_ids(server, client):
     assert token_counts(by_text.usage) == token_counts(by_ids.usage)
 
 
+def test_a_prefix_is_found_inside_its_salt_only(server, client):
+    prompt = "In the year 2031 " + COUNTING * 20
+
+    def ask(text, **options):
+        answer = client.completions.create(model=NAME, prompt=text, temperature=0, max_tokens=8, **options)
+        return answer.choices[0].text, answer.usage.prompt_tokens, answer.usage.prompt_tokens_details.cached_tokens
+
+    def metrics():
+        return server.metric("vllm:prefix_cache_queries_total"), server.metric("vllm:prefix_cache_hits_total")
+
+    queries, hits = metrics()
+    cold_text, length, cold = ask(prompt)
+    warm_text, _, warm = ask(prompt)
+    assert warm_text == cold_text
+    assert cold < 16 and length - 16 <= warm < length  # whole blocks, and one token is computed
+    assert metrics() == (queries + 2 * length, hits + cold + warm)
+    _, turn_length, turn = ask(prompt + cold_text + " and so on")
+    assert length // 16 * 16 <= turn < turn_length  # the answer's tokens, too, where they are split alike
+    salted_text, _, salted = ask(prompt, extra_body={"cache_salt": "mine"})
+    assert salted_text == cold_text and salted == 0
+    _, _, scored = ask(prompt, echo=True, logprobs=1)
+    assert scored == 0  # who asks for the prompt's log-probabilities computes it
+
+
 # --- Log-probabilities ---------------------------------------------------------------------------
 
 
