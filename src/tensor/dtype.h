@@ -1,5 +1,5 @@
 // Element types, plain and block-quantised. A block type packs `block_elements` consecutive
-// elements of a row into `block_bytes` bytes, as GGUF files do.
+// elements of a row into `block_bytes` bytes, as GGUF files do. What blocks mean: block_quants.h.
 #pragma once
 
 #include <array>
@@ -16,9 +16,19 @@ enum class DType : uint8_t {
   kI32,
   kI8,
   kU8,
-  kQ8_0,  // 32 x int8, f16 scale d: w = d q
-  kQ4_0,  // 32 x 4 bits, f16 scale d: w = d (q - 8)
-  kQ4_1,  // 32 x 4 bits, f16 scale d and minimum m: w = d q + m
+  kQ8_0,    // 32 x int8, f16 scale d: w = d q
+  kQ4_0,    // 32 x 4 bits, f16 scale d: w = d (q - 8)
+  kQ4_1,    // 32 x 4 bits, f16 scale d and minimum m: w = d q + m
+  kQ5_0,    // 32 x 5 bits: w = d (q - 16)
+  kQ5_1,    // 32 x 5 bits: w = d q + m
+  kIQ4_NL,  // 32 x 4 bits, the indices of 16 unevenly spaced integers: w = d v[q]
+  // Blocks of 256 whose parts have integer scales s (and minima m) under one or two f16 of all.
+  kQ2_K,    // parts of 16, 2 bits, s and m of 4 bits: w = (d s) q - (e m)
+  kQ3_K,    // parts of 16, 3 bits, s of 6 bits: w = (d (s - 32)) (q - 4)
+  kQ4_K,    // parts of 32, 4 bits, s and m of 6 bits: w = (d s) q - (e m)
+  kQ5_K,    // parts of 32, 5 bits, s and m of 6 bits: w = (d s) q - (e m)
+  kQ6_K,    // parts of 16, 6 bits, s an int8: w = (d s) (q - 32)
+  kIQ4_XS,  // parts of 32, indices as of IQ4_NL, s of 6 bits: w = (d (s - 32)) v[q]
 };
 
 struct DTypeInfo {
@@ -27,21 +37,31 @@ struct DTypeInfo {
   int32_t block_bytes;
 };
 
-inline constexpr std::array<DTypeInfo, 9> kDTypeInfo = {{{"F32", 1, 4},
-                                                         {"F16", 1, 2},
-                                                         {"BF16", 1, 2},
-                                                         {"I32", 1, 4},
-                                                         {"I8", 1, 1},
-                                                         {"U8", 1, 1},
-                                                         {"Q8_0", 32, 34},
-                                                         {"Q4_0", 32, 18},
-                                                         {"Q4_1", 32, 20}}};
+inline constexpr std::array<DTypeInfo, 18> kDTypeInfo = {{{"F32", 1, 4},
+                                                          {"F16", 1, 2},
+                                                          {"BF16", 1, 2},
+                                                          {"I32", 1, 4},
+                                                          {"I8", 1, 1},
+                                                          {"U8", 1, 1},
+                                                          {"Q8_0", 32, 34},
+                                                          {"Q4_0", 32, 18},
+                                                          {"Q4_1", 32, 20},
+                                                          {"Q5_0", 32, 22},
+                                                          {"Q5_1", 32, 24},
+                                                          {"IQ4_NL", 32, 18},
+                                                          {"Q2_K", 256, 84},
+                                                          {"Q3_K", 256, 110},
+                                                          {"Q4_K", 256, 144},
+                                                          {"Q5_K", 256, 176},
+                                                          {"Q6_K", 256, 210},
+                                                          {"IQ4_XS", 256, 136}}};
 
 constexpr const DTypeInfo& dtype_info(DType dtype) {
   return kDTypeInfo[static_cast<size_t>(dtype)];
 }
 constexpr std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
 constexpr bool is_quantised(DType dtype) { return dtype_info(dtype).block_elements > 1; }
+inline constexpr int32_t kBlockElementsMax = 256;
 
 // Bytes of `elements` consecutive elements of a row; empty when the count is negative, no whole
 // number of blocks, or the product leaves int64.

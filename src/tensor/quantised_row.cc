@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/block_quants.h"
 #include "tensor/half.h"
 
 namespace headrace {
@@ -24,8 +25,6 @@ void store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-float load_half(const std::byte* at) { return half_to_float(load<uint16_t>(at)); }
-
 template <class T, class Convert>
 void dequantise_plain(const std::byte* packed, std::span<float> out, Convert convert) {
   for (size_t i = 0; i < out.size(); ++i) out[i] = convert(load<T>(packed + i * sizeof(T)));
@@ -37,11 +36,6 @@ void quantise_plain(std::span<const float> row, std::byte* packed, Convert conve
 }
 
 // ---- Q8_0: half d; int8 q[32]
-void dequantise_q8_0(const std::byte* block, float* out) {
-  const float d = load_half(block);
-  for (size_t i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(load<int8_t>(block + 2 + i));
-}
-
 void quantise_q8_0(const float* x, std::byte* block) {
   float magnitude = 0;
   for (size_t i = 0; i < kBlock; ++i) magnitude = std::max(magnitude, std::fabs(x[i]));
@@ -54,9 +48,6 @@ void quantise_q8_0(const float* x, std::byte* block) {
 }
 
 // ---- 4 bits: byte j holds element j in its low half and element j + 16 in its high half
-uint8_t low(const std::byte* quants, size_t j) { return load<uint8_t>(quants + j) & 0xf; }
-uint8_t high(const std::byte* quants, size_t j) { return load<uint8_t>(quants + j) >> 4; }
-
 template <class Quant>
 void pack_nibbles(std::byte* quants, Quant quant) {
   for (size_t j = 0; j < kBlock / 2; ++j) {
@@ -65,14 +56,6 @@ void pack_nibbles(std::byte* quants, Quant quant) {
 }
 
 // ---- Q4_0: half d; 16 bytes of quants
-void dequantise_q4_0(const std::byte* block, float* out) {
-  const float d = load_half(block);
-  for (size_t j = 0; j < kBlock / 2; ++j) {
-    out[j] = d * static_cast<float>(low(block + 2, j) - 8);
-    out[j + kBlock / 2] = d * static_cast<float>(high(block + 2, j) - 8);
-  }
-}
-
 void quantise_q4_0(const float* x, std::byte* block) {
   float extreme = 0;  // the value of largest magnitude becomes quant 0, which is -8 d
   for (size_t i = 0; i < kBlock; ++i) {
@@ -90,15 +73,6 @@ void quantise_q4_0(const float* x, std::byte* block) {
 }
 
 // ---- Q4_1: half d; half m; 16 bytes of quants
-void dequantise_q4_1(const std::byte* block, float* out) {
-  const float d = load_half(block);
-  const float m = load_half(block + 2);
-  for (size_t j = 0; j < kBlock / 2; ++j) {
-    out[j] = d * static_cast<float>(low(block + 4, j)) + m;
-    out[j + kBlock / 2] = d * static_cast<float>(high(block + 4, j)) + m;
-  }
-}
-
 void quantise_q4_1(const float* x, std::byte* block) {
   const auto [least, most] = std::minmax_element(x, x + kBlock);
   const float m = *least;
@@ -113,8 +87,19 @@ void quantise_q4_1(const float* x, std::byte* block) {
 
 template <class Block>
 void for_each_block(DType dtype, size_t elements, Block block) {
-  const auto bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
-  for (size_t i = 0; i < elements / kBlock; ++i) block(i * kBlock, i * bytes);
+  const DTypeInfo& info = dtype_info(dtype);
+  const auto columns = static_cast<size_t>(info.block_elements);
+  for (size_t i = 0; i < elements / columns; ++i) {
+    block(i * columns, i * static_cast<size_t>(info.block_bytes));
+  }
+}
+
+void dequantise_blocks(DType dtype, const std::byte* packed, std::span<float> out) {
+  BlockQuants block;
+  for_each_block(dtype, out.size(), [&](size_t element, size_t byte) {
+    unpack_block(dtype, packed + byte, block);
+    dequantise_block(block, out.data() + element);
+  });
 }
 
 void check_sizes(DType dtype, size_t elements, size_t bytes) {
@@ -127,11 +112,6 @@ void check_sizes(DType dtype, size_t elements, size_t bytes) {
 void dequantise_row(DType dtype, std::span<const std::byte> packed, std::span<float> out) {
   check_sizes(dtype, out.size(), packed.size());
   const std::byte* data = packed.data();
-  const auto blocks = [&](void (*dequantise)(const std::byte*, float*)) {
-    for_each_block(dtype, out.size(), [&](size_t element, size_t byte) {
-      dequantise(data + byte, out.data() + element);
-    });
-  };
   switch (dtype) {
     case DType::kF32:
       return dequantise_plain<float>(data, out, [](float v) { return v; });
@@ -145,12 +125,8 @@ void dequantise_row(DType dtype, std::span<const std::byte> packed, std::span<fl
       return dequantise_plain<int8_t>(data, out, [](int8_t v) { return static_cast<float>(v); });
     case DType::kU8:
       return dequantise_plain<uint8_t>(data, out, [](uint8_t v) { return static_cast<float>(v); });
-    case DType::kQ8_0:
-      return blocks(dequantise_q8_0);
-    case DType::kQ4_0:
-      return blocks(dequantise_q4_0);
-    case DType::kQ4_1:
-      return blocks(dequantise_q4_1);
+    default:
+      return dequantise_blocks(dtype, data, out);
   }
 }
 
@@ -181,10 +157,8 @@ void quantise_row(DType dtype, std::span<const float> row, std::span<std::byte> 
       return blocks(quantise_q4_0);
     case DType::kQ4_1:
       return blocks(quantise_q4_1);
-    case DType::kI32:
-    case DType::kI8:
-    case DType::kU8:
-      CHECK_MSG(false, "weights are not quantised to plain integers");
+    default:
+      CHECK_MSG(false, "weights are not quantised to this type");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tensor/quantised_row.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -24,6 +25,15 @@ std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
+Json read_json(const char* path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  auto json = parse_json(text.str());
+  CHECK(json.ok());
+  return std::move(json.value());
+}
+
 std::vector<float> from_bits(const Json& list) {
   std::vector<float> values;
   for (const Json& bits : list.as_array()) {
@@ -41,12 +51,8 @@ class BlockFixture : public testing::TestWithParam<TypeCase> {
  protected:
   // Made by make_block_fixture.py from the gguf package.
   Json fixture(const char* part) {
-    std::ifstream file("tests/data/weights/block_fixture.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    auto json = parse_json(text.str());
-    CHECK(json.ok());
-    return *json->find(GetParam().name)->find(part);
+    const Json json = read_json("tests/data/weights/block_fixture.json");
+    return *json.find(GetParam().name)->find(part);
   }
 };
 
@@ -77,6 +83,36 @@ INSTANTIATE_TEST_SUITE_P(Types, BlockFixture,
                                          TypeCase{"F16", DType::kF16},
                                          TypeCase{"BF16", DType::kBF16}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// FNV-1a of the values' bits, any NaN taken as 7fc00000, as make_block_fixture.py has it.
+std::string hash_of(const std::vector<float>& values) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const float value : values) {
+    uint32_t bits = std::isnan(value) ? 0x7fc00000u : std::bit_cast<uint32_t>(value);
+    for (int i = 0; i < 4; ++i, bits >>= 8) hash = (hash ^ (bits & 255)) * 0x100000001b3u;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+class ReadOnlyBlockFixture : public testing::TestWithParam<DType> {};
+
+TEST_P(ReadOnlyBlockFixture, DequantisesToTheSameBits) {
+  const DType dtype = GetParam();
+  const Json fixture = read_json("tests/data/weights/read_only_block_fixture.json");
+  const auto& blocks = fixture.find(dtype_name(dtype))->as_object();
+  ASSERT_GE(blocks.size(), 20u);
+  for (const auto& [block, hash] : blocks) {
+    std::vector<float> values(static_cast<size_t>(dtype_info(dtype).block_elements));
+    dequantise_row(dtype, from_hex(block), values);
+    EXPECT_EQ(hash_of(values), hash.as_string()) << block;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ReadOnlyBlockFixture,
+                         testing::Values(DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL, DType::kQ2_K,
+                                         DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                                         DType::kIQ4_XS),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST(Dequantise, PlainTypes) {
   const int8_t i8[] = {-128, 127};

@@ -282,7 +282,7 @@ class HostileFiles {
     type("type 42", 42, "tensor blk.0.ffn_down.weight: type 42 is not known");
     type("type -1", UINT32_MAX, "tensor blk.0.ffn_down.weight: type 4294967295 is not known");
     type("type removed", 4, "tensor blk.0.ffn_down.weight: type Q4_2 was removed");
-    type("type not readable", 6, "tensor blk.0.ffn_down.weight: type Q5_0 is not supported yet");
+    type("type not readable", 39, "tensor blk.0.ffn_down.weight: type MXFP4 is not supported yet");
   }
 
   void dimensions() {
