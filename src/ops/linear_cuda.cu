@@ -126,10 +126,12 @@ __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
         const uint4 low = w[s][r][0], high = w[s][r][1];
+        const uint32_t first[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t second[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c) {
-          gpu::mma_m16n8k16<T>(sums[r][c], {low.x, high.x, low.y, high.y}, {b[s][c].x, b[s][c].y});
-          gpu::mma_m16n8k16<T>(sums[r][c], {low.z, high.z, low.w, high.w}, {b[s][c].z, b[s][c].w});
+          gpu::multiply_add<T>(sums[r][c], first, b[s][c].x, b[s][c].y);
+          gpu::multiply_add<T>(sums[r][c], second, b[s][c].z, b[s][c].w);
         }
       }
     }

@@ -1,6 +1,7 @@
 // The CUDA tables of a build without CUDA: empty.
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/device_sample.h"
 #include "ops/embedding.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
@@ -9,7 +10,7 @@
 #include "ops/rope_angles.h"
 #include "ops/rope_kv.h"
 #include "ops/row_gather.h"
-#include "ops/sample.h"
+#include "ops/slot_state.h"
 #include "ops/soft_cap.h"
 
 namespace headrace {
@@ -17,6 +18,7 @@ namespace headrace {
 std::span<const Kernel<ActivationArgs>> activation_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels() { return {}; }
 std::span<const Kernel<AttentionArgs>> attention_cuda_kernels() { return {}; }
+std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels() { return {}; }
 std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
 std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
@@ -26,6 +28,7 @@ std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels() { return {}; }
 std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels() { return {}; }
+std::span<const Kernel<SlotStateArgs>> slot_state_cuda_kernels() { return {}; }
 std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels() { return {}; }
 
 }  // namespace headrace

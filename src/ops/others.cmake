@@ -7,13 +7,15 @@ list(APPEND sources
   rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
+  device_sample.cc slot_state.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 if(HEADRACE_CUDA)
   # Only these files may include gpu/.
   headrace_include_root(gpu gpu_root)
   set(kernel_sources
-    activation_cuda.cu attention_cuda.cu embedding_cuda.cu layer_norm_cuda.cu linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
-    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu soft_cap_cuda.cu)
+    activation_cuda.cu attention_cuda.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
+    linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
+    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu)
   list(APPEND sources ${kernel_sources})
   # 554: a view of constant bytes has a conversion to its own type that is never called.
   set_source_files_properties(${kernel_sources} PROPERTIES

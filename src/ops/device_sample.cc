@@ -1,0 +1,18 @@
+#include "ops/device_sample.h"
+
+namespace headrace {
+
+std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels();  // device_sample_cuda.cu
+
+KernelSet<DeviceSampleArgs> device_sample_kernels() {
+  return KernelSet<DeviceSampleArgs>(device_sample_cuda_kernels());
+}
+
+void device_sample(OpContext& context, const DeviceSampleArgs& args) {
+  CHECK(args.logits.dtype == DType::kF32 && args.logits.shape.rank() == 2);
+  CHECK(args.logits.columns() > 0);
+  if (args.logits.rows() == 0) return;
+  device_sample_kernels().select(context.device, args).run(context, args);
+}
+
+}  // namespace headrace

@@ -1,0 +1,563 @@
+// From logits to tokens on CUDA: one block a row, no sort of the row.
+//   logits [R, V] f32;  one DeviceSampleRow a row
+// Tokens are ordered by (value descending, id ascending); a position in this order is a 64-bit key.
+// min-p, top-k and top-p each keep a prefix of it, so what is kept is everything up to one key, the
+// cut. A histogram over the distance from the largest value, with counts and weights, finds the bin
+// that holds the cut; the bin's tokens are collected and sorted, and the cut is read off. A bin
+// that holds more than can be collected (equal logits, a very high temperature) is searched by
+// bisection of the key instead: up to 64 passes over the row. The draw is the inverse of the
+// cumulative distribution in id order: sums of 32 segments, then a scan of one.
+#include <array>
+#include <cmath>
+
+#include "gpu/reduce.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/device_sample.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kWarps = kThreads / gpu::kWarpThreads;
+constexpr int kBins = 2048;
+constexpr float kBinsPerNat = 32.0f;   // 64 nats in all; the last bin takes what is further
+constexpr int kCollectedMax = 2048;    // keys that are sorted in shared memory
+constexpr float kWeightOne = 0x1p40f;  // the weight of the largest value
+constexpr float kInfinity = INFINITY;
+static_assert(kCollectedMax >= kDeviceTopMax);
+
+using Weight = unsigned long long;
+using Key = unsigned long long;  // ascending: best first
+
+struct Shared {
+  Weight bin_weight[kBins];
+  uint32_t bin_count[kBins];
+  Key collected[kCollectedMax];
+  int32_t collected_count;
+  Weight warp_weights[kWarps];
+  uint32_t warp_counts[kWarps];
+  Key warp_keys[kWarps];
+  int32_t found_bin;  // of find_bin(), with what lies before it
+  Weight before_weight;
+  uint32_t before_count;
+  Key found_key;  // of find_cut()
+  Weight found_weight;
+  Weight carried;  // of scans that take several rounds
+  int32_t drawn;
+};
+
+__device__ Key key_of(float value, int32_t token) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 is 0
+  const uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return static_cast<Key>(~ascending) << 32 | static_cast<uint32_t>(token);
+}
+__device__ float value_of(Key key) {
+  const uint32_t ascending = ~static_cast<uint32_t>(key >> 32);
+  return __uint_as_float((ascending & 0x80000000u) != 0 ? ascending & 0x7fffffffu : ~ascending);
+}
+__device__ int32_t token_of(Key key) { return static_cast<int32_t>(key & 0xffffffffu); }
+
+// A row of values: the logits with or without the penalties of its slot.
+struct Values {
+  const float* logits;           // [V]
+  const uint16_t* token_counts;  // [V], or null: no penalties
+  float repetition, presence, frequency;
+  int32_t size;
+
+  __device__ float operator[](int32_t i) const {
+    float value = logits[i];
+    if (token_counts == nullptr) return value;
+    const uint16_t seen = token_counts[i];
+    if (seen == 0) return value;
+    if (repetition != 1.0f) value = value > 0.0f ? value / repetition : value * repetition;
+    const int count = seen & kTokenCountMax;
+    if (count > 0) value -= frequency * static_cast<float>(count) + presence;
+    return value;
+  }
+};
+
+// How values become weights: exp((value - largest) * factor) in 2^-40ths.
+struct Scale {
+  float largest, factor;
+  float weight_min;  // what weighs less is not kept (min-p)
+
+  __device__ float distance(float value) const { return (largest - value) * factor; }  // >= 0
+  __device__ Weight weight(float value) const {
+    const float w = expf(-distance(value));
+    return w < weight_min ? 0 : static_cast<Weight>(w * kWeightOne);
+  }
+  __device__ int bin(float value) const {
+    const float position = distance(value) * kBinsPerNat;
+    return position < static_cast<float>(kBins - 1) ? static_cast<int>(position) : kBins - 1;
+  }
+};
+
+template <class Body>
+__device__ void for_each_token(int32_t size, const Body& body) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < size; i += kThreads) body(i);
+}
+
+__device__ int warp_index() { return static_cast<int>(threadIdx.x) / gpu::kWarpThreads; }
+__device__ int lane_index() { return static_cast<int>(threadIdx.x) % gpu::kWarpThreads; }
+
+// The sums over the block, on every thread; a barrier before and after.
+__device__ void block_sums(Shared& shared, Weight& weight, uint32_t& count) {
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    weight += __shfl_xor_sync(0xffffffffu, weight, distance);
+    count += __shfl_xor_sync(0xffffffffu, count, distance);
+  }
+  __syncthreads();
+  if (lane_index() == 0) {
+    shared.warp_weights[warp_index()] = weight;
+    shared.warp_counts[warp_index()] = count;
+  }
+  __syncthreads();
+  weight = shared.warp_weights[lane_index()];
+  count = shared.warp_counts[lane_index()];
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    weight += __shfl_xor_sync(0xffffffffu, weight, distance);
+    count += __shfl_xor_sync(0xffffffffu, count, distance);
+  }
+}
+
+// The sum over the threads up to and with this one; a barrier before and after.
+__device__ Weight block_scan(Shared& shared, Weight value) {
+  for (int distance = 1; distance < gpu::kWarpThreads; distance *= 2) {
+    const Weight below = __shfl_up_sync(0xffffffffu, value, distance);
+    if (lane_index() >= distance) value += below;
+  }
+  __syncthreads();
+  if (lane_index() == gpu::kWarpThreads - 1) shared.warp_weights[warp_index()] = value;
+  __syncthreads();
+  Weight before = lane_index() < warp_index() ? shared.warp_weights[lane_index()] : 0;
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    before += __shfl_xor_sync(0xffffffffu, before, distance);
+  }
+  return value + before;
+}
+
+// The best key of the row: its largest value at the lowest id. `sane` is false where a value is NaN
+// or the largest is infinite.
+__device__ Key best_key(Shared& shared, const Values& values, bool& sane) {
+  Key best = ~Key{0};
+  bool nan = false;
+  for_each_token(values.size, [&](int32_t i) {
+    const float value = values[i];
+    nan = nan || isnan(value);
+    best = min(best, key_of(value, i));
+  });
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    best = min(best, __shfl_xor_sync(0xffffffffu, best, distance));
+  }
+  nan = __syncthreads_or(nan);
+  if (lane_index() == 0) shared.warp_keys[warp_index()] = best;
+  __syncthreads();
+  best = shared.warp_keys[lane_index()];
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    best = min(best, __shfl_xor_sync(0xffffffffu, best, distance));
+  }
+  sane = !nan && fabsf(value_of(best)) < kInfinity;
+  return best;
+}
+
+// Counts and weights of every bin. Of `kept_only`, tokens of weight 0 are in no bin.
+__device__ void fill_histogram(Shared& shared, const Values& values, const Scale& scale,
+                               bool kept_only) {
+  for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) {
+    shared.bin_weight[bin] = 0;
+    shared.bin_count[bin] = 0;
+  }
+  __syncthreads();
+  for_each_token(values.size, [&](int32_t i) {
+    const float value = values[i];
+    const Weight weight = scale.weight(value);
+    if (kept_only && weight == 0) return;
+    const int bin = scale.bin(value);
+    atomicAdd(&shared.bin_weight[bin], weight);
+    atomicAdd(&shared.bin_count[bin], 1u);
+  });
+  __syncthreads();
+}
+
+// A prefix of the order that is looked for: the shortest whose tokens are `count` or more, and one
+// whose weight is `weight` or more.
+struct Goal {
+  uint32_t count;
+  Weight weight;
+
+  __device__ bool reached(uint32_t tokens, Weight sum) const {
+    return tokens >= count && sum >= weight;
+  }
+};
+
+// Finds the first bin with which the goal is reached, and what lies before it. False where the
+// whole histogram does not reach it.
+__device__ bool find_bin(Shared& shared, const Goal& goal) {
+  constexpr int kEach = kBins / kThreads;
+  Weight weight = 0;
+  uint32_t count = 0;
+  const int first = static_cast<int>(threadIdx.x) * kEach;
+  for (int bin = first; bin < first + kEach; ++bin) {
+    weight += shared.bin_weight[bin];
+    count += shared.bin_count[bin];
+  }
+  if (threadIdx.x == 0) shared.found_bin = kBins;
+  Weight weight_before = block_scan(shared, weight) - weight;
+  auto count_before = static_cast<uint32_t>(block_scan(shared, count) - count);
+  for (int bin = first; bin < first + kEach; ++bin) {
+    const Weight weight_after = weight_before + shared.bin_weight[bin];
+    const uint32_t count_after = count_before + shared.bin_count[bin];
+    if (goal.reached(count_after, weight_after) && !goal.reached(count_before, weight_before)) {
+      shared.found_bin = bin;
+      shared.before_weight = weight_before;
+      shared.before_count = count_before;
+    }
+    weight_before = weight_after;
+    count_before = count_after;
+  }
+  __syncthreads();
+  return shared.found_bin < kBins;
+}
+
+// Sorts `count` keys, ascending (Batcher's bitonic network).
+__device__ void sort_collected(Shared& shared, int count) {
+  int size = 2;
+  while (size < count) size *= 2;
+  for (int i = count + static_cast<int>(threadIdx.x); i < size; i += kThreads) {
+    shared.collected[i] = ~Key{0};
+  }
+  __syncthreads();
+  for (int span = 2; span <= size; span *= 2) {
+    for (int step = span / 2; step > 0; step /= 2) {
+      for (int i = static_cast<int>(threadIdx.x); i < size / 2; i += kThreads) {
+        const int low = 2 * i - (i & (step - 1)), high = low + step;
+        const Key a = shared.collected[low], b = shared.collected[high];
+        if ((a > b) == ((low & span) == 0)) {
+          shared.collected[low] = b;
+          shared.collected[high] = a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+}
+
+// Collects, sorted, the keys of tokens for which `wanted(value, key)`. REQUIRES: they fit
+template <class Wanted>
+__device__ int collect(Shared& shared, const Values& values, const Wanted& wanted) {
+  if (threadIdx.x == 0) shared.collected_count = 0;
+  __syncthreads();
+  for_each_token(values.size, [&](int32_t i) {
+    const float value = values[i];
+    const Key key = key_of(value, i);
+    if (wanted(value, key)) shared.collected[atomicAdd(&shared.collected_count, 1)] = key;
+  });
+  __syncthreads();
+  const int count = shared.collected_count;
+  sort_collected(shared, count);
+  return count;
+}
+
+struct Cut {
+  Key key;        // the last that is kept
+  Weight weight;  // of all that is kept
+};
+
+// The shortest prefix of the order that reaches the goal, by bisection.
+__device__ Cut bisect(Shared& shared, const Values& values, const Scale& scale, bool kept_only,
+                      const Goal& goal) {
+  Key low = 0, high = ~Key{0};  // the cut is in [low, high]
+  Weight weight_at_high = 0;
+  while (low < high) {
+    const Key middle = low + (high - low) / 2;
+    Weight weight = 0;
+    uint32_t count = 0;
+    for_each_token(values.size, [&](int32_t i) {
+      const float value = values[i];
+      const Weight w = scale.weight(value);
+      if ((kept_only && w == 0) || key_of(value, i) > middle) return;
+      weight += w;
+      ++count;
+    });
+    block_sums(shared, weight, count);
+    if (goal.reached(count, weight)) {
+      high = middle;
+      weight_at_high = weight;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return {high, weight_at_high};
+}
+
+// The same from a histogram that reaches the goal.
+__device__ Cut find_cut(Shared& shared, const Values& values, const Scale& scale, bool kept_only,
+                        const Goal& goal) {
+  find_bin(shared, goal);
+  const int bin = shared.found_bin;
+  if (shared.bin_count[bin] > kCollectedMax) return bisect(shared, values, scale, kept_only, goal);
+  const Weight weight_before = shared.before_weight;
+  const uint32_t count_before = shared.before_count;
+  const int count = collect(shared, values, [&](float value, Key) {
+    return scale.bin(value) == bin && !(kept_only && scale.weight(value) == 0);
+  });
+  Weight carried = weight_before;
+  for (int first = 0; first < count; first += kThreads) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    const Weight weight = i < count ? scale.weight(value_of(shared.collected[i])) : 0;
+    const Weight reached = carried + block_scan(shared, weight);
+    const uint32_t tokens = count_before + static_cast<uint32_t>(i) + 1;
+    if (i < count && goal.reached(tokens, reached) && !goal.reached(tokens - 1, reached - weight)) {
+      shared.found_key = shared.collected[i];
+      shared.found_weight = reached;
+    }
+    if (threadIdx.x == kThreads - 1) shared.carried = reached;
+    __syncthreads();
+    carried = shared.carried;
+    __syncthreads();
+  }
+  return {shared.found_key, shared.found_weight};
+}
+
+// The last key that min-p, top-k and top-p keep.
+__device__ Key cut_of(Shared& shared, const Values& values, const Scale& scale,
+                      const DeviceSampleRow& row) {
+  fill_histogram(shared, values, scale, /*kept_only=*/true);
+  Weight weight = 0;
+  uint32_t count = 0;
+  for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) {
+    weight += shared.bin_weight[bin];
+    count += shared.bin_count[bin];
+  }
+  block_sums(shared, weight, count);
+  Cut cut{~Key{0}, weight};
+  if (row.top_k > 0 && static_cast<uint32_t>(row.top_k) < count) {
+    cut = find_cut(shared, values, scale, true, {static_cast<uint32_t>(row.top_k), 0});
+  }
+  if (row.top_p >= 1.0f) return cut.key;
+  const auto goal =
+      static_cast<Weight>(ceil(static_cast<double>(row.top_p) * static_cast<double>(cut.weight)));
+  __syncthreads();
+  return min(cut.key, find_cut(shared, values, scale, true, {1, max(goal, Weight{1})}).key);
+}
+
+// The token at `random` of the distribution over the tokens up to the cut, in id order.
+__device__ int32_t draw(Shared& shared, const Values& values, const Scale& scale, Key cut,
+                        uint64_t random) {
+  const auto weight_at = [&](int32_t i) -> Weight {
+    const float value = values[i];
+    return key_of(value, i) <= cut ? scale.weight(value) : 0;
+  };
+  const int32_t segment = ((values.size + kWarps - 1) / kWarps + gpu::kWarpThreads - 1) /
+                          gpu::kWarpThreads * gpu::kWarpThreads;
+  Weight sum = 0;
+  const int32_t last = min((warp_index() + 1) * segment, values.size);
+  for (int32_t i = warp_index() * segment + lane_index(); i < last; i += gpu::kWarpThreads) {
+    sum += weight_at(i);
+  }
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  }
+  __syncthreads();
+  if (lane_index() == 0) shared.warp_weights[warp_index()] = sum;
+  __syncthreads();
+  Weight total = 0;
+  for (int warp = 0; warp < kWarps; ++warp) total += shared.warp_weights[warp];
+  // floor(u total) for u = the upper 53 bits / 2^53.
+  Weight left = __umul64hi(random >> 11 << 11, total);
+  int chosen = 0;
+  while (chosen + 1 < kWarps && left >= shared.warp_weights[chosen]) {
+    left -= shared.warp_weights[chosen++];
+  }
+  __syncthreads();
+  const int32_t end = min((chosen + 1) * segment, values.size);
+  for (int32_t first = chosen * segment; first < end; first += kThreads) {
+    const int32_t i = first + static_cast<int32_t>(threadIdx.x);
+    const Weight weight = i < end ? weight_at(i) : 0;
+    const Weight reached = block_scan(shared, weight);
+    if (weight > 0 && left < reached && left >= reached - weight) shared.drawn = i;
+    if (threadIdx.x == kThreads - 1) shared.carried = reached;
+    __syncthreads();
+    if (left < shared.carried) return shared.drawn;
+    left -= shared.carried;
+    __syncthreads();
+  }
+  return -1;  // not reached: left < total
+}
+
+__device__ int32_t choose(Shared& shared, const Values& values, Key best,
+                          const DeviceSampleRow& row) {
+  if (row.temperature <= 0.0f) return token_of(best);
+  const Scale scale{.largest = value_of(best),
+                    .factor = 1.0f / fmaxf(row.temperature, 1e-30f),
+                    .weight_min = fminf(row.min_p, 1.0f)};
+  const bool filtered = row.top_k > 0 || row.top_p < 1.0f;
+  const Key cut = filtered ? cut_of(shared, values, scale, row) : ~Key{0};
+  __syncthreads();
+  return draw(shared, values, scale, cut, row.random);
+}
+
+// log of the sum of exp(logit - largest) over the row.
+__device__ double log_total(Shared& shared, const Values& raw, float largest) {
+  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  Weight weight = 0;
+  uint32_t count = 0;
+  for_each_token(raw.size, [&](int32_t i) { weight += plain.weight(raw[i]); });
+  block_sums(shared, weight, count);
+  return log(static_cast<double>(weight) * 0x1p-40);
+}
+
+__device__ float logprob_of(float logit, float largest, double log_total) {
+  return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_total);
+}
+
+// The k best of the raw row, best first.
+__device__ void report_best(Shared& shared, const Values& raw, float largest, double total, int k,
+                            DeviceTopLogprob* tops) {
+  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  const Goal goal{static_cast<uint32_t>(min(k, raw.size)), 0};
+  fill_histogram(shared, raw, plain, /*kept_only=*/false);
+  find_bin(shared, goal);
+  const int bin = shared.found_bin;
+  int count;
+  if (shared.before_count + shared.bin_count[bin] <= kCollectedMax) {
+    count = collect(shared, raw, [&](float value, Key) { return plain.bin(value) <= bin; });
+  } else {
+    const Key cut = bisect(shared, raw, plain, false, goal).key;
+    count = collect(shared, raw, [&](float, Key key) { return key <= cut; });
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < k; i += kThreads) {
+    const Key key = shared.collected[i];
+    const bool there = i < count;
+    tops[i] = {there ? token_of(key) : -1,
+               there ? logprob_of(value_of(key), largest, total) : -kInfinity};
+  }
+  __syncthreads();
+}
+
+struct Launch {
+  float* logits;
+  int64_t stride;  // elements
+  int32_t vocabulary;
+  const DeviceSampleRow* rows;
+  DeviceLogitBias* biases;
+  uint16_t* token_counts;
+  TokenId* last_tokens;
+  DeviceSampleResult* results;
+  DeviceTopLogprob* tops;
+};
+
+// Puts penalised and biased values in the place of logits, and takes the tokens' counts away so
+// that they are not penalised twice; `put_back` undoes both.
+__device__ void apply_biases(DeviceLogitBias* biases, int32_t count, const Values& values,
+                             float* logits, uint16_t* token_counts) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+    DeviceLogitBias& entry = biases[i];
+    const float value = values[entry.token];
+    entry.saved_logit = logits[entry.token];
+    logits[entry.token] = value + entry.bias;
+    if (token_counts == nullptr) continue;
+    entry.saved_count = token_counts[entry.token];
+    token_counts[entry.token] = 0;
+  }
+}
+__device__ void put_back(const DeviceLogitBias* biases, int32_t count, float* logits,
+                         uint16_t* token_counts) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+    const DeviceLogitBias& entry = biases[i];
+    logits[entry.token] = entry.saved_logit;
+    if (token_counts != nullptr) {
+      token_counts[entry.token] = static_cast<uint16_t>(entry.saved_count);
+    }
+  }
+}
+
+// The row's token by its parameters; -1 where nothing can be chosen.
+__device__ int32_t sample_token(Shared& shared, const Launch& launch, const DeviceSampleRow& row,
+                                const Values& raw, Key raw_best, uint16_t* token_counts) {
+  const Values values{.logits = raw.logits,
+                      .token_counts = token_counts,
+                      .repetition = row.repetition_penalty,
+                      .presence = row.presence_penalty,
+                      .frequency = row.frequency_penalty,
+                      .size = raw.size};
+  float* logits = launch.logits + blockIdx.x * launch.stride;
+  DeviceLogitBias* biases = launch.biases + row.bias_first;
+  Key best = raw_best;
+  bool sane = true;
+  if (token_counts != nullptr || row.bias_count > 0) {
+    __syncthreads();
+    apply_biases(biases, row.bias_count, values, logits, token_counts);
+    __syncthreads();
+    best = best_key(shared, values, sane);
+  }
+  __syncthreads();
+  const int32_t token = sane ? choose(shared, values, best, row) : -1;
+  __syncthreads();
+  put_back(biases, row.bias_count, logits, token_counts);
+  __syncthreads();
+  return token;
+}
+
+__global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
+  __shared__ Shared shared;
+  const DeviceSampleRow row = launch.rows[blockIdx.x];
+  const Values raw{.logits = launch.logits + blockIdx.x * launch.stride,
+                   .token_counts = nullptr,
+                   .size = launch.vocabulary};
+  uint16_t* token_counts = row.penalises != 0
+                               ? launch.token_counts + static_cast<int64_t>(row.slot) * raw.size
+                               : nullptr;
+  bool sane;
+  const Key best = best_key(shared, raw, sane);
+  const float largest = value_of(best);
+  double total = 0.0;
+  if (sane && row.logprobs >= 0) {
+    total = log_total(shared, raw, largest);
+    if (row.logprobs > 0) {
+      report_best(shared, raw, largest, total, row.logprobs, launch.tops + row.top_first);
+    }
+  }
+  const bool scores = row.scored >= 0;
+  int32_t token = -1;
+  if (sane) {
+    token = scores ? row.scored : sample_token(shared, launch, row, raw, best, token_counts);
+  }
+  if (threadIdx.x != 0) return;
+  const bool reports = token >= 0 && row.logprobs >= 0;
+  launch.results[blockIdx.x] = {
+      .token = token,
+      .fault = token < 0 ? 1 : 0,
+      .logprob = reports ? logprob_of(raw.logits[token], largest, total) : 0.0f};
+  if (scores) return;
+  launch.last_tokens[row.slot] = max(token, 0);  // of a faulty row nobody reads it
+  if (token_counts != nullptr && token >= 0 &&
+      (token_counts[token] & kTokenCountMax) < kTokenCountMax) {
+    ++token_counts[token];
+  }
+}
+
+void run(OpContext& context, const DeviceSampleArgs& args) {
+  sample_row<<<static_cast<unsigned>(args.logits.rows()), kThreads, 0, gpu::stream_of(context)>>>(
+      {.logits = reinterpret_cast<float*>(args.logits.data),
+       .stride = args.logits.row_stride / 4,
+       .vocabulary = static_cast<int32_t>(args.logits.columns()),
+       .rows = args.rows,
+       .biases = args.biases,
+       .token_counts = args.token_counts,
+       .last_tokens = args.last_tokens,
+       .results = args.results,
+       .tops = args.tops});
+}
+
+bool any(const DeviceTraits& traits, const DeviceSampleArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.logits.columns() <= INT32_MAX - kThreads;
+}
+
+constexpr std::array kKernels = {Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run}};
+
+}  // namespace
+
+std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels() { return kKernels; }
+
+}  // namespace headrace
