@@ -121,6 +121,8 @@ struct GgufTensor {
   std::span<const std::byte> bytes;  // inside the mapping, aligned to the file's alignment
 };
 
+// Bytes of a tensor; empty where its rows are no whole blocks or 63 bits do not count them.
+std::optional<int64_t> gguf_tensor_bytes(const GgufType& type, const Shape& shape);
 // Bytes of one array element or scalar; 0 for strings and arrays, whose size is in the file.
 size_t gguf_value_bytes(GgufValueType type);
 // Text from a file as it may be shown: at most 80 bytes of printable ASCII, the rest escaped or

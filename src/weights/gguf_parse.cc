@@ -385,12 +385,12 @@ class Parser {
           field, fmt::format("rows of {} elements are no whole number of {} blocks of {}", row,
                              tensor.type->name, tensor.type->block_elements));
     }
-    int64_t size = 0;
-    if (__builtin_mul_overflow(*elements / tensor.type->block_elements,
-                               int64_t{tensor.type->block_bytes}, &size)) {
+    const auto bytes = gguf_tensor_bytes(*tensor.type, tensor.shape);
+    if (!bytes) {
       return corrupt_at(field, fmt::format("shape {} of type {} has more bytes than 63 bits count",
                                            tensor.shape.to_string(), tensor.type->name));
     }
+    const int64_t size = *bytes;
     if (offset % plan_.alignment != 0) {
       return corrupt_at(field, fmt::format("offset {} is no multiple of the alignment {}", offset,
                                            plan_.alignment));
@@ -429,6 +429,17 @@ class Parser {
 };
 
 }  // namespace
+
+std::optional<int64_t> gguf_tensor_bytes(const GgufType& type, const Shape& shape) {
+  const auto elements = shape.elements();
+  const int64_t row = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+  if (!elements || type.block_elements == 0 || row % type.block_elements != 0) return {};
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(*elements / type.block_elements, int64_t{type.block_bytes}, &bytes)) {
+    return {};
+  }
+  return bytes;
+}
 
 Result<GgufPlan> parse_gguf(std::span<const std::byte> bytes, std::string_view name) {
   return Parser(bytes, name).parse();

@@ -166,14 +166,6 @@ class Parser {
     return ok_status();
   }
 
-  // Bytes of the tensor by its type and shape; empty where bits are left over or 63 are exceeded.
-  static std::optional<int64_t> size_of(const SafetensorsTensor& tensor) {
-    int64_t bits = 0;
-    if (__builtin_mul_overflow(tensor.elements, int64_t{tensor.type->bits}, &bits)) return {};
-    if (bits % 8 != 0) return {};
-    return bits / 8;
-  }
-
   Status place(const std::string& field, const Json* json, SafetensorsTensor& tensor) const {
     if (json == nullptr || !json->is_array() || json->as_array().size() != 2 ||
         !json->as_array()[0].is_int() || !json->as_array()[1].is_int()) {
@@ -184,7 +176,7 @@ class Parser {
       return corrupt_at(field, fmt::format("data_offsets [{}, {}] leave the {} bytes of data",
                                            begin, end, data_.size()));
     }
-    const auto size = size_of(tensor);
+    const auto size = safetensors_tensor_bytes(*tensor.type, tensor.shape);
     if (!size || *size != end - begin) {
       return corrupt_at(field, fmt::format("data_offsets [{}, {}] are no {} bytes of {} {}", begin,
                                            end, size ? std::to_string(*size) : "whole",
@@ -235,6 +227,14 @@ const SafetensorsType* find_safetensors_type(std::string_view name) {
 }
 
 std::span<const SafetensorsType> safetensors_types() { return kTypes; }
+
+std::optional<int64_t> safetensors_tensor_bytes(const SafetensorsType& type, const Shape& shape) {
+  const auto elements = shape.elements();
+  int64_t bits = 0;
+  if (!elements || __builtin_mul_overflow(*elements, int64_t{type.bits}, &bits)) return {};
+  if (bits % 8 != 0) return {};
+  return bits / 8;
+}
 
 Result<SafetensorsPlan> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
   return Parser(bytes, name).parse();

@@ -38,6 +38,8 @@ struct SafetensorsType {
 // nullptr for a name that the format does not have. Any thread.
 const SafetensorsType* find_safetensors_type(std::string_view name);
 std::span<const SafetensorsType> safetensors_types();
+// Bytes of a tensor; empty where they are no whole number or 60 bits do not count them.
+std::optional<int64_t> safetensors_tensor_bytes(const SafetensorsType& type, const Shape& shape);
 
 struct SafetensorsTensor {
   std::string name;
