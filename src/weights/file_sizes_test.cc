@@ -79,10 +79,12 @@ Counts compare(uint64_t seed, const Size& size, const Reference& reference) {
 std::optional<unsigned __int128> in_blocks(const Shape& shape, int64_t block_elements,
                                            int64_t block_bytes) {
   const int64_t row = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-  const auto elements = reference_elements(shape);
-  if (!elements || row % block_elements != 0) return std::nullopt;
-  const unsigned __int128 bytes = *elements / static_cast<unsigned __int128>(block_elements) *
-                                  static_cast<unsigned __int128>(block_bytes);
+  if (row % block_elements != 0) return std::nullopt;
+  unsigned __int128 bytes = static_cast<unsigned __int128>(row / block_elements) *
+                            static_cast<unsigned __int128>(block_bytes);
+  for (int i = 0; i + 1 < shape.rank() && bytes <= kLimit; ++i) {
+    bytes *= static_cast<unsigned __int128>(shape[i]);
+  }
   return bytes > kLimit ? std::nullopt : std::optional(bytes);
 }
 
@@ -109,6 +111,7 @@ TEST(FileSizes, OfGgufTensors) {
       2, [&](size_t pick, const Shape& shape) { return gguf_tensor_bytes(type(pick), shape); },
       [&](size_t pick, const Shape& shape) -> std::optional<unsigned __int128> {
         if (type(pick).block_elements == 0) return std::nullopt;  // removed from the format
+        if (!reference_elements(shape)) return std::nullopt;
         return in_blocks(shape, type(pick).block_elements, type(pick).block_bytes);
       }));
 }
