@@ -9,6 +9,7 @@
 #include "apps/inspect_command.h"
 #include "apps/run_command.h"
 #ifdef HEADRACE_WITH_SERVER
+#include "apps/batch_command.h"
 #include "apps/serve_command.h"
 #endif
 
@@ -20,6 +21,7 @@ constexpr Subcommand kSubcommands[] = {
     {"chat", "talk to a model in the terminal", define_chat},
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
+    {"batch", "answer a file of requests", define_batch},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},

@@ -1,0 +1,91 @@
+#include "apps/batch_command.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/model_flags.h"
+#include "apps/progress_line.h"
+#include "apps/signal_watch.h"
+#include "server/batch_job.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  headrace batch requests.jsonl -o answers.jsonl -m model.gguf
+
+A request is a line {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": ...}
+as for OpenAI's batch API. Answers are appended as they are done; the same command again goes on
+where a stopped or killed one was.)";
+
+struct BatchFlags {
+  ModelFlags model{.stack = {.max_num_seqs = 64}};
+  std::string input, output;
+};
+
+void show(const BatchProgress& progress) {
+  static const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  if (!terminal) return;
+  fmt::print(stderr, "\r{} of {} answered", progress.done_before + progress.answered,
+             progress.requests);
+  std::fflush(stderr);
+}
+
+Result<int> run(BatchFlags& flags) {
+  SignalWatch signals;
+  HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
+  const RequestLimits limits;
+  HR_ASSIGN_OR_RETURN(const BatchRequests requests, BatchRequests::open(flags.input, limits.json));
+  HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.output, requests));
+  HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
+  HR_ASSIGN_OR_RETURN(ApiKeys no_keys, ApiKeys::create({}));
+  ServerState state(limits, std::move(no_keys), {});
+  const StackInfo& info = stack->info();
+  HR_RETURN_IF_ERROR(state.set_model({.engine = &stack->engine(),
+                                      .tokenizer = stack->tokenizer(),
+                                      .chat_template = stack->chat_template(),
+                                      .names = {info.model_name, info.model_path},
+                                      .max_model_len = info.max_model_len,
+                                      .created_unix_s = std::time(nullptr)}));
+  std::atomic<bool> stop{false};
+  signals.set_handler([&](int) {
+    if (stop.exchange(true)) _exit(kInterruptedExitCode);
+  });
+  // Twice what runs, so that a finished row's place is taken at once.
+  const BatchOptions options{.in_flight_max =
+                                 2 * static_cast<size_t>(flags.model.stack.max_num_seqs)};
+  HR_ASSIGN_OR_RETURN(const BatchProgress progress,
+                      run_batch(state, requests, journal, options, stop, show));
+  signals.set_handler(nullptr);
+  fmt::print(stderr, "{}{} requests: {} answered before, {} now, {} of them refused\n",
+             ::isatty(STDERR_FILENO) == 1 ? "\r" : "", progress.requests, progress.done_before,
+             progress.answered, progress.refused);
+  return stop ? kInterruptedExitCode : 0;
+}
+
+}  // namespace
+
+SubcommandRun define_batch(CLI::App& app) {
+  auto flags = std::make_shared<BatchFlags>();
+  app.add_option("INPUT,-i,--input-file", flags->input, "The requests, JSON lines")
+      ->required()
+      ->type_name("FILE")
+      ->group("Batch");
+  app.add_option("-o,--output-file", flags->output, "Where answers are appended")
+      ->required()
+      ->type_name("FILE")
+      ->group("Batch");
+  add_model_flags(app, flags->model);
+  add_engine_flags(app, flags->model);
+  app.footer(kFooter);
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace headrace

@@ -1,0 +1,184 @@
+#include "server/batch_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/server_state.h"
+
+namespace headrace {
+namespace {
+
+constexpr size_t kCustomIdBytesMax = 512;
+constexpr std::array<std::string_view, 2> kUrls = {"/v1/completions", "/v1/chat/completions"};
+
+std::string_view text_of(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+Result<std::string> text_member(const Json& object, std::string_view key) {
+  const Json* member = object.find(key);
+  if (member == nullptr) return invalid_argument(fmt::format("{} is missing", key));
+  if (!member->is_string()) return invalid_argument(fmt::format("{} must be a text", key));
+  return member->as_string();
+}
+
+Status check_line(const Json& line) {
+  HR_ASSIGN_OR_RETURN(const std::string method, text_member(line, "method"));
+  if (method != "POST") return invalid_argument("method must be POST");
+  HR_ASSIGN_OR_RETURN(const std::string url, text_member(line, "url"));
+  if (std::find(kUrls.begin(), kUrls.end(), url) == kUrls.end()) {
+    return invalid_argument(fmt::format("url must be {}", fmt::join(kUrls, " or ")));
+  }
+  const Json* body = line.find("body");
+  if (body == nullptr || !body->is_object()) return invalid_argument("body must be an object");
+  const Json* stream = body->find("stream");
+  if (stream != nullptr && !(stream->is_bool() && !stream->as_bool()) && !stream->is_null()) {
+    return invalid_argument("body.stream must be false: a batch has whole answers");
+  }
+  return ok_status();
+}
+
+Status system_error(const std::string& path, std::string_view what) {
+  return internal_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+}
+
+}  // namespace
+
+Result<BatchRequests> BatchRequests::open(const std::string& path, const JsonLimits& limits) {
+  HR_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
+  BatchRequests requests(file);
+  std::string_view rest = text_of(*file);
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (is_blank(line)) continue;
+    if (const Status status = requests.add(line, limits); !status.ok()) {
+      return invalid_argument(fmt::format("{}: line {}: {}", path, number, status.message()));
+    }
+  }
+  if (requests.size() == 0) return invalid_argument(path + ": holds no requests");
+  return requests;
+}
+
+Status BatchRequests::add(std::string_view line, const JsonLimits& limits) {
+  HR_ASSIGN_OR_RETURN(const Json json, parse_json(line, limits));
+  if (!json.is_object()) return invalid_argument("must be a JSON object");
+  HR_ASSIGN_OR_RETURN(std::string id, text_member(json, "custom_id"));
+  if (id.empty() || id.size() > kCustomIdBytesMax) {
+    return invalid_argument(fmt::format("custom_id must have 1 to {} bytes", kCustomIdBytesMax));
+  }
+  HR_RETURN_IF_ERROR(check_line(json));
+  if (!places_.emplace(id, requests_.size()).second) {
+    return invalid_argument("custom_id is the same as an earlier line's");
+  }
+  requests_.push_back({std::move(id), line});
+  return ok_status();
+}
+
+int64_t BatchRequests::find(const std::string& custom_id) const {
+  const auto found = places_.find(custom_id);
+  return found == places_.end() ? -1 : static_cast<int64_t>(found->second);
+}
+
+Result<BatchJournal> BatchJournal::open(const std::string& path, const BatchRequests& requests) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return system_error(path, "cannot be written");
+  BatchJournal journal(path, file, requests.size());
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    return unavailable(path + ": another job is writing it");
+  }
+  HR_RETURN_IF_ERROR(journal.read_back(requests));
+  return journal;
+}
+
+BatchJournal::BatchJournal(BatchJournal&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      done_(std::move(other.done_)),
+      done_count_(other.done_count_) {}
+
+BatchJournal::~BatchJournal() {
+  if (file_ >= 0) ::close(file_);
+}
+
+Status BatchJournal::read_back(const BatchRequests& requests) {
+  size_t whole = 0;  // bytes of whole lines
+  {
+    HR_ASSIGN_OR_RETURN(const auto mapped, MappedFile::open(path_));
+    const std::string_view text = text_of(*mapped);
+    for (size_t number = 1; whole < text.size(); ++number) {
+      const size_t end = text.find('\n', whole);
+      if (end == std::string_view::npos) break;  // cut off while it was written
+      HR_RETURN_IF_ERROR(mark_done(text.substr(whole, end - whole), number, requests));
+      whole = end + 1;
+    }
+    if (whole == text.size()) return ok_status();
+    // A kill leaves the beginning of a line of ours; anything else is somebody's text.
+    constexpr std::string_view kStart = R"({"id":"batch_req_)";
+    const std::string_view cut = text.substr(whole);
+    if (!cut.starts_with(kStart.substr(0, std::min(cut.size(), kStart.size())))) {
+      return invalid_argument(path_ + ": does not end as a file of answers: name another file");
+    }
+  }
+  if (::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
+    return system_error(path_, "cannot be cut to whole lines");
+  }
+  return ok_status();
+}
+
+Status BatchJournal::mark_done(std::string_view line, size_t number,
+                               const BatchRequests& requests) {
+  const auto refuse = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{}: line {}: {}: name another file", path_, number, what));
+  };
+  const Result<Json> json = parse_json(line);
+  const Json* id = json.ok() ? json->find("custom_id") : nullptr;
+  if (id == nullptr || !id->is_string()) return refuse("is no answer of a batch job");
+  const int64_t place = requests.find(id->as_string());
+  if (place < 0) return refuse("answers a custom_id that is not among the requests");
+  if (done_[static_cast<size_t>(place)]) return refuse("answers a custom_id a second time");
+  done_[static_cast<size_t>(place)] = true;
+  ++done_count_;
+  return ok_status();
+}
+
+Status BatchJournal::append(size_t request, const BatchRequest& line, int http_status,
+                            std::string_view body) {
+  std::string text = fmt::format(R"({{"id":"batch_req_{}","custom_id":)", random_hex_id());
+  append_json_string(text, line.custom_id);
+  text += fmt::format(R"(,"response":{{"status_code":{},"request_id":"{}","body":)", http_status,
+                      random_hex_id());
+  text += body;
+  text += "},\"error\":null}\n";
+  // One call a line: a kill cuts at most the last one.
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = ::write(file_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error(path_, "cannot be written");
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  done_[request] = true;
+  ++done_count_;
+  return ok_status();
+}
+
+Status BatchJournal::sync() {
+  return ::fdatasync(file_) == 0 ? ok_status() : system_error(path_, "cannot be synced");
+}
+
+}  // namespace headrace

@@ -1,0 +1,80 @@
+// The two files of a batch job, as OpenAI's batch API has them: requests, one JSON object a line,
+// and answers, one a line in the order in which they are done.
+//
+// The file of answers is the job's journal: a line is written in one piece when its request is
+// done, and a job that is started again on the same two files does what is not there yet. So a job
+// that was killed loses no answer and repeats none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "base/status.h"
+
+namespace headrace {
+
+// One line of the requests. The views live as long as the BatchRequests.
+struct BatchRequest {
+  std::string custom_id;
+  std::string_view line;  // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
+};
+
+class BatchRequests {
+ public:
+  // Checks every line before any is run: an object with a custom_id of its own (at most 512
+  // bytes), method POST, a URL that a batch may call and a body that is an object and asks for no
+  // stream. Errors are "path: line N: what". Empty lines are left out.
+  static Result<BatchRequests> open(const std::string& path, const JsonLimits& limits);
+
+  size_t size() const { return requests_.size(); }
+  const BatchRequest& operator[](size_t i) const { return requests_[i]; }
+  // The place of an id, or -1.
+  int64_t find(const std::string& custom_id) const;
+
+ private:
+  explicit BatchRequests(std::shared_ptr<MappedFile> file) : file_(std::move(file)) {}
+  Status add(std::string_view line, const JsonLimits& limits);
+
+  std::shared_ptr<MappedFile> file_;
+  std::vector<BatchRequest> requests_;
+  std::unordered_map<std::string, size_t> places_;
+};
+
+// One thread.
+class BatchJournal {
+ public:
+  // Opens or makes the file of answers. A last line that was cut off by a kill is taken away;
+  // anything else that is no answer to one of `requests` is refused, as is a file that another job
+  // is writing.
+  static Result<BatchJournal> open(const std::string& path, const BatchRequests& requests);
+  BatchJournal(BatchJournal&& other) noexcept;
+  BatchJournal& operator=(BatchJournal&&) = delete;
+  ~BatchJournal();
+
+  bool is_done(size_t request) const { return done_[request]; }
+  size_t done_count() const { return done_count_; }
+
+  // Writes the answer's line; it survives a kill of this process from here on. `body` is JSON.
+  Status append(size_t request, const BatchRequest& line, int http_status, std::string_view body);
+  // Down to the disk.
+  Status sync();
+
+ private:
+  BatchJournal(std::string path, int file, size_t requests)
+      : path_(std::move(path)), file_(file), done_(requests, false) {}
+  Status read_back(const BatchRequests& requests);
+  Status mark_done(std::string_view line, size_t number, const BatchRequests& requests);
+
+  std::string path_;
+  int file_;
+  std::vector<bool> done_;  // by request
+  size_t done_count_ = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,201 @@
+#include "server/batch_job.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "server/exchange.h"
+#include "server/router.h"
+
+namespace headrace {
+namespace {
+
+constexpr auto kRetryAfter = std::chrono::milliseconds(50);
+constexpr auto kLookAtStop = std::chrono::milliseconds(50);
+// What a power cut can cost; the line itself outlives this process at once.
+constexpr auto kSyncEvery = std::chrono::seconds(1);
+
+// The strand of all exchanges of a job: tasks from any thread, run on the job's.
+class TaskQueue {
+ public:
+  void post(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  // Runs what is there, after waiting for something for a while.
+  void run_some(std::chrono::milliseconds wait_max) {
+    std::deque<std::function<void()>> tasks;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, wait_max, [&] { return !tasks_.empty(); });
+      tasks.swap(tasks_);
+    }
+    for (const auto& task : tasks) task();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+};
+
+// Keeps the one answer of a request. Batches have no streams and no impatient peer.
+class BatchExchange final : public Exchange {
+ public:
+  BatchExchange(std::shared_ptr<TaskQueue> tasks, size_t request)
+      : tasks_(std::move(tasks)), request_(request) {}
+
+  size_t request() const { return request_; }
+  const std::optional<HttpResponse>& response() const { return response_; }
+  void give_up() {
+    if (const auto observer = std::exchange(observer_, nullptr)) observer->on_peer_gone();
+  }
+
+  void respond(HttpResponse response) override {
+    response_ = std::move(response);
+    // The observer is in the middle of its own call.
+    tasks_->post([observer = std::exchange(observer_, nullptr)] {});
+  }
+  void begin_stream(HttpResponse) override { CHECK_MSG(false, "a batch request asked to stream"); }
+  void write(std::string_view) override { CHECK_MSG(false, "a batch request streams"); }
+  void end_stream() override { CHECK_MSG(false, "a batch request streams"); }
+  bool over_unsent_limit() const override { return false; }
+  void observe(std::shared_ptr<ExchangeObserver> observer) override {
+    observer_ = std::move(observer);
+  }
+  void post(std::function<void()> task) override { tasks_->post(std::move(task)); }
+  // Only time-outs of the queue ask for this: a batch waits as long as it takes.
+  void call_after(double, std::function<void()>) override {}
+
+ private:
+  const std::shared_ptr<TaskQueue> tasks_;
+  const size_t request_;
+  std::optional<HttpResponse> response_;
+  std::shared_ptr<ExchangeObserver> observer_;
+};
+
+bool is_not_now(int http_status) { return http_status == 429 || http_status == 503; }
+
+class BatchRun {
+ public:
+  BatchRun(ServerState& state, const BatchRequests& requests, BatchJournal& journal,
+           const BatchOptions& options, const std::function<void(const BatchProgress&)>& report)
+      : state_(state), requests_(requests), journal_(journal), options_(options), report_(report) {
+    progress_.requests = requests.size();
+    progress_.done_before = journal.done_count();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (!journal.is_done(i)) waiting_.insert(i);
+    }
+  }
+
+  Result<BatchProgress> run(const std::atomic<bool>& stop) {
+    auto synced = Clock::now();
+    while (!(waiting_.empty() && running_.empty())) {
+      if (stop || !state_.model()->served.engine->healthy()) {
+        give_up();
+        if (stop) break;
+        return unavailable("the engine has failed: run the same command again");
+      }
+      send();
+      tasks_->run_some(kLookAtStop);
+      HR_RETURN_IF_ERROR(collect());
+      if (Clock::now() - synced > kSyncEvery) {
+        HR_RETURN_IF_ERROR(journal_.sync());
+        synced = Clock::now();
+      }
+    }
+    HR_RETURN_IF_ERROR(journal_.sync());
+    return progress_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void send() {
+    if (Clock::now() < not_before_) return;
+    while (!waiting_.empty() && running_.size() < options_.in_flight_max) {
+      const size_t request = *waiting_.begin();
+      waiting_.erase(waiting_.begin());
+      running_.push_back(std::make_shared<BatchExchange>(tasks_, request));
+      route_request(state_, http_request(requests_[request]), running_.back());
+    }
+  }
+
+  HttpRequest http_request(const BatchRequest& request) const {
+    // BatchRequests checked all of this.
+    const Json line = *parse_json(request.line, state_.limits.json);
+    Json body = *line.find("body");
+    if (body.find("priority") == nullptr) body.set("priority", options_.priority);
+    HttpRequest request_to_route;
+    request_to_route.method = "POST";
+    request_to_route.path = line.find("url")->as_string();
+    request_to_route.body = write_json(body);
+    return request_to_route;
+  }
+
+  // Writes the answers that have come, in the order in which their requests were sent.
+  Status collect() {
+    std::vector<std::shared_ptr<BatchExchange>> still_running;
+    for (const auto& exchange : running_) {
+      if (!exchange->response()) {
+        still_running.push_back(exchange);
+        continue;
+      }
+      HR_RETURN_IF_ERROR(take(*exchange));
+    }
+    running_ = std::move(still_running);
+    return ok_status();
+  }
+
+  Status take(const BatchExchange& exchange) {
+    const HttpResponse& response = *exchange.response();
+    if (is_not_now(response.status)) {
+      waiting_.insert(exchange.request());
+      not_before_ = Clock::now() + kRetryAfter;
+      return ok_status();
+    }
+    HR_RETURN_IF_ERROR(journal_.append(exchange.request(), requests_[exchange.request()],
+                                       response.status, response.body));
+    ++progress_.answered;
+    if (response.status >= 400) ++progress_.refused;
+    report_(progress_);
+    return ok_status();
+  }
+
+  void give_up() {
+    for (const auto& exchange : running_) exchange->give_up();
+    tasks_->run_some(std::chrono::milliseconds(0));
+    running_.clear();
+  }
+
+  ServerState& state_;
+  const BatchRequests& requests_;
+  BatchJournal& journal_;
+  const BatchOptions& options_;
+  const std::function<void(const BatchProgress&)>& report_;
+  const std::shared_ptr<TaskQueue> tasks_ = std::make_shared<TaskQueue>();
+  std::set<size_t> waiting_;  // in the order of the file
+  std::vector<std::shared_ptr<BatchExchange>> running_;
+  Clock::time_point not_before_ = Clock::time_point::min();
+  BatchProgress progress_;
+};
+
+}  // namespace
+
+Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,
+                                BatchJournal& journal, const BatchOptions& options,
+                                const std::atomic<bool>& stop,
+                                const std::function<void(const BatchProgress&)>& report) {
+  return BatchRun(state, requests, journal, options, report).run(stop);
+}
+
+}  // namespace headrace

@@ -1,0 +1,37 @@
+// A batch job: many requests from a file through the same routes as those from the network, as
+// many at a time as the engine holds, their answers to a journal (batch_file.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "server/batch_file.h"
+#include "server/server_state.h"
+
+namespace headrace {
+
+struct BatchOptions {
+  size_t in_flight_max = 64;  // requests in the engine at a time
+  // Of requests that name none: behind all live ones (a lower value goes first).
+  int32_t priority = INT32_MAX;
+};
+
+struct BatchProgress {
+  size_t requests = 0;
+  size_t done_before = 0;  // by an earlier run, not repeated
+  size_t answered = 0;     // by this one
+  size_t refused = 0;      // of them, with an HTTP status of 400 and more
+};
+
+// Runs what the journal has no answer to. Returns when all is done, when `stop` is set (requests in
+// flight are cancelled and not written; the next run does them), or with the error of the engine or
+// of the journal. `report` is called after each answer. A request that the server cannot take now
+// (429, 503) waits and is sent again. REQUIRES: state.model()
+// is set, the state asks for no API key. On the calling thread.
+Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,
+                                BatchJournal& journal, const BatchOptions& options,
+                                const std::atomic<bool>& stop,
+                                const std::function<void(const BatchProgress&)>& report);
+
+}  // namespace headrace
