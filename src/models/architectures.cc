@@ -43,7 +43,7 @@ std::span<const Architecture> architectures() {
       decoder<qwen3_spec>("qwen3", llama_hf_names),
       decoder<gemma_spec>("gemma", gemma_hf_names),
       decoder<gemma2_spec>("gemma2", gemma2_hf_names),
-      decoder<gemma3_spec>("gemma3", gemma2_hf_names),
+      decoder<gemma3_spec>("gemma3", gemma3_hf_names),
       decoder<phi3_spec>("phi3", llama_hf_names),
       decoder<smollm3_spec>("smollm3", llama_hf_names),
       decoder<olmo2_spec>("olmo2", olmo2_hf_names),

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "models/rope_table.h"
 
@@ -47,6 +49,33 @@ constexpr auto kGemma2Names = std::to_array<HfTensorName>({
      kNormOffset},
     {"model.layers.{}.self_attn.rotary_emb.inv_freq", ""},
 });
+
+// Gemma 3 alone, or as the text half of a model that also sees, whose other tensors are not read:
+// under the prefixes of transformers 4 and 5.
+struct PrefixedNames {
+  std::vector<std::string> strings;
+  std::vector<HfTensorName> names;
+};
+
+PrefixedNames gemma3_names() {
+  PrefixedNames all{.strings = {}, .names = {kGemma2Names.begin(), kGemma2Names.end()}};
+  constexpr std::string_view kStem = "model.";
+  all.strings.reserve(2 * kGemma2Names.size());  // the names point into it
+  for (const std::string_view prefix : {"language_model.model.", "model.language_model."}) {
+    for (HfTensorName row : kGemma2Names) {
+      const std::string_view rest = row.hf.starts_with(kStem) ? row.hf.substr(kStem.size()) : "";
+      if (rest.empty()) continue;
+      row.hf = all.strings.emplace_back(std::string(prefix) + std::string(rest));
+      all.names.push_back(row);
+    }
+  }
+  for (const std::string_view other :
+       {"language_model.lm_head.weight", "vision_tower.*", "model.vision_tower.*",
+        "multi_modal_projector.*", "model.multi_modal_projector.*"}) {
+    all.names.push_back({other, ""});
+  }
+  return all;
+}
 
 // The scale of scores where a file does not say it: heads share the hidden size in the 27B models,
 // of `wide_layers` layers.
@@ -107,5 +136,9 @@ DecoderSpec gemma3_spec(const ModelConfig& config) {
 
 HfTensorNames gemma_hf_names() { return kGemmaNames; }
 HfTensorNames gemma2_hf_names() { return kGemma2Names; }
+HfTensorNames gemma3_hf_names() {
+  static const PrefixedNames kAll = gemma3_names();
+  return kAll.names;
+}
 
 }  // namespace headrace

@@ -15,6 +15,7 @@ DecoderSpec gemma_spec(const ModelConfig& config);
 DecoderSpec gemma2_spec(const ModelConfig& config);
 DecoderSpec gemma3_spec(const ModelConfig& config);
 HfTensorNames gemma_hf_names();
-HfTensorNames gemma2_hf_names();  // of Gemma 3 too, alone or inside a model that sees
+HfTensorNames gemma2_hf_names();
+HfTensorNames gemma3_hf_names();
 
 }  // namespace headrace

@@ -27,6 +27,9 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
+    {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias"},
+    {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"},
+    {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
     {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"},
     // Buffers that older versions of the library saved.
     {"model.layers.{}.self_attn.rotary_emb.inv_freq", ""},

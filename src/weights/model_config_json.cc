@@ -336,10 +336,10 @@ class JsonConfigReader {
     for (const std::string_view name : {"sliding_window_pattern", "_sliding_window_pattern"}) {
       HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, name, 0));
       if (period == 0) continue;
-      config_.sliding_layers.clear();
       for (int32_t i = 0; i < config_.layers; ++i) {
         config_.sliding_layers.push_back((i + 1) % period != 0);
       }
+      break;
     }
     return ok_status();
   }

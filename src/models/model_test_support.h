@@ -1,0 +1,170 @@
+// For the tests of models: one sequence through a model, in steps of any sizes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "models/model.h"
+#include "tensor/communicator.h"
+#include "tensor/cpu_features.h"
+#include "tensor/workspace.h"
+
+namespace headrace {
+
+// What a model gave for each position.
+struct SequenceValues {
+  std::vector<std::vector<std::vector<float>>> hidden;  // [layers][T][D]
+  std::vector<std::vector<float>> logits;               // [T][V]
+};
+
+// A cache of its own for each layer, every byte NaN until it is written. What a sliding layer's
+// window has passed is made NaN again and leaves the block table, as when another sequence has got
+// the block.
+class SequenceSession {
+ public:
+  static constexpr int32_t kBlockTokens = 16;
+
+  SequenceSession(Device& device, const Model& model, int32_t length_max)
+      : device_(device),
+        model_(model),
+        blocks_((length_max + kBlockTokens - 1) / kBlockTokens),
+        workspace_(
+            std::move(device
+                          .allocate(model.workspace_bytes(length_max, length_max, length_max, 4) +
+                                    (8 << 20) + int64_t{length_max} * model.spec().vocab_size * 8)
+                          .value())) {
+    flush_denormals_on_this_thread();
+    for (const LayerKv& layer : model.spec().kv) add_layer(layer);
+    fill_groups();
+  }
+
+  // `steps` add up to the tokens' number.
+  SequenceValues run(const std::vector<TokenId>& tokens, const std::vector<int32_t>& steps) {
+    SequenceValues values;
+    values.hidden.resize(static_cast<size_t>(model_.spec().layer_count));
+    int32_t first = 0;
+    for (const int32_t count : steps) {
+      step(tokens, first, count, values);
+      first += count;
+      forget_what_windows_passed(first);
+    }
+    EXPECT_EQ(first, static_cast<int32_t>(tokens.size()));
+    return values;
+  }
+
+ private:
+  // Layers of one window share a block table.
+  struct Group {
+    int32_t window = 0;
+    std::vector<int32_t> table;
+    std::vector<int64_t> slots;
+    AttentionSequence sequence;
+  };
+
+  void add_layer(const LayerKv& layer) {
+    const int64_t part = int64_t{kBlockTokens} * layer.kv_heads * layer.head_dim * 4;
+    pools_.push_back(std::move(device_.allocate(2 * part * blocks_).value()));
+    std::memset(pools_.back().data(), 0xff, static_cast<size_t>(pools_.back().size()));
+    kv_.push_back({.dtype = DType::kF32,
+                   .base = pools_.back().data(),
+                   .block_stride = 2 * part,
+                   .v_offset = part,
+                   .block_tokens = kBlockTokens,
+                   .kv_heads = layer.kv_heads,
+                   .head_dim = layer.head_dim});
+  }
+
+  void fill_groups() {
+    for (const LayerKv& layer : model_.spec().kv) {
+      size_t index = 0;
+      while (index < groups_.size() && groups_[index].window != layer.window) ++index;
+      if (index == groups_.size()) {
+        groups_.push_back({.window = layer.window});
+        // From the last block to the first: a table is no identity.
+        for (int32_t b = blocks_; b-- > 0;) groups_.back().table.push_back(b);
+      }
+      layer_group_.push_back(static_cast<int32_t>(index));
+    }
+  }
+
+  void step(const std::vector<TokenId>& tokens, int32_t first, int32_t count,
+            SequenceValues& values) {
+    std::vector<int32_t> positions;
+    for (int32_t p = first; p < first + count; ++p) positions.push_back(p);
+    std::vector<ForwardBatch::Group> groups;
+    for (Group& group : groups_) {
+      group.slots.clear();
+      for (const int32_t p : positions) {
+        const int32_t block = group.table[static_cast<size_t>(p / kBlockTokens)];
+        group.slots.push_back(int64_t{block} * kBlockTokens + p % kBlockTokens);
+      }
+      group.sequence = {.row_first = 0,
+                        .row_count = count,
+                        .kv_length = first + count,
+                        .block_table = group.table.data()};
+      groups.push_back({.slots = group.slots, .sequences = {&group.sequence, 1}});
+    }
+    const auto from = static_cast<size_t>(first);
+    const ForwardBatch batch{.tokens = TokenSpan(tokens).subspan(from, static_cast<size_t>(count)),
+                             .positions = positions,
+                             .groups = groups,
+                             .layer_group = layer_group_};
+    forward(batch, values);
+  }
+
+  void forward(const ForwardBatch& batch, SequenceValues& values) {
+    const ModelSpec& spec = model_.spec();
+    const auto count = static_cast<int64_t>(batch.tokens.size());
+    OpContext context{device_, *stream_, workspace_, mesh_};
+    Workspace::Mark mark(workspace_);
+    const TensorView hidden =
+        workspace_.take_tensor(model_.activation_dtype(), Shape{count, spec.hidden_size});
+    const TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, spec.vocab_size});
+    const ForwardTaps taps{.after_layer = [&](int32_t layer, ConstTensorView rows) {
+      append_rows(rows, values.hidden[static_cast<size_t>(layer)]);
+    }};
+    model_.embed(context, batch, hidden);
+    model_.layers(context, batch, {0, spec.layer_count}, kv_, hidden, taps);
+    model_.head(context, hidden, logits);
+    append_rows(logits, values.logits);
+  }
+
+  static void append_rows(const ConstTensorView& from, std::vector<std::vector<float>>& to) {
+    for (int64_t r = 0; r < from.rows(); ++r) {
+      to.emplace_back(f32_row(from, r), f32_row(from, r) + from.columns());
+    }
+  }
+
+  // The next row, at `length`, sees keys from length + 1 - window on.
+  void forget_what_windows_passed(int32_t length) {
+    for (size_t layer = 0; layer < kv_.size(); ++layer) {
+      Group& group = groups_[static_cast<size_t>(layer_group_[layer])];
+      if (group.window == 0) continue;
+      const int32_t dead_blocks = std::max(0, length + 1 - group.window) / kBlockTokens;
+      for (int32_t b = 0; b < dead_blocks; ++b) {
+        const int32_t block = blocks_ - 1 - b;
+        std::memset(kv_[layer].base + block * kv_[layer].block_stride, 0xff,
+                    static_cast<size_t>(kv_[layer].block_stride));
+        group.table[static_cast<size_t>(b)] = -1;
+      }
+    }
+  }
+
+  Device& device_;
+  const Model& model_;
+  const int32_t blocks_;
+  std::unique_ptr<Stream> stream_ = device_.create_stream();
+  SingleRank rank_;
+  Mesh mesh_{&rank_, &rank_, &rank_};
+  std::vector<Buffer> pools_;
+  std::vector<KvLayerView> kv_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> layer_group_;
+  Workspace workspace_;
+};
+
+}  // namespace headrace

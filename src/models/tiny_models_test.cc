@@ -1,0 +1,213 @@
+// Tiny random models of every family against Hugging Face transformers, layer by layer, and the
+// invariance of their bits to how a text is cut into steps. Made by
+// tests/models/make_tiny_models.py.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <string>
+
+#include "base/rng.h"
+#include "models/model_test_support.h"
+#include "weights/safetensors.h"
+#include "weights/safetensors_source.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "tests/data/models";
+constexpr size_t kModelCount = 33;
+constexpr double kErrorMax = 1e-4;  // of the largest value of a row
+
+std::vector<std::string> model_names() {
+  constexpr std::string_view kSuffix = ".expected.safetensors";
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kFolder)) {
+    const std::string file = entry.path().filename().string();
+    if (file.ends_with(kSuffix)) names.push_back(file.substr(0, file.size() - kSuffix.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// One tensor of an .expected.safetensors file.
+template <class T>
+struct Values {
+  Shape shape;
+  std::vector<T> values;
+};
+
+template <class T>
+Values<T> read_values(const SafetensorsFile& file, std::string_view name) {
+  const SafetensorsTensor* tensor = file.find(name);
+  CHECK(tensor != nullptr);
+  CHECK(tensor->type->name == (std::is_same_v<T, float> ? "F32" : "I32"));
+  Values<T> values{tensor->shape, std::vector<T>(tensor->bytes.size() / sizeof(T))};
+  std::memcpy(values.values.data(), tensor->bytes.data(), tensor->bytes.size());
+  return values;
+}
+
+struct Expected {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> positions;
+  Values<float> hidden;  // [layers, P, D]
+  Values<float> logits;  // [P, V]
+  int32_t served_length = 0;
+};
+
+Result<Expected> read_expected(const std::string& name) {
+  HR_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(std::string(kFolder) + "/" + name +
+                                                             ".expected.safetensors"));
+  Expected expected{.positions = read_values<int32_t>(*file, "positions").values,
+                    .hidden = read_values<float>(*file, "hidden"),
+                    .logits = read_values<float>(*file, "logits"),
+                    .served_length = read_values<int32_t>(*file, "served_length").values[0]};
+  for (const int32_t token : read_values<int32_t>(*file, "tokens").values) {
+    expected.tokens.push_back(token);
+  }
+  return expected;
+}
+
+Result<ModelConfig> read_config(const std::string& name, std::shared_ptr<const GgufFile>& gguf) {
+  const fs::path folder = fs::path(kFolder) / name;
+  if (fs::exists(folder)) return model_config_from_file(folder.string());
+  HR_ASSIGN_OR_RETURN(gguf, GgufFile::open(folder.string() + ".gguf"));
+  return model_config_from_gguf(*gguf);
+}
+
+// The source outlives the model, which reads its embedding there.
+struct LoadedModel {
+  std::unique_ptr<WeightSource> weights;
+  std::unique_ptr<Model> model;
+};
+
+Result<LoadedModel> load(const std::string& name, int32_t served_length, Device& device,
+                         const ModelLoadOptions& options) {
+  std::shared_ptr<const GgufFile> gguf;
+  HR_ASSIGN_OR_RETURN(ModelConfig config, read_config(name, gguf));
+  config.served_length = served_length;
+  HR_ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(config.architecture));
+  LoadedModel loaded;
+  if (gguf != nullptr) {
+    loaded.weights = std::make_unique<GgufWeightSource>(gguf);
+  } else {
+    HR_ASSIGN_OR_RETURN(loaded.weights,
+                        SafetensorsWeightSource::open(std::string(kFolder) + "/" + name,
+                                                      {.names = architecture->hf_names(),
+                                                       .tied_embeddings = config.tied_embeddings}));
+  }
+  HR_ASSIGN_OR_RETURN(loaded.model, architecture->load(config, *loaded.weights, device, options));
+  return loaded;
+}
+
+// The largest |a - b| of a row over the largest |b|.
+double relative_error(const std::vector<float>& row, const float* expected) {
+  double error = 0, scale = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    error = std::max(error, std::abs(double{row[i]} - expected[i]));
+    scale = std::max(scale, std::abs(double{expected[i]}));
+    if (std::isnan(row[i])) return HUGE_VAL;
+  }
+  return error / scale;
+}
+
+// The largest relative error over the positions of `expected` ([P, columns] at `at`).
+double largest_error(const std::vector<std::vector<float>>& rows, const Expected& expected,
+                     const float* at) {
+  double largest = 0;
+  for (const int32_t position : expected.positions) {
+    const auto& row = rows[static_cast<size_t>(position)];
+    largest = std::max(largest, relative_error(row, at));
+    at += row.size();
+  }
+  return largest;
+}
+
+double logit_error(const SequenceValues& values, const Expected& expected) {
+  return largest_error(values.logits, expected, expected.logits.values.data());
+}
+
+// A model, what is expected of it, and its values under the given steps.
+class TinyModel {
+ public:
+  static Result<TinyModel> load(const std::string& name, Device& device, ComputeType compute) {
+    HR_ASSIGN_OR_RETURN(Expected expected, read_expected(name));
+    HR_ASSIGN_OR_RETURN(LoadedModel loaded,
+                        headrace::load(name, expected.served_length, device, {.compute = compute}));
+    return TinyModel(device, std::move(expected), std::move(loaded));
+  }
+
+  const Expected& expected() const { return expected_; }
+  int32_t length() const { return static_cast<int32_t>(expected_.tokens.size()); }
+  SequenceValues run(const std::vector<int32_t>& steps) const {
+    return SequenceSession(device_, *loaded_.model, length()).run(expected_.tokens, steps);
+  }
+
+ private:
+  TinyModel(Device& device, Expected expected, LoadedModel loaded)
+      : device_(device), expected_(std::move(expected)), loaded_(std::move(loaded)) {}
+
+  Device& device_;
+  Expected expected_;
+  LoadedModel loaded_;
+};
+
+class TinyModels : public testing::Test {
+ protected:
+  // Calls body(model) for each model; one that cannot be loaded fails the test.
+  template <class Body>
+  void for_each_model(ComputeType compute, const Body& body) {
+    const auto device = create_cpu_device(2);
+    for (const std::string& name : model_names()) {
+      SCOPED_TRACE(name);
+      const auto model = TinyModel::load(name, *device, compute);
+      EXPECT_TRUE(model.ok()) << model.status().message();
+      if (model.ok()) body(*model);
+    }
+  }
+};
+
+TEST_F(TinyModels, AllAreHere) { EXPECT_EQ(model_names().size(), kModelCount); }
+
+TEST_F(TinyModels, EveryLayerEqualsTransformersInFp32) {
+  for_each_model(ComputeType::kFloat32, [](const TinyModel& model) {
+    const Expected& expected = model.expected();
+    const SequenceValues values = model.run({model.length()});
+    ASSERT_EQ(static_cast<int64_t>(values.hidden.size()), expected.hidden.shape[0]);
+    const float* at = expected.hidden.values.data();
+    for (size_t layer = 0; layer < values.hidden.size(); ++layer) {
+      EXPECT_LE(largest_error(values.hidden[layer], expected, at), kErrorMax)
+          << "after layer " << layer;
+      at += expected.hidden.shape[1] * expected.hidden.shape[2];
+    }
+    EXPECT_LE(logit_error(values, expected), kErrorMax) << "logits";
+  });
+}
+
+// 16-bit weights as they are, arithmetic in f32: as near as fp32.
+TEST_F(TinyModels, TheFastPathIsNear) {
+  for_each_model(ComputeType::kFast, [](const TinyModel& model) {
+    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()), kErrorMax);
+  });
+}
+
+// Chunks of any size and single tokens, where what a window has passed is gone.
+TEST_F(TinyModels, BitsDoNotDependOnTheSteps) {
+  for_each_model(ComputeType::kFast, [](const TinyModel& model) {
+    const int32_t length = model.length();
+    const SequenceValues whole = model.run({length});
+    for (const auto& steps : {std::vector<int32_t>{7, 16, 1, 1, 20, length - 45},
+                              std::vector<int32_t>(static_cast<size_t>(length), 1)}) {
+      const SequenceValues cut = model.run(steps);
+      EXPECT_EQ(cut.logits, whole.logits);
+      EXPECT_EQ(cut.hidden, whole.hidden);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace headrace

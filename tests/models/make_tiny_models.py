@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+"""Makes the tiny random models of tests/data/models and what Hugging Face transformers computes
+with them: the oracle of src/models/tiny_models_test.cc. Run once by hand, its output is committed:
+
+    pip install torch transformers==5.23.0 safetensors gguf
+    python3 tests/models/make_tiny_models.py tests/data/models
+
+A model is a Hugging Face folder <name>/ or a file <name>.gguf, its weights rounded to 16 bits
+first. <name>.expected.safetensors holds, of one prompt: tokens [T], positions [P], hidden
+[layers, P, D] after each layer and logits [P, V] at those positions (fp32, eager attention), and
+served_length [1], the longest text that is served.
+"""
+import json
+import math
+import pathlib
+import shutil
+import sys
+
+import gguf
+import numpy
+import torch
+import transformers
+from safetensors.torch import save_file
+
+TOKENS = 80  # longer than every window and every original context below
+POSITIONS = [0, 5, 18, 35, 57, 79]
+WINDOW = 12
+ORIGINAL_CONTEXT = 32
+SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+             bos_token_id=1, eos_token_id=2, pad_token_id=0)
+HEADS_16 = dict(head_dim=16)
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
+
+
+LLAMA3 = rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=ORIGINAL_CONTEXT)
+YARN = rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT)
+
+
+def long_rope(pairs, **more):
+    return dict(rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0,
+        short_factor=[1.0 + 0.05 * i for i in range(pairs)],
+        long_factor=[1.5 + 0.7 * i for i in range(pairs)], **more),
+        original_max_position_embeddings=ORIGINAL_CONTEXT)
+
+
+def gemma3(layers, full, scaling=None):
+    types = ["full_attention" if full(i) else "sliding_attention" for i in range(layers)]
+    return dict(num_hidden_layers=layers, layer_types=types, sliding_window=WINDOW,
+                query_pre_attn_scalar=24, **HEADS_16, rope_parameters=dict(
+                    full_attention=dict(rope_theta=1e6, **(scaling or dict(rope_type="default"))),
+                    sliding_attention=dict(rope_type="default", rope_theta=1e4)))
+
+
+GRANITE = dict(embedding_multiplier=6.0, logits_scaling=3.0, residual_multiplier=0.3,
+               attention_multiplier=0.2)
+
+# name: class, configuration beside SIZES, element type of the weights
+FOLDERS = {
+    "llama": ("Llama", dict(**HEADS_16), "bfloat16"),
+    "llama-mha-f32": ("Llama", dict(num_key_value_heads=4, tie_word_embeddings=True), "float32"),
+    "llama-biases": ("Llama", dict(attention_bias=True, mlp_bias=True, **HEADS_16), "bfloat16"),
+    "llama-linear": ("Llama", dict(**rope("linear", factor=4.0), **HEADS_16), "bfloat16"),
+    "llama-dynamic": ("Llama", dict(max_position_embeddings=ORIGINAL_CONTEXT, **HEADS_16,
+                                    **rope("dynamic", factor=2.0)), "bfloat16"),
+    "llama-llama3": ("Llama", dict(**LLAMA3, **HEADS_16), "bfloat16"),
+    "llama-yarn": ("Llama", dict(**YARN, **HEADS_16), "float16"),
+    "mistral": ("Mistral", dict(sliding_window=WINDOW, **HEADS_16), "bfloat16"),
+    "qwen2": ("Qwen2", dict(tie_word_embeddings=True), "bfloat16"),
+    "qwen2-window": ("Qwen2", dict(num_hidden_layers=3, use_sliding_window=True,
+                                   sliding_window=WINDOW, max_window_layers=1), "bfloat16"),
+    "qwen3": ("Qwen3", dict(**HEADS_16), "bfloat16"),
+    "gemma": ("Gemma", dict(**HEADS_16), "bfloat16"),
+    "gemma2": ("Gemma2", dict(num_hidden_layers=3, sliding_window=WINDOW, query_pre_attn_scalar=24,
+                              attn_logit_softcapping=5.0, final_logit_softcapping=4.0, **HEADS_16),
+               "bfloat16"),
+    "gemma3": ("Gemma3", gemma3(3, lambda i: i == 2), "bfloat16"),
+    "gemma3-linear": ("Gemma3", gemma3(2, lambda i: i == 1,
+                                       dict(rope_type="linear", factor=8.0)), "bfloat16"),
+    "phi3": ("Phi3", dict(sliding_window=WINDOW), "bfloat16"),
+    "phi3-long": ("Phi3", long_rope(4), "bfloat16"),
+    "phi3-partial": ("Phi3", dict(hidden_size=64, intermediate_size=32,
+                                  **long_rope(6, partial_rotary_factor=0.75)), "bfloat16"),
+    "smollm3": ("SmolLM3", dict(num_hidden_layers=4, tie_word_embeddings=False), "bfloat16"),
+    "olmo2": ("Olmo2", dict(), "bfloat16"),
+    "granite": ("Granite", dict(**GRANITE), "bfloat16"),
+    "starcoder2": ("Starcoder2", dict(sliding_window=WINDOW, tie_word_embeddings=True), "bfloat16"),
+}
+
+# name: class, configuration, of a GGUF file with F16 matrices
+GGUF_FILES = {
+    "llama3-gguf": ("Llama", dict(**LLAMA3, **HEADS_16)),
+    "llama-biases-gguf": ("Llama", dict(attention_bias=True, **HEADS_16)),
+    "qwen2-yarn-gguf": ("Qwen2", dict(**YARN)),
+    "qwen3-gguf": ("Qwen3", dict(**HEADS_16)),
+    "gemma2-gguf": ("Gemma2", dict(num_hidden_layers=2, sliding_window=WINDOW, head_dim=16,
+                                   query_pre_attn_scalar=16, attn_logit_softcapping=5.0,
+                                   final_logit_softcapping=4.0)),
+    "gemma3-gguf": ("Gemma3", dict(gemma3(6, lambda i: i == 5), query_pre_attn_scalar=16,
+                                   hidden_size=16, intermediate_size=32)),
+    "phi3-long-gguf": ("Phi3", long_rope(4)),
+    "smollm3-gguf": ("SmolLM3", dict(num_hidden_layers=4, hidden_size=16, intermediate_size=32,
+                                     tie_word_embeddings=False)),
+    "olmo2-gguf": ("Olmo2", dict()),
+    "granite-gguf": ("Granite", dict(**GRANITE)),
+    "starcoder2-gguf": ("Starcoder2", dict(tie_word_embeddings=True)),
+}
+
+# Configurations that are written as transformers 4 did.
+IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-linear", "phi3-long",
+                       "mistral", "granite"}
+# Wrapped as the text half of a model that also sees.
+NESTED = {"gemma3-linear"}
+
+
+def random_weights(model, seed):
+    """Weights that make every part matter: scores of a few units, norms off 1, biases off 0."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() > 1:
+            gain = 1.5 if "embed" not in name else 1.0
+            parameter.data = noise * gain / math.sqrt(parameter.shape[1])
+        elif name.endswith("bias"):
+            parameter.data = noise * 0.3
+        else:
+            parameter.data = parameter.data + noise * 0.2
+
+
+def make_model(kind, options, dtype, seed):
+    kinds = transformers
+    text = "Text" if kind == "Gemma3" else ""
+    config = getattr(kinds, f"{kind}{text}Config")(**{**SIZES, **options})
+    config._attn_implementation = "eager"
+    model = getattr(kinds, f"{kind}ForCausalLM")(config).float().eval()
+    random_weights(model, seed)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype).float()
+    return model
+
+
+def expected_values(model, seed):
+    generator = torch.Generator().manual_seed(seed + 1000)
+    vocab = model.config.vocab_size
+    tokens = torch.randint(0, vocab, (TOKENS,), generator=generator, dtype=torch.int32)
+    hidden = []
+    hooks = [layer.register_forward_hook(
+        lambda module, inputs, output: hidden.append(
+            (output[0] if isinstance(output, tuple) else output).detach().reshape(TOKENS, -1)))
+        for layer in model.model.layers]
+    with torch.no_grad():
+        logits = model(tokens[None].long(), use_cache=False).logits[0]
+    for hook in hooks:
+        hook.remove()
+    return {"tokens": tokens, "positions": torch.tensor(POSITIONS, dtype=torch.int32),
+            "hidden": torch.stack(hidden)[:, POSITIONS].contiguous(),
+            "logits": logits[POSITIONS].float().contiguous(),
+            "served_length": torch.tensor([TOKENS], dtype=torch.int32)}
+
+
+# ---- Hugging Face folders ----
+
+
+def old_spelling(config):
+    parameters = config.pop("rope_parameters")
+    config.pop("layer_types", None)
+    if "full_attention" in parameters:
+        config["rope_local_base_freq"] = parameters["sliding_attention"]["rope_theta"]
+        config["sliding_window_pattern"] = 2
+        parameters = parameters["full_attention"]
+    config["rope_theta"] = parameters.pop("rope_theta")
+    config["rope_scaling"] = None if parameters.get("rope_type") == "default" else parameters
+    return config
+
+
+def nest(config, weights):
+    outer = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+             "eos_token_id": [2, 3], "text_config": config, "vision_config": {"hidden_size": 8}}
+    weights = {name.replace("model.", "language_model.model.", 1): value
+               for name, value in weights.items()}
+    weights["vision_tower.vision_model.head.weight"] = torch.zeros(2, 2)
+    weights["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(2, 2)
+    return outer, weights
+
+
+def write_folder(folder, name, model, dtype):
+    folder.mkdir(parents=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("transformers_version", "_name_or_path", "dtype"):
+        config.pop(key, None)
+    if name in IN_THE_OLD_SPELLING:
+        config = old_spelling(config)
+    weights = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        weights.pop("lm_head.weight")
+    if name in NESTED:
+        config, weights = nest(config, weights)
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (folder / "model.safetensors").unlink()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+# ---- GGUF, with the keys and the row orders that llama.cpp's converter writes ----
+
+ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
+                 "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2",
+                 "Granite": "granite", "Starcoder2": "starcoder2"}
+INTERLEAVED = {"llama", "smollm3", "granite"}
+NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def gguf_name(name, post_norms):
+    stem, kind = name.rsplit(".", 1)
+    if stem in OUTER:
+        return f"{OUTER[stem]}.{kind}"
+    _, _, layer, part = stem.split(".", 3)
+    if post_norms and part == "post_attention_layernorm":
+        return f"blk.{layer}.post_attention_norm.{kind}"
+    return f"blk.{layer}.{NAMES[part]}.{kind}"
+
+
+def interleave_rows(rows, heads):
+    shape = rows.shape
+    return rows.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+
+
+def write_keys(writer, config, architecture):
+    parameters = config.rope_parameters.get("full_attention", config.rope_parameters)
+    head_dim = getattr(config, "head_dim", None)
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(parameters["rope_theta"])
+    if architecture == "starcoder2":
+        writer.add_layer_norm_eps(config.norm_epsilon)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if head_dim is not None:
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if architecture in INTERLEAVED:
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_rope_dimension_count(head_dim or config.hidden_size // config.num_attention_heads)
+    if architecture in ("gemma2", "gemma3"):
+        writer.add_sliding_window(config.sliding_window)
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if architecture == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+    if architecture == "phi3":
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        original = parameters["original_max_position_embeddings"]
+        stretch = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_sliding_window(0)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
+
+
+def rope_tensors(config):
+    """Divisors of the frequencies, as the converter writes them."""
+    parameters = config.rope_parameters.get("full_attention", config.rope_parameters)
+    if parameters["rope_type"] == "longrope":
+        return {"rope_factors_long.weight": parameters["long_factor"],
+                "rope_factors_short.weight": parameters["short_factor"]}
+    if parameters["rope_type"] != "llama3":
+        return {}
+    dim = config.head_dim
+    factors = []
+    for i in range(0, dim, 2):
+        wavelength = 2 * math.pi * parameters["rope_theta"] ** (i / dim)
+        original = parameters["original_max_position_embeddings"]
+        low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+        smooth = min(max((original / wavelength - low) / (high - low), 0.0), 1.0)
+        factors.append(1 / ((1 - smooth) / parameters["factor"] + smooth))
+    return {"rope_freqs.weight": factors}
+
+
+def write_gguf(path, kind, model):
+    architecture = ARCHITECTURES[kind]
+    config = model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    write_keys(writer, config, architecture)
+    for name, factors in rope_tensors(config).items():
+        writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        rows = value.numpy()
+        if architecture in INTERLEAVED and "q_proj" in name:
+            rows = interleave_rows(rows, config.num_attention_heads)
+        if architecture in INTERLEAVED and "k_proj" in name:
+            rows = interleave_rows(rows, config.num_key_value_heads)
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+            rows = rows + 1
+        rows = rows.astype(numpy.float16 if rows.ndim > 1 else numpy.float32)
+        writer.add_tensor(gguf_name(name, architecture in ("gemma2", "gemma3", "olmo2")),
+                          numpy.ascontiguousarray(rows))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    cases = {**FOLDERS, **{name: (*case, "float16") for name, case in GGUF_FILES.items()}}
+    for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
+        dtype = getattr(torch, dtype_name)
+        model = make_model(kind, options, dtype, seed)
+        save_file(expected_values(model, seed), out / f"{name}.expected.safetensors")
+        if name in FOLDERS:
+            write_folder(out / name, name, model, dtype)
+        else:
+            write_gguf(out / f"{name}.gguf", kind, model)
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
