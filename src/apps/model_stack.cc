@@ -133,8 +133,9 @@ class StackLoader {
 
   Status load_weights() {
     stack_->weights_ = read_weights(*stack_->source_, file_options());
-    const ModelWeights& weights = stack_->weights_;
+    ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
+    HR_ASSIGN_OR_RETURN(weights.config.served_length, model_len());
     ModelLoadOptions options{.compute = compute()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
     auto model =

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <map>
 
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "tensor/quantised_row.h"
+#include "weights/safetensors_index.h"
 
 namespace headrace {
 namespace {
@@ -20,54 +19,11 @@ using Files = std::vector<std::shared_ptr<const SafetensorsFile>>;
 
 constexpr std::string_view kSingle = "model.safetensors";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-constexpr size_t kIndexBytesMax = 64 << 20;
-constexpr size_t kShardsMax = 10'000;
 constexpr uintptr_t kAlignment = 8;  // that WeightSource promises
 
-// ---- the index --------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
-// Tensors by the shard that the index gives them: what each shard must hold, no more and no less.
-using ShardTensors = std::map<std::string, std::vector<std::string>, std::less<>>;
-
-// A shard's name comes from a file: it must not lead out of the folder.
-bool is_plain_file_name(std::string_view name) {
-  return !name.empty() && name.size() <= 255 && name.ends_with(".safetensors") &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
-}
-
-Result<ShardTensors> read_index(const std::string& path) {
-  HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
-  if (file->bytes().size() > kIndexBytesMax) {
-    return corrupt(fmt::format("{}: {} bytes, an index has at most {}", path, file->bytes().size(),
-                               kIndexBytesMax));
-  }
-  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
-                              file->bytes().size());
-  const auto json = parse_json(text, {.depth_max = 8, .key_count_max = kSafetensorsTensorsMax});
-  if (!json.ok()) return corrupt(fmt::format("{}: {}", path, json.status().message()));
-  const Json* map = json->find("weight_map");
-  if (map == nullptr || !map->is_object() || map->as_object().empty()) {
-    return corrupt(fmt::format("{}: weight_map: is no object that names shards", path),
-                   "weight_map");
-  }
-  ShardTensors shards;
-  for (const auto& [tensor, shard] : map->as_object()) {
-    if (!shard.is_string() || !is_plain_file_name(shard.as_string())) {
-      return corrupt(
-          fmt::format("{}: weight_map: tensor {}: its shard is no name of a .safetensors "
-                      "file in this folder",
-                      path, printable(tensor)),
-          "weight_map");
-    }
-    shards[shard.as_string()].push_back(tensor);
-    if (shards.size() > kShardsMax) {
-      return corrupt(fmt::format("{}: weight_map: more than {} shards", path, kShardsMax),
-                     "weight_map");
-    }
-  }
-  return shards;
-}
-
+// A shard holds what the index says, no more and no less.
 Status check_shard(const SafetensorsFile& file, std::vector<std::string>& expected) {
   for (const std::string& name : expected) {
     if (file.find(name) == nullptr) {
@@ -90,7 +46,7 @@ Status check_shard(const SafetensorsFile& file, std::vector<std::string>& expect
 
 Result<Files> open_shards(const fs::path& folder) {
   const std::string index = (folder / kIndex).string();
-  HR_ASSIGN_OR_RETURN(ShardTensors shards, read_index(index));
+  HR_ASSIGN_OR_RETURN(ShardTensors shards, read_safetensors_index(index));
   Files files;
   for (auto& [name, tensors] : shards) {
     auto file = SafetensorsFile::open((folder / name).string());
