@@ -29,10 +29,14 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
 
 void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
   CHECK(work.first >= 0 && work.count > 0);
-  CHECK(static_cast<size_t>(work.first + work.count) <= slot.tokens.size());
-  for (int32_t i = 0; i < work.count; ++i) {
-    tokens_.push_back(slot.tokens[static_cast<size_t>(work.first + i)]);
-    positions_.push_back(work.first + i);
+  CHECK(work.first + work.count <= slot.length());
+  for (int32_t position = work.first; position < work.first + work.count; ++position) {
+    const bool known = static_cast<size_t>(position) < slot.tokens.size();
+    // Of the tokens in flight a step computes none but the last: the slot's.
+    CHECK(known || position + 1 == slot.length());
+    tokens_.push_back(known ? slot.tokens[static_cast<size_t>(position)]
+                            : token_of_slot(work.slot));
+    positions_.push_back(position);
   }
 }
 

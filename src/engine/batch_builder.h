@@ -9,6 +9,7 @@
 #include "engine/kv_storage.h"
 #include "engine/slot_table.h"
 #include "models/model.h"
+#include "ops/slot_state.h"
 #include "sched/step_plan.h"
 
 namespace headrace {
@@ -26,7 +27,8 @@ class BatchBuilder {
  public:
   explicit BatchBuilder(const KvPlan& plan) : plan_(plan) {}
 
-  // The result is valid until the next build(). REQUIRES: slots.update(plan) was called
+  // Memory of the host, valid until the next build(). A token that a step in flight samples is
+  // token_of_slot(). REQUIRES: slots.update(plan) was called
   ForwardBatch build(const StepPlan& plan, const SlotTable& slots);
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 

@@ -39,9 +39,13 @@ KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
   for (const KvGroupSpec& group : plan.groups) {
     plan.page_bytes = std::max(plan.page_bytes, group.block_bytes);
   }
-  // Keys are read in whole cache lines.
-  plan.page_bytes = (plan.page_bytes + 63) & ~int64_t{63};
+  // Keys are read in whole cache lines: 64 bytes on the CPU, 128 on GPUs.
+  plan.page_bytes = (plan.page_bytes + 127) & ~int64_t{127};
   return plan;
+}
+
+KeyLayout key_layout(DeviceKind device) {
+  return device == DeviceKind::kCuda ? KeyLayout::kRows : KeyLayout::kTransposed;
 }
 
 Result<KvStorage> KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
@@ -52,6 +56,7 @@ Result<KvStorage> KvStorage::create(Device& device, const ModelSpec& spec, KvPla
     const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
     storage.layers_.push_back(
         {.dtype = storage.plan_.dtype,
+         .keys = key_layout(device.kind()),
          .base = storage.pool_.data() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
          .block_stride = storage.plan_.page_bytes,
          .v_offset = part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),

@@ -27,6 +27,7 @@ struct KvPlan {
   int64_t bytes_per_token() const;    // of one token in every group
 };
 KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens);
+KeyLayout key_layout(DeviceKind device);  // as the device's attention kernels want keys
 
 class KvStorage {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/batch_builder.h"
+#include "engine/device_runner.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
 #include "tensor/workspace.h"
@@ -137,10 +138,18 @@ Result<StepResult> ModelRunner::wait(Ticket ticket) {
 
 }  // namespace
 
+int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
+                           const ModelRunnerOptions& options) {
+  return device.kind() == DeviceKind::kCuda ? device_runner_bytes(device, model, plan, options) : 0;
+}
+
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
   HR_ASSIGN_OR_RETURN(KvStorage storage, KvStorage::create(device, model.spec(), std::move(plan),
                                                            options.block_count));
+  if (device.kind() == DeviceKind::kCuda) {
+    return create_device_runner(device, model, std::move(storage), std::move(options));
+  }
   auto runner =
       std::make_unique<ModelRunner>(device, model, std::move(storage), std::move(options));
   HR_RETURN_IF_ERROR(runner->allocate_workspace());

@@ -1,5 +1,7 @@
 // ModelRunner: steps on a device. Joins SlotTable, BatchBuilder, KvStorage, Model and Sampler; each
-// of them knows its own part. On the CPU submit_forward() computes at once.
+// of them knows its own part. On the CPU (model_runner.cc) submit_forward() computes at once, one
+// step in flight; on a GPU (device_runner.cc) steps are started and up to kDeviceStepsInFlight of
+// them are in flight.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,13 @@ struct ModelRunnerOptions {
   std::vector<TokenId> end_ids;
   ForwardTaps taps;
 };
+
+inline constexpr int32_t kDeviceStepsInFlight = 2;
+
+// Bytes of device memory that a runner takes beside weights and KV pool: activations, logits,
+// results, tables of slots. Nothing on the CPU counts: its memory is not planned.
+int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
+                           const ModelRunnerOptions& options);
 
 // The device and the model outlive the runner. The plan is plan_kv()'s for this model.
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,

@@ -5,11 +5,6 @@
 namespace headrace {
 namespace {
 
-bool counts_outputs(const SamplingParams& sampling) {
-  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
-         sampling.frequency_penalty != 0.0f;
-}
-
 void count_output(std::vector<TokenCount>& counts, TokenId token) {
   for (TokenCount& entry : counts) {
     if (entry.token == token) {
@@ -21,6 +16,11 @@ void count_output(std::vector<TokenCount>& counts, TokenId token) {
 }
 
 }  // namespace
+
+bool counts_outputs(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
+         sampling.frequency_penalty != 0.0f;
+}
 
 SlotTable::SlotTable(int32_t slot_count, int32_t group_count)
     : group_count_(group_count), slots_(static_cast<size_t>(slot_count)) {}
@@ -68,8 +68,11 @@ void SlotTable::add_blocks(Slot& slot, const GroupBlocks& blocks) {
   }
 }
 
+void SlotTable::expect(SlotId slot) { ++slots_.at(static_cast<size_t>(slot.value)).in_flight; }
+
 void SlotTable::append(SlotId slot_id, TokenId token) {
   Slot& slot = slots_.at(static_cast<size_t>(slot_id.value));
+  if (slot.in_flight > 0) --slot.in_flight;
   slot.tokens.push_back(token);
   if (counts_outputs(slot.request->sampling)) count_output(slot.output_counts, token);
 }

@@ -18,14 +18,19 @@ struct Slot {
   SequenceId sequence;
   int32_t choice = 0;
   std::shared_ptr<const Request> request;
-  std::vector<TokenId> tokens;                     // prompt, then output
+  std::vector<TokenId> tokens;                     // prompt, then output, as far as the host knows
+  int32_t in_flight = 0;                           // tokens after these that steps in flight sample
   int32_t prompt_length = 0;                       // of the request, not of a recomputed prefix
   std::vector<std::vector<int32_t>> block_tables;  // per KV group; -1 = not held (behind a window)
   std::vector<TokenCount> output_counts;           // each id once; only where penalties need it
 
+  int32_t length() const { return static_cast<int32_t>(tokens.size()) + in_flight; }
   TokenSpan prompt() const { return TokenSpan(tokens).first(static_cast<size_t>(prompt_length)); }
   TokenSpan output() const { return TokenSpan(tokens).subspan(static_cast<size_t>(prompt_length)); }
 };
+
+// Whether penalties need what a sequence has generated so far.
+bool counts_outputs(const SamplingParams& sampling);
 
 class SlotTable {
  public:
@@ -33,6 +38,8 @@ class SlotTable {
 
   // Applies a plan's releases, admissions and new blocks.
   void update(const StepPlan& plan);
+  // A step that samples a token of the slot's sequence is in flight; append() brings the token.
+  void expect(SlotId slot);
   // The sampled token of a slot's sequence.
   void append(SlotId slot, TokenId token);
 

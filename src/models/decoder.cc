@@ -121,6 +121,7 @@ class DecoderPass {
                          .scale = spec.attention_scale,
                          .window = spec.window,
                          .soft_cap = spec.attention_soft_cap,
+                         .plan = group.plan,
                          .out = attended});
     multiply(layer.attention_out, attended, branch_);
     finish_branch(layer.attention_post_norm);

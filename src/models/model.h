@@ -43,6 +43,7 @@ struct ForwardBatch {
   struct Group {
     std::span<const int64_t> slots;                // [T] block * block_tokens + offset
     std::span<const AttentionSequence> sequences;  // [S]
+    const AttentionPlan* plan = nullptr;           // CUDA: their tiles, on the device
   };
   // Tokens, positions and slots lie in the device's memory.
   std::span<const TokenId> tokens;       // [T]

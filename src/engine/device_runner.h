@@ -1,0 +1,16 @@
+// DeviceRunner: the ModelRunner of a GPU. A step is a handful of copies and launches on one stream
+// that nobody waits for: tokens that a step samples stay on the device, where the next step reads
+// them, and the host learns of them from a copy behind an event.
+#pragma once
+
+#include "engine/model_runner.h"
+
+namespace headrace {
+
+Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
+                                                     KvStorage storage, ModelRunnerOptions options);
+// As model_runner_bytes().
+int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
+                            const ModelRunnerOptions& options);
+
+}  // namespace headrace

@@ -1,0 +1,75 @@
+#include "engine/device_slots.h"
+
+#include "base/check.h"
+#include "engine/slot_table.h"
+
+namespace headrace {
+namespace {
+
+int64_t table_bytes(const DeviceSlotsShape& shape) {
+  return int64_t{shape.group_count} * shape.slot_count * shape.blocks_max * 4;
+}
+// A row of counts starts on 4 bytes: two share the word that an atomic takes.
+int64_t count_columns(const DeviceSlotsShape& shape) { return shape.vocab_size; }
+int64_t count_bytes(const DeviceSlotsShape& shape) {
+  return (int64_t{shape.slot_count} * count_columns(shape) + 1) / 2 * 4;
+}
+
+}  // namespace
+
+int64_t DeviceSlotsShape::bytes() const {
+  return table_bytes(*this) + int64_t{slot_count} * 4 + count_bytes(*this);
+}
+
+Result<DeviceSlots> DeviceSlots::create(Device& device, const DeviceSlotsShape& shape) {
+  CHECK(int64_t{shape.group_count} * shape.slot_count * shape.blocks_max <= INT32_MAX);
+  DeviceSlots slots(shape);
+  HR_ASSIGN_OR_RETURN(slots.block_tables_, device.allocate(table_bytes(shape)));
+  HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate(int64_t{shape.slot_count} * 4));
+  HR_ASSIGN_OR_RETURN(slots.token_counts_, device.allocate(count_bytes(shape)));
+  const auto stream = device.create_stream();
+  for (const Buffer* buffer : {&slots.block_tables_, &slots.last_tokens_, &slots.token_counts_}) {
+    stream->fill_zero(buffer->data(), buffer->size());
+  }
+  HR_RETURN_IF_ERROR(stream->synchronize());
+  return slots;
+}
+
+void DeviceSlots::collect(const StepPlan& plan) {
+  entries_.clear();
+  marks_.clear();
+  cleared_.clear();
+  for (const Admission& admission : plan.admitted) {
+    for (const GroupBlocks& blocks : admission.blocks) add_blocks(admission.slot, blocks);
+    if (counts_outputs(admission.request->sampling)) add_marks(admission);
+  }
+  for (const Work& work : plan.work) {
+    for (const GroupBlocks& blocks : work.new_blocks) add_blocks(work.slot, blocks);
+  }
+}
+
+void DeviceSlots::add_blocks(SlotId slot, const GroupBlocks& blocks) {
+  int64_t index = table_first(slot, blocks.group) + blocks.first_index;
+  CHECK(blocks.first_index + static_cast<int64_t>(blocks.blocks.size()) <= shape_.blocks_max);
+  for (const BlockId block : blocks.blocks) {
+    entries_.push_back({static_cast<int32_t>(index++), block.value});
+  }
+}
+
+void DeviceSlots::add_marks(const Admission& admission) {
+  cleared_.push_back(admission.slot);
+  const int64_t row = admission.slot.value * count_columns(shape_);
+  const size_t prompt = admission.request->prompt.size();
+  for (size_t i = 0; i < admission.tokens.size(); ++i) {
+    marks_.push_back({.index = row + admission.tokens[i], .in_output = i < prompt ? 0 : 1});
+  }
+}
+
+void DeviceSlots::clear_counts(Stream& stream) {
+  const int64_t bytes = count_columns(shape_) * 2;
+  for (const SlotId slot : cleared_) {
+    stream.fill_zero(token_counts_.data() + slot.value * bytes, bytes);
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,62 @@
+// DeviceSlots: the part of the SlotTable that lives on a GPU: block tables, the last sampled token
+// of each slot, and the counts that penalties need. The host keeps the truth of all but the tokens
+// of steps in flight; a step carries what has changed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "ops/slot_state.h"
+#include "sched/step_plan.h"
+#include "tensor/device.h"
+
+namespace headrace {
+
+struct DeviceSlotsShape {
+  int32_t slot_count = 0;
+  int32_t group_count = 0;
+  int32_t blocks_max = 0;  // of a sequence, in one group
+  int32_t vocab_size = 0;
+
+  int64_t bytes() const;  // in device memory
+};
+
+class DeviceSlots {
+ public:
+  static Result<DeviceSlots> create(Device& device, const DeviceSlotsShape& shape);
+
+  // Collects what a plan changes: entries(), marks() and joined().
+  void collect(const StepPlan& plan);
+  std::span<const BlockTableEntry> entries() const { return entries_; }
+  std::span<const TokenMark> marks() const { return marks_; }
+  // Zeroes the counts of the slots that joined with penalties. In the stream before the marks.
+  void clear_counts(Stream& stream);
+
+  const int32_t* block_table(SlotId slot, int32_t group) const {
+    return block_tables() + table_first(slot, group);
+  }
+  int32_t* block_tables() const { return reinterpret_cast<int32_t*>(block_tables_.data()); }
+  TokenId* last_tokens() const { return reinterpret_cast<TokenId*>(last_tokens_.data()); }
+  uint16_t* token_counts() const { return reinterpret_cast<uint16_t*>(token_counts_.data()); }
+
+ private:
+  explicit DeviceSlots(const DeviceSlotsShape& shape) : shape_(shape) {}
+  int64_t table_first(SlotId slot, int32_t group) const {
+    return (int64_t{group} * shape_.slot_count + slot.value) * shape_.blocks_max;
+  }
+  void add_blocks(SlotId slot, const GroupBlocks& blocks);
+  void add_marks(const Admission& admission);
+
+  DeviceSlotsShape shape_;
+  Buffer block_tables_;  // [groups, slots, blocks_max] int32
+  Buffer last_tokens_;   // [slots]
+  Buffer token_counts_;  // [slots, V] uint16
+  std::vector<BlockTableEntry> entries_;
+  std::vector<TokenMark> marks_;
+  std::vector<SlotId> cleared_;
+};
+
+}  // namespace headrace
