@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "text/tokenizer_recipe.h"
+
 namespace headrace {
 namespace {
 
@@ -39,7 +41,7 @@ Status read_scores(const GgufFile& file, Vocab& vocab) {
   for (size_t i = 0; i < scores->size(); ++i) {
     const auto score = scores->float_at(i);
     if (!score) return file.corrupt_field(kKey, fmt::format("entry {} is no number", i));
-    vocab.scores.push_back(static_cast<float>(*score));
+    vocab.scores.push_back(*score);
   }
   return ok_status();
 }
@@ -75,12 +77,28 @@ Status read_flags(const GgufFile& file, Vocab& vocab) {
   HR_ASSIGN_OR_RETURN(const auto add_eos, file.optional_bool("tokenizer.ggml.add_eos_token"));
   HR_ASSIGN_OR_RETURN(const auto add_space, file.optional_bool("tokenizer.ggml.add_space_prefix"));
   HR_ASSIGN_OR_RETURN(const auto chat_template, file.optional_string("tokenizer.chat_template"));
-  // SentencePiece models ("llama") add both unless the file says no; byte-level ones do neither.
-  const bool sentence_piece = vocab.model == "llama";
-  vocab.add_bos = add_bos.value_or(sentence_piece);
-  vocab.add_eos = add_eos.value_or(false);
+  const bool sentence_piece = vocab.model == "llama" || vocab.model == "t5";
+  vocab.add_bos = add_bos.value_or(adds_bos_by_default(vocab.model, vocab.pre));
+  vocab.add_eos = add_eos.value_or(vocab.model == "t5");
   vocab.add_space_prefix = add_space.value_or(sentence_piece);
   vocab.chat_template = chat_template.value_or("");
+  return ok_status();
+}
+
+// SentencePiece's compiled normaliser, an array of bytes.
+Status read_charsmap(const GgufFile& file, Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+  HR_ASSIGN_OR_RETURN(const auto bytes, file.optional_array(kKey));
+  for (size_t i = 0; bytes && i < bytes->size(); ++i) {
+    const auto byte = bytes->int_at(i);
+    if (!byte || *byte < -128 || *byte > 255) {
+      return file.corrupt_field(kKey, fmt::format("entry {} is no byte", i));
+    }
+    vocab.charsmap.push_back(static_cast<char>(*byte));
+  }
+  HR_ASSIGN_OR_RETURN(const auto remove,
+                      file.optional_bool("tokenizer.ggml.remove_extra_whitespaces"));
+  vocab.remove_extra_spaces = remove.value_or(false);
   return ok_status();
 }
 
@@ -100,6 +118,7 @@ Result<Vocab> vocab_from_gguf(const GgufFile& file, std::shared_ptr<const void> 
   }
   HR_RETURN_IF_ERROR(read_kinds(file, vocab));
   HR_RETURN_IF_ERROR(read_scores(file, vocab));
+  HR_RETURN_IF_ERROR(read_charsmap(file, vocab));
   HR_RETURN_IF_ERROR(read_special_ids(file, vocab));
   HR_RETURN_IF_ERROR(read_flags(file, vocab));
   if (Status status = validate(vocab); !status.ok()) return status.with_context(file.name());

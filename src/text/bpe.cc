@@ -101,9 +101,9 @@ Status BpeMerges::read_merges() {
     if (left < 0 || right < 0) return bad_merge(rank, "joins a text that is no token");
     const TokenId product = find_product(vocab_, table_, merge, guess);
     if (product < 0) return bad_merge(rank, "makes a text that is no token");
-    if (usable(product) < 0) return bad_merge(rank, "makes a control token");
     guess = product + 1;
     products_.push_back(product);
+    if (usable(product) < 0) continue;  // text never becomes a control token
     ranks_.insert(static_cast<uint32_t>(left), static_cast<uint32_t>(right),
                   static_cast<uint32_t>(rank));
   }
@@ -144,10 +144,18 @@ TokenId BpeMerges::find_whole(std::string_view piece) const {
 }
 
 void BpeMerges::bytes_to_symbols(std::string_view piece, Symbols& symbols) const {
+  bool after_unknown = false;
   for (const char byte : piece) {
     const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
     if (id >= 0) symbols.push(id);
+    if (id < 0) push_unknown(after_unknown, symbols);
+    after_unknown = id < 0;
   }
+}
+
+void BpeMerges::push_unknown(bool after_unknown, Symbols& symbols) const {
+  const bool fused = after_unknown && options_.fuse_unk;
+  if (options_.use_unk && !fused && vocab_.unk >= 0) symbols.push(vocab_.unk);
 }
 
 void BpeMerges::characters_to_symbols(std::string_view piece, Symbols& symbols) const {
@@ -162,8 +170,7 @@ void BpeMerges::characters_to_symbols(std::string_view piece, Symbols& symbols) 
     if (spelled) {
       for (const char byte : character) symbols.push(byte_tokens_.id(static_cast<uint8_t>(byte)));
     }
-    const bool fused = after_unknown && options_.fuse_unk;
-    if (unknown && !fused && vocab_.unk >= 0) symbols.push(vocab_.unk);
+    if (unknown) push_unknown(after_unknown, symbols);
     after_unknown = unknown;
   }
 }

@@ -27,9 +27,8 @@ class BpeMerges : public TokenModel {
   static Result<std::unique_ptr<TokenModel>> create(const Vocab& vocab,
                                                     const TokenModelOptions& options);
 
-  // O(n log n). Over bytes, a byte without a token is dropped, and its neighbours become adjacent,
-  // as HF tokenizers does without an unknown token; over characters, it becomes byte tokens or the
-  // unknown token where the vocabulary has them.
+  // O(n log n). A byte or character without a token becomes byte tokens or the unknown token, as
+  // the options say; else it is dropped, and its neighbours become adjacent, as HF tokenizers does.
   void encode(std::string_view piece, std::vector<TokenId>& out) const override;
   bool has_byte(uint8_t byte) const override;
 
@@ -42,6 +41,7 @@ class BpeMerges : public TokenModel {
   TokenId find_whole(std::string_view piece) const;
   void bytes_to_symbols(std::string_view piece, Symbols& symbols) const;
   void characters_to_symbols(std::string_view piece, Symbols& symbols) const;
+  void push_unknown(bool after_unknown, Symbols& symbols) const;
 
   const Vocab& vocab_;
   const TokenModelOptions options_;

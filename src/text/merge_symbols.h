@@ -61,36 +61,37 @@ void merge_long(std::span<const Symbol> symbols, const Find& find, const Emit& e
   struct Node {
     Symbol symbol;
     uint32_t previous, next;  // index; the end is the node count
-    PairMerge<Symbol> merge;  // with the next node; of a node that is gone: kNoMerge
+    uint32_t rank;            // with the next node; of a node that is gone: kNoMerge
   };
   const uint32_t end = static_cast<uint32_t>(symbols.size());
   std::vector<Node> nodes(symbols.size());
-  for (uint32_t i = 0; i < end; ++i) nodes[i] = {symbols[i], i == 0 ? end : i - 1, i + 1, {}};
+  for (uint32_t i = 0; i < end; ++i) {
+    nodes[i] = {symbols[i], i == 0 ? end : i - 1, i + 1, kNoMerge};
+  }
   std::vector<uint64_t> initial;  // rank << 32 | index of the left symbol
   initial.reserve(symbols.size());
   for (uint32_t i = 0; i + 1 < end; ++i) {
-    nodes[i].merge = find(nodes[i].symbol, nodes[i + 1].symbol);
-    if (nodes[i].merge.rank != kNoMerge) initial.push_back(uint64_t{nodes[i].merge.rank} << 32 | i);
+    nodes[i].rank = find(nodes[i].symbol, nodes[i + 1].symbol).rank;
+    if (nodes[i].rank != kNoMerge) initial.push_back(uint64_t{nodes[i].rank} << 32 | i);
   }
   std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>(),
                                                                              std::move(initial));
   const auto look_up = [&](uint32_t i) {
     if (i == end) return;
     Node& node = nodes[i];
-    node.merge = {};
-    if (node.next != end) node.merge = find(node.symbol, nodes[node.next].symbol);
-    if (node.merge.rank != kNoMerge) queue.push(uint64_t{node.merge.rank} << 32 | i);
+    node.rank = node.next == end ? kNoMerge : find(node.symbol, nodes[node.next].symbol).rank;
+    if (node.rank != kNoMerge) queue.push(uint64_t{node.rank} << 32 | i);
   };
   while (!queue.empty()) {
     const uint32_t rank = static_cast<uint32_t>(queue.top() >> 32);
     const uint32_t at = static_cast<uint32_t>(queue.top());
     queue.pop();
     Node& left = nodes[at];
-    if (left.merge.rank != rank) continue;  // that pair is gone, or is another one now
+    if (left.rank != rank) continue;  // that pair is gone, or is another one now
     Node& right = nodes[left.next];
-    left.symbol = left.merge.product;
+    left.symbol = find(left.symbol, right.symbol).product;
     left.next = right.next;
-    right.merge = {};
+    right.rank = kNoMerge;
     if (left.next != end) nodes[left.next].previous = at;
     look_up(left.previous);
     look_up(at);

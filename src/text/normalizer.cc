@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "text/chars_map.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -41,22 +42,12 @@ std::string strip_space(std::string_view text, StripSpace ends) {
   return std::string(text.substr(begin, end > begin ? end - begin : 0));
 }
 
-std::string normalize_by(const UnicodeForm& form, std::string_view text) {
-  return normalize(text, form);
-}
-std::string normalize_by(const Lowercase&, std::string_view text) {
-  return map_characters(text, append_lower);
-}
-std::string normalize_by(const StripAccents&, std::string_view text) {
+std::string lower_case(std::string_view text) { return map_characters(text, append_lower); }
+
+std::string strip_accents(std::string_view text) {
   return map_characters(text, [](char32_t c, std::string& out) {
     if (!is_mark(c)) append_utf8(c, out);
   });
-}
-std::string normalize_by(const StripSpace& ends, std::string_view text) {
-  return strip_space(text, ends);
-}
-std::string normalize_by(const Prepend& prefix, std::string_view text) {
-  return text.empty() ? std::string() : prefix.text + std::string(text);
 }
 
 }  // namespace
@@ -64,7 +55,7 @@ std::string normalize_by(const Prepend& prefix, std::string_view text) {
 class Normalizer::Step {
  public:
   virtual ~Step() = default;
-  virtual Result<std::string> apply(std::string_view text) const = 0;
+  virtual Result<std::string> apply(std::string_view text, TextPlace place) const = 0;
 };
 
 class Normalizer::ReplaceStep : public Step {
@@ -72,7 +63,7 @@ class Normalizer::ReplaceStep : public Step {
   ReplaceStep(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
-  Result<std::string> apply(std::string_view text) const override {
+  Result<std::string> apply(std::string_view text, TextPlace) const override {
     std::string result;
     result.reserve(text.size());
     HR_RETURN_IF_ERROR(pattern_.for_each(text, [&](std::string_view piece, bool matched) {
@@ -86,12 +77,38 @@ class Normalizer::ReplaceStep : public Step {
   std::string content_;
 };
 
+class Normalizer::CharsMapStep : public Step {
+ public:
+  CharsMapStep(CharsMap map, bool by_grapheme) : map_(std::move(map)), by_grapheme_(by_grapheme) {}
+  Result<std::string> apply(std::string_view text, TextPlace) const override {
+    return by_grapheme_ ? map_.apply_by_grapheme(text) : map_.apply_longest(text);
+  }
+
+ private:
+  CharsMap map_;
+  bool by_grapheme_;
+};
+
+class Normalizer::PrependStep : public Step {
+ public:
+  explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
+  Result<std::string> apply(std::string_view text, TextPlace place) const override {
+    const bool wanted = !text.empty() && place != TextPlace::kBehindBytes;
+    return (wanted ? prefix_ : std::string()) + std::string(text);
+  }
+
+ private:
+  std::string prefix_;
+};
+
 // A step that is a function of the text.
 class Normalizer::PlainStep : public Step {
  public:
   explicit PlainStep(std::function<std::string(std::string_view)> function)
       : function_(std::move(function)) {}
-  Result<std::string> apply(std::string_view text) const override { return function_(text); }
+  Result<std::string> apply(std::string_view text, TextPlace) const override {
+    return function_(text);
+  }
 
  private:
   std::function<std::string(std::string_view)> function_;
@@ -101,30 +118,44 @@ Normalizer::Normalizer(std::vector<std::unique_ptr<Step>> steps) : steps_(std::m
 Normalizer::Normalizer(Normalizer&&) noexcept = default;
 Normalizer::~Normalizer() = default;
 
+Result<std::unique_ptr<Normalizer::Step>> Normalizer::make_step(const NormalizerStep& step) {
+  using Made = std::unique_ptr<Step>;
+  if (const auto* replace = std::get_if<Replace>(&step)) {
+    HR_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::create(replace->pattern));
+    return Made(std::make_unique<ReplaceStep>(std::move(pattern), replace->content));
+  }
+  if (const auto* precompiled = std::get_if<PrecompiledCharsMap>(&step)) {
+    HR_ASSIGN_OR_RETURN(CharsMap map, CharsMap::create(precompiled->blob));
+    return Made(std::make_unique<CharsMapStep>(std::move(map), precompiled->by_grapheme));
+  }
+  if (const auto* prepend = std::get_if<Prepend>(&step)) {
+    return Made(std::make_unique<PrependStep>(prepend->text));
+  }
+  if (const auto* form = std::get_if<UnicodeForm>(&step)) {
+    return Made(std::make_unique<PlainStep>(
+        [form = *form](std::string_view text) { return normalize(text, form); }));
+  }
+  if (const auto* ends = std::get_if<StripSpace>(&step)) {
+    return Made(std::make_unique<PlainStep>(
+        [ends = *ends](std::string_view text) { return strip_space(text, ends); }));
+  }
+  return Made(std::make_unique<PlainStep>(std::holds_alternative<Lowercase>(step) ? lower_case
+                                                                                  : strip_accents));
+}
+
 Result<Normalizer> Normalizer::create(const std::vector<NormalizerStep>& steps) {
   std::vector<std::unique_ptr<Step>> made;
   for (const NormalizerStep& step : steps) {
-    if (const auto* replace = std::get_if<Replace>(&step)) {
-      HR_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::create(replace->pattern));
-      made.push_back(std::make_unique<ReplaceStep>(std::move(pattern), replace->content));
-      continue;
-    }
-    std::visit(
-        [&](const auto& rule) {
-          if constexpr (!std::is_same_v<std::decay_t<decltype(rule)>, Replace>) {
-            made.push_back(std::make_unique<PlainStep>(
-                [rule](std::string_view text) { return normalize_by(rule, text); }));
-          }
-        },
-        step);
+    HR_ASSIGN_OR_RETURN(auto one, make_step(step));
+    made.push_back(std::move(one));
   }
   return Normalizer(std::move(made));
 }
 
-Result<std::string> Normalizer::apply(std::string_view text) const {
+Result<std::string> Normalizer::apply(std::string_view text, TextPlace place) const {
   std::string result(text);
   for (const auto& step : steps_) {
-    HR_ASSIGN_OR_RETURN(result, step->apply(result));
+    HR_ASSIGN_OR_RETURN(result, step->apply(result, place));
   }
   return result;
 }

@@ -14,19 +14,22 @@ namespace headrace {
 // Immutable after create(); any thread.
 class Normalizer {
  public:
-  // kUnsupported where a regular expression is not one.
+  // kUnsupported where a regular expression is not one, kCorrupt for a wrong charsmap.
   static Result<Normalizer> create(const std::vector<NormalizerStep>& steps);
   Normalizer(Normalizer&&) noexcept;
   ~Normalizer();
 
   bool changes_nothing() const { return steps_.empty(); }
   // REQUIRES: `text` is well-formed UTF-8. kExhausted where PCRE2 runs into its match limit.
-  Result<std::string> apply(std::string_view text) const;
+  Result<std::string> apply(std::string_view text, TextPlace place) const;
 
  private:
   class Step;
   class ReplaceStep;
+  class CharsMapStep;
+  class PrependStep;
   class PlainStep;
+  static Result<std::unique_ptr<Step>> make_step(const NormalizerStep& step);
   explicit Normalizer(std::vector<std::unique_ptr<Step>> steps);
 
   std::vector<std::unique_ptr<Step>> steps_;

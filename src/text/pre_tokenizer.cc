@@ -6,8 +6,8 @@ namespace headrace {
 class PreTokenizer::Step {
  public:
   virtual ~Step() = default;
-  // Appends what becomes of `piece`.
-  virtual Status apply(Piece piece, Pieces& out) const = 0;
+  using Emit = std::function<void(const Piece&)>;
+  virtual Status apply(const Piece& piece, const Emit& emit) const = 0;
 };
 
 class PreTokenizer::SplitStep : public Step {
@@ -15,12 +15,12 @@ class PreTokenizer::SplitStep : public Step {
   SplitStep(TextPattern pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
-  Status apply(Piece piece, Pieces& out) const override {
+  Status apply(const Piece& piece, const Emit& emit) const override {
     std::string_view pending;  // what the next match or gap may join
     bool pending_matched = false;
     const auto flush = [&] {
-      const bool at_start = piece.at_start && pending.data() == piece.text.data();
-      if (!pending.empty()) out.pieces.push_back({pending, at_start});
+      const bool is_first = piece.is_first && pending.data() == piece.text.data();
+      if (!pending.empty()) emit({pending, piece.place, is_first});
       pending = {};
     };
     const Status status = pattern_.for_each(piece.text, [&](std::string_view text, bool found) {
@@ -59,24 +59,24 @@ class PreTokenizer::SpaceSpellingStep : public Step {
  public:
   explicit SpaceSpellingStep(SpaceSpelling rule) : rule_(std::move(rule)) {}
 
-  Status apply(Piece piece, Pieces& out) const override {
-    const std::string& spelled = out.storage.emplace_back(spell(piece));
-    std::string_view rest = spelled;
-    bool at_start = piece.at_start;
-    while (rule_.split && !rest.empty()) {
-      const size_t next = rest.find(
-          rule_.spelling, rest.starts_with(rule_.spelling) ? rule_.spelling.size() : size_t{0});
-      if (next == rest.npos) break;
-      out.pieces.push_back({rest.substr(0, next), at_start});
-      at_start = false;
-      rest.remove_prefix(next);
+  Status apply(const Piece& piece, const Emit& emit) const override {
+    const std::string spelled = spell(piece);
+    Piece next{spelled, piece.place, piece.is_first};
+    for (std::string_view rest = spelled; rule_.split; next.is_first = false) {
+      const size_t from = rest.starts_with(rule_.spelling) ? rule_.spelling.size() : 0;
+      const size_t length = rest.find(rule_.spelling, from);
+      next.text = rest;
+      if (length == rest.npos) break;
+      next.text = rest.substr(0, length);
+      emit(next);
+      rest.remove_prefix(length);
     }
-    if (!rest.empty()) out.pieces.push_back({rest, at_start});
+    if (!next.text.empty()) emit(next);
     return ok_status();
   }
 
  private:
-  std::string spell(Piece piece) const {
+  std::string spell(const Piece& piece) const {
     std::string spelled;
     spelled.reserve(piece.text.size() + piece.text.size() / 2 + rule_.spelling.size());
     for (const char c : piece.text) {
@@ -86,10 +86,17 @@ class PreTokenizer::SpaceSpellingStep : public Step {
         spelled += c;
       }
     }
-    const bool wanted = rule_.scheme == PrependScheme::kAlways ||
-                        (rule_.scheme == PrependScheme::kFirst && piece.at_start);
-    if (wanted && !spelled.starts_with(rule_.spelling)) spelled.insert(0, rule_.spelling);
+    if (wants_prefix(piece) && !spelled.starts_with(rule_.spelling))
+      spelled.insert(0, rule_.spelling);
     return spelled;
+  }
+
+  bool wants_prefix(const Piece& piece) const {
+    if (piece.is_first && piece.place == TextPlace::kBehindBytes) return false;
+    if (rule_.scheme == PrependScheme::kFirst) {
+      return piece.is_first && piece.place == TextPlace::kStart;
+    }
+    return rule_.scheme == PrependScheme::kAlways;
   }
 
   SpaceSpelling rule_;
@@ -97,11 +104,14 @@ class PreTokenizer::SpaceSpellingStep : public Step {
 
 class PreTokenizer::PrefixSpaceStep : public Step {
  public:
-  Status apply(Piece piece, Pieces& out) const override {
-    if (!piece.text.starts_with(' ')) {
-      piece.text = out.storage.emplace_back(" " + std::string(piece.text));
+  Status apply(const Piece& piece, const Emit& emit) const override {
+    const bool behind_bytes = piece.is_first && piece.place == TextPlace::kBehindBytes;
+    if (piece.text.starts_with(' ') || behind_bytes) {
+      emit(piece);
+    } else {
+      const std::string prefixed = " " + std::string(piece.text);
+      emit({prefixed, piece.place, piece.is_first});
     }
-    out.pieces.push_back(piece);
     return ok_status();
   }
 };
@@ -126,16 +136,21 @@ Result<PreTokenizer> PreTokenizer::create(const std::vector<PreTokenizerStep>& s
   return PreTokenizer(std::move(made));
 }
 
-Result<Pieces> PreTokenizer::split(std::string_view text, bool at_start) const {
-  Pieces result;
-  if (text.empty()) return result;
-  result.pieces.push_back({text, at_start});
-  for (const auto& step : steps_) {
-    std::vector<Piece> before = std::exchange(result.pieces, {});
-    result.pieces.reserve(before.size());
-    for (const Piece& piece : before) HR_RETURN_IF_ERROR(step->apply(piece, result));
+Status PreTokenizer::split(std::string_view text, TextPlace place, const PieceSink& sink) const {
+  if (text.empty()) return ok_status();
+  return split_from(0, {text, place, true}, sink);
+}
+
+Status PreTokenizer::split_from(size_t step, const Piece& piece, const PieceSink& sink) const {
+  if (step == steps_.size()) {
+    sink(piece.text);
+    return ok_status();
   }
-  return result;
+  Status failed;
+  const Status status = steps_[step]->apply(piece, [&](const Piece& next) {
+    if (Status inner = split_from(step + 1, next, sink); !inner.ok()) failed = std::move(inner);
+  });
+  return failed.ok() ? status : failed;
 }
 
 }  // namespace headrace

@@ -1,9 +1,8 @@
 // Cuts text into the pieces that a tokenizer's model encodes, by the steps of a recipe.
 #pragma once
 
-#include <deque>
+#include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,16 +12,8 @@
 
 namespace headrace {
 
-struct Piece {
-  std::string_view text;
-  bool at_start;  // it begins the whole text
-};
-
-// Pieces, and the memory of those that are no part of the text that was cut.
-struct Pieces {
-  std::vector<Piece> pieces;
-  std::deque<std::string> storage;
-};
+// Takes the pieces in order; none is empty.
+using PieceSink = std::function<void(std::string_view piece)>;
 
 // Immutable after create(); any thread.
 class PreTokenizer {
@@ -32,16 +23,22 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // The pieces of `text`, which is well-formed UTF-8, in order; none is empty. Views into `text` or
-  // into the result. kExhausted only where PCRE2 runs into its match limit.
-  Result<Pieces> split(std::string_view text, bool at_start) const;
+  // Hands the pieces of `text`, which is well-formed UTF-8, to `sink`, each as soon as it is known:
+  // no list of them is kept. kExhausted only where PCRE2 runs into its match limit.
+  Status split(std::string_view text, TextPlace place, const PieceSink& sink) const;
 
  private:
+  struct Piece {
+    std::string_view text;
+    TextPlace place;  // of the text that it is cut from
+    bool is_first;    // it begins that text
+  };
   class Step;
   class SplitStep;
   class SpaceSpellingStep;
   class PrefixSpaceStep;
   explicit PreTokenizer(std::vector<std::unique_ptr<Step>> steps);
+  Status split_from(size_t step, const Piece& piece, const PieceSink& sink) const;
 
   std::vector<std::unique_ptr<Step>> steps_;
 };

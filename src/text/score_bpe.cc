@@ -48,7 +48,8 @@ TokenId ScoreBpe::find(std::string_view text) const {
 
 // The higher the score the lower the rank: a float's bits in the order of its values, turned round.
 uint32_t ScoreBpe::rank(TokenId id) const {
-  const uint32_t bits = std::bit_cast<uint32_t>(vocab_.scores[static_cast<size_t>(id)] + 0.0f);
+  const uint32_t bits =
+      std::bit_cast<uint32_t>(static_cast<float>(vocab_.scores[static_cast<size_t>(id)]) + 0.0f);
   const uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return std::min(~ascending, kNoMerge - 1);
 }

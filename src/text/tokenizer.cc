@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <deque>
 
 #include <fmt/core.h>
 
@@ -8,6 +9,7 @@
 #include "text/byte_fallback.h"
 #include "text/byte_level.h"
 #include "text/score_bpe.h"
+#include "text/unigram.h"
 #include "text/utf8.h"
 
 namespace headrace {
@@ -25,9 +27,23 @@ Result<std::unique_ptr<TokenModel>> create_model(const Vocab& vocab,
     case TokenModelKind::kScoreBpe:
       return ScoreBpe::create(vocab);
     case TokenModelKind::kUnigram:
-      break;
+      return Unigram::create(vocab, options);
   }
-  return unsupported("unigram", "model");
+  return internal_error("a token model that is not in the list");
+}
+
+// The user-defined tokens that are matched in normalised text, their own text normalised likewise.
+Result<SpecialMatcher> create_normalized_matcher(const Vocab& vocab, const Normalizer& normalizer) {
+  std::deque<std::string> texts;
+  std::vector<SpecialMatcher::Entry> entries;
+  for (const AddedToken& token : vocab.added) {
+    if (!token.flags.normalized || vocab.kind(token.id) != TokenKind::kUserDefined) continue;
+    const std::string_view text = vocab.tokens[static_cast<size_t>(token.id)];
+    if (valid_utf8_prefix(text) != text.size()) continue;
+    HR_ASSIGN_OR_RETURN(std::string normalized, normalizer.apply(text, TextPlace::kStart));
+    entries.push_back({texts.emplace_back(std::move(normalized)), token.id, true, token.flags});
+  }
+  return SpecialMatcher::create(entries);
 }
 
 size_t invalid_prefix(std::string_view text) {
@@ -60,7 +76,7 @@ struct Tokenizer::Parts {
   TokenSpelling spelling;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  SpecialMatcher specials;
+  SpecialMatcher specials, normalized_specials;
   std::unique_ptr<const TokenModel> model;
 };
 
@@ -71,15 +87,18 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab given) {
   if (vocab->recipe != nullptr) {
     recipe = *vocab->recipe;
   } else {
-    HR_ASSIGN_OR_RETURN(recipe, recipe_by_name(vocab->model, vocab->pre, vocab->add_space_prefix));
+    HR_ASSIGN_OR_RETURN(recipe, recipe_by_name(*vocab));
   }
   HR_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(recipe.normalizers));
   HR_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::create(recipe.pre_tokenizers));
   HR_ASSIGN_OR_RETURN(SpecialMatcher specials, SpecialMatcher::create(*vocab));
+  HR_ASSIGN_OR_RETURN(SpecialMatcher normalized_specials,
+                      create_normalized_matcher(*vocab, normalizer));
   HR_ASSIGN_OR_RETURN(auto model, create_model(*vocab, recipe.model));
   return std::unique_ptr<Tokenizer>(
       new Tokenizer({std::move(vocab), std::move(recipe.spelling), std::move(normalizer),
-                     std::move(pre_tokenizer), std::move(specials), std::move(model)}));
+                     std::move(pre_tokenizer), std::move(specials), std::move(normalized_specials),
+                     std::move(model)}));
 }
 
 Tokenizer::Tokenizer(Parts parts)
@@ -88,6 +107,7 @@ Tokenizer::Tokenizer(Parts parts)
       normalizer_(std::move(parts.normalizer)),
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
       specials_(std::move(parts.specials)),
+      normalized_specials_(std::move(parts.normalized_specials)),
       model_(std::move(parts.model)) {}
 
 Tokenizer::~Tokenizer() = default;
@@ -101,42 +121,57 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   if (options.add_special && vocab_->add_bos && vocab_->bos >= 0) ids.push_back(vocab_->bos);
   const auto match = options.parse_special ? SpecialMatcher::Match::kUserDefinedAndControl
                                            : SpecialMatcher::Match::kUserDefined;
+  const auto place_at = [](size_t at) {
+    return at == 0 ? TextPlace::kStart : TextPlace::kBehindToken;
+  };
   size_t at = 0;
   while (const auto special = specials_.find(text, at, match)) {
-    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), at == 0, ids));
+    HR_RETURN_IF_ERROR(encode_between(text.substr(at, special->offset - at), place_at(at), ids));
     ids.push_back(special->id);
     at = special->offset + special->length;
   }
-  HR_RETURN_IF_ERROR(encode_plain(text.substr(at), at == 0, ids));
+  HR_RETURN_IF_ERROR(encode_between(text.substr(at), place_at(at), ids));
   if (options.add_special && vocab_->add_eos && vocab_->eos >= 0) ids.push_back(vocab_->eos);
   return ids;
 }
 
 // Bytes that are not UTF-8 go to the model as they are.
-Status Tokenizer::encode_plain(std::string_view text, bool at_start,
-                               std::vector<TokenId>& ids) const {
+Status Tokenizer::encode_between(std::string_view text, TextPlace place,
+                                 std::vector<TokenId>& ids) const {
   while (!text.empty()) {
     const size_t valid = valid_utf8_prefix(text);
-    if (valid > 0) HR_RETURN_IF_ERROR(encode_valid(text.substr(0, valid), at_start, ids));
+    if (valid > 0) HR_RETURN_IF_ERROR(encode_valid(text.substr(0, valid), place, ids));
     text.remove_prefix(valid);
     const size_t invalid = invalid_prefix(text);
     if (invalid > 0) model_->encode(text.substr(0, invalid), ids);
     text.remove_prefix(invalid);
-    at_start = false;
+    place = TextPlace::kBehindBytes;
   }
   return ok_status();
 }
 
-Status Tokenizer::encode_valid(std::string_view text, bool at_start,
+Status Tokenizer::encode_valid(std::string_view text, TextPlace place,
                                std::vector<TokenId>& ids) const {
   std::string normalized;
   if (!normalizer_.changes_nothing()) {
-    HR_ASSIGN_OR_RETURN(normalized, normalizer_.apply(text));
+    HR_ASSIGN_OR_RETURN(normalized, normalizer_.apply(text, place));
     text = normalized;
   }
-  HR_ASSIGN_OR_RETURN(const Pieces pieces, pre_tokenizer_.split(text, at_start));
-  for (const Piece& piece : pieces.pieces) model_->encode(piece.text, ids);
-  return ok_status();
+  size_t at = 0;
+  while (const auto special =
+             normalized_specials_.find(text, at, SpecialMatcher::Match::kUserDefined)) {
+    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), place, ids));
+    ids.push_back(special->id);
+    at = special->offset + special->length;
+    place = TextPlace::kBehindToken;
+  }
+  return encode_plain(text.substr(at), place, ids);
+}
+
+Status Tokenizer::encode_plain(std::string_view text, TextPlace place,
+                               std::vector<TokenId>& ids) const {
+  return pre_tokenizer_.split(text, place,
+                              [&](std::string_view piece) { model_->encode(piece, ids); });
 }
 
 void Tokenizer::append_token_bytes(TokenId id, std::string& out) const {
@@ -168,6 +203,7 @@ std::string Tokenizer::decode(TokenSpan ids, bool skip_special) const {
   for (TokenId id : ids) {
     if (!skip_special || !is_control(id)) append_token_bytes(id, bytes);
   }
+  for (int i = 0; i < spelling_.leading_spaces && bytes.starts_with(' '); ++i) bytes.erase(0, 1);
   return bytes;
 }
 

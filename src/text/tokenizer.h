@@ -66,8 +66,11 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(Parts parts);
-  Status encode_plain(std::string_view text, bool at_start, std::vector<TokenId>& ids) const;
-  Status encode_valid(std::string_view text, bool at_start, std::vector<TokenId>& ids) const;
+  // Between the special tokens; in one run of well-formed text; between the special tokens of
+  // normalised text.
+  Status encode_between(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
+  Status encode_valid(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
+  Status encode_plain(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
   bool in_vocab(TokenId id) const { return id >= 0 && id < vocab_size(); }
 
   const std::unique_ptr<const Vocab> vocab_;  // at a fixed address: the model looks into it
@@ -75,6 +78,7 @@ class Tokenizer {
   const Normalizer normalizer_;
   const PreTokenizer pre_tokenizer_;
   const SpecialMatcher specials_;
+  const SpecialMatcher normalized_specials_;  // user-defined tokens matched in normalised text
   const std::unique_ptr<const TokenModel> model_;
 };
 

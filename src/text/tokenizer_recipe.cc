@@ -1,6 +1,8 @@
 #include "text/tokenizer_recipe.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <fmt/core.h>
 
@@ -90,6 +92,7 @@ struct PreRow {
   std::string_view name;
   std::array<const char*, 6> stages = {};  // nullptr = unused
   bool ignore_merges = false;
+  bool add_bos = false;  // where the file does not say
 };
 // tokenizer.ggml.pre of byte-level BPE.
 constexpr PreRow kPreRows[] = {
@@ -106,13 +109,13 @@ constexpr PreRow kPreRows[] = {
     {"codeshell", {kDigit, kGpt2}},
     {"exaone", {kDigit, kGpt2}},
     {"minerva-7b", {kDigit, kGpt2}},
-    {"llama-bpe", {kLlama3}, true},
-    {"llama3", {kLlama3}, true},
-    {"llama-v3", {kLlama3}, true},
-    {"falcon3", {kLlama3}, true},
-    {"falcon-h1", {kLlama3}, true},
-    {"pixtral", {kLlama3}, true},
-    {"lfm2", {kLlama3}, true},
+    {"llama-bpe", {kLlama3}, true, true},
+    {"llama3", {kLlama3}, true, true},
+    {"llama-v3", {kLlama3}, true, true},
+    {"falcon3", {kLlama3}, true, true},
+    {"falcon-h1", {kLlama3}, true, true},
+    {"pixtral", {kLlama3}, true, true},
+    {"lfm2", {kLlama3}, true, true},
     {"dbrx", {kLlama3}},
     {"smaug-bpe", {kLlama3}},
     {"chatglm-bpe", {kLlama3}},
@@ -124,7 +127,7 @@ constexpr PreRow kPreRows[] = {
     {"megrez", {kQwen2}},
     {"grok-2", {kQwen2}},
     {"qwen35", {kQwen35}},
-    {"tekken", {kTekken}, true},
+    {"tekken", {kTekken}, true, true},
     {"gpt-4o", {kGpt4o}},
     {"llama4", {kGpt4o}},
     {"kanana2", {kGpt4o}},
@@ -138,47 +141,83 @@ constexpr PreRow kPreRows[] = {
 
 constexpr std::string_view kSpaceLetter = "\xE2\x96\x81";  // U+2581
 
-Result<TokenizerRecipe> byte_bpe_recipe(std::string_view pre, bool add_space_prefix) {
-  for (const PreRow& row : kPreRows) {
-    if (row.name != pre) continue;
+const PreRow* find_pre(std::string_view name) {
+  const auto row = std::find_if(std::begin(kPreRows), std::end(kPreRows),
+                                [&](const PreRow& candidate) { return candidate.name == name; });
+  return row == std::end(kPreRows) ? nullptr : row;
+}
+
+Result<TokenizerRecipe> byte_bpe_recipe(const Vocab& vocab) {
+  if (const PreRow* row = find_pre(vocab.pre)) {
     TokenizerRecipe recipe;
-    if (add_space_prefix) recipe.pre_tokenizers.push_back(PrefixSpace{});
-    for (const char* stage : row.stages) {
+    if (vocab.add_space_prefix) recipe.pre_tokenizers.push_back(PrefixSpace{});
+    for (const char* stage : row->stages) {
       if (stage != nullptr) recipe.pre_tokenizers.push_back(Split{.pattern = {stage, true}});
     }
-    recipe.model = {.kind = TokenModelKind::kByteBpe, .ignore_merges = row.ignore_merges};
+    recipe.model = {.kind = TokenModelKind::kByteBpe, .ignore_merges = row->ignore_merges};
     recipe.spelling.byte_letters = true;
     return recipe;
   }
   std::string known;
   for (const PreRow& row : kPreRows) known += (known.empty() ? "" : ", ") + std::string(row.name);
-  return unsupported(fmt::format("pre-tokenizer '{}' is not supported (known: {})", pre, known),
-                     "pre");
+  return unsupported(
+      fmt::format("pre-tokenizer '{}' is not supported (known: {})", vocab.pre, known), "pre");
 }
 
-Result<TokenizerRecipe> sentence_piece_recipe(TokenModelOptions model, bool add_space_prefix) {
+TokenizerRecipe sentence_piece_recipe(const Vocab& vocab, TokenModelOptions model) {
   TokenizerRecipe recipe;
-  if (add_space_prefix) recipe.normalizers.push_back(Prepend{" "});
+  if (!vocab.charsmap.empty()) recipe.normalizers.push_back(PrecompiledCharsMap{vocab.charsmap});
+  if (vocab.remove_extra_spaces) {
+    recipe.normalizers.push_back(Replace{{" {2,}", true}, " "});
+    recipe.normalizers.push_back(Replace{{"\\A | \\z", true}, ""});
+  }
+  if (vocab.add_space_prefix) recipe.normalizers.push_back(Prepend{" "});
   recipe.pre_tokenizers.push_back(SpaceSpelling{std::string(kSpaceLetter)});
   recipe.model = model;
   recipe.spelling.replacements = {{std::string(kSpaceLetter), " "}};
-  recipe.spelling.leading_spaces = add_space_prefix ? 1 : 0;
+  recipe.spelling.leading_spaces = vocab.add_space_prefix ? 1 : 0;
   return recipe;
 }
+
+Result<TokenizerRecipe> score_bpe_recipe(const Vocab& vocab) {
+  return sentence_piece_recipe(vocab, {.kind = TokenModelKind::kScoreBpe});
+}
+
+Result<TokenizerRecipe> unigram_recipe(const Vocab& vocab) {
+  return sentence_piece_recipe(
+      vocab, {.kind = TokenModelKind::kUnigram, .byte_fallback = true, .fuse_unk = true});
+}
+
+struct ModelRow {
+  std::string_view name;
+  Result<TokenizerRecipe> (*recipe)(const Vocab&);
+  bool add_bos;  // where the file does not say
+};
+// tokenizer.ggml.model.
+constexpr ModelRow kModelRows[] = {
+    {"gpt2", byte_bpe_recipe, false},
+    {"llama", score_bpe_recipe, true},
+    {"t5", unigram_recipe, false},
+};
 
 }  // namespace
 
 std::string_view gpt2_pattern() { return kGpt2; }
 
-Result<TokenizerRecipe> recipe_by_name(std::string_view model, std::string_view pre,
-                                       bool add_space_prefix) {
-  if (model == "gpt2") return byte_bpe_recipe(pre, add_space_prefix);
-  if (model == "llama") {
-    return sentence_piece_recipe({.kind = TokenModelKind::kScoreBpe, .byte_fallback = true},
-                                 add_space_prefix);
+Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab) {
+  for (const ModelRow& row : kModelRows) {
+    if (row.name == vocab.model) return row.recipe(vocab);
   }
   return unsupported(
-      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama)", model), "model");
+      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5)", vocab.model),
+      "model");
+}
+
+bool adds_bos_by_default(std::string_view model, std::string_view pre) {
+  const PreRow* pre_row = find_pre(pre);
+  if (model == "gpt2" && pre_row != nullptr) return pre_row->add_bos;
+  return std::any_of(std::begin(kModelRows), std::end(kModelRows),
+                     [&](const ModelRow& row) { return row.name == model && row.add_bos; });
 }
 
 }  // namespace headrace

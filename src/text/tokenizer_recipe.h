@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "text/unicode.h"
+#include "text/vocab.h"
 
 namespace headrace {
 
@@ -36,11 +37,16 @@ struct Replace {
   PatternSource pattern;
   std::string content;
 };
-struct Prepend {  // to a text that is not empty
+struct Prepend {  // to a text that is not empty and does not go on behind bytes that are no UTF-8
   std::string text;
 };
-using NormalizerStep =
-    std::variant<UnicodeForm, Lowercase, StripAccents, StripSpace, Replace, Prepend>;
+// SentencePiece's compiled table of replacements (chars_map.h).
+struct PrecompiledCharsMap {
+  std::string blob;
+  bool by_grapheme = false;  // as HF tokenizers applies it
+};
+using NormalizerStep = std::variant<UnicodeForm, Lowercase, StripAccents, StripSpace, Replace,
+                                    Prepend, PrecompiledCharsMap>;
 
 // --- Pre-tokenizers: pieces -> more pieces.
 
@@ -57,6 +63,13 @@ struct Split {
   bool invert = false;  // what is between the matches counts as match
 };
 enum class PrependScheme : uint8_t { kNever, kFirst, kAlways };
+// Where a text that goes through the steps stands in what is encoded.
+enum class TextPlace : uint8_t {
+  kStart,        // it begins the whole text
+  kBehindToken,  // a special token is in front of it
+  kBehindBytes,  // it goes on behind bytes that are no UTF-8: nothing is put in front of it
+};
+
 // Spaces are spelled as `spelling`, one is put in front by `scheme`: kFirst = of the whole text.
 struct SpaceSpelling {
   std::string spelling;
@@ -78,6 +91,7 @@ struct TokenModelOptions {
   TokenModelKind kind = TokenModelKind::kByteBpe;
   bool ignore_merges = false;  // a piece that is a token needs no merges
   bool byte_fallback = false;  // unknown characters become byte tokens
+  bool use_unk = false;        // what is unknown becomes the unknown token, else nothing
   bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
 };
 
@@ -98,10 +112,12 @@ struct TokenizerRecipe {
   TokenSpelling spelling;
 };
 
-// The recipe of a GGUF file: `model` is tokenizer.ggml.model, `pre` tokenizer.ggml.pre.
-// kUnsupported for names that are not known: a wrong split gives wrong ids without any other sign.
-Result<TokenizerRecipe> recipe_by_name(std::string_view model, std::string_view pre,
-                                       bool add_space_prefix);
+// The recipe of a GGUF file, by vocab.model and vocab.pre. kUnsupported for names that are not
+// known: a wrong split gives wrong ids without any other sign.
+Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab);
+
+// Whether files of that family mean add_bos where they do not say so.
+bool adds_bos_by_default(std::string_view model, std::string_view pre);
 
 // The regular expression of GPT-2, which tokenizer.json's ByteLevel means, too.
 std::string_view gpt2_pattern();

@@ -62,10 +62,46 @@ bool is_white_space(char32_t c) {
          category == UTF8PROC_CATEGORY_ZP;
 }
 
+// Beyond the categories: circled and squared letters (Other_Alphabetic), joiners (Join_Control).
+bool is_word_character(char32_t c) {
+  switch (utf8proc_category(static_cast<int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+             (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C ||
+             c == 0x200D;
+  }
+}
+
 bool is_mark(char32_t c) {
   const auto category = utf8proc_category(static_cast<int32_t>(c));
   return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
          category == UTF8PROC_CATEGORY_ME;
+}
+
+size_t grapheme_length(std::string_view text) {
+  Utf8Step step = utf8_step(text);
+  size_t length = step.length;
+  int32_t state = 0;
+  while (length < text.size()) {
+    const auto previous = static_cast<int32_t>(step.code_point);
+    step = utf8_step(text.substr(length));
+    const auto next = static_cast<int32_t>(step.code_point);
+    if (utf8proc_grapheme_break_stateful(previous, next, &state)) break;
+    length += step.length;
+  }
+  return length;
 }
 
 void append_lower(char32_t c, std::string& out) {

@@ -1,6 +1,7 @@
 // Properties and normal forms of characters, from utf8proc (Unicode 15).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,8 +12,14 @@ enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
 // Unicode's White_Space.
 bool is_white_space(char32_t code_point);
+// Alphabetic, marks, decimal digits, connector punctuation: what \w of regular expressions is.
+bool is_word_character(char32_t code_point);
 // General category M.
 bool is_mark(char32_t code_point);
+
+// The bytes of the extended grapheme cluster that `text` begins with (Unicode standard annex 29).
+// REQUIRES: well-formed UTF-8, not empty
+size_t grapheme_length(std::string_view text);
 
 // Appends the lower case of one character, which may be two.
 void append_lower(char32_t code_point, std::string& out);

@@ -24,18 +24,32 @@ enum class TokenKind : uint8_t {
   kByte = 6,
 };
 
+// How the text of a special token is matched, as tokenizer.json says it.
+struct AddedTokenFlags {
+  bool lstrip = false;       // takes in the white space in front of it
+  bool rstrip = false;       // and behind it
+  bool single_word = false;  // only where no word character touches it
+  bool normalized = false;   // matched in the normalised text
+};
+struct AddedToken {
+  TokenId id;
+  AddedTokenFlags flags;
+};
+
 struct TokenizerRecipe;
 
 struct Vocab {
   // The family's names, as GGUF has them (table in tokenizer_recipe.cc).
-  std::string model;  // "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE
+  std::string model;  // "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE,
+                      // "t5" = SentencePiece's unigram model
   std::string pre;    // pre-tokenizer: "smollm", "qwen2"
   // What a tokenizer.json says; where it is there, model and pre are for people only.
   std::shared_ptr<const TokenizerRecipe> recipe;
 
   std::vector<std::string_view> tokens;  // by id, as the file spells them
   std::vector<TokenKind> kinds;          // by id; empty = all normal
-  std::vector<float> scores;             // by id; empty = none
+  std::vector<double> scores;            // by id; empty = none
+  std::vector<AddedToken> added;         // by id, ascending: special tokens that have flags
   // Merge rules by rank, in one of two spellings: "left right", or two texts, which may hold
   // spaces.
   std::vector<std::string_view> merges;
@@ -45,6 +59,8 @@ struct Vocab {
   bool add_bos = false;                            // in front of a text
   bool add_eos = false;                            // behind it
   bool add_space_prefix = false;
+  std::string charsmap;                 // SentencePiece's compiled normaliser; empty = none
+  bool remove_extra_spaces = false;     // runs of spaces become one, none at the ends
   std::string chat_template;            // empty = none
   std::shared_ptr<const void> storage;  // keeps the memory behind the views alive
 

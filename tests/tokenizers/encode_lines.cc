@@ -5,12 +5,15 @@
 // VOCABULARY is a .gguf file or a tokenizer.json; TEXTS has one JSON string a line, IDS one JSON
 // object a line: {"ids": [...], "text": what the ids decode to} or {"error": ...}.
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <string>
 
 #include "apps/gguf_vocab.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_json.h"
 #include "text/utf8.h"
 
 using namespace headrace;
@@ -18,6 +21,12 @@ using namespace headrace;
 namespace {
 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
+  if (path.ends_with(".json")) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    HR_ASSIGN_OR_RETURN(Vocab vocab, vocab_from_tokenizer_json({.tokenizer = text}));
+    return Tokenizer::create(std::move(vocab));
+  }
   HR_ASSIGN_OR_RETURN(auto file, GgufFile::open(path));
   HR_ASSIGN_OR_RETURN(Vocab vocab, vocab_from_gguf(*file, file));
   return Tokenizer::create(std::move(vocab));
