@@ -148,15 +148,14 @@ TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
 
 TEST_F(ModelFlagsTest, FlagsWithoutMeaningHereAreAcceptedAndTold) {
   testing::internal::CaptureStderr();
-  ASSERT_TRUE(parse({"--swap-space", "4", "--enable_reasoning", "-ngl", "99",
-                     "--gpu-memory-utilization", "0.9", "--trust-remote-code"})
-                  .ok());
+  ASSERT_TRUE(
+      parse({"--swap-space", "4", "--enable_reasoning", "-ngl", "99", "--trust-remote-code"}).ok());
   const std::string told = testing::internal::GetCapturedStderr();
-  for (const char* name : {"--swap-space", "--enable-reasoning", "--gpu-layers",
-                           "--gpu-memory-utilization", "--trust-remote-code"}) {
+  for (const char* name :
+       {"--swap-space", "--enable-reasoning", "--gpu-layers", "--trust-remote-code"}) {
     EXPECT_NE(told.find(name), std::string::npos) << name;
   }
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 5);
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 4);
 }
 
 TEST_F(ModelFlagsTest, HelpHidesThem) {

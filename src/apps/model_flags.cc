@@ -58,7 +58,9 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
              {"auto", "float32", "float", "float16", "half", "bfloat16"},
              "Arithmetic. auto: the fast path for the file's types; float32: all in fp32")
       ->group("Model");
-  add_choice(app, "--device", stack.device, {"auto", "cpu", "cuda"}, "Where the model runs")
+  app.add_option("--device", stack.device,
+                 "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
+      ->type_name("DEVICE")
       ->group("Model");
   add_log_level(app, flags);
   add_ignored_flags(app);
@@ -88,7 +90,18 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_size("--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
            stack.max_num_batched_tokens, 1, 1 << 20, "Most tokens in one step");
   add_size("--kv-cache-memory-bytes", stack.kv_cache_memory_bytes, 0, kInt64Max,
-           "Memory for keys and values (default: by --max-model-len and --max-num-seqs)");
+           "Memory for keys and values (default: CPU: by --max-model-len and --max-num-seqs; GPU: "
+           "what --gpu-memory-utilization leaves)");
+  app.add_option("--gpu-memory-utilization,--mem-fraction-static", stack.gpu_memory_utilization,
+                 "Share of a GPU's memory for weights, activations, keys and values")
+      ->check(CLI::Range(0.01, 1.0))
+      ->type_name("X")
+      ->group("Engine");
+  app.add_flag(
+         "--overlap,--async-scheduling,!--no-overlap,!--no-async-scheduling,!--disable-overlap-"
+         "schedule",
+         stack.overlap, "GPU: submit a step before the tokens of the last one are read")
+      ->group("Engine");
   add_choice(app, "--scheduling-policy,--schedule-policy", stack.policy,
              {"fcfs", "static", "one-at-a-time"},
              "Who runs next. fcfs batches continuously; the others are baselines")

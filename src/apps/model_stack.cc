@@ -1,6 +1,7 @@
 #include "apps/model_stack.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <future>
 #include <utility>
@@ -8,7 +9,9 @@
 #include <fmt/format.h>
 
 #include "apps/model_files.h"
+#include "base/log.h"
 #include "engine/kv_storage.h"
+#include "engine/memory_plan.h"
 #include "engine/model_runner.h"
 #include "models/model.h"
 #include "tensor/device.h"
@@ -88,7 +91,7 @@ class StackLoader {
     if (options_.dtype != "auto" && options_.dtype != "float32" &&
         !(dummy && dummy_dtype(options_.dtype))) {
       return invalid_argument(
-          fmt::format("--dtype {} is not supported on the CPU: use auto or float32{}",
+          fmt::format("--dtype {} is not supported: use auto or float32{}",
                       options_.dtype,
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
@@ -99,16 +102,33 @@ class StackLoader {
     return ok_status();
   }
 
+  // "cuda" or "cuda:N": which GPU. Empty: the CPU, or no such name.
+  std::optional<int> gpu_index() const {
+    std::string_view name = options_.device;
+    if (name == "auto") return built_with_cuda() && cuda_device_present() ? std::optional(0) : std::nullopt;
+    if (name == "cuda") return 0;
+    if (!name.starts_with("cuda:")) return std::nullopt;
+    name.remove_prefix(5);
+    int index = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+    const bool whole = error == std::errc() && end == name.data() + name.size();
+    return whole ? std::optional(index) : std::nullopt;
+  }
+
   Status create_device() {
+    if (const std::optional<int> index = gpu_index()) {
+      HR_ASSIGN_OR_RETURN(stack_->device_, create_cuda_device(*index, options_.threads));
+      return ok_status();
+    }
     if (options_.device != "auto" && options_.device != "cpu") {
-      return unsupported(
-          fmt::format("--device {}: models run on the CPU only so far; use --device cpu",
-                      options_.device),
-          "device");
+      return invalid_argument(
+          fmt::format("--device {}: must be auto, cpu, cuda or cuda:N", options_.device), "device");
     }
     stack_->device_ = create_cpu_device(options_.threads);
     return ok_status();
   }
+
+  bool on_gpu() const { return stack_->device_->kind() == DeviceKind::kCuda; }
 
   ModelOpenOptions file_options() const {
     return {.load_format = options_.load_format,
@@ -145,7 +165,27 @@ class StackLoader {
     return ok_status();
   }
 
-  // Memory plan: the pool is as large as asked, or as the defaults and the machine say.
+  // What is left of a GPU's memory.
+  Result<int32_t> plan_gpu_blocks(const KvPlan& kv, const ModelRunnerOptions& runner) const {
+    const Device& device = *stack_->device_;
+    const int64_t pages_min = (runner.max_model_len + kBlockTokens - 1) / kBlockTokens *
+                              static_cast<int64_t>(kv.groups.size());
+    HR_ASSIGN_OR_RETURN(
+        const MemoryPlan plan,
+        plan_memory({.total_bytes = device.traits().memory_bytes,
+                     .free_bytes = device.free_bytes(),
+                     .weight_bytes = stack_->model_->weight_bytes(),
+                     .runner_bytes = model_runner_bytes(device, *stack_->model_, kv, runner),
+                     .utilization = options_.gpu_memory_utilization,
+                     .kv_bytes_wanted = options_.kv_cache_memory_bytes,
+                     .page_bytes = kv.page_bytes,
+                     .pages_min = pages_min}));
+    stack_->info_.memory_plan = plan.to_string();
+    log_info("{}: {}", device.traits().name, stack_->info_.memory_plan);
+    return static_cast<int32_t>(plan.page_count);
+  }
+
+  // The CPU's pool is as large as asked, or as the defaults and the machine say.
   Result<int32_t> plan_blocks(const KvPlan& kv, int32_t max_model_len) const {
     int64_t bytes = options_.kv_cache_memory_bytes;
     const auto blocks_for = [&](int64_t tokens) {
@@ -181,21 +221,30 @@ class StackLoader {
   Status create_engine() {
     const ModelSpec& spec = stack_->model_->spec();
     HR_ASSIGN_OR_RETURN(const int32_t max_model_len, model_len());
-    const DType kv_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
+    const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
+    const DType kv_dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
     KvPlan kv = plan_kv(spec, kv_dtype, kBlockTokens);
-    HR_ASSIGN_OR_RETURN(const int32_t block_count, plan_blocks(kv, max_model_len));
     // A batch can never be larger than every slot's whole context.
     const auto batched_tokens = static_cast<int32_t>(std::min<int64_t>(
         options_.max_num_batched_tokens, int64_t{max_model_len} * options_.max_num_seqs));
+    ModelRunnerOptions runner_options{.max_num_seqs = options_.max_num_seqs,
+                                      .max_num_batched_tokens = batched_tokens,
+                                      .max_model_len = max_model_len,
+                                      .end_ids = end_ids()};
+    HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
+                                                            : plan_blocks(kv, max_model_len));
+    runner_options.block_count = block_count;
+    const bool overlap = on_gpu() && options_.overlap;
     EngineOptions engine{.scheduler = {.max_num_seqs = options_.max_num_seqs,
                                        .max_num_batched_tokens = batched_tokens,
                                        .max_model_len = max_model_len,
                                        .max_queued_requests = options_.max_queued_requests,
+                                       .steps_in_flight_max = overlap ? kDeviceStepsInFlight : 1,
                                        .policy = options_.policy,
                                        .chunked_prefill = options_.chunked_prefill,
                                        .groups = kv.groups,
                                        .block_count = block_count,
-                                       .end_ids = end_ids(),
+                                       .end_ids = runner_options.end_ids,
                                        .enable_prefix_caching = options_.enable_prefix_caching,
                                        .prefix_cache_eviction = options_.prefix_cache_eviction},
                          .vocab_size = spec.vocab_size};
@@ -205,11 +254,7 @@ class StackLoader {
     stack_->info_.max_model_len = max_model_len;
     HR_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
                         create_model_runner(*stack_->device_, *stack_->model_, std::move(kv),
-                                            {.max_num_seqs = options_.max_num_seqs,
-                                             .max_num_batched_tokens = batched_tokens,
-                                             .max_model_len = max_model_len,
-                                             .block_count = block_count,
-                                             .end_ids = engine.scheduler.end_ids}));
+                                            std::move(runner_options)));
     HR_ASSIGN_OR_RETURN(stack_->engine_, Engine::create(std::move(engine), std::move(runner)));
     return ok_status();
   }
@@ -234,6 +279,7 @@ class StackLoader {
     info.weight_bytes = stack_->model_->weight_bytes();
     info.threads = stack_->device_->pool().thread_count();
     info.cpu_features = stack_->device_->traits().cpu.to_string();
+    info.device = stack_->device_->traits().name;
   }
 
   const StackOptions& options_;

@@ -21,12 +21,15 @@ struct StackOptions {
   std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
   std::string chat_template;             // instead of the model's: a template, or a file's path
   std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
-  std::string device = "auto";           // auto, cpu
+  std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
+  bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
+  double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
   int32_t threads = 0;                   // 0 = all CPUs this process may use
   int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 512;
-  int64_t kv_cache_memory_bytes = 0;     // 0 = enough for max_num_seqs short or one long request
+  int64_t kv_cache_memory_bytes = 0;     // 0 = CPU: enough for max_num_seqs short or one long request;
+                                         // GPU: what gpu_memory_utilization leaves
   int32_t max_queued_requests = 256;
   std::string policy = "fcfs";           // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
@@ -51,6 +54,8 @@ struct StackInfo {
   int32_t max_model_len = 0;
   int32_t threads = 0;
   std::string cpu_features;
+  std::string device;       // the GPU's name, or the CPU's
+  std::string memory_plan;  // of a GPU: one line; empty on the CPU
   double load_seconds = 0;
 };
 

@@ -142,6 +142,7 @@ class BackgroundLoad {
     if (served.names.empty()) served.names = {info.model_name, info.model_path};
     const std::string name = served.names.front();
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    if (!info.memory_plan.empty()) fmt::print("{}: {}\n", info.device, info.memory_plan);
     fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
                info.weight_types, info.threads, info.max_model_len, info.load_seconds);
     std::fflush(stdout);

@@ -1,0 +1,63 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+// Kernels of cuBLASLt and our own are loaded lazily; some tens of MiB were seen on an H200.
+constexpr int64_t kReserveBytes = 256 << 20;
+// Page tables of the scheduler count in int32.
+constexpr int64_t kPagesMax = 1 << 30;
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+Status too_little(const MemoryPlanInput& input, int64_t kv_bytes) {
+  return exhausted(fmt::format(
+      "{:.2f} GiB are left for keys and values, one sequence of --max-model-len needs {:.2f}: "
+      "lower --max-model-len, --max-num-seqs or --max-num-batched-tokens, or raise "
+      "--gpu-memory-utilization ({:.2f} of {:.1f} GiB; {:.1f} GiB are free before them)",
+      gib(std::max<int64_t>(kv_bytes, 0)), gib(input.pages_min * input.page_bytes),
+      input.utilization, gib(input.total_bytes), gib(input.free_bytes)));
+}
+
+}  // namespace
+
+std::string MemoryPlan::to_string() const {
+  return fmt::format(
+      "weights {:.2f} GiB, activations and tables {:.2f}, keys and values {:.2f} ({} pages), "
+      "kernels {:.2f}, context and others {:.2f}, free {:.2f}",
+      gib(weight_bytes), gib(runner_bytes), gib(page_count * page_bytes), page_count,
+      gib(reserve_bytes), gib(other_bytes), gib(free_after_bytes));
+}
+
+Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
+  const int64_t used = input.total_bytes - input.free_bytes;
+  const auto budget =
+      static_cast<int64_t>(input.utilization * static_cast<double>(input.total_bytes));
+  const int64_t fixed = input.runner_bytes + kReserveBytes;
+  int64_t kv_bytes = std::min(budget - used, input.free_bytes) - fixed;
+  if (input.kv_bytes_wanted > 0) {
+    if (input.kv_bytes_wanted > input.free_bytes - fixed) {
+      return exhausted(fmt::format(
+          "--kv-cache-memory-bytes asks for {:.2f} GiB, {:.2f} GiB are free beside activations "
+          "({:.2f} GiB): lower it, or --max-num-batched-tokens",
+          gib(input.kv_bytes_wanted), gib(std::max<int64_t>(input.free_bytes - fixed, 0)),
+          gib(input.runner_bytes)));
+    }
+    kv_bytes = input.kv_bytes_wanted;
+  }
+  const int64_t pages = std::min(kv_bytes / input.page_bytes, kPagesMax);
+  if (kv_bytes < 0 || pages < input.pages_min) return too_little(input, kv_bytes);
+  return MemoryPlan{.weight_bytes = input.weight_bytes,
+                    .runner_bytes = input.runner_bytes,
+                    .reserve_bytes = kReserveBytes,
+                    .other_bytes = used - input.weight_bytes,
+                    .page_count = pages,
+                    .page_bytes = input.page_bytes,
+                    .free_after_bytes = input.free_bytes - fixed - pages * input.page_bytes};
+}
+
+}  // namespace headrace

@@ -1,0 +1,37 @@
+// MemoryPlan: what the memory of a GPU is used for, decided at start.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace headrace {
+
+struct MemoryPlanInput {
+  int64_t total_bytes = 0;      // of the device
+  int64_t free_bytes = 0;       // now: weights, context and library are in place
+  int64_t weight_bytes = 0;     // for the report
+  int64_t runner_bytes = 0;     // model_runner_bytes(): not yet allocated
+  double utilization = 0.9;     // --gpu-memory-utilization: share of total_bytes for all of it
+  int64_t kv_bytes_wanted = 0;  // --kv-cache-memory-bytes; 0 = what is left
+  int64_t page_bytes = 0;
+  int64_t pages_min = 0;  // of one sequence of --max-model-len
+};
+
+struct MemoryPlan {
+  int64_t weight_bytes = 0;
+  int64_t runner_bytes = 0;   // activations, logits, tables of slots, results
+  int64_t reserve_bytes = 0;  // kernels that the driver loads when they are first launched
+  int64_t other_bytes = 0;    // context, libraries, other programs
+  int64_t page_count = 0;
+  int64_t page_bytes = 0;
+  int64_t free_after_bytes = 0;
+
+  std::string to_string() const;  // one line, in GiB
+};
+
+// kExhausted naming the flag to change where one sequence of --max-model-len does not fit.
+Result<MemoryPlan> plan_memory(const MemoryPlanInput& input);
+
+}  // namespace headrace

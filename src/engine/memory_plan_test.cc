@@ -1,0 +1,52 @@
+#include "engine/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// An 8B model on an H200.
+MemoryPlanInput input() {
+  return {.total_bytes = 140 * kGiB,
+          .free_bytes = 124 * kGiB,
+          .weight_bytes = 15 * kGiB,
+          .runner_bytes = 2 * kGiB,
+          .page_bytes = 2 << 20,
+          .pages_min = 512};
+}
+
+TEST(MemoryPlan, GivesWhatIsLeftOfTheShareToKeysAndValues) {
+  const MemoryPlan plan = plan_memory(input()).value();
+  const int64_t kv_bytes = plan.page_count * plan.page_bytes;
+  const int64_t all =
+      plan.weight_bytes + plan.runner_bytes + plan.reserve_bytes + plan.other_bytes + kv_bytes;
+  EXPECT_LE(all, 126 * kGiB);  // 0.9 of 140
+  EXPECT_GT(all, 126 * kGiB - plan.page_bytes);
+  EXPECT_EQ(plan.other_bytes, kGiB);
+  EXPECT_EQ(all + plan.free_after_bytes, 140 * kGiB);
+}
+
+TEST(MemoryPlan, TakesTheSizeThatIsAskedFor) {
+  MemoryPlanInput asked = input();
+  asked.kv_bytes_wanted = 10 * kGiB + 5;
+  EXPECT_EQ(plan_memory(asked).value().page_count, 10 * kGiB / asked.page_bytes);
+}
+
+TEST(MemoryPlan, NamesTheFlagThatWouldHelp) {
+  MemoryPlanInput tight = input();
+  tight.utilization = 0.125;
+  EXPECT_NE(plan_memory(tight).status().message().find("--gpu-memory-utilization"),
+            std::string::npos);
+  tight = input();
+  tight.pages_min = 1 << 20;
+  EXPECT_NE(plan_memory(tight).status().message().find("--max-model-len"), std::string::npos);
+  tight = input();
+  tight.kv_bytes_wanted = 130 * kGiB;
+  EXPECT_NE(plan_memory(tight).status().message().find("--kv-cache-memory-bytes"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace
