@@ -1,11 +1,11 @@
 list(APPEND sources linear.cc linear_cpu.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
-     linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc packed_weight.cc matrix_weight.cc)
+     linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc packed_weight.cc pack_blocks.cc matrix_weight.cc)
 list(APPEND tests linear_test.cc packed_weight_test.cc)
 
 set(avx2_flags -mavx2 -mfma -mf16c)
 # GCC 12 takes the undefined vectors of its own AVX-512 header for a mistake (GCC bug 105593).
 set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
 set_source_files_properties(linear_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "${avx2_flags}")
 set_source_files_properties(linear_cpu_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
 set_source_files_properties(linear_cpu_avx512_vnni.cc PROPERTIES

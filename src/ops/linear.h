@@ -5,10 +5,12 @@
 // is, however rows are grouped and whichever thread or instruction set computes it, so that batches
 // never change a bit:
 //   F32, F16, BF16     acc = fma(w[k], x[k], acc), k ascending, in f32
-//   Q8_0, Q4_0, Q4_1   the row of x is quantised to 16 bits per block of 32 columns:
+//   block types        the row of x is quantised to 16 bits per block of 32 columns:
 //                        d = amax / 32512, q = round(x / d)
-//                      and, block after block (integers exact):
-//                        acc = fma(d_w d, sum(q_w q), acc);  Q4_1: acc = fma(m_w, d sum(q), acc)
+//                      and, part after part (the 16 or 32 columns that share a scale s_w and a
+//                      minimum m_w, tensor/block_quants.h; integers exact):
+//                        acc = fma(s_w d, sum(q_w q), acc)
+//                        acc = fma(m_w, d sum(q), acc)     types with minima
 // then acc + bias, then y + that. A block of x with a NaN or an infinity makes its row of y NaN.
 // Multiplying by 16-bit q costs two passes of int8 instructions; int8 activations alone cost up to
 // 0.6 of a log-probability on small models.

@@ -70,6 +70,9 @@ StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuIsa&
 }
 
 LinearRangeKernel range_kernel(const LinearCpuIsa& isa, DType dtype) {
+  if (is_quantised(dtype)) {
+    return isa.blocks[static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0)];
+  }
   switch (dtype) {
     case DType::kF32:
       return isa.f32;
@@ -77,12 +80,6 @@ LinearRangeKernel range_kernel(const LinearCpuIsa& isa, DType dtype) {
       return isa.f16;
     case DType::kBF16:
       return isa.bf16;
-    case DType::kQ8_0:
-      return isa.q8_0;
-    case DType::kQ4_0:
-      return isa.q4_0;
-    case DType::kQ4_1:
-      return isa.q4_1;
     default:
       CHECK_MSG(false, "a packed weight has no such type");
       __builtin_unreachable();

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "ops/linear_cpu_isa.h"
+#include "ops/packed_format.h"
 
 namespace headrace {
 namespace {
@@ -42,6 +43,8 @@ struct Avx2 {
   static F32 add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
   static F32 mul(F32 a, F32 b) { return _mm256_mul_ps(a, b); }
   static F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
+  static F32 fnma(F32 a, F32 b, F32 c) { return _mm256_fnmadd_ps(a, b, c); }
+  static F32 to_float(I32 v) { return _mm256_cvtepi32_ps(v); }
 
   static I32 first(int count) {
     const I32 lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -70,22 +73,42 @@ struct Avx2 {
   static I32 load_bytes(const unsigned char* at) {
     return _mm256_loadu_si256(reinterpret_cast<const I32*>(at));
   }
+  // 8 integers of 8 bits.
+  static I32 load_unsigned(const unsigned char* at) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  }
+  static I32 load_signed(const unsigned char* at) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  }
+  // Each byte shifted down by kShift, and `mask`.
+  template <int kShift>
+  static I32 field(I32 raw, int mask) {
+    return _mm256_and_si256(_mm256_srli_epi16(raw, kShift),
+                            _mm256_set1_epi8(static_cast<char>(mask)));
+  }
+  // Each byte of `low` or that of `raw` shifted down by kShift (up if negative) and `mask`.
+  template <int kShift>
+  static I32 with_field(I32 low, I32 raw, int mask) {
+    if constexpr (kShift >= 0) {
+      raw = _mm256_srli_epi16(raw, kShift);
+    } else {
+      raw = _mm256_slli_epi16(raw, -kShift);
+    }
+    return _mm256_or_si256(low, _mm256_and_si256(raw, _mm256_set1_epi8(static_cast<char>(mask))));
+  }
+  static I32 iq4_values(I32 index) {
+    const __m128i values = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, -127, -115, -103, -90,
+                                         -75, -59, -39, -15);  // + 128
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
+  }
   static I32 splat_bytes(const signed char* at) {
     int32_t word;
     __builtin_memcpy(&word, at, sizeof word);
     return _mm256_set1_epi32(word);
   }
 
-  static Quad bytes(I32 raw) {
-    return {_mm256_and_si256(raw, _mm256_set1_epi16(255)), _mm256_srli_epi16(raw, 8)};
-  }
-  static Quad low_nibbles(I32 raw) {
-    const I32 mask = _mm256_set1_epi16(15);
-    return {_mm256_and_si256(raw, mask), _mm256_and_si256(_mm256_srli_epi16(raw, 8), mask)};
-  }
-  static Quad high_nibbles(I32 raw) {
-    return {_mm256_and_si256(_mm256_srli_epi16(raw, 4), _mm256_set1_epi16(15)),
-            _mm256_srli_epi16(raw, 12)};
+  static Quad quad(I32 bytes) {
+    return {_mm256_and_si256(bytes, _mm256_set1_epi16(255)), _mm256_srli_epi16(bytes, 8)};
   }
   static Dot dot_start(int32_t value) { return _mm256_set1_epi32(value); }
   static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {

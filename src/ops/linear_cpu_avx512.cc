@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "ops/linear_cpu_isa.h"
+#include "ops/packed_format.h"
 
 namespace headrace {
 namespace {
@@ -19,16 +20,8 @@ struct Avx512Words : Avx512 {
     I32 odd;   // columns 1 and 3
   };
 
-  static Quad bytes(I32 raw) {
-    return {_mm512_and_si512(raw, _mm512_set1_epi16(255)), _mm512_srli_epi16(raw, 8)};
-  }
-  static Quad low_nibbles(I32 raw) {
-    const I32 mask = _mm512_set1_epi16(15);
-    return {_mm512_and_si512(raw, mask), _mm512_and_si512(_mm512_srli_epi16(raw, 8), mask)};
-  }
-  static Quad high_nibbles(I32 raw) {
-    return {_mm512_and_si512(_mm512_srli_epi16(raw, 4), _mm512_set1_epi16(15)),
-            _mm512_srli_epi16(raw, 12)};
+  static Quad quad(I32 bytes) {
+    return {_mm512_and_si512(bytes, _mm512_set1_epi16(255)), _mm512_srli_epi16(bytes, 8)};
   }
   static Dot dot_start(int32_t value) { return _mm512_set1_epi32(value); }
   static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "ops/linear_cpu_isa.h"
+#include "ops/packed_format.h"
 
 namespace headrace {
 namespace {
@@ -21,11 +22,7 @@ struct Avx512Vnni : Avx512 {
     I32 low;
   };
 
-  static Quad bytes(I32 raw) { return raw; }
-  static Quad low_nibbles(I32 raw) { return _mm512_and_si512(raw, _mm512_set1_epi8(15)); }
-  static Quad high_nibbles(I32 raw) {
-    return _mm512_and_si512(_mm512_srli_epi16(raw, 4), _mm512_set1_epi8(15));
-  }
+  static Quad quad(I32 bytes) { return bytes; }
   static Dot dot_start(int32_t value) { return {_mm512_setzero_si512(), _mm512_set1_epi32(value)}; }
   static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
     dot.high = _mm512_dpbusd_epi32(dot.high, quad, splat_bytes(q + 4 * index));

@@ -3,6 +3,7 @@
 #include <emmintrin.h>
 
 #include "ops/linear_cpu_isa.h"
+#include "ops/packed_format.h"
 
 namespace headrace {
 namespace {
@@ -77,6 +78,8 @@ struct Sse2 {
     const F32 high = fma_pair(_mm_movehl_ps(a, a), _mm_movehl_ps(b, b), _mm_movehl_ps(c, c));
     return _mm_movelh_ps(low, high);
   }
+  static F32 fnma(F32 a, F32 b, F32 c) { return fma(_mm_xor_ps(a, _mm_set1_ps(-0.0f)), b, c); }
+  static F32 to_float(I32 v) { return _mm_cvtepi32_ps(v); }
 
   static F32 load_some(const float* at, int count) {
     if (count == kLanes) return _mm_loadu_ps(at);
@@ -119,21 +122,50 @@ struct Sse2 {
   static I32 load_bytes(const unsigned char* at) {
     return _mm_loadu_si128(reinterpret_cast<const I32*>(at));
   }
+  // 4 integers of 8 bits.
+  static I32 load_unsigned(const unsigned char* at) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, at, sizeof bytes);
+    const I32 words = _mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), _mm_setzero_si128());
+    return _mm_unpacklo_epi16(words, _mm_setzero_si128());
+  }
+  static I32 load_signed(const unsigned char* at) {
+    const I32 integers = load_unsigned(at);
+    return _mm_srai_epi32(_mm_slli_epi32(integers, 24), 24);
+  }
+  // Each byte shifted down by kShift, and `mask`.
+  template <int kShift>
+  static I32 field(I32 raw, int mask) {
+    return _mm_and_si128(_mm_srli_epi16(raw, kShift), _mm_set1_epi8(static_cast<char>(mask)));
+  }
+  // Each byte of `low` or that of `raw` shifted down by kShift (up if negative) and `mask`.
+  template <int kShift>
+  static I32 with_field(I32 low, I32 raw, int mask) {
+    if constexpr (kShift >= 0) {
+      raw = _mm_srli_epi16(raw, kShift);
+    } else {
+      raw = _mm_slli_epi16(raw, -kShift);
+    }
+    return _mm_or_si128(low, _mm_and_si128(raw, _mm_set1_epi8(static_cast<char>(mask))));
+  }
+  static I32 iq4_values(I32 index) {  // no byte shuffle in SSE2: sums of the steps passed
+    constexpr int kSteps[15] = {23, 21, 18, 16, 14, 13, 12, 11, 12, 12, 13, 15, 16, 20, 24};
+    I32 value = _mm_set1_epi8(1);
+    for (int i = 0; i < 15; ++i) {
+      const I32 passed = _mm_cmpgt_epi8(index, _mm_set1_epi8(static_cast<char>(i)));
+      value =
+          _mm_add_epi8(value, _mm_and_si128(passed, _mm_set1_epi8(static_cast<char>(kSteps[i]))));
+    }
+    return value;
+  }
   static I32 splat_bytes(const signed char* at) {
     int32_t word;
     __builtin_memcpy(&word, at, sizeof word);
     return _mm_set1_epi32(word);
   }
 
-  static Quad bytes(I32 raw) {
-    return {_mm_and_si128(raw, _mm_set1_epi16(255)), _mm_srli_epi16(raw, 8)};
-  }
-  static Quad low_nibbles(I32 raw) {
-    const I32 mask = _mm_set1_epi16(15);
-    return {_mm_and_si128(raw, mask), _mm_and_si128(_mm_srli_epi16(raw, 8), mask)};
-  }
-  static Quad high_nibbles(I32 raw) {
-    return {_mm_and_si128(_mm_srli_epi16(raw, 4), _mm_set1_epi16(15)), _mm_srli_epi16(raw, 12)};
+  static Quad quad(I32 bytes) {
+    return {_mm_and_si128(bytes, _mm_set1_epi16(255)), _mm_srli_epi16(bytes, 8)};
   }
   static Dot dot_start(int32_t value) { return _mm_set1_epi32(value); }
   static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {

@@ -12,10 +12,12 @@ struct QuantisedBlock {
   // Planar bytes (VNNI): 32 high bytes, 32 low bytes, q = 256 high + low. Paired words
   // (multiply-add of words): for each 4 columns c the int16 q[c], q[c+2], q[c+1], q[c+3].
   signed char q[64];
-  float scale;             // NaN when a column is NaN or infinite
-  float scaled_sum;        // scale * sum(q), the factor of a weight's minimum
-  int32_t zero_point_8;    // -8 sum(q), what a weight stored as q + 8 has too much
-  int32_t zero_point_128;  // -128 sum(q)
+  float scale;         // NaN when a column is NaN or infinite
+  float scaled_sum;    // scale * sum(q), the factor of a weight's minimum
+  int32_t zero_8;      // -8 sum(q): what a weight stored as q + 8 has too much
+  int32_t zero_16;     // -16 sum(q)
+  int32_t zero_128;    // -128 sum(q)
+  int32_t zero_32[2];  // -32 sum(q) of each half
 };
 
 // A run of row groups of one segment against some rows of x. Rows of x are staged in tiles of
@@ -44,9 +46,7 @@ struct LinearCpuIsa {
   LinearRangeKernel f32;
   LinearRangeKernel f16;
   LinearRangeKernel bf16;
-  LinearRangeKernel q8_0;
-  LinearRangeKernel q4_0;
-  LinearRangeKernel q4_1;
+  const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
 };
 
 extern const LinearCpuIsa kLinearBaseline;

@@ -13,13 +13,16 @@
 
 #include "base/rng.h"
 #include "ops/linear_cpu.h"
+#include "tensor/block_quants.h"
 #include "tensor/half.h"
 
 namespace headrace {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
-                            DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+constexpr DType kTypes[] = {DType::kF32,    DType::kF16,  DType::kBF16,  DType::kQ8_0,
+                            DType::kQ4_0,   DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,
+                            DType::kIQ4_NL, DType::kQ2_K, DType::kQ3_K,  DType::kQ4_K,
+                            DType::kQ5_K,   DType::kQ6_K, DType::kIQ4_XS};
 
 constexpr float kSmallestNormalHalf = 0x1p-14f;
 
@@ -33,6 +36,38 @@ std::vector<float> normals(Rng& rng, int64_t count) {
   std::vector<float> out(static_cast<size_t>(count));
   for (float& v : out) v = normal(rng);
   return out;
+}
+
+// Where a block has its f16 numbers, and their size for weights of about 0.1.
+struct BlockHalves {
+  size_t scale;
+  float scale_size;
+  size_t minimum = 0;
+  float minimum_size = 0;  // 0: there is none
+};
+
+BlockHalves block_halves(DType dtype) {
+  switch (dtype) {
+    case DType::kQ8_0:
+    case DType::kIQ4_NL:
+      return {0, 0.001f};
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+      return {0, 0.01f, 2, -0.1f};
+    case DType::kQ2_K:
+      return {80, 0.005f, 82, 0.01f};
+    case DType::kQ3_K:
+      return {108, 0.001f};
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 0.0005f, 2, 0.003f};
+    case DType::kQ6_K:
+      return {208, 0.0001f};
+    case DType::kIQ4_XS:
+      return {0, 0.0001f};
+    default:
+      return {0, 0.01f};
+  }
 }
 
 // A matrix in the file's form, with values the size of a trained model's.
@@ -49,11 +84,13 @@ struct Matrix {
 
  private:
   void fill_blocks(Rng& rng) {
+    const BlockHalves halves = block_halves(dtype);
     const auto block_bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
     for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
     for (size_t at = 0; at < bytes.size(); at += block_bytes) {
-      put_half(at, (1 + std::abs(normal(rng))) * 0.01f);
-      if (dtype == DType::kQ4_1) put_half(at + 2, -0.1f * (1 + std::abs(normal(rng))));
+      put_half(at + halves.scale, (1 + std::abs(normal(rng))) * halves.scale_size);
+      if (halves.minimum_size == 0) continue;
+      put_half(at + halves.minimum, (1 + std::abs(normal(rng))) * halves.minimum_size);
     }
   }
   void fill_floats(Rng& rng) {
@@ -132,49 +169,53 @@ class Definition {
   }
 
   float quantised(const float* x, int64_t n) const {
-    const auto block_bytes = static_cast<int64_t>(dtype_info(matrix_.dtype).block_bytes);
+    const int64_t columns = dtype_info(matrix_.dtype).block_elements;
+    const ConstTensorView view = matrix_.view();
+    BlockQuants block;
     float acc = 0;
-    for (int64_t b = 0; b < matrix_.k / 32; ++b, x += 32) {
-      const std::byte* block = matrix_.bytes.data() + (n * (matrix_.k / 32) + b) * block_bytes;
-      const float amax = std::abs(
-          *std::max_element(x, x + 32, [](float a, float b) { return std::abs(a) < std::abs(b); }));
-      const float d = amax * (1.0f / 32512.0f);
-      const float inverse = 32512.0f / amax;
-      int32_t dot = 0, sum = 0;
-      for (int c = 0; c < 32; ++c) {
-        const auto q = static_cast<int32_t>(std::nearbyint(x[c] * inverse));
-        dot += q * weight_quant(block, c);
-        sum += q;
-      }
-      acc = std::fma(half_at(block) * d, static_cast<float>(dot), acc);
-      if (matrix_.dtype == DType::kQ4_1) {
-        acc = std::fma(half_at(block + 2), d * static_cast<float>(sum), acc);
-      }
+    for (int64_t c = 0; c < matrix_.k; c += 32) {
+      const int64_t b = c / columns;
+      unpack_block(matrix_.dtype, view.row(n) + b * dtype_info(matrix_.dtype).block_bytes, block);
+      acc = add_32_columns(block, static_cast<int>(c % columns), x + c, acc);
     }
     return acc;
   }
 
-  int32_t weight_quant(const std::byte* block, int c) const {
-    if (matrix_.dtype == DType::kQ8_0) return static_cast<int8_t>(block[2 + c]);
-    const int header = matrix_.dtype == DType::kQ4_1 ? 4 : 2;
-    const int byte = static_cast<int>(block[header + c % 16]);
-    const int nibble = c < 16 ? byte & 15 : byte >> 4;
-    return matrix_.dtype == DType::kQ4_0 ? nibble - 8 : nibble;
-  }
-
-  static float half_at(const std::byte* at) {
-    uint16_t bits;
-    std::memcpy(&bits, at, 2);
-    return half_to_float(bits);
+  static float add_32_columns(const BlockQuants& block, int first, const float* x, float acc) {
+    const float amax = std::abs(
+        *std::max_element(x, x + 32, [](float a, float b) { return std::abs(a) < std::abs(b); }));
+    const float d = amax * (1.0f / 32512.0f);
+    const float inverse = 32512.0f / amax;
+    for (int c = 0; c < 32; c += block.part_columns) {
+      const auto part = static_cast<size_t>((first + c) / block.part_columns);
+      int32_t dot = 0, sum = 0;
+      for (int i = c; i < c + block.part_columns; ++i) {
+        const auto q = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
+        dot += q * block.q[static_cast<size_t>(first + i)];
+        sum += q;
+      }
+      acc = std::fma(block.scale[part] * d, static_cast<float>(dot), acc);
+      if (block.has_minima) {
+        acc = std::fma(block.minimum[part], d * static_cast<float>(sum), acc);
+      }
+    }
+    return acc;
   }
 
   const LinearWeight& weight_;
   const Matrix& matrix_;
 };
 
+// At least `columns`, in whole blocks.
+int64_t whole_blocks(DType dtype, int64_t columns) {
+  const int64_t block = dtype_info(dtype).block_elements;
+  return (columns + block - 1) / block * block;
+}
+
 bool is_reference(const Kernel<LinearArgs>& kernel) { return kernel.name.ends_with("reference"); }
 
 std::vector<int64_t> inner_sizes(DType dtype) {
+  if (dtype_info(dtype).block_elements == 256) return {256, 768};
   if (is_quantised(dtype)) return {32, 64, 576};
   return {1, 33, 576};
 }
@@ -233,9 +274,9 @@ TEST_F(LinearTest, IsCloseToTheReference) {
 
 TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
   Rng rng(3);
-  constexpr int64_t kN = 200, kRows = 512;
+  constexpr int64_t kN = 50, kRows = 512;
   for (const DType dtype : kTypes) {
-    const int64_t k = 96;
+    const int64_t k = whole_blocks(dtype, 96);
     const LinearWeight weight = pack(Matrix(rng, dtype, kN, k));
     const std::vector<float> x = normals(rng, kRows * k);
     for (const auto& kernel : linear_kernels().all()) {
@@ -273,18 +314,19 @@ TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
 // Wide rows with poison around the used part; y is read only when asked to accumulate.
 TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
   Rng rng(5);
-  constexpr int64_t kN = 37, kXStride = 80, kYStride = 45;
+  constexpr int64_t kN = 37, kYStride = 45;
   for (const DType dtype : kTypes) {
-    const Matrix matrix(rng, dtype, kN, 64);
+    const int64_t k = whole_blocks(dtype, 64), x_stride = k + 16;
+    const Matrix matrix(rng, dtype, kN, k);
     const LinearWeight weight = pack(matrix);
     const std::vector<float> bias = normals(rng, kN);
     for (const auto& kernel : linear_kernels().all()) {
       if (!runs(kernel)) continue;
       for (const int64_t m : {1, 2, 7, 19}) {
-        const std::vector<float> x = normals(rng, m * kXStride);
+        const std::vector<float> x = normals(rng, m * x_stride);
         std::vector<float> dense;
         for (int64_t r = 0; r < m; ++r) {
-          dense.insert(dense.end(), x.begin() + r * kXStride, x.begin() + r * kXStride + 64);
+          dense.insert(dense.end(), x.begin() + r * x_stride, x.begin() + r * x_stride + k);
         }
         const std::vector<float> product = run(kernel, weight, dense.data(), m);
         for (const auto output : {LinearOutput::kStore, LinearOutput::kAccumulate}) {
@@ -292,7 +334,7 @@ TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
           if (output == LinearOutput::kAccumulate) std::ranges::fill(y, 0.25f);
           const float old = y[0];
           LinearArgs args{.x = {reinterpret_cast<const std::byte*>(x.data()), DType::kF32,
-                                Shape{m, 64}, kXStride * 4},
+                                Shape{m, k}, x_stride * 4},
                           .weight = &weight,
                           .bias = bias.data(),
                           .y = {reinterpret_cast<std::byte*>(y.data()), DType::kF32, Shape{m, kN},
@@ -376,14 +418,14 @@ TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
   constexpr int64_t kM = 11, kBad = 4;
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : kTypes) {
-      const LinearWeight weight = pack(Matrix(rng, dtype, 50, 96));
+      const LinearWeight weight = pack(Matrix(rng, dtype, 50, whole_blocks(dtype, 96)));
       std::vector<float> x = normals(rng, kM * weight.k());
       for (const auto& kernel : linear_kernels().all()) {
         if (!runs(kernel)) continue;
         const std::vector<float> clean = run(kernel, weight, x.data(), kM);
-        const float kept = std::exchange(x[kBad * 96 + 50], bad);
+        const float kept = std::exchange(x[static_cast<size_t>(kBad * weight.k() + 50)], bad);
         const std::vector<float> y = run(kernel, weight, x.data(), kM);
-        x[kBad * 96 + 50] = kept;
+        x[static_cast<size_t>(kBad * weight.k() + 50)] = kept;
         for (int64_t i = 0; i < kM * 50; ++i) {
           const float got = y[static_cast<size_t>(i)];
           if (i / 50 == kBad) {
@@ -400,10 +442,10 @@ TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
 TEST_F(LinearTest, ZeroTinyAndHugeActivationsAreExactEnough) {
   Rng rng(9);
   for (const DType dtype : kTypes) {
-    const Matrix matrix(rng, dtype, 20, 64);
+    const Matrix matrix(rng, dtype, 20, whole_blocks(dtype, 64));
     const LinearWeight weight = pack(matrix);
     for (const float size : {0.0f, 1e-37f, 1e-20f, 1e30f}) {
-      std::vector<float> x = normals(rng, 64);
+      std::vector<float> x = normals(rng, matrix.k);
       for (float& v : x) v *= size;
       const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 1);
       for (const auto& kernel : linear_kernels().all()) {
@@ -455,9 +497,9 @@ TEST_F(LinearTest, SubnormalHalvesCount) {
 TEST_F(LinearTest, TakesNoMoreWorkspaceThanItSays) {
   Rng rng(10);
   for (const DType dtype : kTypes) {
-    const LinearWeight weight = pack(Matrix(rng, dtype, 20, 96));
+    const LinearWeight weight = pack(Matrix(rng, dtype, 20, whole_blocks(dtype, 96)));
     for (const int64_t m : {1, 5, 130}) {
-      const std::vector<float> x = normals(rng, m * 96);
+      const std::vector<float> x = normals(rng, m * weight.k());
       std::vector<float> y(static_cast<size_t>(m * 20));
       Workspace exact(std::move(device_->allocate(linear_workspace_bytes(m, weight)).value()));
       OpContext op{*device_, *stream_, exact, mesh_};

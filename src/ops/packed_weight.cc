@@ -1,54 +1,27 @@
 #include "ops/packed_weight.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "ops/pack_blocks.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
 
 constexpr int64_t kLanes = kLinearGroupRows;
-constexpr int64_t kBlock = 32;  // columns of a quantised block
-constexpr int64_t kQuadBytes = kLanes * 4;
-
-// Sizes of one quantised type: in the file (per row) and packed (per group of 16 rows).
-struct QuantFormat {
-  int64_t quads;        // dwords of quants in a block
-  int64_t scale_words;  // f16 numbers before the quants: d, or d and m
-  uint32_t flip;        // xor on each dword of quants: makes Q8_0's signed bytes unsigned
-};
-
-constexpr QuantFormat quant_format(DType dtype) {
-  if (dtype == DType::kQ8_0) return {.quads = 8, .scale_words = 1, .flip = 0x80808080u};
-  if (dtype == DType::kQ4_0) return {.quads = 4, .scale_words = 1, .flip = 0};
-  return {.quads = 4, .scale_words = 2, .flip = 0};
-}
-
 constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t group_bytes(DType dtype, int64_t k) {
-  if (!is_quantised(dtype)) return round_up(k * kLanes * dtype_info(dtype).block_bytes, 64);
-  const QuantFormat format = quant_format(dtype);
-  return round_up(k / kBlock * (format.quads * kQuadBytes + format.scale_words * kLanes * 2), 64);
+  if (is_quantised(dtype)) return packed_group_bytes(packed_format_of(dtype), k);
+  return round_up(k * kLanes * dtype_info(dtype).block_bytes, 64);
 }
 
 bool packable(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-      return true;
-    default:
-      return false;
-  }
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
+         is_quantised(dtype);
 }
 
 // One row of the stack where the source keeps it.
@@ -63,39 +36,10 @@ void dequantise(SourceRow row, int64_t k, float* out) {
   dequantise_row(row.dtype, {row.data, bytes}, {out, static_cast<size_t>(k)});
 }
 
-// out[c][lane] = dword c of rows[lane], xor `flip`: 4 x 4 at a time.
-void interleave_dwords(const std::byte* const (&rows)[kLanes], int64_t count, uint32_t flip,
-                       std::byte* out) {
-  const __m128 flips = _mm_castsi128_ps(_mm_set1_epi32(static_cast<int>(flip)));
-  int64_t c = 0;
-  for (; c + 4 <= count; c += 4) {
-    for (int64_t lane = 0; lane < kLanes; lane += 4) {
-      __m128 v[4];
-      for (int64_t i = 0; i < 4; ++i) {
-        const auto* at = reinterpret_cast<const __m128i*>(rows[lane + i] + 4 * c);
-        v[i] = _mm_castsi128_ps(_mm_loadu_si128(at));
-      }
-      _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
-      for (int64_t i = 0; i < 4; ++i) {
-        auto* to = reinterpret_cast<__m128i*>(out + (c + i) * kQuadBytes + lane * 4);
-        _mm_storeu_si128(to, _mm_castps_si128(_mm_xor_ps(v[i], flips)));
-      }
-    }
-  }
-  for (; c < count; ++c) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      uint32_t dword;
-      std::memcpy(&dword, rows[lane] + 4 * c, 4);
-      dword ^= flip;
-      std::memcpy(out + c * kQuadBytes + lane * 4, &dword, 4);
-    }
-  }
-}
-
 void pack_f32_group(const SourceRow* rows, int64_t k, std::byte* group) {
   const std::byte* at[kLanes];
   for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
-  interleave_dwords(at, k, 0, group);
+  interleave_dwords(at, k, group);
 }
 
 void pack_16_bit_group(const SourceRow* rows, int64_t k, std::byte* group) {
@@ -107,25 +51,6 @@ void pack_16_bit_group(const SourceRow* rows, int64_t k, std::byte* group) {
         std::memcpy(group + (c * kLanes + lane) * 2, rows[lane].data + c * 2, 2);
       }
     }
-  }
-}
-
-void pack_quantised_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group) {
-  const QuantFormat format = quant_format(dtype);
-  const int64_t blocks = k / kBlock;
-  const int64_t block_bytes = dtype_info(dtype).block_bytes;
-  std::byte* scales = group + blocks * format.quads * kQuadBytes;
-  for (int64_t b = 0; b < blocks; ++b) {
-    std::byte* block_scales = scales + b * format.scale_words * kLanes * 2;
-    const std::byte* quants[kLanes];
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const std::byte* in = rows[lane].data + b * block_bytes;
-      for (int64_t s = 0; s < format.scale_words; ++s, in += 2) {
-        std::memcpy(block_scales + (s * kLanes + lane) * 2, in, 2);
-      }
-      quants[lane] = in;
-    }
-    interleave_dwords(quants, format.quads, format.flip, group + b * format.quads * kQuadBytes);
   }
 }
 
@@ -144,7 +69,11 @@ void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
 // `rows`: the group's 16 source rows. `scratch` is kept between calls of one thread.
 void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
                 std::vector<float>& scratch) {
-  if (is_quantised(dtype)) return pack_quantised_group(rows, dtype, k, group);
+  if (is_quantised(dtype)) {
+    const std::byte* at[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
+    return pack_block_rows(dtype, at, k, group);
+  }
   if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
   if (dtype == DType::kF32) return pack_f32_group(rows, k, group);
   pack_16_bit_group(rows, k, group);
@@ -247,22 +176,11 @@ namespace {
 
 void read_quantised_row(const LinearWeight::Segment& segment, const std::byte* group, int64_t lane,
                         int64_t k, float* out) {
-  const QuantFormat format = quant_format(segment.dtype);
-  const std::byte* scales = group + k / kBlock * format.quads * kQuadBytes;
-  for (int64_t b = 0; b < k / kBlock; ++b) {
-    // Back to the file's block, then through the same arithmetic as everything else.
-    std::byte block[34];
-    std::byte* at = block;
-    for (int64_t s = 0; s < format.scale_words; ++s, at += 2) {
-      std::memcpy(at, scales + ((b * format.scale_words + s) * kLanes + lane) * 2, 2);
-    }
-    for (int64_t j = 0; j < format.quads; ++j, at += 4) {
-      uint32_t quad;
-      std::memcpy(&quad, group + (b * format.quads + j) * kQuadBytes + lane * 4, 4);
-      quad ^= format.flip;
-      std::memcpy(at, &quad, 4);
-    }
-    dequantise({block, segment.dtype}, kBlock, out + b * kBlock);
+  const PackedFormat& format = packed_format_of(segment.dtype);
+  BlockQuants block;
+  for (int64_t b = 0; b < k / format.columns; ++b) {
+    read_packed_block(format, group, k, lane, b, block);
+    dequantise_block(block, out + b * format.columns);
   }
 }
 

@@ -5,12 +5,20 @@
 // Layout on the CPU. A segment is a run of stacked rows of one type in groups of 16; a last group
 // that is not full repeats its last row. One group of K columns is
 //   F32, F16, BF16  [K][16] elements
-//   Q8_0            [K/32][8 quads][16 rows][4] bytes q + 128, then [K/32][16] f16 scales
-//   Q4_0            [K/32][4 quads][16 rows][4] bytes, then [K/32][16] f16 scales
-//   Q4_1            as Q4_0, then [K/32]{[16] f16 scales, [16] f16 minima}
-// where a quad is 4 consecutive columns; the low nibbles of 4-bit quad j are columns 4j.. and the
-// high nibbles columns 16 + 4j.. of the block. Groups and both parts of a group start on 64 bytes
-// (the second part of a group on 64 because the first is a multiple of 256).
+//   block types     [K/32][D][16 rows][4] bytes of quants, then per block [16] f16 scales, [16] f16
+//                   minima where the type has them, and of types with scales in parts an integer
+//                   scale a part as [parts][16] bytes, then the same of minima (of Q2_K one byte
+//                   has both, as in the file). Scales are whole bytes, 6 bits in the file: 1 to 4 %
+//                   more.
+// The quants of 32 columns are D dwords a row, D the bits of a quant. Quad j is columns 4j to 4j +
+// 3 of the 32, a byte each:
+//   8 bits  dword j: q + 128
+//   4 bits  dword j % 4: quads 0 to 3 in the low nibbles, 4 to 7 in the high ones
+//   2 bits  dword j / 4, bits 2 (j % 4)
+//   and above 4 or 2 bits: the fifth or third bit as one dword, quad j at bit j; the fifth and
+//   sixth as two dwords, as for 2 bits.
+// packed_format.h has each type's numbers. Groups and both parts of a group start on 64 bytes (the
+// second part of a group on 64 because the first is a multiple of 64).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +36,7 @@ inline constexpr int64_t kLinearGroupRows = 16;
 
 // One matrix of a stack. The memory is read during pack() only.
 struct LinearSource {
-  ConstTensorView weight;              // [N_i, K]; F32, F16, BF16, Q8_0, Q4_0 or Q4_1
+  ConstTensorView weight;              // [N_i, K]; F32, F16, BF16 or a block type
   std::span<const int32_t> row_order;  // empty: as is; else output row r is source row row_order[r]
 };
 
