@@ -8,7 +8,7 @@
 namespace headrace {
 namespace {
 
-const Json& member(const Json& object, const char* key) {
+const Json& member(const Json& object, std::string_view key) {
   const Json* found = object.find(key);
   CHECK(found != nullptr);
   return *found;
@@ -71,23 +71,24 @@ std::vector<TokenId> GoldenRow::prompt_and_continuation() const {
   return ids;
 }
 
-Result<std::vector<GoldenRow>> read_golden_rows(const std::string& path) {
+Result<std::vector<GoldenRow>> read_golden_rows(const std::string& path, std::string_view model) {
   std::ifstream file(path);
   if (!file) return not_found(path + ": cannot be opened (tests run from the source root)");
   std::vector<GoldenRow> rows;
   for (std::string line; std::getline(file, line);) {
     HR_ASSIGN_OR_RETURN(const Json json, parse_json(line));
-    rows.push_back(to_row(json));
+    if (member(json, "model").as_string() == model) rows.push_back(to_row(json));
   }
   return rows;
 }
 
-Result<GoldenPerplexity> read_golden_perplexity(const std::string& path) {
+Result<GoldenPerplexity> read_golden_perplexity(const std::string& path,
+                                                std::string_view model_name) {
   std::ifstream file(path);
   if (!file) return not_found(path + ": cannot be opened (tests run from the source root)");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   HR_ASSIGN_OR_RETURN(const Json json, parse_json(text));
-  const Json& model = member(json, "smollm2");
+  const Json& model = member(json, model_name);
   return GoldenPerplexity{.characters = static_cast<size_t>(member(model, "chars").as_int()),
                           .text_sha256 = member(model, "text_sha256").as_string(),
                           .token_count = static_cast<size_t>(member(model, "n_tokens").as_int()),

@@ -1,9 +1,10 @@
 // The golden file tests/data/golden/generation.jsonl: what fp32 arithmetic and llama.cpp say about
-// the same prompts, position by position. One row is one prompt.
+// the same prompts, position by position. One row is one prompt of one model.
 #pragma once
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct GoldenRow {
   std::vector<TokenId> prompt_and_continuation() const;
 };
 
-Result<std::vector<GoldenRow>> read_golden_rows(const std::string& path);
+// The rows of one model: "smollm2", "gemma3", "qwen2".
+Result<std::vector<GoldenRow>> read_golden_rows(const std::string& path, std::string_view model);
 
 struct GoldenPerplexity {
   size_t characters = 0;    // of the text, from its start
@@ -38,6 +40,6 @@ struct GoldenPerplexity {
   std::map<int, double> fp32, llama_cpp;  // by window length
 };
 
-Result<GoldenPerplexity> read_golden_perplexity(const std::string& path);
+Result<GoldenPerplexity> read_golden_perplexity(const std::string& path, std::string_view model);
 
 }  // namespace headrace

@@ -72,7 +72,7 @@ std::vector<TestRequest> requests_of(const std::vector<GoldenRow>& rows) {
 class Invariance : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto rows = read_golden_rows("tests/data/golden/generation.jsonl");
+    const auto rows = read_golden_rows("tests/data/golden/generation.jsonl", "smollm2");
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     requests_ = requests_of(*rows);
     ASSERT_NO_FATAL_FAILURE(load(model_, {.enable_prefix_caching = false}));
@@ -86,7 +86,7 @@ class Invariance : public ::testing::Test {
   }
 
   static void load(std::optional<ModelUnderTest>& model, StackOptions options) {
-    auto loaded = ModelUnderTest::load(std::move(options));
+    auto loaded = ModelUnderTest::load(kSmolLm2, std::move(options));
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     model.emplace(std::move(*loaded));
   }
@@ -172,7 +172,7 @@ TEST_F(Invariance, GeneratedLogprobsAreThoseOfTheSameIdsSentWithEcho) {
 }
 
 TEST(Answers, TheCapitalOfFrance) {
-  auto model = ModelUnderTest::load();
+  auto model = ModelUnderTest::load(kSmolLm2);
   ASSERT_TRUE(model.ok()) << model.status().message();
   Json messages = Json::array();
   messages.push(chat_message("user", "What is the capital of France?"));

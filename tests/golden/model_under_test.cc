@@ -2,18 +2,21 @@
 
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <mutex>
 #include <utility>
 
-#include "apps/default_model.h"
+#include <fmt/format.h>
 
 namespace headrace {
 namespace {
 
-Result<std::string> model_path() {
-  if (const char* path = std::getenv("HEADRACE_MODEL_SMOLLM2")) return std::string(path);
-  return default_model_path();
+std::filesystem::path cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return cache;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home == nullptr ? "" : home) / ".cache";
 }
 
 // Outcomes of requests in flight, filled by the engine thread. Shared with the sinks, so that it
@@ -54,8 +57,19 @@ class OutcomeBoard {
 
 }  // namespace
 
-Result<ModelUnderTest> ModelUnderTest::load(StackOptions options) {
-  HR_ASSIGN_OR_RETURN(options.model, model_path());
+Result<std::string> model_path(const TestModel& model) {
+  const char* named = std::getenv(model.environment);
+  const std::filesystem::path path = named != nullptr
+                                         ? std::filesystem::path(named)
+                                         : cache_folder() / "headrace" / "models" / model.file;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return path.string();
+  return not_found(fmt::format("no model {} at {}: ./test fetches it, or name a file in ${}",
+                               model.name, path.string(), model.environment));
+}
+
+Result<ModelUnderTest> ModelUnderTest::load(const TestModel& model, StackOptions options) {
+  HR_ASSIGN_OR_RETURN(options.model, model_path(model));
   HR_ASSIGN_OR_RETURN(auto stack, ModelStack::load(options));
   return ModelUnderTest(std::move(stack));
 }

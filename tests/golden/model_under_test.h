@@ -1,9 +1,10 @@
-// ModelUnderTest: SmolLM2-135M-Instruct loaded as the program loads it, answering requests given as
-// token ids. Used by one thread.
+// ModelUnderTest: a real model loaded as the program loads it, answering requests given as token
+// ids. Used by one thread.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "apps/model_stack.h"
@@ -13,6 +14,21 @@
 #include "base/status.h"
 
 namespace headrace {
+
+// A model that the goldens know.
+struct TestModel {
+  const char* name;         // in the golden files
+  const char* environment;  // a variable that names its file
+  const char* file;         // else this one in the cache folder
+};
+inline constexpr TestModel kSmolLm2{"smollm2", "HEADRACE_MODEL_SMOLLM2",
+                                    "SmolLM2-135M-Instruct.Q4_1.gguf"};
+inline constexpr TestModel kGemma3{"gemma3", "HEADRACE_MODEL_GEMMA3", "gemma-3-270m-q4_k_m.gguf"};
+inline constexpr TestModel kQwen2{"qwen2", "HEADRACE_MODEL_QWEN2",
+                                  "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"};
+
+// kNotFound, with how to get it, where there is no such file.
+Result<std::string> model_path(const TestModel& model);
 
 struct TestRequest {
   std::vector<TokenId> prompt;
@@ -28,9 +44,8 @@ struct Outcome {
 
 class ModelUnderTest {
  public:
-  // The file that $HEADRACE_MODEL_SMOLLM2 names, else the default model in the cache folder;
-  // options.model is ignored.
-  static Result<ModelUnderTest> load(StackOptions options = {});
+  // The file at model_path(model); options.model is ignored.
+  static Result<ModelUnderTest> load(const TestModel& model, StackOptions options = {});
 
   // All requests at once; outcomes in the order of the requests. REQUIRES: sampling.n == 1 each.
   Result<std::vector<Outcome>> answer(std::span<const TestRequest> requests);

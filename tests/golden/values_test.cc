@@ -18,10 +18,23 @@ namespace headrace {
 namespace {
 
 constexpr int kTopCount = 20;  // the golden ids must be among our best so many
-constexpr double kFp32ErrorMax = 0.002;
 constexpr double kFp32FlipGapMax = 0.01;
-constexpr double kFastFlipGapMax = 0.25;
 constexpr double kFastMaxRatio = 1.15;  // largest error, of llama.cpp's
+
+// A model and what its values may differ by.
+struct GoldenModel {
+  TestModel model;
+  double fp32_error_max;
+  double fast_flip_gap_max;
+  // A prompt on which llama.cpp's own two attention paths differ by 3.8: no measure of anything.
+  const char* ill_conditioned = "";
+};
+
+constexpr GoldenModel kModels[] = {
+    {kSmolLm2, 0.002, 0.25},
+    {kGemma3, 0.02, 0.55},
+    {kQwen2, 0.002, 0.25, "p21"},
+};
 constexpr double kPerplexityShare = 0.01;
 
 // |difference of ln p|, over all rows, positions and ids.
@@ -109,11 +122,12 @@ ErrorStatistics llama_cpp_errors(const std::vector<GoldenRow>& rows) {
   return ErrorStatistics::of(std::move(errors));
 }
 
-void print_errors(const char* path, const ErrorStatistics& errors, const Comparison& comparison) {
+void print_errors(const std::string& path, const ErrorStatistics& errors,
+                  const Comparison& comparison) {
   double gap = 0;
   for (const Flip& flip : comparison.flips) gap = std::max(gap, flip.fp32_gap);
   fmt::print(
-      "golden | {:<22} | mean {:.5f} | p95 {:.5f} | max {:.5f} | {} flips in {}, largest "
+      "golden | {:<29} | mean {:.5f} | p95 {:.5f} | max {:.5f} | {} flips in {}, largest "
       "fp32 gap {:.4f}\n",
       path, errors.mean, errors.p95, errors.max, comparison.flips.size(), comparison.position_count,
       gap);
@@ -138,16 +152,19 @@ std::string sha256_hex(const std::string& bytes) {
   return hex;
 }
 
-// llama-perplexity's rule: windows of `window` tokens without overlap; scored are the targets
-// window/2 + 1 .. window - 1 of each.
+// llama-perplexity's rule: windows of `window` tokens without overlap, the first of each replaced
+// by BOS where the model has one in front; scored are the targets window/2 + 1 .. window - 1 of
+// each.
 double perplexity(ModelUnderTest& model, const std::vector<TokenId>& ids, size_t window) {
   double sum = 0;
   size_t count = 0;
   for (size_t first = 0; first + window <= ids.size(); first += window) {
     const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto outcome =
-        model.answer({.prompt = {begin, begin + static_cast<std::ptrdiff_t>(window)},
-                      .sampling = {.max_tokens = 0, .prompt_logprobs = 0}});
+    std::vector<TokenId> prompt(begin, begin + static_cast<std::ptrdiff_t>(window));
+    const Vocab& vocab = model.stack().tokenizer()->vocab();
+    if (vocab.add_bos) prompt.front() = vocab.bos;
+    const auto outcome = model.answer(
+        {.prompt = std::move(prompt), .sampling = {.max_tokens = 0, .prompt_logprobs = 0}});
     CHECK(outcome.ok() && outcome->prompt_logprobs.size() == window - 1);
     for (size_t target = window / 2 + 1; target < window; ++target) {
       sum -= outcome->prompt_logprobs[target - 1].logprob;
@@ -157,17 +174,21 @@ double perplexity(ModelUnderTest& model, const std::vector<TokenId>& ids, size_t
   return std::exp(sum / static_cast<double>(count));
 }
 
-class GoldenValues : public ::testing::Test {
+class GoldenValues : public ::testing::TestWithParam<GoldenModel> {
  protected:
   void SetUp() override {
-    auto rows = read_golden_rows("tests/data/golden/generation.jsonl");
+    const auto path = model_path(GetParam().model);
+    if (!path.ok()) GTEST_SKIP() << path.status().message();
+    auto rows = read_golden_rows("tests/data/golden/generation.jsonl", GetParam().model.name);
     ASSERT_TRUE(rows.ok()) << rows.status().message();
-    rows_ = std::move(*rows);
-    ASSERT_EQ(rows_.size(), 13u);
+    ASSERT_EQ(rows->size(), 13u);
+    for (GoldenRow& row : *rows) {
+      if (row.id != GetParam().ill_conditioned) rows_.push_back(std::move(row));
+    }
   }
 
   void load(StackOptions options) {
-    auto model = ModelUnderTest::load(std::move(options));
+    auto model = ModelUnderTest::load(GetParam().model, std::move(options));
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_.emplace(std::move(*model));
   }
@@ -186,8 +207,9 @@ class GoldenValues : public ::testing::Test {
   }
 
   // |Δ perplexity| to fp32 at most 1 % or llama.cpp's, whichever is larger.
-  void check_perplexity(const char* path) {
-    const auto golden = read_golden_perplexity("tests/data/golden/perplexity.json");
+  void check_perplexity(const std::string& path) {
+    const auto golden =
+        read_golden_perplexity("tests/data/golden/perplexity.json", GetParam().model.name);
     ASSERT_TRUE(golden.ok()) << golden.status().message();
     std::vector<TokenId> ids;
     ASSERT_NO_FATAL_FAILURE(read_text(*golden, ids));
@@ -195,7 +217,7 @@ class GoldenValues : public ::testing::Test {
       const double ours = perplexity(*model_, ids, static_cast<size_t>(window));
       const double llama_cpp = golden->llama_cpp.at(window);
       fmt::print(
-          "golden | {:<22} | perplexity c={} {:.4f} ({:+.2f} %) | fp32 {:.4f} | "
+          "golden | {:<29} | perplexity c={} {:.4f} ({:+.2f} %) | fp32 {:.4f} | "
           "llama.cpp {:.4f} ({:+.2f} %)\n",
           path, window, ours, 100 * (ours / fp32 - 1), fp32, llama_cpp,
           100 * (llama_cpp / fp32 - 1));
@@ -205,47 +227,55 @@ class GoldenValues : public ::testing::Test {
     }
   }
 
+  static std::string title(std::string_view path) {
+    return fmt::format("{} {}", GetParam().model.name, path);
+  }
+
   std::vector<GoldenRow> rows_;
   std::optional<ModelUnderTest> model_;
 };
 
-TEST_F(GoldenValues, Float32PathIsFloat32) {
+INSTANTIATE_TEST_SUITE_P(Models, GoldenValues, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.model.name); });
+
+TEST_P(GoldenValues, Float32PathIsFloat32) {
   ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
   const Comparison comparison = compare_rows(*model_, rows_);
   ASSERT_FALSE(comparison.errors.empty());
   const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
-  print_errors("--dtype float32", errors, comparison);
-  EXPECT_LE(errors.max, kFp32ErrorMax);
+  print_errors(title("--dtype float32"), errors, comparison);
+  EXPECT_LE(errors.max, GetParam().fp32_error_max);
   for (const Flip& flip : comparison.flips) {
     EXPECT_LE(flip.fp32_gap, kFp32FlipGapMax) << flip.row << " position " << flip.position;
   }
 }
 
-TEST_F(GoldenValues, FastPathIsNoFurtherFromFloat32ThanLlamaCpp) {
+TEST_P(GoldenValues, FastPathIsNoFurtherFromFloat32ThanLlamaCpp) {
   ASSERT_NO_FATAL_FAILURE(load({}));
   const Comparison comparison = compare_rows(*model_, rows_);
   ASSERT_FALSE(comparison.errors.empty());
   const ErrorStatistics ours = ErrorStatistics::of(comparison.errors);
   const ErrorStatistics peer = llama_cpp_errors(rows_);
-  print_errors("fast path", ours, comparison);
-  fmt::print("golden | {:<22} | mean {:.5f} | p95 {:.5f} | max {:.5f}\n", "llama.cpp (from file)",
-             peer.mean, peer.p95, peer.max);
+  print_errors(title("fast path"), ours, comparison);
+  fmt::print("golden | {:<29} | mean {:.5f} | p95 {:.5f} | max {:.5f}\n",
+             title("llama.cpp (from file)"), peer.mean, peer.p95, peer.max);
   EXPECT_LE(ours.mean, peer.mean);
   EXPECT_LE(ours.p95, peer.p95);
   EXPECT_LE(ours.max, kFastMaxRatio * peer.max);
   for (const Flip& flip : comparison.flips) {
-    EXPECT_LT(flip.fp32_gap, kFastFlipGapMax) << flip.row << " position " << flip.position;
+    EXPECT_LT(flip.fp32_gap, GetParam().fast_flip_gap_max)
+        << flip.row << " position " << flip.position;
   }
 }
 
-TEST_F(GoldenValues, PerplexityOfFloat32Path) {
+TEST_P(GoldenValues, PerplexityOfFloat32Path) {
   ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
-  check_perplexity("--dtype float32");
+  check_perplexity(title("--dtype float32"));
 }
 
-TEST_F(GoldenValues, PerplexityOfFastPath) {
+TEST_P(GoldenValues, PerplexityOfFastPath) {
   ASSERT_NO_FATAL_FAILURE(load({}));
-  check_perplexity("fast path");
+  check_perplexity(title("fast path"));
 }
 
 }  // namespace
