@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "text/tokenizer_json.h"
 #include "weights/safetensors_source.h"
 
 namespace headrace {
@@ -15,14 +16,21 @@ namespace fs = std::filesystem;
 
 constexpr size_t kSmallFileBytesMax = 16 << 20;  // of every file but weights and tokenizer.json
 
+constexpr size_t kTokenizerBytesMax = 256 << 20;  // the largest known have 35 MB
+
+// "" for nullptr.
+std::string_view text_of(const std::shared_ptr<MappedFile>& file) {
+  if (file == nullptr) return "";
+  return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
+}
+
 Result<std::string> read_text_file(const fs::path& path) {
   HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path.string()));
-  const auto bytes = file->bytes();
-  if (bytes.size() > kSmallFileBytesMax) {
+  if (file->bytes().size() > kSmallFileBytesMax) {
     return corrupt(fmt::format("{}: {} bytes, such a file has at most {}", path.string(),
-                               bytes.size(), kSmallFileBytesMax));
+                               file->bytes().size(), kSmallFileBytesMax));
   }
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::string(text_of(file));
 }
 
 Result<Json> read_json_file(const fs::path& path) {
@@ -60,7 +68,18 @@ class HfFolder final : public ModelSource {
     return std::shared_ptr<WeightSource>(std::move(source));
   }
 
-  Result<std::optional<Vocab>> vocab() const override { return std::optional<Vocab>(); }
+  Result<std::optional<Vocab>> vocab() const override {
+    if (!has("tokenizer.json")) return no_tokenizer();
+    HR_ASSIGN_OR_RETURN(const auto tokenizer, map_file("tokenizer.json", kTokenizerBytesMax));
+    HR_ASSIGN_OR_RETURN(const auto config, map_file("tokenizer_config.json", kSmallFileBytesMax));
+    HR_ASSIGN_OR_RETURN(const auto special,
+                        map_file("special_tokens_map.json", kSmallFileBytesMax));
+    auto vocab = vocab_from_tokenizer_json({.tokenizer = text_of(tokenizer),
+                                            .tokenizer_config = text_of(config),
+                                            .special_tokens_map = text_of(special)});
+    if (!vocab.ok()) return vocab.status().with_context(folder_.string());
+    return std::optional(std::move(vocab).value());
+  }
 
   // Newer folders have the template in a file of its own, which then counts.
   Result<std::string> chat_template() const override {
@@ -77,6 +96,30 @@ class HfFolder final : public ModelSource {
   bool has(std::string_view name) const {
     std::error_code ignored;
     return fs::exists(folder_ / name, ignored);
+  }
+
+  // A folder that has only an older tokenizer's files is not taken for one without.
+  Result<std::optional<Vocab>> no_tokenizer() const {
+    for (const char* name : {"tokenizer.model", "vocab.json", "vocab.txt"}) {
+      if (!has(name)) continue;
+      return unsupported(
+          fmt::format("{}: there is no tokenizer.json, and {} is not read: save the tokenizer with "
+                      "transformers' AutoTokenizer",
+                      folder_.string(), name),
+          "tokenizer.json");
+    }
+    return std::optional<Vocab>();
+  }
+
+  // nullptr where there is no such file.
+  Result<std::shared_ptr<MappedFile>> map_file(std::string_view name, size_t bytes_max) const {
+    if (!has(name)) return std::shared_ptr<MappedFile>();
+    HR_ASSIGN_OR_RETURN(auto file, MappedFile::open((folder_ / name).string()));
+    if (file->bytes().size() > bytes_max) {
+      return corrupt(fmt::format("{}: {} bytes, such a file has at most {}", file->path(),
+                                 file->bytes().size(), bytes_max));
+    }
+    return file;
   }
 
   static std::string first_architecture(const Json& config) {
