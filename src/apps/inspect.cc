@@ -55,6 +55,25 @@ int64_t InspectReport::kv_context_bytes() const {
   return bytes;
 }
 
+std::string_view rope_scaling_name(RopeScaling::Kind kind) {
+  using enum RopeScaling::Kind;
+  switch (kind) {
+    case kLinear:
+      return "linear";
+    case kDynamic:
+      return "dynamic";
+    case kLlama3:
+      return "llama3";
+    case kYarn:
+      return "yarn";
+    case kLongRope:
+      return "longrope";
+    case kNone:
+      break;
+  }
+  return "none";
+}
+
 InspectReport make_report(std::unique_ptr<ModelSource> source, int32_t context) {
   InspectReport report;
   report.title = source->title();

@@ -5,6 +5,15 @@
 namespace headrace {
 namespace {
 
+Json rope_scaling_json(const RopeScaling& scaling) {
+  if (scaling.kind == RopeScaling::Kind::kNone) return Json();
+  Json json = Json::object();
+  json.set("type", rope_scaling_name(scaling.kind)).set("factor", scaling.factor);
+  return std::move(json.set("original_context", scaling.original_context));
+}
+
+Json number_or_null(double value) { return value == 0 ? Json() : Json(value); }
+
 Json config_json(const ModelConfig& config) {
   Json json = Json::object();
   json.set("layers", config.layers)
@@ -17,7 +26,12 @@ Json config_json(const ModelConfig& config) {
       .set("context_length", config.context_length)
       .set("rms_eps", static_cast<double>(config.rms_eps))
       .set("rope_theta", config.rope_theta)
+      .set("rope_theta_local", number_or_null(config.rope_theta_local))
       .set("rope_dim", config.rope_dim)
+      .set("rope_scaling", rope_scaling_json(config.rope_scaling))
+      .set("sliding_window", config.window > 0 ? Json(config.window) : Json())
+      .set("attention_soft_cap", number_or_null(static_cast<double>(config.attention_soft_cap)))
+      .set("logit_soft_cap", number_or_null(static_cast<double>(config.logit_soft_cap)))
       .set("tied_embeddings", config.tied_embeddings);
   return json;
 }
@@ -31,12 +45,13 @@ Json vocab_json(const Vocab& vocab) {
   json.set("model", vocab.model)
       .set("pre", vocab.pre)
       .set("tokens", vocab.tokens.size())
-      .set("merges", vocab.merges.size())
+      .set("merges", vocab.merge_count())
       .set("bos", id_json(vocab.bos))
       .set("eos", id_json(vocab.eos))
       .set("unk", id_json(vocab.unk))
       .set("pad", id_json(vocab.pad))
       .set("add_bos", vocab.add_bos)
+      .set("add_eos", vocab.add_eos)
       .set("end_ids", std::move(end_ids));
   return json;
 }
@@ -96,6 +111,7 @@ std::string json_report(const InspectReport& report, bool list_tensors) {
       .set("parameters", report.weights.parameter_count)
       .set("tokenizer", report.text.vocab ? vocab_json(*report.text.vocab) : Json())
       .set("chat_template", !report.text.template_source.empty())
+      .set("chat_template_compiles", report.text.chat_template.has_value())
       .set("tensor_count", report.tensor_count)
       .set("tensor_bytes", report.tensor_bytes)
       .set("types", types_json(report.types))

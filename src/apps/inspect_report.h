@@ -46,6 +46,9 @@ struct InspectReport {
 // `context`: of the memory plan, 0 = the model's own.
 InspectReport make_report(std::unique_ptr<ModelSource> source, int32_t context);
 
+// "llama3", as config.json spells it; "none".
+std::string_view rope_scaling_name(RopeScaling::Kind kind);
+
 std::string text_report(const InspectReport& report, bool list_tensors);
 std::string json_report(const InspectReport& report, bool list_tensors);
 

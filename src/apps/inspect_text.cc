@@ -34,13 +34,16 @@ std::string special_text(const Vocab& vocab, std::string_view label, TokenId id)
 }
 
 std::string vocab_text(const Vocab& vocab) {
-  std::string text =
-      fmt::format("{} ({}), {} tokens, {} merges", printable(vocab.model), printable(vocab.pre),
-                  grouped(static_cast<int64_t>(vocab.tokens.size())),
-                  grouped(static_cast<int64_t>(vocab.merges.size())));
+  std::string text = printable(vocab.model);
+  if (!vocab.pre.empty()) text += fmt::format(" ({})", printable(vocab.pre));
+  text += fmt::format(", {} tokens", grouped(static_cast<int64_t>(vocab.tokens.size())));
+  if (vocab.merge_count() > 0) {
+    text += fmt::format(", {} merges", grouped(static_cast<int64_t>(vocab.merge_count())));
+  }
   text += special_text(vocab, "bos", vocab.bos) + special_text(vocab, "eos", vocab.eos) +
           special_text(vocab, "unk", vocab.unk) + special_text(vocab, "pad", vocab.pad);
   text += vocab.add_bos ? ", adds bos" : "";
+  text += vocab.add_eos ? ", adds eos" : "";
   text += ", ends at";
   for (const TokenId id : vocab.end_ids) text += fmt::format(" {}", id);
   return text;
@@ -52,18 +55,56 @@ std::string template_text(const ModelText& text) {
                      text.chat_template ? "" : ", does not compile");
 }
 
+std::string rope_text(const ModelConfig& config) {
+  std::string text = fmt::format("base {}, {} of {} dimensions", config.rope_theta, config.rope_dim,
+                                 config.head_dim);
+  if (config.rope_theta_local > 0) {
+    text += fmt::format(", base {} in sliding layers", config.rope_theta_local);
+  }
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.kind != RopeScaling::Kind::kNone) {
+    text += fmt::format(", scaled: {}", rope_scaling_name(scaling.kind));
+    if (scaling.factor != 1) text += fmt::format(" by {}", scaling.factor);
+    if (scaling.original_context > 0) {
+      text += fmt::format(", trained on {} tokens", scaling.original_context);
+    }
+  }
+  if (config.rope_divisors) text += ", divisors of its frequencies in rope_freqs.weight";
+  return text;
+}
+
+std::string soft_cap_text(const ModelConfig& config) {
+  std::string text;
+  if (config.attention_soft_cap > 0) text += fmt::format("scores {}", config.attention_soft_cap);
+  if (config.logit_soft_cap > 0) {
+    text += fmt::format("{}logits {}", text.empty() ? "" : ", ", config.logit_soft_cap);
+  }
+  return text;
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
            fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
-  add_line(
-      text, "attention",
-      fmt::format("{} query heads, {} key/value heads of {}; RoPE base {}, {} of {} dimensions",
-                  config.heads, config.kv_heads, config.head_dim, config.rope_theta,
-                  config.rope_dim, config.head_dim));
+  add_line(text, "attention",
+           fmt::format("{} query heads, {} key/value heads of {}", config.heads, config.kv_heads,
+                       config.head_dim));
+  add_line(text, "positions", fmt::format("RoPE, {}", rope_text(config)));
+  if (const std::string caps = soft_cap_text(config); !caps.empty()) {
+    add_line(text, "soft caps", caps);
+  }
   add_line(text, "embedding",
            fmt::format("{} rows, {} output matrix", grouped(config.vocab),
                        config.tied_embeddings ? "also the" : "separate"));
   add_line(text, "context", fmt::format("{} tokens", config.context_length));
+}
+
+void add_window_line(std::string& text, const InspectReport& report) {
+  for (const KvShare& share : report.kv) {
+    if (share.window == 0) continue;
+    add_line(text, "window",
+             fmt::format("{} tokens in {} of {} layers", share.window, share.layers,
+                         report.weights.config.layers));
+  }
 }
 
 void add_tensor_lines(std::string& text, const InspectReport& report) {
@@ -78,18 +119,22 @@ void add_tensor_lines(std::string& text, const InspectReport& report) {
 
 void add_memory_lines(std::string& text, const InspectReport& report) {
   if (report.kv.empty()) return;
-  add_line(text, "memory",
-           fmt::format("weights {}; KV cache in f16: {} a token, {} for a context of {}",
-                       size_text(report.tensor_bytes), size_text(report.kv_token_bytes()),
-                       size_text(report.kv_context_bytes()), report.context));
-  if (report.kv.size() == 1 && report.kv[0].window == 0) return;
-  for (const KvShare& share : report.kv) {
-    add_line(text, "",
-             fmt::format("{} layers keep {}, {} a token", share.layers,
-                         share.window > 0 ? fmt::format("the last {} tokens", share.window)
-                                          : "the whole context",
-                         size_text(share.token_bytes)));
+  add_line(text, "KV cache",
+           fmt::format("{} a token in f16; {} for one sequence of {} tokens",
+                       size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes()),
+                       report.context));
+  if (report.kv.size() > 1 || report.kv[0].window > 0) {
+    for (const KvShare& share : report.kv) {
+      add_line(text, "",
+               fmt::format("{} layers keep {}, {} a token", share.layers,
+                           share.window > 0 ? fmt::format("the last {} tokens", share.window)
+                                            : "the whole context",
+                           size_text(share.token_bytes)));
+    }
   }
+  add_line(text, "memory",
+           fmt::format("{} for weights and one sequence of {} tokens",
+                       size_text(report.tensor_bytes + report.kv_context_bytes()), report.context));
 }
 
 void add_tensor_list(std::string& text, const WeightSource& weights) {
@@ -111,6 +156,7 @@ std::string text_report(const InspectReport& report, bool list_tensors) {
   add_line(text, "architecture",
            report.title.architecture.empty() ? "not given" : report.title.architecture);
   if (report.weights.architecture != nullptr) add_model_lines(text, report.weights.config);
+  add_window_line(text, report);
   add_line(text, "parameters", grouped(report.weights.parameter_count));
   add_line(text, "tokenizer", report.text.vocab ? vocab_text(*report.text.vocab) : "none");
   add_line(text, "chat template", template_text(report.text));
