@@ -22,8 +22,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t row_ad
                : "r"(row_address)
                : "memory");
 }
-__device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4],
-                                                         uint32_t row_address) {
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(row_address)

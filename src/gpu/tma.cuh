@@ -27,10 +27,10 @@ struct Barrier {
   }
   // Arrives, and adds `bytes` to what this phase waits for.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(&state)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&state)),
+        "r"(bytes)
+        : "memory");
   }
   __device__ __forceinline__ void wait(uint32_t parity) {
     asm volatile(

@@ -5,6 +5,13 @@
 #include "ops/attention_cuda.cuh"
 
 namespace headrace {
+
+void attention_cuda_d64(OpContext& context, const AttentionArgs& args);  // attention_cuda_d64.cu
+void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
+
 namespace {
 
 constexpr int kThreads = 128;
@@ -115,7 +122,23 @@ bool any(const DeviceTraits& traits, const AttentionArgs& args) {
          args.kv.head_dim <= kHeadDimMax;
 }
 
+// The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
+template <int32_t kDim>
+bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
+  const KvLayerView& kv = args.kv;
+  return any(traits, args) && traits.compute_capability == 90 && kv.head_dim == kDim &&
+         kv.dtype != DType::kF32 && kv.block_tokens == 16 &&
+         args.q.columns() / kDim / kv.kv_heads <= kPrefillTileRows && gpu::rows_aligned(args.q) &&
+         gpu::rows_aligned(args.out) && gpu::multiple_of_access(kv.base) &&
+         kv.block_stride % gpu::kAccessBytes == 0 && kv.v_offset % gpu::kAccessBytes == 0;
+}
+
 constexpr std::array kKernels = {
+    Kernel<AttentionArgs>{"attention/cuda/d64", fast<64>, attention_cuda_d64},
+    Kernel<AttentionArgs>{"attention/cuda/d80", fast<80>, attention_cuda_d80},
+    Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
+    Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
+    Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
     Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attention_plan.h"
+#include "ops/attention_softmax.cuh"
 #include "ops/cuda_launch.cuh"
 
 namespace headrace::gpu {
@@ -18,10 +19,11 @@ struct AttentionArguments {
   int32_t kv_heads, group, head_dim;  // group: query heads of a key head
   float scale;
   float soft_cap;      // 0 = none
+  ScoreScale scores;   // both, in base 2
   int32_t window;      // 0 = none
   const float* sinks;  // [Hq] or null
   std::byte* plan;     // the arena
-  float* partials;     // [split tile, kv head][kDecodeTileRows] x (d sums, largest, total)
+  float* partials;     // [split tile, kv head] x PartialTile (attention_decode.cuh)
 
   __device__ AttentionPlanHeader& header() const {
     return *reinterpret_cast<AttentionPlanHeader*>(plan);
@@ -41,6 +43,23 @@ struct AttentionArguments {
   }
 };
 
+// At the end of a kernel whose thread blocks took items from `next`: the last block to end puts
+// both counters back to 0, ready for the next launch. One thread of each block.
+__device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
+  if (atomicAdd(&done, 1u) + 1 == gridDim.x) {
+    next = 0;
+    done = 0;
+  }
+}
+
+// Beyond 48 KB, a kernel's dynamic shared memory has to be asked for.
+template <class Kernel>
+void allow_shared_memory(Kernel* kernel, int bytes) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
+}
+
 // `partials`: from the workspace, or null where the plan has nothing to merge.
 template <class T>
 AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials) {
@@ -57,6 +76,7 @@ AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* part
           .head_dim = kv.head_dim,
           .scale = args.scale,
           .soft_cap = args.soft_cap,
+          .scores = ScoreScale::of(args.scale, args.soft_cap),
           .window = args.window,
           .sinks = args.sinks,
           .plan = args.plan->device,

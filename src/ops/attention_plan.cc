@@ -140,8 +140,12 @@ class ArenaWriter {
 
 }  // namespace
 
+int32_t decode_tile_rows(const AttentionPlanShape& shape) {
+  return group_of(shape) <= 8 ? 8 : kDecodeTileRowsMax;
+}
+
 bool fits_decode_tiles(const AttentionPlanShape& shape) {
-  return group_of(shape) <= kDecodeTileRows;
+  return group_of(shape) <= kDecodeTileRowsMax;
 }
 
 int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
@@ -150,7 +154,7 @@ int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
   const int64_t prefill_tiles = rows / tile_positions(kPrefillTileRows, group) + sequences;
   // A sequence has decode tiles for kDecodeRowsMax rows at most.
   const int64_t decode_tiles =
-      std::min(rows, rows / tile_positions(kDecodeTileRows, group) + sequences);
+      std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
   const int64_t partial_tiles = partial_tiles_max(shape);
   const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles;
   return static_cast<int64_t>(sizeof(AttentionPlanHeader)) +
@@ -159,7 +163,7 @@ int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
 }
 
 int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
-  const int64_t floats = kDecodeTileRows * (int64_t{shape.head_dim} + 2);
+  const int64_t floats = kDecodeTileRowsMax * (int64_t{shape.head_dim} + 2);
   return partial_tiles_max(shape) * shape.kv_heads * floats * 4 + 256;
 }
 
@@ -169,7 +173,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   std::vector<AttentionTileWork> prefill, decode;
   for (const AttentionSequence& sequence : sequences) {
     if (takes_decode_tiles(shape, sequence.row_count)) {
-      cut_rows(shape, sequence, kDecodeTileRows, decode);
+      cut_rows(shape, sequence, decode_tile_rows(shape), decode);
     } else {
       cut_rows(shape, sequence, kPrefillTileRows, prefill);
     }

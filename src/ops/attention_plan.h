@@ -32,7 +32,9 @@ struct AttentionPlanShape {
 
 // Rows of a tile (query positions x query heads of a key head).
 inline constexpr int32_t kPrefillTileRows = 128;
-inline constexpr int32_t kDecodeTileRows = 16;
+inline constexpr int32_t kDecodeTileRowsMax = 16;
+// 8 or 16: one step of the tensor cores, or two.
+int32_t decode_tile_rows(const AttentionPlanShape& shape);
 
 // One tile, as kernels read it.
 struct AttentionTileWork {

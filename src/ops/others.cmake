@@ -13,7 +13,9 @@ if(HEADRACE_CUDA)
   # Only these files may include gpu/.
   headrace_include_root(gpu gpu_root)
   set(kernel_sources
-    activation_cuda.cu attention_cuda.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
+    activation_cuda.cu attention_cuda.cu attention_tensor_map.cu
+    attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
+    attention_cuda_d256.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
     linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
     rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu)
   list(APPEND sources ${kernel_sources})
@@ -32,4 +34,10 @@ foreach(op rms_norm rope_kv attention activation sample)
 endforeach()
 
 list(APPEND tests embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
+  attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc)
+
+if(HEADRACE_CUDA)
+  add_executable(attention_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_bench.cc)
+  target_link_libraries(attention_bench PRIVATE headrace_ops CUDA::cudart_static)
+endif()

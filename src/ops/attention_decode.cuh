@@ -1,0 +1,472 @@
+// Attention of few rows over many keys: Flash-Decoding (Dao et al. 2023) with the query heads of a
+// key head as the columns of one tensor-core tile. The cost is reading the cache once.
+//
+// A thread block takes one (tile, key head) after the other, longest first. Its warps share out the
+// pages of the tile's keys, page i to warp i % kWarps, and work on their own: each keeps kStages
+// pages on the way into its ring in shared memory (one lane starts the copies) and folds each page
+// that has arrived into its softmax state:
+//   S' [16 keys, rows] = K q'        keys and components are the long sides of both products, so
+//   O' [d, rows]      += V' P'       that 8 rows fill a tile of the tensor cores
+// Then the warps' states are merged. The last thread block to finish a split of some rows merges
+// the splits, always in the same order.
+#pragma once
+
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "ops/attention_cuda.cuh"
+#include "ops/attention_page.cuh"
+#include "ops/attention_softmax.cuh"
+#include "ops/attention_tensor_map.cuh"
+
+namespace headrace::gpu {
+
+inline constexpr int kDecodeWarps = 4;
+inline constexpr int kDecodeThreads = kDecodeWarps * 32;
+
+template <int kDim, int kRows>
+struct DecodeShape {
+  static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
+  static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
+  static constexpr int kMergeBytes = kDecodeWarps * kRows * (kStride + 2) * 4;
+  static constexpr int kStageBytes = kDecodeWarps * 2 * Page<kDim>::kBytes;
+  // Of the 227 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
+  static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - 512;
+  static constexpr int kStages = kAvailable / kStageBytes;
+  static_assert(kStages >= 2);
+};
+
+template <int kDim, int kRows>
+struct alignas(1024) DecodeShared {
+  using Shape = DecodeShape<kDim, kRows>;
+  std::byte ring[kDecodeWarps][Shape::kStages][2][Page<kDim>::kBytes];  // keys, values
+  float sums[kDecodeWarps][kRows][Shape::kStride];
+  float largest[kDecodeWarps][kRows];
+  float total[kDecodeWarps][kRows];
+  Barrier arrived[kDecodeWarps][Shape::kStages];
+  int32_t next_item;
+  bool merges;
+};
+
+// One warp's part of a tile: its ring, and its softmax state.
+template <class T, int kDim, int kRows>
+class DecodeWarp {
+  using P = Page<kDim>;
+  using Shape = DecodeShape<kDim, kRows>;
+  using Shared = DecodeShared<kDim, kRows>;
+  static constexpr int kRowTiles = kRows / 8;
+  static constexpr int kSteps = kDim / 16;
+
+ public:
+  __device__ DecodeWarp(Shared& shared, const CUtensorMap& keys, const CUtensorMap& values)
+      : shared_(shared),
+        keys_(keys),
+        values_(values),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        key_lane_(P::lane_part(lane_ % 8 + lane_ / 8 % 2 * 8, lane_ / 16 * 8)),
+        value_lane_(P::lane_part(lane_ % 8 + lane_ / 16 * 8, lane_ / 8 % 2 * 8)) {}
+
+  // Leaves the state of this warp's pages in shared memory.
+  __device__ void attend(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                         int32_t head) {
+    begin(args, tile, head);
+    for (int i = 0; i < min(count_, Shape::kStages); ++i) load(i);
+    load_queries(args, tile, head);
+    for (int i = 0; i < count_; ++i) {
+      barrier().wait(phase_);
+      fold(args, tile, i);
+      __syncwarp();
+      if (i + Shape::kStages < count_) load(i + Shape::kStages);
+      advance();
+    }
+    store_state();
+  }
+
+ private:
+  __device__ Barrier& barrier() { return shared_.arrived[warp_][stage_]; }
+  __device__ void advance() {
+    if (++stage_ == Shape::kStages) {
+      stage_ = 0;
+      phase_ ^= 1;
+    }
+  }
+
+  __device__ void begin(const AttentionArguments<T>&, const AttentionTileWork& tile, int32_t head) {
+    const int32_t pages = (tile.key_last - tile.key_first + kPageTokens - 1) / kPageTokens;
+    count_ = pages > warp_ ? (pages - warp_ + kDecodeWarps - 1) / kDecodeWarps : 0;
+    table_ = tile.block_table + tile.key_first / kPageTokens + warp_;
+    head_ = head;
+    load_stage_ = stage_;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        largest_[r][j] = -INFINITY;
+        total_[r][j] = 0.0f;
+      }
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums_[r][s][j] = 0.0f;
+      }
+    }
+  }
+
+  // Starts the copies of this warp's page number i into the ring. Pages are loaded in order.
+  __device__ void load(int i) {
+    if (i % 32 == 0) {
+      blocks_ = i + lane_ < count_ ? table_[(i + lane_) * kDecodeWarps] : 0;
+    }
+    const int32_t block = __shfl_sync(0xffffffffu, blocks_, i % 32);
+    if (lane_ == 0) {
+      Barrier& arrived = shared_.arrived[warp_][load_stage_];
+      arrived.arrive_expecting(2 * P::kBytes);
+      auto& stage = shared_.ring[warp_][load_stage_];
+      copy_box(stage[0], keys_, arrived, 0, 0, 0, 2 * head_, block);
+      copy_box(stage[1], values_, arrived, 0, 0, 0, 2 * head_, block);
+    }
+    load_stage_ = load_stage_ + 1 == Shape::kStages ? 0 : load_stage_ + 1;
+  }
+
+  // Row number (position, query head) of this thread's column j of row tile r.
+  __device__ int column(int r, int j) const { return r * 8 + lane_ % 4 * 2 + j; }
+
+  // q as the B operand: 16 components x 8 rows a step; rows past the tile's end are 0.
+  __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                               int32_t head) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const int row = r * 8 + lane_ / 4;
+      const bool valid = row < tile.row_count * args.group;
+      const T* q = args.q.row(tile.row_first + (valid ? row / args.group : 0)) +
+                   (head * args.group + row % args.group) * kDim + lane_ % 4 * 2;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          queries_[r][s][j] = valid ? *reinterpret_cast<const uint32_t*>(q + s * 16 + j * 8) : 0u;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        last_key_[r][j] = tile.position + column(r, j) / args.group;
+      }
+    }
+  }
+
+  __device__ void fold(const AttentionArguments<T>& args, const AttentionTileWork& tile, int i) {
+    const int32_t first = tile.key_first + (i * kDecodeWarps + warp_) * kPageTokens;
+    const auto& stage = shared_.ring[warp_][stage_];
+    float scores[kRowTiles][4];
+    multiply_keys(shared_address(stage[0]), scores);
+    scale(args, tile, first, scores);
+    uint32_t weights[kRowTiles][2];
+    weigh(scores, weights);
+    multiply_values(shared_address(stage[1]), tile.key_last - first, weights);
+  }
+
+  __device__ void multiply_keys(uint32_t page, float (&scores)[kRowTiles][4]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) scores[r][j] = 0.0f;
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t a[4];
+      load_matrices(a, page + P::at(key_lane_, s * 16));
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_add<T>(scores[r], a, queries_[r][s][0], queries_[r][s][1]);
+      }
+    }
+  }
+
+  // Products to base-2 scores; what a row may not see is -inf.
+  __device__ void scale(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                        int32_t first, float (&scores)[kRowTiles][4]) {
+    const bool masked = first + kPageTokens > tile.position + 1 ||
+                        first < args.first_key(tile.position + tile.row_count - 1);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        scores[r][j] = args.scores.cap > 0 ? args.scores.capped(scores[r][j])
+                                           : scores[r][j] * args.scores.factor;
+        if (masked) {
+          const int32_t key = first + lane_ / 4 + j / 2 * 8;
+          const int32_t last = last_key_[r][j % 2];
+          if (key > last || key < args.first_key(last)) scores[r][j] = -INFINITY;
+        }
+      }
+    }
+  }
+
+  // Scores to weights relative to the largest so far, packed as the B operand of the second
+  // product. Earlier sums are scaled down when a larger score comes.
+  __device__ void weigh(const float (&scores)[kRowTiles][4], uint32_t (&weights)[kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      float origin[2], keep[2];
+      bool grew = false;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float page_largest = fmaxf(scores[r][j], scores[r][j + 2]);
+#pragma unroll
+        for (int distance = 4; distance < 32; distance *= 2) {
+          page_largest = fmaxf(page_largest, __shfl_xor_sync(0xffffffffu, page_largest, distance));
+        }
+        grew |= page_largest > largest_[r][j];
+        page_largest = fmaxf(page_largest, largest_[r][j]);
+        origin[j] = softmax_origin(page_largest);
+        keep[j] = exp2_fast(largest_[r][j] - origin[j]);
+        largest_[r][j] = page_largest;
+      }
+      if (__any_sync(0xffffffffu, grew)) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) total_[r][j] *= keep[j];
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sums_[r][s][j] *= keep[j % 2];
+        }
+      }
+      float weight[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        weight[j] = exp2_fast(scores[r][j] - origin[j % 2]);
+        total_[r][j % 2] += weight[j];
+      }
+      weights[r][0] = transposed(packed<T>(weight[0], weight[1]));
+      weights[r][1] = transposed(packed<T>(weight[2], weight[3]));
+    }
+  }
+
+  // `valid`: tokens of the page that are keys. What lies behind them was never written and may be
+  // NaN, which a weight of 0 would not hide.
+  __device__ void multiply_values(uint32_t page, int32_t valid,
+                                  const uint32_t (&weights)[kRowTiles][2]) {
+    const int token = lane_ % 4 * 2;
+    const uint32_t low = pair_mask(valid - token), high = pair_mask(valid - token - 8);
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t a[4];
+      load_matrices_transposed(a, page + P::at(value_lane_, s * 16));
+      a[0] &= low;
+      a[1] &= low;
+      a[2] &= high;
+      a[3] &= high;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_add<T>(sums_[r][s], a, weights[r][0], weights[r][1]);
+      }
+    }
+  }
+  // Keeps the first `count` of two 16-bit elements.
+  __device__ static uint32_t pair_mask(int count) {
+    return count >= 2 ? 0xffffffffu : count == 1 ? 0x0000ffffu : 0u;
+  }
+
+  __device__ void store_state() {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float total = total_[r][j];
+#pragma unroll
+        for (int distance = 4; distance < 32; distance *= 2) {
+          total += __shfl_xor_sync(0xffffffffu, total, distance);
+        }
+        if (lane_ < 4) {
+          shared_.largest[warp_][column(r, j)] = largest_[r][j];
+          shared_.total[warp_][column(r, j)] = total;
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          shared_.sums[warp_][column(r, j % 2)][s * 16 + lane_ / 4 + j / 2 * 8] = sums_[r][s][j];
+        }
+      }
+    }
+  }
+
+  Shared& shared_;
+  const CUtensorMap& keys_;
+  const CUtensorMap& values_;
+  const int warp_, lane_;
+  const typename P::LanePart key_lane_, value_lane_;
+
+  int stage_ = 0;  // of the page to fold next
+  uint32_t phase_ = 0;
+  int load_stage_ = 0;
+  int32_t count_ = 0;  // pages of this warp
+  const int32_t* table_ = nullptr;
+  int32_t head_ = 0;
+  int32_t blocks_ = 0;  // lane l: of page i / 32 * 32 + l
+
+  uint32_t queries_[kRowTiles][kSteps][2];
+  int32_t last_key_[kRowTiles][2];  // that a column sees
+  float largest_[kRowTiles][2];     // base-2 scores, of all keys so far
+  float total_[kRowTiles][2];       // of this thread's keys
+  float sums_[kRowTiles][kSteps][4];
+};
+
+// Softmax states of one row and four components, merged one after the other.
+struct MergedState {
+  float largest = -INFINITY;
+  float total = 0.0f;
+  float sums[4] = {};
+
+  __device__ void add(float other_largest, float other_total, const float4& other_sums) {
+    const float grown = fmaxf(largest, other_largest);
+    const float origin = softmax_origin(grown);
+    const float keep = exp2_fast(largest - origin), take = exp2_fast(other_largest - origin);
+    largest = grown;
+    total = total * keep + other_total * take;
+    sums[0] = sums[0] * keep + other_sums.x * take;
+    sums[1] = sums[1] * keep + other_sums.y * take;
+    sums[2] = sums[2] * keep + other_sums.z * take;
+    sums[3] = sums[3] * keep + other_sums.w * take;
+  }
+};
+
+// The result of one row and four components.
+template <class T>
+__device__ void write_row(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                          int32_t head, int row, int d, MergedState state) {
+  const int32_t query_head = head * args.group + row % args.group;
+  if (args.sinks != nullptr) {
+    state.add(args.sinks[query_head] * kLog2e, 1.0f, float4{0.0f, 0.0f, 0.0f, 0.0f});
+  }
+  const float inverse = 1.0f / state.total;
+  T* out = args.out.row(tile.row_first + row / args.group) +
+           static_cast<int64_t>(query_head) * args.head_dim + d;
+  *reinterpret_cast<uint2*>(out) =
+      make_uint2(packed<T>(state.sums[0] * inverse, state.sums[1] * inverse),
+                 packed<T>(state.sums[2] * inverse, state.sums[3] * inverse));
+}
+
+// Partial results of one (split tile, key head): sums [kRows, d], then largest and total [kRows].
+template <int kDim, int kRows>
+struct PartialTile {
+  float* data;
+
+  template <class T>
+  __device__ static PartialTile of(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                                   int32_t split, int32_t head) {
+    const int64_t number = static_cast<int64_t>(tile.partial_first + split) * args.kv_heads + head;
+    return {args.partials + number * kRows * (kDim + 2)};
+  }
+  __device__ float4* sums(int row, int d) const {
+    return reinterpret_cast<float4*>(data + row * kDim + d);
+  }
+  __device__ float* largest(int row) const { return data + kRows * kDim + row; }
+  __device__ float* total(int row) const { return data + kRows * (kDim + 1) + row; }
+};
+
+// Whether this thread block is the last to finish a split of the tile's rows; then every result of
+// the others is visible to it. All threads.
+template <class T, int kDim, int kRows>
+__device__ bool last_split(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                           int32_t head, DecodeShared<kDim, kRows>& shared) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    auto* arrived = reinterpret_cast<uint32_t*>(args.plan + args.header().arrived_first);
+    // Wraps to 0 at the last: ready for the next layer.
+    const uint32_t before = atomicInc(&arrived[tile.merge * args.kv_heads + head],
+                                      static_cast<uint32_t>(tile.split_count - 1));
+    shared.merges = before == static_cast<uint32_t>(tile.split_count - 1);
+  }
+  __syncthreads();
+  __threadfence();
+  return shared.merges;
+}
+
+// Merges what the warps left in shared memory; then, if the rows have several splits, theirs.
+template <class T, int kDim, int kRows>
+__device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                            int32_t head, DecodeShared<kDim, kRows>& shared) {
+  constexpr int kPerRow = kDim / 4;
+  const int items = tile.row_count * args.group * kPerRow;
+  const auto part = PartialTile<kDim, kRows>::of(args, tile, tile.split, head);
+  for (int item = static_cast<int>(threadIdx.x); item < items; item += kDecodeThreads) {
+    const int row = item / kPerRow, d = item % kPerRow * 4;
+    MergedState state;
+#pragma unroll
+    for (int w = 0; w < kDecodeWarps; ++w) {
+      state.add(shared.largest[w][row], shared.total[w][row],
+                *reinterpret_cast<const float4*>(&shared.sums[w][row][d]));
+    }
+    if (tile.split_count == 1) {
+      write_row(args, tile, head, row, d, state);
+    } else {
+      *part.sums(row, d) = {state.sums[0], state.sums[1], state.sums[2], state.sums[3]};
+      if (d == 0) {
+        *part.largest(row) = state.largest;
+        *part.total(row) = state.total;
+      }
+    }
+  }
+  if (tile.split_count == 1 || !last_split(args, tile, head, shared)) return;
+  for (int item = static_cast<int>(threadIdx.x); item < items; item += kDecodeThreads) {
+    const int row = item / kPerRow, d = item % kPerRow * 4;
+    MergedState state;
+#pragma unroll 4
+    for (int split = 0; split < tile.split_count; ++split) {
+      const auto other = PartialTile<kDim, kRows>::of(args, tile, split, head);
+      state.add(__ldcg(other.largest(row)), __ldcg(other.total(row)), __ldcg(other.sums(row, d)));
+    }
+    write_row(args, tile, head, row, d, state);
+  }
+}
+
+template <class T, int kDim, int kRows>
+__global__ void __launch_bounds__(kDecodeThreads, DecodeShape<kDim, kRows>::kBlocksPerSm)
+    attention_decode(const __grid_constant__ CUtensorMap keys,
+                     const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
+  extern __shared__ __align__(1024) std::byte dynamic[];
+  auto& shared = *reinterpret_cast<DecodeShared<kDim, kRows>*>(dynamic);
+  if (threadIdx.x < kDecodeWarps * DecodeShape<kDim, kRows>::kStages) {
+    (&shared.arrived[0][0])[threadIdx.x].init(1);
+  }
+  fence_barrier_init();
+  __syncthreads();
+
+  AttentionPlanHeader& header = args.header();
+  const AttentionTileWork* tiles = args.tiles(header.decode_first);
+  const int32_t items = header.decode_count * args.kv_heads;
+  DecodeWarp<T, kDim, kRows> warp(shared, keys, values);
+  for (int32_t item = static_cast<int32_t>(blockIdx.x); item < items;) {
+    if (threadIdx.x == 0) {
+      shared.next_item = static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u));
+    }
+    const AttentionTileWork tile = tiles[item / args.kv_heads];
+    const int32_t head = item % args.kv_heads;
+    warp.attend(args, tile, head);
+    __syncthreads();
+    item = shared.next_item;
+    finish_tile<T, kDim, kRows>(args, tile, head, shared);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
+}
+
+template <class T, int kDim, int kRows>
+void launch_decode(OpContext& context, const AttentionArgs& args,
+                   const AttentionArguments<T>& arguments) {
+  using Shape = DecodeShape<kDim, kRows>;
+  constexpr auto kernel = attention_decode<T, kDim, kRows>;
+  constexpr int kBytes = sizeof(DecodeShared<kDim, kRows>);
+  static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
+  allow_shared_memory(kernel, kBytes);
+  const std::byte* base = args.kv.base;
+  kernel<<<static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count), kDecodeThreads,
+           kBytes, stream_of(context)>>>(
+      page_map(args.kv, base, Page<kDim>::kChunk),
+      page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments);
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,38 @@
+// The fast attention kernels of one head size, of which each attention_cuda_d<dim>.cu makes the
+// instances: bf16 and f16, prefill, decode with 8 and 16 rows a tile.
+#pragma once
+
+#include "ops/attention_decode.cuh"
+#include "ops/attention_prefill.cuh"
+
+namespace headrace::gpu {
+
+template <class T, int kDim>
+void run_attention_of(OpContext& context, const AttentionArgs& args) {
+  const AttentionPlan& plan = *args.plan;
+  const Workspace::Mark mark(context.workspace);
+  float* partials = nullptr;
+  if (plan.has_merge) {
+    partials =
+        reinterpret_cast<float*>(context.workspace.take(attention_partial_bytes(plan.shape)));
+  }
+  const auto arguments = attention_arguments<T>(args, partials);
+  if (plan.has_prefill) launch_prefill<T, kDim>(context, args, arguments);
+  if (!plan.has_decode) return;
+  if (decode_tile_rows(plan.shape) == 8) {
+    launch_decode<T, kDim, 8>(context, args, arguments);
+  } else {
+    launch_decode<T, kDim, 16>(context, args, arguments);
+  }
+}
+
+template <int kDim>
+void run_attention(OpContext& context, const AttentionArgs& args) {
+  if (args.q.dtype == DType::kF16) {
+    run_attention_of<__half, kDim>(context, args);
+  } else {
+    run_attention_of<__nv_bfloat16, kDim>(context, args);
+  }
+}
+
+}  // namespace headrace::gpu

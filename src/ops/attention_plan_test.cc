@@ -1,0 +1,197 @@
+#include "ops/attention_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+struct Planned {
+  std::vector<std::byte> arena;
+  AttentionPlan plan;
+
+  AttentionPlanHeader header() const {
+    AttentionPlanHeader header;
+    std::memcpy(&header, arena.data(), sizeof(header));
+    return header;
+  }
+  std::vector<AttentionTileWork> tiles(int32_t first, int32_t count) const {
+    std::vector<AttentionTileWork> tiles(static_cast<size_t>(count));
+    if (count > 0) {
+      std::memcpy(tiles.data(), arena.data() + first, tiles.size() * sizeof(AttentionTileWork));
+    }
+    return tiles;
+  }
+  std::vector<AttentionTileWork> prefill() const {
+    return tiles(header().prefill_first, header().prefill_count);
+  }
+  std::vector<AttentionTileWork> decode() const {
+    return tiles(header().decode_first, header().decode_count);
+  }
+};
+
+Planned plan_of(const AttentionPlanShape& shape, const std::vector<AttentionSequence>& sequences) {
+  Planned planned;
+  // Poison: a count or a counter that is not written shows.
+  planned.arena.resize(static_cast<size_t>(attention_plan_bytes(shape)), std::byte{0xee});
+  planned.plan = plan_attention(shape, sequences, planned.arena);
+  return planned;
+}
+
+constexpr AttentionPlanShape kLlama8b{.query_heads = 32,
+                                      .kv_heads = 8,
+                                      .head_dim = 128,
+                                      .sm_count = 132,
+                                      .rows_max = 8192,
+                                      .sequences_max = 256};
+
+// A step of sequences one after the other: {rows, length} each.
+std::vector<AttentionSequence> step(const std::vector<std::pair<int32_t, int32_t>>& sizes) {
+  static const int32_t table[1] = {0};
+  std::vector<AttentionSequence> sequences;
+  int32_t row = 0;
+  for (const auto& [rows, length] : sizes) {
+    sequences.push_back({row, rows, length, table});
+    row += rows;
+  }
+  return sequences;
+}
+
+// Every (row, key it sees) is in exactly one tile of its row; splits of a row are consecutive,
+// start at blocks and are numbered without gaps; partial tiles are not shared.
+void expect_whole(const Planned& planned, const std::vector<AttentionSequence>& sequences) {
+  const AttentionPlanShape& shape = planned.plan.shape;
+  std::vector<AttentionTileWork> tiles = planned.prefill();
+  for (const AttentionTileWork& tile : tiles) EXPECT_EQ(tile.split_count, 1);
+  const std::vector<AttentionTileWork> decode = planned.decode();
+  tiles.insert(tiles.end(), decode.begin(), decode.end());
+  std::map<int32_t, std::vector<AttentionTileWork>> of_row;
+  std::vector<int32_t> partials;
+  for (const AttentionTileWork& tile : tiles) {
+    EXPECT_GT(tile.row_count, 0);
+    EXPECT_LT(tile.key_first, tile.key_last);
+    EXPECT_EQ(tile.key_first % shape.block_tokens, 0);
+    for (int32_t r = 0; r < tile.row_count; ++r) of_row[tile.row_first + r].push_back(tile);
+    if (tile.split_count > 1) partials.push_back(tile.partial_first + tile.split);
+  }
+  std::sort(partials.begin(), partials.end());
+  EXPECT_EQ(std::adjacent_find(partials.begin(), partials.end()), partials.end());
+  if (!partials.empty()) {
+    EXPECT_LT((int64_t{partials.back()} + 1) * shape.kv_heads * kDecodeTileRowsMax *
+                  (shape.head_dim + 2) * 4,
+              attention_partial_bytes(shape) + 1);
+  }
+  for (const AttentionSequence& sequence : sequences) {
+    for (int32_t r = 0; r < sequence.row_count; ++r) {
+      auto& parts = of_row[sequence.row_first + r];
+      ASSERT_FALSE(parts.empty());
+      std::sort(parts.begin(), parts.end(),
+                [](const auto& a, const auto& b) { return a.split < b.split; });
+      const int32_t position = sequence.kv_length - sequence.row_count + r;
+      const int32_t seen = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+      EXPECT_LE(parts.front().key_first, seen);
+      EXPECT_GT(parts.back().key_last, position);
+      EXPECT_LE(parts.back().key_last, sequence.kv_length);
+      EXPECT_EQ(parts.front().split_count, static_cast<int32_t>(parts.size()));
+      for (size_t i = 0; i < parts.size(); ++i) {
+        EXPECT_EQ(parts[i].split, static_cast<int32_t>(i));
+        EXPECT_EQ(parts[i].position + (sequence.row_first + r - parts[i].row_first), position);
+        if (i > 0) { EXPECT_EQ(parts[i].key_first, parts[i - 1].key_last); }
+      }
+    }
+  }
+}
+
+TEST(AttentionPlan, CutsEveryStepWhole) {
+  Rng rng(5);
+  for (int round = 0; round < 300; ++round) {
+    AttentionPlanShape shape = kLlama8b;
+    const int32_t groups[] = {1, 2, 3, 4, 7, 8, 12, 16, 71};
+    shape.kv_heads = static_cast<int32_t>(rng.between(1, 16));
+    shape.query_heads = shape.kv_heads * groups[rng.below(9)];
+    shape.window = rng.below(3) == 0 ? static_cast<int32_t>(rng.between(1, 3000)) : 0;
+    shape.sm_count = static_cast<int32_t>(rng.between(1, 200));
+    std::vector<std::pair<int32_t, int32_t>> sizes;
+    int32_t rows = 0;
+    const auto count = static_cast<int32_t>(rng.between(1, shape.sequences_max));
+    for (int32_t i = 0; i < count; ++i) {
+      const auto most = std::min<int32_t>(rng.below(4) == 0 ? 700 : 1, shape.rows_max - rows);
+      if (most == 0) break;
+      const auto n = static_cast<int32_t>(rng.between(1, most));
+      sizes.push_back({n, n + static_cast<int32_t>(rng.between(0, 40000))});
+      rows += n;
+    }
+    const auto sequences = step(sizes);
+    const Planned planned = plan_of(shape, sequences);
+    EXPECT_LE(planned.plan.bytes, attention_plan_bytes(shape));
+    expect_whole(planned, sequences);
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+TEST(AttentionPlan, OneLongSequenceIsSharedOut) {
+  const auto sequences = step({{1, 32768}});
+  const Planned planned = plan_of(kLlama8b, sequences);
+  const auto tiles = planned.decode();
+  // At least one item a multiprocessor, and even ones.
+  EXPECT_GE(static_cast<int32_t>(tiles.size()) * kLlama8b.kv_heads, kLlama8b.sm_count);
+  EXPECT_LE(tiles.front().key_last - tiles.front().key_first,
+            2 * (tiles.back().key_last - tiles.back().key_first));
+}
+
+TEST(AttentionPlan, ManyEqualSequencesAreNotSplit) {
+  std::vector<std::pair<int32_t, int32_t>> sizes(256, {1, 1024});
+  const Planned planned = plan_of(kLlama8b, step(sizes));
+  EXPECT_EQ(planned.header().decode_count, 256);
+  EXPECT_FALSE(planned.plan.has_merge);
+}
+
+// One long sequence beside short ones takes no longer than its share.
+TEST(AttentionPlan, ASkewedStepIsEven) {
+  std::vector<std::pair<int32_t, int32_t>> sizes(63, {1, 256});
+  sizes.push_back({1, 32768});
+  const Planned planned = plan_of(kLlama8b, step(sizes));
+  int64_t keys = 0;
+  int32_t longest = 0;
+  for (const AttentionTileWork& tile : planned.decode()) {
+    keys += tile.key_last - tile.key_first;
+    longest = std::max(longest, tile.key_last - tile.key_first);
+  }
+  EXPECT_LE(int64_t{longest} * kLlama8b.sm_count, keys * kLlama8b.kv_heads);
+}
+
+TEST(AttentionPlan, LongTilesComeFirst) {
+  const Planned planned = plan_of(kLlama8b, step({{1, 100}, {500, 900}, {1, 5000}, {64, 64}}));
+  for (const auto& tiles : {planned.prefill(), planned.decode()}) {
+    EXPECT_FALSE(tiles.empty());
+    EXPECT_TRUE(std::is_sorted(tiles.begin(), tiles.end(), [](const auto& a, const auto& b) {
+      return a.key_last - a.key_first > b.key_last - b.key_first;
+    }));
+  }
+}
+
+TEST(AttentionPlan, AWindowLeavesOldKeysOut) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.window = 100;
+  const Planned planned = plan_of(shape, step({{1, 5000}, {300, 4000}}));
+  for (const AttentionTileWork& tile : planned.decode()) EXPECT_EQ(tile.key_first, 4896);
+  for (const AttentionTileWork& tile : planned.prefill()) {
+    EXPECT_LE(tile.key_last - tile.key_first, 100 + 32 + 16);
+  }
+}
+
+TEST(AttentionPlan, AnEmptyStepHasNoWork) {
+  const Planned planned = plan_of(kLlama8b, {});
+  EXPECT_EQ(planned.header().prefill_count, 0);
+  EXPECT_EQ(planned.header().decode_count, 0);
+  EXPECT_FALSE(planned.plan.has_prefill || planned.plan.has_decode || planned.plan.has_merge);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,527 @@
+// Attention of many rows, after FlashAttention-3 (Shah et al. 2024). A thread block is persistent
+// and has three warpgroups: one warp of the first has the copy engine fetch queries, keys and
+// values; the other two hold 64 rows of a tile each and compute
+//   S [64, keys] = Q K'      O [64, d] += P V      (wgmma, P from registers)
+// Softmax hides in two ways: within a warpgroup, the next S and the current O are in flight while
+// ... the softmax of S runs under the O product; between the two, one warpgroup's products run
+// while the other is at its softmax (named barriers hand the turn over).
+//
+// A tile is 128 rows: positions x the query heads of one key head, so that keys and values are read
+// once for all heads. Its keys are taken from the last to the first: only the first steps meet the
+// diagonal.
+#pragma once
+
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "gpu/wgmma.cuh"
+#include "ops/attention_cuda.cuh"
+#include "ops/attention_page.cuh"
+#include "ops/attention_tensor_map.cuh"
+
+namespace headrace::gpu {
+
+inline constexpr int kWarpgroupThreads = 128;
+inline constexpr int kConsumers = 2;  // warpgroups
+inline constexpr int kPrefillThreads = (1 + kConsumers) * kWarpgroupThreads;
+inline constexpr int kConsumerRows = kPrefillTileRows / kConsumers;
+
+template <int kDim>
+struct PrefillShape {
+  static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
+  static constexpr int kPages = kKeys / kPageTokens;
+  static constexpr int kStages = 2;
+  static constexpr int kStepBytes = kPages * Page<kDim>::kBytes;
+  static constexpr int kQueryChunkBytes = kPrefillTileRows * Page<kDim>::kRowBytes;
+  // Whether the warpgroups take turns at the tensor cores.
+  static constexpr bool kTurns = kDim <= 128;
+};
+
+struct PrefillItem {
+  AttentionTileWork tile;
+  int32_t head;  // < 0: no more
+};
+
+template <int kDim>
+struct alignas(1024) PrefillShared {
+  using Shape = PrefillShape<kDim>;
+  std::byte queries[Page<kDim>::kChunks][Shape::kQueryChunkBytes];
+  std::byte keys[Shape::kStages][Shape::kStepBytes];
+  std::byte values[Shape::kStages][Shape::kStepBytes];
+  PrefillItem items[2];
+  Barrier item_full[2], item_empty[2];
+  Barrier queries_full, queries_empty;
+  Barrier keys_full[Shape::kStages], keys_empty[Shape::kStages];
+  Barrier values_full[Shape::kStages], values_empty[Shape::kStages];
+
+  __device__ void init_barriers() {
+    constexpr uint32_t kWarps = kConsumers * kWarpgroupThreads / 32;
+    for (int i = 0; i < 2; ++i) {
+      item_full[i].init(1);
+      item_empty[i].init(kWarps);
+    }
+    queries_full.init(1);
+    queries_empty.init(kWarps);
+    for (int i = 0; i < Shape::kStages; ++i) {
+      keys_full[i].init(1);
+      keys_empty[i].init(kWarps);
+      values_full[i].init(1);
+      values_empty[i].init(kWarps);
+    }
+    fence_barrier_init();
+  }
+};
+
+// A place in a ring of kCount: which slot, and the parity of its phase.
+template <int kCount>
+struct RingPlace {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance() {
+    if (++slot == kCount) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Steps of kKeys keys of a tile, numbered from the first key on.
+template <int kDim>
+__device__ int32_t steps_of(const AttentionTileWork& tile) {
+  constexpr int kKeys = PrefillShape<kDim>::kKeys;
+  return (tile.key_last - tile.key_first + kKeys - 1) / kKeys;
+}
+
+// --- the warp that has everything fetched ---
+
+template <class T, int kDim>
+class PrefillProducer {
+  using P = Page<kDim>;
+  using Shape = PrefillShape<kDim>;
+
+ public:
+  __device__ PrefillProducer(PrefillShared<kDim>& shared, const CUtensorMap& queries,
+                             const CUtensorMap& keys, const CUtensorMap& values)
+      : shared_(shared),
+        queries_(queries),
+        keys_(keys),
+        values_(values),
+        lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  __device__ void run(const AttentionArguments<T>& args) {
+    AttentionPlanHeader& header = args.header();
+    const AttentionTileWork* tiles = args.tiles(header.prefill_first);
+    const int32_t items = header.prefill_count * args.kv_heads;
+    for (int32_t item = static_cast<int32_t>(blockIdx.x); item < items;) {
+      const AttentionTileWork tile = tiles[item / args.kv_heads];
+      const int32_t head = item % args.kv_heads;
+      int32_t next = 0;
+      if (lane_ == 0) next = static_cast<int32_t>(gridDim.x + atomicAdd(&header.prefill_next, 1u));
+      announce({tile, head});
+      load_queries(args, tile, head);
+      load_steps(tile, head);
+      item = __shfl_sync(0xffffffffu, next, 0);
+    }
+    announce({.tile = {}, .head = -1});
+    if (lane_ == 0) release_items(header.prefill_next, header.prefill_done);
+  }
+
+ private:
+  __device__ void announce(const PrefillItem& item) {
+    shared_.item_empty[item_.slot].wait(item_.parity ^ 1);
+    if (lane_ == 0) {
+      shared_.items[item_.slot] = item;
+      shared_.item_full[item_.slot].arrive();
+    }
+    item_.advance();
+  }
+
+  __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                               int32_t head) {
+    shared_.queries_empty.wait(queries_parity_ ^ 1);
+    queries_parity_ ^= 1;
+    if (lane_ != 0) return;
+    const int positions = kPrefillTileRows / args.group;
+    shared_.queries_full.arrive_expecting(
+        static_cast<uint32_t>(P::kChunks * positions * args.group * P::kRowBytes));
+#pragma unroll
+    for (int chunk = 0; chunk < P::kChunks; ++chunk) {
+      copy_box(shared_.queries[chunk], queries_, shared_.queries_full, 0, head * args.group,
+               tile.row_first, chunk);
+    }
+  }
+
+  // Keys are needed one step ahead of values.
+  __device__ void load_steps(const AttentionTileWork& tile, int32_t head) {
+    const int32_t steps = steps_of<kDim>(tile);
+    RingPlace<Shape::kStages> key_place = place_, value_place = place_;
+    int32_t key_block = block_of(tile, steps - 1);
+    load_step(tile, head, steps - 1, key_block, keys_, shared_.keys, shared_.keys_full,
+              shared_.keys_empty, key_place);
+    for (int32_t step = steps - 1; step >= 0; --step) {
+      const int32_t value_block = key_block;
+      if (step > 0) {
+        key_block = block_of(tile, step - 1);
+        load_step(tile, head, step - 1, key_block, keys_, shared_.keys, shared_.keys_full,
+                  shared_.keys_empty, key_place);
+      }
+      load_step(tile, head, step, value_block, values_, shared_.values, shared_.values_full,
+                shared_.values_empty, value_place);
+    }
+    place_ = value_place;
+  }
+
+  // Block of page number `lane` of a step.
+  __device__ int32_t block_of(const AttentionTileWork& tile, int32_t step) const {
+    const int32_t key = tile.key_first + step * Shape::kKeys + lane_ * kPageTokens;
+    const bool used = lane_ < Shape::kPages && key < tile.key_last;
+    return used ? tile.block_table[key / kPageTokens] : -1;
+  }
+
+  __device__ void load_step(const AttentionTileWork& tile, int32_t head, int32_t step,
+                            int32_t block, const CUtensorMap& map,
+                            std::byte (&stages)[Shape::kStages][Shape::kStepBytes],
+                            Barrier (&full)[Shape::kStages], Barrier (&empty)[Shape::kStages],
+                            RingPlace<Shape::kStages>& place) {
+    const int32_t left = tile.key_last - tile.key_first - step * Shape::kKeys;
+    const int32_t pages = min(Shape::kPages, (left + kPageTokens - 1) / kPageTokens);
+    empty[place.slot].wait(place.parity ^ 1);
+    if (lane_ == 0) full[place.slot].arrive_expecting(static_cast<uint32_t>(pages * P::kBytes));
+    __syncwarp();
+    if (block >= 0) {
+      copy_box(stages[place.slot] + lane_ * P::kBytes, map, full[place.slot], 0, 0, 0, 2 * head,
+               block);
+    }
+    place.advance();
+  }
+
+  PrefillShared<kDim>& shared_;
+  const CUtensorMap& queries_;
+  const CUtensorMap& keys_;
+  const CUtensorMap& values_;
+  const int lane_;
+  RingPlace<2> item_;
+  uint32_t queries_parity_ = 0;
+  RingPlace<Shape::kStages> place_;
+};
+
+// --- a warpgroup that computes ---
+
+// Named barriers; 0 is __syncthreads().
+inline constexpr int kTurnBarrier = 1;      // + consumer: its turn at the tensor cores
+inline constexpr int kConsumerBarrier = 3;  // + consumer: its own threads
+
+__device__ __forceinline__ void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// Softmax state of this thread's two rows.
+struct RowPair {
+  float largest[2];  // of what scores hold
+  float total[2];    // of this thread's keys
+  int32_t last_key[2];
+  int32_t first_key[2];
+};
+
+template <class T, int kDim>
+class PrefillConsumer {
+  using P = Page<kDim>;
+  using Shape = PrefillShape<kDim>;
+  static constexpr int kKeys = Shape::kKeys;
+  using Scores = float[kKeys / 2];
+  using Weights = uint32_t[kKeys / 4];
+  using Sums = float[kDim / 2];
+
+ public:
+  __device__ PrefillConsumer(PrefillShared<kDim>& shared, int consumer)
+      : shared_(shared),
+        consumer_(consumer),
+        thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
+        row_(consumer * kConsumerRows + thread_ / 32 * 16 + thread_ % 32 / 4) {}
+
+  __device__ __forceinline__ void run(const AttentionArguments<T>& args) {
+    if (Shape::kTurns && consumer_ == 1) pass_turn();
+    RingPlace<2> place;
+    while (true) {
+      shared_.item_full[place.slot].wait(place.parity);
+      const PrefillItem item = shared_.items[place.slot];
+      release(shared_.item_empty[place.slot]);
+      place.advance();
+      if (item.head < 0) break;
+      attend(args, item.tile, item.head);
+    }
+    if (Shape::kTurns && consumer_ == 0) take_turn();  // the last one that was passed on
+  }
+
+ private:
+  __device__ __forceinline__ void take_turn() {
+    if constexpr (Shape::kTurns) named_sync(kTurnBarrier + consumer_, 2 * kWarpgroupThreads);
+  }
+  __device__ __forceinline__ void pass_turn() {
+    if constexpr (Shape::kTurns) named_arrive(kTurnBarrier + 1 - consumer_, 2 * kWarpgroupThreads);
+  }
+  // This warp reads no more of what the barrier guards.
+  __device__ __forceinline__ void release(Barrier& empty) {
+    __syncwarp();
+    if (thread_ % 32 == 0) empty.arrive();
+  }
+
+  __device__ __forceinline__ void attend(const AttentionArguments<T>& args,
+                                         const AttentionTileWork& tile, int32_t head) {
+    RowPair rows = rows_of_tile(args, tile);
+    const int32_t steps = steps_of<kDim>(tile);
+    Scores scores;
+    Weights weights;
+    Sums sums;
+    float keep[2];
+
+    shared_.queries_full.wait(queries_parity_);
+    queries_parity_ ^= 1;
+    shared_.keys_full[place_.slot].wait(place_.parity);
+    take_turn();
+    multiply_keys(scores, place_.slot);
+    pass_turn();
+    products_wait<0>();
+    pin(scores);
+    release(shared_.keys_empty[place_.slot]);
+    mask(args, tile, steps - 1, rows, scores);
+    weigh(args, rows, scores, keep);
+    pack(scores, weights);
+
+    for (int32_t step = steps - 2; step >= 0; --step) {
+      const RingPlace<Shape::kStages> before = place_;
+      place_.advance();
+      shared_.keys_full[place_.slot].wait(place_.parity);
+      take_turn();
+      multiply_keys(scores, place_.slot);
+      shared_.values_full[before.slot].wait(before.parity);
+      if (step == steps - 2) clear_values(tile, steps - 1, before.slot);
+      multiply_values(weights, before.slot, sums, step < steps - 2);
+      pass_turn();
+      products_wait<1>();
+      pin(scores);
+      release(shared_.keys_empty[place_.slot]);
+      mask(args, tile, step, rows, scores);
+      weigh(args, rows, scores, keep);
+      products_wait<0>();
+      pin(sums);
+      release(shared_.values_empty[before.slot]);
+      rescale(sums, keep);
+      pack(scores, weights);
+    }
+    release(shared_.queries_empty);
+    shared_.values_full[place_.slot].wait(place_.parity);
+    if (steps == 1) clear_values(tile, 0, place_.slot);
+    multiply_values(weights, place_.slot, sums, steps > 1);
+    products_wait<0>();
+    pin(sums);
+    release(shared_.values_empty[place_.slot]);
+    place_.advance();
+    write(args, tile, head, rows, sums);
+  }
+
+  __device__ __forceinline__ RowPair rows_of_tile(const AttentionArguments<T>& args,
+                                                  const AttentionTileWork& tile) const {
+    RowPair rows;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      rows.largest[j] = -INFINITY;
+      rows.total[j] = 0.0f;
+      rows.last_key[j] = tile.position + (row_ + 8 * j) / args.group;
+      rows.first_key[j] = args.first_key(rows.last_key[j]);
+    }
+    return rows;
+  }
+
+  // scores = Q K', in flight when this returns.
+  __device__ __forceinline__ void multiply_keys(Scores& scores, int slot) {
+    constexpr auto kQueryLayout = OperandLayout::of(P::kRowBytes, 8 * P::kRowBytes, 16);
+    constexpr auto kKeyLayout = OperandLayout::of(P::kRowBytes, P::kGroupBytes, 16);
+    const uint32_t queries = shared_address(shared_.queries) +
+                             static_cast<uint32_t>(consumer_ * kConsumerRows * P::kRowBytes);
+    const uint32_t keys = shared_address(shared_.keys[slot]);
+    products_fence();
+#pragma unroll
+    for (int d = 0; d < kDim; d += 16) {
+      const int chunk = d / P::kChunk, within = d % P::kChunk * 2;
+      Product<T, kKeys>::shared(
+          scores,
+          kQueryLayout.at(queries +
+                          static_cast<uint32_t>(chunk * Shape::kQueryChunkBytes + within)),
+          kKeyLayout.at(keys + static_cast<uint32_t>(chunk * P::kChunkBytes + within)), d > 0);
+    }
+    products_commit();
+  }
+
+  // sums (+)= P V, in flight when this returns.
+  __device__ __forceinline__ void multiply_values(Weights& weights, int slot, Sums& sums, int add) {
+    constexpr auto kValueLayout = OperandLayout::of(P::kRowBytes, P::kGroupBytes, P::kChunkBytes);
+    const uint32_t values = shared_address(shared_.values[slot]);
+    pin(weights);
+    pin(sums);
+    products_fence();
+#pragma unroll
+    for (int page = 0; page < Shape::kPages; ++page) {
+      Product<T, kDim>::registers(sums, weights + page * 4,
+                                  kValueLayout.at(values + static_cast<uint32_t>(page * P::kBytes)),
+                                  page > 0 ? 1 : add);
+    }
+    products_commit();
+  }
+
+  // Values behind the tile's last key were never written and may be NaN, which a weight of 0 would
+  // not hide.
+  __device__ void clear_values(const AttentionTileWork& tile, int32_t step, int slot) {
+    const int32_t valid = tile.key_last - tile.key_first - step * kKeys;
+    if (valid >= kKeys) return;
+    constexpr int kUnits = kDim / 8;  // of 16 bytes, a token
+    std::byte* values = shared_.values[slot];
+    for (int unit = valid * kUnits + thread_; unit < kKeys * kUnits; unit += kWarpgroupThreads) {
+      const int token = unit / kUnits, chunk = unit % kUnits / (P::kChunk / 8);
+      const int offset = token / 8 * P::kGroupBytes + chunk * P::kChunkBytes +
+                         token % 8 * P::kRowBytes + unit % (P::kChunk / 8) * 16;
+      *reinterpret_cast<uint4*>(values + offset) = make_uint4(0, 0, 0, 0);
+    }
+    fence_async_proxy();
+    named_sync(kConsumerBarrier + consumer_, kWarpgroupThreads);
+  }
+
+  // Caps the scores; those of keys that a row does not see become -inf.
+  __device__ __forceinline__ void mask(const AttentionArguments<T>& args,
+                                       const AttentionTileWork& tile, int32_t step,
+                                       const RowPair& rows, Scores& scores) const {
+    if (args.scores.cap > 0) {
+#pragma unroll
+      for (int i = 0; i < kKeys / 2; ++i) scores[i] = args.scores.capped(scores[i]);
+    }
+    const int32_t first = tile.key_first + step * kKeys;
+    const bool masked = first + kKeys > tile.position + 1 ||
+                        first < args.first_key(tile.position + tile.row_count - 1);
+    if (!masked) return;
+    const int32_t mine = first + thread_ % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kKeys / 2; ++i) {
+      const int32_t key = mine + i / 4 * 8 + i % 2;
+      const int j = i / 2 % 2;
+      if (key > rows.last_key[j] || key < rows.first_key[j]) scores[i] = -INFINITY;
+    }
+  }
+
+  // Scores become weights relative to the largest so far; `keep` is what earlier sums are still
+  // worth.
+  __device__ __forceinline__ void weigh(const AttentionArguments<T>& args, RowPair& rows,
+                                        Scores& scores, float (&keep)[2]) const {
+    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float largest = rows.largest[j];
+#pragma unroll
+      for (int i = 0; i < kKeys / 2; ++i) {
+        if (i / 2 % 2 == j) largest = fmaxf(largest, scores[i]);
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      const float origin = softmax_origin(largest) * factor;
+      keep[j] = exp2_fast(rows.largest[j] * factor - origin);
+      rows.largest[j] = largest;
+      float total = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kKeys / 2; ++i) {
+        if (i / 2 % 2 == j) {
+          scores[i] = exp2_fast(scores[i] * factor - origin);
+          total += scores[i];
+        }
+      }
+      rows.total[j] = rows.total[j] * keep[j] + total;
+    }
+  }
+
+  __device__ __forceinline__ void rescale(Sums& sums, const float (&keep)[2]) const {
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) sums[i] *= keep[i / 2 % 2];
+  }
+
+  // Sums of 16 keys to an A operand: the layouts agree.
+  __device__ __forceinline__ void pack(const Scores& scores, Weights& weights) const {
+#pragma unroll
+    for (int i = 0; i < kKeys / 4; ++i) {
+      weights[i] = packed<T>(scores[2 * i], scores[2 * i + 1]);
+    }
+  }
+
+  __device__ __forceinline__ void write(const AttentionArguments<T>& args,
+                                        const AttentionTileWork& tile, int32_t head, RowPair& rows,
+                                        const Sums& sums) const {
+    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float total = rows.total[j];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      const int row = row_ + 8 * j;
+      if (row >= tile.row_count * args.group) continue;
+      const int32_t query_head = head * args.group + row % args.group;
+      float value = 1.0f;
+      if (args.sinks != nullptr) {
+        // Against the largest of both, so that neither overflows.
+        const float sink = args.sinks[query_head] * kLog2e, seen = rows.largest[j] * factor;
+        const float most = fmaxf(sink, seen);
+        value = exp2_fast(seen - most);
+        total = total * value + exp2_fast(sink - most);
+      }
+      value /= total;
+      T* out = args.out.row(tile.row_first + row / args.group) +
+               static_cast<int64_t>(query_head) * kDim + thread_ % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < kDim / 8; ++i) {
+        *reinterpret_cast<uint32_t*>(out + i * 8) =
+            packed<T>(sums[i * 4 + j * 2] * value, sums[i * 4 + j * 2 + 1] * value);
+      }
+    }
+  }
+
+  PrefillShared<kDim>& shared_;
+  const int consumer_, thread_, row_;
+  uint32_t queries_parity_ = 0;
+  RingPlace<Shape::kStages> place_;
+};
+
+template <class T, int kDim>
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    attention_prefill(const __grid_constant__ CUtensorMap queries,
+                      const __grid_constant__ CUtensorMap keys,
+                      const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
+  extern __shared__ __align__(1024) std::byte dynamic[];
+  auto& shared = *reinterpret_cast<PrefillShared<kDim>*>(dynamic);
+  if (threadIdx.x == 0) shared.init_barriers();
+  __syncthreads();
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  if (warpgroup == 0) {
+    registers_lower<24>();
+    if (threadIdx.x < 32) PrefillProducer<T, kDim>(shared, queries, keys, values).run(args);
+  } else {
+    registers_raise<240>();
+    PrefillConsumer<T, kDim>(shared, warpgroup - 1).run(args);
+  }
+}
+
+template <class T, int kDim>
+void launch_prefill(OpContext& context, const AttentionArgs& args,
+                    const AttentionArguments<T>& arguments) {
+  constexpr auto kernel = attention_prefill<T, kDim>;
+  constexpr int kBytes = sizeof(PrefillShared<kDim>);
+  static_assert(kBytes <= 227 * 1024);
+  constexpr int kChunk = Page<kDim>::kChunk;
+  allow_shared_memory(kernel, kBytes);
+  const std::byte* base = args.kv.base;
+  kernel<<<static_cast<unsigned>(args.plan->shape.sm_count), kPrefillThreads, kBytes,
+           stream_of(context)>>>(
+      query_map(args.q, kDim, arguments.group, kPrefillTileRows / arguments.group, kChunk),
+      page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
+      arguments);
+}
+
+}  // namespace headrace::gpu
