@@ -35,6 +35,39 @@ TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
   }
 }
 
+TEST(Activation, EveryKernelIsTheGateOfOnes) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
+    for (const int64_t features : {1, 16, 31, 1536}) {
+      for (const int64_t rows : {1, 20}) {
+        Rng rng(static_cast<uint64_t>(features * 100 + rows));
+        TestMatrix x(rng, rows, features, 3.0f), gate_up(rows, 2 * features);
+        for (int64_t t = 0; t < rows; ++t) {
+          for (int64_t i = 0; i < features; ++i) {
+            gate_up.at(t, i) = x.at(t, i);
+            gate_up.at(t, features + i) = 1.0f;
+          }
+        }
+        TestMatrix expected(rows, features);
+        gated_activation_kernels().all().back().run(context,
+                                                    {gate_up.view(), activation, expected.view()});
+        for (const auto& kernel : activation_kernels().all()) {
+          TestMatrix out(rows, features), in_place = x;
+          const ActivationArgs args{x.view(), activation, out.view()};
+          if (!kernel.supports(device.device().traits(), args)) continue;
+          SCOPED_TRACE((std::string(kernel.name) + " " + Shape{rows, features}.to_string()));
+          kernel.run(context, args);
+          EXPECT_TRUE(all_close(out, expected, 4e-6, 1e-6));
+          kernel.run(context, {in_place.view(), activation, in_place.view()});
+          EXPECT_TRUE(same_bits(in_place, out));
+          EXPECT_TRUE(out.gaps_untouched() && in_place.gaps_untouched());
+        }
+      }
+    }
+  }
+}
+
 // silu gives away the vectorised exp: silu(-x) = -x / (1 + exp(x)), so exp(x) = -x / silu(-x) - 1.
 // Far from 0 the division is the only other rounding.
 TEST(GatedActivation, LargeValuesNeitherOverflowNorLoseSign) {

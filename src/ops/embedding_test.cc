@@ -78,10 +78,9 @@ TEST(Embedding, GivesTheRowsOfEveryFormat) {
         SCOPED_TRACE(std::string(kernel.name) + " " + std::string(dtype_name(dtype)));
         TestMatrix out(rows, kColumns);
         OpContext context = device.context();
-        const EmbeddingArgs args{
-            .tokens = tokens,
-            .table = {table.bytes.data(), dtype, Shape{kVocabulary, kColumns}},
-            .out = out.view()};
+        const EmbeddingArgs args{.tokens = tokens,
+                                 .table = {table.bytes.data(), dtype, Shape{kVocabulary, kColumns}},
+                                 .out = out.view()};
         if (!kernel.supports(device.device().traits(), args)) continue;
         kernel.run(context, args);
         for (int64_t t = 0; t < rows; ++t) {
@@ -94,6 +93,22 @@ TEST(Embedding, GivesTheRowsOfEveryFormat) {
       }
     }
   }
+}
+
+TEST(Embedding, Scales) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  const std::vector<float> table = {1, -2, 3, 0.5f, 0, 7};
+  const std::vector<TokenId> tokens = {1, 0};
+  TestMatrix out(2, 3);
+  embedding(context,
+            {.tokens = tokens,
+             .table = {reinterpret_cast<const std::byte*>(table.data()), DType::kF32, Shape{2, 3}},
+             .out = out.view(),
+             .scale = 1.5f});
+  EXPECT_EQ(out.at(0, 0), 0.75f);
+  EXPECT_EQ(out.at(0, 2), 10.5f);
+  EXPECT_EQ(out.at(1, 1), -3.0f);
 }
 
 TEST(EmbeddingDeathTest, AnIdOutsideTheTableIsABug) {

@@ -3,6 +3,7 @@ list(APPEND sources
   embedding.cc embedding_cpu.cc
   rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
   layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
+  soft_cap_cpu_avx512.cc soft_cap_cpu_avx2.cc
   rope_angles.cc rope_angles_cpu.cc row_gather.cc row_gather_cpu.cc
   rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
@@ -27,7 +28,7 @@ else()
 endif()
 
 # GCC 12 warns of the undefined operands in its own avx512fintrin.h (GCC bug 105593).
-foreach(op rms_norm rope_kv attention activation sample)
+foreach(op rms_norm rope_kv attention activation sample soft_cap)
   set_source_files_properties(${op}_cpu_avx512.cc PROPERTIES
     COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
   set_source_files_properties(${op}_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
@@ -35,7 +36,8 @@ endforeach()
 
 list(APPEND tests embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
-  activation_test.cc sample_test.cc)
+  activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc
+  soft_cap_test.cc)
 
 if(HEADRACE_CUDA)
   add_executable(attention_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_bench.cc)

@@ -21,6 +21,7 @@ struct Case {
   int64_t rope_dim;
   RopeStyle style;
   DType dtype;
+  bool norms = false;  // of q and k heads
 };
 
 constexpr int64_t kBlocks = 7;
@@ -57,13 +58,18 @@ Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) 
   TestMatrix cos(c.tokens, c.rope_dim / 2), sin(c.tokens, c.rope_dim / 2);
   rope_angles(context,
               {.positions = positions, .inv_freq = inv_freq, .cos = cos.view(), .sin = sin.view()});
+  const std::vector<float> q_norm = random_floats(rng, c.heads.dim),
+                           k_norm = random_floats(rng, c.heads.dim);
   const RopeKvArgs args{.qkv = outcome.qkv.view(),
                         .cos = cos.view(),
                         .sin = sin.view(),
                         .style = c.style,
                         .query_heads = c.heads.query,
                         .kv = kv,
-                        .slots = slots};
+                        .slots = slots,
+                        .q_norm = c.norms ? q_norm.data() : nullptr,
+                        .k_norm = c.norms ? k_norm.data() : nullptr,
+                        .norm_eps = 1e-6f};
   if (kernel.supports(context.device.traits(), args)) {
     kernel.run(context, args);
   } else {
@@ -72,39 +78,68 @@ Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) 
   return outcome;
 }
 
+// Rounding of k may differ in its last bit; v and what was not written may not differ, but for
+// subnormal F16 under qemu, whose conversions obey flush-to-zero.
+void expect_same_cache(DType dtype, const std::vector<std::byte>& cache,
+                       const std::vector<std::byte>& expected) {
+  const double tiny = dtype == DType::kF16 ? 0x1p-14 : 1e-6;
+  const auto bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
+  for (size_t at = 0; at < cache.size(); at += bytes) {
+    if (std::memcmp(&cache[at], &expected[at], bytes) == 0) continue;
+    const float a = load_kv(dtype, &cache[at]), b = load_kv(dtype, &expected[at]);
+    ASSERT_NEAR(a, b, std::abs(b) * 0x1p-10 + tiny) << at;
+  }
+}
+
+void expect_kernels_agree(TestDevice& device, const Case& c) {
+  const Outcome expected = run(device.context(), rope_kv_kernels().all().back(), c);
+  for (const auto& kernel : rope_kv_kernels().all()) {
+    const Outcome outcome = run(device.context(), kernel, c);
+    if (outcome.cache.empty()) continue;
+    SCOPED_TRACE(kernel.name);
+    EXPECT_TRUE(all_close(outcome.qkv, expected.qkv, 1e-6, 2e-6));
+    EXPECT_TRUE(outcome.qkv.gaps_untouched());
+    expect_same_cache(c.dtype, outcome.cache, expected.cache);
+  }
+}
+
 TEST(RopeKv, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   const Heads heads[] = {{9, 3, 64}, {4, 4, 80}, {8, 1, 128}, {2, 1, 96}, {2, 2, 256}, {1, 1, 24}};
   for (const Heads& h : heads) {
     for (const int64_t tokens : {1, 5, 70}) {
-      for (const int64_t rope_dim : {h.dim, h.dim / 2}) {
+      for (const int64_t rope_dim : {h.dim, h.dim / 2, 0}) {
         for (const auto style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
           for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-            const Case c{h, tokens, rope_dim, style, dtype};
-            Outcome expected = run(device.context(), rope_kv_kernels().all().back(), c);
-            for (const auto& kernel : rope_kv_kernels().all()) {
-              Outcome outcome = run(device.context(), kernel, c);
-              if (outcome.cache.empty()) continue;
-              SCOPED_TRACE(kernel.name);
-              EXPECT_TRUE(all_close(outcome.qkv, expected.qkv, 1e-6, 1e-6));
-              EXPECT_TRUE(outcome.qkv.gaps_untouched());
-              // Rounding of k may differ in its last bit; v and what was not written may not
-              // differ, but for subnormal F16 under qemu, whose conversions obey flush-to-zero.
-              const double tiny = dtype == DType::kF16 ? 0x1p-14 : 1e-6;
-              const int64_t bytes = dtype_info(dtype).block_bytes;
-              std::vector<std::byte>& cache = outcome.cache;
-              for (int64_t at = 0; at < static_cast<int64_t>(cache.size()); at += bytes) {
-                const auto i = static_cast<size_t>(at);
-                if (std::memcmp(&cache[i], &expected.cache[i], static_cast<size_t>(bytes)) == 0)
-                  continue;
-                const float a = load_kv(dtype, &cache[i]), b = load_kv(dtype, &expected.cache[i]);
-                ASSERT_NEAR(a, b, std::abs(b) * 0x1p-10 + tiny) << at;
-              }
+            for (const bool norms : {false, true}) {
+              expect_kernels_agree(device, {h, tokens, rope_dim, style, dtype, norms});
             }
           }
         }
       }
     }
+  }
+}
+
+// A head that was normalised has the weights' length, whatever it was before.
+TEST(RopeKv, NormsComeBeforeTheRotation) {
+  TestDevice device = TestDevice::cpu(1);
+  const Case plain{{2, 1, 32}, 3, 32, RopeStyle::kHalf, DType::kF32, false};
+  Case normed = plain;
+  normed.norms = true;
+  Rng rng(5);
+  const TestMatrix rows(rng, 3, 4 * 32);  // as run() makes them
+  const std::vector<float> q_norm = random_floats(rng, 32);
+  const Outcome outcome = run(device.context(), rope_kv_kernels().all().back(), normed);
+  for (int64_t head = 0; head < 2; ++head) {
+    double squares = 0, expected = 0, actual = 0;
+    for (int64_t d = 0; d < 32; ++d) squares += std::pow(rows.at(2, head * 32 + d), 2);
+    for (int64_t d = 0; d < 32; ++d) {
+      const double x = rows.at(2, head * 32 + d) / std::sqrt(squares / 32 + 1e-6);
+      expected += std::pow(x * q_norm[static_cast<size_t>(d)], 2);
+      actual += std::pow(outcome.qkv.at(2, head * 32 + d), 2);  // a rotation keeps the length
+    }
+    EXPECT_NEAR(actual, expected, 1e-4 * expected);
   }
 }
 

@@ -2,18 +2,28 @@
 #include <cmath>
 
 #include "ops/soft_cap.h"
+#include "ops/soft_cap_row.h"
 
 namespace headrace {
 namespace {
 
-// A row of 256,000 logits takes about 4 ms of std::tanh: each is worth a thread.
-void reference(OpContext& context, const SoftCapArgs& args) {
-  constexpr int64_t kGrain = 4096;
-  const int64_t columns = args.x.columns();
+void reference(OpContext&, const SoftCapArgs& args) {
   for (int64_t r = 0; r < args.x.rows(); ++r) {
     float* x = f32_row(args.x, r);  // [V]
-    context.device.pool().parallel_for(columns, kGrain, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) x[i] = args.cap * std::tanh(x[i] / args.cap);
+    for (int64_t i = 0; i < args.x.columns(); ++i) {
+      const double cap = args.cap;
+      x[i] = static_cast<float>(cap * std::tanh(x[i] / cap));
+    }
+  }
+}
+
+// One row of 256,000 logits takes 0.3 ms: it is shared out too. 4,096 of them are 5 us.
+template <void (*kRow)(const SoftCapRow&)>
+void run_rows(OpContext& context, const SoftCapArgs& args) {
+  for (int64_t r = 0; r < args.x.rows(); ++r) {
+    float* x = f32_row(args.x, r);  // [V]
+    context.device.pool().parallel_for(args.x.columns(), 4096, [&](int64_t first, int64_t last) {
+      kRow({x + first, last - first, args.cap});
     });
   }
 }
@@ -21,8 +31,16 @@ void reference(OpContext& context, const SoftCapArgs& args) {
 bool any_cpu(const DeviceTraits& traits, const SoftCapArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
+bool avx512(const DeviceTraits& traits, const SoftCapArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx512;
+}
+bool avx2(const DeviceTraits& traits, const SoftCapArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx2;
+}
 
 constexpr std::array kKernels = {
+    Kernel<SoftCapArgs>{"soft_cap/cpu/avx512", avx512, run_rows<soft_cap_row_avx512>},
+    Kernel<SoftCapArgs>{"soft_cap/cpu/avx2", avx2, run_rows<soft_cap_row_avx2>},
     Kernel<SoftCapArgs>{"soft_cap/cpu/reference", any_cpu, reference},
 };
 
