@@ -34,7 +34,8 @@ foreach(op rms_norm rope_kv attention activation sample soft_cap)
   set_source_files_properties(${op}_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
 endforeach()
 
-list(APPEND tests embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
+list(APPEND tests row_ops_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+  embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc
   soft_cap_test.cc)

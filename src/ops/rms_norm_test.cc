@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/cuda_test_support.h"
 #include "ops/op_test_support.h"
-#include "tensor/half.h"
 
 namespace headrace {
 namespace {
@@ -98,71 +98,6 @@ TEST(RmsNorm, WorksInPlace) {
 
 // --- CUDA: runs where there is a GPU ---
 
-// `count` elements of `dtype` from f32 and back.
-std::vector<std::byte> encode(DType dtype, const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dtype_info(dtype).block_bytes));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint16_t half =
-        dtype == DType::kF16 ? float_to_half(values[i]) : float_to_bfloat16(values[i]);
-    if (dtype == DType::kF32) std::memcpy(&bytes[4 * i], &values[i], 4);
-    if (dtype != DType::kF32) std::memcpy(&bytes[2 * i], &half, 2);
-  }
-  return bytes;
-}
-std::vector<float> decode(DType dtype, const std::vector<std::byte>& bytes) {
-  std::vector<float> values(bytes.size() / static_cast<size_t>(dtype_info(dtype).block_bytes));
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t half = 0;
-    if (dtype == DType::kF32) std::memcpy(&values[i], &bytes[4 * i], 4);
-    if (dtype != DType::kF32) std::memcpy(&half, &bytes[2 * i], 2);
-    if (dtype == DType::kF16) values[i] = half_to_float(half);
-    if (dtype == DType::kBF16) values[i] = bfloat16_to_float(half);
-  }
-  return values;
-}
-
-// A matrix on the device, rows `gap` elements apart, made of `values` [rows, columns]. The gaps,
-// and all of it where there are no values, hold NaN.
-struct CudaMatrix {
-  DType dtype;
-  int64_t rows, columns, stride;
-  Buffer buffer;
-
-  CudaMatrix(TestDevice& device, DType type, int64_t row_count, int64_t column_count, int64_t gap,
-             const std::vector<float>* values)
-      : dtype(type), rows(row_count), columns(column_count), stride(column_count + gap) {
-    std::vector<float> spread(static_cast<size_t>(rows * stride), std::nanf(""));
-    for (int64_t i = 0; values != nullptr && i < rows * columns; ++i) {
-      spread[static_cast<size_t>(i / columns * stride + i % columns)] =
-          (*values)[static_cast<size_t>(i)];
-    }
-    const std::vector<std::byte> bytes = encode(dtype, spread);
-    buffer = std::move(device.device().allocate(static_cast<int64_t>(bytes.size())).value());
-    device.stream().copy_in(buffer.data(), bytes.data(), buffer.size());
-    EXPECT_TRUE(device.stream().synchronize().ok());
-  }
-  TensorView view() {
-    return {buffer.data(), dtype, Shape{rows, columns}, stride * dtype_info(dtype).block_bytes};
-  }
-  // [rows, columns]; fails the test where a gap was written.
-  std::vector<float> read(TestDevice& device) {
-    std::vector<std::byte> bytes(static_cast<size_t>(buffer.size()));
-    device.stream().copy_out(bytes.data(), buffer.data(), buffer.size());
-    EXPECT_TRUE(device.stream().synchronize().ok());
-    const std::vector<float> spread = decode(dtype, bytes);
-    std::vector<float> dense;
-    for (int64_t i = 0; i < rows * stride; ++i) {
-      const float value = spread[static_cast<size_t>(i)];
-      if (i % stride < columns) {
-        dense.push_back(value);
-      } else {
-        EXPECT_TRUE(std::isnan(value)) << "gap of row " << i / stride;
-      }
-    }
-    return dense;
-  }
-};
-
 struct CudaCase {
   DType dtype;
   int64_t rows, columns, gap;
@@ -181,33 +116,19 @@ Expected expect(const CudaCase& c, std::vector<float> x, const std::vector<float
   }
   TestDevice cpu = TestDevice::cpu(1);
   std::vector<float> out(x.size());
-  const auto view = [&](std::vector<float>& v) {
-    return TensorView(reinterpret_cast<std::byte*>(v.data()), DType::kF32,
-                      Shape{c.rows, c.columns});
-  };
+  const auto view = [&](std::vector<float>& v) { return host_view(v, c.rows, c.columns); };
   OpContext context = cpu.context();
   rms_norm_kernels().all().back().run(context, {view(x), {}, weight.data(), 1e-5f, view(out)});
   return {x, out};
 }
 
-void expect_near(const std::vector<float>& actual, const std::vector<float>& expected,
-                 double relative) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], relative * std::abs(expected[i]) + 1e-6) << "element " << i;
-  }
-}
-
 void run_cuda_case(TestDevice& cuda, const CudaCase& c) {
   Rng rng(static_cast<uint64_t>(c.rows * 10000 + c.columns));
-  const auto rounded = [&] {
-    return decode(c.dtype, encode(c.dtype, random_floats(rng, c.rows * c.columns)));
-  };
+  const auto rounded = [&] { return rounded_floats(rng, c.dtype, c.rows * c.columns); };
   const std::vector<float> x = rounded(), residual = rounded();
   const std::vector<float> weight = random_floats(rng, c.columns);
   const Expected expected = expect(c, x, residual, weight);
-  // One unit in the last place of the result's type, and for f32 the order of the sum.
-  const double relative = c.dtype == DType::kF32 ? 4e-6 : c.dtype == DType::kF16 ? 0x1p-10 : 0x1p-7;
+  const double relative = unit_of(c.dtype);
   for (const auto& kernel : rms_norm_kernels().all()) {
     CudaMatrix x_on(cuda, c.dtype, c.rows, c.columns, c.gap, &x);
     CudaMatrix residual_on(cuda, c.dtype, c.rows, c.columns, c.gap, &residual);
@@ -216,7 +137,7 @@ void run_cuda_case(TestDevice& cuda, const CudaCase& c) {
     const RmsNormArgs args{
         .x = x_on.view(),
         .residual = c.adds ? ConstTensorView(residual_on.view()) : ConstTensorView(),
-        .weight = reinterpret_cast<const float*>(weight_on.buffer.data()),
+        .weight = reinterpret_cast<const float*>(weight_on.view().data),
         .eps = 1e-5f,
         .out = out_on.view()};
     if (!kernel.supports(cuda.device().traits(), args)) continue;
@@ -224,15 +145,13 @@ void run_cuda_case(TestDevice& cuda, const CudaCase& c) {
                   Shape{c.rows, c.columns}.to_string()));
     OpContext context = cuda.context();
     kernel.run(context, args);
-    expect_near(out_on.read(cuda), expected.out, relative);
-    expect_near(x_on.read(cuda), expected.x, relative);
+    expect_near(out_on.read(), expected.out, relative);
+    expect_near(x_on.read(), expected.x, relative);
   }
 }
 
 TEST(RmsNorm, EveryCudaKernelAgreesWithTheReference) {
-  auto created = create_cuda_device(0);
-  if (!created.ok()) GTEST_SKIP() << "not run: " << created.status().message();
-  TestDevice cuda(std::move(*created), 1 << 20);
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const int64_t columns : {1, 7, 64, 100, 576, 1000, 2048, 4096, 8192, 9000, 16384}) {
       for (const int64_t rows : {1, 3, 130}) {

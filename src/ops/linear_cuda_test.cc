@@ -1,0 +1,131 @@
+// linear on CUDA against sums in double, over a sweep of shapes, types, strides and outputs.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/cuda_test_support.h"
+#include "ops/linear.h"
+
+namespace headrace {
+namespace {
+
+struct Case {
+  DType dtype, y_dtype;
+  int64_t m, n, k, gap;
+  bool bias, accumulates;
+
+  std::string name() const {
+    return std::string(dtype_name(dtype)) + " to " + std::string(dtype_name(y_dtype)) + " M" +
+           std::to_string(m) + " N" + std::to_string(n) + " K" + std::to_string(k) + " gap" +
+           std::to_string(gap) + (bias ? " bias" : "") + (accumulates ? " +=" : "");
+  }
+};
+
+LinearCompute compute_of(DType dtype) {
+  if (dtype == DType::kF32) return LinearCompute::kFloat32;
+  return dtype == DType::kF16 ? LinearCompute::kFloat16 : LinearCompute::kFast;
+}
+
+void run_case(TestDevice& cuda, const Case& c) {
+  SCOPED_TRACE(c.name());
+  Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.n * 1009 + c.k));
+  std::vector<float> w = rounded_floats(rng, c.dtype, c.n * c.k);
+  const std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
+  const std::vector<float> y = rounded_floats(rng, c.y_dtype, c.m * c.n);
+  const std::vector<float> bias = random_floats(rng, c.n);
+  // Two sources, so that a stack is tested too; the first in reverse order.
+  const int64_t first = c.n / 2;
+  std::vector<int32_t> order;
+  for (int64_t r = first; r-- > 0;) order.push_back(static_cast<int32_t>(r));
+  std::vector<LinearSource> sources;
+  if (first > 0) {
+    sources.push_back(
+        {TensorView(reinterpret_cast<std::byte*>(w.data()), DType::kF32, {first, c.k}), order});
+  }
+  sources.push_back({TensorView(reinterpret_cast<std::byte*>(w.data() + first * c.k), DType::kF32,
+                                {c.n - first, c.k}),
+                     {}});
+  auto weight = LinearWeight::pack(cuda.device(), sources, compute_of(c.dtype));
+  ASSERT_TRUE(weight.ok()) << weight.status().message();
+
+  std::vector<float> expected, scale;
+  for (int64_t row = 0; row < c.m; ++row) {
+    for (int64_t column = 0; column < c.n; ++column) {
+      const int64_t from = column < first ? first - 1 - column : column;
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < c.k; ++i) {
+        const double product = static_cast<double>(x[static_cast<size_t>(row * c.k + i)]) *
+                               w[static_cast<size_t>(from * c.k + i)];
+        sum += product;
+        size += std::abs(product);
+      }
+      if (c.bias) sum += bias[static_cast<size_t>(column)];
+      if (c.accumulates) sum += y[static_cast<size_t>(row * c.n + column)];
+      expected.push_back(static_cast<float>(sum));
+      scale.push_back(static_cast<float>(size));
+    }
+  }
+
+  const CudaArray<float> bias_on(cuda, bias);
+  CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.gap, &x);
+  for (const auto& kernel : linear_kernels().all()) {
+    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, c.gap, c.accumulates ? &y : nullptr);
+    const LinearArgs args{
+        .x = x_on.view(),
+        .weight = &*weight,
+        .bias = c.bias ? bias_on.data() : nullptr,
+        .y = y_on.view(),
+        .output = c.accumulates ? LinearOutput::kAccumulate : LinearOutput::kStore};
+    if (!kernel.supports(cuda.device().traits(), args)) continue;
+    SCOPED_TRACE(std::string(kernel.name));
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    const std::vector<float> result = y_on.read();
+    for (size_t i = 0; i < result.size(); ++i) {
+      // Sums of f32 in another order, then up to two roundings to y's type (a bias may come after).
+      const double bound = 1e-5 * scale[i] + 2 * unit_of(c.y_dtype) * (std::abs(expected[i]) + 2);
+      ASSERT_NEAR(result[i], expected[i], bound) << "element " << i;
+    }
+  }
+}
+
+TEST(LinearCuda, EveryKernelAgreesWithSumsInDouble) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const DType y_dtype : {dtype, DType::kF32}) {
+      for (const int64_t m : {1, 2, 7, 8, 9, 16, 17, 100}) {
+        for (const auto& [n, k] : {std::pair<int64_t, int64_t>{48, 64},
+                                   {576, 576},
+                                   {33, 96},
+                                   {1, 8},
+                                   {17, 33},
+                                   {200, 1056}}) {
+          run_case(cuda, {dtype, y_dtype, m, n, k, 0, false, false});
+          run_case(cuda, {dtype, y_dtype, m, n, k, 8, true, false});
+          run_case(cuda, {dtype, y_dtype, m, n, k, 3, true, true});
+        }
+      }
+    }
+  }
+}
+
+// Enough rows of W for two row tiles a block (few_rows) on every GPU.
+TEST(LinearCuda, AWideWeight) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t m : {1, 5, 12}) {
+    run_case(cuda, {DType::kBF16, DType::kBF16, m, 32 * 2 * 160 + 5, 128, 0, false, false});
+    run_case(cuda, {DType::kBF16, DType::kF32, m, 32 * 2 * 160 + 16, 64, 8, true, true});
+  }
+}
+
+TEST(MatrixWeight, TheCpuDoesNotTakeHalfPrecision) {
+  const auto cpu = create_cpu_device(1);
+  std::vector<float> w(4);
+  const LinearSource source{host_view(w, 2, 2), {}};
+  EXPECT_EQ(LinearWeight::pack(*cpu, {&source, 1}, LinearCompute::kFloat16).status().code(),
+            StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace headrace
