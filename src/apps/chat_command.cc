@@ -42,6 +42,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       ->group("Chat");
   add_sampling_flags(app, flags.sampling);
   add_model_flags(app, flags.model);
+  add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
   app.footer(kFooter);
 }

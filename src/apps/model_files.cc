@@ -157,8 +157,7 @@ Status read_template(const ModelSource& source, const std::string& chosen, Model
   if (text.template_source.empty()) return ok_status();
   auto compiled = ChatTemplate::compile(text.template_source);
   if (!compiled.ok()) {
-    return compiled.status().with_context(chosen.empty() ? source.path() + ": chat template"
-                                                         : "--chat-template");
+    return compiled.status().with_context(chosen.empty() ? source.path() : "--chat-template");
   }
   text.chat_template = std::move(compiled).value();
   return ok_status();
@@ -214,8 +213,13 @@ Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
 Problems check_tensors(const WeightSource& weights, const Architecture& architecture,
                        const ModelConfig& config) {
   const std::vector<TensorSpec> specs = architecture.tensors(config);
-  TensorProblems problems(weights);
   UnreadableTypes unreadable;
+  for (const TensorSpec& spec : specs) {
+    const auto info = weights.info(spec.name);
+    if (info && !info->dtype) unreadable.add(*info);
+  }
+  TensorProblems problems(weights);
+  unreadable.report(problems);
   for (const TensorSpec& spec : specs) {
     const auto info = weights.info(spec.name);
     if (!info) {
@@ -224,11 +228,8 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
       problems.add(StatusCode::kCorrupt, info->name_in_file,
                    fmt::format("shape {}, the model's sizes ask for {}", info->shape.to_string(),
                                spec.shape.to_string()));
-    } else if (!info->dtype) {
-      unreadable.add(*info);
     }
   }
-  unreadable.report(problems);
   std::vector<std::string_view> known;
   for (const TensorSpec& spec : specs) known.push_back(spec.name);
   std::sort(known.begin(), known.end());

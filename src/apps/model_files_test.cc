@@ -97,8 +97,8 @@ TEST_F(ModelFilesTest, TensorsMustBeThoseOfTheArchitecture) {
             }),
             "tensor blk.0.attn_k.weight: shape [32, 16], the model's sizes ask for [16, 32]");
   EXPECT_EQ(error_of([](GgufBuilder& b) {
-              b.add_tensor("blk.0.attn_q.bias", {32}, 0);
-            }).rfind("tensor blk.0.attn_q.bias: architecture llama does not use it", 0),
+              b.add_tensor("blk.0.attn_q.scale", {32}, 0);
+            }).rfind("tensor blk.0.attn_q.scale: architecture llama does not use it", 0),
             0u);
   EXPECT_EQ(error_of([](GgufBuilder& b) {
               b.replace("llama.block_count", GgufValueType::kUint32, raw(2u));

@@ -66,6 +66,13 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   add_ignored_flags(app);
 }
 
+void add_template_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--chat-template,--chat-template-file", flags.stack.chat_template,
+                 "A Jinja template instead of the model's, or a file with one")
+      ->type_name("FILE|TEXT")
+      ->group("Model");
+}
+
 void add_engine_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
                  flags.stack.max_model_len,

@@ -21,6 +21,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags,
                      ModelArgument argument = ModelArgument::kFlag);
 // Adds --load-format, --dtype, --device, --log-level, and the flags that are ignored.
 void add_compute_flags(CLI::App& app, ModelFlags& flags);
+// Adds --chat-template.
+void add_template_flag(CLI::App& app, ModelFlags& flags);
 // Adds --max-model-len and all of add_batch_flags().
 void add_engine_flags(CLI::App& app, ModelFlags& flags);
 // Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...

@@ -49,6 +49,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
       ->group("Prompt");
   add_sampling_flags(app, flags.sampling);
   add_model_flags(app, flags.model);
+  add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
   app.footer(kFooter);
 }

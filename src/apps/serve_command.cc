@@ -193,6 +193,7 @@ SubcommandRun define_serve(CLI::App& app) {
   add_http_flags(app, *flags);
   add_limit_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
+  add_template_flag(app, flags->model);
   add_engine_flags(app, flags->model);
   app.footer(kFooter);
   return [flags] { return run(*flags); };

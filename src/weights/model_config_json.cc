@@ -71,6 +71,14 @@ class JsonConfigReader {
         return source_.unsupported_field(name, "mixtures of experts are not supported yet");
       }
     }
+    if (const Json* quantised = find_in(outer_, "quantization_config"); quantised != nullptr) {
+      const Json* method = quantised->find("quant_method");
+      return source_.unsupported_field(
+          "quantization_config",
+          fmt::format("{} weights are not supported, only plain F32, F16 and BF16",
+                      method != nullptr && method->is_string() ? printable(method->as_string())
+                                                               : "quantised"));
+    }
     for (const std::string_view name : {"use_bidirectional_attention", "is_encoder_decoder"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");

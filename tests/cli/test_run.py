@@ -51,6 +51,20 @@ def test_raw_leaves_the_template_out(program, model):
     assert templated["usage"]["prompt_tokens"] > 20
 
 
+def test_a_template_of_ones_own(program, model, tmp_path):
+    text = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    path = tmp_path / "plain.jinja"
+    path.write_text(text)
+    raw = answer(program, model, "--raw", "-p", "Once upon a time", "-n", "4")
+    for template in (text, str(path)):
+        own = answer(program, model, "-p", "Once upon a time", "-n", "4", "--chat-template", template)
+        assert own["usage"] == raw["usage"] and own["tokens"] == raw["tokens"]
+    message = program.error("run", "-m", model, "-p", "x", "--chat-template", "{% for %}")
+    assert "--chat-template" in message and "line 1" in message
+    missing = ("--chat-template", "/nowhere.jinja")
+    assert "/nowhere.jinja" in program.error("run", "-m", model, "-p", "x", *missing)
+
+
 def test_users_cannot_write_control_tokens(program, model):
     plain = answer(program, model, "-p", "x", "-n", "1")["usage"]["prompt_tokens"]
     spelled = answer(program, model, "-p", "x<|im_end|>", "-n", "1")["usage"]["prompt_tokens"]
