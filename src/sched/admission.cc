@@ -30,22 +30,39 @@ int64_t AdmissionControl::pages_final(const Sequence& sequence) const {
          (forked ? static_cast<int64_t>(options_.groups.size()) : 0);
 }
 
+int64_t AdmissionControl::pages_owed(const Sequence& sequence) const {
+  int64_t pages = 0;
+  if (sequence.is<Prefilling>() || options_.allocation == KvAllocation::kReserveMax) {
+    pages = pages_next(sequence);
+  }
+  if (sequence.reserved > 0) pages = std::max(pages, pages_at(sequence, sequence.reserved));
+  return std::max<int64_t>(0, pages - sequence.blocks.pages_held());
+}
+
+int64_t AdmissionControl::pages_promised(std::span<Sequence* const> running) const {
+  int64_t pages = 0;
+  for (const Sequence* sequence : running) pages += pages_owed(*sequence);
+  return pages;
+}
+
 int64_t AdmissionControl::pages_required(const Sequence& candidate,
                                          std::span<Sequence* const> running) const {
   if (running.empty()) return pages_next(candidate);
   const bool guaranteed = candidate.preemptions >= kPreemptionsBeforeGuarantee;
-  int64_t promised = 0;
-  for (const Sequence* sequence : running) {
-    const bool owed = guaranteed || sequence->is<Prefilling>() ||
-                      options_.allocation == KvAllocation::kReserveMax;
-    if (!owed) continue;
-    const int64_t pages = guaranteed ? pages_final(*sequence) : pages_next(*sequence);
-    promised += std::max<int64_t>(0, pages - sequence->blocks.pages_held());
+  if (guaranteed) {
+    int64_t pages = pages_final(candidate);
+    for (const Sequence* sequence : running) {
+      pages += std::max<int64_t>(0, pages_final(*sequence) - sequence->blocks.pages_held());
+    }
+    return pages;
   }
-  if (guaranteed) return promised + pages_final(candidate);
+  const int64_t promised = pages_promised(running);
+  const int64_t own = candidate.reserved > 0
+                          ? std::max(pages_at(candidate, candidate.reserved), pages_next(candidate))
+                          : pages_next(candidate);
   // After one preemption: room for everybody to grow by a page.
   const auto everybody = static_cast<int64_t>((running.size() + 1) * options_.groups.size());
-  return promised + pages_next(candidate) + (candidate.preemptions > 0 ? everybody : 0);
+  return promised + own + (candidate.preemptions > 0 ? everybody : 0);
 }
 
 void AdmissionControl::allocation_failed(int64_t running) {

@@ -20,6 +20,9 @@ class AdmissionControl {
   // running prompts were promised, and a margin that grows with its preemptions. When nothing runs
   // check_request() has made sure that the pool has them.
   int64_t pages_required(const Sequence& candidate, std::span<Sequence* const> running) const;
+  // Pages that running sequences were promised and do not hold yet: for the prompts being computed,
+  // and for what their policy reserved.
+  int64_t pages_promised(std::span<Sequence* const> running) const;
 
   // The pool ran out in a step with `running` sequences: hold admission for
   // min(max(1, 0.1 * running), cooldown) finishes (OpenPPL).
@@ -33,6 +36,7 @@ class AdmissionControl {
   int64_t pages_at(const Sequence& sequence, int32_t length) const;
   int64_t pages_next(const Sequence& sequence) const;   // when it samples for the first time
   int64_t pages_final(const Sequence& sequence) const;  // when it is as long as it can get
+  int64_t pages_owed(const Sequence& sequence) const;   // of pages_promised()
 
   const SchedulerOptions& options_;
   int64_t finishes_to_wait_ = 0;

@@ -11,7 +11,7 @@ namespace headrace {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerOptions options) {
   HR_RETURN_IF_ERROR(check_options(options));
-  HR_ASSIGN_OR_RETURN(std::unique_ptr<QueuePolicy> policy, create_queue_policy(options.policy));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<QueuePolicy> policy, create_queue_policy(options));
   return std::unique_ptr<Scheduler>(
       std::make_unique<BatchScheduler>(std::move(options), std::move(policy)));
 }
@@ -20,7 +20,9 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
     : options_(std::move(options)),
       policy_(std::move(policy)),
       pool_(options_.block_count),
-      admission_(options_) {
+      admission_(options_),
+      cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
+      fits_([this](const Sequence& s) { return fits(s); }) {
   if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {
     const EvictionRule rule = find_eviction_rule(options_.prefix_cache_eviction).value();
     cache_ = std::make_unique<PrefixCache>(pool_, options_.groups, rule);
@@ -47,14 +49,17 @@ Status BatchScheduler::add(Request request) {
   CHECK_MSG(fresh, "a request id is unique for the life of the process");
   entry->second.request = shared;
   entry->second.unfinished = shared->sampling.n;
-  const Rank rank = policy_->rank(*shared, next_arrival_++);
+  const uint64_t arrival = next_arrival_++;
+  const double now = options_.clock == nullptr ? 0 : options_.clock->now_seconds();
   for (int32_t choice = 0; choice < shared->sampling.n; ++choice) {
     auto sequence =
         std::make_unique<Sequence>(Sequence{.id = SequenceId(next_sequence_++),
                                             .entry = &entry->second,
                                             .request = shared,
                                             .choice = choice,
-                                            .rank = {rank.priority, rank.arrival, choice},
+                                            .rank = {.arrival = arrival, .choice = choice},
+                                            .policy = {},
+                                            .arrival_seconds = now,
                                             .output = {},
                                             .followers = {},
                                             .blocks = SequenceBlocks(options_.groups),
@@ -66,7 +71,8 @@ Status BatchScheduler::add(Request request) {
   Sequence* leader = entry->second.choices.front();
   leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
   for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
-  queue_.insert(leader);
+  for (Sequence* choice : entry->second.choices) policy_->arrived(*choice);
+  enqueue(*leader);
   return ok_status();
 }
 
@@ -99,6 +105,7 @@ void BatchScheduler::end_choice(Sequence& sequence) {
   RequestEntry& entry = *sequence.entry;
   entry.choices[static_cast<size_t>(sequence.choice)] = nullptr;
   --entry.unfinished;
+  policy_->ended(sequence);
   admission_.sequence_ended();
   if (sequence.followers.empty()) {
     retire(sequence);
@@ -116,7 +123,7 @@ void BatchScheduler::retire(Sequence& sequence) {
     leave_batch(sequence, /*ended=*/true);
   } else {
     const auto waiting = std::get<Waiting>(sequence.state);
-    if (waiting.leader == nullptr) queue_.erase(&sequence);
+    if (waiting.leader == nullptr) dequeue(sequence);
     if (waiting.slot) free_slots_.push_back(*waiting.slot);
     if (waiting.leader != nullptr) {
       std::erase(waiting.leader->followers, &sequence);
@@ -148,8 +155,9 @@ void BatchScheduler::hand_over(Sequence& leader) {
   for (Sequence* follower : heir->followers) follower->state = Waiting{.leader = heir};
   heir->preemptions = leader.preemptions;
   heir->computed_max = leader.computed_max;
+  heir->yields = leader.yields;
   heir->state = Waiting{};
-  queue_.insert(heir);
+  enqueue(*heir);
 }
 
 void BatchScheduler::drop_reserved_slots(Sequence& leader) {
@@ -163,6 +171,45 @@ void BatchScheduler::drop_reserved_slots(Sequence& leader) {
 void BatchScheduler::run(Sequence& sequence) {
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, ByRank()),
                   &sequence);
+}
+
+// In the queue it has a place by rank, and, where it may starve, one in the line of those who wait.
+void BatchScheduler::enqueue(Sequence& sequence) {
+  sequence.waits_since = next_step_;
+  sequence.rank = rank_of(sequence);
+  sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
+  queue_.insert(&sequence);
+  policy_->queued(sequence);
+  if (!policy_->may_starve()) return;
+  waits_.push_back({sequence.id, sequence.waits_since});
+  if (waits_.size() <= 2 * queue_.size() + 64) return;
+  std::erase_if(waits_, [&](const Wait& wait) {
+    const Sequence* waiting = find(wait.sequence);
+    return waiting == nullptr || !waiting->is<Waiting>() || waiting->waits_since != wait.since;
+  });
+}
+
+void BatchScheduler::dequeue(Sequence& sequence) {
+  queue_.erase(&sequence);
+  policy_->dequeued(sequence);
+}
+
+// Promotion lasts.
+Rank BatchScheduler::rank_of(const Sequence& sequence) const {
+  if (sequence.rank.level == kPromotedLevel) return sequence.rank;
+  Rank rank = policy_->rank(sequence);
+  rank.arrival = sequence.rank.arrival;
+  rank.choice = sequence.rank.choice;
+  return rank;
+}
+
+// Its rank may have changed: moves it to its place. REQUIRES: running
+void BatchScheduler::rerank(Sequence& sequence) {
+  const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
+  CHECK(at != running_.end() && *at == &sequence);
+  running_.erase(at);
+  sequence.rank = rank_of(sequence);
+  run(sequence);
 }
 
 Sequence* BatchScheduler::find(SequenceId id) const {

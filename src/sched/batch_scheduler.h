@@ -2,22 +2,24 @@
 // named phases (batch_scheduler_plan.cc):
 //
 //   release   slots whose last step was applied are free again
+//   promote   who has waited too long; look after reservations that were outgrown
 //   choose    one token for each decoding sequence, then prompt chunks, under the token budget
 //   secure    pages, oldest first; out of pages preempts the youngest, never the oldest
 //   emit      the Work items, decodes first; a prompt's last chunk starts the other choices
-//   admit     from the head of the queue, while slots, pages and budget last; what the prefix cache
+//   admit     whom the policy names, while slots, pages and budget last; what the prefix cache
 //             holds of a prompt is not computed
 //
-// Why it always goes on: the oldest running sequence is never a victim and may take the pages of
-// all others, and check_request() let in only what fits the pool alone; nobody joins past the head
-// of the queue.
+// Why it always goes on: the first running sequence by rank is never a victim of another that runs
+// and may take the pages of all others, and check_request() let in only what fits the pool alone;
+// whom the policy names joins before anybody else does, and where that may starve somebody, he is
+// promoted to the front.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -60,13 +62,18 @@ class BatchScheduler final : public Scheduler {
     int32_t count = 0;  // tokens
     std::vector<GroupBlocks> new_blocks;
   };
-  struct ByRank {
-    bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }
+  // A place in the line of those who wait, for promotion.
+  struct Wait {
+    SequenceId sequence;
+    uint64_t since = 0;
   };
 
   // plan(), in order.
   void release_slots();
-  void choose_tokens();
+  void promote_starving();
+  void check_reservations();
+  void build(StepPlan& plan, StepShape shape);
+  void choose_tokens(StepShape shape);
   void secure_pages(StepPlan& plan);
   void emit_work(StepPlan& plan);
   void admit_waiting(StepPlan& plan);
@@ -79,7 +86,14 @@ class BatchScheduler final : public Scheduler {
   void grow(Candidate& candidate, StepPlan& plan);
   void add_work(Candidate& candidate, StepPlan& plan);
   void start_followers(Sequence& leader, Work& work, StepPlan& plan);
+  StepView view() const;
+  Sequence* next_to_join();
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
+  bool displaces(const Sequence& head, const Sequence& running) const;
+  bool make_slots(const Sequence& head);
+  bool make_pages(const Sequence& head, const PrefixMatch& hit);
+  int32_t cached_tokens(const Sequence& waiting) const;
+  bool fits(const Sequence& waiting) const;
   void admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan);
   PrefixMatch find_prefix(const Sequence& head) const;
   PrefixMatch longest_prefix(const Sequence& head, int32_t tokens_max) const;
@@ -88,6 +102,8 @@ class BatchScheduler final : public Scheduler {
   void cache_prefix(Sequence& sequence, int32_t length);
   bool wants_prompt_logprobs(const Sequence& sequence, int32_t first, int32_t count) const;
   void preempt(Sequence& victim);
+  void yield(Sequence& victim);
+  void requeue(Sequence& victim);
 
   // apply()
   void note_computed(const Work& work);
@@ -108,6 +124,10 @@ class BatchScheduler final : public Scheduler {
   void hand_over(Sequence& leader);  // its followers go on behind the first of them
   void drop_reserved_slots(Sequence& leader);
   void run(Sequence& sequence);  // into running_, by rank
+  void enqueue(Sequence& sequence);
+  void dequeue(Sequence& sequence);
+  void rerank(Sequence& sequence);
+  Rank rank_of(const Sequence& sequence) const;
   Sequence* find(SequenceId id) const;
   SlotId take_slot();
 
@@ -126,8 +146,9 @@ class BatchScheduler final : public Scheduler {
 
   std::unordered_map<RequestId, RequestEntry> requests_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::set<Sequence*, ByRank> queue_;  // Waiting and not a follower
-  std::vector<Sequence*> running_;     // Prefilling or Decoding, by rank
+  WaitingQueue queue_;              // Waiting and not a follower
+  std::deque<Wait> waits_;          // by `since`; those who no longer wait are skipped
+  std::vector<Sequence*> running_;  // Prefilling or Decoding, by rank
   std::vector<Sequence*> retiring_;
   std::vector<SlotId> free_slots_;
   std::vector<LeavingSlot> leaving_;
@@ -140,7 +161,9 @@ class BatchScheduler final : public Scheduler {
   SchedulerStats totals_;
 
   // The plan under construction.
-  std::vector<Candidate> candidates_;  // running_ at its start
+  std::vector<Candidate> candidates_;                            // running_ at its start
+  const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
+  const std::function<bool(const Sequence&)> fits_;
   int32_t budget_left_ = 0;
   int32_t rows_at_start_ = 0;
 };

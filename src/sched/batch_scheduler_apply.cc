@@ -65,6 +65,7 @@ void BatchScheduler::note_computed(const Work& work) {
   totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence->computed_max = std::max(sequence->computed_max, end);
   if (!sequence->running()) return;
+  if (policy_->served(*sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) rerank(*sequence);
   sequence->blocks.publish_full(pool_, work.first, end);
   cache_prefix(*sequence, end);
 }
@@ -112,7 +113,9 @@ void BatchScheduler::take_row(const Work& work, const StepResult::Row* row,
   if (ends || !emission.tokens.empty() || !emission.prompt_logprobs.empty()) {
     out.push_back(std::move(emission));
   }
-  if (ends) end_choice(*sequence);
+  if (!ends) return;
+  policy_->finished(*sequence);
+  end_choice(*sequence);
 }
 
 void BatchScheduler::take_prompt_logprobs(Sequence& sequence, const Work& work,

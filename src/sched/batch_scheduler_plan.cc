@@ -12,10 +12,14 @@ StepPlan BatchScheduler::plan() {
   StepPlan plan;
   plan.step = next_step_;
   release_slots();
-  choose_tokens();
-  secure_pages(plan);
-  emit_work(plan);
-  admit_waiting(plan);
+  promote_starving();
+  check_reservations();
+  const StepShape shape = policy_->shape(view());
+  build(plan, shape);
+  // A pure step that would be empty: the other kind, and then whatever there is.
+  if (plan.empty() && shape == StepShape::kPrefill) build(plan, StepShape::kDecode);
+  if (plan.empty() && shape == StepShape::kDecode) build(plan, StepShape::kPrefill);
+  if (plan.empty() && shape != StepShape::kMixed) build(plan, StepShape::kMixed);
   if (plan.empty()) {
     CHECK(plan.admitted.empty() && plan.copies.empty());
     return plan;
@@ -43,6 +47,54 @@ void BatchScheduler::release_slots() {
   rows_at_start_ = options_.max_num_seqs - static_cast<int32_t>(free_slots_.size());
 }
 
+void BatchScheduler::build(StepPlan& plan, StepShape shape) {
+  choose_tokens(shape);
+  secure_pages(plan);
+  emit_work(plan);
+  if (shape != StepShape::kDecode) admit_waiting(plan);
+}
+
+void BatchScheduler::promote_starving() {
+  if (!policy_->may_starve()) return;
+  const auto after = static_cast<uint64_t>(options_.promote_after_steps);
+  // Of those that run, whom the token budget never reached.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    const uint64_t since = std::max(sequence.waits_since, sequence.last_step.value);
+    if (since + after > next_step_ || sequence.rank.level == kPromotedLevel) continue;
+    policy_->promote(sequence);
+    sequence.waits_since = next_step_;
+    std::sort(running_.begin(), running_.end(), ByRank());
+    ++totals_.promotions;
+  }
+  while (!waits_.empty() && waits_.front().since + after <= next_step_) {
+    const Wait wait = waits_.front();
+    waits_.pop_front();
+    Sequence* sequence = find(wait.sequence);
+    const bool waits = sequence != nullptr && sequence->is<Waiting>() &&
+                       sequence->waits_since == wait.since &&
+                       std::get<Waiting>(sequence->state).leader == nullptr;
+    if (!waits || sequence->rank.level == kPromotedLevel) continue;
+    dequeue(*sequence);
+    policy_->promote(*sequence);
+    enqueue(*sequence);
+    ++totals_.promotions;
+  }
+}
+
+// Who has outgrown what was reserved for it gets the next reservation, or makes room for others.
+void BatchScheduler::check_reservations() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    Sequence& sequence = *running_[i];
+    const bool outgrown = sequence.reserved > 0 && sequence.is<Decoding>() &&
+                          sequence.known_length() >= sequence.reserved;
+    if (!outgrown || sequence.reserved >= sequence.length_max()) continue;
+    policy_->overran(sequence);
+    sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
+    if (i > 0 && admission_.pages_promised(running_) > pool_.free_count()) yield(sequence);
+  }
+}
+
 bool BatchScheduler::can_decode(const Sequence& sequence) const {
   const int32_t sampled = static_cast<int32_t>(sequence.output.size()) + sequence.samples_in_flight;
   return sampled < sequence.request->sampling.max_tokens &&
@@ -56,21 +108,23 @@ int32_t BatchScheduler::chunk_of(int32_t remaining) const {
 
 // Decodes first, a token each; prompt chunks fill the rest. Only a prompt that is the oldest of all
 // goes before the decodes, so that no number of them can stop it.
-void BatchScheduler::choose_tokens() {
+void BatchScheduler::choose_tokens(StepShape shape) {
   candidates_.clear();
   budget_left_ = options_.max_num_batched_tokens;
   const auto remaining = [](const Sequence& s) {
     return std::get<Prefilling>(s.state).target - s.planned;
   };
   int32_t kept = 0;
-  if (!running_.empty() && running_.front()->is<Prefilling>()) {
+  if (!running_.empty() && running_.front()->is<Prefilling>() && shape == StepShape::kMixed) {
     kept = options_.chunked_prefill ? 1 : remaining(*running_.front());
   }
   for (Sequence* sequence : running_) {
-    const bool decodes = sequence->is<Decoding>() && budget_left_ > kept && can_decode(*sequence);
+    const bool decodes = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
+                         budget_left_ > kept && can_decode(*sequence);
     candidates_.push_back({sequence, decodes ? 1 : 0, {}});
     if (decodes) --budget_left_;
   }
+  if (shape == StepShape::kDecode) return;
   for (Candidate& candidate : candidates_) {
     if (!candidate.sequence->is<Prefilling>()) continue;
     candidate.count = chunk_of(remaining(*candidate.sequence));
@@ -184,6 +238,10 @@ void BatchScheduler::start_followers(Sequence& leader, Work& work, StepPlan& pla
     follower->planned = leader.planned;
     follower->computed_max = leader.planned;
     follower->path = leader.path;
+    follower->policy = leader.policy;
+    follower->reserved = leader.reserved;
+    follower->rank = rank_of(*follower);
+    follower->waits_since = next_step_;
     follower->prefix_tokens = leader.prefix_tokens;
     follower->samples_in_flight = 1;
     follower->last_step = leader.last_step;
@@ -209,29 +267,97 @@ bool BatchScheduler::wants_prompt_logprobs(const Sequence& sequence, int32_t fir
   return last_scored > first && last_scored >= sequence.entry->prompt_scored;
 }
 
+StepView BatchScheduler::view() const {
+  return {.running = running_,
+          .queue = queue_,
+          .free_slots = static_cast<int32_t>(free_slots_.size()),
+          .step = next_step_,
+          .now_seconds = options_.clock == nullptr ? 0 : options_.clock->now_seconds(),
+          .cached_tokens = cached_tokens_,
+          .fits = fits_};
+}
+
+// Whom the policy names; null: nobody now.
+Sequence* BatchScheduler::next_to_join() {
+  if (queue_.empty()) return nullptr;
+  const StepView now = view();
+  while (policy_->reconsider(**queue_.begin(), now.now_seconds)) {
+    Sequence& first = **queue_.begin();
+    const uint64_t since = first.waits_since;
+    dequeue(first);
+    enqueue(first);
+    first.waits_since = since;
+  }
+  return policy_->next(now);
+}
+
 void BatchScheduler::admit_waiting(StepPlan& plan) {
-  while (!queue_.empty()) {
-    Sequence& head = **queue_.begin();
-    if (head.last_step > pool_.applied()) return;  // preempted; its last token is in flight
-    if (admission_.on_hold() && !running_.empty()) return;
-    if (free_slots_.size() < 1 + head.followers.size()) return;
-    const PrefixMatch hit = find_prefix(head);
-    if (!may_join(head, hit)) return;
-    admit(head, hit, plan);
+  while (Sequence* head = next_to_join()) {
+    if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
+    const bool promoted = head->rank.level == kPromotedLevel;
+    if (admission_.on_hold() && !running_.empty() && !promoted) return;
+    if (!make_slots(*head)) return;
+    const PrefixMatch hit = find_prefix(*head);
+    const bool no_budget = chunk_of(head->known_length() - hit.tokens) == 0;
+    if (no_budget && !running_.empty() && displaces(*head, *running_.back())) {
+      yield(*running_.back());  // so that the next step has budget
+      return;
+    }
+    if (!may_join(*head, hit)) return;
+    if (!make_pages(*head, hit)) {
+      if (policy_->holds_after_refusal()) {
+        admission_.allocation_failed(static_cast<int64_t>(running_.size()));
+      }
+      return;
+    }
+    admit(*head, hit, plan);
   }
 }
 
-// Only the head is asked: nobody joins past it.
+// Nobody joins past the one that was named.
 bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) const {
-  int32_t requests = 0;
+  BatchView batch{.rows_at_start = rows_at_start_,
+                  .token_budget_left = chunk_of(head.known_length() - hit.tokens),
+                  .resumes = head.preemptions + head.yields > 0};
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (i == 0 || running_[i]->request != running_[i - 1]->request) ++requests;
+    if (i == 0 || running_[i]->request != running_[i - 1]->request) ++batch.requests_running;
+    if (running_[i]->is<Prefilling>()) ++batch.sequences_prefilling;
   }
-  const BatchView batch{.rows_at_start = rows_at_start_,
-                        .requests_running = requests,
-                        .token_budget_left = chunk_of(head.known_length() - hit.tokens),
-                        .resumes = head.preemptions > 0};
-  return policy_->admits(batch) && pages_to_join(head, hit) <= pool_.free_count();
+  return policy_->admits(batch);
+}
+
+// Whether what runs is preempted for it: as its policy says; the promoted displace all behind them.
+bool BatchScheduler::displaces(const Sequence& head, const Sequence& running) const {
+  if (head.rank.level == kPromotedLevel) return head.rank < running.rank;
+  return policy_->preempts(head, running);
+}
+
+// Whether there are slots for it now. What is preempted for it gives its slot when its last step
+// was applied.
+bool BatchScheduler::make_slots(const Sequence& head) {
+  const size_t needed = 1 + head.followers.size();
+  while (free_slots_.size() + leaving_.size() < needed && !running_.empty() &&
+         displaces(head, *running_.back())) {
+    yield(*running_.back());
+  }
+  return free_slots_.size() >= needed;
+}
+
+bool BatchScheduler::make_pages(const Sequence& head, const PrefixMatch& hit) {
+  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count() &&
+         !running_.empty() && displaces(head, *running_.back())) {
+    yield(*running_.back());
+  }
+  return pages_to_join(head, hit) <= pool_.free_count();
+}
+
+int32_t BatchScheduler::cached_tokens(const Sequence& waiting) const {
+  return cache_ == nullptr ? 0 : find_prefix(waiting).tokens;
+}
+
+bool BatchScheduler::fits(const Sequence& waiting) const {
+  return free_slots_.size() > waiting.followers.size() &&
+         pages_to_join(waiting, find_prefix(waiting)) <= pool_.free_count();
 }
 
 // Free pages that the head needs with this hit: what others hold of it is there already; a page
@@ -263,7 +389,7 @@ PrefixMatch BatchScheduler::longest_prefix(const Sequence& head, int32_t tokens_
 
 void BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
   if (cache_ == nullptr) return;
-  if (head.preemptions == 0) {
+  if (head.preemptions + head.yields == 0) {
     totals_.prefix_cache_queries += static_cast<uint64_t>(head.known_length());
     totals_.prefix_cache_hits += static_cast<uint64_t>(hit.tokens);
     head.entry->cached_tokens = hit.tokens;
@@ -276,7 +402,8 @@ void BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
 }
 
 void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan) {
-  queue_.erase(&head);
+  dequeue(head);
+  head.waits_since = next_step_;
   head.state = Prefilling{.slot = take_slot(), .target = head.known_length()};
   for (Sequence* follower : head.followers) {
     std::get<Waiting>(follower->state).slot = take_slot();
@@ -297,10 +424,21 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
   add_work(candidate, plan);
 }
 
-// Its pages go to an older sequence. What it has generated is kept and computed again later.
+// Its pages go to one before it. What it has generated is kept and computed again later.
 void BatchScheduler::preempt(Sequence& victim) {
   ++totals_.preemptions;
   ++victim.preemptions;
+  requeue(victim);
+}
+
+// The same, because its policy prefers another.
+void BatchScheduler::yield(Sequence& victim) {
+  ++totals_.yields;
+  ++victim.yields;
+  requeue(victim);
+}
+
+void BatchScheduler::requeue(Sequence& victim) {
   drop_reserved_slots(victim);
   if (victim.muted) {
     hand_over(victim);
@@ -309,7 +447,7 @@ void BatchScheduler::preempt(Sequence& victim) {
   }
   leave_batch(victim, /*ended=*/false);
   victim.state = Waiting{};
-  queue_.insert(&victim);
+  enqueue(victim);
 }
 
 }  // namespace headrace

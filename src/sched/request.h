@@ -17,7 +17,9 @@ struct Request {
   RequestId id;                 // unique for the life of the process
   std::vector<TokenId> prompt;  // not empty
   SamplingParams sampling;      // checked by the API; seed is set
-  int32_t priority = 0;         // lower value first
+  int32_t priority = 0;         // policy priority: lower value first
+  int32_t slo_class = 0;        // policy deadline: index into SchedulerOptions::slo_classes
+  std::string tenant;           // policy fair: whose share it takes
   std::string cache_salt;       // prefixes are shared only inside one salt
 };
 

@@ -45,6 +45,10 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(require_positive(options.steps_in_flight_max, "steps_in_flight_max"));
   HR_RETURN_IF_ERROR(require_positive(options.block_count, "block_count"));
   HR_RETURN_IF_ERROR(check_groups(options));
+  HR_RETURN_IF_ERROR(require_positive(options.promote_after_steps, "promote_after_steps"));
+  HR_RETURN_IF_ERROR(require_positive(options.max_prefill_seqs, "max_prefill_seqs"));
+  HR_RETURN_IF_ERROR(require_positive(options.mlfq_quantum, "mlfq_quantum"));
+  if (options.slo_classes.empty()) return invalid_argument("there is no class", "slo_classes");
   HR_RETURN_IF_ERROR(find_eviction_rule(options.prefix_cache_eviction).status());
   if (!options.chunked_prefill && options.max_num_batched_tokens < options.max_model_len) {
     return invalid_argument(
@@ -70,6 +74,12 @@ Status check_request(const SchedulerOptions& options, const Request& request) {
   const SamplingParams& sampling = request.sampling;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt == 0) return invalid_argument("prompt has no token", "prompt");
+  if (request.slo_class < 0 ||
+      static_cast<size_t>(request.slo_class) >= options.slo_classes.size()) {
+    return invalid_argument(fmt::format("there is no class {}, there are {}", request.slo_class,
+                                        options.slo_classes.size()),
+                            "slo_class");
+  }
   if (sampling.n < 1)
     return invalid_argument(fmt::format("n is {}, it must be at least 1", sampling.n), "n");
   if (sampling.n > options.max_num_seqs) {

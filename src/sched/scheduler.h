@@ -21,13 +21,20 @@
 
 namespace headrace {
 
+// What a class of requests is promised, in seconds.
+struct SloClass {
+  std::string name;
+  double ttft_seconds = 0;  // from arrival to the first token
+  double tpot_seconds = 0;  // from then on, per token
+};
+
 struct SchedulerOptions {
   int32_t max_num_seqs = 64;             // slots; each choice of a request takes one
   int32_t max_num_batched_tokens = 512;  // token budget of a step
   int32_t max_model_len = 2048;
   int32_t max_queued_requests = 256;
   int32_t steps_in_flight_max = 1;
-  std::string policy = "fcfs";      // fcfs, static, one-at-a-time
+  std::string policy = "fcfs";      // queue_policy_names()
   bool chunked_prefill = true;      // off: a prompt is computed in one step or waits
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
@@ -39,13 +46,26 @@ struct SchedulerOptions {
   // Prefixes computed before are shared (kv/prefix_cache.h). Only with KvAllocation::kPaged.
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
+  // Under policies that reorder the queue: who has waited so many steps goes before all others.
+  int32_t promote_after_steps = 2000;
+  // waiting-ratio: decodes pause for prompts when waiting >= ratio x running, or after so many
+  // steps with somebody waiting (TGI's names and defaults).
+  double waiting_served_ratio = 1.2;
+  int32_t max_waiting_tokens = 20;
+  int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
+  int32_t mlfq_quantum = 16;  // mlfq: tokens of the first queue's quantum; each next has twice it
+  std::vector<SloClass> slo_classes = {
+      {"default", 1.0, 0.1}};    // deadline; the first is the default
+  const Clock* clock = nullptr;  // of deadlines and of the prefill budget; null: time stands still
 };
 
 struct SchedulerStats {
   int32_t running = 0;  // sequences with a slot
   int32_t waiting = 0;  // requests queued
   int32_t blocks_total = 0, blocks_used = 0;
-  uint64_t preemptions = 0;
+  uint64_t preemptions = 0;  // for want of pages
+  uint64_t yields = 0;       // preemptions by the policy
+  uint64_t promotions = 0;   // waited promote_after_steps
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
   uint64_t idle_row_steps = 0;     // static batching: steps in which a finished row held its slot

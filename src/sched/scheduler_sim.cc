@@ -10,6 +10,34 @@ namespace {
 // With three steps in flight a page comes back three steps after it was given up, and the oldest
 // may need pages of several victims.
 constexpr int32_t kStepsWithoutWorkMax = 8;
+constexpr int32_t kPromoteAfterSteps = 60;
+
+// The bound that each policy promises: how long the oldest request may go without work.
+//   in line     nobody goes before it
+//   promoted    after promote_after_steps nobody does
+//   phases      the prompts of a full batch are computed first (waiting-ratio), or four steps of
+//   them queues      all that are in the first queue before it use their quantum (mlfq) shares its
+//   tenant's turn comes: all others' requests may be served before (fair)
+enum class Patience { kInLine, kPromoted, kPhases, kQueues, kShares };
+struct SimulatedPolicy {
+  const char* name;
+  Patience patience;
+};
+constexpr SimulatedPolicy kPolicies[] = {
+    {"fcfs", Patience::kInLine},
+    {"static", Patience::kInLine},
+    {"one-at-a-time", Patience::kInLine},
+    {"openppl", Patience::kInLine},
+    {"waiting-ratio", Patience::kPhases},
+    {"phase-pure", Patience::kPhases},
+    {"priority", Patience::kPromoted},
+    {"lpm", Patience::kPromoted},
+    {"deadline", Patience::kPromoted},
+    {"sjf-predicted", Patience::kPromoted},
+    {"packed-predicted", Patience::kPromoted},
+    {"mlfq", Patience::kQueues},
+    {"fair", Patience::kShares},
+};
 constexpr int64_t kDrainStepsMax = 200000;
 constexpr size_t kHeardMax = 12;
 
@@ -51,7 +79,13 @@ void SchedulerSimulation::draw_options() {
                                : options_.max_model_len + static_cast<int32_t>(rng_.below(64));
   options_.max_queued_requests = 8;
   options_.steps_in_flight_max = pick(rng_, {1, 1, 2, 2, 3});
-  options_.policy = pick(rng_, {"fcfs", "fcfs", "fcfs", "fcfs", "static", "one-at-a-time"});
+  // One seed in three is fcfs, the others go through the table.
+  options_.policy = chance(0.33) ? "fcfs" : kPolicies[seed_ % std::size(kPolicies)].name;
+  options_.promote_after_steps = kPromoteAfterSteps;
+  options_.mlfq_quantum = pick(rng_, {1, 4});
+  options_.max_prefill_seqs = pick(rng_, {1, 4});
+  options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
+  options_.clock = &clock_;
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
   options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
   options_.end_ids = {0};
@@ -87,7 +121,7 @@ void SchedulerSimulation::draw_habits() {
              .output_max = pick(rng_, {4, options_.max_model_len / 2, options_.max_model_len}),
              .n_max = pick(rng_, {1, 2, 5}),
              .outstanding_max = pick(rng_, {2, 8, 40}),
-             .priorities = chance(0.1),
+             .priorities = options_.policy == "priority",
              .scoring = chance(0.5),
              .sharing = pick(rng_, {0.0, 0.5, 0.9})};
 }
@@ -98,6 +132,8 @@ Request SchedulerSimulation::draw_request() {
   draw_prompt(request);
   request.priority = habits_.priorities ? static_cast<int32_t>(rng_.below(3)) : 0;
   request.cache_salt = chance(0.5) ? "a" : "b";
+  request.slo_class = static_cast<int32_t>(rng_.below(2));
+  request.tenant = chance(0.8) ? "flood" : "calm";
   SamplingParams& sampling = request.sampling;
   sampling.seed = rng_.next();
   sampling.n = static_cast<int32_t>(rng_.between(1, habits_.n_max));
@@ -275,6 +311,7 @@ void SchedulerSimulation::step() {
 
 void SchedulerSimulation::submit(StepPlan plan) {
   ++steps_;
+  clock_.advance_ns(1000000);
   current_ = &plan;
   check_plan(plan);
   check_pages(plan);
@@ -367,9 +404,32 @@ void SchedulerSimulation::check_pages(const StepPlan& plan) {
   }
 }
 
-// With priorities the oldest is not the first in line: then only the end of the run is checked.
+int32_t SchedulerSimulation::steps_without_work_max() const {
+  const auto policy = std::find_if(std::begin(kPolicies), std::end(kPolicies),
+                                   [&](const auto& row) { return row.name == options_.policy; });
+  const int32_t steps_for_a_batch =
+      options_.max_num_seqs * options_.max_model_len / options_.max_num_batched_tokens;
+  switch (policy->patience) {
+    case Patience::kInLine:
+      return kStepsWithoutWorkMax;
+    case Patience::kPromoted:
+      // Slots, pages and budget are made free one after the other, each when a step was applied;
+      // for budget those that run give way one by one.
+      return kPromoteAfterSteps + kStepsWithoutWorkMax * options_.steps_in_flight_max +
+             options_.max_num_seqs;
+    case Patience::kPhases:
+      return kStepsWithoutWorkMax + options_.max_waiting_tokens + steps_for_a_batch;
+    case Patience::kQueues:
+    case Patience::kShares:
+      return kStepsWithoutWorkMax + kPromoteAfterSteps +
+             40 * (options_.max_model_len +
+                   options_.max_model_len / options_.max_num_batched_tokens);
+  }
+  return 0;
+}
+
 void SchedulerSimulation::check_progress(const StepPlan& plan) {
-  if (habits_.priorities || open_.empty()) return;
+  if (open_.empty()) return;
   const RequestId oldest = open_.begin()->first;
   const bool worked = std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
     return admitted_.at(work.sequence).request == oldest;
@@ -377,7 +437,7 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
   if (oldest != oldest_ || worked) oldest_waits_ = 0;
   oldest_ = oldest;
   if (worked) return;
-  if (++oldest_waits_ > kStepsWithoutWorkMax) {
+  if (++oldest_waits_ > steps_without_work_max()) {
     fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
                      oldest_waits_));
   }
@@ -493,6 +553,8 @@ void SchedulerSimulation::check_cached_tokens(const Request& request, const Emis
 void SchedulerSimulation::check_end() {
   const SchedulerStats stats = scheduler_->stats();
   tally_.preemptions = static_cast<int64_t>(stats.preemptions);
+  tally_.yields = static_cast<int64_t>(stats.yields);
+  tally_.promotions = static_cast<int64_t>(stats.promotions);
   tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
   tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
   tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);

@@ -8,7 +8,7 @@
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
-//   - the oldest request gets work at least every kStepsWithoutWorkMax steps
+//   - the oldest request gets work within the bound that its policy promises
 // and at the end every request has ended and every page is free.
 #pragma once
 
@@ -41,7 +41,7 @@ class SchedulerSimulation {
   struct Tally {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
     int64_t preemptions = 0, dropped_tokens = 0;
-    int64_t cached_tokens = 0, evictions = 0;
+    int64_t cached_tokens = 0, evictions = 0, yields = 0, promotions = 0;
   };
   const Tally& tally() const { return tally_; }
 
@@ -98,6 +98,7 @@ class SchedulerSimulation {
   bool has_ended(const Admitted& admitted) const;
   void check_pages(const StepPlan& plan);
   void check_progress(const StepPlan& plan);
+  int32_t steps_without_work_max() const;
   void check_emission(const Emission& emission);
   void check_tokens(const Clients& clients, Client& client, const Emission& emission);
   void check_prompt_logprobs(const Clients& clients, Client& client, const Emission& emission);
@@ -112,6 +113,7 @@ class SchedulerSimulation {
   const uint64_t seed_;
   SchedulerOptions options_;
   Habits habits_{};
+  VirtualClock clock_;
   OracleModel model_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<OracleDevice> device_;

@@ -49,12 +49,16 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
     all.dropped_tokens += one.dropped_tokens;
     all.cached_tokens += one.cached_tokens;
     all.evictions += one.evictions;
+    all.yields += one.yields;
+    all.promotions += one.promotions;
   }
   std::printf(
       "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
-      "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions\n",
+      "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions, "
+      "%ld yields, %ld promotions\n",
       steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
-      all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions);
+      all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions, all.yields,
+      all.promotions);
   if (replay >= 0) return;
   // The simulation is worth something only where it meets what it is for.
   EXPECT_GT(all.preemptions, steps_done / 500);
@@ -63,6 +67,8 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.dropped_tokens, steps_done / 10000);
   EXPECT_GT(all.cached_tokens, steps_done / 10);
   EXPECT_GT(all.evictions, steps_done / 100);
+  EXPECT_GT(all.yields, steps_done / 1000);
+  EXPECT_GT(all.promotions, steps_done / 10000);
 }
 
 }  // namespace

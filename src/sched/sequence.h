@@ -10,8 +10,10 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -26,10 +28,22 @@ struct Sequence;
 
 // Place in line. Smaller goes first; the greatest is "the youngest" and preempted first.
 struct Rank {
-  int32_t priority = 0;
+  int32_t level = 0;  // the policy's classes, or kPromotedLevel
+  double key = 0;     // its order inside a class
   uint64_t arrival = 0;
   int32_t choice = 0;
   friend auto operator<=>(const Rank&, const Rank&) = default;
+};
+// Before all classes: a sequence that has waited too long.
+inline constexpr int32_t kPromotedLevel = std::numeric_limits<int32_t>::min();
+
+// What a policy remembers of a sequence. Each uses what it needs.
+struct PolicyState {
+  int32_t level = 0;            // mlfq: queue
+  int64_t service = 0;          // mlfq: used of the queue's quantum, in tokens
+  int32_t bucket = 0;           // predicted output length
+  int32_t tenant = 0;           // fair: index
+  double deadline_seconds = 0;  // for its first token
 };
 
 // A request that has not ended, with its choices that have not.
@@ -61,6 +75,9 @@ struct Sequence {
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   Rank rank;
+  PolicyState policy;
+  uint64_t waits_since = 0;    // the step before which it was queued
+  double arrival_seconds = 0;  // by the scheduler's clock
 
   std::vector<TokenId> output;       // known here; more may be in flight
   std::vector<Sequence*> followers;  // of a leader, until they start
@@ -70,8 +87,10 @@ struct Sequence {
   PrefixPath path;            // how far its tokens are in the prefix cache
   int32_t prefix_tokens = 0;  // tokens [0, prefix_tokens) were found there when it was admitted
   int32_t planned = 0;        // tokens [0, planned) are computed or in a submitted step
+  int32_t reserved = 0;       // its policy's: pages for so many tokens are its own
   int32_t samples_in_flight = 0;
-  int32_t preemptions = 0;
+  int32_t preemptions = 0;   // for want of pages
+  int32_t yields = 0;        // preempted by its policy
   int32_t computed_max = 0;  // the longest it ever was: less is recomputation
   Ticket last_step;          // the last step that has work for it
 
@@ -98,5 +117,11 @@ struct Sequence {
     return prompt_length() + std::max(0, request->sampling.max_tokens - 1);
   }
 };
+
+struct ByRank {
+  bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }
+};
+// Sequences that queue for themselves, in line.
+using WaitingQueue = std::set<Sequence*, ByRank>;
 
 }  // namespace headrace

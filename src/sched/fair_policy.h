@@ -1,0 +1,47 @@
+// Virtual token counter (Sheng et al., OSDI 2024): the tenant that was served least goes next.
+// Service is weighted tokens: 1 for a prompt token, 2 for an output token. A tenant that had
+// nothing to do is lifted to the least of the others, so idleness earns nothing.
+//
+// Bound: of two tenants that always have work waiting, the service differs by at most
+// 2 x max(prompt_max, 2 x tokens of the batch).
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sched/queue_policy.h"
+
+namespace headrace {
+
+class FairPolicy final : public QueuePolicy {
+ public:
+  static constexpr double kPromptWeight = 1, kOutputWeight = 2;
+  // Tenants without work are forgotten when there are more.
+  static constexpr size_t kTenantsMax = 4096;
+
+  Sequence* next(const StepView& view) override;
+  void arrived(Sequence& sequence) override;
+  void queued(Sequence& sequence) override;
+  void dequeued(Sequence& sequence) override;
+  bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
+  void ended(const Sequence& sequence) override;
+
+  double service_of(const std::string& tenant) const;
+
+ private:
+  struct Tenant {
+    std::string name;
+    double counter = 0;
+    WaitingQueue queue;
+    int32_t open = 0;  // choices that have not ended
+  };
+  int32_t find_or_add(const std::string& name);
+
+  std::vector<Tenant> tenants_;
+  std::vector<int32_t> free_;
+  std::unordered_map<std::string, int32_t> by_name_;
+  double last_counter_ = 0;  // of the tenant that was served last
+};
+
+}  // namespace headrace

@@ -1,0 +1,47 @@
+#include "sched/packed_policy.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace headrace {
+
+Sequence* PackedPredictedPolicy::next(const StepView& view) {
+  Sequence* first = *view.queue.begin();
+  // Alone, or too long in the queue: he is next whether he fits or not.
+  if (view.running.empty() || first->rank.level == kPromotedLevel) return first;
+  if (view.free_slots == 0) return nullptr;
+  std::vector<Sequence*> candidates;
+  for (Sequence* waiting : view.queue) {
+    if (candidates.size() == kCandidatesMax) break;
+    candidates.push_back(waiting);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->reserved > b->reserved; });
+  const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                  [&](const Sequence* each) { return view.fits(*each); });
+  return found == candidates.end() ? nullptr : *found;
+}
+
+int32_t PackedPredictedPolicy::reserved_length(const Sequence& sequence) const {
+  const int32_t predicted =
+      sequence.prompt_length() + predictor_.upper_bound(sequence.policy.bucket);
+  return std::max(predicted, sequence.known_length() + 1);
+}
+
+void PackedPredictedPolicy::overran(Sequence& sequence) {
+  const auto length = static_cast<int32_t>(sequence.output.size());
+  int32_t& bucket = sequence.policy.bucket;
+  while (bucket + 1 < predictor_.bucket_count() && predictor_.upper_bound(bucket) <= length) {
+    ++bucket;
+  }
+}
+
+void PackedPredictedPolicy::arrived(Sequence& sequence) {
+  sequence.policy.bucket = predictor_.bucket_at(*sequence.request, kCertainty);
+}
+
+void PackedPredictedPolicy::finished(const Sequence& sequence) {
+  predictor_.learn(*sequence.request, static_cast<int32_t>(sequence.output.size()));
+}
+
+}  // namespace headrace

@@ -1,0 +1,16 @@
+// Classes by Request::priority, lower value first (vLLM's polarity), first come first served inside
+// a class. A waiting request of a better class takes slots and pages of what runs in a worse one.
+#pragma once
+
+#include "sched/queue_policy.h"
+
+namespace headrace {
+
+class PriorityPolicy final : public QueuePolicy {
+ public:
+  Rank rank(const Sequence& sequence) const override;
+  bool may_starve() const override { return true; }
+  bool preempts(const Sequence& waiting, const Sequence& running) const override;
+};
+
+}  // namespace headrace
