@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sched/deadline_policy.h"
 #include "sched/fair_policy.h"
@@ -58,17 +59,14 @@ Result<std::unique_ptr<QueuePolicy>> create_queue_policy(const SchedulerOptions&
   for (const PolicyRow& row : kPolicies) {
     if (row.name == options.policy) return row.create(options);
   }
-  return invalid_argument(
-      fmt::format("there is no policy \"{}\"; there are {}", options.policy, queue_policy_names()),
-      "policy");
+  return invalid_argument(fmt::format("there is no policy \"{}\"; there are {}", options.policy,
+                                      fmt::join(queue_policy_names(), ", ")),
+                          "policy");
 }
 
-std::string queue_policy_names() {
-  std::string names;
-  for (const PolicyRow& row : kPolicies) {
-    if (!names.empty()) names += ", ";
-    names += row.name;
-  }
+std::vector<std::string> queue_policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyRow& row : kPolicies) names.emplace_back(row.name);
   return names;
 }
 

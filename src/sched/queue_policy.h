@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "sched/request.h"
@@ -101,7 +102,6 @@ class QueuePolicy {
 
 // `options` outlives the policy. kInvalidArgument names the policies there are.
 Result<std::unique_ptr<QueuePolicy>> create_queue_policy(const SchedulerOptions& options);
-// "fcfs, one-at-a-time, static, ..."
-std::string queue_policy_names();
+std::vector<std::string> queue_policy_names();  // fcfs first
 
 }  // namespace headrace
