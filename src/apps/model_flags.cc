@@ -6,6 +6,7 @@
 #include "apps/default_model.h"
 #include "apps/ignored_flags.h"
 #include "base/log.h"
+#include "sched/queue_policy.h"
 
 namespace headrace {
 namespace {
@@ -109,11 +110,13 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
          "schedule",
          stack.overlap, "GPU: submit a step before the tokens of the last one are read")
       ->group("Engine");
-  add_choice(app, "--scheduling-policy,--schedule-policy", stack.policy,
-             {"fcfs", "static", "one-at-a-time"},
-             "Who runs next. fcfs batches continuously; the others are baselines")
+  add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
+             queue_policy_names(), "Who runs next (docs/scheduling.md)")
       ->group("Engine");
-  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", stack.enable_prefix_caching,
+  app.add_flag(
+         "--enable-prefix-caching,!--no-enable-prefix-caching,--cache-prompt,!--no-cache-prompt,"
+         "!--disable-radix-cache",
+         stack.enable_prefix_caching,
                "Keep the keys and values of prompts and answers for requests that begin alike")
       ->group("Engine");
   add_choice(app, "--prefix-cache-eviction", stack.prefix_cache_eviction, {"lru", "lfu", "cost"},

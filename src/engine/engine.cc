@@ -351,6 +351,8 @@ void EngineImpl::publish_stats() {
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
                                                std::unique_ptr<Runner> runner) {
+  static const SystemClock system_clock;
+  if (options.scheduler.clock == nullptr) options.scheduler.clock = &system_clock;
   HR_ASSIGN_OR_RETURN(auto scheduler, Scheduler::create(options.scheduler));
   return std::unique_ptr<Engine>(
       std::make_unique<EngineImpl>(std::move(options), std::move(scheduler), std::move(runner)));
