@@ -123,7 +123,9 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
   for (const RopeTable& rope : spec.ropes) {
     const auto count = static_cast<int64_t>(rope.inv_freq.size());
-    if (!rope.divisors.empty()) tensors.push_back({rope.divisors, Shape{count}});
+    for (const std::string& name : {rope.divisors, rope.other_divisors}) {
+      if (!name.empty()) tensors.push_back({name, Shape{count}});
+    }
   }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {

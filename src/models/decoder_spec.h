@@ -44,6 +44,7 @@ struct RopeTable {
   std::vector<double> inv_freq;  // [rope_dim / 2], radians a position; empty: no rotation
   float scale = 1.0f;            // of cos and sin
   std::string divisors;          // a tensor [rope_dim / 2] that divides inv_freq; empty = none
+  std::string other_divisors;    // one that does in texts of other lengths: there, and not read
 };
 
 struct DecoderLayerSpec {

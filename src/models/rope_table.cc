@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -81,7 +82,9 @@ void scale_long_rope(const ModelConfig& config, RopeTable& table) {
   const bool is_long = served_length(config) > scaling.original_context;
   const std::vector<double>& factors = is_long ? scaling.long_factors : scaling.short_factors;
   if (factors.empty()) {
-    table.divisors = is_long ? "rope_factors_long.weight" : "rope_factors_short.weight";
+    table.divisors = "rope_factors_short.weight";
+    table.other_divisors = "rope_factors_long.weight";
+    if (is_long) std::swap(table.divisors, table.other_divisors);
   }
   for (size_t i = 0; i < factors.size(); ++i) table.inv_freq[i] /= factors[i];
   const double original = scaling.original_context;

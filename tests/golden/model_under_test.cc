@@ -70,6 +70,10 @@ Result<std::string> model_path(const TestModel& model) {
 
 Result<ModelUnderTest> ModelUnderTest::load(const TestModel& model, StackOptions options) {
   HR_ASSIGN_OR_RETURN(options.model, model_path(model));
+  return load(options);
+}
+
+Result<ModelUnderTest> ModelUnderTest::load(const StackOptions& options) {
   HR_ASSIGN_OR_RETURN(auto stack, ModelStack::load(options));
   return ModelUnderTest(std::move(stack));
 }

@@ -46,6 +46,8 @@ class ModelUnderTest {
  public:
   // The file at model_path(model); options.model is ignored.
   static Result<ModelUnderTest> load(const TestModel& model, StackOptions options = {});
+  // The file or folder options.model.
+  static Result<ModelUnderTest> load(const StackOptions& options);
 
   // All requests at once; outcomes in the order of the requests. REQUIRES: sampling.n == 1 each.
   Result<std::vector<Outcome>> answer(std::span<const TestRequest> requests);

@@ -1,0 +1,192 @@
+// Tiny random models of every architecture in the whole engine: what a request gets back depends on
+// the request alone, and layers whose window has passed a block give it back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <string>
+
+#include "../golden/model_under_test.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "tests/data/models";
+constexpr int32_t kVocab = 96;    // of all of them
+constexpr int32_t kLength = 200;  // tokens of the longest text; the windows are 12
+constexpr int32_t kBlockTokens = 16;
+
+// Folders and GGUF files.
+std::vector<std::string> model_paths() {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(kFolder)) {
+    if (entry.is_directory() || entry.path().extension() == ".gguf") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Every option that a test does not set is the same for all, so that only these can matter.
+StackOptions stack_options(const std::string& path) {
+  return {.model = path,
+          .device = "cpu",
+          .threads = 2,
+          .max_num_seqs = 8,
+          .max_num_batched_tokens = 512};
+}
+
+int32_t model_len(const std::string& path) {
+  return path.find("dynamic") == std::string::npos ? kLength : 32;  // that is all its context
+}
+
+std::vector<TokenId> random_prompt(Rng& rng, int32_t length) {
+  std::vector<TokenId> prompt;
+  for (int32_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(rng.below(kVocab)));
+  return prompt;
+}
+
+// Greedy and sampled ones, of one to nearly all tokens that a model takes.
+std::vector<TestRequest> requests(int32_t length_max) {
+  constexpr int32_t kNewTokens = 8;
+  std::vector<TestRequest> requests;
+  Rng rng(11);
+  for (const int32_t percent : {0, 3, 20, 45, 70, 100}) {
+    const int32_t length = 1 + (length_max - kNewTokens - 1) * percent / 100;
+    SamplingParams sampling{.temperature = 0, .max_tokens = kNewTokens, .ignore_eos = true};
+    sampling.logprobs = 3;
+    sampling.prompt_logprobs = 3;
+    if (requests.size() % 2 == 1) {
+      sampling.temperature = 0.8f;
+      sampling.seed = requests.size();
+    }
+    requests.push_back({.prompt = random_prompt(rng, length), .sampling = sampling});
+  }
+  return requests;
+}
+
+bool same_bits(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.token == y.token &&
+           std::bit_cast<uint32_t>(x.logprob) == std::bit_cast<uint32_t>(y.logprob) &&
+           x.top == y.top;
+  });
+}
+
+void expect_same(const Outcome& a, const Outcome& b, const std::string& where) {
+  EXPECT_EQ(a.tokens, b.tokens) << where;
+  EXPECT_TRUE(same_bits(a.logprobs, b.logprobs)) << where;
+  EXPECT_TRUE(same_bits(a.prompt_logprobs, b.prompt_logprobs)) << where << ", prompt";
+}
+
+// Alone; together; together in steps of 16 tokens, with so small a pool that some wait or are
+// computed twice.
+TEST(TinyEngine, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
+  ASSERT_GE(model_paths().size(), 33u);
+  for (const std::string& path : model_paths()) {
+    SCOPED_TRACE(path);
+    StackOptions options = stack_options(path);
+    options.max_model_len = model_len(path);
+    auto model = ModelUnderTest::load(options);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const std::vector<TestRequest> all = requests(options.max_model_len);
+    std::vector<Outcome> alone;
+    for (const TestRequest& request : all) alone.push_back(model->answer(request).value());
+    const auto together = model->answer(all);
+    ASSERT_TRUE(together.ok());
+
+    const StackInfo& info = model->stack().info();
+    const int64_t page_bytes = info.kv_bytes / info.block_count;
+    const int64_t groups = 2;
+    const int64_t pages = groups * (options.max_model_len / kBlockTokens + 3);
+    options.max_num_batched_tokens = 16;
+    options.kv_cache_memory_bytes = pages * page_bytes;
+    auto narrow = ModelUnderTest::load(options);
+    ASSERT_TRUE(narrow.ok()) << narrow.status().message();
+    const auto in_steps = narrow->answer(all);
+    ASSERT_TRUE(in_steps.ok()) << in_steps.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      expect_same((*together)[i], alone[i], "together, request " + std::to_string(i));
+      expect_same((*in_steps)[i], alone[i], "in steps of 16, request " + std::to_string(i));
+    }
+  }
+}
+
+// The most blocks that were used at a time while one request ran.
+class BlockWatch {
+ public:
+  // Prompt and 40 tokens more.
+  static int32_t most_blocks(ModelUnderTest& model, std::vector<TokenId> prompt) {
+    const auto watch = std::make_shared<BlockWatch>();
+    Engine& engine = model.stack().engine();
+    Request request{.id = engine.next_request_id(),
+                    .prompt = std::move(prompt),
+                    .sampling = {.temperature = 0, .max_tokens = 40, .ignore_eos = true}};
+    const Status submitted = engine.submit(
+        std::move(request), [watch, &engine](const Emission& e) { watch->see(engine, e); });
+    CHECK(submitted.ok());
+    return watch->wait();
+  }
+
+ private:
+  void see(Engine& engine, const Emission& emission) {
+    const std::lock_guard lock(mutex_);
+    most_ = std::max(most_, engine.stats().scheduler.blocks_used);
+    if (emission.finish == FinishReason::kNone) return;
+    done_ = true;
+    changed_.notify_all();
+  }
+  int32_t wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+    return most_;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int32_t most_ = 0;
+  bool done_ = false;
+};
+
+struct WindowCase {
+  const char* model;
+  bool full_layers;
+  bool sliding_layers;
+};
+
+TEST(TinyEngine, BlocksBehindTheWindowAreFree) {
+  constexpr int32_t kChunk = 16;
+  constexpr int32_t kPrompt = kLength - 40;
+  // Of a window of 12 and a chunk of 16: 28 tokens lie in three blocks at most.
+  constexpr int32_t kSlidingBlocks = 3;
+  constexpr int32_t kFullBlocks = (kLength + kBlockTokens - 1) / kBlockTokens;
+  const WindowCase cases[] = {{"llama", true, false},       {"mistral", false, true},
+                              {"starcoder2", false, true},  {"phi3", false, true},
+                              {"qwen2-window", true, true}, {"gemma2", true, true},
+                              {"gemma3", true, true},       {"gemma3-gguf.gguf", true, true}};
+  for (const WindowCase& c : cases) {
+    SCOPED_TRACE(c.model);
+    StackOptions options = stack_options(std::string(kFolder) + "/" + c.model);
+    options.max_model_len = kLength;
+    options.max_num_batched_tokens = kChunk;
+    options.enable_prefix_caching = false;
+    auto model = ModelUnderTest::load(options);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    Rng rng(3);
+    const int32_t most = BlockWatch::most_blocks(*model, random_prompt(rng, kPrompt));
+    const int32_t full = c.full_layers ? kFullBlocks : 0;
+    EXPECT_LE(most, full + (c.sliding_layers ? kSlidingBlocks : 0));
+    EXPECT_GE(most, c.full_layers ? kFullBlocks - 1 : 1);  // the count is of the step before
+  }
+}
+
+}  // namespace
+}  // namespace headrace
