@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "server/chat_input.h"
+
 namespace headrace {
 namespace {
 
@@ -200,11 +202,6 @@ Status read_messages(const Json& value, const Context& context, ChatRequest& req
   return ok_status();
 }
 
-Status read_template_variables(const Json& value, const Context& context, ChatRequest& request) {
-  HR_ASSIGN_OR_RETURN(request.template_variables, parse_template_variables(value, context));
-  return ok_status();
-}
-
 // top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
 constexpr Field<ChatRequest> kChatFields[] = {
     {"messages", FieldType::kAny, {}, read_messages},
@@ -236,7 +233,12 @@ constexpr Field<ChatRequest> kChatFields[] = {
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
-    {"chat_template_kwargs", FieldType::kAny, {}, read_template_variables},
+    {"tools", FieldType::kAny, {}, add_template_variable<ChatRequest, add_tools>},
+    {"documents", FieldType::kAny, {}, add_template_variable<ChatRequest, add_documents>},
+    {"chat_template_kwargs",
+     FieldType::kAny,
+     {},
+     add_template_variable<ChatRequest, add_template_kwargs>},
 };
 
 bool always(const Json&) { return true; }
@@ -253,7 +255,7 @@ bool if_not_text_format(const Json& v) {
   return !type || !type->is_string() || type->as_string() != "text";
 }
 bool if_not_none(const Json& v) { return !v.is_string() || v.as_string() != "none"; }
-bool if_tool_choice(const Json& v) {  // "auto" without tools means none
+bool if_forced_tool(const Json& v) {  // the others leave the choice to the model
   return !v.is_string() || (v.as_string() != "none" && v.as_string() != "auto");
 }
 bool if_not_text_only(const Json& v) {
@@ -285,14 +287,13 @@ constexpr RefusedField kRefusedGeneration[] = {
 };
 
 constexpr RefusedField kRefusedChat[] = {
-    {"tools", if_not_empty},
-    {"tool_choice", if_tool_choice},
+    {"tool_choice", if_forced_tool,
+     "tool_choice must be \"auto\" or \"none\": a call of a certain tool cannot be forced"},
     {"functions", if_not_empty},
     {"function_call", if_not_none},
     {"echo", if_true},
     {"continue_final_message", if_true},
     {"chat_template", always},  // a client's template is a client's program
-    {"documents", if_not_empty},
     {"mm_processor_kwargs", if_not_empty},
     {"modalities", if_not_text_only},
     {"audio", always},
@@ -326,29 +327,6 @@ Status check_settings(const Settings& settings, const Context& context,
     return invalid_argument("stream_options needs stream to be true", "stream_options");
   }
   return ok_status();
-}
-
-// Text of a message's content: a string, null (an assistant turn of tool calls), or text parts.
-Result<Json> read_content(const Json& content, size_t message) {
-  const std::string name = fmt::format("messages[{}].content", message);
-  if (content.is_string() || content.is_null()) return content;
-  if (!content.is_array()) {
-    const Status error = field_error(name, "a string or an array of text parts", content);
-    return invalid_argument(error.message(), "messages");
-  }
-  std::string text;
-  for (const Json& part : content.as_array()) {
-    const Json* type = part.find("type");
-    const Json* part_text = part.find("text");
-    const bool good = type && *type == Json("text") && part_text && part_text->is_string();
-    if (!good) {
-      return invalid_argument(name + " must hold only parts of type \"text\" with a string",
-                              "messages");
-    }
-    if (!text.empty()) text += '\n';
-    text += part_text->as_string();
-  }
-  return Json(std::move(text));
 }
 
 }  // namespace
@@ -386,43 +364,6 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
   if (!request.messages.is_array()) return invalid_argument("messages is missing", "messages");
   return request;
-}
-
-Result<Json> parse_template_variables(const Json& variables, const FieldContext&) {
-  constexpr std::string_view kName = "chat_template_kwargs";
-  if (!variables.is_object()) return field_error(kName, "an object", variables);
-  for (std::string_view reserved : {"messages", "tools", "add_generation_prompt"}) {
-    if (!variables.find(reserved)) continue;
-    return invalid_argument(fmt::format("{} must not hold {}", kName, reserved),
-                            std::string(kName));
-  }
-  return variables;
-}
-
-Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
-  if (!messages.is_array() || messages.as_array().empty()) {
-    return field_error("messages", "an array of at least one message", messages);
-  }
-  if (messages.as_array().size() > static_cast<size_t>(context.limits.messages_max)) {
-    return invalid_argument(fmt::format("messages must have at most {} entries, got {}",
-                                        context.limits.messages_max, messages.as_array().size()),
-                            "messages");
-  }
-  Json result = messages;
-  for (size_t i = 0; i < result.as_array().size(); ++i) {
-    Json& message = result.as_array()[i];
-    const Json* role = message.find("role");
-    if (!role || !role->is_string() || role->as_string().empty()) {
-      return invalid_argument(fmt::format("messages[{}].role must be a string", i), "messages");
-    }
-    if (const Json* content = message.find("content")) {
-      HR_ASSIGN_OR_RETURN(Json text, read_content(*content, i));
-      message.set("content", std::move(text));
-    } else {
-      return invalid_argument(fmt::format("messages[{}].content is missing", i), "messages");
-    }
-  }
-  return result;
 }
 
 }  // namespace headrace

@@ -42,9 +42,9 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationSettings settings;
-  Json messages;  // array of objects; content is a string or null
+  Json messages;  // as parse_messages() gives them
   bool add_generation_prompt = true;
-  Json template_variables;  // chat_template_kwargs: an object or null
+  Json template_variables;  // tools, documents, chat_template_kwargs: an object or null
 };
 
 // The rows by which requests are read. A row's name is the JSON key.
@@ -57,9 +57,5 @@ std::span<const RefusedField> refused_chat_fields();
 // kInvalidArgument with the field's name. Any thread, no side effects.
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);
 Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context);
-// The `messages` part alone, for routes that only render: text parts are joined into strings.
-Result<Json> parse_messages(const Json& messages, const FieldContext& context);
-// chat_template_kwargs: an object that names none of the variables the server sets.
-Result<Json> parse_template_variables(const Json& variables, const FieldContext& context);
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/chat_input.h"
 #include "server/text_request.h"
 
 namespace headrace {
@@ -91,12 +92,9 @@ const Accepted kCompletionRows = {
     {"logprobs", {"0"}},
 };
 const Accepted kChatRows = {
-    {"messages", {}},
-    {"max_completion_tokens", kCount},
-    {"logprobs", kOnlyTrue},
-    {"top_logprobs", {"0"}},
-    {"add_generation_prompt", kOnlyTrue},
-    {"chat_template_kwargs", {"object"}},
+    {"messages", {}},        {"max_completion_tokens", kCount},    {"logprobs", kOnlyTrue},
+    {"top_logprobs", {"0"}}, {"add_generation_prompt", kOnlyTrue}, {"tools", {}},
+    {"documents", {}},       {"chat_template_kwargs", {"object"}},
 };
 const Accepted kTokenizeRows = {
     {"model", kTexts},
@@ -107,6 +105,8 @@ const Accepted kTokenizeRows = {
     {"add_special", kOnlyTrue},
     {"parse_special", kOnlyTrue},
     {"add_generation_prompt", kOnlyTrue},
+    {"tools", {}},
+    {"documents", {}},
     {"chat_template_kwargs", {"object"}},
     {"return_token_strs", kOnlyTrue},
     {"with_pieces", kOnlyTrue},
@@ -307,6 +307,61 @@ TEST(GenerationRequest, ContentPartsAreJoined) {
   EXPECT_TRUE(parse("null").ok());
   for (std::string_view bad :
        {"1", "{}", "[1]", "[{\"type\":\"image_url\"}]", "[{\"type\":\"text\"}]"}) {
+    EXPECT_EQ(parse(bad).status().field(), "messages") << bad;
+  }
+}
+
+Result<ChatRequest> chat_with(std::string_view members) {
+  return parse_chat_request(*parse_json("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]," +
+                                        std::string(members) + "}"),
+                            kContext);
+}
+
+constexpr std::string_view kTool = R"({"type":"function","function":{"name":"f"}})";
+
+TEST(ChatInput, ToolsAndDocumentsBecomeTemplateVariables) {
+  const std::string tools = "\"tools\":[" + std::string(kTool) + "]";
+  const auto request = chat_with(tools + R"(,"documents":[{"title":"t"}],)"
+                                         R"("chat_template_kwargs":{"enable_thinking":false})");
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(write_json(request->template_variables),
+            R"({"tools":[{"type":"function","function":{"name":"f"}}],)"
+            R"("documents":[{"title":"t"}],"enable_thinking":false})");
+  EXPECT_EQ(chat_with("\"tools\":[]")->template_variables.find("tools"), nullptr);
+  EXPECT_TRUE(chat_with(tools + ",\"tool_choice\":\"auto\"").ok());
+  EXPECT_TRUE(chat_with(tools + ",\"tool_choice\":\"none\"").ok());
+  for (std::string_view choice :
+       {"\"required\"", R"({"type":"function","function":{"name":"f"}})", "1"}) {
+    const Status status = chat_with(tools + ",\"tool_choice\":" + std::string(choice)).status();
+    EXPECT_EQ(status.field(), "tool_choice") << choice;
+    EXPECT_NE(status.message().find("cannot be forced"), std::string::npos) << status.message();
+  }
+  for (std::string_view bad : {"{}", "[1]", "[{}]", R"([{"type":"function"}])",
+                               R"([{"type":"retrieval","function":{"name":"f"}}])",
+                               R"([{"type":"function","function":{"name":1}}])"}) {
+    EXPECT_EQ(chat_with("\"tools\":" + std::string(bad)).status().field(), "tools") << bad;
+  }
+  EXPECT_EQ(chat_with(R"("chat_template_kwargs":{"tools":[]})").status().field(),
+            "chat_template_kwargs");
+}
+
+TEST(ChatInput, ArgumentsOfToolCallsBecomeObjects) {
+  const auto parse = [](std::string_view call) {
+    return parse_messages(
+        *parse_json(R"([{"role":"assistant","tool_calls":[)" + std::string(call) + "]}]"),
+        kContext);
+  };
+  const auto messages = parse(R"({"id":"1","function":{"name":"f","arguments":"{\"a\": [1]}"}})");
+  ASSERT_TRUE(messages.ok()) << messages.status().message();
+  EXPECT_EQ(write_json(*messages),
+            R"([{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f",)"
+            R"("arguments":{"a":[1]}}}],"content":null}])");
+  EXPECT_TRUE(parse(R"({"function":{"name":"f","arguments":{"a":1}}})").ok());
+  EXPECT_TRUE(parse(R"({"function":{"name":"f","arguments":""}})").ok());
+  EXPECT_TRUE(parse(R"({"function":{"name":"f"}})").ok());
+  for (std::string_view bad :
+       {R"({"function":{"name":"f","arguments":"{"}})",
+        R"({"function":{"name":"f","arguments":"1"}})", R"({"function":{}})", "{}", "1"}) {
     EXPECT_EQ(parse(bad).status().field(), "messages") << bad;
   }
 }

@@ -67,7 +67,9 @@ Status check_refused(std::span<const RefusedField> refused, const Json& body) {
   for (const RefusedField& field : refused) {
     const Json* value = body.find(field.name);
     if (value && !value->is_null() && field.asks_for_something(*value)) {
-      return invalid_argument(fmt::format("{} is not supported with this value", field.name),
+      return invalid_argument(field.message.empty()
+                                  ? fmt::format("{} is not supported with this value", field.name)
+                                  : std::string(field.message),
                               std::string(field.name));
     }
   }

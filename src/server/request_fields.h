@@ -54,6 +54,7 @@ Status field_error(std::string_view name, std::string_view expected, const Json&
 struct RefusedField {
   std::string_view name;
   bool (*asks_for_something)(const Json& value);
+  std::string_view message = {};  // empty: that it is not supported with this value
 };
 Status check_refused(std::span<const RefusedField> refused, const Json& body);
 

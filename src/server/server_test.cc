@@ -89,6 +89,19 @@ TEST(Server, ApplyTemplateGivesTheRenderedText) {
             "<|im_start|>user\na<|im_end|><|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST(Server, ToolsReachTheTemplateOnEveryRoute) {
+  Fixture f;
+  const std::string body = R"({"messages":[{"role":"user","content":"a"}],"max_tokens":1,"tools":)"
+                           R"([{"type":"function","function":{"name":"f"}}]})";
+  const std::string prompt = at(f.post("/apply-template", body).json(), "prompt").as_string();
+  EXPECT_EQ(prompt.substr(0, prompt.find('\n')),
+            R"([{"type": "function", "function": {"name": "f"}}])");
+  const int64_t count = at(f.post("/tokenize", body).json(), "count").as_int();
+  const Json answer = f.post("/v1/chat/completions", body).json();
+  EXPECT_EQ(at(at(answer, "usage"), "prompt_tokens").as_int(), count);
+  EXPECT_GT(count, static_cast<int64_t>(40));
+}
+
 TEST(Server, RequestIdIsEchoedIfHarmless) {
   Fixture f;
   EXPECT_EQ(f.get("/health", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");

@@ -13,6 +13,7 @@
 namespace headrace {
 
 inline constexpr std::string_view kChatMlTemplate =
+    "{% if tools %}{{ tools | tojson + '\\n' }}{% endif %}"
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
     "+ "
     "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "

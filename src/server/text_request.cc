@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "server/generation_request.h"
+#include "server/chat_input.h"
 
 namespace headrace {
 namespace {
@@ -45,13 +45,12 @@ constexpr Field<TokenizeRequest> kTokenizeFields[] = {
     {"add_special", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"parse_special", FieldType::kBool, {}, HR_STORE(parse_special, v.as_bool())},
     {"add_generation_prompt", FieldType::kBool, {}, HR_STORE(add_generation_prompt, v.as_bool())},
+    {"tools", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_tools>},
+    {"documents", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_documents>},
     {"chat_template_kwargs",
      FieldType::kAny,
      {},
-     [](const Json& v, const Context& c, TokenizeRequest& r) -> Status {
-       HR_ASSIGN_OR_RETURN(r.template_variables, parse_template_variables(v, c));
-       return ok_status();
-     }},
+     add_template_variable<TokenizeRequest, add_template_kwargs>},
     {"return_token_strs", FieldType::kBool, {}, HR_STORE(return_token_strs, v.as_bool())},
     {"with_pieces", FieldType::kBool, {}, HR_STORE(with_pieces, v.as_bool())},
 };

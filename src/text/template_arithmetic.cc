@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "text/template_format.h"
 #include "text/template_text.h"
 #include "text/utf8.h"
 
@@ -117,46 +118,23 @@ Value repeat_list(TemplateContext& context, const Value& list, int64_t count) {
     context.charge(items.size());
     out.insert(out.end(), items.begin(), items.end());
   }
-  return context.make_list(std::move(out), list.as<Value::List>()->is_tuple);
+  return context.make_list(std::move(out), list.as<Value::List>()->kind);
+}
+
+// A safe string escapes what is added to it on either side.
+Value add_strings(TemplateContext& context, const Value& a, const Value& b) {
+  if (a.is_safe() != b.is_safe()) {
+    return add_strings(context, escape_string(context, a), escape_string(context, b));
+  }
+  context.check_string_size(a.text().size() + b.text().size());
+  Value sum = context.make_string(std::string(a.text()).append(b.text()));
+  return a.is_safe() ? mark_safe(std::move(sum)) : sum;
 }
 
 Value join_lists(TemplateContext& context, const Value& a, const Value& b) {
   std::vector<Value> items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());
-  return context.make_list(std::move(items), a.as<Value::List>()->is_tuple);
-}
-
-// One "%..." directive: flags, width, precision, then its letter.
-std::string format_directive(TemplateContext& context, std::string directive, char letter,
-                             const Value& value) {
-  if (letter == 's' || letter == 'r') {
-    std::string text;
-    if (letter == 'r' && value.is_string()) {
-      text = python_repr(value.text());
-    } else {
-      append_string(context, value, text);
-    }
-    if (directive == "%") return text;
-    context.fail(fmt::format("'{}{}' is not supported", directive, letter));
-  }
-  if (!value.is_number()) {
-    context.fail(fmt::format("'%{}' needs a number, not {}", letter, value.type_name()));
-  }
-  char buffer[512];  // 309 digits before the point and 99 behind it at most
-  const bool is_integer =
-      letter == 'd' || letter == 'i' || letter == 'x' || letter == 'o' || letter == 'X';
-  if (is_integer) {
-    const double real = value.real();
-    if (!value.is_integral() && !(std::fabs(real) < 9e18)) context.fail("the number does not fit");
-    const long long integer = value.is_integral() ? value.integer() : static_cast<long long>(real);
-    directive += "ll";
-    directive += letter;
-    std::snprintf(buffer, sizeof(buffer), directive.c_str(), integer);
-  } else {
-    directive += letter;
-    std::snprintf(buffer, sizeof(buffer), directive.c_str(), value.real());
-  }
-  return buffer;
+  return context.make_list(std::move(items), a.as<Value::List>()->kind);
 }
 
 // Python's rules for slice bounds: from the end if negative, clamped to the sequence.
@@ -173,7 +151,7 @@ int64_t clamp_bound(TemplateContext& context, const Value& bound, int64_t otherw
 
 Value apply_arithmetic(TemplateContext& context, BinaryOp op, const Value& a, const Value& b) {
   if (op == BinaryOp::kModulo && a.is_string()) {
-    const bool tuple = b.is_list() && b.as<Value::List>()->is_tuple;
+    const bool tuple = b.is_kind(ListKind::kTuple);
     return format_percent(context, a.text(), tuple ? b.items() : std::vector<Value>{b});
   }
   if (a.is_undefined() || b.is_undefined()) {
@@ -185,17 +163,16 @@ Value apply_arithmetic(TemplateContext& context, BinaryOp op, const Value& a, co
   }
   if (a.is_number() && b.is_number()) return real_arithmetic(context, op, a.real(), b.real());
   if (op == BinaryOp::kAdd && a.is_string() && b.is_string()) {
-    context.check_string_size(a.text().size() + b.text().size());
-    return context.make_string(std::string(a.text()).append(b.text()));
+    return add_strings(context, a, b);
   }
   const bool lists =
-      a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple;
+      a.is_plain_list() && b.is_list() && a.as<Value::List>()->kind == b.as<Value::List>()->kind;
   if (op == BinaryOp::kAdd && lists) return join_lists(context, a, b);
   if (op == BinaryOp::kMultiply) {
     if (a.is_string() && b.is_integral()) return repeat_string(context, a.text(), b.integer());
     if (a.is_integral() && b.is_string()) return repeat_string(context, b.text(), a.integer());
-    if (a.is_list() && b.is_integral()) return repeat_list(context, a, b.integer());
-    if (a.is_integral() && b.is_list()) return repeat_list(context, b, a.integer());
+    if (a.is_plain_list() && b.is_integral()) return repeat_list(context, a, b.integer());
+    if (a.is_integral() && b.is_plain_list()) return repeat_list(context, b, a.integer());
   }
   context.fail(
       fmt::format("'{}' does not go with '{}' and '{}'", symbol(op), a.type_name(), b.type_name()));
@@ -239,41 +216,9 @@ Value apply_sign(TemplateContext& context, ast::UnaryOp op, const Value& value) 
   context.fail(fmt::format("'{}' has no sign", value.type_name()));
 }
 
-Value format_percent(TemplateContext& context, std::string_view format,
-                     const std::vector<Value>& arguments) {
-  std::string out;
-  size_t next = 0;
-  for (size_t i = 0; i < format.size(); ++i) {
-    const size_t percent = std::min(format.find('%', i), format.size());
-    context.append(out, format.substr(i, percent - i));
-    if (percent == format.size()) break;
-    size_t end = percent + 1;
-    while (end < format.size() &&
-           std::string_view("-+ #0123456789.").find(format[end]) != format.npos) {
-      ++end;
-    }
-    if (end == format.size()) context.fail("the format ends inside a '%'");
-    const char letter = format[end];
-    std::string directive(format.substr(percent, end - percent));
-    if (letter == '%' && directive == "%") {
-      context.append(out, "%");
-    } else if (std::string_view("srdixXofFeEgG").find(letter) == format.npos ||
-               directive.size() > 6) {
-      context.fail(fmt::format("format '{}{}' is not supported", directive.substr(0, 8), letter));
-    } else {
-      if (next == arguments.size()) context.fail("not enough arguments for the format");
-      context.append(out,
-                     format_directive(context, std::move(directive), letter, arguments[next++]));
-    }
-    i = end;
-  }
-  if (next < arguments.size()) context.fail("too many arguments for the format");
-  return context.make_string(std::move(out));
-}
-
 Value slice(TemplateContext& context, const Value& object, const Value& start, const Value& stop,
             const Value& step_value) {
-  if (!object.is_string() && !object.is_list()) {
+  if (!object.is_string() && !object.is_indexable()) {
     if (object.is_undefined())
       context.fail(fmt::format("'{}' is undefined", object.as<Undefined>().name));
     return Undefined{};
@@ -299,11 +244,12 @@ Value slice(TemplateContext& context, const Value& object, const Value& start, c
     items.push_back(all->items[static_cast<size_t>(at)]);
   }
   if (object.is_list()) {
-    return context.make_list(std::move(items), object.as<Value::List>()->is_tuple);
+    return context.make_list(std::move(items), object.as<Value::List>()->kind);
   }
   std::string text;
   for (const Value& item : items) text.append(item.text());
-  return context.make_string(std::move(text));
+  Value result = context.make_string(std::move(text));
+  return object.is_safe() ? mark_safe(std::move(result)) : result;
 }
 
 }  // namespace headrace

@@ -15,10 +15,6 @@ bool apply_comparison(TemplateContext& context, ast::BinaryOp op, const Value& a
 // REQUIRES: op is not kNot
 Value apply_sign(TemplateContext& context, ast::UnaryOp op, const Value& value);
 
-// `format % arguments` for %s %r %d %i %f %e %g %x %o %c and %%.
-Value format_percent(TemplateContext& context, std::string_view format,
-                     const std::vector<Value>& arguments);
-
 // object[start:stop:step] of a string, list or tuple; Undefined bounds are absent ones.
 Value slice(TemplateContext& context, const Value& object, const Value& start, const Value& stop,
             const Value& step);

@@ -99,11 +99,15 @@ struct Conditional {
   ExprPtr condition, then, otherwise;
 };  // otherwise may be null
 
+struct Missing {
+  std::string message;
+};  // a filter or test that does not exist, where reaching it is the error
+
 struct Expr {
   int line;
   int height;  // 1 + the highest child's
   std::variant<Literal, Name, ListLiteral, DictLiteral, Attribute, Subscript, Slice, Call, Filter,
-               Test, Unary, Chain, Conditional>
+               Test, Unary, Chain, Conditional, Missing>
       node;
 };
 
@@ -133,9 +137,10 @@ struct If {
 };
 struct For {
   Target target;
-  ExprPtr items, condition;
+  ExprPtr items, condition;  // condition may be null
   Body body, otherwise;
-};  // condition may be null
+  bool is_recursive = false;  // loop(items) runs the body again
+};
 struct Set {
   Target target;
   ExprPtr value;

@@ -44,14 +44,14 @@ Value TemplateContext::make_string(std::string text) {
   return StringValue{*owner, owner};
 }
 
-Value TemplateContext::make_list(std::vector<Value> items, bool is_tuple) {
+Value TemplateContext::make_list(std::vector<Value> items, ListKind kind) {
   charge(items.size() / 16);
   int deepest = 0;
   for (const Value& item : items) deepest = std::max(deepest, item.depth());
   const int depth = child_depth(deepest);
   const size_t bytes = sizeof(ListValue) + items.size() * sizeof(Value);
   hold_bytes(bytes);
-  return Value::List(new ListValue{std::move(items), is_tuple, depth},
+  return Value::List(new ListValue{std::move(items), kind, depth},
                      [this, bytes](const ListValue* owned) {
                        live_bytes_ -= bytes;
                        delete owned;

@@ -41,7 +41,7 @@ class TemplateContext {
   }
 
   Value make_string(std::string text);
-  Value make_list(std::vector<Value> items, bool is_tuple = false);
+  Value make_list(std::vector<Value> items, ListKind kind = ListKind::kList);
   // Later values of equal keys win.
   Value make_dict(std::vector<std::pair<Value, Value>> entries);
   // `json` must outlive the render: strings are views of it.

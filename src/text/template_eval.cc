@@ -106,10 +106,9 @@ TemplateEvaluator::Flow TemplateEvaluator::run_if(const ast::If& node, std::stri
   return run_body(node.otherwise, out);
 }
 
-Value::List TemplateEvaluator::select_items(const ast::For& node) {
-  const Value::List all = iterate(context_, evaluate(*node.items));
+Value::List TemplateEvaluator::select_items(const ast::For& node, const Value& value) {
+  const Value::List all = iterate(context_, value);
   if (!node.condition) return all;
-  const FrameScope frame(*this);
   std::vector<Value> selected;
   for (const Value& item : all->items) {
     context_.charge(1);
@@ -117,15 +116,22 @@ Value::List TemplateEvaluator::select_items(const ast::For& node) {
     assign(node.target, item);
     if (evaluate(*node.condition).truthy()) selected.push_back(item);
   }
+  frames_.back().bindings.clear();
   return context_.make_list(std::move(selected)).as<Value::List>();
 }
 
 TemplateEvaluator::Flow TemplateEvaluator::run_for(const ast::For& node, std::string& out) {
-  const Value::List items = select_items(node);
-  const FrameScope frame(*this);
+  return run_loop(node, evaluate(*node.items), frames_.size() - 1, 1, out);
+}
+
+TemplateEvaluator::Flow TemplateEvaluator::run_loop(const ast::For& node, const Value& value,
+                                                    size_t parent, int64_t depth,
+                                                    std::string& out) {
+  const FrameScope frame(*this, parent);
+  const Value::List items = select_items(node, value);
   if (items->items.empty()) return run_body(node.otherwise, out);
   context_.charge(8);  // a loop's state stays until the render ends
-  TemplateLoop& loop = loops_.emplace_back(TemplateLoop{items, 0});
+  TemplateLoop& loop = loops_.emplace_back(TemplateLoop{items, &node, parent, depth});
   for (; loop.index < items->items.size(); ++loop.index) {
     context_.charge(1);
     frames_.back().bindings.clear();  // what a turn sets is gone in the next
@@ -253,14 +259,14 @@ Value TemplateEvaluator::evaluate_node(const ast::Name& node) {
 Value TemplateEvaluator::evaluate_node(const ast::ListLiteral& node) {
   std::vector<Value> items;
   for (const ast::ExprPtr& item : node.items) items.push_back(evaluate(*item));
-  return context_.make_list(std::move(items), node.is_tuple);
+  return context_.make_list(std::move(items), node.is_tuple ? ListKind::kTuple : ListKind::kList);
 }
 
 Value TemplateEvaluator::evaluate_node(const ast::DictLiteral& node) {
   std::vector<std::pair<Value, Value>> entries;
   for (const auto& [key_expr, value_expr] : node.entries) {
     Value key = evaluate(*key_expr);
-    if (key.is_dict() || (key.is_list() && !key.as<Value::List>()->is_tuple)) {
+    if (key.is_dict() || key.is_kind(ListKind::kList)) {
       context_.fail(fmt::format("'{}' cannot be a key", key.type_name()));
     }
     Value value = evaluate(*value_expr);
@@ -322,6 +328,8 @@ Value TemplateEvaluator::evaluate_node(const ast::Conditional& node) {
   if (evaluate(*node.condition).truthy()) return evaluate(*node.then);
   return node.otherwise ? evaluate(*node.otherwise) : Value();
 }
+
+Value TemplateEvaluator::evaluate_node(const ast::Missing& node) { context_.fail(node.message); }
 
 Value TemplateEvaluator::evaluate_node(const ast::Chain& node) {
   const BinaryOp kind = node.rest[0].first;
@@ -400,10 +408,24 @@ Value TemplateEvaluator::call(const Value& callee, Arguments arguments,
     const TemplateFunction& function = *callee.as<const TemplateFunction*>();
     return function.run ? function.run(context_, arguments) : make_namespace(arguments);
   }
+  if (callee.is<const TemplateLoop*>()) {
+    return call_loop(*callee.as<const TemplateLoop*>(), arguments);
+  }
   if (callee.is_undefined()) {
     context_.fail(fmt::format("'{}' is undefined", callee.as<Undefined>().name));
   }
   context_.fail(fmt::format("'{}' cannot be called", callee.type_name()));
+}
+
+Value TemplateEvaluator::call_loop(const TemplateLoop& loop, const Arguments& arguments) {
+  if (!loop.node->is_recursive) context_.fail("only a loop marked 'recursive' can be called");
+  const auto [items] = bind_arguments<1>(context_, "loop", arguments, {"iterable"});
+  if (items == nullptr) context_.fail("loop() needs what to run over");
+  const int line = context_.line();
+  std::string text;
+  run_loop(*loop.node, *items, std::min(loop.frame, frames_.size() - 1), loop.depth + 1, text);
+  context_.set_line(line);
+  return context_.make_string(std::move(text));
 }
 
 Value TemplateEvaluator::call_macro(const TemplateMacro& macro, Arguments arguments,
@@ -445,7 +467,7 @@ void TemplateEvaluator::bind_rest(const ast::Macro& definition, Arguments& argum
   arguments.positional.erase(arguments.positional.begin(),
                              arguments.positional.begin() + static_cast<ptrdiff_t>(taken));
   if (definition.takes_varargs) {
-    bind("varargs", context_.make_list(std::move(arguments.positional), true));
+    bind("varargs", context_.make_list(std::move(arguments.positional), ListKind::kTuple));
   } else if (!arguments.positional.empty()) {
     context_.fail(fmt::format("macro '{}' takes {} arguments", definition.name,
                               definition.parameters.size()));

@@ -27,7 +27,11 @@ struct TemplateNamespace {
 // The variable `loop`.
 struct TemplateLoop {
   Value::List items;
-  size_t index = 0;  // from 0
+  const ast::For* node;
+  size_t frame;                  // in which the loop stands
+  int64_t depth;                 // from 1; more in loops that call themselves
+  size_t index = 0;              // from 0
+  mutable Value last_changed{};  // a tuple: what loop.changed() saw last; undefined before
 };
 
 class TemplateEvaluator {
@@ -56,8 +60,11 @@ class TemplateEvaluator {
   void run_set_block(const ast::SetBlock& node);
   void run_filter_block(const ast::FilterBlock& node, std::string& out);
   void run_call_block(const ast::CallBlock& node, std::string& out);
+  // One run of a loop in a frame that was opened in `parent`.
+  Flow run_loop(const ast::For& node, const Value& items, size_t parent, int64_t depth,
+                std::string& out);
   // The items of a loop that its condition lets pass.
-  Value::List select_items(const ast::For& node);
+  Value::List select_items(const ast::For& node, const Value& items);
   // The text that `body` makes, in a frame of its own.
   std::string capture(const ast::Body& body);
   const TemplateMacro* define_macro(const ast::Macro& definition);
@@ -76,12 +83,14 @@ class TemplateEvaluator {
   Value evaluate_node(const ast::Unary& node);
   Value evaluate_node(const ast::Chain& node);
   Value evaluate_node(const ast::Conditional& node);
+  Value evaluate_node(const ast::Missing& node);
   Value evaluate_comparisons(const ast::Chain& node);
   Value evaluate_concatenation(const ast::Chain& node);
   Arguments evaluate_arguments(const ast::Arguments& arguments);
   Value apply_filter(const ast::Filter& node, const Value& input);
   Value call(const Value& callee, Arguments arguments, const TemplateMacro* caller);
   Value call_macro(const TemplateMacro& macro, Arguments arguments, const TemplateMacro* caller);
+  Value call_loop(const TemplateLoop& loop, const Arguments& arguments);
   void bind_parameters(const ast::Macro& definition, Arguments& arguments);
   void bind_rest(const ast::Macro& definition, Arguments& arguments);
   Value make_namespace(const Arguments& arguments);

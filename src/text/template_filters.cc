@@ -8,6 +8,7 @@
 
 #include "text/template_arithmetic.h"
 #include "text/template_builtins.h"
+#include "text/template_format.h"
 #include "text/template_text.h"
 #include "text/utf8.h"
 
@@ -88,30 +89,18 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
+// What is safe stays as it is.
+Value filter_escape(TemplateContext& context, const Value& input, const Arguments& arguments) {
+  bind_arguments<0>(context, "escape", arguments, {});
+  return escape_string(context, to_string(context, input));
+}
+Value filter_forceescape(TemplateContext& context, const Value& input, const Arguments& arguments) {
+  bind_arguments<0>(context, "forceescape", arguments, {});
+  return escape_string(context, plain_string(to_string(context, input)));
+}
+Value filter_safe(TemplateContext& context, const Value& input, const Arguments& arguments) {
+  bind_arguments<0>(context, "safe", arguments, {});
+  return mark_safe(to_string(context, input));
 }
 
 // Filters that are a string's method of the same meaning.
@@ -130,7 +119,7 @@ Value filter_replace(TemplateContext& context, const Value& input, const Argumen
   Arguments texts;
   texts.positional = {to_string(context, *old_text), to_string(context, *new_text)};
   if (count != nullptr) texts.positional.push_back(*count);
-  return call_method(context, input, "replace", texts);
+  return call_method(context, plain_string(to_string(context, input)), "replace", texts);
 }
 
 Value filter_string(TemplateContext& context, const Value& input, const Arguments& arguments) {
@@ -188,7 +177,7 @@ Value filter_tojson(TemplateContext& context, const Value& input, const Argument
     format.item_separator = ",";
   }
   if (separators != nullptr && !separators->is_none()) {
-    if (!separators->is_list() || separators->items().size() != 2) {
+    if (!separators->is_plain_list() || separators->items().size() != 2) {
       context.fail("tojson: separators is not a pair");
     }
     format.item_separator = string_argument(context, "separators", &separators->items()[0], "");
@@ -207,11 +196,6 @@ Value filter_default(TemplateContext& context, const Value& input, const Argumen
   const bool replace = input.is_undefined() || (truth_argument(boolean, false) && !input.truthy());
   if (!replace) return input;
   return otherwise != nullptr ? *otherwise : Value::view("");
-}
-
-Value filter_same(TemplateContext& context, const Value& input, const Arguments& arguments) {
-  bind_arguments<0>(context, "safe", arguments, {});
-  return input;
 }
 
 Value filter_attr(TemplateContext& context, const Value& input, const Arguments& arguments) {
@@ -353,6 +337,7 @@ Value filter_length(TemplateContext& context, const Value& input, const Argument
     if (valid == input.text().size()) return static_cast<int64_t>(count_code_points(input.text()));
     return static_cast<int64_t>(characters(input.text()).size());
   }
+  if (input.is_kind(ListKind::kIterator)) context.fail("a generator has no length");
   return static_cast<int64_t>(input.is_dict() ? input.entries().size()
                                               : iterate(context, input)->items.size());
 }
@@ -365,6 +350,7 @@ Value filter_first(TemplateContext& context, const Value& input, const Arguments
 
 Value filter_last(TemplateContext& context, const Value& input, const Arguments& arguments) {
   bind_arguments<0>(context, "last", arguments, {});
+  if (input.is_kind(ListKind::kIterator)) context.fail("a generator has no last item");
   const Value::List items = iterate(context, input);
   return items->items.empty() ? Value() : items->items.back();
 }
@@ -376,9 +362,10 @@ Value filter_list(TemplateContext& context, const Value& input, const Arguments&
 
 Value filter_items(TemplateContext& context, const Value& input, const Arguments& arguments) {
   bind_arguments<0>(context, "items", arguments, {});
-  if (input.is_undefined()) return context.make_list({});
+  if (input.is_undefined()) return context.make_list({}, ListKind::kIterator);
   if (!input.is_dict()) context.fail(fmt::format("'{}' has no items", input.type_name()));
-  return find_template_method(input, "items")->run(context, input, {});
+  const Value items = find_template_method(input, "items")->run(context, input, {});
+  return context.make_list(items.items(), ListKind::kIterator);
 }
 
 Value filter_join(TemplateContext& context, const Value& input, const Arguments& arguments) {
@@ -400,7 +387,7 @@ Value filter_reverse(TemplateContext& context, const Value& input, const Argumen
   bind_arguments<0>(context, "reverse", arguments, {});
   std::vector<Value> items = iterate(context, input)->items;
   std::reverse(items.begin(), items.end());
-  if (!input.is_string()) return context.make_list(std::move(items));
+  if (!input.is_string()) return context.make_list(std::move(items), ListKind::kIterator);
   std::string text;
   for (const Value& item : items) text.append(item.text());
   return context.make_string(std::move(text));
@@ -445,7 +432,7 @@ Value filter_unique(TemplateContext& context, const Value& input, const Argument
     seen.push_back(std::move(item_key));
     unique.push_back(item);
   }
-  return context.make_list(std::move(unique));
+  return context.make_list(std::move(unique), ListKind::kIterator);
 }
 
 template <bool largest>
@@ -491,16 +478,20 @@ Value filter_batch(TemplateContext& context, const Value& input, const Arguments
     if (static_cast<int64_t>(batch.size()) == size) close();
     batch.push_back(item);
   }
-  if (batch.empty()) return context.make_list(std::move(batches));
+  if (batch.empty()) return context.make_list(std::move(batches), ListKind::kIterator);
   while (fill != nullptr && !fill->is_none() && static_cast<int64_t>(batch.size()) < size) {
     context.charge(1);
     batch.push_back(*fill);
   }
   close();
-  return context.make_list(std::move(batches));
+  return context.make_list(std::move(batches), ListKind::kIterator);
 }
 
-// Filters that take a filter or a test by name.
+// Filters that take a filter or a test by name. They run over nothing for none, 0 and false.
+
+ItemRange each_of_true(TemplateContext& context, const Value& value) {
+  return each(context, value.truthy() ? value : Value());
+}
 
 Value filter_map(TemplateContext& context, const Value& input, const Arguments& arguments) {
   std::vector<Value> mapped;
@@ -508,24 +499,24 @@ Value filter_map(TemplateContext& context, const Value& input, const Arguments& 
     const auto [attribute, otherwise] =
         bind_arguments<2>(context, "map", arguments, {"attribute", "default"});
     expect_arguments(context, attribute != nullptr, "map: the filter or attribute");
-    for (const Value& item : each(context, input)) {
+    for (const Value& item : each_of_true(context, input)) {
       context.charge(1);
       Value value = attribute_of(context, item, *attribute);
       const bool replace = value.is_undefined() && otherwise != nullptr;
       mapped.push_back(replace ? *otherwise : std::move(value));
     }
-    return context.make_list(std::move(mapped));
+    return context.make_list(std::move(mapped), ListKind::kIterator);
   }
   const std::string_view name = string_argument(context, "filter", &arguments.positional[0], "");
   const TemplateFilter* filter = find_template_filter(name);
   if (filter == nullptr) context.fail("map: the filter is not supported");
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
-  for (const Value& item : each(context, input)) {
+  for (const Value& item : each_of_true(context, input)) {
     context.charge(1);
     mapped.push_back(filter->run(context, item, rest));
   }
-  return context.make_list(std::move(mapped));
+  return context.make_list(std::move(mapped), ListKind::kIterator);
 }
 
 // select, reject: items for which a test holds (or that are true); the attr forms test a member.
@@ -549,13 +540,13 @@ Value filter_select(TemplateContext& context, const Value& input, const Argument
     if (test == nullptr) context.fail("select: the test is not supported");
   }
   std::vector<Value> selected;
-  for (const Value& item : each(context, input)) {
+  for (const Value& item : each_of_true(context, input)) {
     context.charge(1);
     const Value value = by_attribute ? attribute_of(context, item, attribute) : item;
     const bool holds = test != nullptr ? test->run(context, value, rest) : value.truthy();
     if (holds == wanted) selected.push_back(item);
   }
-  return context.make_list(std::move(selected));
+  return context.make_list(std::move(selected), ListKind::kIterator);
 }
 
 constexpr TemplateFilter kFilters[] = {
@@ -567,11 +558,11 @@ constexpr TemplateFilter kFilters[] = {
     {"d", filter_default},
     {"default", filter_default},
     {"dictsort", filter_dictsort},
-    {"e", map_string<escape_html>},
-    {"escape", map_string<escape_html>},
+    {"e", filter_escape},
+    {"escape", filter_escape},
     {"first", filter_first},
     {"float", filter_float},
-    {"forceescape", map_string<escape_html>},
+    {"forceescape", filter_forceescape},
     {"format", filter_format},
     {"indent", filter_indent},
     {"int", filter_int},
@@ -589,7 +580,7 @@ constexpr TemplateFilter kFilters[] = {
     {"replace", filter_replace},
     {"reverse", filter_reverse},
     {"round", filter_round},
-    {"safe", filter_same},
+    {"safe", filter_safe},
     {"select", filter_select<true, false>},
     {"selectattr", filter_select<true, true>},
     {"sort", filter_sort},

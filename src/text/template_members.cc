@@ -18,8 +18,8 @@ Value loop_member(const TemplateLoop& loop, std::string_view name) {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == length;
   if (name == "length") return length;
-  if (name == "depth") return int64_t{1};  // counts recursive loops only, which are refused
-  if (name == "depth0") return int64_t{0};
+  if (name == "depth") return loop.depth;
+  if (name == "depth0") return loop.depth - 1;
   if (name == "previtem" && index > 0) return items[loop.index - 1];
   if (name == "nextitem" && index + 1 < length) return items[loop.index + 1];
   return Undefined{name};
@@ -76,7 +76,7 @@ Value get_item(TemplateContext& context, const Value& object, const Value& key) 
     const Value* entry = find_entry(context, *object.as<Value::Dict>(), key);
     if (entry != nullptr) return *entry;
   }
-  if (key.is_integral() && object.is_list()) {
+  if (key.is_integral() && object.is_indexable()) {
     Value item = indexed(object.items(), key.integer());
     return item.is_undefined() ? Value(missing(key)) : item;
   }

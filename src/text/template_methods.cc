@@ -6,6 +6,7 @@
 
 #include "text/template_builtins.h"
 #include "text/template_eval.h"
+#include "text/template_format.h"
 #include "text/template_text.h"
 #include "text/utf8.h"
 
@@ -16,7 +17,7 @@ using Receiver = TemplateMethod::Receiver;
 
 // A part of a string, sharing its memory.
 Value part(const Value& string, std::string_view text) {
-  return StringValue{text, string.as<StringValue>().owner};
+  return StringValue{text, string.as<StringValue>().owner, string.is_safe()};
 }
 
 bool has_character(std::string_view set, std::string_view character) {
@@ -61,7 +62,8 @@ template <std::string (*map)(std::string_view)>
 Value map_text(TemplateContext& context, const Value& self, const Arguments& arguments) {
   bind_arguments<0>(context, "this method", arguments, {});
   context.charge(self.text().size() / 64);
-  return context.make_string(map(self.text()));
+  Value mapped = context.make_string(map(self.text()));
+  return self.is_safe() ? mark_safe(std::move(mapped)) : mapped;
 }
 
 template <bool (*property)(char32_t)>
@@ -176,7 +178,7 @@ Value has_affix(TemplateContext& context, const Value& self, const Arguments& ar
     context.charge_bytes(value.text().size());
     return at_end ? text.ends_with(value.text()) : text.starts_with(value.text());
   };
-  if (!affix->is_list()) return matches(*affix);
+  if (!affix->is_kind(ListKind::kTuple)) return matches(*affix);
   context.charge(affix->items().size());
   return std::any_of(affix->items().begin(), affix->items().end(), matches);
 }
@@ -237,6 +239,47 @@ Value find(TemplateContext& context, const Value& self, const Arguments& argumen
   return static_cast<int64_t>(characters(text.substr(0, found)).size());
 }
 
+template <bool last>
+Value index_text(TemplateContext& context, const Value& self, const Arguments& arguments) {
+  Value found = find<last>(context, self, arguments);
+  if (found.integer() < 0) context.fail("the substring is not found");
+  return found;
+}
+
+// Before, the separator, after.
+template <bool last>
+Value partition(TemplateContext& context, const Value& self, const Arguments& arguments) {
+  const auto [separator] = bind_arguments<1>(context, "partition", arguments, {"sep"});
+  if (separator == nullptr || !separator->is_string() || separator->text().empty()) {
+    context.fail("partition() needs a separator");
+  }
+  context.charge(self.text().size() / 16);
+  Arguments once;
+  once.positional = {*separator, Value(int64_t{1})};
+  std::vector<Value> parts = split<last>(context, self, once).items();
+  if (parts.size() == 2) {
+    parts.insert(parts.begin() + 1, *separator);
+  } else {
+    parts.insert(last ? parts.begin() : parts.end(), 2, Value::view(""));
+  }
+  return context.make_list(std::move(parts), ListKind::kTuple);
+}
+
+Value format_text(TemplateContext& context, const Value& self, const Arguments& arguments) {
+  if (self.is_safe()) context.fail("format() of a safe string is not supported");
+  return format_braces(context, self.text(), arguments);
+}
+
+std::string swap_case(std::string_view text) {
+  std::string out;
+  for (std::string_view c : characters(text)) {
+    const Utf8Step step = utf8_step(c);
+    const bool upper = step.state == Utf8State::kValid && is_upper(step.code_point);
+    out += upper ? to_lower(c) : to_upper(c);
+  }
+  return out;
+}
+
 Value count_text(TemplateContext& context, const Value& self, const Arguments& arguments) {
   const auto [needle] = bind_arguments<1>(context, "count", arguments, {"sub"});
   if (needle == nullptr) context.fail("count() needs a string");
@@ -283,6 +326,20 @@ Value justify(TemplateContext& context, const Value& self, const Arguments& argu
                                    : std::string(self.text()) + padding);
 }
 
+// Zeros on the left, behind a sign.
+Value zfill(TemplateContext& context, const Value& self, const Arguments& arguments) {
+  const auto [width] = bind_arguments<1>(context, "zfill", arguments, {"width"});
+  const std::string_view text = self.text();
+  const bool has_sign = text.starts_with('-') || text.starts_with('+');
+  Arguments padding;
+  padding.positional = {
+      Value(integer_argument(context, "width", width, 0) - static_cast<int64_t>(has_sign)),
+      Value::view("0")};
+  const Value digits = part(self, text.substr(has_sign ? 1 : 0));
+  const Value padded = justify<true>(context, digits, padding);
+  return context.make_string(std::string(text.substr(0, has_sign ? 1 : 0)).append(padded.text()));
+}
+
 // Dicts.
 
 Value dict_get(TemplateContext& context, const Value& self, const Arguments& arguments) {
@@ -298,20 +355,20 @@ Value dict_items(TemplateContext& context, const Value& self, const Arguments& a
   context.charge(self.entries().size());
   std::vector<Value> items;
   for (const auto& [key, value] : self.entries())
-    items.push_back(context.make_list({key, value}, true));
-  return context.make_list(std::move(items));
+    items.push_back(context.make_list({key, value}, ListKind::kTuple));
+  return context.make_list(std::move(items), ListKind::kItems);
 }
 
 Value dict_keys(TemplateContext& context, const Value& self, const Arguments& arguments) {
   bind_arguments<0>(context, "keys", arguments, {});
-  return iterate(context, self);
+  return context.make_list(iterate(context, self)->items, ListKind::kKeys);
 }
 
 Value dict_values(TemplateContext& context, const Value& self, const Arguments& arguments) {
   bind_arguments<0>(context, "values", arguments, {});
   std::vector<Value> values;
   for (const auto& [key, value] : self.entries()) values.push_back(value);
-  return context.make_list(std::move(values));
+  return context.make_list(std::move(values), ListKind::kValues);
 }
 
 Value copy(TemplateContext& context, const Value& self, const Arguments& arguments) {
@@ -343,6 +400,14 @@ Value loop_cycle(TemplateContext& context, const Value& self, const Arguments& a
   return arguments.positional[self.as<const TemplateLoop*>()->index % arguments.positional.size()];
 }
 
+Value loop_changed(TemplateContext& context, const Value& self, const Arguments& arguments) {
+  const TemplateLoop& loop = *self.as<const TemplateLoop*>();
+  Value now = context.make_list(arguments.positional, ListKind::kTuple);
+  if (equal(context, loop.last_changed, now)) return false;
+  loop.last_changed = std::move(now);
+  return true;
+}
+
 constexpr TemplateMethod kMethods[] = {
     {Receiver::kString, "strip", strip<Side::kBoth>},
     {Receiver::kString, "lstrip", strip<Side::kLeft>},
@@ -357,6 +422,14 @@ constexpr TemplateMethod kMethods[] = {
     {Receiver::kString, "isspace", all_characters<is_python_space>},
     {Receiver::kString, "isupper", has_case<is_upper, is_lower>},
     {Receiver::kString, "islower", has_case<is_lower, is_upper>},
+    {Receiver::kString, "format", format_text},
+    {Receiver::kString, "partition", partition<false>},
+    {Receiver::kString, "rpartition", partition<true>},
+    {Receiver::kString, "zfill", zfill},
+    {Receiver::kString, "swapcase", map_text<swap_case>},
+    {Receiver::kString, "index", index_text<false>},
+    {Receiver::kString, "rindex", index_text<true>},
+    {Receiver::kString, "isdecimal", all_characters<is_decimal>},
     {Receiver::kString, "split", split<false>},
     {Receiver::kString, "rsplit", split<true>},
     {Receiver::kString, "splitlines", splitlines},
@@ -380,6 +453,7 @@ constexpr TemplateMethod kMethods[] = {
     {Receiver::kList, "index", list_index},
     {Receiver::kList, "count", list_count},
     {Receiver::kLoop, "cycle", loop_cycle},
+    {Receiver::kLoop, "changed", loop_changed},
 };
 
 // Functions.
@@ -402,7 +476,7 @@ Value range(TemplateContext& context, const Arguments& arguments) {
     items.push_back(static_cast<int64_t>(i));
   }
   context.charge(items.size() / 16);
-  return context.make_list(std::move(items));
+  return context.make_list(std::move(items), ListKind::kRange);
 }
 
 Value make_dict(TemplateContext& context, const Arguments& arguments) {
@@ -461,7 +535,7 @@ bool receives(Receiver receiver, const Value& value) {
     case Receiver::kString:
       return value.is_string();
     case Receiver::kList:
-      return value.is_list();
+      return value.is_plain_list();
     case Receiver::kDict:
       return value.is_dict();
     case Receiver::kLoop:

@@ -67,6 +67,13 @@ bool test_case(TemplateContext& context, const Value& value, const Arguments&) {
   return found;
 }
 
+// Whether a filter, or a test, of this name exists.
+template <auto find>
+bool test_exists(TemplateContext& context, const Value& value, const Arguments& arguments) {
+  bind_arguments<0>(context, "this test", arguments, {});
+  return value.is_string() && find(value.text()) != nullptr;
+}
+
 bool is_defined(const Value& v) { return !v.is_undefined(); }
 bool is_undefined(const Value& v) { return v.is_undefined(); }
 bool is_none(const Value& v) { return v.is_none(); }
@@ -82,7 +89,10 @@ bool is_iterable(const Value& v) {  // Undefined runs over nothing
   return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined();
 }
 bool is_callable(const Value& v) { return v.is_callable(); }
-bool is_escaped(const Value&) { return false; }  // there is no markup type
+bool is_escaped(const Value& v) { return v.is_safe(); }
+bool is_sequence(const Value& v) {
+  return v.is_string() || v.is_indexable() || v.is_dict() || v.is_undefined();
+}
 
 constexpr TemplateTest kTests[] = {
     {"defined", test_value<is_defined>},
@@ -96,12 +106,14 @@ constexpr TemplateTest kTests[] = {
     {"number", test_value<is_number>},
     {"string", test_value<is_string>},
     {"mapping", test_value<is_mapping>},
-    {"sequence", test_value<is_iterable>},
+    {"sequence", test_value<is_sequence>},
     {"iterable", test_value<is_iterable>},
     {"callable", test_value<is_callable>},
     {"escaped", test_value<is_escaped>},
     {"upper", test_case<true>},
     {"lower", test_case<false>},
+    {"filter", test_exists<find_template_filter>},
+    {"test", test_exists<find_template_test>},
     {"odd", test_odd},
     {"even", test_even},
     {"divisibleby", test_divisible},

@@ -11,6 +11,11 @@
 
 namespace headrace {
 
+namespace {
+constexpr std::string_view kListKindNames[] = {"list",        "tuple",      "range",    "dict_keys",
+                                               "dict_values", "dict_items", "generator"};
+}  // namespace
+
 bool Value::is_callable() const {
   return is<std::shared_ptr<const BoundMethod>>() || is<const TemplateFunction*>() ||
          is<const TemplateMacro*>();
@@ -21,7 +26,7 @@ bool Value::truthy() const {
   if (is_integral()) return integer() != 0;
   if (is<double>()) return as<double>() != 0;
   if (is_string()) return !text().empty();
-  if (is_list()) return !items().empty();
+  if (is_list()) return is_kind(ListKind::kIterator) || !items().empty();
   if (is_dict()) return !entries().empty();
   return true;
 }
@@ -43,11 +48,51 @@ std::string_view Value::type_name() const {
   if (is<int64_t>()) return "int";
   if (is<double>()) return "float";
   if (is_string()) return "str";
-  if (is_list()) return as<List>()->is_tuple ? "tuple" : "list";
+  if (is_list()) return kListKindNames[static_cast<size_t>(as<List>()->kind)];
   if (is_dict()) return "dict";
   if (is<TemplateNamespace*>()) return "Namespace";
   if (is<const TemplateLoop*>()) return "LoopContext";
   return "function";
+}
+
+Value mark_safe(Value string) {
+  StringValue marked = string.as<StringValue>();
+  marked.is_safe = true;
+  return marked;
+}
+
+Value plain_string(Value string) {
+  StringValue plain = string.as<StringValue>();
+  plain.is_safe = false;
+  return plain;
+}
+
+Value escape_string(TemplateContext& context, const Value& string) {
+  if (string.is_safe()) return string;
+  context.charge_bytes(string.text().size());
+  std::string out;
+  for (char c : string.text()) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return mark_safe(context.make_string(std::move(out)));
 }
 
 bool equal(TemplateContext& context, const Value& a, const Value& b) {
@@ -62,7 +107,8 @@ bool equal(TemplateContext& context, const Value& a, const Value& b) {
     return a.text() == b.text();
   }
   if (a.is_list() && b.is_list()) {
-    if (a.as<Value::List>()->is_tuple != b.as<Value::List>()->is_tuple) return false;
+    if (a.as<Value::List>()->kind != b.as<Value::List>()->kind) return false;
+    if (a.is_kind(ListKind::kIterator)) return a.as<Value::List>() == b.as<Value::List>();
     if (a.items().size() != b.items().size()) return false;
     for (size_t i = 0; i < a.items().size(); ++i) {
       if (!equal(context, a.items()[i], b.items()[i])) return false;
@@ -97,7 +143,7 @@ int compare(TemplateContext& context, const Value& a, const Value& b) {
     return order(a.text().compare(b.text()), 0);  // UTF-8 orders bytes as code points
   }
   const bool lists =
-      a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple;
+      a.is_plain_list() && b.is_list() && a.as<Value::List>()->kind == b.as<Value::List>()->kind;
   if (!lists) {
     context.fail(fmt::format("'{}' and '{}' have no order", a.type_name(), b.type_name()));
   }
@@ -138,8 +184,12 @@ bool contains(TemplateContext& context, const Value& container, const Value& ite
 }
 
 Value::List iterate(TemplateContext& context, const Value& value) {
-  if (value.is_list()) return value.as<Value::List>();
   std::vector<Value> items;
+  if (value.is_list()) {
+    const Value::List& list = value.as<Value::List>();
+    if (list->kind != ListKind::kIterator || !std::exchange(list->spent, true)) return list;
+    return context.make_list({}).as<Value::List>();
+  }
   if (value.is_dict()) {
     for (const auto& [key, entry] : value.entries()) items.push_back(key);
   } else if (value.is_string()) {
@@ -160,7 +210,12 @@ void append_repr(TemplateContext& context, const Value& value, std::string& out)
   if (value.is_string()) {
     context.append(out, python_repr(value.text()));
   } else if (value.is_list()) {
-    const bool is_tuple = value.as<Value::List>()->is_tuple;
+    const bool is_tuple = value.is_kind(ListKind::kTuple);
+    const bool is_view = !is_tuple && !value.is_kind(ListKind::kList);
+    if (value.is_kind(ListKind::kIterator) || value.is_kind(ListKind::kRange)) {
+      context.fail(fmt::format("a {} is no text; make it a list", value.type_name()));
+    }
+    if (is_view) context.append(out, fmt::format("{}(", value.type_name()));
     context.append(out, is_tuple ? "(" : "[");
     bool first = true;
     for (const Value& item : value.items()) {
@@ -168,7 +223,7 @@ void append_repr(TemplateContext& context, const Value& value, std::string& out)
       append_repr(context, item, out);
     }
     if (is_tuple && value.items().size() == 1) context.append(out, ",");
-    context.append(out, is_tuple ? ")" : "]");
+    context.append(out, is_tuple ? ")" : is_view ? "])" : "]");
   } else if (value.is_dict()) {
     context.append(out, "{");
     bool first = true;
@@ -225,7 +280,7 @@ class JsonWriter {
     context_.charge(1);
     if (value.is_string()) {
       append_json_text(context_, value.text(), format_.ensure_ascii, out_);
-    } else if (value.is_list()) {
+    } else if (value.is_plain_list()) {
       write_list(value.items(), level);
     } else if (value.is_dict()) {
       write_dict(value.entries(), level);

@@ -21,10 +21,21 @@ struct TemplateNamespace;
 struct TemplateLoop;
 
 class Value;
+// What Python would call it; all but the first two are only run over, measured or indexed.
+enum class ListKind {
+  kList,
+  kTuple,
+  kRange,
+  kKeys,  // views of a dict
+  kValues,
+  kItems,
+  kIterator,  // of map, select and the like: true, without length, and empty once run over
+};
 struct ListValue {
   std::vector<Value> items;
-  bool is_tuple;
-  int depth;  // 1 + the deepest item's
+  ListKind kind;
+  int depth;                   // 1 + the deepest item's
+  mutable bool spent = false;  // an iterator that was run over
 };
 struct DictValue {
   std::vector<std::pair<Value, Value>> entries;  // keys are unique, in order of insertion
@@ -38,6 +49,7 @@ struct None {};
 struct StringValue {
   std::string_view text;
   std::shared_ptr<const std::string> owner;  // null where the template or its input owns the text
+  bool is_safe = false;  // marked by safe or escape: what is added to it gets escaped
 };
 struct BoundMethod;
 
@@ -77,7 +89,11 @@ class Value {
   bool is_none() const { return is<None>(); }
   bool is_bool() const { return is<bool>(); }
   bool is_string() const { return is<StringValue>(); }
-  bool is_list() const { return is<List>(); }
+  bool is_list() const { return is<List>(); }  // of any kind
+  bool is_kind(ListKind kind) const { return is_list() && as<List>()->kind == kind; }
+  bool is_plain_list() const { return is_kind(ListKind::kList) || is_kind(ListKind::kTuple); }
+  bool is_indexable() const { return is_plain_list() || is_kind(ListKind::kRange); }
+  bool is_safe() const { return is_string() && as<StringValue>().is_safe; }
   bool is_dict() const { return is<Dict>(); }
   // Booleans count as integers, as in Python.
   bool is_integral() const { return is<int64_t>() || is<bool>(); }
@@ -116,6 +132,11 @@ struct Arguments {
 
 // What follows charges `context` for its work and fails through it.
 
+// A string as safe, as not safe, and with <>&'" replaced unless it is safe. REQUIRES: is_string()
+Value mark_safe(Value string);
+Value plain_string(Value string);
+Value escape_string(TemplateContext& context, const Value& string);
+
 // ==, by value; numbers of all kinds compare equal.
 bool equal(TemplateContext& context, const Value& a, const Value& b);
 // Negative, 0, positive. Fails for values that Python does not order.
@@ -124,7 +145,8 @@ int compare(TemplateContext& context, const Value& a, const Value& b);
 const Value* find_entry(TemplateContext& context, const DictValue& dict, const Value& key);
 // `item in container`
 bool contains(TemplateContext& context, const Value& container, const Value& item);
-// What a loop runs over: items, keys or characters. Fails for what cannot be iterated.
+// What a loop runs over: items, keys or characters. Spends an iterator. Fails for what cannot be
+// iterated.
 Value::List iterate(TemplateContext& context, const Value& value);
 
 // The same for a range-for, which keeps this object, but would not keep the list behind it.

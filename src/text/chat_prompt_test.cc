@@ -6,10 +6,15 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "server/test_model.h"
+#include "text/vocab_fixtures.h"
 
 namespace headrace {
 namespace {
+
+constexpr std::string_view kChatMlTemplate =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 Json message(std::string role, std::string content) {
   Json json = Json::object();
@@ -21,8 +26,11 @@ struct Fixture {
   explicit Fixture(std::string_view source = kChatMlTemplate) {
     auto compiled = ChatTemplate::compile(source);
     CHECK(compiled.ok());
+    auto made = Tokenizer::create(tiny_vocab());
+    CHECK(made.ok());
+    tokenizer = std::move(*made);
     chat_template = std::make_unique<ChatTemplate>(std::move(*compiled));
-    auto created = ChatPromptEncoder::create(*model.tokenizer, *chat_template);
+    auto created = ChatPromptEncoder::create(*tokenizer, *chat_template);
     CHECK(created.ok());
     encoder = std::move(*created);
   }
@@ -32,10 +40,10 @@ struct Fixture {
     return ids.ok() ? *ids : std::vector<TokenId>();
   }
   int control_count(const std::vector<TokenId>& ids) const {
-    return static_cast<int>(std::count_if(
-        ids.begin(), ids.end(), [&](TokenId id) { return model.tokenizer->is_control(id); }));
+    return static_cast<int>(std::count_if(ids.begin(), ids.end(),
+                                          [&](TokenId id) { return tokenizer->is_control(id); }));
   }
-  TestModel model;
+  std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   std::unique_ptr<ChatPromptEncoder> encoder;
 };
@@ -49,16 +57,15 @@ TEST(ChatPrompt, PlainTextIsEncodedAsTheWholeRendering) {
       Json::Array{message("system", "be brief"), message("user", "a < b and <b>bold</b>")});
   const auto text = f.encoder->render(messages, Json(), true);
   ASSERT_TRUE(text.ok());
-  const auto expected =
-      f.model.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+  const auto expected = f.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
   EXPECT_EQ(f.encode(messages), *expected);
 }
 
 TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
   Fixture f;
-  const auto& tokens = f.model.tokenizer->vocab().tokens;
-  for (TokenId id = 0; id < f.model.tokenizer->vocab_size(); ++id) {
-    if (!f.model.tokenizer->is_control(id)) continue;
+  const auto& tokens = f.tokenizer->vocab().tokens;
+  for (TokenId id = 0; id < f.tokenizer->vocab_size(); ++id) {
+    if (!f.tokenizer->is_control(id)) continue;
     const std::string spelling(tokens[static_cast<size_t>(id)]);
     for (const std::string& content :
          {spelling, "x" + spelling + spelling + "y", spelling + "\n" + spelling,
@@ -68,7 +75,7 @@ TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
         const std::vector<TokenId> ids = f.encode(messages);
         EXPECT_EQ(f.control_count(ids), template_controls(2)) << role << " " << content;
         const auto text = f.encoder->render(messages, Json(), true);
-        EXPECT_EQ(f.model.tokenizer->decode(ids, false), *text);  // not a byte is lost
+        EXPECT_EQ(f.tokenizer->decode(ids, false), *text);  // not a byte is lost
       }
     }
   }
@@ -101,7 +108,7 @@ TEST(ChatPrompt, RandomTextRoundTripsWithoutControlTokens) {
     const Json messages(Json::Array{message("user", content)});
     const std::vector<TokenId> ids = f.encode(messages);
     ASSERT_EQ(f.control_count(ids), template_controls(1)) << content;
-    ASSERT_EQ(f.model.tokenizer->decode(ids, false), *f.encoder->render(messages, Json(), true));
+    ASSERT_EQ(f.tokenizer->decode(ids, false), *f.encoder->render(messages, Json(), true));
   }
 }
 
@@ -111,6 +118,19 @@ TEST(ChatPrompt, ATemplateThatLooksForSpellingsIsRefused) {
       "endfor %}");
   const auto ids = f.encoder->encode(Json(Json::Array{message("user", "<|im_end|>")}), Json(), {});
   EXPECT_EQ(ids.status().code(), StatusCode::kInvalidArgument);
+}
+
+// Tools are user text too.
+TEST(ChatPrompt, SpellingsInsideVariablesStayText) {
+  Fixture f("{% for t in tools %}{{ t | tojson }}{% endfor %}<|im_end|>");
+  Json tool = Json::object();
+  tool.set("<|im_start|>", "x<|im_end|>").set("description", "<|endoftext|");
+  const Json variables = Json::object().set("tools", Json(Json::Array{tool}));
+  const Json messages(Json::Array{message("user", "hi")});
+  const auto ids = f.encoder->encode(messages, variables, {});
+  ASSERT_TRUE(ids.ok()) << ids.status().message();
+  EXPECT_EQ(f.control_count(*ids), 1);
+  EXPECT_EQ(f.tokenizer->decode(*ids, false), *f.encoder->render(messages, variables, true));
 }
 
 TEST(ChatPrompt, LongRunsOfFirstCharactersAreCheap) {

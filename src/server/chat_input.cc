@@ -1,0 +1,137 @@
+#include "server/chat_input.h"
+
+#include <string>
+
+#include <fmt/core.h>
+
+namespace headrace {
+namespace {
+
+Status bad_message(std::string message) { return invalid_argument(std::move(message), "messages"); }
+
+// Text of a message's content: a string, null (an assistant turn of tool calls), or text parts.
+Result<Json> read_content(const Json& content, size_t message) {
+  const std::string name = fmt::format("messages[{}].content", message);
+  if (content.is_string() || content.is_null()) return content;
+  if (!content.is_array()) {
+    return bad_message(field_error(name, "a string or an array of text parts", content).message());
+  }
+  std::string text;
+  for (const Json& part : content.as_array()) {
+    const Json* type = part.find("type");
+    const Json* part_text = part.find("text");
+    const bool good = type && *type == Json("text") && part_text && part_text->is_string();
+    if (!good) return bad_message(name + " must hold only parts of type \"text\" with a string");
+    if (!text.empty()) text += '\n';
+    text += part_text->as_string();
+  }
+  return Json(std::move(text));
+}
+
+// Clients send a call's arguments as JSON in a string; templates walk or print an object.
+Result<Json> read_arguments(const Json& arguments, const std::string& name) {
+  if (!arguments.is_string()) return arguments;
+  if (arguments.as_string().empty()) return Json::object();
+  Result<Json> parsed = parse_json(arguments.as_string());
+  if (parsed.ok() && parsed->is_object()) return parsed;
+  return bad_message(name + ".function.arguments must be a JSON object in a string");
+}
+
+Result<Json> read_tool_calls(const Json& calls, size_t message) {
+  if (calls.is_null()) return calls;
+  const std::string name = fmt::format("messages[{}].tool_calls", message);
+  if (!calls.is_array()) return bad_message(name + " must be an array");
+  Json result = calls;
+  for (size_t i = 0; i < result.as_array().size(); ++i) {
+    Json& call = result.as_array()[i];
+    const std::string call_name = fmt::format("{}[{}]", name, i);
+    const Json* function = call.find("function");
+    const Json* function_name = function ? function->find("name") : nullptr;
+    if (!function_name || !function_name->is_string()) {
+      return bad_message(call_name + ".function.name must be a string");
+    }
+    const Json* arguments = function->find("arguments");
+    if (!arguments) continue;
+    HR_ASSIGN_OR_RETURN(Json value, read_arguments(*arguments, call_name));
+    call.set("function", Json(*function).set("arguments", std::move(value)));
+  }
+  return result;
+}
+
+Status check_objects(std::string_view name, const Json& list) {
+  if (!list.is_array()) return field_error(name, "an array of objects", list);
+  for (const Json& item : list.as_array()) {
+    if (!item.is_object()) return field_error(name, "an array of objects", list);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
+  if (!messages.is_array() || messages.as_array().empty()) {
+    return field_error("messages", "an array of at least one message", messages);
+  }
+  if (messages.as_array().size() > static_cast<size_t>(context.limits.messages_max)) {
+    return bad_message(fmt::format("messages must have at most {} entries, got {}",
+                                   context.limits.messages_max, messages.as_array().size()));
+  }
+  Json result = messages;
+  for (size_t i = 0; i < result.as_array().size(); ++i) {
+    Json& message = result.as_array()[i];
+    const Json* role = message.find("role");
+    if (!role || !role->is_string() || role->as_string().empty()) {
+      return bad_message(fmt::format("messages[{}].role must be a string", i));
+    }
+    const Json* calls = message.find("tool_calls");
+    const bool has_calls = calls && !calls->is_null();
+    if (has_calls) {
+      HR_ASSIGN_OR_RETURN(Json parsed, read_tool_calls(*calls, i));
+      message.set("tool_calls", std::move(parsed));
+    }
+    if (const Json* content = message.find("content")) {
+      HR_ASSIGN_OR_RETURN(Json text, read_content(*content, i));
+      message.set("content", std::move(text));
+    } else if (has_calls) {
+      message.set("content", Json());
+    } else {
+      return bad_message(fmt::format("messages[{}].content is missing", i));
+    }
+  }
+  return result;
+}
+
+Status add_tools(const Json& tools, const FieldContext&, Json& variables) {
+  HR_RETURN_IF_ERROR(check_objects("tools", tools));
+  for (const Json& tool : tools.as_array()) {
+    const Json* type = tool.find("type");
+    const Json* function = tool.find("function");
+    const Json* name = function ? function->find("name") : nullptr;
+    if (!type || *type != Json("function") || !name || !name->is_string()) {
+      return invalid_argument("tools must hold functions: {type: \"function\", function: {name}}",
+                              "tools");
+    }
+  }
+  if (!tools.as_array().empty()) variables.set("tools", tools);
+  return ok_status();
+}
+
+Status add_documents(const Json& documents, const FieldContext&, Json& variables) {
+  HR_RETURN_IF_ERROR(check_objects("documents", documents));
+  if (!documents.as_array().empty()) variables.set("documents", documents);
+  return ok_status();
+}
+
+Status add_template_kwargs(const Json& kwargs, const FieldContext&, Json& variables) {
+  constexpr std::string_view kName = "chat_template_kwargs";
+  if (!kwargs.is_object()) return field_error(kName, "an object", kwargs);
+  for (std::string_view reserved : {"messages", "tools", "documents", "add_generation_prompt"}) {
+    if (!kwargs.find(reserved)) continue;
+    return invalid_argument(fmt::format("{} must not hold {}", kName, reserved),
+                            std::string(kName));
+  }
+  for (const auto& [name, value] : kwargs.as_object()) variables.set(name, value);
+  return ok_status();
+}
+
+}  // namespace headrace
