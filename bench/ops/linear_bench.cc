@@ -16,10 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/rng.h"
 #include "ops/linear.h"
 #include "ops/linear_cpu.h"
-#include "tensor/half.h"
+#include "ops/random_matrix.h"
 
 namespace headrace {
 namespace {
@@ -53,32 +52,6 @@ double seconds_now() {
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
-}
-
-// Random bits with scales and minima of a trained model's size.
-std::vector<std::byte> random_weights(Rng& rng, DType dtype, int64_t n, int64_t k) {
-  std::vector<std::byte> bytes(static_cast<size_t>(*tensor_bytes(dtype, Shape{n, k})));
-  const auto put = [&](size_t at, float value) {
-    const uint16_t bits = dtype == DType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
-    std::memcpy(&bytes[at], &bits, 2);
-  };
-  const auto uniform = [&] { return static_cast<float>(uniform01(rng.next())) - 0.5f; };
-  if (dtype == DType::kF32) {
-    for (size_t at = 0; at < bytes.size(); at += 4) {
-      const float value = uniform() * 0.2f;
-      std::memcpy(&bytes[at], &value, 4);
-    }
-  } else if (!is_quantised(dtype)) {
-    for (size_t at = 0; at < bytes.size(); at += 2) put(at, uniform() * 0.2f);
-  } else {
-    for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
-    const auto step = static_cast<size_t>(dtype_info(dtype).block_bytes);
-    for (size_t at = 0; at < bytes.size(); at += step) {
-      put(at, 0.01f + 0.01f * uniform());
-      if (dtype == DType::kQ4_1) put(at + 2, -0.08f);
-    }
-  }
-  return bytes;
 }
 
 class Bench {
@@ -131,8 +104,8 @@ class Bench {
     for (const LayerShape& shape : kShapes) {
       const DType dtype =
           shape.name == "head" && is_quantised(options_.dtype) ? DType::kQ8_0 : options_.dtype;
-      const std::vector<std::byte> source = random_weights(rng, dtype, shape.n, shape.k);
-      const LinearSource matrix{{source.data(), dtype, Shape{shape.n, shape.k}}, {}};
+      const RandomMatrix source(rng, dtype, shape.n, shape.k);
+      const LinearSource matrix{source.view(), {}};
       std::vector<LinearWeight> copies;
       for (int i = 0; i < shape.count; ++i) {
         const double start = seconds_now();

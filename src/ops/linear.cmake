@@ -11,5 +11,9 @@ set_source_files_properties(linear_cpu_avx512.cc PROPERTIES COMPILE_OPTIONS "${a
 set_source_files_properties(linear_cpu_avx512_vnni.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512vnni")
 
-add_executable(linear_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_bench.cc)
-target_link_libraries(linear_bench PRIVATE headrace_ops)
+foreach(bench linear_bench linear_types_bench)
+  add_executable(${bench} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/${bench}.cc)
+  target_link_libraries(${bench} PRIVATE headrace_ops)
+endforeach()
+
+headrace_fuzzer(ops_block_types_fuzz SOURCES ops_block_types_fuzz.cc LINKS headrace_ops)

@@ -26,7 +26,7 @@ double add_to_odd(double p, double c) {
   const double s = p + c;
   const double t = s - p;
   const double error = (p - (s - t)) + (c - t);
-  if (error == 0.0) return s;
+  if (!(error < 0.0) && !(error > 0.0)) return s;  // exact, or infinite: the error is NaN
   const int64_t bits = __builtin_bit_cast(int64_t, s);
   return __builtin_bit_cast(double, bits + ((error > 0.0) == (s > 0.0) ? 1 : -1));
 }

@@ -13,18 +13,12 @@
 
 #include "base/rng.h"
 #include "ops/linear_cpu.h"
+#include "ops/random_matrix.h"
 #include "tensor/block_quants.h"
 #include "tensor/half.h"
 
 namespace headrace {
 namespace {
-
-constexpr DType kTypes[] = {DType::kF32,    DType::kF16,  DType::kBF16,  DType::kQ8_0,
-                            DType::kQ4_0,   DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,
-                            DType::kIQ4_NL, DType::kQ2_K, DType::kQ3_K,  DType::kQ4_K,
-                            DType::kQ5_K,   DType::kQ6_K, DType::kIQ4_XS};
-
-constexpr float kSmallestNormalHalf = 0x1p-14f;
 
 float normal(Rng& rng) {  // sum of 4 uniforms: near enough to a normal, sigma 1
   float sum = 0;
@@ -38,79 +32,6 @@ std::vector<float> normals(Rng& rng, int64_t count) {
   return out;
 }
 
-// Where a block has its f16 numbers, and their size for weights of about 0.1.
-struct BlockHalves {
-  size_t scale;
-  float scale_size;
-  size_t minimum = 0;
-  float minimum_size = 0;  // 0: there is none
-};
-
-BlockHalves block_halves(DType dtype) {
-  switch (dtype) {
-    case DType::kQ8_0:
-    case DType::kIQ4_NL:
-      return {0, 0.001f};
-    case DType::kQ4_1:
-    case DType::kQ5_1:
-      return {0, 0.01f, 2, -0.1f};
-    case DType::kQ2_K:
-      return {80, 0.005f, 82, 0.01f};
-    case DType::kQ3_K:
-      return {108, 0.001f};
-    case DType::kQ4_K:
-    case DType::kQ5_K:
-      return {0, 0.0005f, 2, 0.003f};
-    case DType::kQ6_K:
-      return {208, 0.0001f};
-    case DType::kIQ4_XS:
-      return {0, 0.0001f};
-    default:
-      return {0, 0.01f};
-  }
-}
-
-// A matrix in the file's form, with values the size of a trained model's.
-struct Matrix {
-  DType dtype;
-  int64_t n, k;
-  std::vector<std::byte> bytes;
-
-  Matrix(Rng& rng, DType dtype_in, int64_t n_in, int64_t k_in) : dtype(dtype_in), n(n_in), k(k_in) {
-    bytes.resize(static_cast<size_t>(*tensor_bytes(dtype, Shape{n, k})));
-    is_quantised(dtype) ? fill_blocks(rng) : fill_floats(rng);
-  }
-  ConstTensorView view() const { return {bytes.data(), dtype, Shape{n, k}}; }
-
- private:
-  void fill_blocks(Rng& rng) {
-    const BlockHalves halves = block_halves(dtype);
-    const auto block_bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
-    for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
-    for (size_t at = 0; at < bytes.size(); at += block_bytes) {
-      put_half(at + halves.scale, (1 + std::abs(normal(rng))) * halves.scale_size);
-      if (halves.minimum_size == 0) continue;
-      put_half(at + halves.minimum, (1 + std::abs(normal(rng))) * halves.minimum_size);
-    }
-  }
-  void fill_floats(Rng& rng) {
-    for (int64_t i = 0; i < n * k; ++i) {
-      float value = 0.1f * normal(rng);
-      if (std::abs(value) < kSmallestNormalHalf) value = 0;  // subnormals have a test of their own
-      const uint16_t bits = dtype == DType::kF16 ? float_to_half(value) : float_to_bfloat16(value);
-      if (dtype == DType::kF32) {
-        std::memcpy(bytes.data() + i * 4, &value, 4);
-      } else {
-        std::memcpy(bytes.data() + i * 2, &bits, 2);
-      }
-    }
-  }
-  void put_half(size_t at, float value) {
-    const uint16_t bits = float_to_half(value);
-    std::memcpy(bytes.data() + at, &bits, 2);
-  }
-};
-
 class LinearTest : public testing::Test {
  protected:
   LinearTest()
@@ -118,7 +39,7 @@ class LinearTest : public testing::Test {
         stream_(device_->create_stream()),
         workspace_(std::move(device_->allocate(32 << 20).value())) {}
 
-  LinearWeight pack(const Matrix& matrix, LinearCompute compute = LinearCompute::kFast) {
+  LinearWeight pack(const RandomMatrix& matrix, LinearCompute compute = LinearCompute::kFast) {
     const LinearSource source{matrix.view(), {}};
     return std::move(LinearWeight::pack(*device_, {&source, 1}, compute).value());
   }
@@ -152,7 +73,7 @@ class LinearTest : public testing::Test {
 // What linear.h promises, in plain code: sequential, exact integers, std::fma.
 class Definition {
  public:
-  explicit Definition(const LinearWeight& weight, const Matrix& matrix)
+  explicit Definition(const LinearWeight& weight, const RandomMatrix& matrix)
       : weight_(weight), matrix_(matrix) {}
 
   float element(const float* x, int64_t n) const {
@@ -203,14 +124,8 @@ class Definition {
   }
 
   const LinearWeight& weight_;
-  const Matrix& matrix_;
+  const RandomMatrix& matrix_;
 };
-
-// At least `columns`, in whole blocks.
-int64_t whole_blocks(DType dtype, int64_t columns) {
-  const int64_t block = dtype_info(dtype).block_elements;
-  return (columns + block - 1) / block * block;
-}
 
 bool is_reference(const Kernel<LinearArgs>& kernel) { return kernel.name.ends_with("reference"); }
 
@@ -222,10 +137,10 @@ std::vector<int64_t> inner_sizes(DType dtype) {
 
 TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
   Rng rng(1);
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     for (const int64_t k : inner_sizes(dtype)) {
       for (const int64_t n : {1, 16, 83}) {
-        const Matrix matrix(rng, dtype, n, k);
+        const RandomMatrix matrix(rng, dtype, n, k);
         const LinearWeight weight = pack(matrix);
         const Definition definition(weight, matrix);
         constexpr int64_t kM = 9;
@@ -248,9 +163,9 @@ TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
 // of sigma 3e-5; 5 sigma are allowed.
 TEST_F(LinearTest, IsCloseToTheReference) {
   Rng rng(2);
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     constexpr int64_t kN = 40, kK = 1536, kM = 5;
-    const Matrix matrix(rng, dtype, kN, kK);
+    const RandomMatrix matrix(rng, dtype, kN, kK);
     const LinearWeight weight = pack(matrix);
     const std::vector<float> x = normals(rng, kM * kK);
     const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), kM);
@@ -275,9 +190,9 @@ TEST_F(LinearTest, IsCloseToTheReference) {
 TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
   Rng rng(3);
   constexpr int64_t kN = 50, kRows = 512;
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     const int64_t k = whole_blocks(dtype, 96);
-    const LinearWeight weight = pack(Matrix(rng, dtype, kN, k));
+    const LinearWeight weight = pack(RandomMatrix(rng, dtype, kN, k));
     const std::vector<float> x = normals(rng, kRows * k);
     for (const auto& kernel : linear_kernels().all()) {
       if (is_reference(kernel) || !runs(kernel)) continue;
@@ -297,7 +212,7 @@ TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
   const auto alone = create_cpu_device(1);
   const auto many = create_cpu_device(3);
   for (const DType dtype : {DType::kF16, DType::kQ4_1}) {
-    const LinearWeight weight = pack(Matrix(rng, dtype, 1000, 256));
+    const LinearWeight weight = pack(RandomMatrix(rng, dtype, 1000, 256));
     for (const int64_t m : {1, 3, 40}) {
       const std::vector<float> x = normals(rng, m * weight.k());
       std::vector<float> y[2];
@@ -315,9 +230,9 @@ TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
 TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
   Rng rng(5);
   constexpr int64_t kN = 37, kYStride = 45;
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     const int64_t k = whole_blocks(dtype, 64), x_stride = k + 16;
-    const Matrix matrix(rng, dtype, kN, k);
+    const RandomMatrix matrix(rng, dtype, kN, k);
     const LinearWeight weight = pack(matrix);
     const std::vector<float> bias = normals(rng, kN);
     for (const auto& kernel : linear_kernels().all()) {
@@ -366,7 +281,7 @@ TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
 TEST_F(LinearTest, StacksMatricesOfSeveralTypesAndReordersRows) {
   Rng rng(6);
   constexpr int64_t kK = 64;
-  const Matrix a(rng, DType::kQ4_1, 40, kK), b(rng, DType::kQ4_1, 23, kK),
+  const RandomMatrix a(rng, DType::kQ4_1, 40, kK), b(rng, DType::kQ4_1, 23, kK),
       c(rng, DType::kQ8_0, 17, kK), d(rng, DType::kF16, 5, kK);
   std::vector<int32_t> order;
   for (int32_t r = 0; r < 23; ++r) order.push_back((r * 7 + 3) % 23);
@@ -401,8 +316,8 @@ TEST_F(LinearTest, StacksMatricesOfSeveralTypesAndReordersRows) {
 
 TEST_F(LinearTest, Float32ComputeUsesDequantisedWeightsAndExactActivations) {
   Rng rng(7);
-  for (const DType dtype : kTypes) {
-    const LinearWeight weight = pack(Matrix(rng, dtype, 33, 1536), LinearCompute::kFloat32);
+  for (const DType dtype : kWeightTypes) {
+    const LinearWeight weight = pack(RandomMatrix(rng, dtype, 33, 1536), LinearCompute::kFloat32);
     const std::vector<float> x = normals(rng, 2 * weight.k());
     const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 2);
     for (const auto& kernel : linear_kernels().all()) {
@@ -417,8 +332,8 @@ TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
   Rng rng(8);
   constexpr int64_t kM = 11, kBad = 4;
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    for (const DType dtype : kTypes) {
-      const LinearWeight weight = pack(Matrix(rng, dtype, 50, whole_blocks(dtype, 96)));
+    for (const DType dtype : kWeightTypes) {
+      const LinearWeight weight = pack(RandomMatrix(rng, dtype, 50, whole_blocks(dtype, 96)));
       std::vector<float> x = normals(rng, kM * weight.k());
       for (const auto& kernel : linear_kernels().all()) {
         if (!runs(kernel)) continue;
@@ -441,8 +356,8 @@ TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
 
 TEST_F(LinearTest, ZeroTinyAndHugeActivationsAreExactEnough) {
   Rng rng(9);
-  for (const DType dtype : kTypes) {
-    const Matrix matrix(rng, dtype, 20, whole_blocks(dtype, 64));
+  for (const DType dtype : kWeightTypes) {
+    const RandomMatrix matrix(rng, dtype, 20, whole_blocks(dtype, 64));
     const LinearWeight weight = pack(matrix);
     for (const float size : {0.0f, 1e-37f, 1e-20f, 1e30f}) {
       std::vector<float> x = normals(rng, matrix.k);
@@ -469,17 +384,17 @@ bool emulated_by_qemu() {
 TEST_F(LinearTest, SubnormalHalvesCount) {
   if (emulated_by_qemu()) GTEST_SKIP() << "qemu flushes them";
   Rng rng(13);
-  Matrix halves(rng, DType::kF16, 16, 32);
+  RandomMatrix halves(rng, DType::kF16, 16, 32);
   for (size_t i = 0; i < halves.bytes.size(); i += 2) {
     const uint16_t tiny = static_cast<uint16_t>(i % 1024);
     std::memcpy(&halves.bytes[i], &tiny, 2);
   }
-  Matrix blocks(rng, DType::kQ4_0, 16, 32);
+  RandomMatrix blocks(rng, DType::kQ4_0, 16, 32);
   for (size_t i = 0; i < blocks.bytes.size(); i += 18) {
     const uint16_t tiny = static_cast<uint16_t>(1 + i);
     std::memcpy(&blocks.bytes[i], &tiny, 2);
   }
-  for (const Matrix* matrix : {&halves, &blocks}) {
+  for (const RandomMatrix* matrix : {&halves, &blocks}) {
     const LinearWeight weight = pack(*matrix);
     const Definition definition(weight, *matrix);
     const std::vector<float> x = normals(rng, 32);
@@ -494,10 +409,27 @@ TEST_F(LinearTest, SubnormalHalvesCount) {
   }
 }
 
+// Where FMA is emulated in pairs, a tie in one lane takes the slow way for its neighbour too.
+TEST_F(LinearTest, AnInfinityBesideATieStaysInfinite) {
+  Rng rng(14);
+  RandomMatrix matrix(rng, DType::kF32, 16, 2);
+  std::vector<float> values(32, 1.0f);  // 1 + 2^-24 lies between two floats
+  values[0] = -std::numeric_limits<float>::infinity();
+  std::memcpy(matrix.bytes.data(), values.data(), matrix.bytes.size());
+  const LinearWeight weight = pack(matrix);
+  const float x[] = {1.0f, 0x1p-24f};
+  for (const auto& kernel : linear_kernels().all()) {
+    if (!runs(kernel)) continue;
+    const std::vector<float> y = run(kernel, weight, x, 1);
+    EXPECT_EQ(y[0], values[0]) << kernel.name;
+    EXPECT_EQ(y[1], 1.0f) << kernel.name;
+  }
+}
+
 TEST_F(LinearTest, TakesNoMoreWorkspaceThanItSays) {
   Rng rng(10);
-  for (const DType dtype : kTypes) {
-    const LinearWeight weight = pack(Matrix(rng, dtype, 20, whole_blocks(dtype, 96)));
+  for (const DType dtype : kWeightTypes) {
+    const LinearWeight weight = pack(RandomMatrix(rng, dtype, 20, whole_blocks(dtype, 96)));
     for (const int64_t m : {1, 5, 130}) {
       const std::vector<float> x = normals(rng, m * weight.k());
       std::vector<float> y(static_cast<size_t>(m * 20));
@@ -512,7 +444,7 @@ TEST_F(LinearTest, TakesNoMoreWorkspaceThanItSays) {
 
 TEST_F(LinearTest, NoRowsIsNoWork) {
   Rng rng(11);
-  const LinearWeight weight = pack(Matrix(rng, DType::kQ8_0, 16, 32));
+  const LinearWeight weight = pack(RandomMatrix(rng, DType::kQ8_0, 16, 32));
   OpContext op = context();
   float nothing = kPoison;
   linear(op, dense_args(weight, &nothing, 0, &nothing));
@@ -521,7 +453,7 @@ TEST_F(LinearTest, NoRowsIsNoWork) {
 
 TEST_F(LinearTest, WrongShapesAreBugs) {
   Rng rng(12);
-  const LinearWeight weight = pack(Matrix(rng, DType::kF32, 16, 32));
+  const LinearWeight weight = pack(RandomMatrix(rng, DType::kF32, 16, 32));
   std::vector<float> x(64), y(64);
   LinearArgs args = dense_args(weight, x.data(), 2, y.data());
   args.x.shape = Shape{2, 31};

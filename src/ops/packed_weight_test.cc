@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/rng.h"
+#include "ops/random_matrix.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {
@@ -20,10 +20,7 @@ std::vector<std::byte> random_matrix(Rng& rng, DType dtype, int64_t n, int64_t k
 TEST(LinearWeight, RowsReadBackAsTheSourceSays) {
   Rng rng(1);
   const auto device = create_cpu_device(2);
-  for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-        DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K,
-        DType::kQ5_K, DType::kQ6_K, DType::kIQ4_XS}) {
+  for (const DType dtype : kWeightTypes) {
     for (const int64_t n : {1, 16, 300}) {
       const int64_t k = is_quantised(dtype) ? 3 * dtype_info(dtype).block_elements : 77;
       const std::vector<std::byte> bytes = random_matrix(rng, dtype, n, k);
