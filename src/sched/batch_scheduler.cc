@@ -156,8 +156,16 @@ void BatchScheduler::hand_over(Sequence& leader) {
   heir->preemptions = leader.preemptions;
   heir->computed_max = leader.computed_max;
   heir->yields = leader.yields;
+  heir->rank.level = leader.rank.level;
+  heir->rank.key = leader.rank.key;
   heir->state = Waiting{};
-  enqueue(*heir);
+  if (!leader.is<Waiting>()) return enqueue(*heir);
+  // It has waited as long as the leader.
+  place_in_queue(*heir);
+  heir->waits_since = leader.waits_since;
+  for (Wait& wait : waits_) {
+    if (wait.sequence == leader.id) wait.sequence = heir->id;
+  }
 }
 
 void BatchScheduler::drop_reserved_slots(Sequence& leader) {
@@ -173,13 +181,17 @@ void BatchScheduler::run(Sequence& sequence) {
                   &sequence);
 }
 
-// In the queue it has a place by rank, and, where it may starve, one in the line of those who wait.
-void BatchScheduler::enqueue(Sequence& sequence) {
-  sequence.waits_since = next_step_;
+void BatchScheduler::place_in_queue(Sequence& sequence) {
   sequence.rank = rank_of(sequence);
   sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
   queue_.insert(&sequence);
   policy_->queued(sequence);
+}
+
+// In the queue it has a place by rank, and, where it may starve, one in the line of those who wait.
+void BatchScheduler::enqueue(Sequence& sequence) {
+  place_in_queue(sequence);
+  sequence.waits_since = next_step_;
   if (!policy_->may_starve()) return;
   waits_.push_back({sequence.id, sequence.waits_since});
   if (waits_.size() <= 2 * queue_.size() + 64) return;

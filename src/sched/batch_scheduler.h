@@ -125,6 +125,7 @@ class BatchScheduler final : public Scheduler {
   void drop_reserved_slots(Sequence& leader);
   void run(Sequence& sequence);  // into running_, by rank
   void enqueue(Sequence& sequence);
+  void place_in_queue(Sequence& sequence);
   void dequeue(Sequence& sequence);
   void rerank(Sequence& sequence);
   Rank rank_of(const Sequence& sequence) const;

@@ -283,10 +283,8 @@ Sequence* BatchScheduler::next_to_join() {
   const StepView now = view();
   while (policy_->reconsider(**queue_.begin(), now.now_seconds)) {
     Sequence& first = **queue_.begin();
-    const uint64_t since = first.waits_since;
     dequeue(first);
-    enqueue(first);
-    first.waits_since = since;
+    place_in_queue(first);
   }
   return policy_->next(now);
 }
