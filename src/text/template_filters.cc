@@ -68,12 +68,13 @@ std::vector<Value> sorted_by(TemplateContext& context, const std::vector<Value>&
 
 // Strings.
 
-template <std::string (*map)(std::string_view)>
+template <std::string (*map)(std::string_view), bool keeps_safe = true>
 Value map_string(TemplateContext& context, const Value& input, const Arguments& arguments) {
   bind_arguments<0>(context, "this filter", arguments, {});
   const Value text = to_string(context, input);
   context.charge(text.text().size() / 64);
-  return context.make_string(map(text.text()));
+  Value mapped = context.make_string(map(text.text()));
+  return keeps_safe && text.is_safe() ? mark_safe(std::move(mapped)) : mapped;
 }
 
 // The filter differs from str.title(): words begin after space, "-" and opening brackets.
@@ -586,7 +587,7 @@ constexpr TemplateFilter kFilters[] = {
     {"sort", filter_sort},
     {"string", filter_string},
     {"sum", filter_sum},
-    {"title", map_string<title_words>},
+    {"title", map_string<title_words, false>},
     {"tojson", filter_tojson},
     {"trim", filter_trim},
     {"unique", filter_unique},

@@ -216,7 +216,7 @@ class FieldFinder {
       value = by_item
                   ? get_item(context_, value, item_key(name))
                   : get_attribute(context_, value, context_.make_string(std::string(name)).text());
-      if (value.is_undefined()) context_.fail("a field names a member that is not there");
+      if (value.is_undefined()) value = Value();  // the name goes with this field
       field.remove_prefix(stop + (by_item ? 1 : 0));
       if (by_item && !field.empty() && field[0] != '.' && field[0] != '[') {
         context_.fail("a field has text behind its ']'");

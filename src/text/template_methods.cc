@@ -535,7 +535,7 @@ bool receives(Receiver receiver, const Value& value) {
     case Receiver::kString:
       return value.is_string();
     case Receiver::kList:
-      return value.is_plain_list();
+      return value.is_indexable();
     case Receiver::kDict:
       return value.is_dict();
     case Receiver::kLoop:

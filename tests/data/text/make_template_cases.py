@@ -190,6 +190,24 @@ end
   {{ x }}
 {%- endfor %}
 {{ '' ~ none_list }}X
+{{ xs | map('string') | list | length }} {% if xs | select('gt', 9) %}a generator is true{% endif %} {{ xs | select('gt', 9) | list }}
+{% set g = xs | map('string') %}{% for x in g %}{{ x }}{% endfor %}|{% for x in g %}{{ x }}{% endfor %}|{{ g | join }}
+{{ (xs | map('string')) is sequence }} {{ (xs | map('string')) is iterable }} {{ d.keys() is sequence }} {{ d.items() is iterable }} {{ range(2) is sequence }} {{ missing is sequence }}
+{{ none | map('upper') | list }} {{ 0 | select | list }} {{ none | selectattr('a') | list }} {{ missing | rejectattr('a') | list }}
+{{ d.keys() }} {{ d.values() }} {{ d.items() }} {{ {}.keys() }} {{ d.keys() | length }} {{ 'a' in d.keys() }} {{ 2 in d.values() }} {{ ('a', 2) in d.items() }} {{ d.keys()[0] is defined }} {{ d.keys() | first }} {{ d.items() | last }} {{ 'x' if {}.items() else 'none' }}
+{{ [d.keys()] }} {{ range(5)[1:3] | list }} {{ range(3) == [0, 1, 2] }} {{ range(3) | join(',') }} {{ range(3).count(1) }} {{ range(3).index(2) }} {{ range(0) | length }}
+{{ xs | reverse | first }} {{ words | unique | map('upper') | join }} {{ d | items | map('first') | join(',') }}
+{{ '<b>' | e }} {{ ('<b>' | e) + '<i>' }} {{ '<i>' + ('<b>' | safe) }} {{ ('<b>' | safe) ~ '<i>' }} {{ '<b>' | e | e }} {{ '<b>' | safe | forceescape }} {{ ('<b>' | safe) is escaped }} {{ ('<b>' | safe).strip('<') + '<' }} {{ ('a<' | safe)[1:] + '<' }} {{ ('<A>' | safe | lower) + '<' }} {{ (nested | tojson | safe) + '<' }} {{ (('<b>' | safe) + '<') | length }} {{ ('<a>' | safe | trim) + '<' }} {{ ('<a>' | safe | replace('a', 'b')) + '<' }} {{ '<b>' | safe == '<b>' }}
+{{ '{}-{}'.format(1, 'b') }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{x}{y}'.format(x=1, y=none) }} {{ '{{}}{}'.format('z') }} {{ '{:>5}|{:<5}|{:^5}|{:*^5}'.format('a', 'b', 'c', 'd') }} {{ '{:05d}|{:+d}|{: d}|{:,}|{:x}|{:X}|{:b}|{:o}'.format(42, 42, 42, 1234567, 255, 255, 5, 8) }} {{ '{:.2f}|{:8.3f}|{:e}|{:g}|{:.1%}|{:f}'.format(1.5, 2.25, 12345.678, 0.0001, 0.256, 3) }} {{ '{0[a]}{1[0]}{0[key]}'.format(d, xs) }} {{ '{}{}{}'.format(true, [1], 1.0) }} {{ '{!r}|{!s:>4}'.format('q', 'w') }} {{ '{:.2}'.format('é日本') }} {{ '{:5}|{:5}|{:<5}|'.format(1, 'a', 1.5) }} {{ '{:05}|{:08.2f}'.format(-3, -3.14159) }} {{ ''.format() }} {{ '{a[b]}'.format(a=d) }} {{ '[{0[9]}{1[q]}{1.q}]'.format(xs, d) }}
+{{ '<｜x{}｜>'.format(':y') }} {{ '%s: %s' | format('a', 1) }} {{ ('%s' * 2) % ('a', 'b') }}
+{% for u in users recursive %}{{ u.name }}{% if u.tags %}({{ loop(u.tags) }}){% endif %}{% endfor %}
+{% for x in [[1, [2, 3]], [4]] recursive %}{% if x is sequence %}<{{ loop.depth }}{{ loop.depth0 }}:{{ loop(x) }}>{% else %}{{ x }}{% endif %}{% endfor %}
+{% for x in [1, [2, 9], 3] if x != 9 recursive %}{{ loop(x) if x is iterable else x }}{% else %}none{% endfor %}
+{% for x in [1, 1, 2, 2, 1] %}{% if loop.changed(x) %}{{ x }}{% endif %}{% endfor %}{% for x in [1, 2] %}{{ loop.changed(x, 'k') }}{{ loop.changed(x, 'k') }}{% endfor %}
+{{ 'a=b=c'.partition('=') }} {{ 'a=b=c'.rpartition('=') }} {{ 'abc'.partition('x') }} {{ 'abc'.rpartition('x') }} {{ '7'.zfill(3) }} {{ '-7'.zfill(3) }} {{ 'aBc'.swapcase() }} {{ 'abc'.index('c') }} {{ 'abca'.rindex('a') }} {{ '12'.isdecimal() }}
+{{ 'upper' is filter }} {{ 'nofilter' is filter }} {{ 'string' is test }} {{ 'notest' is test }}
+{% if z %}{{ s | nofilter }}{% endif %}{{ s | nofilter if z else 'lenient' }}{% if t %}ok{% else %}{{ s is notest }}{% endif %}{% if z %}{% elif z is notest and z %}{% endif %}
+{{ s | nofilter('a', b=1) if false }}{{ 'x' if true else s | nofilter }}
 """
 
 ERRORS = r"""
@@ -292,6 +310,37 @@ ERRORS = r"""
 {% macro m(a=1, b) %}{% endmacro %}
 {{ 'a' is divisibleby 2 }}
 {{ strftime_now() }}
+{{ xs | map('string') | tojson }}
+{{ xs | map('string') | length }}
+{{ xs | select | last }}
+{{ d.keys() | tojson }}
+{{ d.items() | tojson }}
+{{ range(3) | tojson }}
+{{ d.values() + [1] }}
+{{ range(2) * 2 }}
+{{ s.startswith(['H']) }}
+{% for x in xs %}{{ loop(xs) }}{% endfor %}
+{% for x in xs recursive %}{{ loop() }}{% endfor %}
+{% for x in xs recursive %}{{ loop(5) }}{% endfor %}
+{% if t %}{{ s | nofilter }}{% endif %}
+{% if z %}{% for x in xs %}{{ s | nofilter }}{% endfor %}{% endif %}
+{% if z %}{% set x %}{{ s | nofilter }}{% endset %}{% endif %}
+{% if z %}{% macro m() %}{{ s is notest }}{% endmacro %}{% endif %}
+{{ s | nofilter if t else 'x' }}
+{% if s is notest %}{% endif %}
+{{ '{}{}'.format(1) }}
+{{ '{}{0}'.format(1) }}
+{{ '{x}'.format(1) }}
+{{ '{'.format(1) }}
+{{ '}'.format(1) }}
+{{ '{:d}'.format('a') }}
+{{ '{:s}'.format(1) }}
+{{ '{:.2d}'.format(1) }}
+{{ '{:>3}'.format([1]) }}
+{{ '{0[q][r]}'.format(d) }}
+{{ 'abc'.index('z') }}
+{{ 'abc'.partition('') }}
+{{ none | list }}
 """
 
 MULTILINE = [
