@@ -159,5 +159,207 @@ TEST(ModelConfig, ReadsAFolder) {
   EXPECT_FALSE(model_config_from_file("/nowhere").ok());
 }
 
+// ---- Hugging Face families, in the spellings of transformers 4 and 5 ----
+
+// The members that every class needs.
+Json sizes_of(std::string_view hf_class) {
+  Json config = *parse_json(R"({"hidden_size": 64, "intermediate_size": 128, "vocab_size": 96,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2})");
+  return config.set("architectures", Json::array().push(hf_class));
+}
+ModelConfig read(const Json& config) {
+  auto read = from_json(config);
+  EXPECT_TRUE(read.ok()) << read.status().message();
+  return read.ok() ? *read : ModelConfig{};
+}
+Json json(std::string_view text) { return *parse_json(text); }
+
+TEST(HuggingFaceConfig, RopeScalingsInBothSpellings) {
+  using Kind = RopeScaling::Kind;
+  const std::string_view yarn = R"("factor": 4.0, "original_max_position_embeddings": 32,
+    "beta_fast": 16, "attention_factor": 1.5)";
+  const ModelConfig old =
+      read(sizes_of("LlamaForCausalLM")
+               .set("rope_theta", 5e5)
+               .set("rope_scaling", json("{\"type\": \"yarn\", " + std::string(yarn) + "}")));
+  const ModelConfig now =
+      read(sizes_of("LlamaForCausalLM")
+               .set("rope_parameters", json("{\"rope_type\": \"yarn\", \"rope_theta\": 5e5, " +
+                                            std::string(yarn) + "}")));
+  for (const ModelConfig& config : {old, now}) {
+    EXPECT_EQ(config.rope_theta, 5e5);
+    EXPECT_EQ(config.rope_scaling.kind, Kind::kYarn);
+    EXPECT_EQ(config.rope_scaling.factor, 4);
+    EXPECT_EQ(config.rope_scaling.original_context, 32);
+    EXPECT_EQ(config.rope_scaling.beta_fast, 16);
+    EXPECT_EQ(config.rope_scaling.beta_slow, 1);
+    EXPECT_EQ(config.rope_scaling.attention_factor, 1.5);
+  }
+  // Where the file does not say the original context, it is the context.
+  const ModelConfig llama3 = read(sizes_of("LlamaForCausalLM")
+                                      .set("max_position_embeddings", 4096)
+                                      .set("rope_scaling", json(R"({"rope_type": "llama3",
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0})")));
+  EXPECT_EQ(llama3.rope_scaling.kind, Kind::kLlama3);
+  EXPECT_EQ(llama3.rope_scaling.original_context, 4096);
+}
+
+TEST(HuggingFaceConfig, WindowsAndTheirSwitches) {
+  EXPECT_EQ(read(sizes_of("MistralForCausalLM")).window, 4096);  // the class's default
+  EXPECT_EQ(read(sizes_of("MistralForCausalLM").set("sliding_window", nullptr)).window, 0);
+  const Json qwen = sizes_of("Qwen2ForCausalLM").set("sliding_window", 32);
+  EXPECT_EQ(read(qwen).window, 0);  // off unless switched on
+  const ModelConfig on =
+      read(Json(qwen).set("use_sliding_window", true).set("max_window_layers", 3));
+  EXPECT_EQ(on.window, 32);
+  EXPECT_EQ(on.sliding_layers, (std::vector<bool>{false, false, false, true}));
+  const ModelConfig typed =
+      read(Json(qwen)
+               .set("use_sliding_window", true)
+               .set("layer_types", json(R"(["sliding_attention", "full_attention",
+                                            "full_attention", "sliding_attention"])")));
+  EXPECT_EQ(typed.sliding_layers, (std::vector<bool>{true, false, false, true}));
+  const Status chunked =
+      from_json(sizes_of("MistralForCausalLM")
+                    .set("layer_types", json(R"(["chunked_attention", "full_attention",
+                                                 "full_attention", "full_attention"])")))
+          .status();
+  EXPECT_EQ(chunked.code(), StatusCode::kUnsupported);
+  EXPECT_NE(chunked.message().find("layer_types: \"chunked_attention\""), std::string::npos);
+  EXPECT_NE(from_json(sizes_of("MistralForCausalLM").set("layer_types", json("[]")))
+                .status()
+                .message()
+                .find("layer_types: 0 entries for 4 layers"),
+            std::string::npos);
+}
+
+TEST(HuggingFaceConfig, Gemma2) {
+  const ModelConfig assumed = read(sizes_of("Gemma2ForCausalLM"));
+  EXPECT_EQ(assumed.attention_soft_cap, 50);
+  EXPECT_EQ(assumed.logit_soft_cap, 30);
+  EXPECT_EQ(assumed.head_dim, 256);
+  EXPECT_EQ(assumed.attention_scale, 1.0f / 16);
+  EXPECT_TRUE(assumed.tied_embeddings);
+  const ModelConfig said = read(sizes_of("Gemma2ForCausalLM")
+                                    .set("attn_logit_softcapping", nullptr)
+                                    .set("query_pre_attn_scalar", 144)
+                                    .set("head_dim", 32)
+                                    .set("hidden_activation", "gelu_pytorch_tanh"));
+  EXPECT_EQ(said.attention_soft_cap, 0);
+  EXPECT_FLOAT_EQ(said.attention_scale, 1.0f / 12);
+  EXPECT_EQ(said.head_dim, 32);
+}
+
+TEST(HuggingFaceConfig, Gemma3AloneAndInsideAModelThatSees) {
+  const Json old = sizes_of("Gemma3ForCausalLM")
+                       .set("rope_theta", 2e6)
+                       .set("rope_local_base_freq", 20000)
+                       .set("sliding_window", 64)
+                       .set("sliding_window_pattern", 2)
+                       .set("_sliding_window_pattern", 6)
+                       .set("rope_scaling", json(R"({"rope_type": "linear", "factor": 8})"));
+  const Json now = sizes_of("Gemma3ForCausalLM")
+                       .set("sliding_window", 64)
+                       .set("layer_types", json(R"(["sliding_attention", "full_attention",
+                                                    "sliding_attention", "full_attention"])"))
+                       .set("rope_parameters", json(R"({
+      "full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 2e6},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}})"));
+  const Json nested = json(R"({"architectures": ["Gemma3ForConditionalGeneration"],
+                               "vision_config": {"hidden_size": 9}, "eos_token_id": [1, 7]})")
+                          .set("text_config", Json(old).set("eos_token_id", 1));
+  for (const Json& file : {old, now, nested}) {
+    const ModelConfig config = read(file);
+    EXPECT_EQ(config.architecture, "gemma3");
+    EXPECT_EQ(config.hidden, 64);
+    EXPECT_EQ(config.rope_theta, 2e6);
+    EXPECT_EQ(config.rope_theta_local, 2e4);
+    EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kLinear);
+    EXPECT_EQ(config.window, 64);
+    EXPECT_EQ(config.sliding_layers, (std::vector<bool>{true, false, true, false}));
+  }
+  EXPECT_EQ(read(nested).end_ids, (std::vector<int32_t>{1, 7}));
+  // The published 4B file says little of its text model.
+  const ModelConfig assumed = read(json(R"({"architectures": ["Gemma3ForConditionalGeneration"],
+      "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}})"));
+  EXPECT_EQ(assumed.heads, 8);
+  EXPECT_EQ(assumed.kv_heads, 4);
+  EXPECT_EQ(assumed.vocab, 262208);
+}
+
+TEST(HuggingFaceConfig, Phi3PartsOfHeadsAndTwoLists) {
+  const Json config =
+      sizes_of("Phi3ForCausalLM")
+          .set("partial_rotary_factor", 0.75)
+          .set("original_max_position_embeddings", 32)
+          .set("rope_scaling", json(R"({"type": "su", "short_factor": [1, 1, 1, 1, 1, 1],
+                                        "long_factor": [1, 2, 3, 4, 5, 6]})"));
+  const ModelConfig phi = read(config);
+  EXPECT_EQ(phi.rope_dim, 12);
+  EXPECT_EQ(phi.rope_scaling.kind, RopeScaling::Kind::kLongRope);
+  EXPECT_EQ(phi.rope_scaling.original_context, 32);
+  EXPECT_EQ(phi.rope_scaling.long_factors.back(), 6);
+  EXPECT_TRUE(phi.fused_qkv && phi.fused_gate_up);
+}
+
+TEST(HuggingFaceConfig, TheOtherFamilies) {
+  const ModelConfig smollm3 =
+      read(sizes_of("SmolLM3ForCausalLM").set("no_rope_layers", json("[1, 1, 0, 1]")));
+  EXPECT_EQ(smollm3.rope_layers, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(smollm3.rope_theta, 2e6);
+  const ModelConfig granite = read(sizes_of("GraniteForCausalLM")
+                                       .set("embedding_multiplier", 12)
+                                       .set("residual_multiplier", 0.25)
+                                       .set("attention_multiplier", 0.125)
+                                       .set("logits_scaling", 8));
+  EXPECT_EQ(granite.embedding_scale, 12);
+  EXPECT_EQ(granite.residual_scale, 0.25f);
+  EXPECT_EQ(granite.attention_scale, 0.125f);
+  EXPECT_EQ(granite.logit_divisor, 8);
+  const ModelConfig starcoder = read(sizes_of("Starcoder2ForCausalLM").set("norm_epsilon", 1e-4));
+  EXPECT_TRUE(starcoder.qkv_bias && starcoder.attention_out_bias && starcoder.ffn_bias);
+  EXPECT_FLOAT_EQ(starcoder.rms_eps, 1e-4f);
+  EXPECT_FALSE(read(sizes_of("Starcoder2ForCausalLM").set("use_bias", false)).qkv_bias);
+  const ModelConfig qwen2 = read(sizes_of("Qwen2ForCausalLM"));
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.attention_out_bias);
+  EXPECT_EQ(read(sizes_of("Qwen3ForCausalLM")).head_dim, 128);
+  EXPECT_EQ(read(sizes_of("Olmo2ForCausalLM")).architecture, "olmo2");
+}
+
+// ---- GGUF ----
+
+ModelConfig from_gguf(const GgufBuilder& builder) {
+  const std::string data = builder.build();
+  auto file = GgufFile::from_memory(std::as_bytes(std::span(data.data(), data.size())), "t.gguf");
+  auto config = model_config_from_gguf(**file);
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return config.ok() ? *config : ModelConfig{};
+}
+
+TEST(GgufConfig, WindowsAndScalings) {
+  GgufBuilder builder = tiny_llama();
+  builder.add_u32("llama.attention.sliding_window", 32)
+      .add_u32("llama.attention.sliding_window_pattern", 1)
+      .add_text("llama.rope.scaling.type", "yarn")
+      .add_f32("llama.rope.scaling.factor", 4)
+      .add_u32("llama.rope.scaling.original_context_length", 64);
+  const ModelConfig config = from_gguf(builder);
+  EXPECT_EQ(config.window, 32);
+  EXPECT_EQ(config.sliding_layers, (std::vector<bool>{false}));
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(config.rope_scaling.factor, 4);
+  EXPECT_EQ(config.rope_scaling.original_context, 64);
+}
+
+TEST(GgufConfig, TensorsTellOfDivisorsAndFusedMatrices) {
+  GgufBuilder builder = tiny_llama();
+  builder.add_tensor("rope_freqs.weight", {8}, 0).add_tensor("blk.0.attn_qkv.weight", {32, 64}, 0);
+  const ModelConfig config = from_gguf(builder);
+  EXPECT_TRUE(config.rope_divisors);
+  EXPECT_TRUE(config.fused_qkv);
+  EXPECT_FALSE(config.qkv_bias);
+}
+
 }  // namespace
 }  // namespace headrace
