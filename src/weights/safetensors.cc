@@ -157,9 +157,13 @@ class Parser {
       dims[i] = list[i].as_int();
     }
     tensor.shape = Shape(std::span<const int64_t>(dims.data(), list.size()));
+    // A dimension of 0 must not hide that the others leave the range: a view multiplies some of
+    // them. Elements have at most 8 bytes.
+    for (int64_t& dim : dims) dim = std::max<int64_t>(dim, 1);
     const auto elements = tensor.shape.elements();
-    if (!elements) {
-      return corrupt_at(field, fmt::format("shape {} has more elements than 63 bits count",
+    const auto at_least = Shape(std::span<const int64_t>(dims.data(), list.size())).elements();
+    if (!elements || !at_least || *at_least > INT64_MAX / 8) {
+      return corrupt_at(field, fmt::format("shape {} has more elements than 60 bits count",
                                            tensor.shape.to_string()));
     }
     tensor.elements = *elements;
