@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
     attention_reference(gpu::AttentionArguments<T> args, bool decode) {
   const AttentionPlanHeader& header = args.header();
   const int32_t count = decode ? header.decode_count : header.prefill_count;
-  const auto* tiles = args.tiles(decode ? header.decode_first : header.prefill_first);
+  const AttentionTileWork* tiles = decode ? args.decode_tiles() : args.prefill_tiles();
   for (int32_t i = static_cast<int32_t>(blockIdx.x); i < count; i += gridDim.x) {
     const AttentionTileWork tile = tiles[i];
     if (tile.split > 0) continue;

@@ -2,6 +2,8 @@
 // place of a key in the cache.
 #pragma once
 
+#include <type_traits>
+
 #include "ops/attention_plan.h"
 #include "ops/attention_softmax.cuh"
 #include "ops/cuda_launch.cuh"
@@ -28,8 +30,11 @@ struct AttentionArguments {
   __device__ AttentionPlanHeader& header() const {
     return *reinterpret_cast<AttentionPlanHeader*>(plan);
   }
-  __device__ const AttentionTileWork* tiles(int32_t first) const {
-    return reinterpret_cast<const AttentionTileWork*>(plan + first);
+  __device__ const AttentionTileWork* decode_tiles() const {
+    return reinterpret_cast<const AttentionTileWork*>(plan + sizeof(AttentionPlanHeader));
+  }
+  __device__ const AttentionTileWork* prefill_tiles() const {
+    return reinterpret_cast<const AttentionTileWork*>(plan + header().prefill_first);
   }
   // Elements from block 0 to the key (and value) of one head at a position of a sequence.
   __device__ int64_t key_offset(const int32_t* block_table, int32_t position, int32_t head) const {
@@ -43,6 +48,33 @@ struct AttentionArguments {
   }
 };
 
+// Kernels are launched so that they may start while the one before ends. What precedes this call
+// may read the plan (uploaded before the step's first kernel), but nothing of the step's.
+__device__ __forceinline__ void wait_for_earlier_kernels() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+template <class... Parameters>
+void launch_overlapped(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes,
+                       cudaStream_t stream, const std::type_identity_t<Parameters>&... arguments) {
+  // Beyond 48 KB, a kernel's dynamic shared memory has to be asked for.
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  error = cudaLaunchKernelEx(&config, kernel, arguments...);
+  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
+}
+
 // At the end of a kernel whose thread blocks took items from `next`: the last block to end puts
 // both counters back to 0, ready for the next launch. One thread of each block.
 __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
@@ -50,14 +82,6 @@ __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
     next = 0;
     done = 0;
   }
-}
-
-// Beyond 48 KB, a kernel's dynamic shared memory has to be asked for.
-template <class Kernel>
-void allow_shared_memory(Kernel* kernel, int bytes) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
 }
 
 // `partials`: from the workspace, or null where the plan has nothing to merge.

@@ -195,7 +195,7 @@ class OnDevice {
     sinks_ = upload(device, problem.sinks().data(), problem.sinks().size() * 4);
     poison_.resize(static_cast<size_t>(rows_ * stride_ * element_), kPoison);
     out_ = upload(device, poison_.data(), poison_.size());
-    make_plan();
+    make_plan(problem.sequences(), false);
   }
 
   AttentionArgs arguments() {
@@ -211,9 +211,29 @@ class OnDevice {
 
   // [rows, columns]; the output was poisoned before.
   std::vector<float> run(const Kernel<AttentionArgs>& kernel) {
-    device_.stream().copy_in(out_.data(), poison_.data(), out_.size());
+    poison_out();
     OpContext context = device_.context();
     kernel.run(context, arguments());
+    return read_out();
+  }
+
+  // The same, in one launch for each list of sequences, with batch-invariant plans.
+  std::vector<float> run_invariant(const Kernel<AttentionArgs>& kernel,
+                                   const std::vector<std::vector<AttentionSequence>>& steps) {
+    poison_out();
+    for (const auto& sequences : steps) {
+      make_plan(sequences, true);
+      OpContext context = device_.context();
+      kernel.run(context, arguments());
+      EXPECT_TRUE(device_.stream().synchronize().ok());
+    }
+    return read_out();
+  }
+
+ private:
+  void poison_out() { device_.stream().copy_in(out_.data(), poison_.data(), out_.size()); }
+
+  std::vector<float> read_out() {
     std::vector<std::byte> bytes(poison_.size());
     device_.stream().copy_out(bytes.data(), out_.data(), out_.size());
     const Status status = device_.stream().synchronize();
@@ -230,7 +250,6 @@ class OnDevice {
     return dense;
   }
 
- private:
   void copy_cache() {
     kv_ = problem_.kv();
     const int64_t host_stride = kv_.block_stride;
@@ -244,10 +263,10 @@ class OnDevice {
     }
     EXPECT_TRUE(device_.stream().synchronize().ok());
   }
-  void make_plan() {
+  // The sequences' block tables are those of the problem's sequences with the same number.
+  void make_plan(std::vector<AttentionSequence> sequences, bool batch_invariant) {
     const CudaCase& c = problem_.c();
     const int32_t sm_count = c.sm_count > 0 ? c.sm_count : device_.device().traits().sm_count;
-    std::vector<AttentionSequence> sequences = problem_.sequences();
     for (size_t i = 0; i < sequences.size(); ++i) {
       sequences[i].block_table = reinterpret_cast<const int32_t*>(tables_[i].data());
     }
@@ -257,10 +276,15 @@ class OnDevice {
                                    .window = c.window,
                                    .sm_count = sm_count,
                                    .rows_max = static_cast<int32_t>(rows_),
-                                   .sequences_max = static_cast<int32_t>(sequences.size())};
+                                   .sequences_max = static_cast<int32_t>(sequences.size()),
+                                   .batch_invariant = batch_invariant};
     std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
     plan_ = plan_attention(shape, sequences, arena);
-    arena_ = upload(device_, arena.data(), static_cast<size_t>(plan_.bytes));
+    if (arena_.size() < plan_.bytes) {
+      arena_ = std::move(device_.device().allocate(plan_.bytes).value());
+    }
+    device_.stream().copy_in(arena_.data(), arena.data(), plan_.bytes);
+    EXPECT_TRUE(device_.stream().synchronize().ok());
     plan_.device = arena_.data();
   }
 
@@ -408,6 +432,35 @@ TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
   ASSERT_GT(problem.block_count() * problem.kv().block_stride * c.stride_factor / 2,
             int64_t{1} << 31);
   expect_agreement(device(), c);
+}
+
+// The whole prompt, chunks of it beside other sequences, and token by token.
+TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
+  for (const int32_t dim : {64, 96, 128, 256}) {
+    for (const int32_t window : {0, 70, 200}) {
+      const CudaCase c{.heads = {6, 2, dim}, .parts = {{330, 330}, {150, 150}}, .window = window};
+      Problem problem(c);
+      const std::vector<float> expected = problem.expected();
+      OnDevice on_device(device(), problem);
+      std::vector<std::vector<AttentionSequence>> chunks, single;
+      for (int32_t t = 0; t < 330; ++t) {
+        single.push_back({{t, 1, t + 1, nullptr}});
+        if (t < 150) single.back().push_back({330 + t, 1, t + 1, nullptr});
+      }
+      for (int32_t first = 0, last; first < 330; first = last) {
+        last = std::min(330, first + 1 + first % 97);
+        chunks.push_back({{first, last - first, last, nullptr}, {330, 150, 150, nullptr}});
+      }
+      for (const auto& kernel : attention_cuda_kernels()) {
+        if (!kernel.supports(device().device().traits(), on_device.arguments())) continue;
+        SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+        const auto whole = on_device.run_invariant(kernel, {problem.sequences()});
+        EXPECT_LT(relative_error(whole, expected), bound_of(c.dtype));
+        EXPECT_TRUE(on_device.run_invariant(kernel, chunks) == whole);
+        EXPECT_TRUE(on_device.run_invariant(kernel, single) == whole);
+      }
+    }
+  }
 }
 
 // One sequence's NaN is its own: its neighbours have the same bits as without it.

@@ -4,7 +4,8 @@
 // A thread block takes one (tile, key head) after the other, longest first. Its warps share out the
 // pages of the tile's keys, page i to warp i % kWarps, and work on their own: each keeps kStages
 // pages on the way into its ring in shared memory (one lane starts the copies) and folds each page
-// that has arrived into its softmax state:
+// that has arrived into its softmax state. The stream of pages goes on into the next item while
+// this one's end is computed:
 //   S' [16 keys, rows] = K q'        keys and components are the long sides of both products, so
 //   O' [d, rows]      += V' P'       that 8 rows fill a tile of the tensor cores
 // Then the warps' states are merged. The last thread block to finish a split of some rows merges
@@ -43,11 +44,31 @@ struct alignas(1024) DecodeShared {
   float largest[kDecodeWarps][kRows];
   float total[kDecodeWarps][kRows];
   Barrier arrived[kDecodeWarps][Shape::kStages];
-  int32_t next_item;
+  int32_t next_item[2];
   bool merges;
 };
 
-// One warp's part of a tile: its ring, and its softmax state.
+// The pages of one item that a warp loads, in order.
+struct PageCursor {
+  const int32_t* table = nullptr;  // of the warp's first page; the next is kDecodeWarps further
+  int32_t head = 0;
+  int32_t count = 0;
+  int32_t next = 0;    // to load
+  int32_t blocks = 0;  // lane l: of page next / 32 * 32 + l
+
+  __device__ static PageCursor of(const AttentionTileWork& tile, int32_t head, int warp) {
+    const int32_t pages = (tile.key_last - tile.key_first + kPageTokens - 1) / kPageTokens;
+    return {.table = tile.block_table + tile.key_first / kPageTokens + warp,
+            .head = head,
+            .count = pages > warp ? (pages - warp + kDecodeWarps - 1) / kDecodeWarps : 0};
+  }
+  __device__ void read_blocks(int lane) {
+    blocks = next + lane < count ? table[(next + lane) * kDecodeWarps] : 0;
+  }
+  __device__ bool done() const { return next == count; }
+};
+
+// One warp's part of the items: its ring, and its softmax state.
 template <class T, int kDim, int kRows>
 class DecodeWarp {
   using P = Page<kDim>;
@@ -66,37 +87,44 @@ class DecodeWarp {
         key_lane_(P::lane_part(lane_ % 8 + lane_ / 8 % 2 * 8, lane_ / 16 * 8)),
         value_lane_(P::lane_part(lane_ % 8 + lane_ / 16 * 8, lane_ / 8 % 2 * 8)) {}
 
-  // Leaves the state of this warp's pages in shared memory.
+  // The first item's pages.
+  __device__ void open(const AttentionTileWork& tile, int32_t head) {
+    loading_ = PageCursor::of(tile, head, warp_);
+    loading_.read_blocks(lane_);
+    load_pages();
+  }
+
+  // Leaves the state of this warp's pages in shared memory. `next`: the item after this one, whose
+  // first pages are on the way when this returns, or null.
   __device__ void attend(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                         int32_t head) {
-    begin(args, tile, head);
-    for (int i = 0; i < min(count_, Shape::kStages); ++i) load(i);
+                         int32_t head, const AttentionTileWork* next, int32_t next_head) {
+    const int32_t count = PageCursor::of(tile, head, warp_).count;
+    following_ = next != nullptr ? PageCursor::of(*next, next_head, warp_) : PageCursor();
+    clear_state();
     load_queries(args, tile, head);
-    for (int i = 0; i < count_; ++i) {
+    following_.read_blocks(lane_);
+    for (int i = 0; i < count; ++i) {
       barrier().wait(phase_);
       fold(args, tile, i);
-      __syncwarp();
-      if (i + Shape::kStages < count_) load(i + Shape::kStages);
       advance();
+      load_pages();
     }
+    load_pages();
     store_state();
   }
 
  private:
   __device__ Barrier& barrier() { return shared_.arrived[warp_][stage_]; }
   __device__ void advance() {
+    __syncwarp();
+    --in_flight_;
     if (++stage_ == Shape::kStages) {
       stage_ = 0;
       phase_ ^= 1;
     }
   }
 
-  __device__ void begin(const AttentionArguments<T>&, const AttentionTileWork& tile, int32_t head) {
-    const int32_t pages = (tile.key_last - tile.key_first + kPageTokens - 1) / kPageTokens;
-    count_ = pages > warp_ ? (pages - warp_ + kDecodeWarps - 1) / kDecodeWarps : 0;
-    table_ = tile.block_table + tile.key_first / kPageTokens + warp_;
-    head_ = head;
-    load_stage_ = stage_;
+  __device__ void clear_state() {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -112,20 +140,30 @@ class DecodeWarp {
     }
   }
 
-  // Starts the copies of this warp's page number i into the ring. Pages are loaded in order.
-  __device__ void load(int i) {
-    if (i % 32 == 0) {
-      blocks_ = i + lane_ < count_ ? table_[(i + lane_) * kDecodeWarps] : 0;
+  // Starts copies until the ring is full or no page is left of this item and the next.
+  __device__ void load_pages() {
+    while (in_flight_ < Shape::kStages) {
+      if (loading_.done()) {
+        loading_ = following_;
+        following_ = {};
+      }
+      if (loading_.done()) return;
+      load_page();
     }
-    const int32_t block = __shfl_sync(0xffffffffu, blocks_, i % 32);
+  }
+  __device__ void load_page() {
+    if (loading_.next > 0 && loading_.next % 32 == 0) loading_.read_blocks(lane_);
+    const int32_t block = __shfl_sync(0xffffffffu, loading_.blocks, loading_.next % 32);
     if (lane_ == 0) {
       Barrier& arrived = shared_.arrived[warp_][load_stage_];
       arrived.arrive_expecting(2 * P::kBytes);
       auto& stage = shared_.ring[warp_][load_stage_];
-      copy_box(stage[0], keys_, arrived, 0, 0, 0, 2 * head_, block);
-      copy_box(stage[1], values_, arrived, 0, 0, 0, 2 * head_, block);
+      copy_box(stage[0], keys_, arrived, 0, 0, 0, 2 * loading_.head, block);
+      copy_box(stage[1], values_, arrived, 0, 0, 0, 2 * loading_.head, block);
     }
     load_stage_ = load_stage_ + 1 == Shape::kStages ? 0 : load_stage_ + 1;
+    ++loading_.next;
+    ++in_flight_;
   }
 
   // Row number (position, query head) of this thread's column j of row tile r.
@@ -300,11 +338,9 @@ class DecodeWarp {
 
   int stage_ = 0;  // of the page to fold next
   uint32_t phase_ = 0;
-  int load_stage_ = 0;
-  int32_t count_ = 0;  // pages of this warp
-  const int32_t* table_ = nullptr;
-  int32_t head_ = 0;
-  int32_t blocks_ = 0;  // lane l: of page i / 32 * 32 + l
+  int load_stage_ = 0;  // of the page to load next
+  int in_flight_ = 0;   // pages loaded and not folded
+  PageCursor loading_, following_;
 
   uint32_t queries_[kRowTiles][kSteps][2];
   int32_t last_key_[kRowTiles][2];  // that a column sees
@@ -414,7 +450,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
   for (int item = static_cast<int>(threadIdx.x); item < items; item += kDecodeThreads) {
     const int row = item / kPerRow, d = item % kPerRow * 4;
     MergedState state;
-#pragma unroll 4
+#pragma unroll 8
     for (int split = 0; split < tile.split_count; ++split) {
       const auto other = PartialTile<kDim, kRows>::of(args, tile, split, head);
       state.add(__ldcg(other.largest(row)), __ldcg(other.total(row)), __ldcg(other.sums(row, d)));
@@ -431,25 +467,36 @@ __global__ void __launch_bounds__(kDecodeThreads, DecodeShape<kDim, kRows>::kBlo
   auto& shared = *reinterpret_cast<DecodeShared<kDim, kRows>*>(dynamic);
   if (threadIdx.x < kDecodeWarps * DecodeShape<kDim, kRows>::kStages) {
     (&shared.arrived[0][0])[threadIdx.x].init(1);
+    fence_barrier_init();
   }
-  fence_barrier_init();
+  AttentionPlanHeader& header = args.header();
+  const AttentionTileWork* tiles = args.decode_tiles();
+  int32_t item = static_cast<int32_t>(blockIdx.x);
+  const int32_t items = header.decode_count * args.kv_heads;
+  AttentionTileWork tile{};
+  if (item < items) tile = tiles[item / args.kv_heads];
+  wait_for_earlier_kernels();
+  const auto take_item = [&] {
+    return static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u));
+  };
+  if (threadIdx.x == 0) shared.next_item[0] = item < items ? take_item() : items;
   __syncthreads();
 
-  AttentionPlanHeader& header = args.header();
-  const AttentionTileWork* tiles = args.tiles(header.decode_first);
-  const int32_t items = header.decode_count * args.kv_heads;
   DecodeWarp<T, kDim, kRows> warp(shared, keys, values);
-  for (int32_t item = static_cast<int32_t>(blockIdx.x); item < items;) {
-    if (threadIdx.x == 0) {
-      shared.next_item = static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u));
-    }
-    const AttentionTileWork tile = tiles[item / args.kv_heads];
+  if (item < items) warp.open(tile, item % args.kv_heads);
+  for (int turn = 0; item < items; turn ^= 1) {
+    const int32_t next = shared.next_item[turn];
+    int32_t after_next = 0;
+    if (threadIdx.x == 0) after_next = take_item();
+    const AttentionTileWork* next_tile = next < items ? &tiles[next / args.kv_heads] : nullptr;
     const int32_t head = item % args.kv_heads;
-    warp.attend(args, tile, head);
+    warp.attend(args, tile, head, next_tile, next % args.kv_heads);
+    if (threadIdx.x == 0) shared.next_item[turn ^ 1] = after_next;
     __syncthreads();
-    item = shared.next_item;
     finish_tile<T, kDim, kRows>(args, tile, head, shared);
     __syncthreads();
+    item = next;
+    if (next_tile != nullptr) tile = *next_tile;
   }
   if (threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
 }
@@ -461,12 +508,10 @@ void launch_decode(OpContext& context, const AttentionArgs& args,
   constexpr auto kernel = attention_decode<T, kDim, kRows>;
   constexpr int kBytes = sizeof(DecodeShared<kDim, kRows>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
-  allow_shared_memory(kernel, kBytes);
   const std::byte* base = args.kv.base;
-  kernel<<<static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count), kDecodeThreads,
-           kBytes, stream_of(context)>>>(
-      page_map(args.kv, base, Page<kDim>::kChunk),
-      page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments);
+  launch_overlapped(kernel, Shape::kBlocksPerSm * args.plan->shape.sm_count, kDecodeThreads, kBytes,
+                    stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
+                    page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments);
 }
 
 }  // namespace headrace::gpu

@@ -11,16 +11,19 @@ namespace {
 // the keys once for all rows is worth more than sharing the keys out.
 constexpr int32_t kDecodeRowsMax = 64;
 // Decode tiles x key heads that a step is cut into where its sequences are long enough, a
-// multiprocessor. Two thread blocks run on each: the last round leaves at most 1 in 4 idle.
-constexpr int32_t kSplitsPerSm = 8;
-constexpr int32_t kSplitBlocksMin = 16;  // a split's first keys take as long as some 100 more
+// multiprocessor, on which two thread blocks run.
+constexpr int32_t kSplitsPerSm = 4;
+constexpr int32_t kSplitBlocksMin = 16;
+// Not cut: merging takes about 2.5 us, in which a thread block reads some 25 blocks.
+constexpr int32_t kWholeBlocksMax = 36;
 
 int32_t ceil_div(int64_t a, int64_t b) { return static_cast<int32_t>((a + b - 1) / b); }
 
 int32_t group_of(const AttentionPlanShape& shape) { return shape.query_heads / shape.kv_heads; }
 
 bool takes_decode_tiles(const AttentionPlanShape& shape, int32_t row_count) {
-  return fits_decode_tiles(shape) && int64_t{row_count} * group_of(shape) <= kDecodeRowsMax;
+  return !shape.batch_invariant && fits_decode_tiles(shape) &&
+         int64_t{row_count} * group_of(shape) <= kDecodeRowsMax;
 }
 
 // Query positions of a tile.
@@ -34,17 +37,20 @@ void cut_rows(const AttentionPlanShape& shape, const AttentionSequence& sequence
   for (int32_t row = 0; row < sequence.row_count; row += step) {
     const int32_t position = position_first + row;
     const int32_t row_count = std::min(step, sequence.row_count - row);
-    const int32_t first = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+    const int32_t seen_first = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+    const int32_t key_first = seen_first / shape.block_tokens * shape.block_tokens;
     tiles.push_back({.block_table = sequence.block_table,
                      .row_first = sequence.row_first + row,
                      .row_count = row_count,
                      .position = position,
-                     .key_first = first / shape.block_tokens * shape.block_tokens,
+                     .key_first = key_first,
                      .key_last = position + row_count,
                      .split = 0,
                      .split_count = 1,
                      .merge = -1,
-                     .partial_first = 0});
+                     .partial_first = 0,
+                     .step_first = shape.batch_invariant ? key_first / kPrefillSteps * kPrefillSteps
+                                                         : key_first});
   }
 }
 
@@ -80,7 +86,7 @@ SplitTiles cut_keys(const AttentionPlanShape& shape, const std::vector<Attention
   int32_t partials = 0;
   for (const AttentionTileWork& tile : whole) {
     const int32_t blocks = blocks_of(shape, tile);
-    if (2 * int64_t{blocks} <= 3 * int64_t{target}) {
+    if (blocks <= kWholeBlocksMax || 2 * int64_t{blocks} <= 3 * int64_t{target}) {
       cut.tiles.push_back(tile);
       continue;
     }
@@ -188,8 +194,8 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   header.prefill_count = static_cast<int32_t>(prefill.size());
   header.decode_count = static_cast<int32_t>(cut.tiles.size());
   header.merge_count = cut.merge_count;
+  writer.append(cut.tiles.data(), cut.tiles.size());
   header.prefill_first = writer.append(prefill.data(), prefill.size());
-  header.decode_first = writer.append(cut.tiles.data(), cut.tiles.size());
   header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
                                              static_cast<size_t>(shape.kv_heads));
   std::memcpy(arena.data(), &header, sizeof(header));

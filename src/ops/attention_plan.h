@@ -28,7 +28,13 @@ struct AttentionPlanShape {
   int32_t sm_count = 0;       // DeviceTraits
   int32_t rows_max = 0;       // most rows of a step
   int32_t sequences_max = 0;  // most sequences of a step
+  // A row's bits then do not depend on how its sequence is cut into steps, nor on other sequences:
+  // every row takes prefill tiles, whose keys are folded in steps that start at absolute multiples
+  // of kPrefillSteps. Decode is slower, most of all few long sequences.
+  bool batch_invariant = false;
 };
+
+inline constexpr int32_t kPrefillSteps = 128;
 
 // Rows of a tile (query positions x query heads of a key head).
 inline constexpr int32_t kPrefillTileRows = 128;
@@ -48,14 +54,14 @@ struct AttentionTileWork {
   int32_t split_count;         // 1: this tile writes the result
   int32_t merge;               // the rows' number among those that are merged; -1 for one split
   int32_t partial_first;       // number of the rows' first partial tile
+  int32_t step_first;          // <= key_first: from where a prefill tile counts its steps
 };
 
-// At the front of the arena.
-struct AttentionPlanHeader {
+// At the front of the arena; the decode tiles follow it.
+struct alignas(16) AttentionPlanHeader {
   int32_t prefill_count;  // tiles
   int32_t decode_count;
   int32_t prefill_first;  // bytes from the front of the arena
-  int32_t decode_first;
   int32_t merge_count;    // groups of splits
   int32_t arrived_first;  // bytes to [merge_count, kv_heads] uint32: splits that are done. All zero
                           // between launches: kernels put them back

@@ -32,7 +32,7 @@ struct Planned {
     return tiles(header().prefill_first, header().prefill_count);
   }
   std::vector<AttentionTileWork> decode() const {
-    return tiles(header().decode_first, header().decode_count);
+    return tiles(sizeof(AttentionPlanHeader), header().decode_count);
   }
 };
 
@@ -102,7 +102,9 @@ void expect_whole(const Planned& planned, const std::vector<AttentionSequence>& 
       for (size_t i = 0; i < parts.size(); ++i) {
         EXPECT_EQ(parts[i].split, static_cast<int32_t>(i));
         EXPECT_EQ(parts[i].position + (sequence.row_first + r - parts[i].row_first), position);
-        if (i > 0) { EXPECT_EQ(parts[i].key_first, parts[i - 1].key_last); }
+        if (i > 0) {
+          EXPECT_EQ(parts[i].key_first, parts[i - 1].key_last);
+        }
       }
     }
   }
@@ -183,6 +185,22 @@ TEST(AttentionPlan, AWindowLeavesOldKeysOut) {
   for (const AttentionTileWork& tile : planned.decode()) EXPECT_EQ(tile.key_first, 4896);
   for (const AttentionTileWork& tile : planned.prefill()) {
     EXPECT_LE(tile.key_last - tile.key_first, 100 + 32 + 16);
+  }
+}
+
+// One kind of tile for every row, steps at absolute places, nothing merged.
+TEST(AttentionPlan, BatchInvariantTiles) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.batch_invariant = true;
+  shape.window = 300;
+  const auto sequences = step({{1, 5000}, {70, 900}, {1, 1}});
+  const Planned planned = plan_of(shape, sequences);
+  expect_whole(planned, sequences);
+  EXPECT_FALSE(planned.plan.has_decode || planned.plan.has_merge);
+  for (const AttentionTileWork& tile : planned.prefill()) {
+    EXPECT_EQ(tile.step_first % kPrefillSteps, 0);
+    EXPECT_LE(tile.step_first, tile.key_first);
+    EXPECT_GT(tile.step_first + kPrefillSteps, tile.key_first);
   }
 }
 

@@ -2,9 +2,9 @@
 // and has three warpgroups: one warp of the first has the copy engine fetch queries, keys and
 // values; the other two hold 64 rows of a tile each and compute
 //   S [64, keys] = Q K'      O [64, d] += P V      (wgmma, P from registers)
-// Softmax hides in two ways: within a warpgroup, the next S and the current O are in flight while
-// ... the softmax of S runs under the O product; between the two, one warpgroup's products run
-// while the other is at its softmax (named barriers hand the turn over).
+// Softmax hides in two ways: within a warpgroup, that of the next S runs while O += P V is in
+// flight; between the two, one warpgroup's products run while the other is at its softmax (named
+// barriers hand the turn over).
 //
 // A tile is 128 rows: positions x the query heads of one key head, so that keys and values are read
 // once for all heads. Its keys are taken from the last to the first: only the first steps meet the
@@ -30,6 +30,7 @@ struct PrefillShape {
   static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
   static constexpr int kPages = kKeys / kPageTokens;
   static constexpr int kStages = 2;
+  static constexpr int kQueryStages = kDim <= 128 ? 2 : 1;  // tiles
   static constexpr int kStepBytes = kPages * Page<kDim>::kBytes;
   static constexpr int kQueryChunkBytes = kPrefillTileRows * Page<kDim>::kRowBytes;
   // Whether the warpgroups take turns at the tensor cores.
@@ -44,12 +45,12 @@ struct PrefillItem {
 template <int kDim>
 struct alignas(1024) PrefillShared {
   using Shape = PrefillShape<kDim>;
-  std::byte queries[Page<kDim>::kChunks][Shape::kQueryChunkBytes];
+  std::byte queries[Shape::kQueryStages][Page<kDim>::kChunks][Shape::kQueryChunkBytes];
   std::byte keys[Shape::kStages][Shape::kStepBytes];
   std::byte values[Shape::kStages][Shape::kStepBytes];
   PrefillItem items[2];
   Barrier item_full[2], item_empty[2];
-  Barrier queries_full, queries_empty;
+  Barrier queries_full[Shape::kQueryStages], queries_empty[Shape::kQueryStages];
   Barrier keys_full[Shape::kStages], keys_empty[Shape::kStages];
   Barrier values_full[Shape::kStages], values_empty[Shape::kStages];
 
@@ -59,8 +60,10 @@ struct alignas(1024) PrefillShared {
       item_full[i].init(1);
       item_empty[i].init(kWarps);
     }
-    queries_full.init(1);
-    queries_empty.init(kWarps);
+    for (int i = 0; i < Shape::kQueryStages; ++i) {
+      queries_full[i].init(1);
+      queries_empty[i].init(kWarps);
+    }
     for (int i = 0; i < Shape::kStages; ++i) {
       keys_full[i].init(1);
       keys_empty[i].init(kWarps);
@@ -85,11 +88,11 @@ struct RingPlace {
   }
 };
 
-// Steps of kKeys keys of a tile, numbered from the first key on.
+// Steps of kKeys keys of a tile, numbered from step_first on.
 template <int kDim>
 __device__ int32_t steps_of(const AttentionTileWork& tile) {
   constexpr int kKeys = PrefillShape<kDim>::kKeys;
-  return (tile.key_last - tile.key_first + kKeys - 1) / kKeys;
+  return (tile.key_last - tile.step_first + kKeys - 1) / kKeys;
 }
 
 // --- the warp that has everything fetched ---
@@ -110,8 +113,9 @@ class PrefillProducer {
 
   __device__ void run(const AttentionArguments<T>& args) {
     AttentionPlanHeader& header = args.header();
-    const AttentionTileWork* tiles = args.tiles(header.prefill_first);
+    const AttentionTileWork* tiles = args.prefill_tiles();
     const int32_t items = header.prefill_count * args.kv_heads;
+    wait_for_earlier_kernels();
     for (int32_t item = static_cast<int32_t>(blockIdx.x); item < items;) {
       const AttentionTileWork tile = tiles[item / args.kv_heads];
       const int32_t head = item % args.kv_heads;
@@ -138,16 +142,17 @@ class PrefillProducer {
 
   __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                                int32_t head) {
-    shared_.queries_empty.wait(queries_parity_ ^ 1);
-    queries_parity_ ^= 1;
+    const int slot = query_.slot;
+    shared_.queries_empty[slot].wait(query_.parity ^ 1);
+    query_.advance();
     if (lane_ != 0) return;
     const int positions = kPrefillTileRows / args.group;
-    shared_.queries_full.arrive_expecting(
+    shared_.queries_full[slot].arrive_expecting(
         static_cast<uint32_t>(P::kChunks * positions * args.group * P::kRowBytes));
 #pragma unroll
     for (int chunk = 0; chunk < P::kChunks; ++chunk) {
-      copy_box(shared_.queries[chunk], queries_, shared_.queries_full, 0, head * args.group,
-               tile.row_first, chunk);
+      copy_box(shared_.queries[slot][chunk], queries_, shared_.queries_full[slot], 0,
+               head * args.group, tile.row_first, chunk);
     }
   }
 
@@ -156,35 +161,33 @@ class PrefillProducer {
     const int32_t steps = steps_of<kDim>(tile);
     RingPlace<Shape::kStages> key_place = place_, value_place = place_;
     int32_t key_block = block_of(tile, steps - 1);
-    load_step(tile, head, steps - 1, key_block, keys_, shared_.keys, shared_.keys_full,
-              shared_.keys_empty, key_place);
+    load_step(head, key_block, keys_, shared_.keys, shared_.keys_full, shared_.keys_empty,
+              key_place);
     for (int32_t step = steps - 1; step >= 0; --step) {
       const int32_t value_block = key_block;
       if (step > 0) {
         key_block = block_of(tile, step - 1);
-        load_step(tile, head, step - 1, key_block, keys_, shared_.keys, shared_.keys_full,
-                  shared_.keys_empty, key_place);
+        load_step(head, key_block, keys_, shared_.keys, shared_.keys_full, shared_.keys_empty,
+                  key_place);
       }
-      load_step(tile, head, step, value_block, values_, shared_.values, shared_.values_full,
+      load_step(head, value_block, values_, shared_.values, shared_.values_full,
                 shared_.values_empty, value_place);
     }
     place_ = value_place;
   }
 
-  // Block of page number `lane` of a step.
+  // Block of page number `lane` of a step; -1 where the tile has no key.
   __device__ int32_t block_of(const AttentionTileWork& tile, int32_t step) const {
-    const int32_t key = tile.key_first + step * Shape::kKeys + lane_ * kPageTokens;
-    const bool used = lane_ < Shape::kPages && key < tile.key_last;
+    const int32_t key = tile.step_first + step * Shape::kKeys + lane_ * kPageTokens;
+    const bool used = lane_ < Shape::kPages && key >= tile.key_first && key < tile.key_last;
     return used ? tile.block_table[key / kPageTokens] : -1;
   }
 
-  __device__ void load_step(const AttentionTileWork& tile, int32_t head, int32_t step,
-                            int32_t block, const CUtensorMap& map,
+  __device__ void load_step(int32_t head, int32_t block, const CUtensorMap& map,
                             std::byte (&stages)[Shape::kStages][Shape::kStepBytes],
                             Barrier (&full)[Shape::kStages], Barrier (&empty)[Shape::kStages],
                             RingPlace<Shape::kStages>& place) {
-    const int32_t left = tile.key_last - tile.key_first - step * Shape::kKeys;
-    const int32_t pages = min(Shape::kPages, (left + kPageTokens - 1) / kPageTokens);
+    const int pages = __popc(__ballot_sync(0xffffffffu, block >= 0));
     empty[place.slot].wait(place.parity ^ 1);
     if (lane_ == 0) full[place.slot].arrive_expecting(static_cast<uint32_t>(pages * P::kBytes));
     __syncwarp();
@@ -201,7 +204,7 @@ class PrefillProducer {
   const CUtensorMap& values_;
   const int lane_;
   RingPlace<2> item_;
-  uint32_t queries_parity_ = 0;
+  RingPlace<Shape::kQueryStages> query_;
   RingPlace<Shape::kStages> place_;
 };
 
@@ -278,8 +281,7 @@ class PrefillConsumer {
     Sums sums;
     float keep[2];
 
-    shared_.queries_full.wait(queries_parity_);
-    queries_parity_ ^= 1;
+    shared_.queries_full[query_.slot].wait(query_.parity);
     shared_.keys_full[place_.slot].wait(place_.parity);
     take_turn();
     multiply_keys(scores, place_.slot);
@@ -312,9 +314,10 @@ class PrefillConsumer {
       rescale(sums, keep);
       pack(scores, weights);
     }
-    release(shared_.queries_empty);
+    release(shared_.queries_empty[query_.slot]);
+    query_.advance();
     shared_.values_full[place_.slot].wait(place_.parity);
-    if (steps == 1) clear_values(tile, 0, place_.slot);
+    clear_values(tile, 0, place_.slot);
     multiply_values(weights, place_.slot, sums, steps > 1);
     products_wait<0>();
     pin(sums);
@@ -340,7 +343,7 @@ class PrefillConsumer {
   __device__ __forceinline__ void multiply_keys(Scores& scores, int slot) {
     constexpr auto kQueryLayout = OperandLayout::of(P::kRowBytes, 8 * P::kRowBytes, 16);
     constexpr auto kKeyLayout = OperandLayout::of(P::kRowBytes, P::kGroupBytes, 16);
-    const uint32_t queries = shared_address(shared_.queries) +
+    const uint32_t queries = shared_address(shared_.queries[query_.slot]) +
                              static_cast<uint32_t>(consumer_ * kConsumerRows * P::kRowBytes);
     const uint32_t keys = shared_address(shared_.keys[slot]);
     products_fence();
@@ -372,15 +375,17 @@ class PrefillConsumer {
     products_commit();
   }
 
-  // Values behind the tile's last key were never written and may be NaN, which a weight of 0 would
-  // not hide.
+  // Of a step's values, those that are no keys of the tile were not loaded or never written, and
+  // may be NaN, which a weight of 0 would not hide. Only a tile's first and last steps have any.
   __device__ void clear_values(const AttentionTileWork& tile, int32_t step, int slot) {
-    const int32_t valid = tile.key_last - tile.key_first - step * kKeys;
-    if (valid >= kKeys) return;
+    const int32_t first = tile.step_first + step * kKeys;
+    const int32_t before = max(tile.key_first - first, 0), behind = tile.key_last - first;
+    if (before == 0 && behind >= kKeys) return;
     constexpr int kUnits = kDim / 8;  // of 16 bytes, a token
     std::byte* values = shared_.values[slot];
-    for (int unit = valid * kUnits + thread_; unit < kKeys * kUnits; unit += kWarpgroupThreads) {
+    for (int unit = thread_; unit < kKeys * kUnits; unit += kWarpgroupThreads) {
       const int token = unit / kUnits, chunk = unit % kUnits / (P::kChunk / 8);
+      if (token >= before && token < behind) continue;
       const int offset = token / 8 * P::kGroupBytes + chunk * P::kChunkBytes +
                          token % 8 * P::kRowBytes + unit % (P::kChunk / 8) * 16;
       *reinterpret_cast<uint4*>(values + offset) = make_uint4(0, 0, 0, 0);
@@ -397,7 +402,7 @@ class PrefillConsumer {
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) scores[i] = args.scores.capped(scores[i]);
     }
-    const int32_t first = tile.key_first + step * kKeys;
+    const int32_t first = tile.step_first + step * kKeys;
     const bool masked = first + kKeys > tile.position + 1 ||
                         first < args.first_key(tile.position + tile.row_count - 1);
     if (!masked) return;
@@ -462,7 +467,6 @@ class PrefillConsumer {
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
       const int row = row_ + 8 * j;
-      if (row >= tile.row_count * args.group) continue;
       const int32_t query_head = head * args.group + row % args.group;
       float value = 1.0f;
       if (args.sinks != nullptr) {
@@ -473,19 +477,62 @@ class PrefillConsumer {
         total = total * value + exp2_fast(sink - most);
       }
       value /= total;
-      T* out = args.out.row(tile.row_first + row / args.group) +
-               static_cast<int64_t>(query_head) * kDim + thread_ % 4 * 2;
+      T* out =
+          args.out.row(tile.row_first + row / args.group) + static_cast<int64_t>(query_head) * kDim;
+      write_row(out, row < tile.row_count * args.group, value, j, sums);
+    }
+  }
+
+  // Row j of this thread's two; four threads hold it in turns of 2 components. They exchange, so
+  // that each has 8 in a row.
+  __device__ __forceinline__ void write_row(T* out, bool valid, float value, int j,
+                                            const Sums& sums) const {
+    constexpr int kGroups = kDim / 8;
+    const int quarter = thread_ % 4;
+    const auto pair = [&](int i) {
+      return packed<T>(sums[i * 4 + j * 2] * value, sums[i * 4 + j * 2 + 1] * value);
+    };
 #pragma unroll
-      for (int i = 0; i < kDim / 8; ++i) {
-        *reinterpret_cast<uint32_t*>(out + i * 8) =
-            packed<T>(sums[i * 4 + j * 2] * value, sums[i * 4 + j * 2 + 1] * value);
+    for (int i = 0; i + 4 <= kGroups; i += 4) {
+      uint32_t pairs[4] = {pair(i), pair(i + 1), pair(i + 2), pair(i + 3)};
+      transpose_quad(pairs, quarter);
+      if (valid) {
+        *reinterpret_cast<uint4*>(out + (i + quarter) * 8) =
+            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
       }
+    }
+#pragma unroll
+    for (int i = kGroups / 4 * 4; i < kGroups; ++i) {
+      if (valid) *reinterpret_cast<uint32_t*>(out + i * 8 + quarter * 2) = pair(i);
+    }
+  }
+
+  // values[i] of thread q of four becomes values[q] of thread i.
+  __device__ __forceinline__ static void transpose_quad(uint32_t (&values)[4], int quarter) {
+    const bool high = quarter & 2, odd = quarter & 1;
+    const uint32_t a = __shfl_xor_sync(0xffffffffu, high ? values[0] : values[2], 2);
+    const uint32_t b = __shfl_xor_sync(0xffffffffu, high ? values[1] : values[3], 2);
+    if (high) {
+      values[0] = a;
+      values[1] = b;
+    } else {
+      values[2] = a;
+      values[3] = b;
+    }
+    const uint32_t c = __shfl_xor_sync(0xffffffffu, odd ? values[0] : values[1], 1);
+    const uint32_t d = __shfl_xor_sync(0xffffffffu, odd ? values[2] : values[3], 1);
+    if (odd) {
+      values[0] = c;
+      values[2] = d;
+    } else {
+      values[1] = c;
+      values[3] = d;
     }
   }
 
   PrefillShared<kDim>& shared_;
   const int consumer_, thread_, row_;
-  uint32_t queries_parity_ = 0;
+  RingPlace<Shape::kQueryStages> query_;
   RingPlace<Shape::kStages> place_;
 };
 
@@ -515,10 +562,9 @@ void launch_prefill(OpContext& context, const AttentionArgs& args,
   constexpr int kBytes = sizeof(PrefillShared<kDim>);
   static_assert(kBytes <= 227 * 1024);
   constexpr int kChunk = Page<kDim>::kChunk;
-  allow_shared_memory(kernel, kBytes);
   const std::byte* base = args.kv.base;
-  kernel<<<static_cast<unsigned>(args.plan->shape.sm_count), kPrefillThreads, kBytes,
-           stream_of(context)>>>(
+  launch_overlapped(
+      kernel, args.plan->shape.sm_count, kPrefillThreads, kBytes, stream_of(context),
       query_map(args.q, kDim, arguments.group, kPrefillTileRows / arguments.group, kChunk),
       page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
       arguments);
