@@ -32,7 +32,6 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--calculate-kv-scales", false, kRemoved},
     {"--gpu-layers,--n-gpu-layers,--ngl", true, kNoGpu},
     {"--split-mode,--sm", true, kNoGpu},
-    {"--enforce-eager", false, kNoGpu},
     {"--compilation-config,--cc", true, kNoGpu},
     {"--disable-custom-all-reduce", false, kNoGpu},
     {"--attention-backend", true, kNothing},

@@ -117,7 +117,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
          "--enable-prefix-caching,!--no-enable-prefix-caching,--cache-prompt,!--no-cache-prompt,"
          "!--disable-radix-cache",
          stack.enable_prefix_caching,
-               "Keep the keys and values of prompts and answers for requests that begin alike")
+         "Keep the keys and values of prompts and answers for requests that begin alike")
       ->group("Engine");
   add_choice(app, "--prefix-cache-eviction", stack.prefix_cache_eviction, {"lru", "lfu", "cost"},
              "What goes first when memory is needed: least recently used, least frequently used, "

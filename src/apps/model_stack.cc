@@ -169,7 +169,8 @@ class StackLoader {
   Result<int32_t> plan_gpu_blocks(const KvPlan& kv, const ModelRunnerOptions& runner) const {
     const Device& device = *stack_->device_;
     const int64_t pages_min = (runner.max_model_len + kBlockTokens - 1) / kBlockTokens *
-                              static_cast<int64_t>(kv.groups.size());
+                                  static_cast<int64_t>(kv.groups.size()) +
+                              1;
     HR_ASSIGN_OR_RETURN(
         const MemoryPlan plan,
         plan_memory({.total_bytes = device.traits().memory_bytes,
@@ -182,7 +183,7 @@ class StackLoader {
                      .pages_min = pages_min}));
     stack_->info_.memory_plan = plan.to_string();
     log_info("{}: {}", device.traits().name, stack_->info_.memory_plan);
-    return static_cast<int32_t>(plan.page_count);
+    return static_cast<int32_t>(plan.page_count - 1);  // one is the runner's, for padding
   }
 
   // The CPU's pool is as large as asked, or as the defaults and the machine say.
@@ -230,7 +231,8 @@ class StackLoader {
     ModelRunnerOptions runner_options{.max_num_seqs = options_.max_num_seqs,
                                       .max_num_batched_tokens = batched_tokens,
                                       .max_model_len = max_model_len,
-                                      .end_ids = end_ids()};
+                                      .end_ids = end_ids(),
+                                      .graphs = options_.graphs};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;

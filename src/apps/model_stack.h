@@ -23,6 +23,7 @@ struct StackOptions {
   std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
   std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
   bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
+  bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
   int32_t threads = 0;                   // 0 = all CPUs this process may use
   int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)

@@ -5,11 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
+#include "engine/step_graphs.h"
 #include "ops/attention_plan.h"
 #include "ops/row_gather.h"
 #include "tensor/workspace.h"
@@ -107,14 +109,21 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
 struct StepInFlight {
   std::vector<LogitRow> logit_rows;
   std::vector<DeviceSampleRow> sample_rows;
-  std::unique_ptr<SampleResults> results;
   std::unique_ptr<Event> done;  // null: this place is free
 };
+
+// Whether every sequence of the plan computes one token and draws from it.
+bool only_decodes(const StepPlan& plan) {
+  return std::all_of(plan.work.begin(), plan.work.end(), [](const Work& work) {
+    return work.count == 1 && work.samples && work.rows == LogitRows::kLast &&
+           work.also_sample.empty();
+  });
+}
 
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
-               RunnerShape shape, StepArena arena, DeviceSlots device_slots)
+               RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots)
       : device_(device),
         model_(model),
         options_(std::move(options)),
@@ -122,6 +131,7 @@ class DeviceRunner final : public Runner {
         storage_(std::move(storage)),
         stream_(device.create_stream()),
         arena_(std::move(arena)),
+        results_(std::move(results)),
         device_slots_(std::move(device_slots)),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
         builder_(storage_.plan()),
@@ -148,19 +158,30 @@ class DeviceRunner final : public Runner {
   };
 
   OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
-  StepInFlight& step_of(Ticket ticket) {
-    return steps_[ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight)];
+  static int place_of(Ticket ticket) {
+    return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
+  }
+  StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
+  // Copies `values` to the arena, and `padding` up to `count` in all.
+  template <class T>
+  std::span<T> put(std::span<const T> values, size_t count, T padding) {
+    const std::span<T> taken = arena_.take<T>(std::max(count, values.size()));
+    std::copy(values.begin(), values.end(), taken.begin());
+    std::fill(taken.begin() + static_cast<std::ptrdiff_t>(values.size()), taken.end(), padding);
+    return arena_.on_device(taken);
   }
   template <class T>
   std::span<T> put(std::span<const T> values) {
-    return arena_.on_device(arena_.put(values));
+    return put(values, 0, T{});
   }
-  Status make_room(StepInFlight& step, const ForwardBatch& batch);
+  Status make_room(Ticket ticket);
+  void choose_shape(const StepPlan& plan);
+  template <class Body>
+  void start_stage(StepStage stage, const Body& body);
   void fill_arena(const StepPlan& plan, const ForwardBatch& batch);
   void plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group);
   ForwardBatch device_forward_batch(const ForwardBatch& batch);
-  void update_slots(const StepPlan& plan);
-  void sample_rows(const StepInFlight& step, int64_t first, int64_t count);
+  void sample_rows(int64_t first, int64_t count);
 
   Device& device_;
   const Model& model_;
@@ -172,15 +193,19 @@ class DeviceRunner final : public Runner {
   Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
   Workspace workspace_;
   StepArena arena_;
+  SampleResults results_;
   DeviceSlots device_slots_;
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
+  StepGraphs graphs_;
   std::array<StepInFlight, kDeviceStepsInFlight> steps_;
   uint64_t last_ticket_ = 0;
   Status status_;  // of what cannot be said when it happens
 
   // The step that is being submitted.
+  size_t padded_rows_ = 0;  // 0: no padding, no graph
+  StepGraphs::Shape graph_shape_;
   DeviceBatch on_device_;
   std::vector<AttentionPlan> attention_plans_;  // [groups]
   std::vector<ForwardBatch::Group> groups_;     // [groups]
@@ -193,11 +218,6 @@ class DeviceRunner final : public Runner {
 Status DeviceRunner::allocate() {
   HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(shape_.workspace_bytes));
   workspace_ = Workspace(std::move(buffer));
-  for (StepInFlight& step : steps_) {
-    HR_ASSIGN_OR_RETURN(SampleResults results,
-                        SampleResults::create(device_, shape_.result_rows, shape_.result_tops));
-    step.results = std::make_unique<SampleResults>(std::move(results));
-  }
   return ok_status();
 }
 
@@ -212,7 +232,8 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_);
   step.sample_rows.assign(sampler_.rows().begin(), sampler_.rows().end());
-  if (status_ = make_room(step, batch); !status_.ok()) return ticket;
+  choose_shape(plan);
+  if (status_ = make_room(ticket); !status_.ok()) return ticket;
 
   fill_arena(plan, batch);
   storage_.copy_pages(*stream_, plan.copies);
@@ -228,40 +249,69 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   step_mark_.emplace(workspace_);
   hidden_ = workspace_.take_tensor(
       model_.activation_dtype(),
-      Shape{static_cast<int64_t>(batch.tokens.size()), model_.spec().hidden_size});
+      Shape{static_cast<int64_t>(on_device_.tokens.size()), model_.spec().hidden_size});
   const ForwardBatch forward = device_forward_batch(batch);
-  model_.embed(op, forward, hidden_);
-  model_.layers(op, forward, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
-                options_.taps);
+  start_stage(StepStage::kForward, [&] {
+    model_.embed(op, forward, hidden_);
+    model_.layers(op, forward, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
+                  options_.taps);
+  });
   return ticket;
 }
 
-// Logit biases and log-probabilities are as many as requests ask for; all else was planned.
-Status DeviceRunner::make_room(StepInFlight& step, const ForwardBatch&) {
+// Steps that only decode are padded to one of few numbers of rows, each with its recording.
+void DeviceRunner::choose_shape(const StepPlan& plan) {
+  padded_rows_ = 0;
+  if (!options_.graphs || options_.taps.after_layer || !only_decodes(plan)) return;
+  const int32_t rows_max =
+      std::min({kLogitRowsMax, options_.max_num_seqs, options_.max_num_batched_tokens});
+  padded_rows_ = static_cast<size_t>(
+      StepGraphs::padded_rows(static_cast<int32_t>(plan.work.size()), rows_max));
+}
+
+template <class Body>
+void DeviceRunner::start_stage(StepStage stage, const Body& body) {
+  if (padded_rows_ == 0) return body();
+  const Status status = graphs_.run(*stream_, graph_shape_, stage, body);
+  if (!status.ok()) log_warning("a step is not recorded: {}", status.message());
+}
+
+// Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
+Status DeviceRunner::make_room(Ticket ticket) {
   arena_.start_step();
   const auto extra =
       static_cast<int64_t>(sampler_.biases().size_bytes() + device_slots_.marks().size_bytes());
-  HR_RETURN_IF_ERROR(arena_.reserve(*stream_, shape_.arena_bytes + extra));
-  return step.results->reserve(*stream_, static_cast<int64_t>(step.logit_rows.size()),
-                               sampler_.top_count());
+  HR_ASSIGN_OR_RETURN(const bool arena_moved, arena_.reserve(*stream_, shape_.arena_bytes + extra));
+  const auto rows = std::max(builder_.logit_rows().size(), padded_rows_);
+  HR_ASSIGN_OR_RETURN(const bool results_moved,
+                      results_.reserve(*stream_, place_of(ticket), static_cast<int64_t>(rows),
+                                       sampler_.top_count()));
+  if (arena_moved || results_moved) graphs_.clear();
+  return ok_status();
 }
 
+// Parts whose size a recording fixes come first, so that their places depend on its rows alone.
 void DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch) {
-  on_device_.tokens = put(batch.tokens);
-  on_device_.positions = put(batch.positions);
+  const size_t rows = padded_rows_;
+  const int64_t padding_slot = int64_t{options_.block_count} * storage_.plan().block_tokens;
+  on_device_.tokens = put(batch.tokens, rows, TokenId{0});
+  on_device_.positions = put(batch.positions, rows, int32_t{0});
   on_device_.slots.clear();
   attention_plans_.resize(batch.groups.size());
+  graph_shape_ = {.rows = static_cast<int32_t>(rows)};
   for (size_t group = 0; group < batch.groups.size(); ++group) {
-    on_device_.slots.push_back(put(batch.groups[group].slots));
+    on_device_.slots.push_back(put(batch.groups[group].slots, rows, padding_slot));
     plan_attention_of(plan, batch, group);
+    if (attention_plans_[group].has_merge) graph_shape_.merge_groups |= uint32_t{1} << group % 32;
   }
-  on_device_.entries = put(device_slots_.entries());
-  on_device_.marks = put(device_slots_.marks());
   logit_row_indices_.clear();
   for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.batch_row);
-  on_device_.logit_rows = put(std::span<const int32_t>(logit_row_indices_));
-  on_device_.sample_rows = put(sampler_.rows());
+  on_device_.logit_rows = put(std::span<const int32_t>(logit_row_indices_), rows, int32_t{0});
+  on_device_.sample_rows =
+      put(sampler_.rows(), rows, DeviceSampler::padding(device_slots_.padding_slot()));
   on_device_.biases = put(sampler_.biases());
+  on_device_.entries = put(device_slots_.entries());
+  on_device_.marks = put(device_slots_.marks());
 }
 
 // Tiles read block tables where they are on the device.
@@ -294,11 +344,13 @@ void DeviceRunner::submit_sample(Ticket ticket) {
   CHECK(ticket.value == last_ticket_);
   StepInFlight& step = step_of(ticket);
   if (status_.ok()) {
-    const auto rows = static_cast<int64_t>(step.logit_rows.size());
-    for (int64_t first = 0; first < rows; first += kLogitRowsMax) {
-      sample_rows(step, first, std::min<int64_t>(kLogitRowsMax, rows - first));
-    }
-    step.results->copy_out(*stream_);
+    const auto rows = static_cast<int64_t>(on_device_.logit_rows.size());
+    start_stage(StepStage::kSample, [&] {
+      for (int64_t first = 0; first < rows; first += kLogitRowsMax) {
+        sample_rows(first, std::min<int64_t>(kLogitRowsMax, rows - first));
+      }
+    });
+    results_.copy_out(*stream_, place_of(ticket));
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
@@ -307,7 +359,7 @@ void DeviceRunner::submit_sample(Ticket ticket) {
   step.done = stream_->record();
 }
 
-void DeviceRunner::sample_rows(const StepInFlight& step, int64_t first, int64_t count) {
+void DeviceRunner::sample_rows(int64_t first, int64_t count) {
   Workspace::Mark mark(workspace_);
   const ModelSpec& spec = model_.spec();
   const TensorView gathered =
@@ -324,8 +376,8 @@ void DeviceRunner::sample_rows(const StepInFlight& step, int64_t first, int64_t 
                      .biases = on_device_.biases.data(),
                      .token_counts = device_slots_.token_counts(),
                      .last_tokens = device_slots_.last_tokens(),
-                     .results = step.results->rows() + first,
-                     .tops = step.results->tops()});
+                     .results = results_.rows() + first,
+                     .tops = results_.tops()});
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
@@ -335,8 +387,9 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.done->wait();
   step.done = nullptr;
   HR_RETURN_IF_ERROR(stream_->status());
-  StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, *step.results);
-  const std::span<const DeviceSampleResult> sampled = step.results->host_rows();
+  const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
+  StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
+                                             results_.host_tops(place_of(ticket)));
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
     // A faulty row has no token; its sequence ends, what it would read next does not matter.
     if (step.logit_rows[i].samples) {
@@ -358,10 +411,13 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
                                                      ModelRunnerOptions options) {
   RunnerShape shape = plan_shape(device, model, storage.plan(), options);
   HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes));
+  HR_ASSIGN_OR_RETURN(
+      SampleResults results,
+      SampleResults::create(device, kDeviceStepsInFlight, shape.result_rows, shape.result_tops));
   HR_ASSIGN_OR_RETURN(DeviceSlots device_slots, DeviceSlots::create(device, shape.slots));
-  auto runner =
-      std::make_unique<DeviceRunner>(device, model, std::move(storage), std::move(options),
-                                     std::move(shape), std::move(arena), std::move(device_slots));
+  auto runner = std::make_unique<DeviceRunner>(
+      device, model, std::move(storage), std::move(options), std::move(shape), std::move(arena),
+      std::move(results), std::move(device_slots));
   HR_RETURN_IF_ERROR(runner->allocate());
   return std::unique_ptr<Runner>(std::move(runner));
 }

@@ -1,6 +1,7 @@
 #include "engine/device_sampler.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/rng.h"
@@ -32,34 +33,49 @@ TokenLogprobs logprobs_of(const DeviceSampleRow& row, const DeviceSampleResult& 
 
 // ---- results ---------------------------------------------------------------------------------
 
-Result<SampleResults> SampleResults::create(Device& device, int64_t rows, int64_t tops) {
+Result<SampleResults> SampleResults::create(Device& device, int steps, int64_t rows, int64_t tops) {
   SampleResults results(device);
+  results.steps_.resize(static_cast<size_t>(steps));
   HR_RETURN_IF_ERROR(results.allocate(result_bytes(rows, tops)));
   return results;
 }
 
 Status SampleResults::allocate(int64_t bytes) {
   HR_ASSIGN_OR_RETURN(device_, allocator_->allocate(bytes));
-  HR_ASSIGN_OR_RETURN(host_, allocator_->allocate_host(bytes));
+  for (Step& step : steps_) {
+    if (step.host.size() >= bytes) continue;
+    Buffer before = std::move(step.host);
+    HR_ASSIGN_OR_RETURN(step.host, allocator_->allocate_host(bytes));
+    std::memcpy(step.host.data(), before.data(), static_cast<size_t>(before.size()));
+  }
   return ok_status();
 }
 
-Status SampleResults::reserve(Stream& stream, int64_t rows, int64_t tops) {
-  row_count_ = rows;
-  tops_first_ = tops_offset(rows);
-  used_ = result_bytes(rows, tops);
-  if (used_ <= device_.size()) return ok_status();
+Result<bool> SampleResults::reserve(Stream& stream, int step, int64_t rows, int64_t tops) {
+  Step& reserved = steps_[static_cast<size_t>(step)];
+  reserved.row_count = rows;
+  reserved.tops_first = tops_offset(rows);
+  reserved.used = result_bytes(rows, tops);
+  last_ = &reserved;
+  if (reserved.used <= device_.size()) return false;
   HR_RETURN_IF_ERROR(stream.synchronize());
-  return allocate(2 * used_);
+  HR_RETURN_IF_ERROR(allocate(2 * reserved.used));
+  return true;
 }
 
-void SampleResults::copy_out(Stream& stream) {
-  if (row_count_ > 0) stream.copy_out(host_.data(), device_.data(), used_);
+void SampleResults::copy_out(Stream& stream, int step) {
+  if (step_at(step).row_count == 0) return;
+  stream.copy_out(step_at(step).host.data(), device_.data(), step_at(step).used);
 }
 
-std::span<const DeviceSampleResult> SampleResults::host_rows() const {
-  return {reinterpret_cast<const DeviceSampleResult*>(host_.data()),
-          static_cast<size_t>(row_count_)};
+std::span<const DeviceSampleResult> SampleResults::host_rows(int step) const {
+  return {reinterpret_cast<const DeviceSampleResult*>(step_at(step).host.data()),
+          static_cast<size_t>(step_at(step).row_count)};
+}
+
+const DeviceTopLogprob* SampleResults::host_tops(int step) const {
+  return reinterpret_cast<const DeviceTopLogprob*>(step_at(step).host.data() +
+                                                   step_at(step).tops_first);
 }
 
 // ---- rows ------------------------------------------------------------------------------------
@@ -122,25 +138,41 @@ void DeviceSampler::add_biases(const Slot& slot, DeviceSampleRow& row) {
   row.bias_count = static_cast<int32_t>(biases_.size()) - row.bias_first;
 }
 
+DeviceSampleRow DeviceSampler::padding(SlotId slot) {
+  return {.temperature = 0.0f,
+          .top_p = 1.0f,
+          .min_p = 0.0f,
+          .repetition_penalty = 1.0f,
+          .presence_penalty = 0.0f,
+          .frequency_penalty = 0.0f,
+          .top_k = 0,
+          .logprobs = -1,
+          .random = 0,
+          .slot = slot.value,
+          .scored = -1,
+          .bias_first = 0,
+          .bias_count = 0,
+          .top_first = 0,
+          .penalises = 0};
+}
+
 StepResult DeviceSampler::collect(std::span<const LogitRow> logit_rows,
                                   std::span<const DeviceSampleRow> rows,
-                                  const SampleResults& results) {
+                                  std::span<const DeviceSampleResult> results,
+                                  const DeviceTopLogprob* tops) {
   StepResult step;
-  const std::span<const DeviceSampleResult> sampled = results.host_rows();
   for (size_t i = 0; i < logit_rows.size(); ++i) {
     if (step.rows.empty() || step.rows.back().sequence != logit_rows[i].sequence) {
       step.rows.push_back({.sequence = logit_rows[i].sequence});
     }
     StepResult::Row& out = step.rows.back();
-    out.fault = out.fault || sampled[i].fault != 0;
+    out.fault = out.fault || results[i].fault != 0;
     if (!logit_rows[i].samples) {
-      out.prompt_logprobs.push_back(logprobs_of(rows[i], sampled[i], results.host_tops()));
+      out.prompt_logprobs.push_back(logprobs_of(rows[i], results[i], tops));
       continue;
     }
-    out.accepted.push_back(sampled[i].token);
-    if (rows[i].logprobs >= 0) {
-      out.logprobs.push_back(logprobs_of(rows[i], sampled[i], results.host_tops()));
-    }
+    out.accepted.push_back(results[i].token);
+    if (rows[i].logprobs >= 0) out.logprobs.push_back(logprobs_of(rows[i], results[i], tops));
   }
   return step;
 }

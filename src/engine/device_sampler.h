@@ -17,33 +17,41 @@
 
 namespace headrace {
 
-// Results of one step, on the device and as the host reads them.
+// Results of steps: one place on the device, which the stream's order protects, and one on the host
+// for each step in flight.
 class SampleResults {
  public:
-  static Result<SampleResults> create(Device& device, int64_t rows, int64_t tops);
+  static Result<SampleResults> create(Device& device, int steps, int64_t rows, int64_t tops);
 
-  // Room for this step. As StepArena::reserve().
-  Status reserve(Stream& stream, int64_t rows, int64_t tops);
-  void copy_out(Stream& stream);
+  // Room for a step. Allocates only where it is larger than was planned at start, after all work on
+  // the stream; true: addresses have changed.
+  Result<bool> reserve(Stream& stream, int step, int64_t rows, int64_t tops);
+  void copy_out(Stream& stream, int step);
 
+  // On the device, of the step that was reserved last.
   DeviceSampleResult* rows() const { return reinterpret_cast<DeviceSampleResult*>(device_.data()); }
   DeviceTopLogprob* tops() const {
-    return reinterpret_cast<DeviceTopLogprob*>(device_.data() + tops_first_);
+    return reinterpret_cast<DeviceTopLogprob*>(device_.data() + last_->tops_first);
   }
-  std::span<const DeviceSampleResult> host_rows() const;
-  const DeviceTopLogprob* host_tops() const {
-    return reinterpret_cast<const DeviceTopLogprob*>(host_.data() + tops_first_);
-  }
+  // On the host, once the copy has ended.
+  std::span<const DeviceSampleResult> host_rows(int step) const;
+  const DeviceTopLogprob* host_tops(int step) const;
 
  private:
+  struct Step {
+    Buffer host;
+    int64_t tops_first = 0;  // bytes
+    int64_t row_count = 0;
+    int64_t used = 0;  // bytes
+  };
   SampleResults(Device& device) : allocator_(&device) {}
   Status allocate(int64_t bytes);
+  const Step& step_at(int step) const { return steps_[static_cast<size_t>(step)]; }
 
   Device* allocator_;
-  Buffer device_, host_;
-  int64_t tops_first_ = 0;  // bytes
-  int64_t row_count_ = 0;
-  int64_t used_ = 0;
+  Buffer device_;
+  std::vector<Step> steps_;
+  const Step* last_ = nullptr;
 };
 
 class DeviceSampler {
@@ -58,9 +66,14 @@ class DeviceSampler {
   int64_t top_count() const { return top_count_; }
   bool penalises() const { return penalises_; }
 
+  // A row that nobody reads.
+  static DeviceSampleRow padding(SlotId slot);
+
   // What the results say of `logit_rows`; one Row a sequence, whose rows are consecutive.
   static StepResult collect(std::span<const LogitRow> logit_rows,
-                            std::span<const DeviceSampleRow> rows, const SampleResults& results);
+                            std::span<const DeviceSampleRow> rows,
+                            std::span<const DeviceSampleResult> results,
+                            const DeviceTopLogprob* tops);
 
  private:
   void add_row(const LogitRow& row, const Slot& slot);

@@ -18,14 +18,14 @@ int64_t count_bytes(const DeviceSlotsShape& shape) {
 }  // namespace
 
 int64_t DeviceSlotsShape::bytes() const {
-  return table_bytes(*this) + int64_t{slot_count} * 4 + count_bytes(*this);
+  return table_bytes(*this) + (int64_t{slot_count} + 1) * 4 + count_bytes(*this);
 }
 
 Result<DeviceSlots> DeviceSlots::create(Device& device, const DeviceSlotsShape& shape) {
   CHECK(int64_t{shape.group_count} * shape.slot_count * shape.blocks_max <= INT32_MAX);
   DeviceSlots slots(shape);
   HR_ASSIGN_OR_RETURN(slots.block_tables_, device.allocate(table_bytes(shape)));
-  HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate(int64_t{shape.slot_count} * 4));
+  HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate((int64_t{shape.slot_count} + 1) * 4));
   HR_ASSIGN_OR_RETURN(slots.token_counts_, device.allocate(count_bytes(shape)));
   const auto stream = device.create_stream();
   for (const Buffer* buffer : {&slots.block_tables_, &slots.last_tokens_, &slots.token_counts_}) {

@@ -39,6 +39,7 @@ class DeviceSlots {
     return block_tables() + table_first(slot, group);
   }
   int32_t* block_tables() const { return reinterpret_cast<int32_t*>(block_tables_.data()); }
+  SlotId padding_slot() const { return SlotId(shape_.slot_count); }
   TokenId* last_tokens() const { return reinterpret_cast<TokenId*>(last_tokens_.data()); }
   uint16_t* token_counts() const { return reinterpret_cast<uint16_t*>(token_counts_.data()); }
 
@@ -52,7 +53,7 @@ class DeviceSlots {
 
   DeviceSlotsShape shape_;
   Buffer block_tables_;  // [groups, slots, blocks_max] int32
-  Buffer last_tokens_;   // [slots]
+  Buffer last_tokens_;   // [slots + 1]: the last is for rows of padding
   Buffer token_counts_;  // [slots, V] uint16
   std::vector<BlockTableEntry> entries_;
   std::vector<TokenMark> marks_;

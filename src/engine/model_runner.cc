@@ -145,9 +145,10 @@ int64_t model_runner_bytes(const Device& device, const Model& model, const KvPla
 
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
+  const bool gpu = device.kind() == DeviceKind::kCuda;
   HR_ASSIGN_OR_RETURN(KvStorage storage, KvStorage::create(device, model.spec(), std::move(plan),
-                                                           options.block_count));
-  if (device.kind() == DeviceKind::kCuda) {
+                                                           options.block_count + (gpu ? 1 : 0)));
+  if (gpu) {
     return create_device_runner(device, model, std::move(storage), std::move(options));
   }
   auto runner =

@@ -23,6 +23,7 @@ struct ModelRunnerOptions {
   int32_t max_model_len = 0;
   int32_t block_count = 0;
   std::vector<TokenId> end_ids;
+  bool graphs = true;  // GPU: steps that only decode are recorded and replayed
   ForwardTaps taps;
 };
 
@@ -33,7 +34,8 @@ inline constexpr int32_t kDeviceStepsInFlight = 2;
 int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options);
 
-// The device and the model outlive the runner. The plan is plan_kv()'s for this model.
+// The device and the model outlive the runner. The plan is plan_kv()'s for this model. On a GPU the
+// pool has one page more than options.block_count, which rows of padding write.
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options);
 

@@ -16,11 +16,12 @@ Status StepArena::allocate(int64_t bytes) {
   return ok_status();
 }
 
-Status StepArena::reserve(Stream& stream, int64_t bytes) {
+Result<bool> StepArena::reserve(Stream& stream, int64_t bytes) {
   CHECK(used_ == 0);
-  if (bytes <= device_.size()) return ok_status();
+  if (bytes <= device_.size()) return false;
   HR_RETURN_IF_ERROR(stream.synchronize());
-  return allocate(2 * bytes);
+  HR_RETURN_IF_ERROR(allocate(2 * bytes));
+  return true;
 }
 
 }  // namespace headrace

@@ -26,8 +26,9 @@ class StepArena {
     used_ = 0;
   }
   // Makes room for `bytes` in this step. Allocates only where a step is larger than was planned at
-  // start (logit biases by the thousand), after all work on the stream.
-  Status reserve(Stream& stream, int64_t bytes);
+  // start (logit biases by the thousand), after all work on the stream; true: addresses have
+  // changed.
+  Result<bool> reserve(Stream& stream, int64_t bytes);
 
   // Memory for the host to fill; lives until the next step but one.
   template <class T>

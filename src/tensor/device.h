@@ -75,6 +75,13 @@ class Event {
   virtual void wait() const = 0;  // blocks the calling thread
 };
 
+// Work recorded from a stream, to be started again as a whole. Addresses and sizes are those of the
+// recording; what lies in memory is read anew.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 // Ordered work. The CPU stream runs everything at once on the calling thread. On CUDA a copy to or
 // from host memory that allocate_host() did not give blocks the caller.
 class Stream {
@@ -88,7 +95,11 @@ class Stream {
   virtual void wait(const Event& event) = 0;  // what follows here runs after the event; no blocking
   virtual Status synchronize() = 0;           // the error is sticky on CUDA
   virtual Status status() = 0;                // errors seen so far, without waiting
-  virtual void* native() const = 0;           // cudaStream_t, or nullptr
+  // What is started between the two is recorded and not run. kUnsupported on the CPU.
+  virtual Status begin_capture() = 0;
+  virtual Result<std::unique_ptr<Graph>> end_capture() = 0;
+  virtual void launch(const Graph& graph) = 0;  // of this device
+  virtual void* native() const = 0;             // cudaStream_t, or nullptr
 };
 
 class GemmLibrary;  // tensor/gemm_library.h

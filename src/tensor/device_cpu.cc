@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "tensor/device.h"
 #include "tensor/uploader.h"
 
@@ -37,6 +38,11 @@ class CpuStream final : public Stream {
   void wait(const Event&) override {}
   Status synchronize() override { return ok_status(); }
   Status status() override { return ok_status(); }
+  Status begin_capture() override { return unsupported("the CPU records no graphs"); }
+  Result<std::unique_ptr<Graph>> end_capture() override {
+    return unsupported("the CPU records no graphs");
+  }
+  void launch(const Graph&) override { CHECK_MSG(false, "the CPU records no graphs"); }
   void* native() const override { return nullptr; }
 };
 

@@ -61,6 +61,16 @@ class CudaEvent final : public Event {
   cudaEvent_t event_ = nullptr;
 };
 
+class CudaGraph final : public Graph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  cudaGraphExec_t native() const { return graph_; }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device) : device_(device) {
@@ -94,6 +104,27 @@ class CudaStream final : public Stream {
   Status status() override {
     errors_->note(cudaGetLastError());  // of a kernel launch
     return errors_->status();
+  }
+  // Thread-local: what other threads do meanwhile (an allocation, say) does not break the
+  // recording.
+  Status begin_capture() override {
+    const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+    return error == cudaSuccess ? ok_status() : internal_error("CUDA graph: " + describe(error));
+  }
+  Result<std::unique_ptr<Graph>> end_capture() override {
+    cudaGraph_t recorded = nullptr;
+    cudaGraphExec_t graph = nullptr;
+    cudaError_t error = cudaStreamEndCapture(stream_, &recorded);
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&graph, recorded, 0);
+    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    if (error != cudaSuccess) {
+      cudaGetLastError();  // nothing ran; the stream goes on
+      return internal_error("CUDA graph: " + describe(error));
+    }
+    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(graph));
+  }
+  void launch(const Graph& graph) override {
+    errors_->note(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).native(), stream_));
   }
   void* native() const override { return stream_; }
 
