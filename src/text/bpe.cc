@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -12,6 +13,8 @@
 
 namespace headrace {
 namespace {
+
+constexpr size_t kMergeBatch = 32;
 
 using MergeText = std::pair<std::string_view, std::string_view>;
 
@@ -88,16 +91,36 @@ BpeMerges::BpeMerges(const Vocab& vocab, const TokenModelOptions& options)
 }
 
 Status BpeMerges::read_merges() {
-  const size_t count = vocab_.merge_count();
-  products_.reserve(count);
+  products_.reserve(vocab_.merge_count());
   TokenId guess = -1;
-  for (size_t rank = 0; rank < count; ++rank) {
-    const MergeText merge =
-        vocab_.merges.empty() ? vocab_.merge_pairs[rank] : split_merge(vocab_.merges[rank]);
+  for (size_t begin = 0; begin < vocab_.merge_count(); begin += kMergeBatch) {
+    HR_RETURN_IF_ERROR(read_merge_batch(begin, guess));
+  }
+  return ok_status();
+}
+
+// Rules [begin, begin + kMergeBatch), a few at a time so that their look-ups wait for memory
+// together. `guess`: the product of the next rule, most likely.
+Status BpeMerges::read_merge_batch(size_t begin, TokenId& guess) {
+  const size_t count = std::min(kMergeBatch, vocab_.merge_count() - begin);
+  std::array<std::string_view, 2 * kMergeBatch> texts;
+  std::array<TokenId, 2 * kMergeBatch> ids;
+  for (size_t i = 0; i < count; ++i) {
+    const MergeText merge = vocab_.merges.empty() ? vocab_.merge_pairs[begin + i]
+                                                  : split_merge(vocab_.merges[begin + i]);
+    std::tie(texts[2 * i], texts[2 * i + 1]) = merge;
+  }
+  table_.find_all(std::span(texts).first(2 * count), std::span(ids).first(2 * count));
+  for (size_t i = 0; i < count; ++i) {
+    ranks_.prefetch(static_cast<uint32_t>(ids[2 * i]), static_cast<uint32_t>(ids[2 * i + 1]));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const size_t rank = begin + i;
+    const MergeText merge{texts[2 * i], texts[2 * i + 1]};
     if (merge.first.empty() || merge.second.empty()) {
       return bad_merge(rank, "is not two tokens with a space between");
     }
-    const TokenId left = table_.find(merge.first), right = table_.find(merge.second);
+    const TokenId left = ids[2 * i], right = ids[2 * i + 1];
     if (left < 0 || right < 0) return bad_merge(rank, "joins a text that is no token");
     const TokenId product = find_product(vocab_, table_, merge, guess);
     if (product < 0) return bad_merge(rank, "makes a text that is no token");

@@ -36,6 +36,7 @@ class BpeMerges : public TokenModel {
   class Symbols;
   BpeMerges(const Vocab& vocab, const TokenModelOptions& options);
   Status read_merges();
+  Status read_merge_batch(size_t begin, TokenId& guess);
 
   TokenId usable(TokenId id) const;
   TokenId find_whole(std::string_view piece) const;

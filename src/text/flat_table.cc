@@ -1,6 +1,7 @@
 #include "text/flat_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -27,34 +28,73 @@ uint32_t hash_text(std::string_view text) {
   return static_cast<uint32_t>(state ^ state >> 32);
 }
 
-size_t slot_count_for(size_t entries) { return std::bit_ceil(entries * 2 + 1); }
+// At most two thirds full: 262,144 tokens have 4 MB of slots, not 8.
+size_t slot_count_for(size_t entries) { return std::bit_ceil(entries + entries / 2 + 1); }
+
+// How many look-ups wait for memory together.
+constexpr size_t kBatch = 32;
 
 }  // namespace
 
 TokenTable::TokenTable(const std::vector<std::string_view>& tokens)
     : tokens_(&tokens), slots_(slot_count_for(tokens.size()), Slot{0, -1}) {
   const size_t mask = slots_.size() - 1;
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    const uint32_t hash = hash_text(tokens[id]);
-    text_bytes_max_ = std::max(text_bytes_max_, tokens[id].size());
-    size_t at = hash & mask;
-    while (slots_[at].id >= 0) {
-      const Slot& slot = slots_[at];
-      if (slot.hash == hash && tokens[static_cast<size_t>(slot.id)] == tokens[id]) break;
-      at = (at + 1) & mask;
+  std::array<uint32_t, kBatch> hashes;
+  for (size_t begin = 0; begin < tokens.size(); begin += kBatch) {
+    const size_t count = std::min(kBatch, tokens.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = hash_text(tokens[begin + i]);
+      __builtin_prefetch(&slots_[hashes[i] & mask]);
+      text_bytes_max_ = std::max(text_bytes_max_, tokens[begin + i].size());
     }
-    if (slots_[at].id < 0) slots_[at] = {hash, static_cast<int32_t>(id)};
+    for (size_t i = 0; i < count; ++i) {
+      size_t at = hashes[i] & mask;
+      while (slots_[at].id >= 0) {
+        const Slot& slot = slots_[at];
+        const bool same =
+            slot.hash == hashes[i] && tokens[static_cast<size_t>(slot.id)] == tokens[begin + i];
+        if (same) break;
+        at = (at + 1) & mask;
+      }
+      if (slots_[at].id < 0) slots_[at] = {hashes[i], static_cast<int32_t>(begin + i)};
+    }
   }
 }
 
-int32_t TokenTable::find(std::string_view text) const {
+int32_t TokenTable::find(std::string_view text) const { return find_hashed(text, hash_text(text)); }
+
+int32_t TokenTable::find_hashed(std::string_view text, uint32_t hash) const {
   const size_t mask = slots_.size() - 1;
-  const uint32_t hash = hash_text(text);
   for (size_t at = hash & mask; slots_[at].id >= 0; at = (at + 1) & mask) {
     const Slot& slot = slots_[at];
     if (slot.hash == hash && (*tokens_)[static_cast<size_t>(slot.id)] == text) return slot.id;
   }
   return -1;
+}
+
+void TokenTable::find_all(std::span<const std::string_view> texts, std::span<int32_t> ids) const {
+  CHECK(texts.size() == ids.size());
+  const size_t mask = slots_.size() - 1;
+  std::array<uint32_t, kBatch> hashes;
+  for (size_t begin = 0; begin < texts.size(); begin += kBatch) {
+    const size_t count = std::min(kBatch, texts.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = hash_text(texts[begin + i]);
+      __builtin_prefetch(&slots_[hashes[i] & mask]);
+    }
+    // What the first slot names is nearly always the token: its view, then its text.
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t id = slots_[hashes[i] & mask].id;
+      if (id >= 0) __builtin_prefetch(&(*tokens_)[static_cast<size_t>(id)]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t id = slots_[hashes[i] & mask].id;
+      if (id >= 0) __builtin_prefetch((*tokens_)[static_cast<size_t>(id)].data());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      ids[begin + i] = find_hashed(texts[begin + i], hashes[i]);
+    }
+  }
 }
 
 PairTable::PairTable(size_t capacity)

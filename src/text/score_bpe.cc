@@ -19,6 +19,13 @@ bool is_joinable(TokenKind kind) {
          kind == TokenKind::kUnused;
 }
 
+// Characters, and parts of what is no UTF-8.
+size_t count_characters(std::string_view text) {
+  size_t count = 0;
+  for (; !text.empty(); ++count) text.remove_prefix(utf8_step(text).length);
+  return count;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TokenModel>> ScoreBpe::create(const Vocab& vocab) {
@@ -73,17 +80,15 @@ size_t ScoreBpe::word_length(std::string_view text) const {
 void ScoreBpe::encode_word(std::string_view word, std::vector<TokenId>& out) const {
   std::array<Symbol, kShortPiece> few;
   std::vector<Symbol> many;
+  std::span<Symbol> symbols = few;
+  if (word.size() > few.size()) {
+    many.resize(count_characters(word));
+    symbols = many;
+  }
   size_t count = 0;
   for (size_t at = 0; at < word.size();) {
     const uint32_t length = static_cast<uint32_t>(utf8_step(word.substr(at)).length);
-    const Symbol symbol{static_cast<uint32_t>(at), length, find(word.substr(at, length))};
-    if (count < few.size()) {
-      few[count] = symbol;
-    } else {
-      if (many.empty()) many.assign(few.begin(), few.end());
-      many.push_back(symbol);
-    }
-    ++count;
+    symbols[count++] = {static_cast<uint32_t>(at), length, find(word.substr(at, length))};
     at += length;
   }
   const auto join = [&](const Symbol& left, const Symbol& right) {
@@ -101,9 +106,7 @@ void ScoreBpe::encode_word(std::string_view word, std::vector<TokenId>& out) con
       out.push_back(vocab_.unk);
     }
   };
-  const std::span<const Symbol> symbols =
-      many.empty() ? std::span<const Symbol>(few).first(count) : std::span<const Symbol>(many);
-  merge_symbols(symbols, join, emit);
+  merge_symbols(std::span<const Symbol>(symbols.first(count)), join, emit);
 }
 
 }  // namespace headrace

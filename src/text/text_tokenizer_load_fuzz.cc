@@ -21,6 +21,21 @@ std::string byte_lines(int first, int last) {
   return lines;
 }
 
+// The models that have scores for their tokens, and what a vocabulary can say against itself.
+void set_model(int choice, Vocab& vocab) {
+  if (choice == 0) return;
+  const bool broken = choice > 4;
+  vocab.model = choice % 2 ? "llama" : "t5";
+  vocab.add_eos = choice > 2;
+  for (size_t id = 0; id + broken < vocab.tokens.size(); ++id) {
+    vocab.scores.push_back(-static_cast<double>(id * 7 % 13));
+  }
+  if (choice == 6) vocab.scores.clear();
+  if (choice == 7) vocab.end_ids.push_back(-1);
+  if (choice == 7) vocab.scores.resize(vocab.tokens.size());
+  if (choice == 5) vocab.merge_pairs.emplace_back("a", "b");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -40,6 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     at = end + 1;
   }
   Vocab vocab = vocab_from_text(lines, flags & 4 ? "smollm" : "gpt-2");
+  set_model(data[3] >> 5, vocab);
   if ((flags & 8) && !vocab.kinds.empty()) vocab.kinds.pop_back();
   vocab.bos = static_cast<int8_t>(data[1]);
   vocab.eos = static_cast<int8_t>(data[2]);

@@ -1,4 +1,5 @@
-// SmolLM2's tokenizer against ids on which two independent implementations agree.
+// SmolLM2's tokenizer against ids on which two independent implementations agree. The vocabularies of
+// the other models are too large for the tree: tests/golden/tokenizer_test.cc takes their files.
 #include <fstream>
 #include <sstream>
 

@@ -219,7 +219,7 @@ TEST(Tokenizer, LoadTime) {
   }
   RecordProperty("milliseconds", std::to_string(best * 1e3));
   std::printf("load: %.2f ms\n", best * 1e3);
-  EXPECT_LT(best, 0.5);  // 5 ms when nothing else runs; the bound only catches quadratic loading
+  EXPECT_LT(best, 0.5);  // 3 ms when nothing else runs; the bound only catches quadratic loading
 }
 
 }  // namespace

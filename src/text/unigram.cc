@@ -61,63 +61,71 @@ Unigram::Unigram(const Vocab& vocab, const TokenModelOptions& options, size_t by
   unknown_score_ = score_min - kUnknownPenalty;
 }
 
-std::vector<Unigram::Cut> Unigram::best_cuts(std::string_view piece) const {
-  std::vector<Cut> best(piece.size() + 1);  // by end
-  const auto offer = [&](size_t begin, size_t end, double score, TokenId id) {
-    Cut& cut = best[end];
-    const double total = best[begin].score + score;
+// Fills `best` from the text that ends at `begin` (whose total is `score`) to the next place over
+// which no token goes, so that every way to cut the piece cuts there. Returns that place.
+size_t Unigram::find_cuts(std::string_view piece, size_t begin, double score,
+                          std::vector<Cut>& best) const {
+  best.assign(1, Cut{.score = score});
+  size_t reach = begin;  // where the longest token so far ends
+  const auto offer = [&](size_t from, size_t end, double token_score, TokenId id) {
+    if (end > reach) best.resize(end - begin + 1);
+    reach = std::max(reach, end);
+    Cut& cut = best[end - begin];
+    const double total = best[from - begin].score + token_score;
     if (cut.begin == UINT32_MAX || total > cut.score) {
-      cut = {total, static_cast<uint32_t>(begin), id};
+      cut = {total, static_cast<uint32_t>(from), id};
     }
   };
-  for (size_t begin = 0; begin < piece.size();) {
-    const size_t length = utf8_step(piece.substr(begin)).length;
+  for (size_t from = begin; from == begin || from < reach;) {
+    const size_t length = utf8_step(piece.substr(from)).length;
     bool known = false;  // the character itself is a token
     uint32_t node = ByteTrie::kRoot;
-    for (size_t at = begin; at < piece.size(); ++at) {
+    for (size_t at = from; at < piece.size(); ++at) {
       node = trie_.step(node, piece[at]);
       if (node == ByteTrie::kNoNode) break;
       const TokenId id = ids_[node];
       if (id < 0) continue;
-      known |= at + 1 - begin == length;
-      offer(begin, at + 1, vocab_.scores[static_cast<size_t>(id)], id);
+      known |= at + 1 - from == length;
+      offer(from, at + 1, vocab_.scores[static_cast<size_t>(id)], id);
     }
-    if (!known) offer(begin, begin + length, unknown_score_, -1);
-    begin += length;
+    if (!known) offer(from, from + length, unknown_score_, -1);
+    from += length;
   }
-  return best;
+  return reach;
 }
 
 void Unigram::encode(std::string_view piece, std::vector<TokenId>& out) const {
-  const std::vector<Cut> best = best_cuts(piece);
-  std::vector<uint32_t> ends;  // of the tokens, last first
-  for (size_t end = piece.size(); end > 0; end = best[end].begin) {
-    ends.push_back(static_cast<uint32_t>(end));
-  }
-  size_t unknown_begin = 0, unknown_end = 0;  // unknown characters one after the other
-  const auto flush = [&] {
-    if (unknown_end > unknown_begin) {
-      emit_unknown(piece.substr(unknown_begin, unknown_end - unknown_begin), out);
-    }
-    unknown_begin = unknown_end;
-  };
-  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
-    const Cut& cut = best[*end];
-    if (cut.id < 0) {
-      if (unknown_end != cut.begin || !options_.fuse_unk) {
-        flush();
-        unknown_begin = cut.begin;
+  std::vector<Cut> best;
+  std::vector<size_t> ends;  // of the tokens, last first
+  Unknown unknown;
+  double score = 0;
+  for (size_t begin = 0; begin < piece.size();) {
+    const size_t end = find_cuts(piece, begin, score, best);
+    score = best.back().score;
+    ends.clear();
+    for (size_t at = end; at > begin; at = best[at - begin].begin) ends.push_back(at);
+    for (auto at = ends.rbegin(); at != ends.rend(); ++at) {
+      const Cut& cut = best[*at - begin];
+      if (cut.id >= 0) {
+        emit_unknown(piece, unknown, out);
+        out.push_back(cut.id);
+      } else {
+        if (!options_.fuse_unk) emit_unknown(piece, unknown, out);
+        if (unknown.begin == unknown.end) unknown.begin = cut.begin;
+        unknown.end = *at;
       }
-      unknown_end = *end;
-    } else {
-      flush();
-      out.push_back(cut.id);
     }
+    begin = end;
   }
-  flush();
+  emit_unknown(piece, unknown, out);
 }
 
-void Unigram::emit_unknown(std::string_view text, std::vector<TokenId>& out) const {
+// Ends a run of unknown characters, if there is one.
+void Unigram::emit_unknown(std::string_view piece, Unknown& unknown,
+                           std::vector<TokenId>& out) const {
+  const std::string_view text = piece.substr(unknown.begin, unknown.end - unknown.begin);
+  unknown = {};
+  if (text.empty()) return;
   if (options_.byte_fallback && bytes_.has_all(text)) {
     for (const char byte : text) out.push_back(bytes_.id(static_cast<uint8_t>(byte)));
   } else if (vocab_.unk >= 0) {

@@ -31,8 +31,12 @@ class Unigram : public TokenModel {
  private:
   struct Cut;
   Unigram(const Vocab& vocab, const TokenModelOptions& options, size_t byte_count);
-  std::vector<Cut> best_cuts(std::string_view piece) const;
-  void emit_unknown(std::string_view text, std::vector<TokenId>& out) const;
+  struct Unknown {
+    size_t begin = 0, end = 0;  // bytes of the piece: unknown characters one after the other
+  };
+  size_t find_cuts(std::string_view piece, size_t begin, double score,
+                   std::vector<Cut>& best) const;
+  void emit_unknown(std::string_view piece, Unknown& unknown, std::vector<TokenId>& out) const;
 
   const Vocab& vocab_;
   const TokenModelOptions options_;

@@ -1,8 +1,11 @@
 #include "text/vocab_fixtures.h"
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <sstream>
+
+#include <fmt/core.h>
 
 #include "text/byte_level.h"
 
@@ -82,6 +85,51 @@ Vocab tiny_vocab() {
   vocab.add_bos = true;
   add_known_end_ids(vocab);
   return vocab;
+}
+
+Vocab sentence_piece_vocab(std::string model) {
+  auto storage = std::make_shared<std::deque<std::string>>();
+  Vocab vocab;
+  vocab.model = std::move(model);
+  const auto add = [&](std::string text, TokenKind kind, double score) {
+    vocab.tokens.push_back(storage->emplace_back(std::move(text)));
+    vocab.kinds.push_back(kind);
+    vocab.scores.push_back(score);
+  };
+  add("<unk>", TokenKind::kUnknown, 0);
+  add("<s>", TokenKind::kControl, 0);
+  add("</s>", TokenKind::kControl, 0);
+  add("<tool>", TokenKind::kUserDefined, 0);
+  for (int byte = 0; byte < 256; ++byte)
+    add(fmt::format("<0x{:02X}>", byte), TokenKind::kByte, -50);
+  add("\xE2\x96\x81", TokenKind::kNormal, -40);
+  // A third of all texts of two to four letters, in an order that has nothing to do with length.
+  uint32_t state = 1;
+  for (int length = 1; length <= 4; ++length) {
+    for (int word = 0; word < 1 << (2 * length); ++word) {
+      std::string text;
+      for (int i = 0; i < length; ++i) text += "abcd"[word >> (2 * i) & 3];
+      state = state * 1664525 + 1013904223;
+      const double score = -5.0 - (state >> 16) % 1000 * 0.01;
+      if (length == 1 || state >> 30 == 0 || text == "ab" || text == "cd") {
+        add(std::move(text), TokenKind::kNormal, score);
+      }
+    }
+  }
+  vocab.bos = 1;
+  vocab.eos = 2;
+  vocab.unk = 0;
+  vocab.storage = std::move(storage);
+  add_known_end_ids(vocab);
+  return vocab;
+}
+
+std::string family_file(const std::string& name) {
+  std::ifstream file("tests/data/text/tokenizers/" + name, std::ios::binary);
+  CHECK_MSG(file.good(), "run from the source root");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace headrace

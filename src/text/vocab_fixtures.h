@@ -19,4 +19,12 @@ Vocab smollm2_vocab();
 // encode and decode. BOS is added.
 Vocab tiny_vocab();
 
+// A SentencePiece vocabulary of "llama" (scores by rank) or "t5" (log-probabilities): unknown, two
+// control tokens, <tool>, the 256 byte tokens, U+2581, and texts over a, b, c, d of up to 4
+// letters. No BOS, no space in front.
+Vocab sentence_piece_vocab(std::string model);
+
+// A file of tests/data/text/tokenizers. Run from the source root.
+std::string family_file(const std::string& name);
+
 }  // namespace headrace
