@@ -304,6 +304,8 @@ void pack_block_rows(DType dtype, const std::byte* const (&rows)[16], int64_t k,
   for (int lane = 0; lane < kRows; ++lane) blocks[lane] = rows[lane] + source.dwords_at;
   std::byte* quants = group;
   std::byte* scales = group + scales_offset(format, k);
+  const int64_t next_group = kRows * *row_bytes(dtype, k);  // rows are mostly one after the other
+  const int64_t block_bytes = dtype_info(dtype).block_bytes;
   Lanes in[kDwordsMax];
   for (int64_t b = 0; b < k / format.columns; ++b) {
     copy_halves(blocks, source.scale_at - source.dwords_at, scales);
@@ -312,7 +314,12 @@ void pack_block_rows(DType dtype, const std::byte* const (&rows)[16], int64_t k,
     source.pack(in, {quants, scales + format.half_bytes});
     quants += format.columns / 32 * format.quant_bytes;
     scales += scale_block_bytes(format);
-    for (const std::byte*& block : blocks) block += dtype_info(dtype).block_bytes;
+    for (const std::byte*& block : blocks) {
+      for (int64_t line = 0; line < block_bytes; line += 64) {
+        __builtin_prefetch(block + next_group + line);
+      }
+      block += block_bytes;
+    }
   }
 }
 
