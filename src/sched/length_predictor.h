@@ -29,6 +29,11 @@ class LengthPredictor {
   // nothing is known.
   int32_t bucket_at(const Request& request, double probability) const;
   bool knows() const { return examples_ >= kExamplesMin; }
+  // Whether it has learned much since: twice what it knew then.
+  bool is_stale(int64_t predicted_at) const {
+    return knows() && examples_ >= 2 * predicted_at + kExamplesMin;
+  }
+  int64_t examples() const { return examples_; }
   void learn(const Request& request, int32_t length);
 
   struct Quality {

@@ -13,6 +13,7 @@ Sequence* PackedPredictedPolicy::next(const StepView& view) {
   std::vector<Sequence*> candidates;
   for (Sequence* waiting : view.queue) {
     if (candidates.size() == kCandidatesMax) break;
+    if (predictor_.is_stale(waiting->policy.predicted_at)) predict(*waiting);
     candidates.push_back(waiting);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -36,8 +37,15 @@ void PackedPredictedPolicy::overran(Sequence& sequence) {
   }
 }
 
-void PackedPredictedPolicy::arrived(Sequence& sequence) {
-  sequence.policy.bucket = predictor_.bucket_at(*sequence.request, kCertainty);
+void PackedPredictedPolicy::arrived(Sequence& sequence) { predict(sequence); }
+
+void PackedPredictedPolicy::predict(Sequence& sequence) const {
+  PolicyState& state = sequence.policy;
+  // What it has overrun already is certain.
+  const int32_t least = predictor_.bucket_of(static_cast<int32_t>(sequence.output.size()) + 1);
+  state.bucket = std::max(least, predictor_.bucket_at(*sequence.request, kCertainty));
+  state.predicted_at = predictor_.examples();
+  sequence.reserved = std::min(reserved_length(sequence), sequence.length_max());
 }
 
 void PackedPredictedPolicy::finished(const Sequence& sequence) {

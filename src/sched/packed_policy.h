@@ -25,6 +25,8 @@ class PackedPredictedPolicy final : public QueuePolicy {
   void finished(const Sequence& sequence) override;
 
  private:
+  void predict(Sequence& sequence) const;
+
   LengthPredictor predictor_;
 };
 

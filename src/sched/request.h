@@ -48,6 +48,9 @@ struct Emission {
   FinishReason finish = FinishReason::kNone;
   std::optional<TokenId> stop_token;  // the stop_token_ids entry that ended it (none for end ids)
   int32_t cached_tokens = 0;          // of the prompt, not computed but found in the prefix cache
+  // The request leaves the queue: its first step starts. Once, before all others, with no news
+  // beside it; a request that ends in the queue has none.
+  bool admitted = false;
 };
 
 }  // namespace headrace

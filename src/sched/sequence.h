@@ -42,6 +42,7 @@ struct PolicyState {
   int32_t level = 0;            // mlfq: queue
   int64_t service = 0;          // mlfq: used of the queue's quantum, in tokens
   int32_t bucket = 0;           // predicted output length
+  int64_t predicted_at = 0;     // answers that the predictor had learned from then
   int32_t tenant = 0;           // fair: index
   double deadline_seconds = 0;  // for its first token
 };

@@ -2,12 +2,20 @@
 
 namespace headrace {
 
-Rank SjfPredictedPolicy::rank(const Sequence& sequence) const {
-  return {.key = static_cast<double>(sequence.policy.bucket)};
-}
-
-void SjfPredictedPolicy::arrived(Sequence& sequence) {
-  sequence.policy.bucket = predictor_.knows() ? predictor_.bucket_at(*sequence.request, 0.5) : 0;
+Sequence* SjfPredictedPolicy::next(const StepView& view) {
+  Sequence* best = *view.queue.begin();
+  if (best->rank.level == kPromotedLevel || view.free_slots == 0) return best;
+  int candidates = 0;
+  for (Sequence* waiting : view.queue) {
+    if (candidates++ == kCandidatesMax) break;
+    PolicyState& state = waiting->policy;
+    if (predictor_.is_stale(state.predicted_at)) {
+      state.bucket = predictor_.bucket_at(*waiting->request, 0.5);
+      state.predicted_at = predictor_.examples();
+    }
+    if (state.bucket < best->policy.bucket) best = waiting;
+  }
+  return best;
 }
 
 void SjfPredictedPolicy::finished(const Sequence& sequence) {

@@ -1,6 +1,6 @@
-// Shortest predicted answer first: the queue is ordered by the bucket of the predicted median
-// length, first come first served inside a bucket. Where lengths cannot be predicted all buckets
-// are alike, and so it is fcfs.
+// Shortest predicted answer first: of those at the front of the queue the one with the least bucket
+// of the predicted median length, first come first served inside a bucket. Where lengths cannot be
+// predicted all buckets are alike, and so it is fcfs.
 #pragma once
 
 #include "sched/length_predictor.h"
@@ -12,9 +12,9 @@ class SjfPredictedPolicy final : public QueuePolicy {
  public:
   explicit SjfPredictedPolicy(const SchedulerOptions& options)
       : predictor_(options.max_model_len) {}
-  Rank rank(const Sequence& sequence) const override;
+  static constexpr int kCandidatesMax = 256;
   bool may_starve() const override { return true; }
-  void arrived(Sequence& sequence) override;
+  Sequence* next(const StepView& view) override;
   void finished(const Sequence& sequence) override;
 
  private:

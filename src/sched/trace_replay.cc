@@ -1,0 +1,209 @@
+#include "sched/trace_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+constexpr TokenId kEndId = 0;
+// kv_waste() walks all running sequences: every so many steps.
+constexpr int64_t kWasteEvery = 16;
+
+constexpr std::array kMachines = {
+    MachineRow{"cpu-135m",
+               {.base = 3.0e-3,
+                .per_prompt_token = 0.55e-3,
+                .per_decode = 0.55e-3,
+                .per_kv_token = 0.4e-6},
+               65536},
+    MachineRow{
+        "h200-8b",
+        {.base = 4.0e-3, .per_prompt_token = 20e-6, .per_decode = 12e-6, .per_kv_token = 0.03e-6},
+        800000},
+};
+
+class Replay {
+ public:
+  Replay(const std::vector<TraceRequest>& trace, SchedulerOptions options, const StepCost& cost)
+      : trace_(trace), options_(std::move(options)), cost_(cost) {
+    options_.clock = &clock_;
+    options_.end_ids = {kEndId};
+  }
+
+  Result<ReplayReport> run() {
+    HR_ASSIGN_OR_RETURN(scheduler_, Scheduler::create(options_));
+    report_.rows.resize(trace_.size());
+    while (next_ < trace_.size() || scheduler_->has_work()) {
+      HR_RETURN_IF_ERROR(let_arrive());
+      step();
+    }
+    report_.seconds = clock_.now_seconds();
+    report_.running_mean /= std::max(report_.seconds, 1e-9);
+    report_.waste = held_ > 0 ? 1 - used_ / held_ : 0;
+    report_.stats = scheduler_->stats();
+    return std::move(report_);
+  }
+
+ private:
+  struct Live {
+    size_t index = 0;
+    int32_t output = 0;  // so far
+    double first = 0, last = 0;
+  };
+
+  Status let_arrive() {
+    if (!scheduler_->has_work()) advance_to(trace_[next_].arrival_seconds);
+    while (next_ < trace_.size() && trace_[next_].arrival_seconds <= clock_.now_seconds()) {
+      const TraceRequest& from = trace_[next_];
+      Request request{.id = RequestId(next_ + 1), .prompt = from.prompt};
+      request.sampling.max_tokens = from.max_tokens;
+      request.priority = from.priority;
+      request.slo_class = from.slo_class;
+      request.tenant = from.tenant;
+      ReplayReport::Row& row = report_.rows[next_];
+      row.tenant = from.tenant;
+      row.slo_class = from.slo_class;
+      row.completion_alone = static_cast<double>(from.prompt.size()) * cost_.per_prompt_token +
+                             from.output * (cost_.base + cost_.per_decode);
+      const Status status = scheduler_->add(std::move(request));
+      if (!status.ok() && status.code() != StatusCode::kExhausted) {
+        return status.with_context(fmt::format("request {} of the trace", next_));
+      }
+      row.refused = !status.ok();
+      if (status.ok()) live_[RequestId(next_ + 1)] = {.index = next_};
+      ++next_;
+    }
+    return ok_status();
+  }
+
+  void advance_to(double seconds) {
+    const double gap = seconds - clock_.now_seconds();
+    if (gap > 0) clock_.advance_ns(static_cast<int64_t>(std::ceil(gap * 1e9)));
+  }
+
+  void step() {
+    const SystemClock real;
+    const double before = real.now_seconds();
+    const StepPlan plan = scheduler_->plan();
+    const double planned = real.now_seconds();
+    if (plan.empty()) {
+      CHECK_MSG(!scheduler_->has_work() || next_ < trace_.size(), "the scheduler stands still");
+      if (next_ < trace_.size()) advance_to(trace_[next_].arrival_seconds);
+      return;
+    }
+    for (const Admission& admission : plan.admitted) {
+      requests_[admission.sequence] = admission.request->id;
+    }
+    const double seconds = cost_of(plan);
+    clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
+    note_use(seconds);
+    const StepResult result = answer(plan);
+    const double answered = real.now_seconds();
+    const std::vector<Emission> emissions = scheduler_->apply(plan, result);
+    report_.scheduler_seconds += (planned - before) + (real.now_seconds() - answered);
+    for (const Emission& emission : emissions) note(emission);
+  }
+
+  double cost_of(const StepPlan& plan) const {
+    double seconds = cost_.base;
+    for (const Work& work : plan.work) {
+      if (work.count == 1 && work.samples) {
+        seconds += cost_.per_decode + work.first * cost_.per_kv_token;
+      } else {
+        seconds += work.count * cost_.per_prompt_token;
+      }
+    }
+    return seconds;
+  }
+
+  void note_use(double seconds) {
+    const SchedulerStats stats = scheduler_->stats();
+    report_.running_mean += stats.running * seconds;
+    if (++report_.steps % kWasteEvery != 0) return;
+    const KvWaste waste = scheduler_->kv_waste();
+    used_ += static_cast<double>(waste.used) * seconds;
+    held_ += static_cast<double>(waste.used + waste.reserved + waste.internal) * seconds;
+  }
+
+  // Tokens that nobody else says, until the true length.
+  StepResult answer(const StepPlan& plan) {
+    StepResult result;
+    for (const Work& work : plan.work) {
+      if (!work.samples) continue;
+      Live& live = live_.at(requests_.at(work.sequence));
+      const bool last = ++live.output >= trace_[live.index].output;
+      const uint64_t bits = mix64(mix64(live.index) ^ static_cast<uint64_t>(live.output));
+      StepResult::Row row{
+          .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
+      row.accepted.push_back(last ? kEndId : static_cast<TokenId>(1 + bits % 31999));
+      result.rows.push_back(std::move(row));
+    }
+    return result;
+  }
+
+  void note(const Emission& emission) {
+    Live& live = live_.at(emission.request);
+    const double now = clock_.now_seconds();
+    if (live.first == 0) live.first = now;
+    live.last = now;
+    if (emission.finish == FinishReason::kNone) return;
+    ReplayReport::Row& row = report_.rows[live.index];
+    const double arrival = trace_[live.index].arrival_seconds;
+    row.ttft = live.first - arrival;
+    row.tpot = live.output > 1 ? (live.last - live.first) / (live.output - 1) : 0;
+    row.completion = now - arrival;
+    live_.erase(emission.request);
+  }
+
+  const std::vector<TraceRequest>& trace_;
+  SchedulerOptions options_;
+  const StepCost cost_;
+  VirtualClock clock_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unordered_map<RequestId, Live> live_;
+  std::unordered_map<SequenceId, RequestId> requests_;
+  size_t next_ = 0;
+  double used_ = 0, held_ = 0;
+  ReplayReport report_;
+};
+
+}  // namespace
+
+Result<MachineRow> find_machine(std::string_view name) {
+  for (const MachineRow& row : kMachines) {
+    if (row.name == name) return row;
+  }
+  return invalid_argument(fmt::format("there is no machine \"{}\"; there are {}", name,
+                                      fmt::join(machine_names(), ", ")),
+                          "machine");
+}
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const MachineRow& row : kMachines) names.emplace_back(row.name);
+  return names;
+}
+
+double percentile_of(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  const auto rank = static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(rank), values.end());
+  return values[rank];
+}
+
+Result<ReplayReport> replay(const std::vector<TraceRequest>& trace, SchedulerOptions options,
+                            const StepCost& cost) {
+  return Replay(trace, std::move(options), cost).run();
+}
+
+}  // namespace headrace
