@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -36,6 +37,7 @@ struct Live {
   EmissionSink sink;
   std::vector<bool> finished;  // per choice
   int32_t unfinished = 0;
+  bool admitted = false;  // its sink knows that it left the queue
 };
 
 struct InFlight {
@@ -116,6 +118,7 @@ class EngineImpl final : public Engine {
   void handle(CancelChoiceCommand command);
   bool start_step();   // false: nothing to run now
   void finish_step();  // waits for the oldest step in flight and delivers what it brought
+  void tell_admitted(const StepPlan& plan);
   void deliver(const Emission& emission);
   void end_request(RequestId id);
   void fail_all(const Status& status);
@@ -283,9 +286,13 @@ bool EngineImpl::start_step() {
     if (in_flight_.empty() && scheduler_->has_work()) std::this_thread::sleep_for(kNothingFits);
     return false;
   }
+  tell_admitted(*plan);
   const Ticket ticket = runner_->submit_forward(*plan);
   runner_->submit_sample(ticket);
   totals_.step_tokens_total += static_cast<uint64_t>(plan->token_count);
+  const auto bound =
+      std::lower_bound(kStepTokenBounds.begin(), kStepTokenBounds.end(), plan->token_count);
+  ++totals_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
   totals_.step_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
   in_flight_.push_back({ticket, std::move(plan)});
   return true;
@@ -307,6 +314,15 @@ void EngineImpl::finish_step() {
   const int64_t now = clock_.now_ns();
   totals_.step_seconds_total += static_cast<double>(now - before) * 1e-9;
   last_progress_ns_.store(now, std::memory_order_relaxed);
+}
+
+// A preempted request is admitted again; that is no news.
+void EngineImpl::tell_admitted(const StepPlan& plan) {
+  for (const Admission& admission : plan.admitted) {
+    const auto found = live_.find(admission.request->id);
+    if (found == live_.end() || std::exchange(found->second.admitted, true)) continue;
+    found->second.sink({.request = admission.request->id, .admitted = true});
+  }
 }
 
 void EngineImpl::deliver(const Emission& emission) {

@@ -2,6 +2,7 @@
 // once. The one public header of src/engine for servers and tools. CONTRACT.md holds the rules.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -16,7 +17,8 @@
 
 namespace headrace {
 
-// Called on the engine thread, in order, once per step and choice. Must not block and must not call
+// Called on the engine thread, in order: once when the request leaves the queue
+// (Emission::admitted), then once per step and choice. Must not block and must not call
 // back into the engine other than cancel(). After an emission whose finish is not kNone there are
 // none for that choice; when every choice has finished the sink is destroyed.
 using EmissionSink = std::function<void(const Emission&)>;
@@ -27,9 +29,16 @@ struct EngineOptions {
   double watchdog_seconds = 10;  // a step that takes longer makes the engine not ready
 };
 
+// Sizes of steps in tokens, by which EngineStats counts them.
+inline constexpr std::array<int32_t, 13> kStepTokenBounds = {1,   8,   16,   32,   64,   128,  256,
+                                                             512, 1024, 2048, 4096, 8192, 16384};
+
 struct EngineStats {
   SchedulerStats scheduler;
   uint64_t steps = 0;
+  // [i]: steps of at most kStepTokenBounds[i] tokens and more than the bound before; the last: of
+  // more than all bounds.
+  std::array<uint64_t, kStepTokenBounds.size() + 1> steps_by_tokens{};
   double step_seconds_total = 0;   // wall time of steps
   double plan_seconds_total = 0;   // of it, scheduler
   uint64_t step_tokens_total = 0;  // tokens computed, prompt and decode

@@ -5,7 +5,9 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "base/rng.h"
 #include "engine/oracle_runner.h"
@@ -51,6 +53,11 @@ class Collector {
       std::lock_guard lock(mutex_);
       const auto choice = static_cast<size_t>(emission.choice);
       EXPECT_EQ(finish_[choice], FinishReason::kNone) << "an emission after the finish";
+      if (emission.admitted) {
+        EXPECT_FALSE(std::exchange(admitted_, true)) << "it left the queue twice";
+        EXPECT_TRUE(emission.tokens.empty() && emission.finish == FinishReason::kNone);
+      }
+      EXPECT_TRUE(admitted_ || emission.tokens.empty()) << "tokens from the queue";
       tokens_[choice].insert(tokens_[choice].end(), emission.tokens.begin(), emission.tokens.end());
       finish_[choice] = emission.finish;
       done_ += emission.finish != FinishReason::kNone;
@@ -80,6 +87,7 @@ class Collector {
   std::vector<std::vector<TokenId>> tokens_;
   std::vector<FinishReason> finish_;
   size_t done_ = 0;
+  bool admitted_ = false;
 };
 
 Request make_request(Engine& engine, uint64_t seed, int32_t prompt, int32_t max_tokens,
@@ -140,6 +148,9 @@ TEST(Engine, ManyThreadsEachGetTheirOwnTokens) {
     for (std::thread& client : clients) client.join();
     wait_idle(*fixture.engine);
     EXPECT_TRUE(fixture.engine->healthy());
+    const EngineStats stats = fixture.engine->stats();
+    EXPECT_EQ(std::accumulate(stats.steps_by_tokens.begin(), stats.steps_by_tokens.end(), 0u),
+              stats.steps);
   }
 }
 

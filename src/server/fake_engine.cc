@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/rng.h"
 
@@ -105,6 +106,7 @@ TokenId FakeEngine::token_at(const Request& request, int32_t choice, size_t posi
 void FakeEngine::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
+    if (admit(lock)) continue;
     if (live_.empty() || paused_) {
       wake_.wait(lock);
       continue;
@@ -115,6 +117,23 @@ void FakeEngine::loop() {
                      [this] { return stopping_; });
     }
   }
+}
+
+// Also while paused: what runs has left the queue. True: it let go of the lock.
+bool FakeEngine::admit(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::pair<EmissionSink, Emission>> out;
+  int32_t running = 0;
+  for (auto it = live_.begin(); it != live_.end() && running < options_.running_max;
+       ++it, ++running) {
+    if (std::exchange(it->second.admitted, true)) continue;
+    out.emplace_back(it->second.sink, Emission{.request = it->first, .admitted = true});
+  }
+  if (out.empty()) return false;
+  lock.unlock();
+  for (auto& [sink, emission] : out) sink(emission);
+  out.clear();
+  lock.lock();
+  return true;
 }
 
 // Sinks are called without the lock, as the engine's own would.

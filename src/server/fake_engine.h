@@ -57,8 +57,10 @@ class FakeEngine final : public Engine {
     std::vector<std::vector<TokenId>> outputs;  // by choice
     std::vector<bool> finished;
     bool scored = false;
+    bool admitted = false;
   };
   void loop();
+  bool admit(std::unique_lock<std::mutex>& lock);
   void step(std::unique_lock<std::mutex>& lock);
   std::vector<Emission> step_request(Live& live);
   Emission step_choice(Live& live, int32_t choice);

@@ -71,16 +71,11 @@ Status GenerationSession::submit() {
     request.priority = plan_.settings.priority;
     request.cache_salt = plan_.settings.cache_salt;
     const RequestId id = request.id;
-    const uint64_t place = state_.line.enter();
     const Status status = engine.submit(
         std::move(request),
         [queue = arrivals_, i](const Emission& emission) { queue->push(i, emission); });
-    if (!status.ok()) {
-      state_.line.leave(place);
-      return status;
-    }
+    HR_RETURN_IF_ERROR(status);
     prompts_[i].request = id;
-    prompts_[i].place = place;
   }
   return ok_status();
 }
@@ -89,11 +84,7 @@ Status GenerationSession::submit() {
 void GenerationSession::watch_queue(double seconds) {
   exchange_->call_after(seconds, [weak = weak_from_this()] {
     const auto self = weak.lock();
-    if (!self || self->done_ || self->prompts_[0].started) return;
-    const int32_t waiting = self->model_.served.engine->stats().scheduler.waiting;
-    if (!self->state_.line.is_waiting(self->prompts_[0].place, waiting)) {
-      return self->watch_queue(1);
-    }
+    if (!self || self->done_ || self->prompts_[0].admitted) return;
     self->fail(503, "the request waited too long in the queue");
   });
 }
@@ -117,6 +108,11 @@ void GenerationSession::handle(Arrival arrival) {
   const size_t index = first_choice + static_cast<size_t>(emission.choice);
   Prompt& prompt = prompts_[arrival.prompt];
   Choice& choice = choices_[index];
+  if (emission.admitted) {
+    prompt.admitted = true;
+    model_.metrics->on_queue_left(arrival.time - arrival_time_);
+    return;
+  }
   note_times(prompt, choice, arrival);
   if (emission.finish == FinishReason::kFault) return fail(500, "the model gave no valid output");
   if (emission.finish == FinishReason::kAbort) return fail(503, "the request was aborted");
@@ -144,7 +140,6 @@ void GenerationSession::handle(Arrival arrival) {
 void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival& arrival) {
   if (!prompt.started) {
     prompt.started = true;
-    state_.line.leave(prompt.place);
     cached_tokens_ += arrival.emission.cached_tokens;
     model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()),
                                      arrival.emission.cached_tokens);
@@ -258,7 +253,6 @@ void GenerationSession::cancel_all() {
 // kNone: every choice has been counted with its own reason.
 void GenerationSession::end(FinishReason reason) {
   done_ = true;
-  for (const Prompt& prompt : prompts_) state_.line.leave(prompt.place);
   arrivals_->close();
   state_.sessions.remove(this);
   if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);

@@ -50,8 +50,8 @@ class GenerationSession : public ExchangeObserver,
   };
   struct Prompt {
     RequestId request;
-    uint64_t place = 0;  // in the waiting line
-    bool started = false;
+    bool admitted = false;  // left the queue
+    bool started = false;   // has a first result
     std::vector<TokenLogprobs> logprobs;  // of tokens 1.., with echo
   };
 

@@ -23,6 +23,7 @@ const Buckets kLatency = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
 const Buckets kTokens = {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
                          2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
 const Buckets kChoices = {1, 2, 5, 10, 20};
+const Buckets kStepTokens(kStepTokenBounds.begin(), kStepTokenBounds.end());
 
 }  // namespace
 
@@ -72,6 +73,10 @@ struct ServerMetrics::Series {
                                                            .Register(registry);
   prometheus::Histogram& first_token =
       histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", kFirstToken);
+  prometheus::Histogram& queue_time =
+      histogram("vllm:request_queue_time_seconds", "Arrival to first step.", kLatency);
+  prometheus::Histogram& step_tokens =
+      histogram("vllm:iteration_tokens_total", "Tokens of an engine step.", kStepTokens);
   prometheus::Histogram& inter_token =
       histogram("vllm:inter_token_latency_seconds", "Between results of a choice.", kPerToken);
   prometheus::Histogram& inter_token_old = histogram(
@@ -90,7 +95,7 @@ struct ServerMetrics::Series {
       histogram("vllm:request_params_max_tokens", "max_tokens per request.", kTokens);
 
   std::mutex expose_mutex;
-  SchedulerStats seen;  // at the last exposition
+  EngineStats seen;  // at the last exposition
 };
 
 ServerMetrics::ServerMetrics(const std::string& model_name)
@@ -111,6 +116,8 @@ void ServerMetrics::on_prompt_tokens(int64_t count, int64_t cached) {
 void ServerMetrics::on_generation_tokens(int64_t count) {
   series_->generation_tokens.Increment(static_cast<double>(count));
 }
+
+void ServerMetrics::on_queue_left(double seconds) { series_->queue_time.Observe(seconds); }
 
 void ServerMetrics::on_first_token(double seconds) { series_->first_token.Observe(seconds); }
 
@@ -146,14 +153,21 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
     series_->waiting.Set(scheduler.waiting);
     series_->kv_usage.Set(usage);
     series_->kv_usage_old.Set(usage);
-    const SchedulerStats& seen = series_->seen;
+    const SchedulerStats& seen = series_->seen.scheduler;
     const auto add = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
       counter.Increment(static_cast<double>(now - before));
     };
     add(series_->preemptions, scheduler.preemptions, seen.preemptions);
     add(series_->prefix_queries, scheduler.prefix_cache_queries, seen.prefix_cache_queries);
     add(series_->prefix_hits, scheduler.prefix_cache_hits, seen.prefix_cache_hits);
-    series_->seen = scheduler;
+    std::vector<double> steps;
+    for (size_t i = 0; i < stats->steps_by_tokens.size(); ++i) {
+      steps.push_back(
+          static_cast<double>(stats->steps_by_tokens[i] - series_->seen.steps_by_tokens[i]));
+    }
+    series_->step_tokens.ObserveMultiple(
+        steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
+    series_->seen = *stats;
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }

@@ -28,6 +28,7 @@ class ServerMetrics {
 
   void on_prompt_tokens(int64_t count, int64_t cached);  // of them, not computed
   void on_generation_tokens(int64_t count);
+  void on_queue_left(double seconds);  // from arrival
   void on_first_token(double seconds);
   void on_inter_token(double seconds);
   void on_choice_finished(FinishReason reason);

@@ -16,7 +16,6 @@
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
-#include "server/waiting_line.h"
 #include "text/chat_prompt.h"
 
 namespace headrace {
@@ -58,7 +57,6 @@ struct ServerState {
 
   std::atomic<bool> draining{false};
   SessionRegistry sessions;
-  WaitingLine line;
 
   // nullptr while loading. Set once.
   const ReadyModel* model() const { return model_.load(std::memory_order_acquire); }

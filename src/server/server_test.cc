@@ -406,6 +406,7 @@ TEST(Server, MetricsUnderTheNamesOfVllm) {
        {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
         "vllm:gpu_cache_usage_perc", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
         "vllm:num_preemptions_total", "vllm:time_to_first_token_seconds_bucket",
+        "vllm:request_queue_time_seconds_count", "vllm:iteration_tokens_total_bucket",
         "vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count",
         "vllm:request_time_per_output_token_seconds_sum", "vllm:e2e_request_latency_seconds_bucket",
         "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket"}) {
