@@ -89,7 +89,8 @@ class Bench {
       }
     }
     const std::string int8 = "linear/cpu/avx512_vnni (int8 activations)";
-    if (device_->traits().cpu.avx512_vnni && is_quantised(options_.dtype) &&
+    const auto measured = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+    if (device_->traits().cpu.avx512_vnni && std::ranges::count(measured, options_.dtype) > 0 &&
         int8.find(options_.kernel) != std::string::npos) {
       out.push_back({int8, int8_activations});
     }

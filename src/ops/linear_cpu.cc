@@ -75,11 +75,11 @@ LinearRangeKernel range_kernel(const LinearCpuIsa& isa, DType dtype) {
   }
   switch (dtype) {
     case DType::kF32:
-      return isa.f32;
+      return isa.floats->f32;
     case DType::kF16:
-      return isa.f16;
+      return isa.floats->f16;
     case DType::kBF16:
-      return isa.bf16;
+      return isa.floats->bf16;
     default:
       CHECK_MSG(false, "a packed weight has no such type");
       __builtin_unreachable();

@@ -26,7 +26,6 @@ struct Avx2 {
   using F32Element = F32Weight;
   using F16Element = F16Weight;
   using BF16Element = BF16Weight;
-  using FloatIsa = Avx2;
   static constexpr int kLanes = 8;
   static constexpr int kTileRows = 4;  // 4 integer and 4 float sums, 4 vectors of weights
   static constexpr int float_groups(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
@@ -121,6 +120,6 @@ struct Avx2 {
 
 }  // namespace
 
-const LinearCpuIsa kLinearAvx2 = isa_table<Avx2>();
+constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2>(&kFloatKernels<Avx2>);
 
 }  // namespace headrace

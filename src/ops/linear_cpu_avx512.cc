@@ -34,6 +34,7 @@ struct Avx512Words : Avx512 {
 
 }  // namespace
 
-const LinearCpuIsa kLinearAvx512 = isa_table<Avx512Words>();
+constinit const LinearFloatKernels kLinearAvx512Floats = kFloatKernels<Avx512>;
+constinit const LinearCpuIsa kLinearAvx512 = isa_table<Avx512Words>(&kLinearAvx512Floats);
 
 }  // namespace headrace

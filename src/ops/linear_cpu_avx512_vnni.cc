@@ -44,9 +44,14 @@ struct Avx512VnniInt8 : Avx512Vnni {
   static F32 dot_finish(Dot dot) { return _mm512_cvtepi32_ps(dot); }
 };
 
+constexpr LinearRangeKernel kInt8Kernels[kPackedFormatCount] = {
+    quantised_range<Avx512VnniInt8, kPackedQ8_0>, quantised_range<Avx512VnniInt8, kPackedQ4_0>,
+    quantised_range<Avx512VnniInt8, kPackedQ4_1>};
+
 }  // namespace
 
-const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>();
-const LinearCpuIsa kLinearAvx512VnniInt8 = isa_table<Avx512VnniInt8>();
+constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>(&kLinearAvx512Floats);
+constinit const LinearCpuIsa kLinearAvx512VnniInt8 =
+    isa_table<Avx512VnniInt8>(&kLinearAvx512Floats, kInt8Kernels);
 
 }  // namespace headrace

@@ -57,7 +57,6 @@ struct Sse2 {
   using F32Element = F32Weight;
   using F16Element = F16Weight;
   using BF16Element = BF16Weight;
-  using FloatIsa = Sse2;
   static constexpr int kLanes = 4;
   static constexpr int kTileRows = 2;
   static constexpr int float_groups(int) { return 1; }
@@ -178,6 +177,6 @@ struct Sse2 {
 
 }  // namespace
 
-const LinearCpuIsa kLinearBaseline = isa_table<Sse2>();
+constinit const LinearCpuIsa kLinearBaseline = isa_table<Sse2>(&kFloatKernels<Sse2>);
 
 }  // namespace headrace

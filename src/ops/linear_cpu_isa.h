@@ -39,13 +39,17 @@ struct LinearRange {
 
 typedef void (*LinearRangeKernel)(const LinearRange* range);
 
+struct LinearFloatKernels {
+  LinearRangeKernel f32;
+  LinearRangeKernel f16;
+  LinearRangeKernel bf16;
+};
+
 struct LinearCpuIsa {
   int32_t tile_rows;
   // Writes k / 32 blocks, `stride` blocks apart.
   void (*quantise_row)(const float* x, int64_t k, QuantisedBlock* out, int64_t stride);
-  LinearRangeKernel f32;
-  LinearRangeKernel f16;
-  LinearRangeKernel bf16;
+  const LinearFloatKernels* floats;
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
 };
 
@@ -53,7 +57,9 @@ extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
 extern const LinearCpuIsa kLinearAvx512;
 extern const LinearCpuIsa kLinearAvx512Vnni;
+extern const LinearFloatKernels kLinearAvx512Floats;
 // Activations of 8 bits only (127 levels a side): for measurements of what the other 8 bits buy.
+// Q8_0, Q4_0 and Q4_1; the other kernels are null.
 extern const LinearCpuIsa kLinearAvx512VnniInt8;
 
 }  // namespace headrace

@@ -17,7 +17,7 @@ using namespace headrace;
 namespace {
 
 constexpr size_t kHeader = 4;
-constexpr int64_t kRowsMax = 35, kBlocksMax = 3, kBatchMax = 10;
+constexpr int64_t kRowsMax = 18, kBlocksMax = 2, kBatchMax = 9;
 
 struct Case {
   DType dtype;
