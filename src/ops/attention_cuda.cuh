@@ -2,8 +2,7 @@
 // place of a key in the cache.
 #pragma once
 
-#include <type_traits>
-
+#include "gpu/overlapped_launch.cuh"
 #include "ops/attention_plan.h"
 #include "ops/attention_softmax.cuh"
 #include "ops/cuda_launch.cuh"
@@ -48,33 +47,6 @@ struct AttentionArguments {
   }
 };
 
-// Kernels are launched so that they may start while the one before ends. What precedes this call
-// may read the plan (uploaded before the step's first kernel), but nothing of the step's.
-__device__ __forceinline__ void wait_for_earlier_kernels() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-template <class... Parameters>
-void launch_overlapped(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes,
-                       cudaStream_t stream, const std::type_identity_t<Parameters>&... arguments) {
-  // Beyond 48 KB, a kernel's dynamic shared memory has to be asked for.
-  cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  error = cudaLaunchKernelEx(&config, kernel, arguments...);
-  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
-}
-
 // At the end of a kernel whose thread blocks took items from `next`: the last block to end puts
 // both counters back to 0, ready for the next launch. One thread of each block.
 __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
@@ -82,6 +54,10 @@ __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
     next = 0;
     done = 0;
   }
+}
+
+inline void check_launch(cudaError_t error) {
+  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
 }
 
 // `partials`: from the workspace, or null where the plan has nothing to merge.

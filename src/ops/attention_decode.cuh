@@ -21,16 +21,15 @@
 
 namespace headrace::gpu {
 
-inline constexpr int kDecodeWarps = 4;
-inline constexpr int kDecodeThreads = kDecodeWarps * 32;
-
 template <int kDim, int kRows>
 struct DecodeShape {
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
   static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
-  static constexpr int kMergeBytes = kDecodeWarps * kRows * (kStride + 2) * 4;
-  static constexpr int kStageBytes = kDecodeWarps * 2 * Page<kDim>::kBytes;
-  // Of the 227 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
+  static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
+  static constexpr int kStageBytes = kWarps * 2 * Page<kDim>::kBytes;
+  // Of the 228 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
   static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - 512;
   static constexpr int kStages = kAvailable / kStageBytes;
   static_assert(kStages >= 2);
@@ -39,18 +38,19 @@ struct DecodeShape {
 template <int kDim, int kRows>
 struct alignas(1024) DecodeShared {
   using Shape = DecodeShape<kDim, kRows>;
-  std::byte ring[kDecodeWarps][Shape::kStages][2][Page<kDim>::kBytes];  // keys, values
-  float sums[kDecodeWarps][kRows][Shape::kStride];
-  float largest[kDecodeWarps][kRows];
-  float total[kDecodeWarps][kRows];
-  Barrier arrived[kDecodeWarps][Shape::kStages];
+  std::byte ring[Shape::kWarps][Shape::kStages][2][Page<kDim>::kBytes];  // keys, values
+  float sums[Shape::kWarps][kRows][Shape::kStride];
+  float largest[Shape::kWarps][kRows];
+  float total[Shape::kWarps][kRows];
+  Barrier arrived[Shape::kWarps][Shape::kStages];
   int32_t next_item[2];
   bool merges;
 };
 
-// The pages of one item that a warp loads, in order.
+// The pages of one item that a warp of kWarps loads, in order.
+template <int kWarps>
 struct PageCursor {
-  const int32_t* table = nullptr;  // of the warp's first page; the next is kDecodeWarps further
+  const int32_t* table = nullptr;  // of the warp's first page; the next is kWarps further
   int32_t head = 0;
   int32_t count = 0;
   int32_t next = 0;    // to load
@@ -60,10 +60,10 @@ struct PageCursor {
     const int32_t pages = (tile.key_last - tile.key_first + kPageTokens - 1) / kPageTokens;
     return {.table = tile.block_table + tile.key_first / kPageTokens + warp,
             .head = head,
-            .count = pages > warp ? (pages - warp + kDecodeWarps - 1) / kDecodeWarps : 0};
+            .count = pages > warp ? (pages - warp + kWarps - 1) / kWarps : 0};
   }
   __device__ void read_blocks(int lane) {
-    blocks = next + lane < count ? table[(next + lane) * kDecodeWarps] : 0;
+    blocks = next + lane < count ? table[(next + lane) * kWarps] : 0;
   }
   __device__ bool done() const { return next == count; }
 };
@@ -76,6 +76,7 @@ class DecodeWarp {
   using Shared = DecodeShared<kDim, kRows>;
   static constexpr int kRowTiles = kRows / 8;
   static constexpr int kSteps = kDim / 16;
+  using Cursor = PageCursor<Shape::kWarps>;
 
  public:
   __device__ DecodeWarp(Shared& shared, const CUtensorMap& keys, const CUtensorMap& values)
@@ -87,22 +88,23 @@ class DecodeWarp {
         key_lane_(P::lane_part(lane_ % 8 + lane_ / 8 % 2 * 8, lane_ / 16 * 8)),
         value_lane_(P::lane_part(lane_ % 8 + lane_ / 16 * 8, lane_ / 8 % 2 * 8)) {}
 
-  // The first item's pages.
-  __device__ void open(const AttentionTileWork& tile, int32_t head) {
-    loading_ = PageCursor::of(tile, head, warp_);
+  // The first item's pages and queries.
+  __device__ void open(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                       int32_t head) {
+    loading_ = Cursor::of(tile, head, warp_);
     loading_.read_blocks(lane_);
     load_pages();
+    load_queries(args, tile, head);
   }
 
   // Leaves the state of this warp's pages in shared memory. `next`: the item after this one, whose
-  // first pages are on the way when this returns, or null.
+  // queries and first pages are on the way when this returns, or null.
   __device__ void attend(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                          int32_t head, const AttentionTileWork* next, int32_t next_head) {
-    const int32_t count = PageCursor::of(tile, head, warp_).count;
-    following_ = next != nullptr ? PageCursor::of(*next, next_head, warp_) : PageCursor();
-    clear_state();
-    load_queries(args, tile, head);
+    const int32_t count = Cursor::of(tile, head, warp_).count;
+    following_ = next != nullptr ? Cursor::of(*next, next_head, warp_) : Cursor();
     following_.read_blocks(lane_);
+    clear_state();
     for (int i = 0; i < count; ++i) {
       barrier().wait(phase_);
       fold(args, tile, i);
@@ -110,6 +112,7 @@ class DecodeWarp {
       load_pages();
     }
     load_pages();
+    if (next != nullptr) load_queries(args, *next, next_head);
     store_state();
   }
 
@@ -193,7 +196,7 @@ class DecodeWarp {
   }
 
   __device__ void fold(const AttentionArguments<T>& args, const AttentionTileWork& tile, int i) {
-    const int32_t first = tile.key_first + (i * kDecodeWarps + warp_) * kPageTokens;
+    const int32_t first = tile.key_first + (i * Shape::kWarps + warp_) * kPageTokens;
     const auto& stage = shared_.ring[warp_][stage_];
     float scores[kRowTiles][4];
     multiply_keys(shared_address(stage[0]), scores);
@@ -340,7 +343,7 @@ class DecodeWarp {
   uint32_t phase_ = 0;
   int load_stage_ = 0;  // of the page to load next
   int in_flight_ = 0;   // pages loaded and not folded
-  PageCursor loading_, following_;
+  Cursor loading_, following_;
 
   uint32_t queries_[kRowTiles][kSteps][2];
   int32_t last_key_[kRowTiles][2];  // that a column sees
@@ -425,14 +428,15 @@ __device__ bool last_split(const AttentionArguments<T>& args, const AttentionTil
 template <class T, int kDim, int kRows>
 __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                             int32_t head, DecodeShared<kDim, kRows>& shared) {
+  using Shape = DecodeShape<kDim, kRows>;
   constexpr int kPerRow = kDim / 4;
   const int items = tile.row_count * args.group * kPerRow;
   const auto part = PartialTile<kDim, kRows>::of(args, tile, tile.split, head);
-  for (int item = static_cast<int>(threadIdx.x); item < items; item += kDecodeThreads) {
+  for (int item = static_cast<int>(threadIdx.x); item < items; item += Shape::kThreads) {
     const int row = item / kPerRow, d = item % kPerRow * 4;
     MergedState state;
 #pragma unroll
-    for (int w = 0; w < kDecodeWarps; ++w) {
+    for (int w = 0; w < Shape::kWarps; ++w) {
       state.add(shared.largest[w][row], shared.total[w][row],
                 *reinterpret_cast<const float4*>(&shared.sums[w][row][d]));
     }
@@ -447,7 +451,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
     }
   }
   if (tile.split_count == 1 || !last_split(args, tile, head, shared)) return;
-  for (int item = static_cast<int>(threadIdx.x); item < items; item += kDecodeThreads) {
+  for (int item = static_cast<int>(threadIdx.x); item < items; item += Shape::kThreads) {
     const int row = item / kPerRow, d = item % kPerRow * 4;
     MergedState state;
 #pragma unroll 8
@@ -460,14 +464,20 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
 }
 
 template <class T, int kDim, int kRows>
-__global__ void __launch_bounds__(kDecodeThreads, DecodeShape<kDim, kRows>::kBlocksPerSm)
+__global__ void __launch_bounds__(DecodeShape<kDim, kRows>::kThreads,
+                                  DecodeShape<kDim, kRows>::kBlocksPerSm)
     attention_decode(const __grid_constant__ CUtensorMap keys,
                      const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   auto& shared = *reinterpret_cast<DecodeShared<kDim, kRows>*>(dynamic);
-  if (threadIdx.x < kDecodeWarps * DecodeShape<kDim, kRows>::kStages) {
-    (&shared.arrived[0][0])[threadIdx.x].init(1);
+  constexpr int kBarriers = DecodeShape<kDim, kRows>::kWarps * DecodeShape<kDim, kRows>::kStages;
+  for (int i = static_cast<int>(threadIdx.x); i < kBarriers; i += blockDim.x) {
+    (&shared.arrived[0][0])[i].init(1);
     fence_barrier_init();
+  }
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(keys);
+    prefetch_tensor_map(values);
   }
   AttentionPlanHeader& header = args.header();
   const AttentionTileWork* tiles = args.decode_tiles();
@@ -475,15 +485,18 @@ __global__ void __launch_bounds__(kDecodeThreads, DecodeShape<kDim, kRows>::kBlo
   const int32_t items = header.decode_count * args.kv_heads;
   AttentionTileWork tile{};
   if (item < items) tile = tiles[item / args.kv_heads];
-  wait_for_earlier_kernels();
-  const auto take_item = [&] {
-    return static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u));
-  };
-  if (threadIdx.x == 0) shared.next_item[0] = item < items ? take_item() : items;
   __syncthreads();
+  let_next_kernel_start();
+  wait_for_earlier_kernels();
 
   DecodeWarp<T, kDim, kRows> warp(shared, keys, values);
-  if (item < items) warp.open(tile, item % args.kv_heads);
+  if (item < items) warp.open(args, tile, item % args.kv_heads);
+  const bool shares = items > gridDim.x;
+  const auto take_item = [&] {
+    return shares ? static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u)) : items;
+  };
+  if (threadIdx.x == 0) shared.next_item[0] = take_item();
+  __syncthreads();
   for (int turn = 0; item < items; turn ^= 1) {
     const int32_t next = shared.next_item[turn];
     int32_t after_next = 0;
@@ -498,20 +511,20 @@ __global__ void __launch_bounds__(kDecodeThreads, DecodeShape<kDim, kRows>::kBlo
     item = next;
     if (next_tile != nullptr) tile = *next_tile;
   }
-  if (threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
+  if (shares && threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
 }
 
 template <class T, int kDim, int kRows>
 void launch_decode(OpContext& context, const AttentionArgs& args,
                    const AttentionArguments<T>& arguments) {
   using Shape = DecodeShape<kDim, kRows>;
-  constexpr auto kernel = attention_decode<T, kDim, kRows>;
   constexpr int kBytes = sizeof(DecodeShared<kDim, kRows>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
   const std::byte* base = args.kv.base;
-  launch_overlapped(kernel, Shape::kBlocksPerSm * args.plan->shape.sm_count, kDecodeThreads, kBytes,
-                    stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
-                    page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments);
+  check_launch(launch_overlapped(
+      attention_decode<T, kDim, kRows>, Shape::kBlocksPerSm * args.plan->shape.sm_count,
+      Shape::kThreads, kBytes, stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
+      page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments));
 }
 
 }  // namespace headrace::gpu

@@ -563,11 +563,11 @@ void launch_prefill(OpContext& context, const AttentionArgs& args,
   static_assert(kBytes <= 227 * 1024);
   constexpr int kChunk = Page<kDim>::kChunk;
   const std::byte* base = args.kv.base;
-  launch_overlapped(
+  check_launch(launch_overlapped(
       kernel, args.plan->shape.sm_count, kPrefillThreads, kBytes, stream_of(context),
       query_map(args.q, kDim, arguments.group, kPrefillTileRows / arguments.group, kChunk),
       page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
-      arguments);
+      arguments));
 }
 
 }  // namespace headrace::gpu
