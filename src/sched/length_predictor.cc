@@ -11,7 +11,9 @@ namespace headrace {
 namespace {
 
 constexpr size_t kFirstTokens = 16, kLastTokens = 32, kWordsMax = 128;
-constexpr double kStep = 0.3;
+// A feature seen once moves little: squares_ begin at 1, so that the many words seen by chance do
+// not drown the few that tell.
+constexpr double kStep = 3.0;
 constexpr size_t kBins = 10;
 
 enum class FeatureKind : uint64_t {
@@ -32,7 +34,7 @@ LengthPredictor::LengthPredictor(int32_t length_max) : bins_(kBins) {
   }
   bounds_.push_back(std::max(length_max, 1));
   weights_.assign(kFeatures * bounds_.size(), 0.0f);
-  squares_.assign(kFeatures * bounds_.size(), 1e-3f);
+  squares_.assign(kFeatures * bounds_.size(), 1.0f);
 }
 
 int32_t LengthPredictor::bucket_of(int32_t length) const {

@@ -70,12 +70,12 @@ TraceRequest heavy_tail(TraceMaker& maker) {
   return with_lengths(maker, prompt, maker.log_normal(4.16, 1.5, 1, 2048), 2048);
 }
 
-// Task t answers with about 10 * 1.4^t tokens: 10 to 1,500.
+// Task t answers with about 10 * 1.4^t tokens: 10 to 1,500. Clients allow what the context leaves.
 TraceRequest task(TraceMaker& maker, bool told) {
   const auto kind = static_cast<int32_t>(maker.rng().below(16));
   const int32_t output = maker.log_normal(std::log(10) + kind * std::log(1.4), 0.25, 1, 2048);
-  TraceRequest request =
-      with_lengths(maker, static_cast<int32_t>(maker.rng().between(64, 256)), output, 2048);
+  TraceRequest request = with_lengths(maker, static_cast<int32_t>(maker.rng().between(64, 256)),
+                                      output, maker.limit());
   for (int32_t i = 0; i < 8; ++i) request.prompt[static_cast<size_t>(i)] = 5;
   for (int32_t i = 8; told && i < 16; ++i) request.prompt[static_cast<size_t>(i)] = 100 + kind;
   return request;

@@ -1,0 +1,169 @@
+// What each policy is for, on traces in virtual time and on the oracle device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "sched/queue_policy.h"
+#include "sched/trace_replay.h"
+
+namespace headrace {
+namespace {
+
+SchedulerOptions replay_options(const std::string& policy) {
+  SchedulerOptions options;
+  options.policy = policy;
+  options.max_num_seqs = 64;
+  options.max_num_batched_tokens = 2048;
+  options.max_model_len = 4096;
+  options.max_queued_requests = 100000;
+  options.groups = {{.block_tokens = 16}};
+  options.block_count = 50000;
+  return options;
+}
+
+// Requests a second with which a trace keeps the machine busy, near enough.
+std::vector<TraceRequest> trace_of(const std::string& kind, double rate, int32_t requests = 2000) {
+  return make_trace({.kind = kind, .requests = requests, .rate = rate}).value();
+}
+
+ReplayReport run(const std::vector<TraceRequest>& trace, const SchedulerOptions& options) {
+  return replay(trace, options, find_machine("h200-8b").value().cost).value();
+}
+
+std::vector<double> values(const ReplayReport& report, double ReplayReport::Row::*field,
+                           const std::string& tenant = "") {
+  std::vector<double> result;
+  for (const auto& row : report.rows) {
+    if (tenant.empty() || row.tenant == tenant) result.push_back(row.*field);
+  }
+  return result;
+}
+double mean(const std::vector<double>& list) {
+  return std::accumulate(list.begin(), list.end(), 0.0) / static_cast<double>(list.size());
+}
+double ttft_p99(const ReplayReport& report, const std::string& tenant = "") {
+  return percentile_of(values(report, &ReplayReport::Row::ttft, tenant), 0.99);
+}
+
+TEST(Policies, EveryPolicyEndsEveryRequestAndReplaysExactly) {
+  const auto trace = trace_of("sharegpt", 50, 300);
+  for (const std::string& policy : queue_policy_names()) {
+    const ReplayReport first = run(trace, replay_options(policy));
+    const ReplayReport second = run(trace, replay_options(policy));
+    int64_t tokens = 0;
+    for (const TraceRequest& request : trace) tokens += request.output;
+    EXPECT_EQ(static_cast<int64_t>(first.stats.generation_tokens), tokens) << policy;
+    EXPECT_EQ(first.seconds, second.seconds) << policy;
+    EXPECT_EQ(first.steps, second.steps) << policy;
+  }
+}
+
+TEST(Policies, TheUnknownIsRefusedWithTheChoices) {
+  const Status status = Scheduler::create(replay_options("random")).status();
+  EXPECT_EQ(status.field(), "policy");
+  EXPECT_NE(status.message().find("sjf-predicted"), std::string::npos);
+}
+
+TEST(Policies, MlfqLetsShortAnswersPass) {
+  const auto trace = trace_of("heavy-tail", 52);
+  const ReplayReport fcfs = run(trace, replay_options("fcfs"));
+  const ReplayReport mlfq = run(trace, replay_options("mlfq"));
+  EXPECT_LT(ttft_p99(mlfq) * 5, ttft_p99(fcfs));
+  EXPECT_LT(mean(values(mlfq, &ReplayReport::Row::completion)),
+            mean(values(fcfs, &ReplayReport::Row::completion)));
+  EXPECT_LT(mlfq.seconds, fcfs.seconds * 1.03) << "throughput";
+  EXPECT_GT(mlfq.stats.yields, 0u);
+}
+
+TEST(Policies, FairKeepsATenantBesideAFloodAsIfAlone) {
+  const auto trace = trace_of("flood", 124, 3000);
+  std::vector<TraceRequest> calm;
+  for (const TraceRequest& request : trace) {
+    if (request.tenant == "calm") calm.push_back(request);
+  }
+  ASSERT_GT(calm.size(), 20u);
+  const double alone = ttft_p99(run(calm, replay_options("fcfs")));
+  const ReplayReport fcfs = run(trace, replay_options("fcfs"));
+  const ReplayReport fair = run(trace, replay_options("fair"));
+  std::printf("calm tenant's TTFT p99: alone %.3f s, fcfs %.3f s, fair %.3f s\n", alone,
+              ttft_p99(fcfs, "calm"), ttft_p99(fair, "calm"));
+  EXPECT_LT(ttft_p99(fair, "calm") * 10, ttft_p99(fcfs, "calm"));
+  EXPECT_LT(fair.seconds, fcfs.seconds * 1.01) << "throughput";
+}
+
+TEST(Policies, SjfPredictedPutsShortAnswersFirstWhereTheyCanBeTold) {
+  const auto completion = [](const std::string& kind, const std::string& policy) {
+    const auto trace = trace_of(kind, 30, 3000);
+    return mean(values(run(trace, replay_options(policy)), &ReplayReport::Row::completion));
+  };
+  const double told = completion("learnable", "sjf-predicted") / completion("learnable", "fcfs");
+  const double random = completion("random", "sjf-predicted") / completion("random", "fcfs");
+  std::printf("mean completion, sjf-predicted over fcfs: learnable %.2f, random %.2f\n", told,
+              random);
+  EXPECT_LT(told, 0.9);
+  EXPECT_LT(random, 1.05);
+}
+
+TEST(Policies, PackedPredictedFitsMoreThanTheWorstCase) {
+  const auto trace =
+      make_trace({.kind = "learnable", .requests = 3000, .rate = 40, .max_model_len = 8192})
+          .value();
+  const auto with = [&](const std::string& policy) {
+    SchedulerOptions options = replay_options(policy);
+    options.max_num_seqs = 256;
+    options.max_model_len = 8192;
+    options.block_count = 120000 / 16;
+    return run(trace, options);
+  };
+  const ReplayReport worst = with("openppl"), packed = with("packed-predicted");
+  const auto overruns =
+      static_cast<double>(packed.stats.yields) / static_cast<double>(trace.size());
+  std::printf("batch: worst case %.1f, packed %.1f; %.1f %% of the requests preempted\n",
+              worst.running_mean, packed.running_mean, 100 * overruns);
+  EXPECT_EQ(worst.stats.preemptions, 0u);
+  EXPECT_GT(packed.running_mean, 1.5 * worst.running_mean);
+  EXPECT_LT(packed.seconds, worst.seconds);
+}
+
+TEST(Policies, LpmUsesAPrefixWhileItIsThere) {
+  const auto trace = trace_of("agentic", 80);
+  const auto hit_rate = [&](const std::string& policy) {
+    SchedulerOptions options = replay_options(policy);
+    options.block_count = 60000 / 16;  // too little for all forty agents
+    const SchedulerStats stats = run(trace, options).stats;
+    return static_cast<double>(stats.prefix_cache_hits) /
+           static_cast<double>(stats.prefix_cache_queries);
+  };
+  const double fcfs = hit_rate("fcfs"), lpm = hit_rate("lpm");
+  std::printf("tokens found: fcfs %.1f %%, lpm %.1f %%\n", 100 * fcfs, 100 * lpm);
+  EXPECT_GT(lpm, fcfs);
+}
+
+TEST(Policies, PriorityServesTheBetterClassFirst) {
+  auto trace = trace_of("sharegpt", 80);
+  for (size_t i = 0; i < trace.size(); ++i) {
+    trace[i].priority = i % 10 == 0 ? -1 : 0;
+    trace[i].tenant = i % 10 == 0 ? "first" : "second";
+  }
+  const ReplayReport report = run(trace, replay_options("priority"));
+  EXPECT_LT(ttft_p99(report, "first") * 10, ttft_p99(report, "second"));
+}
+
+TEST(Policies, DeadlineLetsTheLateWait) {
+  const auto trace = trace_of("sharegpt", 60);
+  SchedulerOptions options = replay_options("deadline");
+  options.slo_classes = {{"chat", 0.5, 0.03}};
+  const auto in_time = [](const ReplayReport& report) {
+    const auto ttft = values(report, &ReplayReport::Row::ttft);
+    return std::count_if(ttft.begin(), ttft.end(), [](double t) { return t <= 0.5; });
+  };
+  const auto deadline = in_time(run(trace, options));
+  const auto fcfs = in_time(run(trace, replay_options("fcfs")));
+  std::printf("first tokens in time: fcfs %ld, deadline %ld of 2000\n", fcfs, deadline);
+  EXPECT_GT(static_cast<double>(deadline), 1.3 * static_cast<double>(fcfs));
+}
+
+}  // namespace
+}  // namespace headrace
