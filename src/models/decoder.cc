@@ -54,24 +54,44 @@ TensorView column_range(const TensorView& rows, int64_t first, int64_t count) {
           Shape{rows.rows(), count}, rows.row_stride};
 }
 
+// x := x + residual_scale * residual, where there is one; out = norm(x).
+void normalise(OpContext& context, const DecoderSpec& spec, const NormWeights& norm,
+               const TensorView& x, const ConstTensorView& residual, const TensorView& out) {
+  if (norm.kind == NormKind::kLayer) {
+    layer_norm(context, {.x = x,
+                         .residual = residual,
+                         .weight = norm.weight.data(),
+                         .bias = norm.bias.data(),
+                         .eps = spec.norm_eps,
+                         .out = out,
+                         .residual_scale = spec.residual_scale});
+  } else {
+    rms_norm(context, {.x = x,
+                       .residual = residual,
+                       .weight = norm.weight.data(),
+                       .eps = spec.norm_eps,
+                       .out = out,
+                       .residual_scale = spec.residual_scale});
+  }
+}
+
 // One run of layers over a batch. T = its tokens.
 class DecoderPass {
  public:
-  struct Angles {
-    TensorView cos, sin;  // [T, rope_dim / 2]
-  };
-
-  DecoderPass(OpContext& context, const DecoderSpec& spec, const DecoderWeights& weights,
+  DecoderPass(OpContext& context, const DecoderSpec& spec, const Widths& widths,
               const ForwardBatch& batch, TensorView hidden)
       : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
-    const Widths widths = Widths::of(spec);
     normed_ = take(widths.hidden);
     branch_ = take(widths.hidden);
     qkv_ = take(widths.qkv);
     attention_out_ = take(widths.attention_out);
     gate_up_ = take(widths.gate_up);
     activated_ = take(widths.activated);
-    for (const RopeWeights& rope : weights.ropes) angles_.push_back(rotate_positions(rope));
+  }
+
+  // Once, before the layers.
+  void rotate_positions(const std::vector<RopeWeights>& ropes) {
+    for (const RopeWeights& rope : ropes) angles_.push_back(angles_of(rope));
   }
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
@@ -88,11 +108,15 @@ class DecoderPass {
   }
 
  private:
+  struct Angles {
+    TensorView cos, sin;  // [T, rope_dim / 2]
+  };
+
   TensorView take(int64_t columns) {
     return context_.workspace.take_tensor(hidden_.dtype, Shape{hidden_.rows(), columns});
   }
 
-  Angles rotate_positions(const RopeWeights& rope) {
+  Angles angles_of(const RopeWeights& rope) {
     const Shape shape{hidden_.rows(), rope.count};
     const Angles angles{.cos = context_.workspace.take_tensor(DType::kF32, shape),
                         .sin = context_.workspace.take_tensor(DType::kF32, shape)};
@@ -195,30 +219,6 @@ class DecoderPass {
     linear(context_, {.x = x, .weight = &layer.weight, .bias = layer.bias.data(), .y = y});
   }
 
- public:
-  // x := x + residual_scale * residual, where there is one; out = norm(x).
-  static void normalise(OpContext& context, const DecoderSpec& spec, const NormWeights& norm,
-                        const TensorView& x, const ConstTensorView& residual,
-                        const TensorView& out) {
-    if (norm.kind == NormKind::kLayer) {
-      layer_norm(context, {.x = x,
-                           .residual = residual,
-                           .weight = norm.weight.data(),
-                           .bias = norm.bias.data(),
-                           .eps = spec.norm_eps,
-                           .out = out,
-                           .residual_scale = spec.residual_scale});
-    } else {
-      rms_norm(context, {.x = x,
-                         .residual = residual,
-                         .weight = norm.weight.data(),
-                         .eps = spec.norm_eps,
-                         .out = out,
-                         .residual_scale = spec.residual_scale});
-    }
-  }
-
- private:
   OpContext& context_;
   const DecoderSpec& spec_;
   const ForwardBatch& batch_;
@@ -238,6 +238,7 @@ class Decoder final : public Model {
   Decoder(DecoderSpec spec, DecoderWeights weights, DType activation_dtype)
       : spec_(std::move(spec)),
         model_spec_(model_spec(spec_)),
+        widths_(Widths::of(spec_)),
         weights_(std::move(weights)),
         activation_dtype_(activation_dtype) {}
 
@@ -258,7 +259,8 @@ class Decoder final : public Model {
               std::span<const KvLayerView> kv, TensorView hidden,
               const ForwardTaps& taps) const override {
     Workspace::Mark mark(context.workspace);
-    DecoderPass pass(context, spec_, weights_, batch, hidden);
+    DecoderPass pass(context, spec_, widths_, batch, hidden);
+    pass.rotate_positions(weights_.ropes);
     for (int32_t i = range.first; i < range.last; ++i) {
       pass.run_layer(i, weights_.layers[static_cast<size_t>(i)], kv[static_cast<size_t>(i)]);
       if (taps.after_layer) {
@@ -270,7 +272,7 @@ class Decoder final : public Model {
   }
 
   void head(OpContext& context, TensorView rows, TensorView logits) const override {
-    DecoderPass::normalise(context, spec_, weights_.output_norm, rows, {}, rows);
+    normalise(context, spec_, weights_.output_norm, rows, {}, rows);
     linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = logits});
     if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = logits, .cap = spec_.logit_soft_cap});
   }
@@ -278,6 +280,7 @@ class Decoder final : public Model {
  private:
   const DecoderSpec spec_;
   const ModelSpec model_spec_;
+  const Widths widths_;
   const DecoderWeights weights_;
   const DType activation_dtype_;
 };
@@ -298,7 +301,8 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   const Widths widths = Widths::of(spec_);
   const int64_t columns =
       2 * widths.hidden + widths.qkv + widths.attention_out + widths.gate_up + widths.activated;
-  const int64_t row_bytes = columns * dtype_info(activation_dtype_).block_bytes + 4 * widths.angles;
+  const int64_t row_bytes =
+      columns * dtype_info(activation_dtype_).block_bytes + 4 * widths_.angles;
   int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
   for (const DecoderLayer& layer : weights_.layers) {
     op_bytes = std::max(
