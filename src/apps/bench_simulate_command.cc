@@ -1,0 +1,186 @@
+#include "apps/bench_simulate_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "apps/command_line.h"
+#include "base/json.h"
+#include "sched/queue_policy.h"
+#include "sched/trace_replay.h"
+
+namespace headrace {
+namespace {
+
+struct SimulateFlags {
+  TraceOptions trace;
+  SchedulerOptions scheduler;
+  std::string machine = "h200-8b";
+  std::vector<std::string> policies = {"fcfs"};
+  int32_t kv_tokens = 0;
+  double load = 0;
+  double slo_ttft = 0.5, slo_tpot = 0.03;
+  std::string format = "table";
+};
+
+std::vector<double> each(const ReplayReport& report, double ReplayReport::Row::*field) {
+  std::vector<double> values;
+  for (const auto& row : report.rows) {
+    if (!row.refused) values.push_back(row.*field);
+  }
+  return values;
+}
+
+double mean_of(const std::vector<double>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Requests a second that kept both targets.
+double goodput(const ReplayReport& report, const SimulateFlags& flags) {
+  const auto good = std::count_if(report.rows.begin(), report.rows.end(), [&](const auto& row) {
+    return !row.refused && row.ttft <= flags.slo_ttft && row.tpot <= flags.slo_tpot;
+  });
+  return static_cast<double>(good) / report.seconds;
+}
+
+Json row_of(const std::string& policy, const ReplayReport& report, const SimulateFlags& flags) {
+  using Row = ReplayReport::Row;
+  const auto ttft = each(report, &Row::ttft), tpot = each(report, &Row::tpot),
+             completion = each(report, &Row::completion);
+  const SchedulerStats& stats = report.stats;
+  const auto tokens = static_cast<double>(stats.generation_tokens);
+  Json json = Json::object();
+  json.set("policy", policy).set("trace", flags.trace.kind).set("rate", flags.trace.rate);
+  json.set("requests", static_cast<int64_t>(report.rows.size()));
+  json.set("seconds", report.seconds).set("output_tokens_per_s", tokens / report.seconds);
+  json.set("ttft_p50", percentile_of(ttft, 0.5)).set("ttft_p99", percentile_of(ttft, 0.99));
+  json.set("tpot_p50", percentile_of(tpot, 0.5)).set("tpot_p99", percentile_of(tpot, 0.99));
+  json.set("completion_mean", mean_of(completion));
+  json.set("completion_p99", percentile_of(completion, 0.99));
+  json.set("goodput", goodput(report, flags)).set("running_mean", report.running_mean);
+  json.set("waste", report.waste);
+  json.set("hit_rate", static_cast<double>(stats.prefix_cache_hits) /
+                           static_cast<double>(std::max<uint64_t>(1, stats.prefix_cache_queries)));
+  json.set("preemptions", static_cast<int64_t>(stats.preemptions));
+  json.set("yields", static_cast<int64_t>(stats.yields));
+  json.set("promotions", static_cast<int64_t>(stats.promotions));
+  json.set("recomputed_tokens", static_cast<int64_t>(stats.recomputed_tokens));
+  json.set("us_per_step", 1e6 * report.scheduler_seconds / static_cast<double>(report.steps));
+  return json;
+}
+
+void print_table_row(const Json& row) {
+  const auto number = [&](const char* name) { return row.find(name)->as_double(); };
+  fmt::print(
+      "{:<17} {:>8.0f} {:>8.3f} {:>8.3f} {:>7.1f} {:>7.1f} {:>9.3f} {:>9.3f} {:>8.2f} {:>7.1f} "
+      "{:>6.2f} {:>6.2f} {:>8.0f} {:>8.0f} {:>6.1f}\n",
+      row.find("policy")->as_string(), number("output_tokens_per_s"), number("ttft_p50"),
+      number("ttft_p99"), 1e3 * number("tpot_p50"), 1e3 * number("tpot_p99"),
+      number("completion_mean"), number("completion_p99"), number("goodput"),
+      number("running_mean"), 100 * number("waste"), 100 * number("hit_rate"),
+      number("preemptions"), number("yields"), number("us_per_step"));
+}
+
+void print_tenants(const ReplayReport& report) {
+  std::vector<std::string> tenants;
+  for (const auto& row : report.rows) tenants.push_back(row.tenant);
+  std::sort(tenants.begin(), tenants.end());
+  tenants.erase(std::unique(tenants.begin(), tenants.end()), tenants.end());
+  if (tenants.size() < 2) return;
+  for (const std::string& tenant : tenants) {
+    std::vector<double> ttft;
+    for (const auto& row : report.rows) {
+      if (row.tenant == tenant && !row.refused) ttft.push_back(row.ttft);
+    }
+    fmt::print("    tenant {:<8} {:>6} requests, TTFT p50 {:.3f} s, p99 {:.3f} s\n", tenant,
+               ttft.size(), percentile_of(ttft, 0.5), percentile_of(ttft, 0.99));
+  }
+}
+
+// The rate at which the machine would be busy all the time, with full batches.
+double full_rate(const std::vector<TraceRequest>& trace, const StepCost& cost, int32_t slots) {
+  double seconds = 0;
+  for (const TraceRequest& request : trace) {
+    const auto prompt = static_cast<double>(request.prompt.size());
+    seconds += prompt * cost.per_prompt_token +
+               request.output * (cost.base / slots + cost.per_decode +
+                                 (prompt + request.output / 2.0) * cost.per_kv_token);
+  }
+  return static_cast<double>(trace.size()) / seconds;
+}
+
+Result<int> run_simulate(SimulateFlags& flags) {
+  HR_ASSIGN_OR_RETURN(const MachineRow machine, find_machine(flags.machine));
+  SchedulerOptions& scheduler = flags.scheduler;
+  scheduler.max_model_len = flags.trace.max_model_len;
+  scheduler.groups = {{.block_tokens = 16}};
+  const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
+  scheduler.block_count = kv_tokens / 16;
+  scheduler.max_queued_requests = flags.trace.requests;
+  scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
+  HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, make_trace(flags.trace));
+  if (flags.load > 0) {
+    flags.trace.rate = flags.load * full_rate(trace, machine.cost, scheduler.max_num_seqs);
+    HR_ASSIGN_OR_RETURN(trace, make_trace(flags.trace));
+  }
+  if (flags.format == "table") {
+    fmt::print("{} requests of {}, {:.2f} a second, on {}\n", trace.size(), flags.trace.kind,
+               flags.trace.rate, flags.machine);
+    fmt::print(
+        "policy               tok/s TTFT p50      p99 TPOT ms     p99 mean end       p99  "
+        "goodput running waste%  hit% preempt   yields us/step\n");
+  }
+  for (const std::string& policy : flags.policies) {
+    scheduler.policy = policy;
+    HR_ASSIGN_OR_RETURN(const ReplayReport report, replay(trace, scheduler, machine.cost));
+    const Json row = row_of(policy, report, flags);
+    if (flags.format == "json") {
+      fmt::print("{}\n", write_json(row));
+    } else {
+      print_table_row(row);
+      print_tenants(report);
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+SubcommandRun define_bench_simulate(CLI::App& app) {
+  const auto flags = std::make_shared<SimulateFlags>();
+  flags->scheduler.max_num_batched_tokens = 2048;
+  add_choice(app, "--trace", flags->trace.kind, trace_kinds(), "What arrives");
+  app.add_option("--requests", flags->trace.requests, "How many requests")
+      ->check(CLI::Range(1, 10000000));
+  app.add_option("--rate", flags->trace.rate, "Requests a second")->check(CLI::PositiveNumber);
+  app.add_option("--load", flags->load,
+                 "Instead of --rate: share of what the machine does with full batches");
+  app.add_option("--seed", flags->trace.seed, "Of the trace");
+  add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
+  app.add_option("--policies", flags->policies, "Policies to compare")->delimiter(',');
+  app.add_option("--max-model-len", flags->trace.max_model_len, "Tokens of the longest request")
+      ->check(CLI::Range(256, 1 << 20));
+  app.add_option("--max-num-seqs", flags->scheduler.max_num_seqs, "Sequences that run at once")
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--max-num-batched-tokens", flags->scheduler.max_num_batched_tokens,
+                 "Most tokens of a step")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
+  app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum, "Tokens of mlfq's first quantum");
+  app.add_option("--promote-after-steps", flags->scheduler.promote_after_steps,
+                 "Steps after which a waiting request goes first");
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
+               flags->scheduler.enable_prefix_caching, "Keep prefixes");
+  add_choice(app, "--prefix-cache-eviction", flags->scheduler.prefix_cache_eviction,
+             {"lru", "lfu", "cost"}, "What goes first from the prefix cache");
+  app.add_option("--slo-ttft", flags->slo_ttft, "Seconds to the first token, for goodput");
+  app.add_option("--slo-tpot", flags->slo_tpot, "Seconds per later token, for goodput");
+  add_choice(app, "--format", flags->format, {"table", "json"}, "How rows are printed");
+  return [flags] { return run_simulate(*flags); };
+}
+
+}  // namespace headrace
