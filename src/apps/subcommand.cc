@@ -2,6 +2,7 @@
 
 #include "apps/bench_ceilings_command.h"
 #include "apps/bench_command.h"
+#include "apps/bench_simulate_command.h"
 #include "apps/bench_throughput_command.h"
 #include "apps/chat_command.h"
 #include "apps/completion_command.h"
@@ -27,6 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench", "measure prefill and decode speed", define_bench},
     {"bench throughput", "many requests at once, offline", define_bench_throughput},
     {"bench latency", "time of a step by batch size", define_bench_latency},
+    {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completion", "print a shell completion script", define_completion},
