@@ -154,6 +154,16 @@ class HfFolder final : public ModelSource {
   const fs::path folder_, config_, weights_;
 };
 
+// A .gguf file in a folder that has no config.json, for the message.
+std::string gguf_hint(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".gguf") continue;
+    return fmt::format(" (name {} itself)", printable(entry.path().filename().string()));
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path) {
@@ -165,8 +175,9 @@ Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path) {
   const fs::path config = given.extension() == ".json" ? given : folder / "config.json";
   const fs::path weights = given.extension() == ".safetensors" ? given : folder;
   if (!fs::exists(config, ignored)) {
-    return not_found(fmt::format("{}: there is no {}", path,
-                                 is_folder ? "config.json in this folder" : config.string()));
+    return not_found(fmt::format("{}: there is no {}{}", path,
+                                 is_folder ? "config.json in this folder" : config.string(),
+                                 gguf_hint(folder)));
   }
   return std::unique_ptr<ModelSource>(std::make_unique<HfFolder>(path, folder, config, weights));
 }

@@ -58,6 +58,28 @@ TEST_F(ModelFilesTest, OpensAGgufFile) {
   EXPECT_TRUE(text.chat_template.has_value());
 }
 
+TEST(ModelName, IsTheFilesOrTheFoldersName) {
+  EXPECT_EQ(model_name("/a/b.Q4_1.gguf"), "b.Q4_1");
+  EXPECT_EQ(model_name("/a/b-00002-of-00003.gguf"), "b");
+  EXPECT_EQ(model_name("/a/b-0002-of-00003.gguf"), "b-0002-of-00003");
+  for (const char* path :
+       {"/a/b", "/a/b/", "/a/b/.", "/a/c/../b", "/a/b/config.json", "/a/b/model.safetensors"}) {
+    EXPECT_EQ(model_name(path), "b") << path;
+  }
+  EXPECT_EQ(model_name("."), std::filesystem::current_path().filename().string());
+}
+
+TEST_F(ModelFilesTest, AFolderWithoutAConfiguration) {
+  const std::filesystem::path folder = testing::TempDir() + "/no-config";
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(open_model_source(folder.string()).status().message(),
+            folder.string() + ": there is no config.json in this folder");
+  std::ofstream(folder / "m.gguf") << "x";
+  EXPECT_EQ(open_model_source(folder.string()).status().message(),
+            folder.string() + ": there is no config.json in this folder (name m.gguf itself)");
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
   const std::filesystem::path folder = testing::TempDir() + "/dummy-model";
   std::filesystem::create_directories(folder);

@@ -25,13 +25,11 @@ std::string without_part(std::string stem) {
 }  // namespace
 
 std::string model_name(const std::string& path) {
-  const fs::path clean = fs::path(path).lexically_normal();
-  const fs::path file = clean.has_filename() ? clean : clean.parent_path();
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  const fs::path file = absolute.has_filename() ? absolute : absolute.parent_path();
   if (file.extension() == ".gguf") return without_part(file.stem().string());
-  if (file.extension() == ".json" || file.extension() == ".safetensors") {
-    return fs::absolute(file).parent_path().filename().string();
-  }
-  return fs::absolute(file).lexically_normal().filename().string();
+  const bool inside = file.extension() == ".json" || file.extension() == ".safetensors";
+  return (inside ? file.parent_path() : file).filename().string();
 }
 
 Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path) {

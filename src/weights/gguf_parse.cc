@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "weights/gguf.h"
+#include "weights/git_lfs.h"
 
 namespace headrace {
 namespace {
@@ -96,6 +97,7 @@ class Parser {
 
   // ---- header
   Status parse_header(uint64_t& entry_count, uint64_t& tensor_count) {
+    if (is_git_lfs_pointer(bytes_)) return corrupt(fmt::format("{}: {}", name_, kGitLfsProblem));
     uint32_t magic = 0;
     HR_RETURN_IF_ERROR(read("magic", magic));
     if (magic != kMagic)

@@ -187,6 +187,14 @@ TEST(Gguf, PrintableHidesWhatCouldSpoilATerminal) {
   EXPECT_EQ(printable(std::string(200, 'x')), std::string(80, 'x') + "...");
 }
 
+TEST(Gguf, SaysWhatAGitLfsPointerIs) {
+  const std::string text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+  const auto plan = parse_gguf(std::as_bytes(std::span(text.data(), text.size())), "m.gguf");
+  EXPECT_EQ(plan.status().message(),
+            "m.gguf: is a Git LFS pointer, not the file that it stands for (git lfs pull fetches "
+            "it)");
+}
+
 TEST(Gguf, TypeTableKnowsEveryName) {
   EXPECT_EQ(find_gguf_type(14)->name, "Q6_K");
   EXPECT_EQ(find_gguf_type(39)->name, "MXFP4");

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "weights/gguf.h"
+#include "weights/git_lfs.h"
 
 namespace headrace {
 namespace {
@@ -64,11 +65,7 @@ class Parser {
 
   Result<Layout> find_header() const {
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-    if (text.starts_with("version https://git-lfs")) {
-      return corrupt(fmt::format(
-          "{}: is a Git LFS pointer, not the file that it stands for (git lfs pull fetches it)",
-          name_));
-    }
+    if (is_git_lfs_pointer(bytes_)) return corrupt(fmt::format("{}: {}", name_, kGitLfsProblem));
     if (bytes_.size() < kLengthBytes) {
       return corrupt_at("header length", fmt::format("the file has {} bytes", bytes_.size()));
     }
