@@ -179,7 +179,8 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view
     const std::string plain = unshadowed(text.substr(plain_begin, end - plain_begin), shadows);
     HR_ASSIGN_OR_RETURN(auto plain_ids,
                         tokenizer_.encode(plain, {.add_special = add_special && plain_begin == 0,
-                                                  .parse_special = false}));
+                                                  .parse_special = false,
+                                                  .behind_token = plain_begin > 0}));
     ids.insert(ids.end(), plain_ids.begin(), plain_ids.end());
     return ok_status();
   };

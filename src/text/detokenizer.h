@@ -8,8 +8,9 @@
 
 namespace headrace {
 
-// All that push() and flush() returned, joined, is tokenizer.decode() of the same ids with each
-// maximal subpart that is no UTF-8 replaced by U+FFFD. One thread at a time.
+// All that push() and flush() returned, joined, is what the ids stand for behind other ids:
+// tokenizer.token_bytes() of each, with each maximal subpart that is no UTF-8 replaced by U+FFFD.
+// (Tokenizer::decode() of a whole text may take a space from its start.) One thread at a time.
 class Detokenizer {
  public:
   // `tokenizer` must outlive this.

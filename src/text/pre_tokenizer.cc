@@ -79,13 +79,11 @@ class PreTokenizer::SpaceSpellingStep : public Step {
   std::string spell(const Piece& piece) const {
     std::string spelled;
     spelled.reserve(piece.text.size() + piece.text.size() / 2 + rule_.spelling.size());
-    for (const char c : piece.text) {
-      if (c == ' ') {
-        spelled += rule_.spelling;
-      } else {
-        spelled += c;
-      }
+    std::string_view rest = piece.text;
+    for (size_t space; (space = rest.find(' ')) != rest.npos; rest.remove_prefix(space + 1)) {
+      spelled.append(rest.substr(0, space)).append(rule_.spelling);
     }
+    spelled += rest;
     if (wants_prefix(piece) && !spelled.starts_with(rule_.spelling))
       spelled.insert(0, rule_.spelling);
     return spelled;

@@ -121,8 +121,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   if (options.add_special && vocab_->add_bos && vocab_->bos >= 0) ids.push_back(vocab_->bos);
   const auto match = options.parse_special ? SpecialMatcher::Match::kUserDefinedAndControl
                                            : SpecialMatcher::Match::kUserDefined;
-  const auto place_at = [](size_t at) {
-    return at == 0 ? TextPlace::kStart : TextPlace::kBehindToken;
+  const auto place_at = [&](size_t at) {
+    return at == 0 && !options.behind_token ? TextPlace::kStart : TextPlace::kBehindToken;
   };
   size_t at = 0;
   while (const auto special = specials_.find(text, at, match)) {

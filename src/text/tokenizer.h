@@ -30,6 +30,8 @@ namespace headrace {
 struct EncodeOptions {
   bool add_special = true;     // BOS in front and EOS behind, where the vocabulary says so
   bool parse_special = false;  // text that spells a control token becomes that token
+  // The text goes on behind a token: a space that belongs in front of a whole text is not put there.
+  bool behind_token = false;
 };
 
 // Const methods: any thread.

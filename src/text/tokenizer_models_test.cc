@@ -121,6 +121,28 @@ TEST(Unigram, EqualsTheDefinition) {
   }
 }
 
+TEST(Unigram, SpacesAsTheFileSays) {
+  Vocab vocab = sentence_piece_vocab("t5");
+  vocab.add_space_prefix = true;
+  vocab.remove_extra_spaces = true;
+  vocab.add_eos = true;
+  const auto tokenizer = *Tokenizer::create(vocab);
+  const auto ids = *tokenizer->encode("  ab   cd ");
+  EXPECT_EQ(ids, *tokenizer->encode("ab cd"));
+  EXPECT_EQ(ids.back(), vocab.eos);
+  EXPECT_EQ(tokenizer->decode(ids, true), "ab cd");
+}
+
+TEST(TokenizerRecipe, PrefixOnlyInFrontOfTheWholeText) {
+  const std::string file = family_file("mistral.json");  // prepend_scheme "first"
+  const auto tokenizer = *Tokenizer::create(*vocab_from_tokenizer_json({.tokenizer = file}));
+  const auto whole = *tokenizer->encode("the", {.add_special = false});
+  const auto behind = *tokenizer->encode("the", {.add_special = false, .behind_token = true});
+  EXPECT_EQ(tokenizer->token_bytes(whole[0])[0], ' ');
+  EXPECT_EQ(tokenizer->token_bytes(behind[0])[0], 't');
+  EXPECT_EQ(tokenizer->decode(whole, true), "the");
+}
+
 TEST(Unigram, UnknownCharactersAreFused) {
   Vocab vocab = sentence_piece_vocab("t5");
   for (TokenKind& kind : vocab.kinds) {

@@ -74,6 +74,10 @@ Status validate(const Vocab& vocab) {
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.eos, "eos"));
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.unk, "unk"));
   HR_RETURN_IF_ERROR(validate_id(vocab, vocab.pad, "pad"));
+  for (const AddedToken& token : vocab.added) {
+    if (token.id < 0) return corrupt("an added token's id is negative", "added_tokens");
+    HR_RETURN_IF_ERROR(validate_id(vocab, token.id, "added_tokens"));
+  }
   for (TokenId id : vocab.end_ids) {
     if (id < 0) return corrupt("an end id is negative", "end_ids");
     HR_RETURN_IF_ERROR(validate_id(vocab, id, "end_ids"));
