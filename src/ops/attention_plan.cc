@@ -11,8 +11,9 @@ namespace {
 // the keys once for all rows is worth more than sharing the keys out.
 constexpr int32_t kDecodeRowsMax = 64;
 // Decode tiles x key heads that a step is cut into where its sequences are long enough, a
-// multiprocessor: enough that long and short ones even out.
-constexpr int32_t kSplitsPerSm = 4;
+// multiprocessor, on which two thread blocks run. More even out skewed steps better, but cost more
+// in merging than they gain.
+constexpr int32_t kSplitsPerSm = 2;
 constexpr int32_t kSplitBlocksMin = 16;
 // Not cut: merging takes about 2.5 us, in which a thread block reads some 25 blocks.
 constexpr int32_t kWholeBlocksMax = 36;
