@@ -60,7 +60,7 @@ inline void check_launch(cudaError_t error) {
   CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
 }
 
-// `partials`: from the workspace, or null where the plan has nothing to merge.
+// `partials`: from the workspace, or null where the plan has no decode tiles.
 template <class T>
 AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));

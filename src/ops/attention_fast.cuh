@@ -11,8 +11,9 @@ template <class T, int kDim>
 void run_attention_of(OpContext& context, const AttentionArgs& args) {
   const AttentionPlan& plan = *args.plan;
   const Workspace::Mark mark(context.workspace);
+  // Also where this plan merges nothing: a graph captured now may be replayed with one that does.
   float* partials = nullptr;
-  if (plan.has_merge) {
+  if (plan.has_decode) {
     partials =
         reinterpret_cast<float*>(context.workspace.take(attention_partial_bytes(plan.shape)));
   }

@@ -72,7 +72,7 @@ struct alignas(16) AttentionPlanHeader {
 };
 
 struct AttentionPlan {
-  bool has_prefill = false;  // these decide which kernels are launched
+  bool has_prefill = false;  // has_prefill and has_decode decide which kernels are launched
   bool has_decode = false;
   bool has_merge = false;
   int64_t bytes = 0;            // of the arena in use: what has to reach the device
