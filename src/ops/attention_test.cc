@@ -99,7 +99,14 @@ class Setting {
 struct Options {
   int32_t window = 0;
   float soft_cap = 0.0f;
+  bool sinks = false;
 };
+
+std::vector<float> sinks_of(int32_t heads) {
+  std::vector<float> sinks;
+  for (int32_t h = 0; h < heads; ++h) sinks.push_back(0.7f * static_cast<float>(h % 7) - 2.0f);
+  return sinks;
+}
 
 // Rows [first, last) of a sequence in one step.
 struct Piece {
@@ -129,6 +136,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
   }
   const int64_t columns = int64_t{heads.query} * heads.dim;
   TestMatrix q(rows, columns), out(rows, columns);
+  const std::vector<float> sinks = sinks_of(heads.query);
   for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
     sequences[i].block_table = tables[i].data();
     for (int32_t t = pieces[i].first; t < pieces[i].last; ++t, ++row) {
@@ -143,6 +151,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
                            .scale = 1.0f / std::sqrt(static_cast<float>(heads.dim)),
                            .window = options.window,
                            .soft_cap = options.soft_cap,
+                           .sinks = options.sinks ? sinks.data() : nullptr,
                            .out = out.view()};
   if (!kernel.supports(context.device.traits(), args)) return false;
   kernel.run(context, args);
@@ -177,7 +186,8 @@ std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
   const AttentionCase& c = info.param;
   return std::string(dtype_name(c.dtype)) + "_q" + std::to_string(c.heads.query) + "_kv" +
          std::to_string(c.heads.kv) + "_d" + std::to_string(c.heads.dim) + "_window" +
-         std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "");
+         std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
+         (c.options.sinks ? "_sinks" : "");
 }
 
 std::vector<AttentionCase> cases() {
@@ -194,6 +204,8 @@ std::vector<AttentionCase> cases() {
   }
   all.push_back({heads[0], DType::kBF16, {}});
   all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f}});
+  all.push_back({heads[0], DType::kF16, {.sinks = true}});
+  all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
   all.push_back({{2, 1, 24}, DType::kF32, {}});  // no multiple of 16: the reference's alone
   return all;
 }
@@ -260,6 +272,31 @@ TEST_P(AttentionSweep, ARowHasTheSameBitsHoweverItIsBatched) {
       ASSERT_TRUE(run_step(device.context(), kernel, setting, c.options, {{0, t, t + 1}}, single));
     }
     EXPECT_TRUE(same_bits(single[0], whole[0]));
+  }
+}
+
+// Of one key, a sink leaves the value its share of two exponentials.
+TEST(Attention, ASinkTakesItsShare) {
+  TestDevice device = TestDevice::cpu(1);
+  Setting setting({4, 2, 64}, DType::kF32, {1});
+  const Sequence& s = setting.sequence(0);
+  for (const auto& kernel : attention_kernels().all()) {
+    std::vector<TestMatrix> results = no_results(setting);
+    if (!run_step(device.context(), kernel, setting, {.sinks = true}, {{0, 0, 1}}, results))
+      continue;
+    for (int32_t h = 0; h < 4; ++h) {
+      double score = 0;
+      for (int32_t d = 0; d < 64; ++d) {
+        score += double{s.q.at(0, h * 64 + d)} * s.k[static_cast<size_t>(h / 2 * 64 + d)];
+      }
+      const double weight = std::exp(score / 8),
+                   sink = std::exp(double{sinks_of(4)[static_cast<size_t>(h)]});
+      for (int32_t d = 0; d < 64; ++d) {
+        EXPECT_NEAR(results[0].at(0, h * 64 + d),
+                    s.v[static_cast<size_t>(h / 2 * 64 + d)] * weight / (weight + sink), 1e-5)
+            << kernel.name;
+      }
+    }
   }
 }
 
