@@ -110,6 +110,9 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
          "schedule",
          stack.overlap, "GPU: submit a step before the tokens of the last one are read")
       ->group("Engine");
+  app.add_flag("--cuda-graphs,!--enforce-eager,!--no-cuda-graphs", stack.graphs,
+               "GPU: record steps that only decode and replay them")
+      ->group("Engine");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
              queue_policy_names(), "Who runs next (docs/scheduling.md)")
       ->group("Engine");

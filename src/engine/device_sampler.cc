@@ -46,7 +46,10 @@ Status SampleResults::allocate(int64_t bytes) {
     if (step.host.size() >= bytes) continue;
     Buffer before = std::move(step.host);
     HR_ASSIGN_OR_RETURN(step.host, allocator_->allocate_host(bytes));
-    std::memcpy(step.host.data(), before.data(), static_cast<size_t>(before.size()));
+    // A step in flight has its results there.
+    if (before.size() > 0) {
+      std::memcpy(step.host.data(), before.data(), static_cast<size_t>(before.size()));
+    }
   }
   return ok_status();
 }

@@ -17,3 +17,8 @@ foreach(bench linear_bench linear_types_bench)
 endforeach()
 
 headrace_fuzzer(ops_block_types_fuzz SOURCES ops_block_types_fuzz.cc LINKS headrace_ops)
+
+if(HEADRACE_CUDA)
+  add_executable(linear_cuda_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_cuda_bench.cc)
+  target_link_libraries(linear_cuda_bench PRIVATE headrace_ops CUDA::cudart_static)
+endif()

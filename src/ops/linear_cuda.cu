@@ -70,7 +70,10 @@ constexpr int kFewWarps = 8;
 constexpr int kFewThreads = kFewWarps * gpu::kWarpThreads;
 constexpr int kSpan = 32;  // columns of W that a warp loads at a time
 constexpr int kAhead = 4;  // spans in flight: 8 warps x 4 x 1 KB a row tile hide 1 us of DRAM
-constexpr int kFewRowsMax = 16;
+// Measured on an H200 (docs/kernels/notebook.md): with more rows, or more weights than these, the
+// library is ahead.
+constexpr int kFewRowsMax = 8;
+constexpr int64_t kFewElementsMax = 4096 * 4096;
 
 template <class T, class Y, int kColumnTiles, int kRowTiles>
 __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
@@ -97,26 +100,30 @@ __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
     x[c] = args.x.row(min(8 * c + group, args.m - 1)) + 8 * quad;
   }
 
-  float sums[kRowTiles][kColumnTiles][4] = {};
-  for (int32_t at = warp * kSpan * kAhead; at < args.k; at += kFewWarps * kSpan * kAhead) {
-    uint4 w[kAhead][kRowTiles][2], b[kAhead][kColumnTiles];
+  uint4 w[kAhead][kRowTiles][2];
+  const auto load_span = [&](int s, int32_t column) {
 #pragma unroll
-    for (int s = 0; s < kAhead; ++s) {
-      const int32_t column = at + s * kSpan;
-      const bool inside = column < args.k;
+    for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          w[s][r][half] = inside ? gpu::load_streamed(weight[r][half] + column) : uint4{0, 0, 0, 0};
-        }
+      for (int half = 0; half < 2; ++half) {
+        w[s][r][half] =
+            column < args.k ? gpu::load_streamed(weight[r][half] + column) : uint4{0, 0, 0, 0};
       }
     }
+  };
+
+  constexpr int32_t kStep = kFewWarps * kSpan * kAhead;
+  const int32_t first = warp * kSpan * kAhead;
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) load_span(s, first + s * kSpan);
+  float sums[kRowTiles][kColumnTiles][4] = {};
+  for (int32_t at = first; at < args.k; at += kStep) {
+    uint4 b[kAhead][kColumnTiles];  // from L1: every warp of the block reads x
 #pragma unroll
     for (int s = 0; s < kAhead; ++s) {
-      const int32_t column = at + s * kSpan;
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
+        const int32_t column = at + s * kSpan;
         b[s][c] =
             column < args.k ? *reinterpret_cast<const uint4*>(x[c] + column) : uint4{0, 0, 0, 0};
       }
@@ -126,14 +133,15 @@ __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
         const uint4 low = w[s][r][0], high = w[s][r][1];
-        const uint32_t first[4] = {low.x, high.x, low.y, high.y};
-        const uint32_t second[4] = {low.z, high.z, low.w, high.w};
+        const uint32_t even[4] = {low.x, high.x, low.y, high.y};
+        const uint32_t odd[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c) {
-          gpu::multiply_add<T>(sums[r][c], first, b[s][c].x, b[s][c].y);
-          gpu::multiply_add<T>(sums[r][c], second, b[s][c].z, b[s][c].w);
+          gpu::multiply_add<T>(sums[r][c], even, b[s][c].x, b[s][c].y);
+          gpu::multiply_add<T>(sums[r][c], odd, b[s][c].z, b[s][c].w);
         }
       }
+      load_span(s, at + kStep + s * kSpan);  // so that kAhead spans are always on their way
     }
   }
 
@@ -174,15 +182,15 @@ void launch_few_rows(OpContext& context, const Arguments<T, Y>& args) {
 void run_few_rows(OpContext& context, const LinearArgs& args) {
   with_types(args, [&]<class T, class Y>(const Arguments<T, Y>& arguments) {
     if constexpr (sizeof(T) == 2) {
-      if (arguments.m <= 8) return launch_few_rows<1>(context, arguments);
-      launch_few_rows<2>(context, arguments);
+      launch_few_rows<1>(context, arguments);
     }
   });
 }
 
 bool few(const DeviceTraits& traits, const LinearArgs& args) {
   return fits(traits, args) && aligned(args) && args.x.dtype != DType::kF32 &&
-         args.x.rows() <= kFewRowsMax && args.weight->k() % kSpan == 0;
+         args.x.rows() <= kFewRowsMax && args.weight->k() % kSpan == 0 &&
+         args.weight->n() * args.weight->k() <= kFewElementsMax;
 }
 
 // --- the vendor's library ---
