@@ -34,7 +34,7 @@ void set_model(int choice, Vocab& vocab) {
   if (choice == 7) vocab.end_ids.push_back(-1);
   if (choice == 7) vocab.scores.resize(vocab.tokens.size());
   if (choice == 4) vocab.added.push_back({static_cast<TokenId>(vocab.tokens.size() % 3) - 1, {}});
-  if (choice == 5) vocab.merge_pairs.emplace_back("a", "b");
+  if (choice == 6) vocab.merge_pairs.emplace_back("a", "b");
 }
 
 }  // namespace
