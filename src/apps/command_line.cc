@@ -57,12 +57,21 @@ std::string normalise_argument(const CLI::App& app, std::string argument) {
   return argument;
 }
 
+// "cpu|cuda"; longer lists of choices stand in the description.
+std::string short_choices(const CLI::Option& option) {
+  const std::string list = fmt::format("{}", fmt::join(choices_of(option), "|"));
+  return list.size() > kHelpWidth - kHelpColumn ? "NAME" : list;
+}
+std::string long_choices(const CLI::Option& option) {
+  if (short_choices(option) != "NAME") return "";
+  return fmt::format(": {}", fmt::join(choices_of(option), ", "));
+}
+
 // "-m, --model FILE"
 std::string option_heading(const CLI::Option& option) {
-  const std::vector<std::string> choices = choices_of(option);
   const std::string type = option.get_type_name();  // "N:INT in [1 - 9]": the range is in errors
   std::string value = option.get_items_expected_max() == 0 ? "" : type.substr(0, type.find(':'));
-  if (!choices.empty()) value = fmt::format("{}", fmt::join(choices, "|"));
+  if (!choices_of(option).empty()) value = short_choices(option);
   if (option.get_lnames().empty() && option.get_snames().empty()) return option.get_name(true);
   std::string heading = option.get_snames().empty() ? "    " : "-" + option.get_snames()[0];
   if (!option.get_lnames().empty()) {
@@ -111,7 +120,8 @@ void append_option(std::string& page, const CLI::Option& option) {
   } else {
     page.append(kHelpColumn - heading.size(), ' ');
   }
-  append_wrapped(page, option.get_description() + option_default(option) + option_aliases(option));
+  append_wrapped(page, option.get_description() + long_choices(option) + option_default(option) +
+                           option_aliases(option));
 }
 
 }  // namespace

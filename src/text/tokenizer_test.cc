@@ -178,7 +178,7 @@ double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
   return cpu_seconds() - begin;
 }
 
-// Doubling the text at most 2.5-folds the time, for texts that are hard on merging or splitting.
+// Doubling the text at most trebles the time (squares would be 4), for texts that are hard on merging or splitting.
 TEST(Tokenizer, TimeGrowsAsTheText) {
   const auto tokenizer = *Tokenizer::create(smollm2_vocab());
   for (const std::string unit : {"a", " ", "\n", "\xFF", "<", "9", "'", "é", "ab "}) {
@@ -193,7 +193,7 @@ TEST(Tokenizer, TimeGrowsAsTheText) {
     }
     std::printf("%-3s %6.0f ms a MiB, ratio %.2f\n", unit == "\n" ? "\\n" : unit.c_str(),
                 best_small * 1e3, best_large / best_small);
-    EXPECT_LE(best_large / best_small, 2.5) << "'" << unit << "'";
+    EXPECT_LE(best_large / best_small, 3.0) << "'" << unit << "'";
     EXPECT_LT(best_large, 10.0) << unit;
   }
 }
