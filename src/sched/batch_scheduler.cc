@@ -21,6 +21,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       policy_(std::move(policy)),
       pool_(options_.block_count),
       admission_(options_),
+      ceiling_(options_.tpot_target_seconds),
       cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
       fits_([this](const Sequence& s) { return fits(s); }) {
   if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {
@@ -50,7 +51,6 @@ Status BatchScheduler::add(Request request) {
   entry->second.request = shared;
   entry->second.unfinished = shared->sampling.n;
   const uint64_t arrival = next_arrival_++;
-  const double now = options_.clock == nullptr ? 0 : options_.clock->now_seconds();
   for (int32_t choice = 0; choice < shared->sampling.n; ++choice) {
     auto sequence =
         std::make_unique<Sequence>(Sequence{.id = SequenceId(next_sequence_++),
@@ -59,7 +59,7 @@ Status BatchScheduler::add(Request request) {
                                             .choice = choice,
                                             .rank = {.arrival = arrival, .choice = choice},
                                             .policy = {},
-                                            .arrival_seconds = now,
+                                            .arrival_seconds = now(),
                                             .output = {},
                                             .followers = {},
                                             .blocks = SequenceBlocks(options_.groups),

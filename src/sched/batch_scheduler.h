@@ -26,6 +26,7 @@
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
+#include "sched/prefill_ceiling.h"
 #include "sched/queue_policy.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
@@ -80,6 +81,10 @@ class BatchScheduler final : public Scheduler {
 
   bool can_decode(const Sequence& sequence) const;
   int32_t chunk_of(int32_t remaining) const;  // under the budget that is left
+  void share_prompt_budget(int32_t decodes);
+  int32_t budget_for_waiting(int32_t budget) const;
+  void note_cost(const StepPlan& plan);
+  double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
   int32_t longest_fit(const Sequence& sequence, int32_t count) const;
   int32_t reserve_tokens() const;
@@ -144,6 +149,7 @@ class BatchScheduler final : public Scheduler {
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;  // null: off
   AdmissionControl admission_;
+  PrefillCeiling ceiling_;
 
   std::unordered_map<RequestId, RequestEntry> requests_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
@@ -155,7 +161,13 @@ class BatchScheduler final : public Scheduler {
   std::vector<LeavingSlot> leaving_;
   std::vector<ReleasedSlot> released_;  // free, but no plan has told the device yet
 
-  std::deque<uint64_t> in_flight_;  // steps
+  // A submitted step, and what the clock said.
+  struct InFlight {
+    uint64_t step = 0;
+    double planned_seconds = 0;
+  };
+  std::deque<InFlight> in_flight_;
+  double applied_seconds_ = 0;  // of the last step
   uint64_t next_step_ = 1;
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;

@@ -33,7 +33,9 @@ bool contains(const std::vector<TokenId>& list, TokenId token) {
 
 std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResult& result) {
   if (plan.empty()) return {};
-  CHECK_MSG(!in_flight_.empty() && in_flight_.front() == plan.step, "plans are applied in order");
+  CHECK_MSG(!in_flight_.empty() && in_flight_.front().step == plan.step,
+            "plans are applied in order");
+  note_cost(plan);
   in_flight_.pop_front();
   for (const Work& work : plan.work) note_computed(work);
   std::vector<Emission> emissions;
@@ -52,6 +54,17 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
   pool_.advance(Ticket(plan.step));
   sweep_retiring();
   return emissions;
+}
+
+// A step took from its plan, or from the end of the one before it, until now.
+void BatchScheduler::note_cost(const StepPlan& plan) {
+  const double started = std::max(in_flight_.front().planned_seconds, applied_seconds_);
+  applied_seconds_ = now();
+  const auto decodes =
+      static_cast<int32_t>(std::count_if(plan.work.begin(), plan.work.end(), [](const Work& work) {
+        return work.count == 1 && work.samples;
+      }));
+  ceiling_.observe(plan.token_count - decodes, decodes, applied_seconds_ - started);
 }
 
 // Pages that are now full are written: they may be shared.

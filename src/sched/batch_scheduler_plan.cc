@@ -5,6 +5,14 @@
 #include "sched/batch_scheduler.h"
 
 namespace headrace {
+namespace {
+
+// REQUIRES: Prefilling
+int32_t unplanned_prompt(const Sequence& sequence) {
+  return std::get<Prefilling>(sequence.state).target - sequence.planned;
+}
+
+}  // namespace
 
 StepPlan BatchScheduler::plan() {
   CHECK_MSG(in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max),
@@ -26,7 +34,7 @@ StepPlan BatchScheduler::plan() {
   }
   plan.released = std::move(released_);
   released_.clear();
-  in_flight_.push_back(next_step_++);
+  in_flight_.push_back({next_step_++, now()});
   ++totals_.steps;
   return plan;
 }
@@ -111,25 +119,60 @@ int32_t BatchScheduler::chunk_of(int32_t remaining) const {
 void BatchScheduler::choose_tokens(StepShape shape) {
   candidates_.clear();
   budget_left_ = options_.max_num_batched_tokens;
-  const auto remaining = [](const Sequence& s) {
-    return std::get<Prefilling>(s.state).target - s.planned;
-  };
-  int32_t kept = 0;
+  int32_t kept = 0, decodes = 0;
   if (!running_.empty() && running_.front()->is<Prefilling>() && shape == StepShape::kMixed) {
-    kept = options_.chunked_prefill ? 1 : remaining(*running_.front());
+    kept = options_.chunked_prefill ? 1 : unplanned_prompt(*running_.front());
   }
   for (Sequence* sequence : running_) {
-    const bool decodes = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
-                         budget_left_ > kept && can_decode(*sequence);
-    candidates_.push_back({sequence, decodes ? 1 : 0, {}});
-    if (decodes) --budget_left_;
+    const bool decodes_now = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
+                             budget_left_ > kept && can_decode(*sequence);
+    candidates_.push_back({sequence, decodes_now ? 1 : 0, {}});
+    if (decodes_now) --budget_left_;
+    decodes += decodes_now ? 1 : 0;
   }
   if (shape == StepShape::kDecode) return;
+  share_prompt_budget(decodes);
+}
+
+// The first prompt gets half of the budget at least, so that its time to the first token at most
+// doubles; shorter ones need not wait until it is computed.
+void BatchScheduler::share_prompt_budget(int32_t decodes) {
+  budget_left_ = ceiling_.prompt_tokens(decodes, budget_left_);
+  const auto remaining = [](const Candidate& candidate) {
+    return unplanned_prompt(*candidate.sequence);
+  };
+  const auto give = [&](Candidate& candidate, int32_t most) {
+    const int32_t tokens = chunk_of(std::min(remaining(candidate) - candidate.count, most));
+    candidate.count += tokens;
+    budget_left_ -= tokens;
+  };
+  std::vector<Candidate*> prompts;
   for (Candidate& candidate : candidates_) {
-    if (!candidate.sequence->is<Prefilling>()) continue;
-    candidate.count = chunk_of(remaining(*candidate.sequence));
-    budget_left_ -= candidate.count;
+    if (candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
+  if (prompts.empty()) return;
+  if (!options_.chunked_prefill) {
+    for (Candidate* prompt : prompts) give(*prompt, remaining(*prompt));
+    return;
+  }
+  const int32_t kept =
+      remaining(*prompts[0]) >= budget_left_ ? budget_for_waiting(budget_left_) : 0;
+  budget_left_ -= kept;
+  give(*prompts[0], prompts.size() == 1 ? budget_left_ : std::max(1, budget_left_ / 2));
+  std::stable_sort(prompts.begin() + 1, prompts.end(), [&](const Candidate* a, const Candidate* b) {
+    return remaining(*a) < remaining(*b);
+  });
+  for (size_t i = 1; i < prompts.size(); ++i) give(*prompts[i], remaining(*prompts[i]));
+  give(*prompts[0], budget_left_);
+  budget_left_ += kept;
+}
+
+// What a long prompt leaves for the one that can join in this step.
+int32_t BatchScheduler::budget_for_waiting(int32_t budget) const {
+  if (queue_.empty() || admission_.on_hold()) return 0;
+  const Sequence& first = **queue_.begin();
+  if (first.last_step > pool_.applied() || !fits(first)) return 0;
+  return std::min(budget / 2, first.known_length());
 }
 
 // Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
@@ -272,7 +315,7 @@ StepView BatchScheduler::view() const {
           .queue = queue_,
           .free_slots = static_cast<int32_t>(free_slots_.size()),
           .step = next_step_,
-          .now_seconds = options_.clock == nullptr ? 0 : options_.clock->now_seconds(),
+          .now_seconds = now(),
           .cached_tokens = cached_tokens_,
           .fits = fits_};
 }

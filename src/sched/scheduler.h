@@ -33,9 +33,14 @@ struct SchedulerOptions {
   int32_t max_num_batched_tokens = 512;  // token budget of a step
   int32_t max_model_len = 2048;
   int32_t max_queued_requests = 256;
+  int64_t max_queued_tokens = 0;  // prompt tokens that wait; 0: no bound
+  double max_queue_seconds = 0;   // predicted wait; 0: no bound
   int32_t steps_in_flight_max = 1;
-  std::string policy = "fcfs";      // queue_policy_names()
-  bool chunked_prefill = true;      // off: a prompt is computed in one step or waits
+  std::string policy = "fcfs";  // queue_policy_names()
+  bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
+  // Prompt chunks beside decodes: 0 fills every step to max_num_batched_tokens (SplitFuse); else
+  // they are cut so that a step takes no longer than this (prefill_ceiling.h). Needs `clock`.
+  double tpot_target_seconds = 0;
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config

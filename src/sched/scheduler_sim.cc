@@ -86,6 +86,7 @@ void SchedulerSimulation::draw_options() {
   options_.max_prefill_seqs = pick(rng_, {1, 4});
   options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
   options_.clock = &clock_;
+  options_.tpot_target_seconds = pick(rng_, {0.0, 0.0015});
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
   options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
   options_.end_ids = {0};
@@ -311,7 +312,7 @@ void SchedulerSimulation::step() {
 
 void SchedulerSimulation::submit(StepPlan plan) {
   ++steps_;
-  clock_.advance_ns(1000000);
+  clock_.advance_ns(1000000 + 50000 * int64_t{plan.token_count});
   current_ = &plan;
   check_plan(plan);
   check_pages(plan);

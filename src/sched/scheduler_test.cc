@@ -277,6 +277,26 @@ TEST(Scheduler, DecodesComeFirstAndPromptChunksFillTheBudget) {
   rig.run();
 }
 
+// A long prompt leaves room for short ones, and keeps half of the budget.
+TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
+  Rig rig(small_options());
+  ASSERT_TRUE(rig.scheduler->add(make_request(1, 200, 5)).ok());
+  ASSERT_TRUE(rig.step());
+  EXPECT_EQ(rig.last_plan.work[0].count, 32);
+  ASSERT_TRUE(rig.scheduler->add(make_request(2, 20, 5)).ok());
+  ASSERT_TRUE(rig.step());
+  ASSERT_EQ(rig.last_plan.work.size(), 2u);
+  EXPECT_EQ(rig.last_plan.work[0].count, 16);
+  EXPECT_EQ(rig.last_plan.work[1].count, 16);
+  ASSERT_TRUE(rig.step());
+  ASSERT_EQ(rig.last_plan.work.size(), 2u);
+  EXPECT_EQ(rig.last_plan.work[0].count, 28);
+  EXPECT_EQ(rig.last_plan.work[1].count, 4);
+  EXPECT_TRUE(rig.last_plan.work[1].samples);
+  rig.run();
+  EXPECT_EQ(rig.steps, 1 + 2 + 4 + 4) << "no budget is lost";
+}
+
 TEST(Scheduler, RefusesWhatCanNeverRun) {
   SchedulerOptions options = small_options();
   options.max_model_len = 8192;

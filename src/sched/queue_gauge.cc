@@ -1,0 +1,82 @@
+#include "sched/queue_gauge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace headrace {
+
+void QueueGauge::Rate::add(double amount, double now) {
+  value = at(now) + amount / kWindowSeconds;
+  last = now;
+}
+
+double QueueGauge::Rate::at(double now) const {
+  return value * std::exp(-std::max(0.0, now - last) / kWindowSeconds);
+}
+
+QueueGauge::QueueGauge(const SchedulerOptions& options)
+    : requests_max_(int64_t{options.max_num_seqs} + options.max_queued_requests),
+      tokens_max_(options.max_queued_tokens),
+      seconds_max_(options.max_queue_seconds) {}
+
+Status QueueGauge::check(int64_t prompt_tokens, double now_seconds) const {
+  if (outstanding_ >= requests_max_) {
+    return exhausted(
+        fmt::format("{} requests are running or queued, the most this server takes", outstanding_));
+  }
+  // An empty queue takes any request.
+  if (tokens_max_ > 0 && queued_tokens_ > 0 && queued_tokens_ + prompt_tokens > tokens_max_) {
+    return exhausted(
+        fmt::format("{} prompt tokens are queued, with these {} more than the {} this "
+                    "server takes",
+                    queued_tokens_, prompt_tokens, tokens_max_));
+  }
+  const double wait = drain_seconds(now_seconds);
+  if (seconds_max_ > 0 && wait > seconds_max_) {
+    return exhausted(
+        fmt::format("the queue takes about {:.0f} s, more than the {:.0f} s this "
+                    "server lets requests wait",
+                    wait, seconds_max_));
+  }
+  return ok_status();
+}
+
+void QueueGauge::entered(int64_t prompt_tokens) {
+  ++outstanding_;
+  queued_tokens_ += prompt_tokens;
+}
+
+void QueueGauge::started(int64_t prompt_tokens, double now_seconds) {
+  queued_tokens_ -= prompt_tokens;
+  prompt_tokens_.add(static_cast<double>(prompt_tokens), now_seconds);
+}
+
+void QueueGauge::left_unstarted(int64_t prompt_tokens) { queued_tokens_ -= prompt_tokens; }
+
+void QueueGauge::ended(double now_seconds) {
+  --outstanding_;
+  ends_.add(1, now_seconds);
+}
+
+double QueueGauge::drain_seconds(double now_seconds) const {
+  const double rate = prompt_tokens_.at(now_seconds);
+  return rate > 0 ? static_cast<double>(queued_tokens_) / rate : 0;
+}
+
+double QueueGauge::retry_seconds(int64_t prompt_tokens, double now_seconds) const {
+  double seconds = 0;
+  const double ends = ends_.at(now_seconds), tokens = prompt_tokens_.at(now_seconds);
+  if (outstanding_ >= requests_max_ && ends > 0) {
+    seconds = static_cast<double>(outstanding_ + 1 - requests_max_) / ends;
+  }
+  const int64_t excess = queued_tokens_ + prompt_tokens - tokens_max_;
+  if (tokens_max_ > 0 && excess > 0 && tokens > 0) {
+    seconds = std::max(seconds, static_cast<double>(excess) / tokens);
+  }
+  if (seconds_max_ > 0) seconds = std::max(seconds, drain_seconds(now_seconds) - seconds_max_);
+  return std::clamp(seconds, kRetrySecondsMin, kRetrySecondsMax);
+}
+
+}  // namespace headrace
