@@ -208,12 +208,12 @@ class StackLoader {
   }
 
   Result<int32_t> model_len() const {
-    const auto context = static_cast<int32_t>(stack_->weights_.config.context_length);
-    if (options_.max_model_len == 0) return std::min(context, kModelLenDefaultMax);
-    if (options_.max_model_len > context) {
+    const ModelConfig& config = stack_->weights_.config;
+    if (options_.max_model_len == 0) return std::min(config.context_length, kModelLenDefaultMax);
+    if (options_.max_model_len > config.context_length_max) {
       return invalid_argument(
           fmt::format("--max-model-len {} is more than the model's context of {}",
-                      options_.max_model_len, context),
+                      options_.max_model_len, config.context_length_max),
           "max_model_len");
     }
     return options_.max_model_len;
@@ -241,14 +241,19 @@ class StackLoader {
                                        .max_num_batched_tokens = batched_tokens,
                                        .max_model_len = max_model_len,
                                        .max_queued_requests = options_.max_queued_requests,
+                                       .max_queued_tokens = options_.max_queued_tokens,
+                                       .max_queue_seconds = options_.max_queue_seconds,
                                        .steps_in_flight_max = overlap ? kDeviceStepsInFlight : 1,
                                        .policy = options_.policy,
                                        .chunked_prefill = options_.chunked_prefill,
+                                       .tpot_target_seconds = options_.tpot_target_seconds,
                                        .groups = kv.groups,
                                        .block_count = block_count,
                                        .end_ids = runner_options.end_ids,
                                        .enable_prefix_caching = options_.enable_prefix_caching,
-                                       .prefix_cache_eviction = options_.prefix_cache_eviction},
+                                       .prefix_cache_eviction = options_.prefix_cache_eviction,
+                                       .higher_priority_first =
+                                           options_.priority_order == "higher-first"},
                          .vocab_size = spec.vocab_size};
     stack_->info_.kv_bytes = kv.page_bytes * block_count;
     stack_->info_.block_count = block_count;

@@ -55,6 +55,9 @@ struct ModelConfig {
   int32_t ffn = 0;
   int32_t vocab = 0;  // rows of the embedding
   int32_t context_length = 0;
+  // The longest text that may be asked for: more than context_length where dynamic scaling of the
+  // rotation reaches beyond it.
+  int32_t context_length_max = 0;
   // Tokens of the longest sequence that will be served; 0 = context_length. Dynamic and longrope
   // scaling choose their frequencies by it, once, so that a token's key does not depend on how long
   // its text becomes.

@@ -195,6 +195,13 @@ TEST(HuggingFaceConfig, RopeScalingsInBothSpellings) {
     EXPECT_EQ(config.rope_scaling.beta_slow, 1);
     EXPECT_EQ(config.rope_scaling.attention_factor, 1.5);
   }
+  const ModelConfig dynamic = read(sizes_of("LlamaForCausalLM")
+                                       .set("max_position_embeddings", 1000)
+                                       .set("rope_scaling", json(R"({"type": "dynamic",
+                                                                     "factor": 2.5})")));
+  EXPECT_EQ(dynamic.context_length, 1000);
+  EXPECT_EQ(dynamic.context_length_max, 2500);
+  EXPECT_EQ(old.context_length_max, old.context_length);
   // Where the file does not say the original context, it is the context.
   const ModelConfig llama3 = read(sizes_of("LlamaForCausalLM")
                                       .set("max_position_embeddings", 4096)

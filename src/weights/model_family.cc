@@ -35,12 +35,8 @@ constexpr auto kCommonFields = std::to_array<ConfigField>({
      kModelLimits.context_length_max, kNullable},
 });
 
-constexpr ConfigField kRmsEps{&ModelConfig::rms_eps,
-                              "attention.layer_norm_rms_epsilon",
-                              "rms_norm_eps",
-                              1e-20,
-                              1,
-                              kRequired};
+constexpr ConfigField kRmsEps{
+    &ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20, 1, kRequired};
 constexpr ConfigField kLayerNormEps{
     &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
 constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
@@ -349,7 +345,12 @@ Status finish_config(const ConfigSource& source, ModelConfig& config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.rope_dim == 0) config.rope_dim = config.head_dim;
   HR_RETURN_IF_ERROR(check_head_sizes(source, config));
-  return check_rope_scaling(source, config);
+  HR_RETURN_IF_ERROR(check_rope_scaling(source, config));
+  const bool dynamic = config.rope_scaling.kind == RopeScaling::Kind::kDynamic;
+  config.context_length_max = static_cast<int32_t>(
+      std::min<double>(config.context_length * (dynamic ? config.rope_scaling.factor : 1.0),
+                       kModelLimits.context_length_max));
+  return ok_status();
 }
 
 Status set_end_ids(const ConfigSource& source, std::string_view field, std::span<const int64_t> ids,

@@ -45,7 +45,7 @@ StackOptions stack_options(const std::string& path) {
 }
 
 int32_t model_len(const std::string& path) {
-  return path.find("dynamic") == std::string::npos ? kLength : 32;  // that is all its context
+  return path.find("dynamic") == std::string::npos ? kLength : 64;  // twice its context
 }
 
 std::vector<TokenId> random_prompt(Rng& rng, int32_t length) {
