@@ -1,4 +1,5 @@
-// LayerNorm (Ba, Kiros and Hinton, 2016), with the residual addition that comes before it in a block:
+// LayerNorm (Ba, Kiros and Hinton, 2016), with the residual addition that comes before it in a
+// block:
 //   x := x + residual_scale * residual
 //   out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
 #pragma once
