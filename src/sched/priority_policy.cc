@@ -5,7 +5,9 @@
 namespace headrace {
 
 Rank PriorityPolicy::rank(const Sequence& sequence) const {
-  return {.level = std::max(sequence.request->priority, kPromotedLevel + 1)};
+  const int64_t level = sign_ * sequence.request->priority;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return {.level = static_cast<int32_t>(std::clamp<int64_t>(level, kPromotedLevel + 1, kMost))};
 }
 
 bool PriorityPolicy::preempts(const Sequence& waiting, const Sequence& running) const {

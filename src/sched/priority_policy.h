@@ -1,5 +1,6 @@
-// Classes by Request::priority, lower value first (vLLM's polarity), first come first served inside
-// a class. A waiting request of a better class takes slots and pages of what runs in a worse one.
+// Classes by Request::priority, lower value first (vLLM's polarity) or higher first (SGLang's),
+// first come first served inside a class. A waiting request of a better class takes slots and pages
+// of what runs in a worse one.
 #pragma once
 
 #include "sched/queue_policy.h"
@@ -8,9 +9,14 @@ namespace headrace {
 
 class PriorityPolicy final : public QueuePolicy {
  public:
+  explicit PriorityPolicy(const SchedulerOptions& options)
+      : sign_(options.higher_priority_first ? -1 : 1) {}
   Rank rank(const Sequence& sequence) const override;
   bool may_starve() const override { return true; }
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
+
+ private:
+  const int64_t sign_;
 };
 
 }  // namespace headrace

@@ -53,6 +53,7 @@ struct SchedulerOptions {
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
   // Under policies that reorder the queue: who has waited so many steps goes before all others.
   int32_t promote_after_steps = 2000;
+  bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
   // waiting-ratio: decodes pause for prompts when waiting >= ratio x running, or after so many
   // steps with somebody waiting (TGI's names and defaults).
   double waiting_served_ratio = 1.2;
