@@ -126,6 +126,22 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
+  add_choice(app, "--priority-order", stack.priority_order, {"lower-first", "higher-first"},
+             "Which value of a request's priority goes first, under --policy priority")
+      ->group("Engine");
+  add_size("--max-queued-tokens", stack.max_queued_tokens, 0, kInt64Max,
+           "Most prompt tokens that wait; a request over it is answered 429 (0: no bound)");
+  app.add_option("--max-queue-seconds", stack.max_queue_seconds,
+                 "Longest predicted wait; a request over it is answered 429 (0: no bound)")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("S")
+      ->group("Engine");
+  app.add_option("--tpot-target", stack.tpot_target_seconds,
+                 "Seconds that a step with running answers may take: prompt chunks are cut to keep "
+                 "it (0: chunks fill every step)")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("S")
+      ->group("Engine");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");

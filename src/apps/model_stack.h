@@ -34,6 +34,10 @@ struct StackOptions {
   int32_t max_queued_requests = 256;
   std::string policy = "fcfs";           // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
+  int64_t max_queued_tokens = 0;   // 0 = no bound
+  double max_queue_seconds = 0;    // 0 = no bound
+  double tpot_target_seconds = 0;  // 0 = prompt chunks fill every step
+  std::string priority_order = "lower-first";
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
   uint64_t seed = 0;                     // of dummy weights

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "sched/queue_gauge.h"
 
 namespace headrace {
 namespace {
@@ -37,6 +38,7 @@ struct Live {
   EmissionSink sink;
   std::vector<bool> finished;  // per choice
   int32_t unfinished = 0;
+  int64_t prompt_tokens = 0;
   bool admitted = false;  // its sink knows that it left the queue
 };
 
@@ -54,7 +56,8 @@ class EngineImpl final : public Engine {
       : options_(std::move(options)),
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
-        seed_origin_(static_cast<uint64_t>(clock_.now_ns())) {
+        seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
+        gauge_(options_.scheduler) {
     last_progress_ns_ = clock_.now_ns();
     stats_.scheduler = scheduler_->stats();
     thread_ = std::thread([this] { loop(); });
@@ -78,6 +81,11 @@ class EngineImpl final : public Engine {
     post(CancelChoiceCommand{request, choice});
   }
 
+  double retry_after_seconds() const override {
+    std::lock_guard lock(mutex_);
+    return gauge_.retry_seconds(refused_tokens_, clock_.now_seconds());
+  }
+
   EngineStats stats() const override {
     std::lock_guard lock(mutex_);
     return stats_;
@@ -94,7 +102,7 @@ class EngineImpl final : public Engine {
     std::unique_lock lock(mutex_);
     draining_ = true;
     return idle_.wait_for(lock, std::chrono::duration<double>(seconds_max),
-                          [&] { return outstanding_ == 0; });
+                          [&] { return gauge_.outstanding() == 0; });
   }
 
   const EngineOptions& options() const override { return options_; }
@@ -135,7 +143,8 @@ class EngineImpl final : public Engine {
   std::condition_variable wake_, idle_;
   std::deque<Command> mailbox_;
   EngineStats stats_;
-  int64_t outstanding_ = 0;  // requests submitted and not ended
+  QueueGauge gauge_;            // of the requests submitted and not ended
+  int64_t refused_tokens_ = 0;  // prompt of the request that was refused last
   bool draining_ = false;
   bool stopping_ = false;
 
@@ -189,13 +198,12 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
     std::lock_guard lock(mutex_);
     if (draining_ || stopping_) return unavailable("the server is shutting down");
     if (failed_.load(std::memory_order_relaxed)) return unavailable("the engine has failed");
-    const int64_t room =
-        int64_t{options_.scheduler.max_num_seqs} + options_.scheduler.max_queued_requests;
-    if (outstanding_ >= room) {
-      return exhausted(fmt::format("{} requests are running or queued, the most this server takes",
-                                   outstanding_));
+    const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    if (Status room = gauge_.check(prompt_tokens, clock_.now_seconds()); !room.ok()) {
+      refused_tokens_ = prompt_tokens;
+      return room;
     }
-    ++outstanding_;
+    gauge_.entered(prompt_tokens);
     mailbox_.push_back(SubmitCommand{std::move(request), std::move(sink)});
   }
   wake_.notify_one();
@@ -240,7 +248,8 @@ bool EngineImpl::take_commands() {
 void EngineImpl::handle(SubmitCommand command) {
   const RequestId id = command.request.id;
   const int32_t n = command.request.sampling.n;
-  live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n};
+  live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n,
+                   static_cast<int64_t>(command.request.prompt.size())};
   const Status status =
       failed_ ? unavailable("the engine has failed") : scheduler_->add(std::move(command.request));
   if (status.ok()) return;
@@ -322,6 +331,8 @@ void EngineImpl::tell_admitted(const StepPlan& plan) {
     const auto found = live_.find(admission.request->id);
     if (found == live_.end() || std::exchange(found->second.admitted, true)) continue;
     found->second.sink({.request = admission.request->id, .admitted = true});
+    std::lock_guard lock(mutex_);
+    gauge_.started(found->second.prompt_tokens, clock_.now_seconds());
   }
 }
 
@@ -339,9 +350,14 @@ void EngineImpl::deliver(const Emission& emission) {
 }
 
 void EngineImpl::end_request(RequestId id) {
-  live_.erase(id);
+  const auto found = live_.find(id);
+  const bool admitted = found->second.admitted;
+  const int64_t prompt_tokens = found->second.prompt_tokens;
+  live_.erase(found);
   std::lock_guard lock(mutex_);
-  if (--outstanding_ == 0) idle_.notify_all();
+  if (!admitted) gauge_.left_unstarted(prompt_tokens);
+  gauge_.ended(clock_.now_seconds());
+  if (gauge_.outstanding() == 0) idle_.notify_all();
 }
 
 void EngineImpl::fail_all(const Status& status) {

@@ -62,6 +62,9 @@ class Engine {
   // Ends one choice (a stop string was found at the edge): no further emission for it.
   virtual void cancel_choice(RequestId request, int32_t choice) = 0;
 
+  // When submit() said kExhausted: seconds until it would not, as things go now. Any thread.
+  virtual double retry_after_seconds() const { return 1; }
+
   virtual EngineStats stats() const = 0;  // any thread; a snapshot of the last step
   // Progress, not process: false when a step failed, or work waits and no step ended for
   // watchdog_seconds. Any thread.

@@ -1,6 +1,7 @@
 #include "server/generation_session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.h"
 #include "server/error_response.h"
@@ -19,7 +20,14 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   const Status status = session->submit();
   if (!status.ok()) {
     session->cancel_all();
-    session->exchange_->respond(error_response(status));
+    HttpResponse refusal = error_response(status);
+    if (status.code() == StatusCode::kExhausted) {
+      const double seconds = session->model_.served.engine->retry_after_seconds();
+      for (auto& [name, value] : refusal.headers) {
+        if (name == "Retry-After") value = std::to_string(std::llround(std::ceil(seconds)));
+      }
+    }
+    session->exchange_->respond(std::move(refusal));
     session->end(FinishReason::kAbort);
     return;
   }
