@@ -88,6 +88,7 @@ OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, i
   for (const KvGroupSpec& group : groups_) page_cells_ = std::max(page_cells_, group.block_tokens);
   cells_.assign(static_cast<size_t>(block_count) * static_cast<size_t>(page_cells_), kPoison);
   last_touch_.resize(static_cast<size_t>(block_count));
+  last_write_.resize(static_cast<size_t>(block_count));
   slots_.resize(static_cast<size_t>(slot_count));
 }
 
@@ -193,6 +194,9 @@ void OracleDevice::compute(const Work& work) {
       uint64_t before = position == 0 ? chain_start(slot.request->cache_salt) : slot.chain[at - 1];
       if (position > 0 && sees_before) before = cell(slot, group, position - 1);
       cell(slot, group, position) = chain_next(before, slot.tokens[at], position);
+      const int32_t block =
+          slot.tables[group][at / static_cast<size_t>(groups_[group].block_tokens)];
+      last_write_[static_cast<size_t>(block)] = step_;
     }
   }
 }

@@ -63,6 +63,10 @@ class OracleDevice {
   Ticket last_touch(BlockId block) const {
     return last_touch_.at(static_cast<size_t>(block.value));
   }
+  // The last step that wrote a page: nobody may find it before that step was applied.
+  Ticket last_write(BlockId block) const {
+    return last_write_.at(static_cast<size_t>(block.value));
+  }
   // Every sampled row read back a chain that was not what it had written: 0 unless pages were
   // mixed up. (Each also shows as a wrong token.)
   uint64_t mismatches() const { return mismatches_; }
@@ -84,7 +88,7 @@ class OracleDevice {
   const std::vector<KvGroupSpec> groups_;
   int32_t page_cells_ = 0;       // of the group with the largest pages
   std::vector<uint64_t> cells_;  // [blocks][page_cells]
-  std::vector<Ticket> last_touch_;
+  std::vector<Ticket> last_touch_, last_write_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::set<std::pair<RequestId, int32_t>> faults_;
   Ticket step_;

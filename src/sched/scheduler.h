@@ -1,5 +1,5 @@
 // The scheduler: requests in, one StepPlan at a time out. Owns every sequence and the KV block
-// bookkeeping; knows no tensor, no text, no clock of its own. One thread.
+// bookkeeping; knows no tensor, no text, and no clock but the one it is given. One thread.
 //
 // plan() may be called while at most `steps_in_flight_max` earlier plans are not yet applied;
 // apply() takes them in order. A sequence that turns out to have finished while a later step is in

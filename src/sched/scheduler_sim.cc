@@ -316,6 +316,7 @@ void SchedulerSimulation::submit(StepPlan plan) {
   current_ = &plan;
   check_plan(plan);
   check_pages(plan);
+  check_prefixes(plan);
   check_progress(plan);
   if (failure_) return;
   StepResult result = device_->execute(plan);
@@ -390,6 +391,26 @@ void SchedulerSimulation::check_work(const Work& work) {
 bool SchedulerSimulation::has_ended(const Admitted& admitted) const {
   const auto found = open_.find(admitted.request);
   return found == open_.end() || found->second.choices[static_cast<size_t>(admitted.choice)].ended;
+}
+
+// A prefix is found only when the steps that wrote it were applied. (A fork shares what its own
+// plan computes.)
+void SchedulerSimulation::check_prefixes(const StepPlan& plan) {
+  std::set<SequenceId> forks;
+  for (const Work& work : plan.work) {
+    for (const SampleTarget& target : work.also_sample) forks.insert(target.sequence);
+  }
+  for (const Admission& admission : plan.admitted) {
+    if (forks.contains(admission.sequence)) continue;
+    for (const GroupBlocks& group : admission.blocks) {
+      for (BlockId block : group.blocks) {
+        if (device_->last_write(block).value > applied_) {
+          fail(fmt::format("page {} is found before step {}, which wrote it, was applied",
+                           block.value, device_->last_write(block).value));
+        }
+      }
+    }
+  }
 }
 
 void SchedulerSimulation::check_pages(const StepPlan& plan) {

@@ -6,6 +6,7 @@
 //   - tokens, log-probabilities and finish reasons equal the oracle's, each index exactly once
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
+//   - no page is found before the step that wrote it was applied
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
 //   - the oldest request gets work within the bound that its policy promises
@@ -97,6 +98,7 @@ class SchedulerSimulation {
   void check_work(const Work& work);
   bool has_ended(const Admitted& admitted) const;
   void check_pages(const StepPlan& plan);
+  void check_prefixes(const StepPlan& plan);
   void check_progress(const StepPlan& plan);
   int32_t steps_without_work_max() const;
   void check_emission(const Emission& emission);
