@@ -1,0 +1,147 @@
+// Tiny random models of every architecture on the GPU and on the CPU: the same answers in fp32, and
+// near ones in bf16. Steps overlap and decodes are replayed graphs, as in the program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+
+#include "../golden/model_under_test.h"
+#include "base/rng.h"
+#include "tensor/device.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFolder = "tests/data/models";
+constexpr int32_t kVocab = 96;  // of all of them
+constexpr int32_t kLength = 120;
+constexpr int32_t kNewTokens = 24;
+
+std::vector<std::string> model_paths() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.is_directory() || entry.path().extension() == ".gguf") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+StackOptions options_of(const std::string& path, const char* device, const char* dtype) {
+  return {.model = path,
+          .dtype = dtype,
+          .device = device,
+          .threads = 2,
+          .max_num_seqs = 8,
+          .max_num_batched_tokens = 64,
+          .kv_cache_memory_bytes = 64 << 20};
+}
+
+// Everything that sampling knows, in eight requests that run together.
+std::vector<TestRequest> requests(int32_t length_max) {
+  std::vector<TestRequest> requests;
+  Rng rng(21);
+  for (int i = 0; i < 8; ++i) {
+    const int32_t length = 1 + (length_max - kNewTokens - 1) * i / 7;
+    TestRequest request;
+    for (int32_t t = 0; t < length; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(rng.below(kVocab)));
+    }
+    SamplingParams& sampling = request.sampling;
+    sampling = {.temperature = 0, .max_tokens = kNewTokens, .ignore_eos = true};
+    sampling.logprobs = 3;
+    sampling.prompt_logprobs = i % 2 == 0 ? 3 : -1;
+    sampling.seed = static_cast<uint64_t>(i);
+    if (i == 1) sampling.temperature = 0.8f;
+    if (i == 2) sampling.repetition_penalty = 1.3f;
+    if (i == 3) sampling.frequency_penalty = 0.6f, sampling.presence_penalty = 0.3f;
+    if (i == 4) sampling.logit_bias = {{5, 3.0f}, {7, -100.0f}};
+    if (i == 5) sampling.temperature = 1.1f, sampling.top_k = 8, sampling.top_p = 0.9f;
+    if (i == 6) sampling.stop_token_ids = {3, 4, 5}, sampling.min_tokens = 12;
+    if (i == 7) sampling.temperature = 0.9f, sampling.min_p = 0.1f;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// The largest distance of log-probabilities of the same tokens.
+double distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].token != b[i].token) return largest;  // texts go apart here
+    largest = std::max(largest, std::abs(double{a[i].logprob} - b[i].logprob));
+  }
+  return largest;
+}
+
+TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const std::string& path : model_paths()) {
+    SCOPED_TRACE(path);
+    auto cpu = ModelUnderTest::load(options_of(path, "cpu", "float32"));
+    auto gpu = ModelUnderTest::load(options_of(path, "cuda", "float32"));
+    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
+    const auto expected = cpu->answer(all), actual = gpu->answer(all);
+    ASSERT_TRUE(expected.ok() && actual.ok());
+    int different = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Outcome &want = (*expected)[i], &got = (*actual)[i];
+      different += want.tokens == got.tokens ? 0 : 1;
+      EXPECT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
+      EXPECT_LE(distance(want.prompt_logprobs, got.prompt_logprobs), 2e-3) << i;
+      EXPECT_LE(distance(want.logprobs, got.logprobs), 2e-3) << i;
+      EXPECT_NE(got.finish, FinishReason::kFault) << i;
+    }
+    // Two logits of a random model may be as near as rounding.
+    EXPECT_LE(different, 1);
+  }
+}
+
+TEST(TinyCuda, AnswersInBf16AreNear) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const std::string& path : model_paths()) {
+    SCOPED_TRACE(path);
+    auto cpu = ModelUnderTest::load(options_of(path, "cpu", "float32"));
+    auto gpu = ModelUnderTest::load(options_of(path, "cuda", "auto"));
+    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
+    const auto expected = cpu->answer(all), actual = gpu->answer(all);
+    ASSERT_TRUE(expected.ok() && actual.ok());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Outcome &want = (*expected)[i], &got = (*actual)[i];
+      EXPECT_LE(distance(want.prompt_logprobs, got.prompt_logprobs), 0.5) << i;
+      EXPECT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
+      EXPECT_NE(got.finish, FinishReason::kFault) << i;
+    }
+  }
+}
+
+// The switches that leave parts of the machinery out change nothing.
+TEST(TinyCuda, GraphsAndOverlapChangeNoToken) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  const std::string path = std::string(kFolder) + "/llama";
+  const auto all = requests(kLength);
+  std::vector<std::vector<Outcome>> outcomes;
+  for (const bool graphs : {true, false}) {
+    for (const bool overlap : {true, false}) {
+      StackOptions options = options_of(path, "cuda", "float32");
+      options.graphs = graphs;
+      options.overlap = overlap;
+      auto model = ModelUnderTest::load(options);
+      ASSERT_TRUE(model.ok()) << model.status().message();
+      outcomes.push_back(model->answer(all).value());
+    }
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const auto& other : outcomes) EXPECT_EQ(other[i].tokens, outcomes[0][i].tokens) << i;
+  }
+}
+
+}  // namespace
+}  // namespace headrace
