@@ -42,10 +42,13 @@ std::string count_text(int64_t count) {
   return value < 1e9 ? fmt::format("{:.2f} M", value / 1e6) : fmt::format("{:.2f} B", value / 1e9);
 }
 
+const char* backend(const BenchSetup& setup) { return setup.gpu_info.empty() ? "CPU" : "CUDA"; }
+
 std::string markdown_row(const BenchSetup& setup, const BenchResult& result) {
   return fmt::format("| {:<30} | {:>10} | {:>10} | {:<10} | {:>7} | {:>15} | {:>20} |\n",
                      setup.model_type, size_text(setup.model_size),
-                     count_text(setup.model_parameters), "CPU", setup.threads, result.test.name(),
+                     count_text(setup.model_parameters), backend(setup), setup.threads,
+                     result.test.name(),
                      fmt::format("{:.2f} ± {:.2f}", result.average_ts(), result.stddev_ts()));
 }
 
@@ -92,6 +95,7 @@ BenchSetup bench_setup(const ModelStack& stack) {
   const StackInfo& info = stack.info();
   const ModelConfig& config = stack.config();
   return {.cpu_info = cpu_name(),
+          .gpu_info = info.on_gpu ? info.device : "",
           .model_filename = info.model_path,
           .model_type = fmt::format("{} {}", config.architecture, info.weight_types),
           .model_size = info.file_bytes > 0 ? info.file_bytes : info.weight_bytes,
@@ -102,7 +106,8 @@ BenchSetup bench_setup(const ModelStack& stack) {
 Json::Object bench_fields(const BenchSetup& setup, const BenchResult& result, bool with_samples) {
   Json row = Json::object();
   row.set("build_commit", build_commit()).set("build_number", build_number());
-  row.set("cpu_info", setup.cpu_info).set("gpu_info", "").set("backends", "CPU");
+  row.set("cpu_info", setup.cpu_info).set("gpu_info", setup.gpu_info);
+  row.set("backends", backend(setup));
   row.set("model_filename", setup.model_filename).set("model_type", setup.model_type);
   row.set("model_size", setup.model_size).set("model_n_params", setup.model_parameters);
   row.set("n_batch", setup.batch_tokens).set("n_ubatch", setup.batch_tokens);

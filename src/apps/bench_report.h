@@ -14,6 +14,7 @@ namespace headrace {
 // What a row says of the set-up. Fields that have no meaning here hold llama-bench's defaults.
 struct BenchSetup {
   std::string cpu_info;
+  std::string gpu_info;          // the GPU's name; empty on the CPU
   std::string model_filename;
   std::string model_type;  // "llama Q4_1 + Q8_0"
   int64_t model_size = 0;  // bytes

@@ -286,6 +286,7 @@ class StackLoader {
     info.weight_bytes = stack_->model_->weight_bytes();
     info.threads = stack_->device_->pool().thread_count();
     info.cpu_features = stack_->device_->traits().cpu.to_string();
+    info.on_gpu = on_gpu();
     info.device = stack_->device_->traits().name;
   }
 

@@ -59,6 +59,7 @@ struct StackInfo {
   int32_t max_model_len = 0;
   int32_t threads = 0;
   std::string cpu_features;
+  bool on_gpu = false;
   std::string device;       // the GPU's name, or the CPU's
   std::string memory_plan;  // of a GPU: one line; empty on the CPU
   double load_seconds = 0;
