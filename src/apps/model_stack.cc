@@ -91,8 +91,7 @@ class StackLoader {
     if (options_.dtype != "auto" && options_.dtype != "float32" &&
         !(dummy && dummy_dtype(options_.dtype))) {
       return invalid_argument(
-          fmt::format("--dtype {} is not supported: use auto or float32{}",
-                      options_.dtype,
+          fmt::format("--dtype {} is not supported: use auto or float32{}", options_.dtype,
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
@@ -105,7 +104,8 @@ class StackLoader {
   // "cuda" or "cuda:N": which GPU. Empty: the CPU, or no such name.
   std::optional<int> gpu_index() const {
     std::string_view name = options_.device;
-    if (name == "auto") return built_with_cuda() && cuda_device_present() ? std::optional(0) : std::nullopt;
+    if (name == "auto")
+      return built_with_cuda() && cuda_device_present() ? std::optional(0) : std::nullopt;
     if (name == "cuda") return 0;
     if (!name.starts_with("cuda:")) return std::nullopt;
     name.remove_prefix(5);
@@ -237,24 +237,24 @@ class StackLoader {
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;
     const bool overlap = on_gpu() && options_.overlap;
-    EngineOptions engine{.scheduler = {.max_num_seqs = options_.max_num_seqs,
-                                       .max_num_batched_tokens = batched_tokens,
-                                       .max_model_len = max_model_len,
-                                       .max_queued_requests = options_.max_queued_requests,
-                                       .max_queued_tokens = options_.max_queued_tokens,
-                                       .max_queue_seconds = options_.max_queue_seconds,
-                                       .steps_in_flight_max = overlap ? kDeviceStepsInFlight : 1,
-                                       .policy = options_.policy,
-                                       .chunked_prefill = options_.chunked_prefill,
-                                       .tpot_target_seconds = options_.tpot_target_seconds,
-                                       .groups = kv.groups,
-                                       .block_count = block_count,
-                                       .end_ids = runner_options.end_ids,
-                                       .enable_prefix_caching = options_.enable_prefix_caching,
-                                       .prefix_cache_eviction = options_.prefix_cache_eviction,
-                                       .higher_priority_first =
-                                           options_.priority_order == "higher-first"},
-                         .vocab_size = spec.vocab_size};
+    EngineOptions engine{
+        .scheduler = {.max_num_seqs = options_.max_num_seqs,
+                      .max_num_batched_tokens = batched_tokens,
+                      .max_model_len = max_model_len,
+                      .max_queued_requests = options_.max_queued_requests,
+                      .max_queued_tokens = options_.max_queued_tokens,
+                      .max_queue_seconds = options_.max_queue_seconds,
+                      .steps_in_flight_max = overlap ? kDeviceStepsInFlight : 1,
+                      .policy = options_.policy,
+                      .chunked_prefill = options_.chunked_prefill,
+                      .tpot_target_seconds = options_.tpot_target_seconds,
+                      .groups = kv.groups,
+                      .block_count = block_count,
+                      .end_ids = runner_options.end_ids,
+                      .enable_prefix_caching = options_.enable_prefix_caching,
+                      .prefix_cache_eviction = options_.prefix_cache_eviction,
+                      .higher_priority_first = options_.priority_order == "higher-first"},
+        .vocab_size = spec.vocab_size};
     stack_->info_.kv_bytes = kv.page_bytes * block_count;
     stack_->info_.block_count = block_count;
     stack_->info_.block_tokens = kBlockTokens;

@@ -87,9 +87,8 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
     }
   }
   for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
-    sum += sum_squares<T, kWidth>(
-        load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at,
-                            rows.residual_scale));
+    sum += sum_squares<T, kWidth>(load_sum<T, kWidth>(
+        x + at, residual == nullptr ? nullptr : residual + at, rows.residual_scale));
   }
 
   const float mean = gpu::block_sum<kThreads>(sum) / static_cast<float>(rows.columns);
