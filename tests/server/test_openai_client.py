@@ -198,6 +198,16 @@ def test_echo_text_and_offsets(client):
     assert offsets == sorted(offsets) and offsets[0] == 0 and offsets[-1] <= len(answer.text)
 
 
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+def test_tools_are_shown_to_the_template_and_the_answer_is_text(client):
+    answer = client.chat.completions.create(model=NAME, messages=QUESTION, tools=TOOLS,
+                                            max_tokens=8, temperature=0)
+    assert answer.choices[0].message.content
+    assert answer.choices[0].message.tool_calls is None
+
+
 # --- Errors --------------------------------------------------------------------------------------
 
 
@@ -215,7 +225,9 @@ def test_echo_text_and_offsets(client):
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"seed": 2**63}, "seed"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
+         "tool_choice"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ],
 )
