@@ -26,8 +26,8 @@ struct MachineRow {
   StepCost cost;
   int32_t kv_tokens = 0;  // that fit its memory
 };
-// cpu-135m: fitted from bench runs of SmolLM2-135M on two Zen 5 cores. h200-8b: from the weights'
-// bytes, the measured bandwidth and 50k prompt tokens a second; not a measurement.
+// Estimates, not measurements. cpu-135m: the order of SmolLM2-135M on two cores. h200-8b: from the
+// weights' bytes, the measured bandwidth and 50k prompt tokens a second.
 Result<MachineRow> find_machine(std::string_view name);
 std::vector<std::string> machine_names();
 
