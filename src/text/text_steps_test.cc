@@ -29,6 +29,9 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalize("\u1e69", UnicodeForm::kNfkd), "s\u0323\u0307");
   EXPECT_EQ(normalize("a\u0301\u0323", UnicodeForm::kNfd), "a\u0323\u0301");  // by class
   EXPECT_EQ(normalize("plain", UnicodeForm::kNfc), "plain");
+  // The place before the first final consonant is none.
+  EXPECT_EQ(normalize("\u1101\u1175\u11a7\u11a8", UnicodeForm::kNfc), "\ub07c\u11a7\u11a8");
+  EXPECT_EQ(normalize("e\u0301\u11a7e\u0301\u11a7", UnicodeForm::kNfc), "\u00e9\u11a7\u00e9\u11a7");
 }
 
 TEST(Unicode, ManyMarksTakeNoTime) {

@@ -52,6 +52,30 @@ void order_marks(std::vector<int32_t>& text) {
   }
 }
 
+// Joins what has one character for it, [first, last), in place; where the result ends.
+int32_t* compose(int32_t* first, int32_t* last) {
+  const auto count = utf8proc_normalize_utf32(
+      first, last - first, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  CHECK(count >= 0);
+  return first + count;
+}
+
+// utf8proc swallows U+11A7 behind a Hangul syllable: it takes the place before the first final
+// consonant for one. It joins with nothing on either side, so the parts between are composed alone.
+void compose(std::vector<int32_t>& text) {
+  constexpr int32_t kBeforeFinals = 0x11A7;
+  int32_t* const end = text.data() + text.size();
+  int32_t* out = text.data();
+  for (int32_t* first = text.data();;) {
+    int32_t* const last = std::find(first, end, kBeforeFinals);
+    out = std::copy(first, compose(first, last), out);
+    if (last == end) break;
+    *out++ = kBeforeFinals;
+    first = last + 1;
+  }
+  text.resize(static_cast<size_t>(out - text.data()));
+}
+
 }  // namespace
 
 bool is_white_space(char32_t c) {
@@ -112,18 +136,12 @@ void append_lower(char32_t c, std::string& out) {
 
 std::string normalize(std::string_view text, UnicodeForm form) {
   if (is_ascii(text)) return std::string(text);
-  const bool compose = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
+  const bool composed = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
   const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
   std::vector<int32_t> characters =
       decompose(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
   order_marks(characters);
-  if (compose) {
-    const auto count = utf8proc_normalize_utf32(
-        characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
-        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-    CHECK(count >= 0);
-    characters.resize(static_cast<size_t>(count));
-  }
+  if (composed) compose(characters);
   std::string result;
   result.reserve(text.size());
   for (const int32_t c : characters) append_utf8(static_cast<char32_t>(c), result);
