@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -127,11 +125,7 @@ Result<std::vector<WorkItem>> requested_items(const WorkloadFlags& flags) {
   if (flags.requests.empty()) {
     return std::vector<WorkItem>(static_cast<size_t>(flags.prompts), {flags.input, flags.output});
   }
-  std::ifstream file(flags.requests);
-  if (!file) return not_found(fmt::format("{}: cannot be opened", flags.requests));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  HR_ASSIGN_OR_RETURN(const Json json, parse_json(text));
-  return read_workload(json, flags.requests);
+  return read_workload_file(flags.requests);
 }
 
 void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,

@@ -80,6 +80,16 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->transform(size_between(1, 1 << 20))
       ->type_name("N")
       ->group(kGroup);
+  app.add_option("--max-connections", flags.server.http.connections_max,
+                 "Connections open at the same time; more wait to be accepted (default: 4096)")
+      ->transform(size_between(1, 1 << 20))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--max-connections-per-address", flags.server.http.connections_per_address_max,
+                 "Of one client address; more are told 429 (default: 256)")
+      ->transform(size_between(1, 1 << 20))
+      ->type_name("N")
+      ->group(kGroup);
   app.add_option("--max-logprobs", flags.server.requests.logprobs_max,
                  "Most log-probabilities for each token (default: 20)")
       ->check(CLI::Range(0, 1024))

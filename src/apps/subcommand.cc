@@ -11,6 +11,7 @@
 #include "apps/run_command.h"
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
+#include "apps/bench_serve_command.h"
 #include "apps/serve_command.h"
 #endif
 
@@ -28,6 +29,9 @@ constexpr Subcommand kSubcommands[] = {
     {"bench", "measure prefill and decode speed", define_bench},
     {"bench throughput", "many requests at once, offline", define_bench_throughput},
     {"bench latency", "time of a step by batch size", define_bench_latency},
+#ifdef HEADRACE_WITH_SERVER
+    {"bench serve", "load on a running server, over HTTP", define_bench_serve},
+#endif
     {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},

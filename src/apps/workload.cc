@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -85,6 +87,15 @@ Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view n
   }
   if (items.empty()) return invalid_argument(fmt::format("{}: no requests", name));
   return items;
+}
+
+Result<std::vector<WorkItem>> read_workload_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return not_found(fmt::format("{}: cannot be opened", path));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto json = parse_json(text);
+  if (!json.ok()) return json.status().with_context(path);
+  return read_workload(*json, path);
 }
 
 Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem> items,

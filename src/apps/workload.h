@@ -19,6 +19,7 @@ struct WorkItem {
 
 // Reads [[prompt, output], ...], or an object whose "requests" is that. Errors name the entry.
 Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view name);
+Result<std::vector<WorkItem>> read_workload_file(const std::string& path);
 
 // Times of one request on the engine thread's clock, in seconds after the first submission.
 struct RequestTimes {

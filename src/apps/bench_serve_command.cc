@@ -1,0 +1,198 @@
+#include "apps/bench_serve_command.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/command_line.h"
+#include "apps/load_client.h"
+#include "apps/load_report.h"
+#include "apps/version.h"
+#include "apps/workload.h"
+#include "base/json.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  headrace bench serve --port 8000 --num-prompts 512 --max-concurrency 256
+  headrace bench serve --request-rate 20 --random-input-len 1k --random-output-len 200 -o json
+  headrace bench serve --requests mix.json --vocab-size 128256      ([[prompt, output], ...])
+
+Prompts are random token ids, greedy, ends ignored, every answer's tokens counted. Closed loop:
+--max-concurrency. Open loop: --request-rate, with random gaps as of independent clients.)";
+
+constexpr int64_t kLengthMax = 1 << 24;
+constexpr int64_t kRequestsMax = 1 << 20;
+
+struct ServeLoadFlags {
+  LoadOptions client;
+  std::string base_url;
+  std::string model;
+  std::string requests;  // file
+  int32_t input = 128, output = 128, prompts = 64, warm_ups = 1;
+  int32_t vocab_size = 30000;
+  double rate = 0;  // requests a second; 0: all at once
+  uint64_t seed = 0;
+  bool stream = true;
+  std::string format = "text";
+};
+
+void add_server_flags(CLI::App& app, ServeLoadFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  app.add_option("--base-url", flags.base_url, "http://IP:PORT, instead of --host and --port")
+      ->type_name("URL")
+      ->group(kGroup);
+  app.add_option("--host", flags.client.host, "The server's address")
+      ->type_name("IP")
+      ->group(kGroup);
+  app.add_option("--port", flags.client.port, "Its port")->type_name("N")->group(kGroup);
+  app.add_option("--endpoint", flags.client.path, "Where requests go")
+      ->type_name("PATH")
+      ->group(kGroup);
+  app.add_option("--api-key", flags.client.api_key, "Sent with every request")
+      ->type_name("KEY")
+      ->group(kGroup);
+  app.add_option("--model", flags.model, "The model's name (default: the one served)")
+      ->type_name("NAME")
+      ->group(kGroup);
+}
+
+void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
+  constexpr const char* kGroup = "Work";
+  const auto add_size = [&](const std::string& names, int32_t& value, int64_t low, int64_t high,
+                            const std::string& description) {
+    app.add_option(names, value, description)
+        ->transform(size_between(low, high))
+        ->type_name("N")
+        ->group(kGroup);
+  };
+  app.add_option("--requests", flags.requests, "Lengths from a file instead of all alike")
+      ->type_name("FILE")
+      ->group(kGroup);
+  add_size("--num-prompts", flags.prompts, 1, kRequestsMax, "How many requests");
+  add_size("--random-input-len,--input-len", flags.input, 1, kLengthMax, "Tokens of a prompt");
+  add_size("--random-output-len,--output-len", flags.output, 1, kLengthMax, "Tokens of an answer");
+  add_size("--vocab-size", flags.vocab_size, 1, INT32_MAX, "Random ids lie below it");
+  app.add_option("--max-concurrency", flags.client.concurrency_max,
+                 "Most requests under way; the others wait here (0: no bound)")
+      ->check(CLI::Range(0, 1 << 16))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--request-rate", flags.rate, "Requests a second, on average (0: all at once)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("X")
+      ->group(kGroup);
+  app.add_flag("--stream,!--no-stream", flags.stream, "Answers as server-sent events")
+      ->group(kGroup);
+  add_size("--num-warmups", flags.warm_ups, 0, kRequestsMax, "Requests before the clock starts");
+  app.add_option("--seed", flags.seed, "Of ids and gaps")->type_name("N")->group(kGroup);
+  app.add_option("--client-threads", flags.client.threads, "Threads that send and read")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N")
+      ->group(kGroup);
+  add_choice(app, "-o,--output", flags.format, {"text", "json"}, "Output format")->group(kGroup);
+}
+
+// "http://127.0.0.1:8000" or "127.0.0.1:8000"
+Status apply_base_url(ServeLoadFlags& flags) {
+  std::string_view url = flags.base_url;
+  if (url.empty()) return ok_status();
+  if (url.starts_with("http://")) url.remove_prefix(7);
+  while (url.ends_with('/')) url.remove_suffix(1);
+  const size_t colon = url.rfind(':');
+  if (colon != url.npos) {
+    const std::string_view port = url.substr(colon + 1);
+    const auto [end, error] =
+        std::from_chars(port.data(), port.data() + port.size(), flags.client.port);
+    if (error == std::errc() && end == port.data() + port.size()) {
+      flags.client.host = std::string(url.substr(0, colon));
+      return ok_status();
+    }
+  }
+  return invalid_argument(fmt::format("--base-url {}: expected http://IP:PORT", flags.base_url));
+}
+
+std::string request_body(const ServeLoadFlags& flags, const WorkItem& item, Rng& rng) {
+  Json::Array prompt;
+  for (int32_t i = 0; i < item.prompt; ++i) {
+    prompt.emplace_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(flags.vocab_size))));
+  }
+  Json body = Json::object();
+  if (!flags.model.empty()) body.set("model", flags.model);
+  body.set("prompt", std::move(prompt)).set("max_tokens", item.output);
+  body.set("temperature", 0).set("ignore_eos", true).set("stream", flags.stream);
+  if (flags.stream) {
+    Json options = Json::object();
+    body.set("stream_options", options.set("include_usage", true));
+  }
+  return write_json(body);
+}
+
+// Gaps of an open loop are exponential: clients that know nothing of each other.
+std::vector<LoadItem> load_items(const ServeLoadFlags& flags, const std::vector<WorkItem>& items,
+                                 Rng& rng) {
+  std::vector<LoadItem> load;
+  double at = 0;
+  for (const WorkItem& item : items) {
+    load.push_back({.at_seconds = at, .body = request_body(flags, item, rng)});
+    if (flags.rate > 0) at -= std::log1p(-rng.uniform()) / flags.rate;
+  }
+  return load;
+}
+
+Result<std::vector<WorkItem>> work_items(const ServeLoadFlags& flags) {
+  if (!flags.requests.empty()) return read_workload_file(flags.requests);
+  return std::vector<WorkItem>(static_cast<size_t>(flags.prompts), {flags.input, flags.output});
+}
+
+Status check_tokens(std::span<const WorkItem> items, std::span<const LoadOutcome> outcomes) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!outcomes[i].ok() || outcomes[i].output_tokens == items[i].output) continue;
+    return internal_error(fmt::format("request {} gave {} tokens instead of {}", i,
+                                      outcomes[i].output_tokens, items[i].output));
+  }
+  return ok_status();
+}
+
+Result<int> run(ServeLoadFlags& flags) {
+  HR_RETURN_IF_ERROR(apply_base_url(flags));
+  HR_ASSIGN_OR_RETURN(const std::vector<WorkItem> items, work_items(flags));
+  Rng rng(flags.seed);
+  const std::vector<WorkItem> first(static_cast<size_t>(flags.warm_ups), items.front());
+  const std::vector<LoadItem> warm_up = load_items(flags, first, rng);
+  const std::vector<LoadItem> load = load_items(flags, items, rng);
+  HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
+  HR_ASSIGN_OR_RETURN(const auto outcomes, run_load(flags.client, load));
+  HR_RETURN_IF_ERROR(check_tokens(items, outcomes));
+  const LoadReport report = summarise(outcomes);
+  if (flags.format == "json") {
+    Json::Object row{{"commit", build_commit()},
+                     {"stream", flags.stream},
+                     {"max_concurrency", flags.client.concurrency_max},
+                     {"request_rate", flags.rate}};
+    for (auto& member : to_json(report)) row.push_back(std::move(member));
+    fmt::print("{}\n", write_json(Json(std::move(row))));
+  } else {
+    fmt::print("{}", to_text(report));
+  }
+  return report.failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+SubcommandRun define_bench_serve(CLI::App& app) {
+  auto flags = std::make_shared<ServeLoadFlags>();
+  add_server_flags(app, *flags);
+  add_work_flags(app, *flags);
+  app.footer(kFooter);
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace headrace

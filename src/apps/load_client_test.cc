@@ -1,0 +1,109 @@
+#include "apps/load_client.h"
+
+#include <gtest/gtest.h>
+
+#include "apps/load_report.h"
+#include "server/server_fixture.h"
+
+namespace headrace {
+namespace {
+
+LoadOptions client_of(ServerFixture& fixture) {
+  return {.port = fixture.server->port(), .seconds_max = 30};
+}
+
+std::string body(int max_tokens, bool stream) {
+  return std::string(R"({"prompt":[1,2,3],"ignore_eos":true,"max_tokens":)") +
+         std::to_string(max_tokens) +
+         (stream ? R"(,"stream":true,"stream_options":{"include_usage":true}})" : "}");
+}
+
+TEST(LoadClient, EveryAnswerIsTimedAndCounted) {
+  for (const bool stream : {true, false}) {
+    ServerFixture server({.step_seconds = 0.001}, "");
+    const std::vector<LoadItem> items(9, {.body = body(20, stream)});
+    LoadOptions options = client_of(server);
+    options.concurrency_max = 4;
+    options.threads = 3;
+    const auto outcomes = run_load(options, items);
+    ASSERT_TRUE(outcomes.ok());
+    for (const LoadOutcome& outcome : *outcomes) {
+      EXPECT_EQ(outcome.error, "");
+      EXPECT_EQ(outcome.prompt_tokens, 3);
+      EXPECT_EQ(outcome.output_tokens, 20);
+      EXPECT_GE(outcome.first_token, outcome.sent);
+      EXPECT_GE(outcome.ended, outcome.last_token);
+      EXPECT_EQ(!outcome.gaps.empty(), stream);
+    }
+    const LoadReport report = summarise(*outcomes);
+    EXPECT_EQ(report.completed, 9);
+    EXPECT_EQ(report.output_tokens, 180);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_GE(report.ttft_ms.p99, report.ttft_ms.p50);
+  }
+}
+
+TEST(LoadClient, TheBoundOnConcurrencyHolds) {
+  ServerFixture server({.running_max = 1, .queued_max = 1}, "");
+  const std::vector<LoadItem> items(12, {.body = body(5, true)});
+  LoadOptions options = client_of(server);
+  options.concurrency_max = 2;  // one more would be told 429
+  const auto outcomes = run_load(options, items);
+  ASSERT_TRUE(outcomes.ok());
+  for (const LoadOutcome& outcome : *outcomes) EXPECT_EQ(outcome.error, "");
+}
+
+TEST(LoadClient, ItemsAreSentAtTheirTime) {
+  ServerFixture server({}, "");
+  std::vector<LoadItem> items;
+  for (int i = 0; i < 4; ++i) items.push_back({.at_seconds = 0.05 * i, .body = body(2, true)});
+  const auto outcomes = run_load(client_of(server), items);
+  ASSERT_TRUE(outcomes.ok());
+  for (size_t i = 0; i < items.size(); ++i) EXPECT_GE((*outcomes)[i].sent, items[i].at_seconds);
+}
+
+TEST(LoadClient, RefusalsAndSilenceAreFailures) {
+  ServerFixture server({.running_max = 1}, "");
+  const std::vector<LoadItem> bad{{.body = "{}"}};
+  const auto refused = run_load(client_of(server), bad);
+  ASSERT_TRUE(refused.ok());
+  EXPECT_TRUE(refused->front().error.starts_with("400: ")) << refused->front().error;
+
+  server.model.engine->set_paused(true);
+  LoadOptions impatient = client_of(server);
+  impatient.seconds_max = 0.1;
+  impatient.concurrency_max = 1;
+  const std::vector<LoadItem> items(2, {.body = body(5, true)});
+  const auto silent = run_load(impatient, items);
+  ASSERT_TRUE(silent.ok());
+  EXPECT_EQ((*silent)[0].error, "not answered in time");
+  EXPECT_EQ((*silent)[1].error, "never sent");
+  const LoadReport report = summarise(*silent);
+  EXPECT_EQ(report.failed, 2);
+  EXPECT_EQ(report.first_error, "not answered in time");
+}
+
+TEST(LoadClient, NoServerIsAFailureAndNotAnEnd) {
+  uint16_t port = 0;
+  {
+    ServerFixture server({}, "");
+    port = server.server->port();
+  }
+  const std::vector<LoadItem> items(3, {.body = body(5, true)});
+  const auto outcomes = run_load({.port = port}, items);
+  ASSERT_TRUE(outcomes.ok());
+  for (const LoadOutcome& outcome : *outcomes) EXPECT_FALSE(outcome.ok());
+  EXPECT_FALSE(fetch({.port = port}, "/health").ok());
+  EXPECT_FALSE(run_load({.host = "not an address"}, items).ok());
+}
+
+TEST(LoadClient, Fetch) {
+  ServerFixture server({}, "");
+  const auto metrics = fetch(client_of(server), "/metrics");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_EQ(metrics->status, 200);
+  EXPECT_NE(metrics->body.find("vllm:num_requests_running"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

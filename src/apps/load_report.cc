@@ -1,0 +1,88 @@
+#include "apps/load_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "apps/workload.h"
+
+namespace headrace {
+
+Percentiles percentiles_of(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return {.mean = sum / static_cast<double>(values.size()),
+          .p50 = percentile(values, 0.5),
+          .p90 = percentile(values, 0.9),
+          .p99 = percentile(values, 0.99)};
+}
+
+LoadReport summarise(std::span<const LoadOutcome> outcomes) {
+  LoadReport report;
+  std::vector<double> ttft, tpot, itl, e2el;
+  double first = 0, last = 0;
+  for (const LoadOutcome& outcome : outcomes) {
+    if (!outcome.ok()) {
+      if (report.failed++ == 0) report.first_error = outcome.error;
+      continue;
+    }
+    first = report.completed == 0 ? outcome.sent : std::min(first, outcome.sent);
+    last = std::max(last, outcome.ended);
+    ++report.completed;
+    report.prompt_tokens += outcome.prompt_tokens;
+    report.output_tokens += outcome.output_tokens;
+    ttft.push_back((outcome.first_token - outcome.sent) * 1e3);
+    e2el.push_back((outcome.ended - outcome.sent) * 1e3);
+    if (!outcome.gaps.empty()) tpot.push_back(outcome.per_token() * 1e3);
+    for (const float gap : outcome.gaps) itl.push_back(gap * 1e3);
+  }
+  report.seconds = last - first;
+  report.ttft_ms = percentiles_of(ttft);
+  report.tpot_ms = percentiles_of(tpot);
+  report.itl_ms = percentiles_of(itl);
+  report.e2el_ms = percentiles_of(e2el);
+  return report;
+}
+
+Json::Object to_json(const LoadReport& report) {
+  Json::Object row{{"completed", report.completed},
+                   {"failed", report.failed},
+                   {"duration", report.seconds},
+                   {"total_input_tokens", report.prompt_tokens},
+                   {"total_output_tokens", report.output_tokens},
+                   {"request_throughput", report.request_rate()},
+                   {"output_throughput", report.output_rate()}};
+  const auto add = [&](const std::string& name, const Percentiles& values) {
+    row.insert(row.end(), {{"mean_" + name, values.mean},
+                           {"median_" + name, values.p50},
+                           {"p90_" + name, values.p90},
+                           {"p99_" + name, values.p99}});
+  };
+  add("ttft_ms", report.ttft_ms);
+  add("tpot_ms", report.tpot_ms);
+  add("itl_ms", report.itl_ms);
+  add("e2el_ms", report.e2el_ms);
+  if (report.failed > 0) row.emplace_back("first_error", report.first_error);
+  return row;
+}
+
+std::string to_text(const LoadReport& report) {
+  std::string text =
+      fmt::format("requests        {} completed, {} failed{}{}\n", report.completed, report.failed,
+                  report.failed > 0 ? ", the first: " : "", report.first_error);
+  text += fmt::format("seconds         {:.3f}\n", report.seconds);
+  text += fmt::format("output tok/s    {:.1f}  ({} prompt tokens, {} output tokens)\n",
+                      report.output_rate(), report.prompt_tokens, report.output_tokens);
+  const auto add = [&](std::string_view name, const Percentiles& values) {
+    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}\n", name,
+                        values.mean, values.p50, values.p90, values.p99);
+  };
+  add("TTFT ms", report.ttft_ms);
+  add("TPOT ms", report.tpot_ms);
+  add("ITL ms", report.itl_ms);
+  add("whole ms", report.e2el_ms);
+  return text;
+}
+
+}  // namespace headrace

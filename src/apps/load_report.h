@@ -1,0 +1,38 @@
+// What a run of the LoadClient amounts to, in the words of `vllm bench serve`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/load_client.h"
+#include "base/json.h"
+
+namespace headrace {
+
+// Of values in milliseconds; all 0 where there are none.
+struct Percentiles {
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0;
+};
+Percentiles percentiles_of(const std::vector<double>& values);
+
+struct LoadReport {
+  int64_t completed = 0, failed = 0;
+  std::string first_error;  // of those that failed
+  double seconds = 0;       // first request sent to last byte
+  int64_t prompt_tokens = 0, output_tokens = 0;
+  Percentiles ttft_ms, tpot_ms, itl_ms, e2el_ms;
+
+  double request_rate() const { return per_second(completed); }
+  double output_rate() const { return per_second(output_tokens); }
+  double per_second(int64_t count) const {
+    return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+  }
+};
+LoadReport summarise(std::span<const LoadOutcome> outcomes);
+
+Json::Object to_json(const LoadReport& report);
+std::string to_text(const LoadReport& report);
+
+}  // namespace headrace
