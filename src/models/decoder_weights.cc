@@ -216,7 +216,9 @@ class DecoderLoader {
     std::vector<LinearSource> sources;
     for (const MatrixPart& part : parts) {
       HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(part.name, part.shape));
-      sources.push_back({view, part.row_order});
+      sources.push_back({view, part.row_order, [this, view](int64_t first, int64_t last) {
+                           source_.release_rows(view, first, last);
+                         }});
     }
     const LinearCompute compute =
         options_.compute == ComputeType::kFloat32 ? LinearCompute::kFloat32 : LinearCompute::kFast;

@@ -102,36 +102,92 @@ Status check_sources(std::span<const LinearSource> sources) {
   return ok_status();
 }
 
-std::vector<SourceRow> list_rows(std::span<const LinearSource> sources) {
-  std::vector<SourceRow> rows;
-  for (const LinearSource& source : sources) {
-    const ConstTensorView& w = source.weight;
-    const int64_t count =
-        source.row_order.empty() ? w.rows() : static_cast<int64_t>(source.row_order.size());
-    for (int64_t r = 0; r < count; ++r) {
-      const int64_t from = source.row_order.empty() ? r : source.row_order[static_cast<size_t>(r)];
-      CHECK(from >= 0 && from < w.rows());
-      rows.push_back({w.row(from), w.dtype});
+// The rows of stacked sources, by their place in the stack.
+class StackedRows {
+ public:
+  explicit StackedRows(std::span<const LinearSource> sources) : sources_(sources) {
+    for (const LinearSource& source : sources) {
+      for (const int32_t from : source.row_order) CHECK(from >= 0 && from < source.weight.rows());
+      starts_.push_back(count_);
+      count_ += source.row_order.empty() ? source.weight.rows()
+                                         : static_cast<int64_t>(source.row_order.size());
+    }
+    starts_.push_back(count_);
+  }
+
+  int64_t count() const { return count_; }
+  std::span<const LinearSource> sources() const { return sources_; }
+  // Of source i in the stack.
+  int64_t first_row(size_t i) const { return starts_[i]; }
+  int64_t end_row(size_t i) const { return starts_[i + 1]; }
+
+  SourceRow at(int64_t row) const {
+    size_t i = 0;
+    while (row >= starts_[i + 1]) ++i;
+    const LinearSource& source = sources_[i];
+    const int64_t r = row - starts_[i];
+    const int64_t from = source.row_order.empty() ? r : source.row_order[static_cast<size_t>(r)];
+    return {source.weight.row(from), source.weight.dtype};
+  }
+
+  // Rows [first, last) of the stack are packed.
+  void done(int64_t first, int64_t last) const {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const LinearSource& source = sources_[i];
+      const bool large =
+          source.weight.rows() * *row_bytes(source.weight.dtype, source.weight.columns()) >=
+          kDoneBytesMin;
+      if (!source.done || !source.row_order.empty() || !large) continue;
+      const int64_t from = std::max(first, starts_[i]), to = std::min(last, starts_[i + 1]);
+      if (from < to) source.done(from - starts_[i], to - starts_[i]);
     }
   }
-  return rows;
+
+ private:
+  // Of a source that is given back part by part; a smaller one is worth no call of its own.
+  static constexpr int64_t kDoneBytesMin = 4 << 20;
+
+  std::span<const LinearSource> sources_;
+  std::vector<int64_t> starts_;  // and the end
+  int64_t count_ = 0;
+};
+
+// Neighbours of one source type share a segment.
+std::vector<LinearWeight::Segment> plan_segments(const StackedRows& rows, LinearCompute compute,
+                                                 int64_t k) {
+  std::vector<LinearWeight::Segment> segments;
+  for (size_t i = 0; i < rows.sources().size(); ++i) {
+    const DType source = rows.sources()[i].weight.dtype;
+    if (i == 0 || source != rows.sources()[i - 1].weight.dtype) {
+      const DType dtype = compute == LinearCompute::kFloat32 ? DType::kF32 : source;
+      segments.push_back(
+          {.dtype = dtype, .first_row = rows.first_row(i), .group_bytes = group_bytes(dtype, k)});
+    }
+    segments.back().row_count = rows.end_row(i) - segments.back().first_row;
+    segments.back().group_count = (segments.back().row_count + kLanes - 1) / kLanes;
+  }
+  return segments;
 }
 
 // Packs one segment. A group that the rows do not fill repeats the last: those results are dropped.
-// Each thread packs the share it will read at decode, so that the pages are near its core.
-void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const SourceRow* rows,
+void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const StackedRows& rows,
                   int64_t k, std::byte* out) {
-  pool.run([&](int thread) {
-    const int64_t first = segment.group_count * thread / pool.thread_count();
-    const int64_t last = segment.group_count * (thread + 1) / pool.thread_count();
+  // Small enough that threads end together and little of the source is in memory at a time.
+  constexpr int64_t kGrainBytes = 1 << 20;
+  const int64_t grain = std::max<int64_t>(
+      1,
+      std::min(segment.group_count / (4 * pool.thread_count()), kGrainBytes / segment.group_bytes));
+  const int64_t end = segment.first_row + segment.row_count;
+  pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
     std::vector<float> scratch;
     for (int64_t g = first; g < last; ++g) {
       SourceRow group[kLanes];
-      const int64_t count = std::min(kLanes, segment.row_count - g * kLanes);
-      std::copy_n(rows + g * kLanes, count, group);
-      std::fill(group + count, group + kLanes, group[count - 1]);
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        group[lane] = rows.at(std::min(segment.first_row + g * kLanes + lane, end - 1));
+      }
       pack_group(group, segment.dtype, k, out + g * segment.group_bytes, scratch);
     }
+    rows.done(segment.first_row + first * kLanes, std::min(segment.first_row + last * kLanes, end));
   });
 }
 
@@ -146,27 +202,17 @@ Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSo
   }
   LinearWeight weight;
   weight.k_ = sources[0].weight.columns();
-  const std::vector<SourceRow> rows = list_rows(sources);
-  weight.n_ = static_cast<int64_t>(rows.size());
-  for (int64_t r = 0; r < weight.n_; ++r) {  // neighbours of one source type share a segment
-    const DType source = rows[static_cast<size_t>(r)].dtype;
-    if (r == 0 || source != rows[static_cast<size_t>(r - 1)].dtype) {
-      const DType dtype = compute == LinearCompute::kFloat32 ? DType::kF32 : source;
-      weight.segments_.push_back(
-          {.dtype = dtype, .first_row = r, .group_bytes = headrace::group_bytes(dtype, weight.k_)});
-    }
-    ++weight.segments_.back().row_count;
-  }
+  const StackedRows rows(sources);
+  weight.n_ = rows.count();
+  weight.segments_ = plan_segments(rows, compute, weight.k_);
   int64_t bytes = 0;
-  for (Segment& segment : weight.segments_) {
-    segment.group_count = (segment.row_count + kLanes - 1) / kLanes;
+  for (const Segment& segment : weight.segments_)
     bytes += segment.group_count * segment.group_bytes;
-  }
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(bytes));
   std::byte* at = weight.buffer_.data();
   for (Segment& segment : weight.segments_) {
     segment.data = at;
-    pack_segment(device.pool(), segment, rows.data() + segment.first_row, weight.k_, at);
+    pack_segment(device.pool(), segment, rows, weight.k_, at);
     at += segment.group_count * segment.group_bytes;
   }
   return weight;

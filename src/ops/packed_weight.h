@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,9 @@ inline constexpr int64_t kLinearGroupRows = 16;
 struct LinearSource {
   ConstTensorView weight;              // [N_i, K]; F32, F16, BF16 or a block type
   std::span<const int32_t> row_order;  // empty: as is; else output row r is source row row_order[r]
+  // Called with rows [first, last) of `weight` that pack() does not read again, from any of its
+  // threads; at most once a row, and for large matrices in their own order only. May be empty.
+  std::function<void(int64_t first, int64_t last)> done = {};
 };
 
 enum class LinearCompute {

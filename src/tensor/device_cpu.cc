@@ -1,6 +1,6 @@
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "tensor/device.h"
+#include "tensor/page_arena.h"
 #include "tensor/uploader.h"
 
 namespace headrace {
@@ -65,9 +66,8 @@ class CpuDevice final : public Device {
 
   const DeviceTraits& traits() const override { return traits_; }
 
-  // Anonymous pages: they cost memory only once touched, and large ranges go back at once.
-  Result<Buffer> allocate(int64_t bytes) override { return map(bytes, MemoryKind::kDevice); }
-  Result<Buffer> allocate_host(int64_t bytes) override { return map(bytes, MemoryKind::kHost); }
+  Result<Buffer> allocate(int64_t bytes) override { return take(bytes, MemoryKind::kDevice); }
+  Result<Buffer> allocate_host(int64_t bytes) override { return take(bytes, MemoryKind::kHost); }
 
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CpuStream>(); }
 
@@ -95,22 +95,19 @@ class CpuDevice final : public Device {
   }
 
  private:
-  Result<Buffer> map(int64_t bytes, MemoryKind kind) {
+  Result<Buffer> take(int64_t bytes, MemoryKind kind) {
     CHECK(bytes >= 0);
-    const size_t size = std::max<size_t>(static_cast<size_t>(bytes), 1);
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
+    std::byte* const data = memory_.allocate(std::max<size_t>(static_cast<size_t>(bytes), 1));
+    if (data == nullptr) {
       return exhausted(fmt::format("cannot allocate {} MiB of memory ({} MiB free)", bytes >> 20,
                                    free_bytes() >> 20));
     }
-    if (size >= (4u << 20)) ::madvise(data, size, MADV_HUGEPAGE);
-    return Buffer(this, static_cast<std::byte*>(data), bytes, kind);
+    return Buffer(this, data, bytes, kind);
   }
-  void release(std::byte* data, int64_t bytes, MemoryKind) override {
-    ::munmap(data, std::max<size_t>(static_cast<size_t>(bytes), 1));
-  }
+  void release(std::byte* data, int64_t, MemoryKind) override { memory_.release(data); }
 
   DeviceTraits traits_;
+  PageArena memory_;
   ThreadPool pool_;
   std::unique_ptr<Uploader> uploader_;  // last: its memory goes back to the members above
 };

@@ -227,6 +227,15 @@ void SafetensorsWeightSource::release(const ConstTensorView& view) const {
   }
 }
 
+void SafetensorsWeightSource::release_rows(const ConstTensorView& view, int64_t first,
+                                           int64_t last) const {
+  for (const auto& file : files_) {
+    if (!inside(file->bytes(), view.data)) continue;
+    file->release({view.row(first), static_cast<size_t>(view.row(last) - view.row(first))});
+    return;
+  }
+}
+
 int64_t SafetensorsWeightSource::file_bytes() const {
   size_t bytes = 0;
   for (const auto& file : files_) bytes += file->bytes().size();

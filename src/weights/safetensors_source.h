@@ -47,6 +47,7 @@ class SafetensorsWeightSource final : public WeightSource {
     return hf_name_of(names_, name);
   }
   void release(const ConstTensorView& view) const override;
+  void release_rows(const ConstTensorView& view, int64_t first, int64_t last) const override;
   std::string_view description() const override { return description_; }
 
   const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }

@@ -25,6 +25,8 @@ std::optional<WeightInfo> WeightSource::info(std::string_view name) const {
                     .bytes = tensor_bytes(view->dtype, view->shape).value_or(0)};
 }
 
+void WeightSource::release_rows(const ConstTensorView&, int64_t, int64_t) const {}
+
 std::optional<WeightInfo> GgufWeightSource::info(std::string_view name) const {
   const GgufTensor* tensor = file_->find_tensor(name);
   if (tensor == nullptr) return std::nullopt;
@@ -53,6 +55,11 @@ Result<ConstTensorView> GgufWeightSource::get(std::string_view name) const {
 void GgufWeightSource::release(const ConstTensorView& view) const {
   // Readable tensors passed the size check when the file was opened.
   file_->release({view.data, static_cast<size_t>(*tensor_bytes(view.dtype, view.shape))});
+}
+
+void GgufWeightSource::release_rows(const ConstTensorView& view, int64_t first,
+                                    int64_t last) const {
+  file_->release({view.row(first), static_cast<size_t>(view.row(last) - view.row(first))});
 }
 
 }  // namespace headrace

@@ -44,6 +44,9 @@ class WeightSource {
   // cache of this process, a dummy's memory is freed). To read it again, get() it again. Any
   // thread.
   virtual void release(const ConstTensorView& view) const = 0;
+  // Done reading rows [first, last) of a view from get(), a matrix: where they are a file's pages,
+  // these are dropped. The view stays valid. Any thread.
+  virtual void release_rows(const ConstTensorView& view, int64_t first, int64_t last) const;
   // For messages: the file's path, or what else this is.
   virtual std::string_view description() const = 0;
   // Of all files behind it; 0 where there are none.
@@ -62,6 +65,7 @@ class GgufWeightSource final : public WeightSource {
   Result<ConstTensorView> get(std::string_view name) const override;
   std::optional<WeightInfo> info(std::string_view name) const override;
   void release(const ConstTensorView& view) const override;
+  void release_rows(const ConstTensorView& view, int64_t first, int64_t last) const override;
   std::string_view description() const override { return file_->name(); }
   int64_t file_bytes() const override { return static_cast<int64_t>(file_->file_bytes()); }
   const GgufFile& file() const { return *file_; }
