@@ -76,7 +76,7 @@ class Bench {
   };
 
   static void int8_activations(OpContext& context, const LinearArgs& args) {
-    linear_cpu_tiled(context, args, kLinearAvx512VnniInt8);
+    linear_cpu_tiled(context, args, {kLinearAvx512VnniInt8, kLinearAvx512Floats});
   }
 
   std::vector<Candidate> candidates() const {

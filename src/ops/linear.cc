@@ -25,16 +25,21 @@ bool on_avx512_vnni(const DeviceTraits& traits, const LinearArgs& args) {
   return on_avx512(traits, args) && traits.cpu.avx512_vnni;
 }
 
-template <const LinearCpuIsa& kIsa>
+bool on_avx512_bf16(const DeviceTraits& traits, const LinearArgs& args) {
+  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16;
+}
+
+template <const LinearCpuIsa& kBlocks, const LinearFloatKernels& kFloats>
 void tiled(OpContext& context, const LinearArgs& args) {
-  linear_cpu_tiled(context, args, kIsa);
+  linear_cpu_tiled(context, args, {kBlocks, kFloats});
 }
 
 constexpr Kernel<LinearArgs> kCpuKernels[] = {
-    {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni>},
-    {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512>},
-    {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2>},
-    {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline>},
+    {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
+    {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni, kLinearAvx512Floats>},
+    {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512, kLinearAvx512Floats>},
+    {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2, kLinearAvx2Floats>},
+    {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline, kLinearBaselineFloats>},
     {"linear/cpu/reference", on_cpu, linear_cpu_reference},
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/linear_cpu_float.h"
+
 namespace headrace {
 namespace {
 
@@ -27,82 +29,66 @@ int64_t quantised_bytes(int64_t m, int64_t k) {
 // x as the tiles read it (LinearRange::x); either is null where no segment needs it.
 struct StagedRows {
   QuantisedBlock* quantised = nullptr;
-  float* floats = nullptr;
+  StagedFloats floats;
 };
 
-void interleave_row(const float* x, int64_t k, float* out, int64_t stride) {
-  for (int64_t c = 0; c < k; ++c) out[c * stride] = x[c];
-}
-
-void stage_tile(const ConstTensorView& x, int64_t first, int64_t count, const LinearCpuIsa& isa,
-                const StagedRows& staged) {
+void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, const LinearCpuIsa& isa,
+                   QuantisedBlock* quantised) {
   const int64_t k = x.columns();
   for (int64_t r = 0; r < count; ++r) {
-    const float* row = f32_row(x, first + r);
-    if (staged.quantised != nullptr) {
-      isa.quantise_row(row, k, staged.quantised + first * (k / kBlock) + r, count);
-    }
-    if (staged.floats != nullptr) interleave_row(row, k, staged.floats + first * k + r, count);
+    isa.quantise_row(f32_row(x, first + r), k, quantised + first * (k / kBlock) + r, count);
   }
 }
 
-StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa) {
+QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa) {
   const int64_t m = args.x.rows(), k = args.x.columns();
-  StagedRows staged;
-  if (has_segment(*args.weight, true)) {
-    staged.quantised =
-        reinterpret_cast<QuantisedBlock*>(context.workspace.take(quantised_bytes(m, k)));
-  }
-  if (has_segment(*args.weight, false)) staged.floats = context.workspace.take_array<float>(m * k);
+  auto* quantised =
+      reinterpret_cast<QuantisedBlock*>(context.workspace.take(quantised_bytes(m, k)));
   const int64_t tiles = (m + isa.tile_rows - 1) / isa.tile_rows;
-  const auto stage_tiles = [&](int64_t first, int64_t last) {
+  const auto quantise_tiles = [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const int64_t row = t * isa.tile_rows;
-      stage_tile(args.x, row, std::min<int64_t>(isa.tile_rows, m - row), isa, staged);
+      quantise_tile(args.x, row, std::min<int64_t>(isa.tile_rows, m - row), isa, quantised);
     }
   };
   if (m * k < kSerialWork / 4) {
-    stage_tiles(0, tiles);
+    quantise_tiles(0, tiles);
   } else {
-    context.device.pool().parallel_for(tiles, 1, stage_tiles);
+    context.device.pool().parallel_for(tiles, 1, quantise_tiles);
   }
+  return quantised;
+}
+
+StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels) {
+  StagedRows staged;
+  if (has_segment(*args.weight, true)) {
+    staged.quantised = quantise_rows(context, args, kernels.blocks);
+  }
+  staged.floats = stage_floats(context, args, kernels.floats);
   return staged;
 }
 
-LinearRangeKernel range_kernel(const LinearCpuIsa& isa, DType dtype) {
-  if (is_quantised(dtype)) {
-    return isa.blocks[static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0)];
-  }
-  switch (dtype) {
-    case DType::kF32:
-      return isa.floats->f32;
-    case DType::kF16:
-      return isa.floats->f16;
-    case DType::kBF16:
-      return isa.floats->bf16;
-    default:
-      CHECK_MSG(false, "a packed weight has no such type");
-      __builtin_unreachable();
-  }
+LinearRangeKernel block_kernel(const LinearCpuIsa& isa, DType dtype) {
+  return isa.blocks[static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0)];
 }
 
 // Groups [first, last) of a segment against all rows of x, block of rows after block of rows.
-void run_groups(const LinearArgs& args, const LinearCpuIsa& isa, const StagedRows& staged,
+void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const StagedRows& staged,
                 const LinearWeight::Segment& segment, int64_t first, int64_t last) {
   if (first == last) return;
+  if (!is_quantised(segment.dtype)) {
+    return run_float_groups(args, kernels.floats, staged.floats, segment, first, last);
+  }
   const int64_t m = args.x.rows(), k = args.x.columns();
-  const LinearRangeKernel kernel = range_kernel(isa, segment.dtype);
+  const LinearRangeKernel kernel = block_kernel(kernels.blocks, segment.dtype);
   const int64_t column = segment.first_row + first * kLinearGroupRows;
   for (int64_t row = 0; row < m; row += kRowBlock) {
-    const void* x = is_quantised(segment.dtype)
-                        ? static_cast<const void*>(staged.quantised + row * (k / kBlock))
-                        : staged.floats + row * k;
     const LinearRange range{.weight = reinterpret_cast<const unsigned char*>(
                                 segment.data + first * segment.group_bytes),
                             .group_count = last - first,
                             .group_bytes = segment.group_bytes,
                             .k = k,
-                            .x = x,
+                            .x = staged.quantised + row * (k / kBlock),
                             .row_count = std::min(kRowBlock, m - row),
                             .y = f32_row(args.y, row) + column,
                             .y_stride = args.y.row_stride / int64_t{sizeof(float)},
@@ -131,34 +117,36 @@ void linear_cpu_reference(OpContext& context, const LinearArgs& args) {
   }
 }
 
-void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa) {
+void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels) {
   Workspace::Mark mark(context.workspace);
-  const StagedRows staged = stage(context, args, isa);
+  const StagedRows staged = stage(context, args, kernels);
   const int64_t m = args.x.rows();
   ThreadPool& pool = context.device.pool();
   const int threads = pool.thread_count();
   const auto segments = args.weight->segments();
   if (threads == 1 || m * args.weight->k() * args.weight->n() < kSerialWork) {
     for (const auto& segment : segments)
-      run_groups(args, isa, staged, segment, 0, segment.group_count);
+      run_groups(args, kernels, staged, segment, 0, segment.group_count);
     return;
   }
-  if (m <= isa.tile_rows) {
+  if (m <= kernels.blocks.tile_rows) {
     // Bound by memory: each thread reads the same contiguous share of the weights at every step.
     pool.run([&](int thread) {
       for (const auto& segment : segments) {
         const int64_t first = segment.group_count * thread / threads;
         const int64_t last = segment.group_count * (thread + 1) / threads;
-        run_groups(args, isa, staged, segment, first, last);
+        run_groups(args, kernels, staged, segment, first, last);
       }
     });
     return;
   }
   for (const auto& segment : segments) {
     // Bound by arithmetic: shares of an eighth of a thread's part even out other load.
-    const int64_t grain = std::max<int64_t>(1, segment.group_count / (threads * 8));
+    const int64_t multiple = group_multiple(kernels.floats, segment.dtype);
+    const int64_t share = std::max<int64_t>(1, segment.group_count / (threads * 8));
+    const int64_t grain = (share + multiple - 1) / multiple * multiple;
     pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
-      run_groups(args, isa, staged, segment, first, last);
+      run_groups(args, kernels, staged, segment, first, last);
     });
   }
 }
@@ -168,8 +156,7 @@ int64_t linear_cpu_workspace_bytes(int64_t m, const LinearWeight& weight) {
   int64_t bytes = weight.k() * int64_t{sizeof(float)} + kAlignment;  // the reference's one row
   int64_t staged = 0;
   if (has_segment(weight, true)) staged += quantised_bytes(m, weight.k()) + kAlignment;
-  if (has_segment(weight, false)) staged += m * weight.k() * int64_t{sizeof(float)} + kAlignment;
-  return std::max(bytes, staged);
+  return std::max(bytes, staged + staged_float_bytes(m, weight));
 }
 
 }  // namespace headrace

@@ -10,13 +10,12 @@ namespace {
 
 #include "ops/linear_cpu_tiles.inc"
 
+#include "ops/linear_cpu_float.inc"
+
 struct F32Weight {
   float value;
 };
 struct F16Weight {
-  uint16_t bits;
-};
-struct BF16Weight {
   uint16_t bits;
 };
 
@@ -25,10 +24,10 @@ struct Avx2 {
   using I32 = __m256i;
   using F32Element = F32Weight;
   using F16Element = F16Weight;
-  using BF16Element = BF16Weight;
   static constexpr int kLanes = 8;
   static constexpr int kTileRows = 4;  // 4 integer and 4 float sums, 4 vectors of weights
-  static constexpr int float_groups(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+  static constexpr int kFloatTileRows = 4;
+  static constexpr int float_groups(int rows) { return rows == 1 ? 3 : rows == 2 ? 2 : 1; }
   static constexpr ActivationPolicy kActivations{.levels = 32512,
                                                  .layout = BlockLayout::kPairedWords};
   using Dot = I32;
@@ -65,9 +64,10 @@ struct Avx2 {
   }
   static F32 load_element(const F32Weight* at) { return _mm256_loadu_ps(&at->value); }
   static F32 load_element(const F16Weight* at) { return load_half(at); }
-  static F32 load_element(const BF16Weight* at) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  // The low and the high 16 bits of each lane as BF16.
+  static F32 low_half(I32 pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+  static F32 high_half(I32 pairs) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-65536)));
   }
   static I32 load_bytes(const unsigned char* at) {
     return _mm256_loadu_si256(reinterpret_cast<const I32*>(at));
@@ -120,6 +120,8 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2>(&kFloatKernels<Avx2>);
+constinit const LinearFloatKernels kLinearAvx2Floats = {&kF32Kernel<Avx2>, &kF16Kernel<Avx2>,
+                                                        &kBf16Kernel<Avx2>};
+constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2>();
 
 }  // namespace headrace

@@ -11,6 +11,8 @@ namespace {
 #include "ops/linear_cpu_avx512.inc"
 #include "ops/linear_cpu_tiles.inc"
 
+#include "ops/linear_cpu_float.inc"
+
 struct Avx512Words : Avx512 {
   static constexpr ActivationPolicy kActivations{.levels = 32512,
                                                  .layout = BlockLayout::kPairedWords};
@@ -34,7 +36,10 @@ struct Avx512Words : Avx512 {
 
 }  // namespace
 
-constinit const LinearFloatKernels kLinearAvx512Floats = kFloatKernels<Avx512>;
-constinit const LinearCpuIsa kLinearAvx512 = isa_table<Avx512Words>(&kLinearAvx512Floats);
+constinit const LinearFloatKernel kLinearAvx512F32 = kF32Kernel<Avx512>;
+constinit const LinearFloatKernel kLinearAvx512F16 = kF16Kernel<Avx512>;
+constinit const LinearFloatKernels kLinearAvx512Floats = {&kLinearAvx512F32, &kLinearAvx512F16,
+                                                          &kBf16Kernel<Avx512>};
+constinit const LinearCpuIsa kLinearAvx512 = isa_table<Avx512Words>();
 
 }  // namespace headrace

@@ -50,8 +50,7 @@ constexpr LinearRangeKernel kInt8Kernels[kPackedFormatCount] = {
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>(&kLinearAvx512Floats);
-constinit const LinearCpuIsa kLinearAvx512VnniInt8 =
-    isa_table<Avx512VnniInt8>(&kLinearAvx512Floats, kInt8Kernels);
+constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>();
+constinit const LinearCpuIsa kLinearAvx512VnniInt8 = isa_table<Avx512VnniInt8>(kInt8Kernels);
 
 }  // namespace headrace

@@ -10,13 +10,12 @@ namespace {
 
 #include "ops/linear_cpu_tiles.inc"
 
+#include "ops/linear_cpu_float.inc"
+
 struct F32Weight {
   float value;
 };
 struct F16Weight {
-  uint16_t bits;
-};
-struct BF16Weight {
   uint16_t bits;
 };
 
@@ -56,9 +55,9 @@ struct Sse2 {
   using I32 = __m128i;
   using F32Element = F32Weight;
   using F16Element = F16Weight;
-  using BF16Element = BF16Weight;
   static constexpr int kLanes = 4;
   static constexpr int kTileRows = 2;
+  static constexpr int kFloatTileRows = 2;
   static constexpr int float_groups(int) { return 1; }
   static constexpr ActivationPolicy kActivations{.levels = 32512,
                                                  .layout = BlockLayout::kPairedWords};
@@ -115,8 +114,10 @@ struct Sse2 {
   }
   static F32 load_element(const F32Weight* at) { return _mm_loadu_ps(&at->value); }
   static F32 load_element(const F16Weight* at) { return load_half(at); }
-  static F32 load_element(const BF16Weight* at) {
-    return _mm_castsi128_ps(_mm_slli_epi32(load_words(at), 16));
+  // The low and the high 16 bits of each lane as BF16.
+  static F32 low_half(I32 pairs) { return _mm_castsi128_ps(_mm_slli_epi32(pairs, 16)); }
+  static F32 high_half(I32 pairs) {
+    return _mm_castsi128_ps(_mm_and_si128(pairs, _mm_set1_epi32(-65536)));
   }
   static I32 load_bytes(const unsigned char* at) {
     return _mm_loadu_si128(reinterpret_cast<const I32*>(at));
@@ -177,6 +178,8 @@ struct Sse2 {
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearBaseline = isa_table<Sse2>(&kFloatKernels<Sse2>);
+constinit const LinearFloatKernels kLinearBaselineFloats = {&kF32Kernel<Sse2>, &kF16Kernel<Sse2>,
+                                                            &kBf16Kernel<Sse2>};
+constinit const LinearCpuIsa kLinearBaseline = isa_table<Sse2>();
 
 }  // namespace headrace

@@ -21,8 +21,8 @@ struct QuantisedBlock {
 };
 
 // A run of row groups of one segment against some rows of x. Rows of x are staged in tiles of
-// `tile_rows` (the last tile may be shorter): a tile of R rows is [K/32][R] blocks or [K][R]
-// floats.
+// `tile_rows` (the last tile may be shorter): for block types a tile of R rows is [K/32][R] blocks,
+// for float types what their kernel stages.
 struct LinearRange {
   const unsigned char* weight;  // first group
   int64_t group_count;
@@ -39,17 +39,29 @@ struct LinearRange {
 
 typedef void (*LinearRangeKernel)(const LinearRange* range);
 
+// Float weights of one type (linear_cpu_float.inc). x is staged in tiles of `tile_rows` rows: a
+// tile of R rows of K columns, padded to `column_unit`, is R * K values of `value_bytes`.
+struct LinearFloatKernel {
+  int32_t tile_rows;
+  int32_t group_multiple;  // groups that the tiles take at once: what threads' shares should be
+  int32_t row_unit;        // rows are padded to a multiple of it
+  int32_t column_unit;
+  int32_t value_bytes;
+  // Writes a tile of `rows` <= tile_rows rows of x, `stride` floats apart.
+  void (*stage)(const float* x, int64_t stride, int64_t rows, int64_t k, void* out);
+  LinearRangeKernel range;
+};
+
 struct LinearFloatKernels {
-  LinearRangeKernel f32;
-  LinearRangeKernel f16;
-  LinearRangeKernel bf16;
+  const LinearFloatKernel* f32;
+  const LinearFloatKernel* f16;
+  const LinearFloatKernel* bf16;
 };
 
 struct LinearCpuIsa {
   int32_t tile_rows;
   // Writes k / 32 blocks, `stride` blocks apart.
   void (*quantise_row)(const float* x, int64_t k, QuantisedBlock* out, int64_t stride);
-  const LinearFloatKernels* floats;
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
 };
 
@@ -57,7 +69,12 @@ extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
 extern const LinearCpuIsa kLinearAvx512;
 extern const LinearCpuIsa kLinearAvx512Vnni;
+extern const LinearFloatKernel kLinearAvx512F32;
+extern const LinearFloatKernel kLinearAvx512F16;
+extern const LinearFloatKernels kLinearBaselineFloats;
+extern const LinearFloatKernels kLinearAvx2Floats;
 extern const LinearFloatKernels kLinearAvx512Floats;
+extern const LinearFloatKernels kLinearAvx512Bf16Floats;
 // Activations of 8 bits only (127 levels a side): for measurements of what the other 8 bits buy.
 // Q8_0, Q4_0 and Q4_1; the other kernels are null.
 extern const LinearCpuIsa kLinearAvx512VnniInt8;

@@ -12,10 +12,12 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kLanes = kLinearGroupRows;
+constexpr int64_t kBf16Columns = 32;  // of an AMX tile: groups of BF16 are padded to it with zeros
 constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t group_bytes(DType dtype, int64_t k) {
   if (is_quantised(dtype)) return packed_group_bytes(packed_format_of(dtype), k);
+  if (dtype == DType::kBF16) return round_up(k, kBf16Columns) * kLanes * 2;
   return round_up(k * kLanes * dtype_info(dtype).block_bytes, 64);
 }
 
@@ -42,7 +44,20 @@ void pack_f32_group(const SourceRow* rows, int64_t k, std::byte* group) {
   interleave_dwords(at, k, group);
 }
 
-void pack_16_bit_group(const SourceRow* rows, int64_t k, std::byte* group) {
+// Pairs of columns; what is beyond column k is zero.
+void pack_bf16_group(const SourceRow* rows, int64_t k, std::byte* group) {
+  const std::byte* at[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
+  interleave_dwords(at, k / 2, group);
+  std::byte* tail = group + k / 2 * kLanes * 4;
+  std::memset(tail, 0, static_cast<size_t>(group + group_bytes(DType::kBF16, k) - tail));
+  if (k % 2 == 0) return;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(tail + lane * 4, at[lane] + (k - 1) * 2, 2);
+  }
+}
+
+void pack_f16_group(const SourceRow* rows, int64_t k, std::byte* group) {
   constexpr int64_t kChunk = 64;  // columns at a time: 16 rows of it stay in L1
   for (int64_t first = 0; first < k; first += kChunk) {
     const int64_t last = std::min(first + kChunk, k);
@@ -76,7 +91,8 @@ void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
   }
   if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
   if (dtype == DType::kF32) return pack_f32_group(rows, k, group);
-  pack_16_bit_group(rows, k, group);
+  if (dtype == DType::kBF16) return pack_bf16_group(rows, k, group);
+  pack_f16_group(rows, k, group);
 }
 
 Status check_sources(std::span<const LinearSource> sources) {
@@ -241,8 +257,10 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   const std::byte* group = segment->data + in_segment / kLanes * segment->group_bytes;
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);
   const int64_t size = dtype_info(segment->dtype).block_bytes;
+  const int64_t run = segment->dtype == DType::kBF16 ? 2 : 1;  // columns side by side
   for (int64_t c = 0; c < k_; ++c) {
-    dequantise({group + (c * kLanes + lane) * size, segment->dtype}, 1, out + c);
+    const int64_t element = (c / run * kLanes + lane) * run + c % run;
+    dequantise({group + element * size, segment->dtype}, 1, out + c);
   }
 }
 

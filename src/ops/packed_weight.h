@@ -4,7 +4,9 @@
 //
 // Layout on the CPU. A segment is a run of stacked rows of one type in groups of 16; a last group
 // that is not full repeats its last row. One group of K columns is
-//   F32, F16, BF16  [K][16] elements
+//   F32, F16        [K][16] elements
+//   BF16            [K/2][16] pairs of columns, K padded to 32 with zeros: what vdpbf16ps and AMX
+//                   tiles take as it lies
 //   block types     [K/32][D][16 rows][4] bytes of quants, then per block [16] f16 scales, [16] f16
 //                   minima where the type has them, and of types with scales in parts an integer
 //                   scale a part as [parts][16] bytes, then the same of minima (of Q2_K one byte
