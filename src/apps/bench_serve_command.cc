@@ -1,8 +1,10 @@
 #include "apps/bench_serve_command.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -161,6 +163,61 @@ Status check_tokens(std::span<const WorkItem> items, std::span<const LoadOutcome
   return ok_status();
 }
 
+// The sum of a counter over its labels, in Prometheus' text format; 0 where there is none.
+double counter_in(std::string_view metrics, std::string_view name) {
+  double sum = 0;
+  while (!metrics.empty()) {
+    const size_t end = std::min(metrics.find('\n'), metrics.size());
+    const std::string_view line = metrics.substr(0, end);
+    metrics.remove_prefix(std::min(end + 1, metrics.size()));
+    if (!line.starts_with(name) || line.size() == name.size()) continue;
+    if (line[name.size()] != '{' && line[name.size()] != ' ') continue;
+    sum += std::strtod(std::string(line.substr(line.rfind(' ') + 1)).c_str(), nullptr);
+  }
+  return sum;
+}
+
+// What the server's engine did meanwhile, where its /metrics tell.
+struct ServerSteps {
+  double steps = 0, host_seconds = 0, device_seconds = 0, device_gap_seconds = 0;
+
+  static ServerSteps now(const LoadOptions& client) {
+    const auto metrics = fetch(client, "/metrics");
+    if (!metrics.ok()) return {};
+    const auto read = [&](std::string_view name) { return counter_in(metrics->body, name); };
+    return {read("headrace:steps_total"), read("headrace:host_seconds_total"),
+            read("headrace:device_seconds_total"), read("headrace:device_gap_seconds_total")};
+  }
+  ServerSteps since(const ServerSteps& before) const {
+    return {steps - before.steps, host_seconds - before.host_seconds,
+            device_seconds - before.device_seconds, device_gap_seconds - before.device_gap_seconds};
+  }
+  double host_us_per_step() const { return host_seconds * 1e6 / steps; }
+  double gpu_gap_share() const {
+    return device_gap_seconds / (device_seconds + device_gap_seconds);
+  }
+};
+
+void add_steps(const ServerSteps& steps, Json::Object& row) {
+  if (steps.steps == 0) return;
+  row.emplace_back("steps", static_cast<int64_t>(steps.steps));
+  row.emplace_back("host_us_per_step", steps.host_us_per_step());
+  if (steps.device_seconds == 0) return;
+  row.emplace_back("gpu_ms_per_step", steps.device_seconds * 1e3 / steps.steps);
+  row.emplace_back("gpu_gap_share", steps.gpu_gap_share());
+}
+
+std::string steps_text(const ServerSteps& steps) {
+  if (steps.steps == 0) return "";
+  std::string text = fmt::format("steps           {:.0f}, host {:.1f} us each", steps.steps,
+                                 steps.host_us_per_step());
+  if (steps.device_seconds > 0) {
+    text += fmt::format(", GPU {:.3f} ms each, {:.2f} % idle between them",
+                        steps.device_seconds * 1e3 / steps.steps, steps.gpu_gap_share() * 100);
+  }
+  return text + "\n";
+}
+
 Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
   HR_ASSIGN_OR_RETURN(const std::vector<WorkItem> items, work_items(flags));
@@ -169,7 +226,9 @@ Result<int> run(ServeLoadFlags& flags) {
   const std::vector<LoadItem> warm_up = load_items(flags, first, rng);
   const std::vector<LoadItem> load = load_items(flags, items, rng);
   HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
+  const ServerSteps before = ServerSteps::now(flags.client);
   HR_ASSIGN_OR_RETURN(const auto outcomes, run_load(flags.client, load));
+  const ServerSteps steps = ServerSteps::now(flags.client).since(before);
   HR_RETURN_IF_ERROR(check_tokens(items, outcomes));
   const LoadReport report = summarise(outcomes);
   if (flags.format == "json") {
@@ -178,9 +237,10 @@ Result<int> run(ServeLoadFlags& flags) {
                      {"max_concurrency", flags.client.concurrency_max},
                      {"request_rate", flags.rate}};
     for (auto& member : to_json(report)) row.push_back(std::move(member));
+    add_steps(steps, row);
     fmt::print("{}\n", write_json(Json(std::move(row))));
   } else {
-    fmt::print("{}", to_text(report));
+    fmt::print("{}{}", to_text(report), steps_text(steps));
   }
   return report.failed > 0 ? 1 : 0;
 }

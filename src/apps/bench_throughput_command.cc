@@ -89,6 +89,37 @@ Json::Object set_up(ModelStack& stack) {
           {"max_num_batched_tokens", stack.engine().options().scheduler.max_num_batched_tokens}};
 }
 
+// Where the time of a step goes: the engine thread's by phase, and the GPU's between steps.
+Json::Object step_timing(const WorkloadResult& run) {
+  const double steps = static_cast<double>(run.steps);
+  Json phases = Json::object();
+  phases.set("total", run.host.total() * 1e6 / steps);
+  for (size_t i = 0; i < kHostPhaseCount; ++i) {
+    phases.set(kHostPhaseNames[i], run.host[static_cast<HostPhase>(i)] * 1e6 / steps);
+  }
+  Json::Object fields{{"steps", static_cast<int64_t>(run.steps)}, {"host_us_per_step", phases}};
+  if (run.device_seconds > 0) {
+    fields.emplace_back("gpu_ms_per_step", run.device_seconds * 1e3 / steps);
+    fields.emplace_back("gpu_gap_share", run.device_gap_share());
+  }
+  return fields;
+}
+
+std::string step_timing_text(const WorkloadResult& run) {
+  const double steps = static_cast<double>(run.steps);
+  std::string text = fmt::format("host us a step  {:.1f} (", run.host.total() * 1e6 / steps);
+  for (size_t i = 0; i < kHostPhaseCount; ++i) {
+    text += fmt::format("{}{} {:.1f}", i > 0 ? ", " : "", kHostPhaseNames[i],
+                        run.host[static_cast<HostPhase>(i)] * 1e6 / steps);
+  }
+  text += ")\n";
+  if (run.device_seconds > 0) {
+    text += fmt::format("GPU             {:.3f} ms a step, {:.2f} % idle between steps\n",
+                        run.device_seconds * 1e3 / steps, run.device_gap_share() * 100);
+  }
+  return text;
+}
+
 // Runs `items` as often as asked for, after one that is not counted.
 Result<std::vector<WorkloadResult>> run_all(ModelStack& stack, const std::vector<WorkItem>& items,
                                             const WorkloadFlags& flags) {
@@ -137,18 +168,16 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
   const WorkloadResult& last = runs.back();
   if (format == "json") {
     Json::Object row = set_up(stack);
-    row.insert(row.end(),
-               {{"requests", items.size()},
-                {"prompt_tokens", last.prompt_tokens},
-                {"output_tokens", last.output_tokens},
-                {"seconds", to_json(seconds)},
-                {"output_tokens_per_s", to_json(rate)},
-                {"ttft_ms_p50", median(ttft)},
-                {"ttft_ms_p99", percentile(ttft, 0.99)},
-                {"tpot_ms_p50", median(tpot)},
-                {"tpot_ms_p99", percentile(tpot, 0.99)},
-                {"steps", static_cast<int64_t>(last.steps)},
-                {"plan_us_per_step", last.host_seconds * 1e6 / static_cast<double>(last.steps)}});
+    row.insert(row.end(), {{"requests", items.size()},
+                           {"prompt_tokens", last.prompt_tokens},
+                           {"output_tokens", last.output_tokens},
+                           {"seconds", to_json(seconds)},
+                           {"output_tokens_per_s", to_json(rate)},
+                           {"ttft_ms_p50", median(ttft)},
+                           {"ttft_ms_p99", percentile(ttft, 0.99)},
+                           {"tpot_ms_p50", median(tpot)},
+                           {"tpot_ms_p99", percentile(tpot, 0.99)}});
+    for (auto& field : step_timing(last)) row.push_back(std::move(field));
     fmt::print("{}\n", write_json(Json(std::move(row))));
     return;
   }
@@ -161,8 +190,7 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
   fmt::print("total tok/s     {:.1f}\n", total / seconds.middle);
   fmt::print("TTFT ms         p50 {:.1f}  p99 {:.1f}\n", median(ttft), percentile(ttft, 0.99));
   fmt::print("TPOT ms         p50 {:.2f}  p99 {:.2f}\n", median(tpot), percentile(tpot, 0.99));
-  fmt::print("steps           {}  ({:.1f} us of planning each)\n", last.steps,
-             last.host_seconds * 1e6 / static_cast<double>(last.steps));
+  fmt::print("steps           {}\n{}", last.steps, step_timing_text(last));
 }
 
 int32_t longest(const std::vector<WorkItem>& items) {
@@ -203,10 +231,12 @@ void print_latency(ModelStack& stack, int32_t batch, const WorkloadFlags& flags,
                            {"step_ms", to_json(step)},
                            {"ttft_ms_p50", median(ttft)},
                            {"output_tokens_per_s", to_json(rate)}});
+    for (auto& field : step_timing(runs.back())) row.push_back(std::move(field));
     fmt::print("{}\n", write_json(Json(std::move(row))));
   } else {
     fmt::print("batch {:<5} step {:.3f} ms ({:.3f} to {:.3f})   TTFT {:.1f} ms   {:.1f} tok/s\n",
                batch, step.middle, step.low, step.high, median(ttft), rate.middle);
+    fmt::print("{}", step_timing_text(runs.back()));
   }
   std::fflush(stdout);
 }

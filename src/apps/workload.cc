@@ -127,7 +127,9 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   }
   const EngineStats after = engine.stats();
   result.steps = after.steps - before.steps;
-  result.host_seconds = after.plan_seconds_total - before.plan_seconds_total;
+  result.host = after.host - before.host;
+  result.device_seconds = after.device_seconds_total - before.device_seconds_total;
+  result.device_gap_seconds = after.device_gap_seconds_total - before.device_gap_seconds_total;
   return result;
 }
 

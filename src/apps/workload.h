@@ -36,8 +36,13 @@ struct WorkloadResult {
   double seconds = 0;                  // first submission to last token
   int64_t prompt_tokens = 0, output_tokens = 0;
   uint64_t steps = 0;
-  double host_seconds = 0;  // of the scheduler's planning
+  HostSeconds host;                                   // of all steps
+  double device_seconds = 0, device_gap_seconds = 0;  // of all steps; 0 on the CPU
 
+  // Of the device's time while there was work.
+  double device_gap_share() const {
+    return device_gap_seconds / (device_seconds + device_gap_seconds);
+  }
   double output_rate() const { return static_cast<double>(output_tokens) / seconds; }
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
@@ -109,7 +110,16 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
 struct StepInFlight {
   std::vector<LogitRow> logit_rows;
   std::vector<DeviceSampleRow> sample_rows;
-  std::unique_ptr<Event> done;  // null: this place is free
+  std::unique_ptr<Event> done;  // results are on the host
+  bool submitted = false;       // false: this place is free
+  RunnerTiming timing;
+};
+
+// Points of a step on the device's clock. One more than steps in flight: the gap before a step
+// begins where the one before it ended.
+struct StepMarks {
+  std::unique_ptr<Event> begin;  // its input has come, kernels start
+  std::unique_ptr<Event> end;    // its last kernel has ended
 };
 
 // Whether every sequence of the plan computes one token and draws from it.
@@ -143,6 +153,7 @@ class DeviceRunner final : public Runner {
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  RunnerTiming timing() const override { return timing_; }
 
  private:
   // The parts of a step's arena, as the device sees them.
@@ -162,6 +173,7 @@ class DeviceRunner final : public Runner {
     return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
   }
   StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
+  StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
   // Copies `values` to the arena, and `padding` up to `count` in all.
   template <class T>
   std::span<T> put(std::span<const T> values, size_t count, T padding) {
@@ -182,6 +194,7 @@ class DeviceRunner final : public Runner {
   void plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group);
   ForwardBatch device_forward_batch(const ForwardBatch& batch);
   void sample_rows(int64_t first, int64_t count);
+  void note_timing(Ticket ticket, double collect_seconds);
 
   Device& device_;
   const Model& model_;
@@ -200,6 +213,9 @@ class DeviceRunner final : public Runner {
   DeviceSampler sampler_;
   StepGraphs graphs_;
   std::array<StepInFlight, kDeviceStepsInFlight> steps_;
+  std::array<StepMarks, kDeviceStepsInFlight + 1> marks_;
+  RunnerTiming timing_;  // of the step that was waited for last
+  const SystemClock clock_;
   uint64_t last_ticket_ = 0;
   Status status_;  // of what cannot be said when it happens
 
@@ -218,6 +234,11 @@ class DeviceRunner final : public Runner {
 Status DeviceRunner::allocate() {
   HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(shape_.workspace_bytes));
   workspace_ = Workspace(std::move(buffer));
+  for (StepInFlight& step : steps_) step.done = stream_->create_timer();
+  for (StepMarks& marks : marks_) {
+    marks = {stream_->create_timer(), stream_->create_timer()};
+    stream_->record(*marks.end);
+  }
   return ok_status();
 }
 
@@ -225,7 +246,8 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   const Ticket ticket(++last_ticket_);
   StepInFlight& step = step_of(ticket);
-  CHECK_MSG(step.done == nullptr, "more steps in flight than the runner holds");
+  CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
+  const double before_build = clock_.now_seconds();
   slots_.update(plan);
   device_slots_.collect(plan);
   const ForwardBatch batch = builder_.build(plan, slots_);
@@ -236,9 +258,14 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   if (status_ = make_room(ticket); !status_.ok()) return ticket;
 
   fill_arena(plan, batch);
+  const double before_upload = clock_.now_seconds();
   storage_.copy_pages(*stream_, plan.copies);
   device_slots_.clear_counts(*stream_);
   arena_.upload(*stream_);
+  stream_->record(*marks_of(ticket).begin);
+  const double after_upload = clock_.now_seconds();
+  step.timing = {.build_seconds = before_upload - before_build,
+                 .upload_seconds = after_upload - before_upload};
   OpContext op = context();
   update_slot_state(op, {.entries = on_device_.entries,
                          .marks = on_device_.marks,
@@ -350,13 +377,15 @@ void DeviceRunner::submit_sample(Ticket ticket) {
         sample_rows(first, std::min<int64_t>(kLogitRowsMax, rows - first));
       }
     });
+    stream_->record(*marks_of(ticket).end);
     results_.copy_out(*stream_, place_of(ticket));
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
   }
   step_mark_.reset();
-  step.done = stream_->record();
+  stream_->record(*step.done);
+  step.submitted = true;
 }
 
 void DeviceRunner::sample_rows(int64_t first, int64_t count) {
@@ -382,11 +411,12 @@ void DeviceRunner::sample_rows(int64_t first, int64_t count) {
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   StepInFlight& step = step_of(ticket);
-  CHECK(step.done != nullptr);
+  CHECK(step.submitted);
   HR_RETURN_IF_ERROR(status_);
   step.done->wait();
-  step.done = nullptr;
+  step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
+  const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
                                              results_.host_tops(place_of(ticket)));
@@ -396,7 +426,16 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
       slots_.append(step.logit_rows[i].slot, std::max(sampled[i].token, TokenId{0}));
     }
   }
+  note_timing(ticket, clock_.now_seconds() - done);
   return result;
+}
+
+void DeviceRunner::note_timing(Ticket ticket, double collect_seconds) {
+  const StepMarks& marks = marks_of(ticket);
+  timing_ = step_of(ticket).timing;
+  timing_.collect_seconds = collect_seconds;
+  timing_.device_seconds = marks.end->seconds_since(*marks.begin);
+  timing_.gap_seconds = marks.begin->seconds_since(*marks_of(Ticket(ticket.value - 1)).end);
 }
 
 }  // namespace

@@ -45,6 +45,20 @@ struct Live {
 struct InFlight {
   Ticket ticket;
   std::unique_ptr<StepPlan> plan;  // at a fixed address until wait() returned
+  double submit_seconds = 0;       // that the runner took to start it
+  bool after_idle = false;         // there was nothing to do before it
+};
+
+// Adds the time from its beginning to its end.
+class PhaseTimer {
+ public:
+  PhaseTimer(const Clock& clock, double& total) : clock_(clock), total_(total) {}
+  ~PhaseTimer() { total_ += clock_.now_seconds() - start_; }
+
+ private:
+  const Clock& clock_;
+  double& total_;
+  const double start_ = clock_.now_seconds();
 };
 
 constexpr auto kNothingFits = std::chrono::microseconds(200);
@@ -130,6 +144,7 @@ class EngineImpl final : public Engine {
   void deliver(const Emission& emission);
   void end_request(RequestId id);
   void fail_all(const Status& status);
+  void note_timing(const InFlight& step);
   void publish_stats();
 
   const EngineOptions options_;
@@ -157,6 +172,7 @@ class EngineImpl final : public Engine {
   std::unordered_map<RequestId, Live> live_;
   std::deque<InFlight> in_flight_;
   EngineStats totals_;
+  bool was_idle_ = true;  // there was nothing to do since the last step was submitted
 
   std::thread thread_;
 };
@@ -231,7 +247,10 @@ bool EngineImpl::take_commands() {
     const auto something = [&] { return stopping_ || !mailbox_.empty(); };
     const bool work = !failed_ && (scheduler_->has_work() || !in_flight_.empty());
     busy_.store(work, std::memory_order_relaxed);
-    if (!work) wake_.wait(lock, something);
+    if (!work) {
+      was_idle_ = true;
+      wake_.wait(lock, something);
+    }
     if (stopping_) return false;
     commands.swap(mailbox_);
   }
@@ -239,6 +258,8 @@ bool EngineImpl::take_commands() {
     last_progress_ns_ = clock_.now_ns();  // idle time is not silence
     busy_ = true;
   }
+  if (commands.empty()) return true;
+  const PhaseTimer timer(clock_, totals_.host[HostPhase::kCommands]);
   for (Command& command : commands) {
     std::visit([&](auto& c) { handle(std::move(c)); }, command);
   }
@@ -287,28 +308,33 @@ void EngineImpl::handle(CancelChoiceCommand command) {
 
 bool EngineImpl::start_step() {
   if (failed_) return false;
-  const int64_t before = clock_.now_ns();
+  const double before = clock_.now_seconds();
   auto plan = std::make_unique<StepPlan>(scheduler_->plan());
-  totals_.plan_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
+  const double planned = clock_.now_seconds();
+  totals_.host[HostPhase::kPlan] += planned - before;
   if (plan->empty()) {
     // Nothing fits now although work waits: only a step in flight or a command can change that.
     if (in_flight_.empty() && scheduler_->has_work()) std::this_thread::sleep_for(kNothingFits);
     return false;
   }
   tell_admitted(*plan);
+  const double told = clock_.now_seconds();
+  totals_.host[HostPhase::kDeliver] += told - planned;
   const Ticket ticket = runner_->submit_forward(*plan);
   runner_->submit_sample(ticket);
+  const double submitted = clock_.now_seconds();
   totals_.step_tokens_total += static_cast<uint64_t>(plan->token_count);
   const auto bound =
       std::lower_bound(kStepTokenBounds.begin(), kStepTokenBounds.end(), plan->token_count);
   ++totals_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
-  totals_.step_seconds_total += static_cast<double>(clock_.now_ns() - before) * 1e-9;
-  in_flight_.push_back({ticket, std::move(plan)});
+  totals_.step_seconds_total += submitted - before;
+  in_flight_.push_back(
+      {ticket, std::move(plan), submitted - told, std::exchange(was_idle_, false)});
   return true;
 }
 
 void EngineImpl::finish_step() {
-  const int64_t before = clock_.now_ns();
+  const double before = clock_.now_seconds();
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   Result<StepResult> result = runner_->wait(step.ticket);
@@ -318,11 +344,31 @@ void EngineImpl::finish_step() {
     fail_all(result.status());
     return;
   }
-  for (const Emission& emission : scheduler_->apply(*step.plan, *result)) deliver(emission);
+  note_timing(step);
+  std::vector<Emission> emissions;
+  {
+    const PhaseTimer timer(clock_, totals_.host[HostPhase::kApply]);
+    emissions = scheduler_->apply(*step.plan, *result);
+  }
+  {
+    const PhaseTimer timer(clock_, totals_.host[HostPhase::kDeliver]);
+    for (const Emission& emission : emissions) deliver(emission);
+  }
   ++totals_.steps;
-  const int64_t now = clock_.now_ns();
-  totals_.step_seconds_total += static_cast<double>(now - before) * 1e-9;
-  last_progress_ns_.store(now, std::memory_order_relaxed);
+  totals_.step_seconds_total += clock_.now_seconds() - before;
+  last_progress_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
+}
+
+// A gap is counted where there was work all the time: an idle device is no fault.
+void EngineImpl::note_timing(const InFlight& step) {
+  const RunnerTiming timing = runner_->timing();
+  totals_.host[HostPhase::kBuild] += timing.build_seconds;
+  totals_.host[HostPhase::kUpload] += timing.upload_seconds;
+  totals_.host[HostPhase::kLaunch] +=
+      step.submit_seconds - timing.build_seconds - timing.upload_seconds;
+  totals_.host[HostPhase::kCollect] += timing.collect_seconds;
+  totals_.device_seconds_total += timing.device_seconds;
+  if (!step.after_idle) totals_.device_gap_seconds_total += timing.gap_seconds;
 }
 
 // A preempted request is admitted again; that is no news.

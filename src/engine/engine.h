@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "engine/runner.h"
+#include "engine/step_timing.h"
 #include "sched/request.h"
 #include "sched/scheduler.h"
 
@@ -30,7 +31,7 @@ struct EngineOptions {
 };
 
 // Sizes of steps in tokens, by which EngineStats counts them.
-inline constexpr std::array<int32_t, 13> kStepTokenBounds = {1,   8,   16,   32,   64,   128,  256,
+inline constexpr std::array<int32_t, 13> kStepTokenBounds = {1,   8,    16,   32,   64,   128,  256,
                                                              512, 1024, 2048, 4096, 8192, 16384};
 
 struct EngineStats {
@@ -39,9 +40,11 @@ struct EngineStats {
   // [i]: steps of at most kStepTokenBounds[i] tokens and more than the bound before; the last: of
   // more than all bounds.
   std::array<uint64_t, kStepTokenBounds.size() + 1> steps_by_tokens{};
-  double step_seconds_total = 0;   // wall time of steps
-  double plan_seconds_total = 0;   // of it, scheduler
-  uint64_t step_tokens_total = 0;  // tokens computed, prompt and decode
+  double step_seconds_total = 0;    // wall time of steps
+  HostSeconds host;                 // what the engine thread did, waiting for the device left out
+  double device_seconds_total = 0;  // of kernels, on the device's clock; 0 on the CPU
+  double device_gap_seconds_total = 0;  // between the kernels of steps while there was work
+  uint64_t step_tokens_total = 0;       // tokens computed, prompt and decode
 };
 
 class Engine {

@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "engine/step_timing.h"
 #include "sched/step_plan.h"
 
 namespace headrace {
@@ -20,6 +21,8 @@ class Runner {
   // Blocks until the step is done. Tickets are waited for in order. An error is sticky: the device
   // is lost, the engine stops being ready.
   virtual Result<StepResult> wait(Ticket ticket) = 0;
+  // Of the step that wait() returned last.
+  virtual RunnerTiming timing() const { return {}; }
 };
 
 }  // namespace headrace

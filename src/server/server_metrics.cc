@@ -94,6 +94,18 @@ struct ServerMetrics::Series {
   prometheus::Histogram& request_max_tokens =
       histogram("vllm:request_params_max_tokens", "max_tokens per request.", kTokens);
 
+  // Of the engine's steps.
+  prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
+  prometheus::Counter& device_seconds =
+      counter("headrace:device_seconds_total", "Kernels of steps, on the GPU's clock.");
+  prometheus::Counter& device_gap_seconds =
+      counter("headrace:device_gap_seconds_total", "GPU idle between steps while there was work.");
+  prometheus::Family<prometheus::Counter>& host_seconds =
+      prometheus::BuildCounter()
+          .Name("headrace:host_seconds_total")
+          .Help("The engine thread's work, by phase of a step.")
+          .Register(registry);
+
   std::mutex expose_mutex;
   EngineStats seen;  // at the last exposition
 };
@@ -142,6 +154,19 @@ void ServerMetrics::on_request_finished(const RequestTimes& times) {
   }
 }
 
+void ServerMetrics::add_timing(const EngineStats& stats) {
+  const EngineStats& seen = series_->seen;
+  series_->device_seconds.Increment(stats.device_seconds_total - seen.device_seconds_total);
+  series_->device_gap_seconds.Increment(stats.device_gap_seconds_total -
+                                        seen.device_gap_seconds_total);
+  const HostSeconds host = stats.host - seen.host;
+  for (size_t i = 0; i < kHostPhaseCount; ++i) {
+    prometheus::Labels labels = series_->labels;
+    labels.emplace("phase", kHostPhaseNames[i]);
+    series_->host_seconds.Add(labels).Increment(host[static_cast<HostPhase>(i)]);
+  }
+}
+
 std::string ServerMetrics::expose(const EngineStats* stats) {
   std::lock_guard lock(series_->expose_mutex);
   if (stats) {
@@ -167,6 +192,8 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
     }
     series_->step_tokens.ObserveMultiple(
         steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
+    add(series_->steps, stats->steps, series_->seen.steps);
+    add_timing(*stats);
     series_->seen = *stats;
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());

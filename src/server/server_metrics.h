@@ -39,6 +39,7 @@ class ServerMetrics {
 
  private:
   struct Series;
+  void add_timing(const EngineStats& stats);  // since the last exposition
   std::unique_ptr<Series> series_;
 };
 

@@ -73,6 +73,8 @@ class Event {
   virtual ~Event() = default;
   virtual bool complete() const = 0;
   virtual void wait() const = 0;  // blocks the calling thread
+  // On the device's clock. REQUIRES: both are of Stream::create_timer() and complete
+  virtual double seconds_since(const Event& earlier) const = 0;
 };
 
 // Work recorded from a stream, to be started again as a whole. Addresses and sizes are those of the
@@ -92,6 +94,10 @@ class Stream {
   virtual void copy(std::byte* device_to, const std::byte* device_from, int64_t bytes) = 0;
   virtual void fill_zero(std::byte* device_to, int64_t bytes) = 0;
   virtual std::unique_ptr<Event> record() = 0;
+  // An event that says when it was reached, to be recorded as often as one likes; not yet recorded,
+  // it is complete.
+  virtual std::unique_ptr<Event> create_timer() = 0;
+  virtual void record(Event& timer) = 0;
   virtual void wait(const Event& event) = 0;  // what follows here runs after the event; no blocking
   virtual Status synchronize() = 0;           // the error is sticky on CUDA
   virtual Status status() = 0;                // errors seen so far, without waiting

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -17,8 +18,17 @@ namespace {
 
 class CpuEvent final : public Event {
  public:
+  using Clock = std::chrono::steady_clock;
+
   bool complete() const override { return true; }
   void wait() const override {}
+  double seconds_since(const Event& earlier) const override {
+    return std::chrono::duration<double>(at_ - static_cast<const CpuEvent&>(earlier).at_).count();
+  }
+  void reach() { at_ = Clock::now(); }
+
+ private:
+  Clock::time_point at_{};
 };
 
 class CpuStream final : public Stream {
@@ -36,6 +46,8 @@ class CpuStream final : public Stream {
     if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
   }
   std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
+  std::unique_ptr<Event> create_timer() override { return std::make_unique<CpuEvent>(); }
+  void record(Event& timer) override { static_cast<CpuEvent&>(timer).reach(); }
   void wait(const Event&) override {}
   Status synchronize() override { return ok_status(); }
   Status status() override { return ok_status(); }

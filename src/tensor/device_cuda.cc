@@ -39,11 +39,10 @@ class CudaErrors {
 
 class CudaEvent final : public Event {
  public:
-  CudaEvent(int device, cudaStream_t stream, std::shared_ptr<CudaErrors> errors)
+  CudaEvent(int device, unsigned flags, std::shared_ptr<CudaErrors> errors)
       : errors_(std::move(errors)) {
     errors_->note(cudaSetDevice(device));
-    errors_->note(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
-    errors_->note(cudaEventRecord(event_, stream));
+    errors_->note(cudaEventCreateWithFlags(&event_, flags));
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   // An error counts as complete: it shows in Stream::status().
@@ -54,6 +53,12 @@ class CudaEvent final : public Event {
     return true;
   }
   void wait() const override { errors_->note(cudaEventSynchronize(event_)); }
+  double seconds_since(const Event& earlier) const override {
+    float milliseconds = 0;
+    errors_->note(
+        cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_));
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
   cudaEvent_t native() const { return event_; }
 
  private:
@@ -92,7 +97,15 @@ class CudaStream final : public Stream {
     if (bytes > 0) errors_->note(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
   }
   std::unique_ptr<Event> record() override {
-    return std::make_unique<CudaEvent>(device_, stream_, errors_);
+    auto event = std::make_unique<CudaEvent>(device_, cudaEventDisableTiming, errors_);
+    record(*event);
+    return event;
+  }
+  std::unique_ptr<Event> create_timer() override {
+    return std::make_unique<CudaEvent>(device_, cudaEventDefault, errors_);
+  }
+  void record(Event& timer) override {
+    errors_->note(cudaEventRecord(static_cast<CudaEvent&>(timer).native(), stream_));
   }
   void wait(const Event& event) override {
     errors_->note(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0));
