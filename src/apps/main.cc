@@ -11,6 +11,7 @@
 #include "apps/command_line.h"
 #include "apps/subcommand.h"
 #include "apps/version.h"
+#include "tensor/cpu_features.h"
 
 namespace headrace {
 namespace {
@@ -50,6 +51,8 @@ int run_subcommand(const Subcommand& subcommand, std::vector<std::string> argume
     fmt::print("{}", help_page(*app));
     return 0;
   }
+  const Status isa = check_cpu_isa();
+  if (!isa.ok()) return fail(isa.message());
   const Result<int> exit_code = run();
   return exit_code.ok() ? *exit_code : fail(exit_code.status().message());
 }

@@ -15,7 +15,14 @@ uint64_t read_all_plain(std::span<const std::byte> bytes) {
 // Two operations (multiply, add) for each of `lanes` products an instruction.
 constexpr int64_t operations(int64_t products) { return 2 * products * kCeilingAccumulators; }
 
+// Four tiles of 16 x 16 sums in turn.
+constexpr int64_t tile_operations(int64_t columns) { return 4 * 2 * 16 * 16 * columns; }
+
 constexpr ArithmeticCeiling kCeilings[] = {
+    {"amx_int8", "int8", [](const CpuFeatures& cpu) { return cpu.amx_int8; }, multiply_add_amx_int8,
+     tile_operations(64)},
+    {"amx_bf16", "bf16", [](const CpuFeatures& cpu) { return cpu.amx_bf16; }, multiply_add_amx_bf16,
+     tile_operations(32)},
     {"avx512_vnni", "int8", [](const CpuFeatures& cpu) { return cpu.avx512_vnni; },
      multiply_add_avx512_vnni, operations(64)},
     {"avx512_bf16", "bf16", [](const CpuFeatures& cpu) { return cpu.avx512_bf16; },

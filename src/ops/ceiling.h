@@ -34,6 +34,8 @@ double multiply_add_avx512_f32(int64_t rounds);
 double multiply_add_avx2_f32(int64_t rounds);
 double multiply_add_avx512_vnni(int64_t rounds);
 double multiply_add_avx512_bf16(int64_t rounds);
+double multiply_add_amx_int8(int64_t rounds);
+double multiply_add_amx_bf16(int64_t rounds);
 inline constexpr int64_t kCeilingAccumulators = 16;  // covers latency 4 x 2 units, and more
 
 }  // namespace headrace

@@ -1,6 +1,6 @@
 list(APPEND sources linear.cc linear_cpu.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
      linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc
-     linear_cpu_avx512_bf16.cc linear_cpu_float.cc packed_weight.cc pack_blocks.cc matrix_weight.cc)
+     linear_cpu_avx512_bf16.cc linear_cpu_amx.cc linear_cpu_float.cc packed_weight.cc pack_blocks.cc matrix_weight.cc)
 list(APPEND tests linear_test.cc packed_weight_test.cc)
 
 set(avx2_flags -mavx2 -mfma -mf16c)
@@ -13,6 +13,8 @@ set_source_files_properties(linear_cpu_avx512_vnni.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512vnni")
 set_source_files_properties(linear_cpu_avx512_bf16.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512bf16")
+set_source_files_properties(linear_cpu_amx.cc PROPERTIES
+                            COMPILE_OPTIONS "${avx512_flags};-mamx-tile;-mamx-bf16;-mamx-int8")
 
 foreach(bench linear_bench linear_types_bench)
   add_executable(${bench} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/${bench}.cc)

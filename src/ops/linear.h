@@ -2,11 +2,14 @@
 //
 // On CUDA x, W and y are of the model's activation type (y may be f32), sums are in f32 and the
 // result is rounded once. On the CPU every output element has one order of arithmetic, whatever M
-// is, however rows are grouped and whichever thread or instruction set computes it, so that batches
-// never change a bit:
+// is, however rows are grouped and whichever thread or instruction set (but for AMX) computes it, so
+// that batches never change a bit:
 //   F32, F16           acc = fma(w[k], x[k], acc), k ascending, in f32
 //   BF16               x is rounded to BF16; pairs of columns ascending, the odd column first:
 //                        acc = fma(w[k + 1], x[k + 1], acc), acc = fma(w[k], x[k], acc)
+//                      With AMX, 32 columns at a time:
+//                        even = fma(w[k], x[k], even) and odd likewise, from 0 on
+//                        acc = acc + (even + odd)
 //   block types        the row of x is quantised to 16 bits per block of 32 columns:
 //                        d = amax / 32512, q = round(x / d)
 //                      and, part after part (the 16 or 32 columns that share a scale s_w and a

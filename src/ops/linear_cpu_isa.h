@@ -75,6 +75,7 @@ extern const LinearFloatKernels kLinearBaselineFloats;
 extern const LinearFloatKernels kLinearAvx2Floats;
 extern const LinearFloatKernels kLinearAvx512Floats;
 extern const LinearFloatKernels kLinearAvx512Bf16Floats;
+extern const LinearFloatKernels kLinearAmxFloats;
 // Activations of 8 bits only (127 levels a side): for measurements of what the other 8 bits buy.
 // Q8_0, Q4_0 and Q4_1; the other kernels are null.
 extern const LinearCpuIsa kLinearAvx512VnniInt8;

@@ -16,9 +16,9 @@ inline void store_up_to(float* to, Vec16 a, int64_t left) {
   }
 }
 
-// exp(x) within 1.02 ulp (measured); exp(0) is exactly 1. Below -87.33 (results under the smallest normal float)
-// 0, above 88.72 infinity, NaN for NaN. exp(x) = 2^n exp(r) with n = round(x / ln 2), |r| <=
-// ln(2)/2: the Taylor terms after r^7 are below 2^-27.
+// exp(x) within 1.02 ulp (measured); exp(0) is exactly 1. Below -87.33 (results under the smallest
+// normal float) 0, above 88.72 infinity, NaN for NaN. exp(x) = 2^n exp(r) with n = round(x / ln 2),
+// |r| <= ln(2)/2: the Taylor terms after r^7 are below 2^-27.
 inline Vec16 exp(Vec16 x) {
   const Vec16 n = round_to_integer(mul(x, broadcast(1.44269504f)));
   Vec16 r = fnma(n, broadcast(0.693359375f), x);  // ln 2 in two parts: n times the first is exact

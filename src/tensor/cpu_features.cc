@@ -2,10 +2,16 @@
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace headrace {
 namespace {
@@ -28,15 +34,38 @@ uint64_t xcr0() {
   return (uint64_t{high} << 32) | low;
 }
 
-void lower_to(CpuFeatures& features, std::string_view level) {
-  if (level == "baseline") features = CpuFeatures{};
-  if (level == "avx2") features = CpuFeatures{.avx2 = features.avx2};
-  if (level == "avx512") features.amx_int8 = features.amx_bf16 = false;
+// Linux lets a process use the tile registers once it has asked; threads of the process share the
+// permission.
+bool ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-}  // namespace
+struct Level {
+  std::string_view name;
+  bool (*has)(const CpuFeatures&);
+  void (*lower)(CpuFeatures&);
+};
+constexpr std::array kLevels = {
+    Level{"baseline", [](const CpuFeatures&) { return true; },
+          [](CpuFeatures& cpu) { cpu = CpuFeatures{}; }},
+    Level{"avx2", [](const CpuFeatures& cpu) { return cpu.avx2; },
+          [](CpuFeatures& cpu) { cpu = CpuFeatures{.avx2 = cpu.avx2}; }},
+    Level{"avx512", [](const CpuFeatures& cpu) { return cpu.avx512; },
+          [](CpuFeatures& cpu) { cpu.amx_int8 = cpu.amx_bf16 = false; }},
+    Level{"amx", [](const CpuFeatures& cpu) { return cpu.amx_int8 && cpu.amx_bf16; },
+          [](CpuFeatures&) {}},
+};
 
-CpuFeatures CpuFeatures::detect() {
+const char* wanted_level() { return std::getenv("HEADRACE_CPU_ISA"); }
+
+const Level* find_level(std::string_view name) {
+  const auto* level = std::ranges::find(kLevels, name, &Level::name);
+  return level == kLevels.end() ? nullptr : level;
+}
+
+CpuFeatures detect_all() {
   CpuFeatures features;
   const Registers one = cpuid(1, 0);
   if (!bit(one.ecx, 27)) return features;  // no OSXSAVE: the system saves no wide registers
@@ -52,10 +81,37 @@ CpuFeatures CpuFeatures::detect() {
   features.avx512_vnni = features.avx512 && bit(seven.ecx, 11);
   features.avx512_bf16 = features.avx512 && bit(seven_one.eax, 5);
   features.avx512_fp16 = features.avx512 && bit(seven.edx, 23);
-  features.amx_int8 = features.avx512 && tiles && bit(seven.edx, 25);
-  features.amx_bf16 = features.avx512 && tiles && bit(seven.edx, 22);
-  if (const char* level = std::getenv("HEADRACE_CPU")) lower_to(features, level);
+  const bool amx = features.avx512 && tiles && bit(seven.edx, 24) && ask_for_tiles();
+  features.amx_int8 = amx && bit(seven.edx, 25);
+  features.amx_bf16 = amx && bit(seven.edx, 22);
   return features;
+}
+
+}  // namespace
+
+CpuFeatures CpuFeatures::detect() {
+  CpuFeatures features = detect_all();
+  const char* wanted = wanted_level();
+  const Level* level = wanted == nullptr ? nullptr : find_level(wanted);
+  if (level != nullptr) level->lower(features);
+  return features;
+}
+
+Status check_cpu_isa() {
+  const char* wanted = wanted_level();
+  if (wanted == nullptr) return ok_status();
+  const Level* level = find_level(wanted);
+  if (level == nullptr) {
+    return invalid_argument(
+        fmt::format("HEADRACE_CPU_ISA={}: levels are baseline, avx2, avx512 and amx; unset it for "
+                    "all that this "
+                    "CPU has",
+                    wanted));
+  }
+  const CpuFeatures features = detect_all();
+  if (level->has(features)) return ok_status();
+  return unsupported(
+      fmt::format("HEADRACE_CPU_ISA={}: this CPU has {}; unset it", wanted, features.to_string()));
 }
 
 void flush_denormals_on_this_thread() { _mm_setcsr(_mm_getcsr() | 0x8040); }

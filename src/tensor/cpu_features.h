@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "base/status.h"
+
 namespace headrace {
 
 struct CpuFeatures {
@@ -14,10 +16,16 @@ struct CpuFeatures {
   bool amx_int8 = false;
   bool amx_bf16 = false;
 
-  // The environment variable HEADRACE_CPU=baseline|avx2|avx512 lowers what is detected (for tests).
+  // The environment variable HEADRACE_CPU_ISA=baseline|avx2|avx512|amx lowers what is detected to
+  // that level; any other value is as if it were not set (check_cpu_isa() says so). AMX counts only
+  // where Linux lets this process use its registers, which is asked for here: before threads start.
   static CpuFeatures detect();
   std::string to_string() const;  // "avx2 avx512 vnni"
 };
+
+// What the environment variable HEADRACE_CPU_ISA asks for: an error where it names no level, or one
+// that this CPU has not.
+Status check_cpu_isa();
 
 // Denormals as zero, flush to zero, for the calling thread: the same arithmetic and the same speed
 // on every thread that computes. Pool workers do it for themselves.
