@@ -26,7 +26,7 @@ as for OpenAI's batch API. Answers are appended as they are done; the same comma
 where a stopped or killed one was.)";
 
 struct BatchFlags {
-  ModelFlags model{.stack = {.max_num_seqs = 64}};
+  ModelFlags model;
   std::string input, output;
 };
 
@@ -59,8 +59,8 @@ Result<int> run(BatchFlags& flags) {
     if (stop.exchange(true)) _exit(kInterruptedExitCode);
   });
   // Twice what runs, so that a finished row's place is taken at once.
-  const BatchOptions options{.in_flight_max =
-                                 2 * static_cast<size_t>(flags.model.stack.max_num_seqs)};
+  const BatchOptions options{
+      .in_flight_max = 2 * static_cast<size_t>(stack->engine().options().scheduler.max_num_seqs)};
   HR_ASSIGN_OR_RETURN(const BatchProgress progress,
                       run_batch(state, requests, journal, options, stop, show));
   signals.set_handler(nullptr);

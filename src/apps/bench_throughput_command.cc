@@ -10,9 +10,11 @@
 
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
+#include "apps/step_trace.h"
 #include "apps/version.h"
 #include "apps/workload.h"
 #include "base/json.h"
+#include "tensor/kernel_trace.h"
 
 namespace headrace {
 namespace {
@@ -33,12 +35,13 @@ constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct WorkloadFlags {
-  ModelFlags model{.stack = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}};
+  ModelFlags model{.stack = {.max_num_seqs = 256}};
   std::string requests;  // file
   int32_t input = 128, output = 128, prompts = 64;
   std::vector<int64_t> batches{1};
   int32_t repetitions = 3;
   bool no_warm_up = false;
+  bool trace = false;  // latency: what a step starts on the GPU
   std::string format = "text";
 };
 
@@ -241,9 +244,42 @@ void print_latency(ModelStack& stack, int32_t batch, const WorkloadFlags& flags,
   std::fflush(stdout);
 }
 
+// Steps of the shorter and of the longer of two traced runs.
+constexpr int32_t kTracedStepsFew = 8, kTracedStepsMore = 40;
+
+Result<StepTrace> trace_step(ModelStack& stack, KernelTrace& trace, int64_t batch,
+                             const WorkloadFlags& flags) {
+  const auto traced = [&](int32_t steps) -> Result<std::vector<KernelRun>> {
+    const std::vector<WorkItem> items(static_cast<size_t>(batch), {flags.input, steps});
+    HR_RETURN_IF_ERROR(trace.take().status());
+    HR_RETURN_IF_ERROR(run_workload(stack, items, /*seed=*/1).status());
+    return trace.take();
+  };
+  HR_RETURN_IF_ERROR(traced(kTracedStepsMore).status());  // whatever is recorded, is recorded now
+  HR_ASSIGN_OR_RETURN(const auto less, traced(kTracedStepsFew));
+  HR_ASSIGN_OR_RETURN(const auto more, traced(kTracedStepsMore));
+  return trace_of_step(less, more, kTracedStepsMore - kTracedStepsFew, stack.config().layers);
+}
+
+void print_trace(const StepTrace& trace, int64_t batch, const std::string& format) {
+  if (format == "json") {
+    fmt::print("{}\n", write_json(Json(Json::Object{{"batch", batch}, {"trace", to_json(trace)}})));
+  } else {
+    fmt::print("{}", to_text(trace));
+  }
+  std::fflush(stdout);
+}
+
 Result<int> run_latency(WorkloadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   StackOptions& options = flags.model.stack;
+  std::unique_ptr<KernelTrace> trace;  // before the first graph is made
+  if (flags.trace) {
+    HR_ASSIGN_OR_RETURN(trace, KernelTrace::start());
+    if (options.max_model_len == 0) {
+      options.max_model_len = flags.input + std::max(flags.output, kTracedStepsMore);
+    }
+  }
   options.max_num_seqs =
       static_cast<int32_t>(*std::max_element(flags.batches.begin(), flags.batches.end()));
   if (options.max_model_len == 0) options.max_model_len = flags.input + flags.output;
@@ -252,6 +288,9 @@ Result<int> run_latency(WorkloadFlags& flags) {
     const std::vector<WorkItem> items(static_cast<size_t>(batch), {flags.input, flags.output});
     HR_ASSIGN_OR_RETURN(const auto runs, run_all(*stack, items, flags));
     print_latency(*stack, static_cast<int32_t>(batch), flags, runs);
+    if (trace == nullptr) continue;
+    HR_ASSIGN_OR_RETURN(const StepTrace step, trace_step(*stack, *trace, batch, flags));
+    print_trace(step, batch, flags.format);
   }
   return 0;
 }
@@ -288,6 +327,10 @@ SubcommandRun define_bench_latency(CLI::App& app) {
                                                     "Sequences together (default 1)")
       ->allow_extra_args(false)
       ->type_name("N,...")
+      ->group("Work");
+  app.add_flag("--trace", flags->trace,
+               "GPU: also launches and time of a decode step by kernel, from runs of their own; "
+               "timed runs are a little slower meanwhile")
       ->group("Work");
   add_shared_flags(app, *flags);
   app.footer(kLatencyFooter);

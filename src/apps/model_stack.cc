@@ -68,6 +68,7 @@ class StackLoader {
     const auto start = std::chrono::steady_clock::now();
     HR_RETURN_IF_ERROR(check_options());
     HR_RETURN_IF_ERROR(create_device());
+    fill_in_batch();
     report("reading", 0);
     HR_RETURN_IF_ERROR(load_source());
     HR_RETURN_IF_ERROR(create_engine());
@@ -95,7 +96,7 @@ class StackLoader {
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
-    if (options_.max_num_seqs < 1 || options_.max_num_batched_tokens < 1) {
+    if (options_.max_num_seqs < 0 || options_.max_num_batched_tokens < 0) {
       return invalid_argument("--max-num-seqs and --max-num-batched-tokens must be at least 1");
     }
     return ok_status();
@@ -126,6 +127,15 @@ class StackLoader {
     }
     stack_->device_ = create_cpu_device(options_.threads);
     return ok_status();
+  }
+
+  // A GPU reads its weights in the time in which it computes some 300 rows, and a step of a few
+  // thousand tokens fills it; a CPU has neither the memory nor the speed.
+  void fill_in_batch() {
+    if (options_.max_num_seqs == 0) options_.max_num_seqs = on_gpu() ? 256 : 64;
+    if (options_.max_num_batched_tokens == 0) {
+      options_.max_num_batched_tokens = on_gpu() ? 8192 : 512;
+    }
   }
 
   bool on_gpu() const { return stack_->device_->kind() == DeviceKind::kCuda; }
@@ -290,7 +300,7 @@ class StackLoader {
     info.device = stack_->device_->traits().name;
   }
 
-  const StackOptions& options_;
+  StackOptions options_;
   const LoadProgress& progress_;
   std::unique_ptr<ModelStackImpl> stack_;
 };

@@ -27,8 +27,8 @@ struct StackOptions {
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
   int32_t threads = 0;                   // 0 = all CPUs this process may use
   int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
-  int32_t max_num_seqs = 64;
-  int32_t max_num_batched_tokens = 512;
+  int32_t max_num_seqs = 0;              // 0 = 64 on a CPU, 256 on a GPU
+  int32_t max_num_batched_tokens = 0;    // 0 = 512 on a CPU, 8192 on a GPU
   int64_t kv_cache_memory_bytes = 0;     // 0 = CPU: enough for max_num_seqs short or one long request;
                                          // GPU: what gpu_memory_utilization leaves
   int32_t max_queued_requests = 256;

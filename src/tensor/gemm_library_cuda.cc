@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <mutex>
 #include <string>
 #include <tuple>
 
@@ -114,7 +115,8 @@ class CublasLt final : public GemmLibrary {
 
   const Api api_;
   const cublasLtHandle_t handle_;
-  std::map<Key, Plan> plans_;
+  std::mutex mutex_;
+  std::map<Key, Plan> plans_;  // an entry stays where it is
 };
 
 CublasLt::Layouts CublasLt::layouts(const GemmArgs& args, int64_t m) const {
@@ -151,6 +153,7 @@ const CublasLt::Plan& CublasLt::plan(const GemmArgs& args) {
   const uint32_t x_alignment = alignment(args.x, x_bytes), y_alignment = alignment(args.y, y_bytes);
   const Key key{m,          args.n,       args.k,          args.x_stride, args.y_stride,
                 args.dtype, args.y_dtype, args.accumulate, x_alignment,   y_alignment};
+  const std::lock_guard lock(mutex_);
   const auto [at, fresh] = plans_.try_emplace(key);
   Plan& plan = at->second;
   if (!fresh) return plan;
