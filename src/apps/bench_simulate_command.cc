@@ -104,8 +104,8 @@ void print_tenants(const ReplayReport& report) {
 double full_rate(const std::vector<TraceRequest>& trace, const StepCost& cost, int32_t slots) {
   double seconds = 0;
   for (const TraceRequest& request : trace) {
-    const auto prompt = static_cast<double>(request.prompt.size());
-    seconds += prompt * cost.per_prompt_token +
+    const double prompt = request.prompt_tokens();
+    seconds += prompt * cost.per_prompt_token + prompt * prompt / 2 * cost.per_prompt_context +
                request.output * (cost.base / slots + cost.per_decode +
                                  (prompt + request.output / 2.0) * cost.per_kv_token);
   }
@@ -160,6 +160,13 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--load", flags->load,
                  "Instead of --rate: share of what the machine does with full batches");
   app.add_option("--seed", flags->trace.seed, "Of the trace");
+  add_choice(app, "--arrivals", flags->trace.arrivals, arrival_kinds(),
+             "When requests come: gamma in bursts (--burstiness), diurnal in tides");
+  app.add_option("--burstiness", flags->trace.burstiness,
+                 "Shape of gamma's gaps: 1 is Poisson, less comes in bursts")
+      ->check(CLI::Range(0.01, 100.0));
+  app.add_option("--period", flags->trace.period_seconds, "Seconds of a tide of diurnal")
+      ->check(CLI::PositiveNumber);
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies, "Policies to compare")->delimiter(',');
   app.add_option("--max-model-len", flags->trace.max_model_len, "Tokens of the longest request")

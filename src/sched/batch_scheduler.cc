@@ -39,12 +39,13 @@ Status BatchScheduler::check(const Request& request) const {
 
 Status BatchScheduler::add(Request request) {
   HR_RETURN_IF_ERROR(check(request));
-  const auto room = static_cast<size_t>(options_.max_num_seqs) +
-                    static_cast<size_t>(options_.max_queued_requests);
-  if (requests_.size() >= room) {
+  const int32_t room = options_.max_num_seqs + options_.max_queued_requests;
+  int32_t& outstanding = outstanding_[request.background ? 1 : 0];
+  if (outstanding >= room) {
     return exhausted(
-        fmt::format("{} requests are running or queued, the most there can be", requests_.size()));
+        fmt::format("{} requests are running or queued, the most there can be", outstanding));
   }
+  ++outstanding;
   const auto shared = std::make_shared<const Request>(std::move(request));
   const auto [entry, fresh] = requests_.try_emplace(shared->id);
   CHECK_MSG(fresh, "a request id is unique for the life of the process");
@@ -72,7 +73,7 @@ Status BatchScheduler::add(Request request) {
   leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
   for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
   for (Sequence* choice : entry->second.choices) policy_->arrived(*choice);
-  enqueue(*leader);
+  enqueue(*leader, next_step_);
   return ok_status();
 }
 
@@ -115,7 +116,9 @@ void BatchScheduler::end_choice(Sequence& sequence) {
     hand_over(sequence);
     retire(sequence);
   }
-  if (entry.unfinished == 0) requests_.erase(entry.request->id);
+  if (entry.unfinished > 0) return;
+  --outstanding_[entry.request->background ? 1 : 0];
+  requests_.erase(entry.request->id);
 }
 
 void BatchScheduler::retire(Sequence& sequence) {
@@ -137,7 +140,9 @@ void BatchScheduler::retire(Sequence& sequence) {
 
 // Out of running_: the pages go at once (fenced), the slot when no step in flight refers to it.
 void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
-  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, ended});
+  // A finished row of the background is held for no batch.
+  const bool of_batch = ended && !sequence.rank.background;
+  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, of_batch});
   sequence.blocks.release_all(pool_, sequence.last_step);
   sequence.path = {};
   sequence.prefix_tokens = 0;
@@ -159,7 +164,7 @@ void BatchScheduler::hand_over(Sequence& leader) {
   heir->rank.level = leader.rank.level;
   heir->rank.key = leader.rank.key;
   heir->state = Waiting{};
-  if (!leader.is<Waiting>()) return enqueue(*heir);
+  if (!leader.is<Waiting>()) return enqueue(*heir, next_step_);
   // It has waited as long as the leader.
   place_in_queue(*heir);
   heir->waits_since = leader.waits_since;
@@ -184,16 +189,23 @@ void BatchScheduler::run(Sequence& sequence) {
 void BatchScheduler::place_in_queue(Sequence& sequence) {
   sequence.rank = rank_of(sequence);
   sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
+  if (sequence.rank.background) {
+    background_queue_.insert(&sequence);
+    return;
+  }
   queue_.insert(&sequence);
   policy_->queued(sequence);
 }
 
 // In the queue it has a place by rank, and, where it may starve, one in the line of those who wait.
-void BatchScheduler::enqueue(Sequence& sequence) {
+void BatchScheduler::enqueue(Sequence& sequence, uint64_t waits_since) {
   place_in_queue(sequence);
-  sequence.waits_since = next_step_;
-  if (!policy_->may_starve()) return;
-  waits_.push_back({sequence.id, sequence.waits_since});
+  sequence.waits_since = waits_since;
+  if (!policy_->may_starve() || sequence.rank.background) return;
+  const Wait wait{sequence.id, sequence.waits_since};
+  waits_.insert(std::upper_bound(waits_.begin(), waits_.end(), wait,
+                                 [](const Wait& a, const Wait& b) { return a.since < b.since; }),
+                wait);
   if (waits_.size() <= 2 * queue_.size() + 64) return;
   std::erase_if(waits_, [&](const Wait& wait) {
     const Sequence* waiting = find(wait.sequence);
@@ -202,6 +214,10 @@ void BatchScheduler::enqueue(Sequence& sequence) {
 }
 
 void BatchScheduler::dequeue(Sequence& sequence) {
+  if (sequence.rank.background) {
+    background_queue_.erase(&sequence);
+    return;
+  }
   queue_.erase(&sequence);
   policy_->dequeued(sequence);
 }
@@ -209,7 +225,9 @@ void BatchScheduler::dequeue(Sequence& sequence) {
 // Promotion lasts.
 Rank BatchScheduler::rank_of(const Sequence& sequence) const {
   if (sequence.rank.level == kPromotedLevel) return sequence.rank;
-  Rank rank = policy_->rank(sequence);
+  const bool background = sequence.request->background;
+  Rank rank = background ? Rank{} : policy_->rank(sequence);
+  rank.background = background;
   rank.arrival = sequence.rank.arrival;
   rank.choice = sequence.rank.choice;
   return rank;
@@ -240,6 +258,8 @@ SchedulerStats BatchScheduler::stats() const {
   SchedulerStats stats = totals_;
   stats.running = static_cast<int32_t>(running_.size());
   stats.waiting = static_cast<int32_t>(queue_.size());
+  stats.background_waiting = static_cast<int32_t>(background_queue_.size());
+  stats.background_running = static_cast<int32_t>(running_.size() - live_running().size());
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.idle_count();

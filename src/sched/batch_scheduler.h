@@ -3,6 +3,7 @@
 //
 //   release   slots whose last step was applied are free again
 //   promote   who has waited too long; look after reservations that were outgrown
+//   make room who gives way to the next in line does so before tokens are chosen
 //   choose    one token for each decoding sequence, then prompt chunks, under the token budget
 //   secure    pages, oldest first; out of pages preempts the youngest, never the oldest
 //   emit      the Work items, decodes first; a prompt's last chunk starts the other choices
@@ -13,13 +14,19 @@
 // and may take the pages of all others, and check_request() let in only what fits the pool alone;
 // whom the policy names joins before anybody else does, and where that may starve somebody, he is
 // promoted to the front.
+//
+// Background requests fill what all others leave idle: they have a line of their own, join only
+// when nobody live waits, rank behind all, and give slots and pages to any live request. While
+// there is one, they get only as much of a step as keeps it short. They may starve.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +52,7 @@ class BatchScheduler final : public Scheduler {
   bool has_work() const override { return !sequences_.empty(); }
   StepPlan plan() override;
   std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) override;
+  const StepCostFit* step_cost() const override { return cost_.knows() ? &cost_ : nullptr; }
   SchedulerStats stats() const override;
   KvWaste kv_waste() const override;
   Status check_invariants() const override;
@@ -74,7 +82,11 @@ class BatchScheduler final : public Scheduler {
   void promote_starving();
   void check_reservations();
   void build(StepPlan& plan, StepShape shape);
+  void make_room();
   void choose_tokens(StepShape shape);
+  void choose_background(StepShape shape);
+  double background_seconds() const;
+  int32_t background_prompt_tokens(const Sequence& sequence) const;
   void secure_pages(StepPlan& plan);
   void emit_work(StepPlan& plan);
   void admit_waiting(StepPlan& plan);
@@ -92,9 +104,11 @@ class BatchScheduler final : public Scheduler {
   void add_work(Candidate& candidate, StepPlan& plan);
   void start_followers(Sequence& leader, Work& work, StepPlan& plan);
   StepView view() const;
+  std::span<Sequence* const> live_running() const;
   Sequence* next_to_join();
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
   bool displaces(const Sequence& head, const Sequence& running) const;
+  bool held_back(const Sequence& head) const;
   bool make_slots(const Sequence& head);
   bool make_pages(const Sequence& head, const PrefixMatch& hit);
   int32_t cached_tokens(const Sequence& waiting) const;
@@ -129,7 +143,7 @@ class BatchScheduler final : public Scheduler {
   void hand_over(Sequence& leader);  // its followers go on behind the first of them
   void drop_reserved_slots(Sequence& leader);
   void run(Sequence& sequence);  // into running_, by rank
-  void enqueue(Sequence& sequence);
+  void enqueue(Sequence& sequence, uint64_t waits_since);
   void place_in_queue(Sequence& sequence);
   void dequeue(Sequence& sequence);
   void rerank(Sequence& sequence);
@@ -150,10 +164,13 @@ class BatchScheduler final : public Scheduler {
   std::unique_ptr<PrefixCache> cache_;  // null: off
   AdmissionControl admission_;
   PrefillCeiling ceiling_;
+  StepCostFit cost_;
 
   std::unordered_map<RequestId, RequestEntry> requests_;
+  std::array<int32_t, 2> outstanding_{};  // of them: live, background
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  WaitingQueue queue_;              // Waiting and not a follower
+  WaitingQueue queue_;              // Waiting and not a follower; of those with live requests
+  WaitingQueue background_queue_;   // the same of the others: no policy sees it
   std::deque<Wait> waits_;          // by `since`; those who no longer wait are skipped
   std::vector<Sequence*> running_;  // Prefilling or Decoding, by rank
   std::vector<Sequence*> retiring_;
@@ -177,6 +194,7 @@ class BatchScheduler final : public Scheduler {
   std::vector<Candidate> candidates_;                            // running_ at its start
   const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
   const std::function<bool(const Sequence&)> fits_;
+  StepLoad load_;  // of the candidates so far
   int32_t budget_left_ = 0;
   int32_t rows_at_start_ = 0;
 };

@@ -64,6 +64,7 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
       static_cast<int32_t>(std::count_if(plan.work.begin(), plan.work.end(), [](const Work& work) {
         return work.count == 1 && work.samples;
       }));
+  cost_.observe(StepLoad::of(plan), applied_seconds_ - started);
   ceiling_.observe(plan.token_count - decodes, decodes, applied_seconds_ - started);
 }
 
@@ -78,7 +79,10 @@ void BatchScheduler::note_computed(const Work& work) {
   totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence->computed_max = std::max(sequence->computed_max, end);
   if (!sequence->running()) return;
-  if (policy_->served(*sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) rerank(*sequence);
+  const bool charged = !sequence->rank.background;
+  if (charged && policy_->served(*sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) {
+    rerank(*sequence);
+  }
   sequence->blocks.publish_full(pool_, work.first, end);
   cache_prefix(*sequence, end);
 }

@@ -98,7 +98,7 @@ Status BatchScheduler::check_lists() const {
   if (!std::is_sorted(running_.begin(), running_.end(), ByRank())) {
     return broken("the running sequences are out of order");
   }
-  size_t listed = running_.size() + queue_.size() + retiring_.size();
+  size_t listed = running_.size() + queue_.size() + background_queue_.size() + retiring_.size();
   for (const Sequence* sequence : running_) {
     if (!sequence->running()) return broken("sequence {} does not run", sequence->id.value);
   }

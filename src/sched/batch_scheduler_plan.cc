@@ -1,5 +1,7 @@
 // plan(): the phases named in batch_scheduler.h.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "sched/batch_scheduler.h"
@@ -41,7 +43,7 @@ StepPlan BatchScheduler::plan() {
 
 void BatchScheduler::release_slots() {
   // A batch is done when nothing of it runs; a preempted row joins the next one.
-  const bool hold_ended = policy_->holds_finished_rows() && !running_.empty();
+  const bool hold_ended = policy_->holds_finished_rows() && !live_running().empty();
   std::erase_if(leaving_, [&](const LeavingSlot& leaving) {
     if (leaving.last_step > pool_.applied()) return false;
     if (hold_ended && leaving.ended) {
@@ -52,14 +54,38 @@ void BatchScheduler::release_slots() {
     released_.push_back({leaving.sequence, leaving.slot});
     return true;
   });
+  // The live count only their own.
   rows_at_start_ = options_.max_num_seqs - static_cast<int32_t>(free_slots_.size());
+  for (size_t i = live_running().size(); i < running_.size(); ++i) {
+    rows_at_start_ -= 1 + static_cast<int32_t>(running_[i]->followers.size());
+  }
 }
 
 void BatchScheduler::build(StepPlan& plan, StepShape shape) {
+  if (shape != StepShape::kDecode) make_room();
   choose_tokens(shape);
   secure_pages(plan);
   emit_work(plan);
   if (shape != StepShape::kDecode) admit_waiting(plan);
+}
+
+// Who is displaced by the next in line gives way before tokens are chosen: where no step in flight
+// has work for him, his slot is free in this very step.
+void BatchScheduler::make_room() {
+  budget_left_ = options_.max_num_batched_tokens;
+  if (running_.empty()) return;
+  const Sequence* head = next_to_join();
+  // A policy that names nobody, for want of slots or pages, gets those of the background.
+  while (head == nullptr && !queue_.empty() && !running_.empty() &&
+         running_.back()->rank.background) {
+    yield(*running_.back());
+    release_slots();
+    head = next_to_join();
+  }
+  if (head == nullptr || running_.empty() || !displaces(*head, *running_.back())) return;
+  if (head->last_step > pool_.applied() || held_back(*head)) return;
+  if (!make_slots(*head)) release_slots();
+  make_pages(*head, find_prefix(*head));
 }
 
 void BatchScheduler::promote_starving() {
@@ -70,6 +96,7 @@ void BatchScheduler::promote_starving() {
     Sequence& sequence = *running_[i];
     const uint64_t since = std::max(sequence.waits_since, sequence.last_step.value);
     if (since + after > next_step_ || sequence.rank.level == kPromotedLevel) continue;
+    if (sequence.rank.background) continue;
     policy_->promote(sequence);
     sequence.waits_since = next_step_;
     std::sort(running_.begin(), running_.end(), ByRank());
@@ -85,7 +112,7 @@ void BatchScheduler::promote_starving() {
     if (!waits || sequence->rank.level == kPromotedLevel) continue;
     dequeue(*sequence);
     policy_->promote(*sequence);
-    enqueue(*sequence);
+    enqueue(*sequence, next_step_);
     ++totals_.promotions;
   }
 }
@@ -125,19 +152,82 @@ void BatchScheduler::choose_tokens(StepShape shape) {
   }
   for (Sequence* sequence : running_) {
     const bool decodes_now = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
-                             budget_left_ > kept && can_decode(*sequence);
+                             !sequence->rank.background && budget_left_ > kept &&
+                             can_decode(*sequence);
     candidates_.push_back({sequence, decodes_now ? 1 : 0, {}});
     if (decodes_now) --budget_left_;
     decodes += decodes_now ? 1 : 0;
   }
-  if (shape == StepShape::kDecode) return;
-  share_prompt_budget(decodes);
+  if (shape != StepShape::kDecode) share_prompt_budget(decodes);
+  choose_background(shape);
+}
+
+// What the live ones left, decodes first; while there are any, only as much as keeps the step
+// short.
+void BatchScheduler::choose_background(StepShape shape) {
+  load_ = {};
+  const auto count = [&](const Candidate& candidate) {
+    const Sequence& sequence = *candidate.sequence;
+    load_.add(
+        {.first = sequence.planned, .count = candidate.count, .samples = sequence.is<Decoding>()});
+  };
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.count > 0) count(candidate);
+  }
+  for (Candidate& candidate : candidates_) {
+    const Sequence& sequence = *candidate.sequence;
+    if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
+      continue;
+    if (budget_left_ == 0 || !can_decode(sequence)) continue;
+    StepLoad one;
+    one.add({.first = sequence.planned, .count = 1, .samples = true});
+    if (cost_.cost().seconds(load_ + one) > background_seconds()) break;
+    candidate.count = 1;
+    --budget_left_;
+    load_ = load_ + one;
+  }
+  for (Candidate& candidate : candidates_) {
+    const Sequence& sequence = *candidate.sequence;
+    if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
+      continue;
+    const int32_t room = std::min(unplanned_prompt(sequence), background_prompt_tokens(sequence));
+    candidate.count =
+        options_.chunked_prefill || room == unplanned_prompt(sequence) ? chunk_of(room) : 0;
+    budget_left_ -= candidate.count;
+    if (candidate.count > 0) count(candidate);
+  }
+}
+
+// How long the step under construction may take with background work in it.
+double BatchScheduler::background_seconds() const {
+  const bool alone = queue_.empty() && (running_.empty() || running_.front()->rank.background);
+  if (alone) return std::numeric_limits<double>::infinity();
+  // Nothing is known: no step is short for certain. What is known is only so good.
+  return cost_.knows() ? options_.background_step_seconds / (1 + cost_.error()) : -1;
+}
+
+// Prompt tokens of a background sequence that fit into the step, by its cost.
+int32_t BatchScheduler::background_prompt_tokens(const Sequence& sequence) const {
+  const double limit = background_seconds();
+  if (std::isinf(limit)) return budget_left_;
+  const auto fits = [&](int32_t tokens) {
+    StepLoad chunk;
+    chunk.add({.first = sequence.planned, .count = tokens});
+    return cost_.cost().seconds(load_ + chunk) <= limit;
+  };
+  int32_t low = 0, high = budget_left_ + 1;  // fits(low), not fits(high)
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 // The first prompt gets half of the budget at least, so that its time to the first token at most
 // doubles; shorter ones need not wait until it is computed.
 void BatchScheduler::share_prompt_budget(int32_t decodes) {
-  budget_left_ = ceiling_.prompt_tokens(decodes, budget_left_);
+  // A prompt that may not be cut is computed whole, whatever that costs the decodes.
+  if (options_.chunked_prefill) budget_left_ = ceiling_.prompt_tokens(decodes, budget_left_);
   const auto remaining = [](const Candidate& candidate) {
     return unplanned_prompt(*candidate.sequence);
   };
@@ -148,7 +238,8 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
   };
   std::vector<Candidate*> prompts;
   for (Candidate& candidate : candidates_) {
-    if (candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
+    const bool live = !candidate.sequence->rank.background;
+    if (live && candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
   if (prompts.empty()) return;
   if (!options_.chunked_prefill) {
@@ -310,8 +401,15 @@ bool BatchScheduler::wants_prompt_logprobs(const Sequence& sequence, int32_t fir
   return last_scored > first && last_scored >= sequence.entry->prompt_scored;
 }
 
+std::span<Sequence* const> BatchScheduler::live_running() const {
+  const auto end = std::partition_point(running_.begin(), running_.end(), [](const Sequence* each) {
+    return !each->rank.background;
+  });
+  return {running_.begin(), end};
+}
+
 StepView BatchScheduler::view() const {
-  return {.running = running_,
+  return {.running = live_running(),
           .queue = queue_,
           .free_slots = static_cast<int32_t>(free_slots_.size()),
           .step = next_step_,
@@ -322,7 +420,12 @@ StepView BatchScheduler::view() const {
 
 // Whom the policy names; null: nobody now.
 Sequence* BatchScheduler::next_to_join() {
-  if (queue_.empty()) return nullptr;
+  if (queue_.empty()) {
+    if (background_queue_.empty()) return nullptr;
+    Sequence* first = *background_queue_.begin();
+    budget_left_ = std::min(budget_left_, background_prompt_tokens(*first));
+    return chunk_of(first->known_length() - cached_tokens(*first)) > 0 ? first : nullptr;
+  }
   const StepView now = view();
   while (policy_->reconsider(**queue_.begin(), now.now_seconds)) {
     Sequence& first = **queue_.begin();
@@ -335,8 +438,7 @@ Sequence* BatchScheduler::next_to_join() {
 void BatchScheduler::admit_waiting(StepPlan& plan) {
   while (Sequence* head = next_to_join()) {
     if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
-    const bool promoted = head->rank.level == kPromotedLevel;
-    if (admission_.on_hold() && !running_.empty() && !promoted) return;
+    if (held_back(*head)) return;
     if (!make_slots(*head)) return;
     const PrefixMatch hit = find_prefix(*head);
     const bool no_budget = chunk_of(head->known_length() - hit.tokens) == 0;
@@ -355,20 +457,33 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
   }
 }
 
+// After a step ran out of pages nobody joins for a while: but the promoted, and the live where
+// background sequences can give way.
+bool BatchScheduler::held_back(const Sequence& head) const {
+  if (!admission_.on_hold() || running_.empty() || head.rank.level == kPromotedLevel) return false;
+  return head.rank.background || !running_.back()->rank.background;
+}
+
 // Nobody joins past the one that was named.
 bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) const {
   BatchView batch{.rows_at_start = rows_at_start_,
                   .token_budget_left = chunk_of(head.known_length() - hit.tokens),
                   .resumes = head.preemptions + head.yields > 0};
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (i == 0 || running_[i]->request != running_[i - 1]->request) ++batch.requests_running;
-    if (running_[i]->is<Prefilling>()) ++batch.sequences_prefilling;
+  // The live see only each other.
+  const std::span<Sequence* const> running =
+      head.rank.background ? std::span<Sequence* const>(running_) : live_running();
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (i == 0 || running[i]->request != running[i - 1]->request) ++batch.requests_running;
+    if (running[i]->is<Prefilling>()) ++batch.sequences_prefilling;
   }
   return policy_->admits(batch);
 }
 
-// Whether what runs is preempted for it: as its policy says; the promoted displace all behind them.
+// Whether what runs is preempted for it: as its policy says; the promoted displace all behind them,
+// the live all in the background.
 bool BatchScheduler::displaces(const Sequence& head, const Sequence& running) const {
+  if (head.rank.background) return false;
+  if (running.rank.background) return true;
   if (head.rank.level == kPromotedLevel) return head.rank < running.rank;
   return policy_->preempts(head, running);
 }
@@ -488,7 +603,8 @@ void BatchScheduler::requeue(Sequence& victim) {
   }
   leave_batch(victim, /*ended=*/false);
   victim.state = Waiting{};
-  enqueue(victim);
+  // It has waited since its last work, and not only since it lost its slot.
+  enqueue(victim, std::max(victim.waits_since, victim.last_step.value));
 }
 
 }  // namespace headrace

@@ -23,7 +23,7 @@ Learned learn(const std::string& kind) {
   Learned learned;
   double held = 0, reserved = 0, most = 0, output = 0;
   for (size_t i = 0; i < trace.size(); ++i) {
-    Request request{.prompt = trace[i].prompt};
+    Request request{.prompt = prompt_of(trace[i], 32000)};
     request.sampling.max_tokens = trace[i].max_tokens;
     if (i >= trace.size() / 2) {
       const int32_t bucket = predictor.bucket_at(request, 0.95);

@@ -20,6 +20,7 @@ struct Request {
   int32_t priority = 0;         // policy priority: lower value first
   int32_t slo_class = 0;        // policy deadline: index into SchedulerOptions::slo_classes
   std::string tenant;           // policy fair: whose share it takes
+  bool background = false;      // only what all others leave idle is for it
   std::string cache_salt;       // prefixes are shared only inside one salt
 };
 

@@ -17,6 +17,7 @@
 #include "kv/kv_demand.h"
 #include "kv/kv_group.h"
 #include "sched/request.h"
+#include "sched/step_cost.h"
 #include "sched/step_plan.h"
 
 namespace headrace {
@@ -41,6 +42,9 @@ struct SchedulerOptions {
   // Prompt chunks beside decodes: 0 fills every step to max_num_batched_tokens (SplitFuse); else
   // they are cut so that a step takes no longer than this (prefill_ceiling.h). Needs `clock`.
   double tpot_target_seconds = 0;
+  // While anybody else has work, a step with background work (Request::background) takes no longer
+  // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
+  double background_step_seconds = 0.006;
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
@@ -67,7 +71,8 @@ struct SchedulerOptions {
 
 struct SchedulerStats {
   int32_t running = 0;  // sequences with a slot
-  int32_t waiting = 0;  // requests queued
+  int32_t waiting = 0;  // requests queued, without those in the background
+  int32_t background_running = 0, background_waiting = 0;
   int32_t blocks_total = 0, blocks_used = 0;
   uint64_t preemptions = 0;  // for want of pages
   uint64_t yields = 0;       // preemptions by the policy
@@ -105,6 +110,8 @@ class Scheduler {
   virtual StepPlan plan() = 0;        // empty() when nothing can run now
   virtual std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) = 0;
 
+  // What steps cost, as measured with the clock; null: nothing is known yet.
+  virtual const StepCostFit* step_cost() const = 0;
   virtual SchedulerStats stats() const = 0;  // O(1)
   virtual KvWaste kv_waste() const = 0;      // O(running)
   // Every invariant of the block pool and the sequence states; a message for the first that fails.

@@ -9,7 +9,7 @@
 //   - no page is found before the step that wrote it was applied
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
-//   - the oldest request gets work within the bound that its policy promises
+//   - the oldest live request gets work within the bound that its policy promises
 // and at the end every request has ended and every page is free.
 #pragma once
 
@@ -73,7 +73,8 @@ class SchedulerSimulation {
     double arrival, cancel, cancel_choice, fault, eager_apply;
     int32_t prompt_max, output_max, n_max, outstanding_max;
     bool priorities, scoring;
-    double sharing;  // of prompts that begin as another did
+    double sharing;     // of prompts that begin as another did
+    double background;  // of requests
   };
 
   void draw_options();

@@ -1,5 +1,6 @@
 // The simulation over many seeds. HEADRACE_SIM_STEPS scales the whole (default 1e6 steps),
-// HEADRACE_SIM_SEEDS the number of seeds (default 100), HEADRACE_SIM_SEED replays one.
+// HEADRACE_SIM_SEEDS the number of seeds (default 100), from HEADRACE_SIM_FIRST_SEED (default 1);
+// HEADRACE_SIM_SEED replays one.
 #include "sched/scheduler_sim.h"
 
 #include <gtest/gtest.h>
@@ -24,8 +25,8 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   const int64_t seeds = setting("HEADRACE_SIM_SEEDS", 100);
   const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds;
   const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
-  const int64_t first = replay >= 0 ? replay : 1;
-  const int64_t last = replay >= 0 ? replay : seeds;
+  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
+  const int64_t last = replay >= 0 ? replay : first + seeds - 1;
   std::signal(SIGABRT, print_seed);
   SchedulerSimulation::Tally all;
   int64_t steps_done = 0;

@@ -28,8 +28,9 @@ struct Sequence;
 
 // Place in line. Smaller goes first; the greatest is "the youngest" and preempted first.
 struct Rank {
-  int32_t level = 0;  // the policy's classes, or kPromotedLevel
-  double key = 0;     // its order inside a class
+  bool background = false;  // behind all that is live
+  int32_t level = 0;        // the policy's classes, or kPromotedLevel
+  double key = 0;           // its order inside a class
   uint64_t arrival = 0;
   int32_t choice = 0;
   friend auto operator<=>(const Rank&, const Rank&) = default;

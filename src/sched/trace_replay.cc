@@ -19,17 +19,24 @@ constexpr TokenId kEndId = 0;
 // kv_waste() walks all running sequences: every so many steps.
 constexpr int64_t kWasteEvery = 16;
 
+constexpr int32_t kVocab = 32000;
+
 constexpr std::array kMachines = {
     MachineRow{"cpu-135m",
                {.base = 3.0e-3,
                 .per_prompt_token = 0.55e-3,
                 .per_decode = 0.55e-3,
-                .per_kv_token = 0.4e-6},
+                .per_kv_token = 0.4e-6,
+                .per_prompt_context = 0.2e-6},
                65536},
-    MachineRow{
-        "h200-8b",
-        {.base = 4.0e-3, .per_prompt_token = 20e-6, .per_decode = 12e-6, .per_kv_token = 0.03e-6},
-        800000},
+    MachineRow{"h200-8b",
+               {.base = 4.5e-3,
+                .per_prompt_token = 4e-6,
+                .per_decode = 9e-6,
+                .per_kv_token = 0.03e-6,
+                .per_prompt_context = 1.0e-9,
+                .per_row_over = 16.5e-6},
+               800000},
 };
 
 class Replay {
@@ -59,28 +66,35 @@ class Replay {
     size_t index = 0;
     int32_t output = 0;  // so far
     double first = 0, last = 0;
+    LatencyHistogram* gaps = nullptr;
   };
 
   Status let_arrive() {
     if (!scheduler_->has_work()) advance_to(trace_[next_].arrival_seconds);
     while (next_ < trace_.size() && trace_[next_].arrival_seconds <= clock_.now_seconds()) {
       const TraceRequest& from = trace_[next_];
-      Request request{.id = RequestId(next_ + 1), .prompt = from.prompt};
+      Request request{.id = RequestId(next_ + 1), .prompt = prompt_of(from, kVocab)};
       request.sampling.max_tokens = from.max_tokens;
       request.priority = from.priority;
       request.slo_class = from.slo_class;
       request.tenant = from.tenant;
+      request.background = from.background;
       ReplayReport::Row& row = report_.rows[next_];
       row.tenant = from.tenant;
       row.slo_class = from.slo_class;
-      row.completion_alone = static_cast<double>(from.prompt.size()) * cost_.per_prompt_token +
+      row.background = from.background;
+      row.output = from.output;
+      row.completion_alone = from.prompt_tokens() * (cost_.per_prompt_token + cost_.per_row_over) +
                              from.output * (cost_.base + cost_.per_decode);
       const Status status = scheduler_->add(std::move(request));
       if (!status.ok() && status.code() != StatusCode::kExhausted) {
         return status.with_context(fmt::format("request {} of the trace", next_));
       }
       row.refused = !status.ok();
-      if (status.ok()) live_[RequestId(next_ + 1)] = {.index = next_};
+      if (status.ok()) {
+        live_[RequestId(next_ + 1)] = {.index = next_, .gaps = &report_.token_gaps[from.tenant]};
+        live_requests_ += from.background ? 0 : 1;
+      }
       ++next_;
     }
     return ok_status();
@@ -104,9 +118,10 @@ class Replay {
     for (const Admission& admission : plan.admitted) {
       requests_[admission.sequence] = admission.request->id;
     }
-    const double seconds = cost_of(plan);
+    const double seconds = cost_.seconds(StepLoad::of(plan));
     clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
     note_use(seconds);
+    note_background(plan, seconds);
     const StepResult result = answer(plan);
     const double answered = real.now_seconds();
     const std::vector<Emission> emissions = scheduler_->apply(plan, result);
@@ -114,25 +129,25 @@ class Replay {
     for (const Emission& emission : emissions) note(emission);
   }
 
-  double cost_of(const StepPlan& plan) const {
-    double seconds = cost_.base;
-    for (const Work& work : plan.work) {
-      if (work.count == 1 && work.samples) {
-        seconds += cost_.per_decode + work.first * cost_.per_kv_token;
-      } else {
-        seconds += work.count * cost_.per_prompt_token;
-      }
-    }
-    return seconds;
-  }
-
   void note_use(double seconds) {
     const SchedulerStats stats = scheduler_->stats();
     report_.running_mean += stats.running * seconds;
+    report_.busy_seconds += seconds;
     if (++report_.steps % kWasteEvery != 0) return;
     const KvWaste waste = scheduler_->kv_waste();
     used_ += static_cast<double>(waste.used) * seconds;
     held_ += static_cast<double>(waste.used + waste.reserved + waste.internal) * seconds;
+  }
+
+  void note_background(const StepPlan& plan, double seconds) {
+    int64_t tokens = 0;
+    for (const Work& work : plan.work) {
+      const size_t index = live_.at(requests_.at(work.sequence)).index;
+      if (trace_[index].background) tokens += work.count;
+    }
+    report_.background_tokens += tokens;
+    if (tokens == 0 || live_requests_ == 0) return;
+    report_.beside_seconds_max = std::max(report_.beside_seconds_max, seconds);
   }
 
   // Tokens that nobody else says, until the true length.
@@ -154,7 +169,11 @@ class Replay {
   void note(const Emission& emission) {
     Live& live = live_.at(emission.request);
     const double now = clock_.now_seconds();
-    if (live.first == 0) live.first = now;
+    if (live.first == 0) {
+      live.first = now;
+    } else {
+      live.gaps->add(now - live.last);
+    }
     live.last = now;
     if (emission.finish == FinishReason::kNone) return;
     ReplayReport::Row& row = report_.rows[live.index];
@@ -162,6 +181,7 @@ class Replay {
     row.ttft = live.first - arrival;
     row.tpot = live.output > 1 ? (live.last - live.first) / (live.output - 1) : 0;
     row.completion = now - arrival;
+    live_requests_ -= row.background ? 0 : 1;
     live_.erase(emission.request);
   }
 
@@ -173,6 +193,7 @@ class Replay {
   std::unordered_map<RequestId, Live> live_;
   std::unordered_map<SequenceId, RequestId> requests_;
   size_t next_ = 0;
+  int64_t live_requests_ = 0;  // that have arrived and not ended, and are no background
   double used_ = 0, held_ = 0;
   ReplayReport report_;
 };
@@ -204,6 +225,26 @@ double percentile_of(std::vector<double> values, double share) {
 Result<ReplayReport> replay(const std::vector<TraceRequest>& trace, SchedulerOptions options,
                             const StepCost& cost) {
   return Replay(trace, std::move(options), cost).run();
+}
+
+void LatencyHistogram::add(double seconds) {
+  const double place = std::log(std::max(seconds, kLeast) / kLeast) / std::log(kStep);
+  const auto bucket = static_cast<size_t>(place);
+  if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
+  ++buckets_[bucket];
+  ++count_;
+}
+
+double LatencyHistogram::percentile(double share) const {
+  const double wanted = share * static_cast<double>(count_);
+  int64_t seen = 0;
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    seen += buckets_[bucket];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) {
+      return kLeast * std::pow(kStep, static_cast<double>(bucket) + 0.5);
+    }
+  }
+  return 0;
 }
 
 }  // namespace headrace

@@ -3,31 +3,38 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "sched/scheduler.h"
+#include "sched/step_cost.h"
 #include "sched/trace.h"
 
 namespace headrace {
 
-// Seconds of a step: base + what its tokens cost. A prompt token's share is of the matrices, a
-// decode's of the weights read (base) and of its keys and values.
-struct StepCost {
-  double base = 0;
-  double per_prompt_token = 0;
-  double per_decode = 0;
-  double per_kv_token = 0;  // keys and values that decodes read
+// How long things took: counts in buckets 2 % wide, so that a million requests fit in memory.
+class LatencyHistogram {
+ public:
+  void add(double seconds);
+  int64_t count() const { return count_; }
+  double percentile(double share) const;  // 0 of nothing
+
+ private:
+  static constexpr double kLeast = 1e-5, kStep = 1.02;
+  std::vector<int64_t> buckets_;
+  int64_t count_ = 0;
 };
+
 struct MachineRow {
   std::string_view name;
   StepCost cost;
   int32_t kv_tokens = 0;  // that fit its memory
 };
-// Estimates, not measurements. cpu-135m: the order of SmolLM2-135M on two cores. h200-8b: from the
-// weights' bytes, the measured bandwidth and 50k prompt tokens a second.
+// cpu-135m: the order of SmolLM2-135M on two cores, an estimate. h200-8b: close to the steps of the
+// 8B shape in bench/results/h200.jsonl. A real machine's: `headrace bench fit`.
 Result<MachineRow> find_machine(std::string_view name);
 std::vector<std::string> machine_names();
 
@@ -36,16 +43,24 @@ struct ReplayReport {
     double ttft = 0, tpot = 0,
            completion = 0;        // seconds; from arrival, per later token, to the end
     double completion_alone = 0;  // if it had the machine for itself
+    double normalised() const { return completion / output; }  // seconds per output token
+    int32_t output = 1;
     bool refused = false;
+    bool background = false;
     std::string tenant;
     int32_t slo_class = 0;
   };
-  std::vector<Row> rows;  // in the order of the trace
-  double seconds = 0;     // of virtual time
+  std::vector<Row> rows;                               // in the order of the trace
+  std::map<std::string, LatencyHistogram> token_gaps;  // between tokens of a stream, by tenant
+  double seconds = 0;                                  // of virtual time
   int64_t steps = 0;
   double running_mean = 0;       // sequences that run, over time
   double waste = 0;              // 1 - tokens held / slots of held pages, over time
   double scheduler_seconds = 0;  // real time of plan() and apply()
+  double busy_seconds = 0;       // in steps
+  // Of steps with background work while live requests were there.
+  double beside_seconds_max = 0;
+  int64_t background_tokens = 0;  // computed for background requests, prompts and outputs
   SchedulerStats stats;
 };
 // p50 of nothing is 0.

@@ -1,0 +1,100 @@
+#include "sched/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace headrace {
+namespace {
+
+// A step that took this much longer than predicted says more about the machine's other work than
+// about its own: it counts as this.
+constexpr double kOutlier = 4;
+constexpr int64_t kSolveEvery = 8;
+
+}  // namespace
+
+void StepLoad::add(const Work& work) {
+  if (work.count == 1 && work.samples) {
+    ++decodes;
+    kv_tokens += work.first + 1;
+    return;
+  }
+  const double count = work.count;
+  prompt_tokens += count;
+  prompt_context += count * work.first + count * (count + 1) / 2;
+}
+
+StepLoad StepLoad::of(const StepPlan& plan) {
+  StepLoad load;
+  for (const Work& work : plan.work) load.add(work);
+  return load;
+}
+
+void StepCostFit::observe(const StepLoad& load, double seconds) {
+  if (seconds <= 0) return;
+  if (knows()) {
+    const double predicted = cost_.seconds(load);
+    const double error = std::abs(predicted - seconds) / seconds;
+    const double share =
+        1.0 / static_cast<double>(std::min<int64_t>(steps_ - kStepsMin + 1, kMemory));
+    error_ += share * (error - error_);
+    if (predicted > 0) seconds = std::min(seconds, kOutlier * predicted);
+  }
+  const Vector x = {
+      1, load.prompt_tokens, load.decodes, load.kv_tokens, load.prompt_context, load.rows_over()};
+  const double weight = 1 / (seconds * seconds);
+  constexpr double kKeep = 1 - 1.0 / kMemory;
+  for (size_t i = 0; i < kTerms; ++i) {
+    for (size_t j = 0; j < kTerms; ++j)
+      normal_[i][j] = kKeep * normal_[i][j] + weight * x[i] * x[j];
+    target_[i] = kKeep * target_[i] + weight * x[i] * seconds;
+  }
+  ++steps_;
+  if (steps_ <= 4 * kStepsMin || steps_ % kSolveEvery == 0) solve();
+}
+
+// Cholesky on the terms in use; a term that comes out negative is dropped, the worst first, and the
+// rest is solved again.
+void StepCostFit::solve() {
+  std::array<bool, kTerms> used{};
+  for (size_t i = 0; i < kTerms; ++i) used[i] = normal_[i][i] > 0;
+  Vector result{};
+  while (true) {
+    // Scaled to a unit diagonal, with a ridge: terms that were never seen apart share their cost.
+    constexpr double kRidge = 1e-6;
+    std::array<Vector, kTerms> lower{};
+    result = {};
+    for (size_t i = 0; i < kTerms; ++i) {
+      if (!used[i]) continue;
+      for (size_t j = 0; j <= i; ++j) {
+        if (!used[j]) continue;
+        double sum = normal_[i][j] / std::sqrt(normal_[i][i] * normal_[j][j]);
+        if (i == j) sum += kRidge;
+        for (size_t k = 0; k < j; ++k) sum -= lower[i][k] * lower[j][k];
+        lower[i][j] = i == j ? std::sqrt(std::max(sum, kRidge)) : sum / lower[j][j];
+      }
+    }
+    for (size_t i = 0; i < kTerms; ++i) {
+      if (!used[i]) continue;
+      double sum = target_[i] / std::sqrt(normal_[i][i]);
+      for (size_t k = 0; k < i; ++k) sum -= lower[i][k] * result[k];
+      result[i] = sum / lower[i][i];
+    }
+    for (size_t i = kTerms; i-- > 0;) {
+      if (!used[i]) continue;
+      double sum = result[i];
+      for (size_t k = i + 1; k < kTerms; ++k) sum -= lower[k][i] * result[k];
+      result[i] = sum / lower[i][i];
+    }
+    const auto worst = std::min_element(result.begin(), result.end());
+    if (*worst >= 0) break;
+    used[static_cast<size_t>(worst - result.begin())] = false;
+  }
+  for (size_t i = 0; i < kTerms; ++i) {
+    if (used[i]) result[i] /= std::sqrt(normal_[i][i]);
+  }
+  cost_ = {result[0], result[1], result[2], result[3], result[4], result[5]};
+}
+
+}  // namespace headrace
