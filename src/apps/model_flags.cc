@@ -128,6 +128,26 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
+  const auto add_gib = [&](const std::string& names, double& value,
+                           const std::string& description) {
+    app.add_option(names, value, description)
+        ->check(CLI::Range(0.0, 1048576.0))
+        ->type_name("GIB")
+        ->group("Engine");
+  };
+  add_gib("--kv-offloading-size,--hicache-size", stack.kv_offloading_gib,
+          "Host memory for the keys and values of prefixes and preempted requests that the pool "
+          "has no room for (default 0: they are computed again)");
+  add_gib("--kv-disk-size", stack.kv_disk_gib,
+          "The same on disk, for what that memory has no room for");
+  app.add_option("--kv-disk-path", stack.kv_disk_path,
+                 "Folder of --kv-disk-size (default: the temporary one)")
+      ->type_name("DIR")
+      ->group("Engine");
+  add_choice(app, "--preemption-mode", stack.preemption_mode, {"auto", "swap", "recompute"},
+             "What --kv-offloading-size keeps: auto: what is cheaper to load than to compute; "
+             "swap: everything; recompute: nothing")
+      ->group("Engine");
   add_choice(app, "--priority-order", stack.priority_order, {"lower-first", "higher-first"},
              "Which value of a request's priority goes first, under --policy priority")
       ->group("Engine");

@@ -1,8 +1,11 @@
 #include "apps/model_stack.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <utility>
 
@@ -11,6 +14,7 @@
 #include "apps/model_files.h"
 #include "base/log.h"
 #include "engine/kv_storage.h"
+#include "engine/kv_tiers.h"
 #include "engine/memory_plan.h"
 #include "engine/model_runner.h"
 #include "models/model.h"
@@ -24,6 +28,9 @@ constexpr int32_t kBlockTokens = 16;
 // sequence of max_model_len), within a quarter of the memory that is free.
 constexpr int64_t kTokensPerSlot = 1024;
 constexpr int32_t kModelLenDefaultMax = 8192;
+// What a disk is taken to read: an NVMe drive's order. Not measured: the file is in memory at
+// first.
+constexpr double kDiskBytesPerSecond = 1e9;
 
 // The type that --dtype gives the matrices of dummy weights.
 std::optional<DType> dummy_dtype(std::string_view name) {
@@ -229,6 +236,50 @@ class StackLoader {
     return options_.max_model_len;
   }
 
+  // Null: no tiers are asked for.
+  Result<std::shared_ptr<KvTiers>> create_tiers(const KvPlan& kv) const {
+    if (options_.kv_disk_gib > 0 && options_.kv_offloading_gib <= 0) {
+      return invalid_argument("--kv-disk-size lies below --kv-offloading-size: give both",
+                              "kv_disk_size");
+    }
+    if (options_.kv_offloading_gib <= 0 || options_.preemption_mode == "recompute") {
+      return std::shared_ptr<KvTiers>();
+    }
+    if (!options_.enable_prefix_caching) {
+      return invalid_argument(
+          "--kv-offloading-size keeps pages that the prefix cache finds again: not with "
+          "--no-enable-prefix-caching",
+          "kv_offloading_size");
+    }
+    const auto pages = [&](double gib) {
+      const double count = gib * (1 << 30) / static_cast<double>(kv.page_bytes);
+      return static_cast<int32_t>(std::min(count, double{1 << 29}));
+    };
+    const std::filesystem::path folder = options_.kv_disk_path.empty()
+                                             ? std::filesystem::temp_directory_path()
+                                             : std::filesystem::path(options_.kv_disk_path);
+    const std::string file = folder / fmt::format("headrace-kv-{}", ::getpid());
+    return KvTiers::create(*stack_->device_, kv.page_bytes,
+                           {.host_pages = std::max(1, pages(options_.kv_offloading_gib)),
+                            .disk_pages = pages(options_.kv_disk_gib),
+                            .disk_path = file});
+  }
+
+  Result<std::vector<TierSpec>> tier_specs(const KvTiers* tiers) const {
+    std::vector<TierSpec> specs;
+    if (tiers == nullptr) return specs;
+    const bool by_cost = options_.preemption_mode == "auto";
+    double host = 0;
+    if (by_cost) {
+      HR_ASSIGN_OR_RETURN(host, measure_page_load(*stack_->device_, tiers->page_bytes()));
+    }
+    const double disk = host + static_cast<double>(tiers->page_bytes()) / kDiskBytesPerSecond;
+    specs.push_back({.pages = tiers->host_pages(), .seconds_per_page = host});
+    if (tiers->disk_pages() == 0) return specs;
+    specs.push_back({.pages = tiers->disk_pages(), .seconds_per_page = by_cost ? disk : 0});
+    return specs;
+  }
+
   Status create_engine() {
     const ModelSpec& spec = stack_->model_->spec();
     HR_ASSIGN_OR_RETURN(const int32_t max_model_len, model_len());
@@ -246,6 +297,8 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;
+    HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
+    HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;
     EngineOptions engine{
         .scheduler = {.max_num_seqs = options_.max_num_seqs,
@@ -263,6 +316,7 @@ class StackLoader {
                       .end_ids = runner_options.end_ids,
                       .enable_prefix_caching = options_.enable_prefix_caching,
                       .prefix_cache_eviction = options_.prefix_cache_eviction,
+                      .tiers = std::move(tiers),
                       .higher_priority_first = options_.priority_order == "higher-first"},
         .vocab_size = spec.vocab_size};
     stack_->info_.kv_bytes = kv.page_bytes * block_count;

@@ -40,6 +40,10 @@ struct StackOptions {
   std::string priority_order = "lower-first";
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
+  double kv_offloading_gib = 0;  // host memory for keys and values that the pool has no room for
+  double kv_disk_gib = 0;        // the same on disk, below it
+  std::string kv_disk_path;      // the folder; empty: the temporary one
+  std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
 };
 

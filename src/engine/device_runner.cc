@@ -146,7 +146,10 @@ class DeviceRunner final : public Runner {
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
         builder_(storage_.plan()),
         sampler_(options_.end_ids, model.spec().vocab_size) {}
-  ~DeviceRunner() override { (void)stream_->synchronize(); }
+  ~DeviceRunner() override {
+    (void)stream_->synchronize();
+    if (copy_stream_ != nullptr) (void)copy_stream_->synchronize();
+  }
 
   Status allocate();
 
@@ -186,6 +189,7 @@ class DeviceRunner final : public Runner {
   std::span<T> put(std::span<const T> values) {
     return put(values, 0, T{});
   }
+  void start_moves(const StepPlan& plan);
   Status make_room(Ticket ticket);
   void choose_shape(const StepPlan& plan);
   template <class Body>
@@ -202,6 +206,8 @@ class DeviceRunner final : public Runner {
   const RunnerShape shape_;
   KvStorage storage_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> copy_stream_;  // of pages between tiers; made when there are some
+  std::unique_ptr<Event> loaded_;        // what the step before this one loads
   SingleRank single_rank_;
   Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
   Workspace workspace_;
@@ -248,6 +254,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   StepInFlight& step = step_of(ticket);
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
   const double before_build = clock_.now_seconds();
+  start_moves(plan);
   slots_.update(plan);
   device_slots_.collect(plan);
   const ForwardBatch batch = builder_.build(plan, slots_);
@@ -273,6 +280,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
                          .block_tables = device_slots_.block_tables(),
                          .token_counts = device_slots_.token_counts(),
                          .last_tokens = device_slots_.last_tokens()});
+  if (plan.work.empty()) return ticket;
   step_mark_.emplace(workspace_);
   hidden_ = workspace_.take_tensor(
       model_.activation_dtype(),
@@ -286,9 +294,27 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   return ticket;
 }
 
+// Pages that change tiers go on a stream of their own, beside the step before. What is stored was
+// written by steps that have ended, and must be out before this step writes; what is loaded is read
+// by the next step, not by this one.
+void DeviceRunner::start_moves(const StepPlan& plan) {
+  if (loaded_ != nullptr) stream_->wait(*loaded_);
+  loaded_ = nullptr;
+  if (plan.stores.empty() && plan.loads.empty()) return;
+  if (copy_stream_ == nullptr) copy_stream_ = device_.create_stream();
+  if (!plan.stores.empty()) {
+    storage_.move_pages(*copy_stream_, plan.stores);
+    stream_->wait(*copy_stream_->record());
+  }
+  if (plan.loads.empty()) return;
+  storage_.move_pages(*copy_stream_, plan.loads);
+  loaded_ = copy_stream_->record();
+}
+
 // Steps that only decode are padded to one of few numbers of rows, each with its recording.
 void DeviceRunner::choose_shape(const StepPlan& plan) {
   padded_rows_ = 0;
+  if (plan.work.empty()) return;
   if (!options_.graphs || options_.taps.after_layer || !only_decodes(plan)) return;
   const int32_t rows_max =
       std::min({kLogitRowsMax, options_.max_num_seqs, options_.max_num_batched_tokens});
@@ -416,6 +442,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.done->wait();
   step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
+  if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->status());
   const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,

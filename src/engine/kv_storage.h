@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/kv_tiers.h"
 #include "kv/kv_group.h"
 #include "models/model.h"
 #include "ops/kv_view.h"
@@ -37,12 +39,18 @@ class KvStorage {
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]
   const KvPlan& plan() const { return plan_; }
   void copy_pages(Stream& stream, std::span<const BlockCopy> copies);
+  // Tiers below the pool (none at first); move_pages() copies between them and it, in order.
+  void set_tiers(std::shared_ptr<KvTiers> tiers) { tiers_ = std::move(tiers); }
+  void move_pages(Stream& stream, const std::vector<PageMove>& moves) {
+    if (!moves.empty()) tiers_->move_pages(stream, pool_.data(), moves);
+  }
 
  private:
   KvStorage(KvPlan plan, Buffer pool) : plan_(std::move(plan)), pool_(std::move(pool)) {}
 
   KvPlan plan_;
   Buffer pool_;
+  std::shared_ptr<KvTiers> tiers_;
   std::vector<KvLayerView> layers_;
 };
 

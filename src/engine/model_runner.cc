@@ -80,9 +80,12 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   flush_denormals_on_this_thread();
   CHECK(!step_mark_.has_value());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
+  storage_.move_pages(*stream_, plan.stores);
+  storage_.move_pages(*stream_, plan.loads);
   slots_.update(plan);
   storage_.copy_pages(*stream_, plan.copies);
   const ForwardBatch batch = builder_.build(plan, slots_);
+  if (plan.work.empty()) return Ticket(++last_ticket_);
   step_mark_.emplace(workspace_);
   hidden_ = workspace_.take_tensor(
       model_.activation_dtype(),
@@ -148,6 +151,7 @@ Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model&
   const bool gpu = device.kind() == DeviceKind::kCuda;
   HR_ASSIGN_OR_RETURN(KvStorage storage, KvStorage::create(device, model.spec(), std::move(plan),
                                                            options.block_count + (gpu ? 1 : 0)));
+  storage.set_tiers(options.tiers);
   if (gpu) {
     return create_device_runner(device, model, std::move(storage), std::move(options));
   }

@@ -6,7 +6,7 @@ namespace headrace {
 
 OracleRunner::OracleRunner(const OracleModel& model, const SchedulerOptions& options,
                            std::shared_ptr<OracleControls> controls)
-    : device_(model, options.groups, options.block_count, options.max_num_seqs),
+    : device_(model, options.groups, options.block_count, options.max_num_seqs, options.tiers),
       controls_(std::move(controls)) {}
 
 Ticket OracleRunner::submit_forward(const StepPlan& plan) {

@@ -30,25 +30,26 @@ int32_t common_length(TokenSpan a, TokenSpan b) {
 
 std::string root_name(const PrefixKey& key) { return fmt::format("{}:{}", key.adapter, key.salt); }
 
-template <class... Args>
-Status broken(fmt::format_string<Args...> format, Args&&... args) {
-  return internal_error(fmt::format(format, std::forward<Args>(args)...));
-}
-
 }  // namespace
 
-PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule,
-                         uint64_t hash_mask)
+PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups,
+                         PrefixCacheOptions options)
     : pool_(pool),
       groups_(groups),
-      rule_(rule),
-      hash_mask_(hash_mask),
-      unit_tokens_(common_unit(groups)),
-      // A node has a page or a child; a root has a child.
-      node_max_(2 * pool.total() + 1),
-      owner_(static_cast<size_t>(pool.total()), kNone),
-      owner_slot_(static_cast<size_t>(pool.total()), 0),
-      queue_(node_max_ + pool.total()) {
+      options_(std::move(options)),
+      unit_tokens_(common_unit(groups)) {
+  CHECK(options_.tiers.size() < kTierCount);
+  std::vector<int32_t> tier_pages = {pool.total()};
+  for (const TierSpec& spec : options_.tiers) {
+    tiers_.emplace_back(spec.pages);
+    tier_pages.push_back(spec.pages);
+  }
+  // A node has a page or a child; a root has a child.
+  node_max_ = 2 * std::accumulate(tier_pages.begin(), tier_pages.end(), 0) + 1;
+  for (int32_t pages : tier_pages) {
+    owners_.emplace_back(static_cast<size_t>(pages));
+    queues_.emplace_back(node_max_ + pages);
+  }
   for (size_t group = 0; group < groups.size(); ++group) {
     for (int32_t index = 0; index < unit_tokens_ / groups[group].block_tokens; ++index) {
       page_slots_.push_back(
@@ -68,12 +69,12 @@ TokenSpan PrefixCache::tokens_of(int32_t node) const {
   return TokenSpan(unit_of_).subspan(static_cast<size_t>(node) * unit, unit);
 }
 
-std::span<BlockId> PrefixCache::pages_of(int32_t node) {
+std::span<TierPage> PrefixCache::pages_of(int32_t node) {
   const size_t count = page_slots_.size();
   return std::span(page_of_).subspan(static_cast<size_t>(node) * count, count);
 }
 
-std::span<const BlockId> PrefixCache::pages_of(int32_t node) const {
+std::span<const TierPage> PrefixCache::pages_of(int32_t node) const {
   const size_t count = page_slots_.size();
   return std::span(page_of_).subspan(static_cast<size_t>(node) * count, count);
 }
@@ -87,7 +88,7 @@ uint64_t PrefixCache::hash_of(int32_t parent, TokenSpan unit) const {
     hash = (hash ^ (uint64_t{high} << 32 | low)) * 0x9ddfea08eb382d69ull;
     hash ^= hash >> 32;
   }
-  return mix64(hash) & hash_mask_;
+  return mix64(hash) & options_.hash_mask;
 }
 
 int32_t PrefixCache::find_root(const PrefixKey& key) const {
@@ -138,6 +139,7 @@ PrefixMatch PrefixCache::match(const PrefixKey& key, TokenSpan tokens, int32_t t
   }
   match.tokens = usable_length(match.nodes, static_cast<int32_t>(std::min(length, most)));
   match.nodes.resize((static_cast<size_t>(match.tokens) + unit - 1) / unit);
+  if (!tiers_.empty()) cut_costly_loads(match);
   return match;
 }
 
@@ -149,8 +151,8 @@ int32_t PrefixCache::usable_length(std::span<const int32_t> nodes, int32_t token
     const PrefixMatch match{
         tokens, {nodes.begin(), nodes.begin() + (tokens + unit_tokens_ - 1) / unit_tokens_}};
     int32_t shorter = tokens;
-    for_each_page(match, [&](int32_t group, int32_t index, BlockId page) {
-      if (page == kNoBlock) {
+    for_each_page(match, [&](int32_t group, int32_t index, int32_t node, size_t slot) {
+      if (pages_of(node)[slot].none()) {
         shorter = std::min(shorter, index * groups_[static_cast<size_t>(group)].block_tokens);
         found = false;
       }
@@ -161,7 +163,8 @@ int32_t PrefixCache::usable_length(std::span<const int32_t> nodes, int32_t token
   return tokens;
 }
 
-// Visits the pages that a token at match.tokens attends to, in every group.
+// Visits the pages that a token at match.tokens attends to, in every group: (group, index in the
+// sequence's table, node, slot in the node).
 template <class Visit>
 void PrefixCache::for_each_page(const PrefixMatch& match, const Visit& visit) const {
   size_t slot = 0;
@@ -170,26 +173,41 @@ void PrefixCache::for_each_page(const PrefixMatch& match, const Visit& visit) co
     const int32_t end = pages_for(match.tokens, groups_[group].block_tokens);
     for (int32_t index = first_visible_page(groups_[group], match.tokens); index < end; ++index) {
       const int32_t node = match.nodes[static_cast<size_t>(index / per_unit)];
-      visit(static_cast<int32_t>(group), index,
-            pages_of(node)[slot + static_cast<size_t>(index % per_unit)]);
+      visit(static_cast<int32_t>(group), index, node, slot + static_cast<size_t>(index % per_unit));
     }
     slot += static_cast<size_t>(per_unit);
   }
 }
 
-std::vector<GroupBlocks> PrefixCache::pages(const PrefixMatch& match) const {
-  std::vector<GroupBlocks> pages;
-  for_each_page(match, [&](int32_t group, int32_t index, BlockId page) {
-    if (pages.empty() || pages.back().group != group) pages.push_back({group, index, {}});
-    pages.back().blocks.push_back(page);
+// A hit ends before what is cheaper to compute than to load.
+void PrefixCache::cut_costly_loads(PrefixMatch& match) const {
+  if (seconds_per_token_ <= 0) return;
+  double load = 0;
+  int32_t first_tokens = match.tokens;  // of the pages that are in the pool, from the beginning
+  for_each_page(match, [&](int32_t group, int32_t index, int32_t node, size_t slot) {
+    const TierPage place = pages_of(node)[slot];
+    if (place.tier == kPoolTier) return;
+    load += options_.tiers[static_cast<size_t>(place.tier) - 1].seconds_per_page;
+    first_tokens = std::min(first_tokens, index * groups_[static_cast<size_t>(group)].block_tokens);
   });
-  return pages;
+  if (load <= seconds_per_token_ * (match.tokens - first_tokens)) return;
+  match.tokens = usable_length(match.nodes, first_tokens / unit_tokens_ * unit_tokens_);
+  match.nodes.resize(static_cast<size_t>(match.tokens / unit_tokens_));
 }
 
 int32_t PrefixCache::pages_in_use(const PrefixMatch& match) const {
   int32_t count = 0;
-  for_each_page(match, [&](int32_t, int32_t, BlockId page) {
-    if (pool_.state(page) != BlockState::kIdle) ++count;
+  for_each_page(match, [&](int32_t, int32_t, int32_t node, size_t slot) {
+    if (!is_loose(pages_of(node)[slot])) ++count;
+  });
+  return count;
+}
+
+int32_t PrefixCache::pages_to_load(const PrefixMatch& match) const {
+  if (tiers_.empty()) return 0;
+  int32_t count = 0;
+  for_each_page(match, [&](int32_t, int32_t, int32_t node, size_t slot) {
+    if (pages_of(node)[slot].tier != kPoolTier) ++count;
   });
   return count;
 }
@@ -200,14 +218,52 @@ int32_t PrefixCache::copies(const PrefixMatch& match) const {
       [&](const KvGroupSpec& group) { return match.tokens % group.block_tokens != 0; }));
 }
 
-PrefixPath PrefixCache::take(const PrefixMatch& match) {
-  PrefixPath path;
-  for (int32_t node : match.nodes) ++at(node).hits;
+// Pages in lower tiers leave their place before any page is allocated: to make room the pool may
+// store others there.
+PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
+  struct Load {
+    size_t table, entry;  // in hold.pages
+    int32_t node;
+    size_t slot;
+    TierPage from;
+  };
+  PrefixHold hold;
+  std::vector<Load> loads;
+  for (int32_t node : match.nodes) {
+    ++at(node).hits;
+    at(node).locked = true;
+  }
+  for_each_page(match, [&](int32_t group, int32_t index, int32_t node, size_t slot) {
+    if (hold.pages.empty() || hold.pages.back().group != group) {
+      hold.pages.push_back({group, index, {}});
+    }
+    std::vector<BlockId>& blocks = hold.pages.back().blocks;
+    const TierPage place = pages_of(node)[slot];
+    hold.usable_after = std::max(hold.usable_after, at(node).loaded_in);
+    blocks.push_back(place.tier == kPoolTier ? block_of(place) : kNoBlock);
+    if (place.tier == kPoolTier) return pool_.share(block_of(place));
+    loads.push_back({hold.pages.size() - 1, blocks.size() - 1, node, slot, place});
+    detach(node, slot);
+  });
+  for (const Load& load : loads) {
+    const std::optional<BlockId> block = pool_.allocate();
+    CHECK_MSG(block.has_value(), "acquire() without enough free pages");
+    pool_.publish(*block);
+    attach(load.node, load.slot, {kPoolTier, block->value});
+    at(load.node).loaded_in = hold.usable_after = step_;
+    hold.pages[load.table].blocks[load.entry] = *block;
+    moves_.loads.push_back({page_slots_[load.slot].group, load.from, {kPoolTier, block->value}});
+    tier(load.from.tier).release_after(load.from.page, step_);
+    ++tier_counts_.loaded;
+  }
+  for (int32_t node : match.nodes) at(node).locked = false;
+  PrefixPath& path = hold.path;
   path.units = match.tokens / unit_tokens_;
-  if (path.units == 0) return path;
+  if (path.units == 0) return hold;
   path.node = match.nodes[static_cast<size_t>(path.units) - 1];
   path.generation = at(path.node).generation;
-  return path;
+  prune(match.nodes.back());
+  return hold;
 }
 
 // --- growing
@@ -275,7 +331,7 @@ int32_t PrefixCache::new_node() {
     node = static_cast<int32_t>(nodes_.size());
     nodes_.emplace_back();
     unit_of_.resize(nodes_.size() * static_cast<size_t>(unit_tokens_));
-    page_of_.resize(nodes_.size() * page_slots_.size(), kNoBlock);
+    page_of_.resize(nodes_.size() * page_slots_.size());
   } else {
     return kNone;
   }
@@ -284,105 +340,58 @@ int32_t PrefixCache::new_node() {
   return node;
 }
 
-// Gives the node those of the sequence's pages that it lacks.
+// Gives the node those of the sequence's pages that it lacks, or has in a lower tier.
 void PrefixCache::fill_pages(int32_t node, const SequenceBlocks& blocks) {
-  const std::span<BlockId> pages = pages_of(node);
-  for (size_t slot = 0; slot < pages.size(); ++slot) {
+  for (size_t slot = 0; slot < page_slots_.size(); ++slot) {
     const PageSlot& place = page_slots_[slot];
-    if (pages[slot] != kNoBlock) continue;
+    const TierPage own = pages_of(node)[slot];
+    if (!own.none() && own.tier == kPoolTier) continue;
     const int32_t per_unit = unit_tokens_ / groups_[static_cast<size_t>(place.group)].block_tokens;
     const auto index = static_cast<size_t>((at(node).depth - 1) * per_unit + place.index);
     const std::span<const BlockId> held = blocks.blocks(place.group);
     if (index >= held.size() || held[index] == kNoBlock) continue;
     const BlockId page = held[index];
     if (pool_.state(page) != BlockState::kPublished || pool_.is_kept(page)) continue;
-    pool_.keep(page);
-    pages[slot] = page;
-    owner_[static_cast<size_t>(page.value)] = node;
-    owner_slot_[static_cast<size_t>(page.value)] = static_cast<int32_t>(slot);
-    ++at(node).pages;
-    ++version_;
+    drop_page(node, slot);
+    attach(node, slot, {kPoolTier, page.value});
   }
 }
 
-// --- idle pages and eviction
-
-double PrefixCache::worth_of(int32_t node) const {
-  return rule_({.tick = tick_,
-                .hits = at(node).hits + 1,
-                .position = (at(node).depth - 1) * unit_tokens_,
-                .floor = queue_.last_worth()});
-}
-
-void PrefixCache::page_idle(BlockId block) {
-  const auto page = static_cast<size_t>(block.value);
-  const int32_t node = owner_[page];
-  ++tick_;
-  if (page_slots_[static_cast<size_t>(owner_slot_[page])].sliding) {
-    queue_.push(page_handle(block), {at(node).pins > 0, worth_of(node)});
+// The page at `place` is the node's from now on; in the pool it is held.
+void PrefixCache::attach(int32_t node, size_t slot, TierPage place) {
+  pages_of(node)[slot] = place;
+  owner(place) = {node, static_cast<int32_t>(slot)};
+  ++at(node).pages;
+  ++version_;
+  if (place.tier == kPoolTier) {
+    pool_.keep(block_of(place));
+  } else if (is_sliding(slot)) {
+    queue(place.tier).push(page_handle(place), {at(node).pins > 0, worth_of(node)});
   } else {
-    at(node).worth = worth_of(node);
-    note_idle_full(node, 1);
+    note_loose(node, place.tier, 1);
   }
 }
 
-void PrefixCache::page_held(BlockId block) {
-  const auto page = static_cast<size_t>(block.value);
-  if (page_slots_[static_cast<size_t>(owner_slot_[page])].sliding) {
-    queue_.remove(page_handle(block));
-  } else {
-    note_idle_full(owner_[page], -1);
+// The node has it no longer. A page of the pool is its holders' alone, or free; that of another
+// tier is for the caller to release.
+void PrefixCache::detach(int32_t node, size_t slot) {
+  const TierPage place = std::exchange(pages_of(node)[slot], TierPage{});
+  if (is_sliding(slot)) {
+    queue(place.tier).remove(page_handle(place));
+  } else if (is_loose(place)) {
+    note_loose(node, place.tier, -1);
   }
-}
-
-void PrefixCache::note_idle_full(int32_t node, int32_t change) {
-  const bool before = at(node).idle_full > 0;
-  at(node).idle_full += change;
-  const bool after = at(node).idle_full > 0;
-  update_candidate(node);
-  const int32_t parent = at(node).parent;
-  if (before == after || parent == kNone) return;
-  at(parent).idle_children += after ? 1 : -1;
-  update_candidate(parent);
-}
-
-// A node may go when it would give pages and no child would give any.
-void PrefixCache::update_candidate(int32_t node) {
-  const Node& n = at(node);
-  if (n.idle_full > 0 && n.idle_children == 0) {
-    queue_.push(node, {n.pins > 0, n.worth});
-  } else {
-    queue_.remove(node);
-  }
-}
-
-void PrefixCache::evict() {
-  const int32_t handle = queue_.pop();
-  ++evictions_;
-  if (handle < node_max_) {
-    remove_subtree(handle);
-    return;
-  }
-  const auto page = static_cast<size_t>(handle - node_max_);
-  const int32_t node = owner_[page];
-  drop_page(node, static_cast<size_t>(owner_slot_[page]));
-  prune(node);
+  owner(place) = {};
+  if (place.tier == kPoolTier) pool_.forget(block_of(place));
+  --at(node).pages;
+  ++version_;
 }
 
 void PrefixCache::drop_page(int32_t node, size_t slot) {
-  BlockId& page = pages_of(node)[slot];
-  if (page == kNoBlock) return;
-  const bool idle = pool_.state(page) == BlockState::kIdle;
-  if (page_slots_[slot].sliding) {
-    queue_.remove(page_handle(page));
-  } else if (idle) {
-    note_idle_full(node, -1);
-  }
-  owner_[static_cast<size_t>(page.value)] = kNone;
-  pool_.forget(page);
-  page = kNoBlock;
-  --at(node).pages;
-  ++version_;
+  const TierPage place = pages_of(node)[slot];
+  if (place.none()) return;
+  detach(node, slot);
+  if (place.tier != kPoolTier) tier(place.tier).release(place.page);
 }
 
 void PrefixCache::remove_subtree(int32_t node) {
@@ -405,7 +414,7 @@ void PrefixCache::remove_subtree(int32_t node) {
 // REQUIRES: no child
 void PrefixCache::remove_node(int32_t node) {
   for (size_t slot = 0; slot < page_slots_.size(); ++slot) drop_page(node, slot);
-  queue_.remove(node);
+  for (EvictionQueue& queue : queues_) queue.remove(node);
   const Node& n = at(node);
   if (n.parent != kNone) {
     (n.previous == kNone ? at(n.parent).first_child : at(n.previous).next) = n.next;
@@ -423,7 +432,8 @@ void PrefixCache::remove_node(int32_t node) {
 }
 
 void PrefixCache::prune(int32_t node) {
-  while (node != kNone && at(node).pages == 0 && at(node).first_child == kNone) {
+  while (node != kNone && at(node).pages == 0 && at(node).first_child == kNone &&
+         !at(node).locked) {
     const int32_t parent = at(node).parent;
     remove_node(node);
     node = parent;
@@ -463,10 +473,12 @@ void PrefixCache::unpin(const PrefixKey& key, TokenSpan tokens) {
 void PrefixCache::change_pins(std::span<const int32_t> nodes, int32_t change) {
   for (int32_t node : nodes) {
     at(node).pins += change;
-    if (queue_.contains(node)) update_candidate(node);
-    for (BlockId page : pages_of(node)) {
-      if (page == kNoBlock || !queue_.contains(page_handle(page))) continue;
-      queue_.push(page_handle(page), {at(node).pins > 0, worth_of(node)});
+    for (int32_t tier = 0; tier <= lowest_tier(); ++tier) {
+      if (queue(tier).contains(node)) update_candidate(node, tier);
+    }
+    for (TierPage place : pages_of(node)) {
+      if (place.none() || !queue(place.tier).contains(page_handle(place))) continue;
+      queue(place.tier).push(page_handle(place), {at(node).pins > 0, worth_of(node)});
     }
   }
 }
@@ -494,81 +506,6 @@ void PrefixCache::table_erase(uint64_t hash) {
     table_[place] = kNone;
     hole = place;
   }
-}
-
-// --- invariants
-
-Status PrefixCache::check_invariants() const {
-  int32_t nodes = 0, candidates = 0;
-  std::vector<int32_t> kept(static_cast<size_t>(pool_.total()), 0);
-  for (int32_t node = 0; node < static_cast<int32_t>(nodes_.size()); ++node) {
-    const Node& n = at(node);
-    if (!n.used) continue;
-    ++nodes;
-    int32_t pages = 0, idle_full = 0, idle_children = 0;
-    for (size_t slot = 0; slot < page_slots_.size(); ++slot) {
-      const BlockId page = pages_of(node)[slot];
-      if (page == kNoBlock) continue;
-      ++pages;
-      ++kept[static_cast<size_t>(page.value)];
-      const BlockState state = pool_.state(page);
-      const bool idle = state == BlockState::kIdle;
-      if (!pool_.is_kept(page) || owner_[static_cast<size_t>(page.value)] != node) {
-        return broken("page {} is in node {} and not kept for it", page.value, node);
-      }
-      if (state == BlockState::kFilling || state == BlockState::kFree) {
-        return broken("page {} can be found and is not published", page.value);
-      }
-      if (!page_slots_[slot].sliding) {
-        idle_full += idle ? 1 : 0;
-      } else if (idle != queue_.contains(page_handle(page))) {
-        return broken("sliding page {} is wrong in the queue", page.value);
-      }
-      candidates += queue_.contains(page_handle(page)) ? 1 : 0;
-    }
-    for (int32_t child = n.first_child; child != kNone; child = at(child).next) {
-      idle_children += at(child).idle_full > 0 ? 1 : 0;
-      if (!at(child).used || at(child).parent != node || at(child).depth != n.depth + 1) {
-        return broken("node {} is not a child of {}", child, node);
-      }
-    }
-    if (pages != n.pages || idle_full != n.idle_full || idle_children != n.idle_children) {
-      return broken("node {} counts {} pages, {} idle, {} idle children; has {}, {}, {}", node,
-                    n.pages, n.idle_full, n.idle_children, pages, idle_full, idle_children);
-    }
-    if (pages == 0 && n.first_child == kNone) return broken("node {} holds nothing", node);
-    if (queue_.contains(node) != (idle_full > 0 && idle_children == 0)) {
-      return broken("node {} is wrong in the queue", node);
-    }
-    candidates += queue_.contains(node) ? 1 : 0;
-    if (n.parent != kNone && find_child(n.parent, tokens_of(node)) != node) {
-      return broken("node {} is not found", node);
-    }
-  }
-  if (nodes != node_count_) return broken("{} nodes, {} are counted", nodes, node_count_);
-  if (candidates != queue_.size()) {
-    return broken("{} things may go, {} are queued", candidates, queue_.size());
-  }
-  for (size_t page = 0; page < kept.size(); ++page) {
-    const bool is_kept = pool_.is_kept(BlockId(static_cast<int32_t>(page)));
-    if (kept[page] != (is_kept ? 1 : 0)) return broken("page {} is in {} nodes", page, kept[page]);
-  }
-  return ok_status();
-}
-
-Status PrefixCache::check_path(const PrefixPath& path, TokenSpan tokens) const {
-  if (path.lost || path.units == 0) return ok_status();
-  const Node* n = &at(path.node);
-  if (!n->used || n->generation != path.generation) return ok_status();  // lost, not noticed yet
-  int32_t node = path.node;
-  for (int32_t unit = path.units - 1; unit >= 0; --unit, node = at(node).parent) {
-    const auto first = static_cast<size_t>(unit) * static_cast<size_t>(unit_tokens_);
-    const TokenSpan own = tokens.subspan(first, static_cast<size_t>(unit_tokens_));
-    if (!std::equal(own.begin(), own.end(), tokens_of(node).begin())) {
-      return broken("node {} holds other tokens than unit {} of its sequence", node, unit);
-    }
-  }
-  return ok_status();
 }
 
 }  // namespace headrace

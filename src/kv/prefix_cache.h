@@ -13,14 +13,23 @@
 // evicted takes its subtree along: a holder below keeps its pages, they are only not found any
 // more.
 //
+// Tiers: a page that the pool takes is stored in the tier below, when loading it again costs less
+// than computing it, and the tier has room or something of less worth. It stays in the tree; a hit
+// loads it into a page of the pool. A page is in one tier at a time. What is to be copied is
+// collected in moves(). (Hierarchical caching as in AttentionStore, Gao et al., USENIX ATC 2024.)
+// Swapping a preempted sequence out and in is nothing else: its full pages are idle, and go down
+// one by one as far as the pool needs them.
+//
 // A prefix is compared token by token: equal hashes never make a hit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -29,6 +38,7 @@
 #include "kv/eviction_queue.h"
 #include "kv/kv_group.h"
 #include "kv/sequence_blocks.h"
+#include "kv/tier_pool.h"
 
 namespace headrace {
 
@@ -52,25 +62,48 @@ struct PrefixPath {
   bool lost = false;  // its node was evicted, or the tree is full: it adds nothing any more
 };
 
+// A match as a new sequence's beginning: its pages are held by it.
+struct PrefixHold {
+  std::vector<GroupBlocks> pages;  // for SequenceBlocks::adopt
+  PrefixPath path;
+  Ticket usable_after;  // the plan that loads the last of them
+};
+
+struct PrefixCacheOptions {
+  EvictionRule rule = nullptr;
+  std::vector<TierSpec> tiers;        // below the pool: host, disk
+  uint64_t hash_mask = ~uint64_t{0};  // makes hashes collide, for tests
+};
+
+// What plans copy between tiers. Stores are done in order before anything else of the plan writes a
+// page; loads after them, for later plans to use.
+struct TierMoves {
+  std::vector<PageMove> stores, loads;
+};
+
+// Pages that went down, came up, or were dropped for want of room or because computing is cheaper.
+struct TierCounts {
+  uint64_t stored = 0, loaded = 0, dropped = 0;
+};
+
 class PrefixCache final : private PageKeeper {
  public:
-  // `pool` and `groups` outlive this object, and the pool is only used while it lives. `hash_mask`
-  // makes hashes collide, for tests.
-  PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, EvictionRule rule,
-              uint64_t hash_mask = ~uint64_t{0});
+  // `pool` and `groups` outlive this object, and the pool is only used while it lives.
+  PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups, PrefixCacheOptions options);
   ~PrefixCache() override { pool_.set_keeper(nullptr); }
 
   // The longest prefix of `tokens`, of at most `tokens_max`. Inside a unit it is used from a
   // quarter of a unit on: its page is copied when it is written (SequenceBlocks::grow).
   PrefixMatch match(const PrefixKey& key, TokenSpan tokens, int32_t tokens_max) const;
-  // The pages of a match, per group from the first that a later token attends to.
-  std::vector<GroupBlocks> pages(const PrefixMatch& match) const;
-  // How many of them cost nothing: they are not idle, so nobody could allocate them now.
+  // Its pages that cost nothing: not idle and not in a tier, so nobody could allocate them now.
   int32_t pages_in_use(const PrefixMatch& match) const;
+  // Its pages in lower tiers.
+  int32_t pages_to_load(const PrefixMatch& match) const;
   // Pages that are copied when the first token after the match is written.
   int32_t copies(const PrefixMatch& match) const;
-  // A sequence begins with the match: notes the use. The caller shares pages().
-  PrefixPath take(const PrefixMatch& match);
+  // A sequence begins with the match. Takes pages_to_load() pages of the pool, loads them in this
+  // plan, and notes the use. REQUIRES: pool.free_count() covers what is not in use
+  PrefixHold acquire(const PrefixMatch& match);
 
   // Puts unit `path.units` into the tree: `unit` are its tokens, `blocks` the sequence's pages.
   // REQUIRES: those pages are published (or not held: behind a window)
@@ -84,6 +117,16 @@ class PrefixCache final : private PageKeeper {
   // Pinned prefixes are evicted after all others. They count pins and nest.
   void pin(const PrefixMatch& match);
   void unpin(const PrefixKey& key, TokenSpan tokens);
+
+  // --- tiers
+  // Moves belong to plan `step` from now on.
+  void begin_plan(Ticket step) { step_ = step; }
+  TierMoves take_moves() { return std::exchange(moves_, {}); }
+  // Of computing a token, as measured; 0: not known, storing is taken to be cheaper.
+  void set_seconds_per_token(double seconds) { seconds_per_token_ = seconds; }
+  const TierCounts& tier_counts() const { return tier_counts_; }
+  // Pages in a lower tier.
+  int32_t pages_in_tier(int32_t tier) const;
 
   int32_t unit_tokens() const { return unit_tokens_; }
   int32_t node_count() const { return node_count_; }
@@ -103,9 +146,12 @@ class PrefixCache final : private PageKeeper {
     int32_t depth = 0;                                            // units from the root; a root: 0
     uint32_t generation = 0;
     uint64_t hash = 0;
-    int32_t pages = 0;          // kept for this unit
-    int32_t idle_full = 0;      // of its full-attention pages, idle ones
-    int32_t idle_children = 0;  // children with idle_full > 0
+    int32_t pages = 0;    // kept for this unit, in any tier
+    bool locked = false;  // acquire() is at work on it: it stays
+    // Per tier: its full-attention pages that may go (in the pool: idle ones), and its children
+    // that have some.
+    std::array<int32_t, kTierCount> loose{}, loose_children{};
+    Ticket loaded_in;  // the last plan that loads a page of it
     uint32_t hits = 0;
     int32_t pins = 0;
     double worth = 0;
@@ -120,13 +166,16 @@ class PrefixCache final : private PageKeeper {
 
   void page_idle(BlockId block) override;
   void page_held(BlockId block) override;
-  void evict() override;
+  void evict() override { evict_from(kPoolTier); }
 
   Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
   const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
   TokenSpan tokens_of(int32_t node) const;
-  std::span<BlockId> pages_of(int32_t node);
-  std::span<const BlockId> pages_of(int32_t node) const;
+  std::span<TierPage> pages_of(int32_t node);
+  std::span<const TierPage> pages_of(int32_t node) const;
+  BlockId block_of(TierPage place) const { return BlockId(place.page); }
+  int32_t lowest_tier() const { return static_cast<int32_t>(tiers_.size()); }
+  TierPool& tier(int32_t index) { return tiers_[static_cast<size_t>(index) - 1]; }
   uint64_t hash_of(int32_t parent, TokenSpan unit) const;
   int32_t find_root(const PrefixKey& key) const;
   int32_t find_child(int32_t parent, TokenSpan unit) const;
@@ -142,12 +191,34 @@ class PrefixCache final : private PageKeeper {
   void remove_subtree(int32_t node);
   void remove_node(int32_t node);
   void drop_page(int32_t node, size_t slot);
+  void attach(int32_t node, size_t slot, TierPage place);
+  void detach(int32_t node, size_t slot);
   void prune(int32_t node);  // nodes without page and child, upwards
-  void update_candidate(int32_t node);
-  void note_idle_full(int32_t node, int32_t change);
+  void evict_from(int32_t tier);
+  void evict_node(int32_t node, int32_t tier);
+  bool demote(int32_t node, size_t slot);
+  bool is_worth_storing(int32_t node, int32_t tier) const;
+  void cut_costly_loads(PrefixMatch& match) const;
+  bool is_loose(TierPage place) const;
+  void update_candidate(int32_t node, int32_t tier);
+  void note_loose(int32_t node, int32_t tier, int32_t change);
   double worth_of(int32_t node) const;
   void change_pins(std::span<const int32_t> nodes, int32_t change);
-  int32_t page_handle(BlockId block) const { return node_max_ + block.value; }
+  int32_t page_handle(TierPage place) const { return node_max_ + place.page; }
+  EvictionQueue& queue(int32_t tier) { return queues_[static_cast<size_t>(tier)]; }
+  // What a page of a tier belongs to.
+  struct Owner {
+    int32_t node = kNone;
+    int32_t slot = 0;
+  };
+  Owner& owner(TierPage place) {
+    return owners_[static_cast<size_t>(place.tier)][static_cast<size_t>(place.page)];
+  }
+  const Owner& owner(TierPage place) const {
+    return owners_[static_cast<size_t>(place.tier)][static_cast<size_t>(place.page)];
+  }
+  bool is_sliding(size_t slot) const { return page_slots_[slot].sliding; }
+  Status check_node(int32_t node) const;
 
   // Children by hash: open addressing, linear probing, at most half full.
   size_t table_find(uint64_t hash) const;  // its place, or the empty one where it would go
@@ -156,22 +227,25 @@ class PrefixCache final : private PageKeeper {
 
   BlockPool& pool_;
   const std::span<const KvGroupSpec> groups_;
-  const EvictionRule rule_;
-  const uint64_t hash_mask_;
+  const PrefixCacheOptions options_;
   int32_t unit_tokens_ = 1;
   int32_t node_max_ = 0;
   std::vector<PageSlot> page_slots_;  // [pages of a unit]
 
   std::vector<Node> nodes_;
-  std::vector<TokenId> unit_of_;  // [nodes][unit_tokens]
-  std::vector<BlockId> page_of_;  // [nodes][pages of a unit]
+  std::vector<TokenId> unit_of_;   // [nodes][unit_tokens]
+  std::vector<TierPage> page_of_;  // [nodes][pages of a unit]
   std::vector<int32_t> free_nodes_;
   std::vector<int32_t> table_;  // node or kNone
   std::unordered_map<std::string, int32_t> roots_;
   std::unordered_map<int32_t, std::string> root_names_;
-  std::vector<int32_t> owner_;       // [blocks] node, or kNone
-  std::vector<int32_t> owner_slot_;  // [blocks] in the node's pages
-  EvictionQueue queue_;              // handles: nodes, then pages of sliding groups
+  std::vector<TierPool> tiers_;             // from the host's
+  std::vector<std::vector<Owner>> owners_;  // [tiers, the pool first][pages]
+  std::vector<EvictionQueue> queues_;  // the same; handles: nodes, then pages of sliding groups
+  TierMoves moves_;
+  TierCounts tier_counts_;
+  Ticket step_;
+  double seconds_per_token_ = 0;
   int32_t node_count_ = 0;
   uint64_t tick_ = 0;
   uint64_t version_ = 0;

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "base/rng.h"
 #include "kv/sequence_blocks.h"
@@ -28,8 +30,14 @@ std::vector<TokenId> numbers(int32_t count, TokenId first = 0) {
 // A pool, a cache and sequences that use them as the scheduler does, each step applied at once.
 struct Rig {
   explicit Rig(int32_t blocks, const std::vector<KvGroupSpec>& g = kFull,
-               std::string_view rule = "lru", uint64_t hash_mask = ~uint64_t{0})
-      : groups(g), pool(blocks), cache(pool, groups, find_eviction_rule(rule).value(), hash_mask) {}
+               std::string_view rule = "lru", uint64_t hash_mask = ~uint64_t{0},
+               std::vector<TierSpec> tiers = {})
+      : groups(g),
+        pool(blocks),
+        cache(pool, groups,
+              {.rule = find_eviction_rule(rule).value(),
+               .tiers = std::move(tiers),
+               .hash_mask = hash_mask}) {}
 
   struct Running {
     SequenceBlocks blocks;
@@ -39,12 +47,20 @@ struct Rig {
   };
 
   Running start(std::vector<TokenId> tokens, PrefixKey key = kNobody) {
+    cache.begin_plan(Ticket(step + 1));
     Running running{SequenceBlocks(groups), {}, std::move(tokens)};
     const PrefixMatch match =
         cache.match(key, running.tokens, static_cast<int32_t>(running.tokens.size()) - 1);
-    if (match.tokens > 0) {
-      running.blocks.adopt(pool, cache.pages(match), match.tokens);
-      running.path = cache.take(match);
+    // Idle pages of the match cannot be taken for those to load.
+    int32_t pages = 0;
+    for (const KvGroupSpec& group : groups) {
+      pages +=
+          pages_for(match.tokens, group.block_tokens) - first_visible_page(group, match.tokens);
+    }
+    if (match.tokens > 0 && pages - cache.pages_in_use(match) <= pool.free_count()) {
+      PrefixHold hold = cache.acquire(match);
+      running.blocks.adopt(std::move(hold.pages), match.tokens);
+      running.path = hold.path;
       running.computed = match.tokens;
     }
     return running;
@@ -226,7 +242,10 @@ TEST(PrefixCache, ASlidingGroupNeedsOnlyItsWindow) {
   rig.end(first);
   const PrefixMatch match = rig.cache.match(kNobody, numbers(44), 43);
   EXPECT_EQ(match.tokens, 40);
-  const std::vector<GroupBlocks> pages = rig.cache.pages(match);
+  const std::vector<GroupBlocks> pages = rig.cache.acquire(match).pages;
+  for (const GroupBlocks& group : pages) {
+    for (BlockId page : group.blocks) rig.pool.release(page, Ticket());
+  }
   ASSERT_EQ(pages.size(), 2u);
   EXPECT_EQ(pages[0].blocks.size(), 10u);
   EXPECT_EQ(pages[1].first_index, 8);  // token 40 sees 35 and on
@@ -277,14 +296,28 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
       kHybrid,
       {{.kind = KvKind::kSliding, .window = 9, .block_tokens = 4}},
       {{.block_tokens = 2}, {.kind = KvKind::kSliding, .window = 5, .block_tokens = 4}}};
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  uint64_t stored = 0, loaded = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);
     const char* rules[] = {"lru", "lfu", "cost"};
     // One in two seeds: only eight hashes.
+    std::vector<TierSpec> tiers;
+    for (uint64_t i = 0; i < seed % 3; ++i) {
+      tiers.push_back({.pages = static_cast<int32_t>(rng.between(1, 60))});
+    }
     Rig rig(static_cast<int32_t>(rng.between(30, 80)), all_groups[seed % 4], rules[rng.below(3)],
-            seed % 8 < 4 ? ~uint64_t{0} : 7);
+            seed % 8 < 4 ? ~uint64_t{0} : 7, tiers);
     // What is in a page: the tokens of its sequence up to the page's end.
-    std::map<std::pair<int32_t, int32_t>, std::vector<TokenId>> content;
+    std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<TokenId>> content;
+    const auto do_moves = [&] {
+      const TierMoves moves = rig.cache.take_moves();
+      for (const auto* list : {&moves.stores, &moves.loads}) {
+        for (const PageMove& move : *list) {
+          content[{move.group, move.to.tier, move.to.page}] =
+              std::exchange(content[{move.group, move.from.tier, move.from.page}], {});
+        }
+      }
+    };
     std::vector<Rig::Running> running;
     const auto note = [&](const Rig::Running& one, int32_t from) {
       for (size_t group = 0; group < rig.groups.size(); ++group) {
@@ -293,7 +326,7 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
         for (int32_t index = from / size; (index + 1) * size <= one.computed; ++index) {
           const BlockId page = pages[static_cast<size_t>(index)];
           if (page == kNoBlock) continue;
-          content[{static_cast<int32_t>(group), page.value}] = {
+          content[{static_cast<int32_t>(group), kPoolTier, page.value}] = {
               one.tokens.begin(), one.tokens.begin() + (index + 1) * size};
         }
       }
@@ -304,8 +337,8 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
         const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
         for (int32_t index = one.blocks.first_held(static_cast<int32_t>(group));
              (index + 1) * size <= one.computed; ++index) {
-          const auto& held =
-              content[{static_cast<int32_t>(group), pages[static_cast<size_t>(index)].value}];
+          const auto& held = content[{static_cast<int32_t>(group), kPoolTier,
+                                      pages[static_cast<size_t>(index)].value}];
           ASSERT_EQ(held, std::vector<TokenId>(one.tokens.begin(),
                                                one.tokens.begin() + (index + 1) * size));
         }
@@ -319,6 +352,7 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
           tokens.push_back(static_cast<TokenId>(rng.below(t % 8 == 0 ? 3 : 1)));
         }
         running.push_back(rig.start(tokens));
+        do_moves();
         verify(running.back());
       } else if (!running.empty()) {
         const size_t at = rng.below(running.size());
@@ -328,6 +362,7 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
         const bool done = from >= length;
         if (!done) {
           (void)rig.compute(one, static_cast<int32_t>(rng.between(from + 1, length)));
+          do_moves();
           note(one, from);
         }
         if (done || rng.below(10) == 0) {
@@ -344,7 +379,70 @@ TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
     }
     for (Rig::Running& one : running) rig.end(one);
     EXPECT_EQ(rig.pool.free_count(), rig.pool.total());
+    stored += rig.cache.tier_counts().stored;
+    loaded += rig.cache.tier_counts().loaded;
+    rig.cache.clear();
+    for (size_t tier = 1; tier <= tiers.size(); ++tier) {
+      EXPECT_EQ(rig.cache.pages_in_tier(static_cast<int32_t>(tier)), 0);
+    }
   }
+  EXPECT_GT(loaded, 1000u);
+  EXPECT_GT(stored, loaded);
+}
+
+TEST(PrefixCache, WhatThePoolTakesComesBackFromTheTierBelow) {
+  Rig rig(4, kFull, "lru", ~uint64_t{0}, {{.pages = 4}});
+  rig.cache.begin_plan(Ticket(1));
+  rig.serve(numbers(16));
+  rig.serve(numbers(16, 100));  // needs the whole pool
+  EXPECT_EQ(rig.cache.pages_in_tier(kHostTier), 4);
+  EXPECT_EQ(rig.found(numbers(16)), 16);
+  const TierMoves down = rig.cache.take_moves();
+  EXPECT_EQ(down.stores.size(), 4u);
+  EXPECT_TRUE(down.loads.empty());
+  rig.cache.begin_plan(Ticket(2));
+  // The pages that are loaded from are given to no other in the same plan: what they push out of
+  // the pool finds no room.
+  Rig::Running again = rig.start(numbers(17));
+  EXPECT_EQ(again.computed, 16);
+  const TierMoves up = rig.cache.take_moves();
+  EXPECT_EQ(up.loads.size(), 4u);
+  EXPECT_TRUE(up.stores.empty());
+  EXPECT_EQ(rig.found(numbers(16, 100)), 0);
+  rig.end(again);
+  rig.check();
+}
+
+TEST(PrefixCache, WhatIsCheaperToComputeIsNotStored) {
+  Rig rig(4, kFull, "lru", ~uint64_t{0}, {{.pages = 4, .seconds_per_page = 4e-3}});
+  rig.cache.set_seconds_per_token(0.9e-3);  // a unit is four tokens
+  rig.serve(numbers(16));
+  rig.serve(numbers(16, 100));
+  EXPECT_EQ(rig.cache.pages_in_tier(kHostTier), 0);
+  rig.cache.set_seconds_per_token(1.1e-3);
+  rig.serve(numbers(16, 200));
+  EXPECT_EQ(rig.cache.pages_in_tier(kHostTier), 4);
+  EXPECT_EQ(rig.found(numbers(16, 100)), 16);
+  rig.cache.set_seconds_per_token(0.9e-3);  // nor is it loaded
+  EXPECT_EQ(rig.found(numbers(16, 100)), 0);
+  rig.check();
+}
+
+TEST(PrefixCache, TiersHandDownTheLeastRecentlyUsed) {
+  Rig rig(2, kFull, "lru", ~uint64_t{0}, {{.pages = 2}, {.pages = 2}});
+  rig.serve(numbers(8));
+  rig.serve(numbers(8, 100));
+  rig.serve(numbers(8, 200));
+  EXPECT_EQ(rig.cache.pages_in_tier(kDiskTier), 2);
+  EXPECT_EQ(rig.found(numbers(8)), 8);
+  const TierMoves moves = rig.cache.take_moves();
+  ASSERT_EQ(moves.stores.size(), 6u);
+  // A page of the host is read before it is written.
+  EXPECT_EQ(moves.stores[2].from.tier, kHostTier);
+  EXPECT_EQ(moves.stores[3].to, moves.stores[2].from);
+  rig.serve(numbers(8, 300));
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+  EXPECT_EQ(rig.found(numbers(8, 100)), 8);
 }
 
 TEST(PrefixCache, CostOfLookingUp) {
@@ -374,7 +472,8 @@ TEST(PrefixCache, CostOfLookingUp) {
   std::printf("look-up of 1k tokens: least %.2f us, median %.2f us\n", costs.front(),
               costs[costs.size() / 2]);
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(costs.front(), 50.0);  // 2.5 on an idle core; a crowded machine takes several times that
+  EXPECT_LT(costs.front(),
+            50.0);  // 2.5 on an idle core; a crowded machine takes several times that
 #endif
 }
 

@@ -81,20 +81,17 @@ void SequenceBlocks::trim(BlockPool& pool, int32_t first, Ticket last_use) {
   }
 }
 
-void SequenceBlocks::adopt(BlockPool& pool, std::span<const GroupBlocks> shared, int32_t length) {
+void SequenceBlocks::adopt(std::vector<GroupBlocks> pages, int32_t length) {
   CHECK(held_ == 0);
   for (size_t group = 0; group < lists_.size(); ++group) {
     lists_[group].first_held = first_visible_page(groups_[group], length);
     lists_[group].blocks.assign(static_cast<size_t>(lists_[group].first_held), kNoBlock);
   }
-  for (const GroupBlocks& pages : shared) {
-    List& list = lists_[static_cast<size_t>(pages.group)];
-    CHECK(pages.first_index == list.first_held);
-    for (BlockId page : pages.blocks) {
-      pool.share(page);
-      list.blocks.push_back(page);
-      ++held_;
-    }
+  for (const GroupBlocks& group : pages) {
+    List& list = lists_[static_cast<size_t>(group.group)];
+    CHECK(group.first_index == list.first_held);
+    list.blocks.insert(list.blocks.end(), group.blocks.begin(), group.blocks.end());
+    held_ += static_cast<int32_t>(group.blocks.size());
   }
 }
 

@@ -46,8 +46,8 @@ class SequenceBlocks {
   // Sliding groups: lets go of the pages that no token from `first` on attends to.
   void trim(BlockPool& pool, int32_t first, Ticket last_use);
   // Begins with pages that were computed before, of tokens [0, length): in each group those that
-  // token `length` attends to. REQUIRES: holds nothing
-  void adopt(BlockPool& pool, std::span<const GroupBlocks> shared, int32_t length);
+  // token `length` attends to. The pages have a holder more for this. REQUIRES: holds nothing
+  void adopt(std::vector<GroupBlocks> pages, int32_t length);
   // Another sequence with the same first `length` tokens: it shares their pages.
   SequenceBlocks fork(BlockPool& pool, int32_t length) const;
   // The pages as a newly admitted sequence's table.

@@ -26,7 +26,8 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       fits_([this](const Sequence& s) { return fits(s); }) {
   if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {
     const EvictionRule rule = find_eviction_rule(options_.prefix_cache_eviction).value();
-    cache_ = std::make_unique<PrefixCache>(pool_, options_.groups, rule);
+    cache_ = std::make_unique<PrefixCache>(
+        pool_, options_.groups, PrefixCacheOptions{.rule = rule, .tiers = options_.tiers});
   }
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
     free_slots_.push_back(SlotId(slot));
@@ -263,7 +264,14 @@ SchedulerStats BatchScheduler::stats() const {
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.idle_count();
-  stats.prefix_cache_evictions = cache_ == nullptr ? 0 : cache_->evictions();
+  if (cache_ == nullptr) return stats;
+  stats.prefix_cache_evictions = cache_->evictions();
+  const TierCounts& moved = cache_->tier_counts();
+  stats.pages_stored = moved.stored;
+  stats.pages_loaded = moved.loaded;
+  stats.pages_dropped = moved.dropped;
+  stats.pages_in_host = cache_->pages_in_tier(kHostTier);
+  stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
   return stats;
 }
 

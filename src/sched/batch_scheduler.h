@@ -117,7 +117,8 @@ class BatchScheduler final : public Scheduler {
   PrefixMatch find_prefix(const Sequence& head) const;
   PrefixMatch longest_prefix(const Sequence& head, int32_t tokens_max) const;
   int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit) const;
-  void adopt_prefix(Sequence& head, const PrefixMatch& hit);
+  Ticket adopt_prefix(Sequence& head, const PrefixMatch& hit);
+  void collect_moves(StepPlan& plan);
   void cache_prefix(Sequence& sequence, int32_t length);
   bool wants_prompt_logprobs(const Sequence& sequence, int32_t first, int32_t count) const;
   void preempt(Sequence& victim);

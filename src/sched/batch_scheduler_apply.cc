@@ -66,6 +66,7 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
       }));
   cost_.observe(StepLoad::of(plan), applied_seconds_ - started);
   ceiling_.observe(plan.token_count - decodes, decodes, applied_seconds_ - started);
+  if (cache_ != nullptr) cache_->set_seconds_per_token(ceiling_.seconds_per_prompt_token());
 }
 
 // Pages that are now full are written: they may be shared.

@@ -21,6 +21,7 @@ StepPlan BatchScheduler::plan() {
             "plan() with steps_in_flight_max plans not applied");
   StepPlan plan;
   plan.step = next_step_;
+  if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
   release_slots();
   promote_starving();
   check_reservations();
@@ -67,6 +68,14 @@ void BatchScheduler::build(StepPlan& plan, StepShape shape) {
   secure_pages(plan);
   emit_work(plan);
   if (shape != StepShape::kDecode) admit_waiting(plan);
+  collect_moves(plan);
+}
+
+void BatchScheduler::collect_moves(StepPlan& plan) {
+  if (cache_ == nullptr || options_.tiers.empty()) return;
+  const TierMoves moves = cache_->take_moves();
+  plan.stores.insert(plan.stores.end(), moves.stores.begin(), moves.stores.end());
+  plan.loads.insert(plan.loads.end(), moves.loads.begin(), moves.loads.end());
 }
 
 // Who is displaced by the next in line gives way before tokens are chosen: where no step in flight
@@ -543,18 +552,23 @@ PrefixMatch BatchScheduler::longest_prefix(const Sequence& head, int32_t tokens_
   return cache_->match(key, head.known_tokens(), tokens_max);
 }
 
-void BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
-  if (cache_ == nullptr) return;
+// The plan after which its tokens can be used: that which loads the last page of them.
+Ticket BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
+  if (cache_ == nullptr) return Ticket();
   if (head.preemptions + head.yields == 0) {
     totals_.prefix_cache_queries += static_cast<uint64_t>(head.known_length());
     totals_.prefix_cache_hits += static_cast<uint64_t>(hit.tokens);
     head.entry->cached_tokens = hit.tokens;
+  } else {
+    totals_.resumed_tokens += static_cast<uint64_t>(hit.tokens);
   }
-  if (hit.tokens == 0) return;
-  head.blocks.adopt(pool_, cache_->pages(hit), hit.tokens);
-  head.path = cache_->take(hit);
+  if (hit.tokens == 0) return Ticket();
+  PrefixHold hold = cache_->acquire(hit);
+  head.blocks.adopt(std::move(hold.pages), hit.tokens);
+  head.path = hold.path;
   head.prefix_tokens = hit.tokens;
   head.planned = hit.tokens;
+  return hold.usable_after;
 }
 
 void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan) {
@@ -564,7 +578,7 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
   for (Sequence* follower : head.followers) {
     std::get<Waiting>(follower->state).slot = take_slot();
   }
-  adopt_prefix(head, hit);
+  const Ticket usable_after = adopt_prefix(head, hit);
   plan.admitted.push_back({.sequence = head.id,
                            .slot = head.slot(),
                            .choice = head.choice,
@@ -572,6 +586,10 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
                            .tokens = head.known_tokens(),
                            .blocks = head.blocks.table()});
   run(head);
+  if (usable_after == Ticket(plan.step)) {
+    head.last_step = usable_after;  // the load refers to its pages
+    return;
+  }
   const int32_t chunk = chunk_of(head.known_length() - head.planned);
   Candidate candidate{&head, longest_fit(head, chunk), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget

@@ -82,11 +82,15 @@ struct OracleDevice::Slot {
 };
 
 OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
-                           int32_t slot_count)
+                           int32_t slot_count, const std::vector<TierSpec>& tiers)
     : model_(model), groups_(std::move(groups)) {
   CHECK(model_.vocab_size >= 2);
   for (const KvGroupSpec& group : groups_) page_cells_ = std::max(page_cells_, group.block_tokens);
   cells_.assign(static_cast<size_t>(block_count) * static_cast<size_t>(page_cells_), kPoison);
+  for (const TierSpec& tier : tiers) {
+    tier_cells_.emplace_back(static_cast<size_t>(tier.pages) * static_cast<size_t>(page_cells_),
+                             kPoison);
+  }
   last_touch_.resize(static_cast<size_t>(block_count));
   last_write_.resize(static_cast<size_t>(block_count));
   slots_.resize(static_cast<size_t>(slot_count));
@@ -96,6 +100,12 @@ OracleDevice::~OracleDevice() = default;
 
 StepResult OracleDevice::execute(const StepPlan& plan) {
   step_ = Ticket(plan.step);
+  for (const PageMove& store : plan.stores) move_page(store);
+  for (const PageMove& load : plan.loads) {
+    CHECK(load.to.tier == kPoolTier);
+    const std::span<uint64_t> page = tier_page(load.to);
+    std::fill(page.begin(), page.end(), kPoison);
+  }
   update_slots(plan);
   // All rows see the pages as the whole step leaves them, as in a forward pass layer by layer.
   for (const Work& work : plan.work) compute(work);
@@ -119,7 +129,27 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
       result.rows.push_back(std::move(row));
     }
   }
+  for (const PageMove& load : plan.loads) {
+    move_page(load);
+    last_touch_.at(static_cast<size_t>(load.to.page)) = step_;
+  }
   return result;
+}
+
+std::span<uint64_t> OracleDevice::tier_page(TierPage place) {
+  CHECK(!place.none());
+  std::vector<uint64_t>& cells =
+      place.tier == kPoolTier ? cells_ : tier_cells_.at(static_cast<size_t>(place.tier) - 1);
+  const auto count = static_cast<size_t>(page_cells_);
+  CHECK((static_cast<size_t>(place.page) + 1) * count <= cells.size());
+  return std::span(cells).subspan(static_cast<size_t>(place.page) * count, count);
+}
+
+void OracleDevice::move_page(const PageMove& move) {
+  const std::span<uint64_t> from = tier_page(move.from), to = tier_page(move.to);
+  CHECK_MSG(move.from != move.to, "a page is moved to itself");
+  std::copy(from.begin(), from.end(), to.begin());
+  std::fill(from.begin(), from.end(), kPoison);
 }
 
 void OracleDevice::update_slots(const StepPlan& plan) {

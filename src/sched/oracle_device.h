@@ -6,7 +6,8 @@
 // comparison with oracle_next_token(), which knows nothing of pages.
 //
 // It keeps its own slots and tables from the plans alone, as a real device does, and poisons a page
-// when it is given to a sequence. One thread.
+// when it is given to a sequence. Pages of lower tiers are poisoned when they have been loaded, and
+// what a step loads is there when all its work is done. One thread.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ TokenLogprobs oracle_logprobs(const OracleModel& model, std::string_view salt, T
 class OracleDevice {
  public:
   OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
-               int32_t slot_count);
+               int32_t slot_count, const std::vector<TierSpec>& tiers = {});
   ~OracleDevice();
 
   // Computes a step. Steps come in order. A plan that no device could execute (an unknown slot, a
@@ -77,6 +78,8 @@ class OracleDevice {
   void admit(const Admission& admission);
   void add_blocks(Slot& slot, const GroupBlocks& blocks, bool fresh);
   void copy_page(const BlockCopy& copy);
+  void move_page(const PageMove& move);
+  std::span<uint64_t> tier_page(TierPage place);
   void compute(const Work& work);
   uint64_t read_back(Slot& slot, int32_t position);
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
@@ -86,8 +89,9 @@ class OracleDevice {
 
   const OracleModel model_;
   const std::vector<KvGroupSpec> groups_;
-  int32_t page_cells_ = 0;       // of the group with the largest pages
-  std::vector<uint64_t> cells_;  // [blocks][page_cells]
+  int32_t page_cells_ = 0;                         // of the group with the largest pages
+  std::vector<uint64_t> cells_;                    // [blocks][page_cells]
+  std::vector<std::vector<uint64_t>> tier_cells_;  // [lower tiers][pages][page_cells]
   std::vector<Ticket> last_touch_, last_write_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::set<std::pair<RequestId, int32_t>> faults_;

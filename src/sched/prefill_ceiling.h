@@ -22,6 +22,8 @@ class PrefillCeiling {
   void observe(int32_t prompt_tokens, int32_t decodes, double seconds);
   // At most, in a step with `decodes` decodes. `budget` is what the step has left.
   int32_t prompt_tokens(int32_t decodes, int32_t budget) const;
+  // What a prompt token adds to a step; 0: not measured yet.
+  double seconds_per_prompt_token() const { return slope_; }
 
  private:
   static constexpr double kWeight = 0.1;  // of the newest: a mean over about ten steps

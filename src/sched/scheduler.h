@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "kv/kv_demand.h"
 #include "kv/kv_group.h"
+#include "kv/tier_pool.h"
 #include "sched/request.h"
 #include "sched/step_cost.h"
 #include "sched/step_plan.h"
@@ -55,6 +56,9 @@ struct SchedulerOptions {
   // Prefixes computed before are shared (kv/prefix_cache.h). Only with KvAllocation::kPaged.
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
+  // Below the pool: host memory, disk. What the pool has no room for is stored there, if loading it
+  // is cheaper than computing it again; so are the pages of preempted sequences.
+  std::vector<TierSpec> tiers;
   // Under policies that reorder the queue: who has waited so many steps goes before all others.
   int32_t promote_after_steps = 2000;
   bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
@@ -86,6 +90,10 @@ struct SchedulerStats {
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
   uint64_t prefix_cache_evictions = 0;
+  uint64_t resumed_tokens = 0;  // of preempted sequences, found instead of computed again
+  // Pages that went to a lower tier, came back, or were dropped there.
+  uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
+  int32_t pages_in_host = 0, pages_on_disk = 0;
 };
 
 class Scheduler {

@@ -67,7 +67,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed) : rng_(seed), seed_(seed
   }
   scheduler_ = std::move(scheduler).value();
   device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
-                                           options_.max_num_seqs);
+                                           options_.max_num_seqs, options_.tiers);
 }
 
 void SchedulerSimulation::draw_options() {
@@ -100,7 +100,19 @@ void SchedulerSimulation::draw_options() {
       peak_pages(options_.groups, options_.max_model_len, options_.max_num_batched_tokens);
   options_.block_count = static_cast<int32_t>(chance(0.6) ? one + rng_.between(0, one)
                                                           : one * (options_.max_num_seqs + 1));
+  draw_tiers(one);
   model_ = {.vocab_size = 50, .end_id = 0, .end_probability = pick(rng_, {0.0, 0.02, 0.1})};
+}
+
+// None, host memory, or disk below it: from a page to more than the pool. What loading costs lies
+// on both sides of the 50 us that a token takes to compute.
+void SchedulerSimulation::draw_tiers(int64_t pages_of_one) {
+  const bool caches = options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged;
+  const auto count = static_cast<int32_t>(caches ? rng_.below(3) : 0);
+  for (int32_t tier = 0; tier < count; ++tier) {
+    options_.tiers.push_back({.pages = static_cast<int32_t>(rng_.between(1, 4 * pages_of_one)),
+                              .seconds_per_page = pick(rng_, {0.0, 1e-5, 2e-4})});
+  }
 }
 
 KvGroupSpec SchedulerSimulation::draw_group() {
@@ -183,14 +195,16 @@ std::string SchedulerSimulation::describe() const {
     groups += fmt::format(" {}x{}", group.kind == KvKind::kSliding ? group.window : 0,
                           group.block_tokens);
   }
+  std::string tiers;
+  for (const TierSpec& tier : options_.tiers) tiers += fmt::format(", tier of {}", tier.pages);
   return fmt::format(
       "seed {}: {}{}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
-      "n <= {}",
+      "n <= {}{}",
       seed_, options_.policy, options_.allocation == KvAllocation::kReserveMax ? " reserve" : "",
       options_.enable_prefix_caching ? " cache " + options_.prefix_cache_eviction : "",
       options_.max_num_seqs, options_.max_num_batched_tokens,
       options_.chunked_prefill ? "" : " unchunked", options_.max_model_len, options_.block_count,
-      groups, options_.steps_in_flight_max, habits_.n_max);
+      groups, options_.steps_in_flight_max, habits_.n_max, tiers);
 }
 
 void SchedulerSimulation::fail(std::string what) {
@@ -417,6 +431,11 @@ void SchedulerSimulation::check_prefixes(const StepPlan& plan) {
 }
 
 void SchedulerSimulation::check_pages(const StepPlan& plan) {
+  for (const PageMove& load : plan.loads) {
+    if (device_->last_touch(BlockId(load.to.page)).value > applied_) {
+      fail(fmt::format("page {} is loaded while a step may touch it", load.to.page));
+    }
+  }
   for (const Work& work : plan.work) {
     for (const GroupBlocks& group : work.new_blocks) {
       for (BlockId block : group.blocks) {
@@ -586,6 +605,9 @@ void SchedulerSimulation::check_end() {
   tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
   tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
   tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
+  tally_.pages_stored = static_cast<int64_t>(stats.pages_stored);
+  tally_.pages_loaded = static_cast<int64_t>(stats.pages_loaded);
+  tally_.resumed_tokens = static_cast<int64_t>(stats.resumed_tokens);
   if (!open_.empty()) fail("a request got no end");
   if (stats.blocks_used != 0) fail(fmt::format("{} pages are lost", stats.blocks_used));
   if (stats.running != 0 || stats.waiting != 0) fail("something is left in a list");

@@ -6,6 +6,7 @@
 //   - tokens, log-probabilities and finish reasons equal the oracle's, each index exactly once
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
+//   - a page that went to a lower tier comes back as it was, and is not used before it is there
 //   - no page is found before the step that wrote it was applied
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
@@ -43,6 +44,7 @@ class SchedulerSimulation {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
     int64_t preemptions = 0, dropped_tokens = 0;
     int64_t cached_tokens = 0, evictions = 0, yields = 0, promotions = 0;
+    int64_t pages_stored = 0, pages_loaded = 0, resumed_tokens = 0;
   };
   const Tally& tally() const { return tally_; }
 
@@ -80,6 +82,7 @@ class SchedulerSimulation {
   void draw_options();
   void draw_habits();
   KvGroupSpec draw_group();
+  void draw_tiers(int64_t pages_of_one);
   Request draw_request();
   void draw_prompt(Request& request);
   void remember(const std::vector<TokenId>& tokens);

@@ -52,14 +52,17 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
     all.evictions += one.evictions;
     all.yields += one.yields;
     all.promotions += one.promotions;
+    all.pages_stored += one.pages_stored;
+    all.pages_loaded += one.pages_loaded;
+    all.resumed_tokens += one.resumed_tokens;
   }
   std::printf(
       "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
       "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions, "
-      "%ld yields, %ld promotions\n",
+      "%ld yields, %ld promotions, %ld pages stored, %ld loaded, %ld tokens resumed\n",
       steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
       all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions, all.yields,
-      all.promotions);
+      all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens);
   if (replay >= 0) return;
   // The simulation is worth something only where it meets what it is for.
   EXPECT_GT(all.preemptions, steps_done / 500);
@@ -70,6 +73,9 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.evictions, steps_done / 100);
   EXPECT_GT(all.yields, steps_done / 1000);
   EXPECT_GT(all.promotions, steps_done / 10000);
+  EXPECT_GT(all.pages_loaded, steps_done / 50);
+  EXPECT_GT(all.pages_stored, all.pages_loaded);
+  EXPECT_GT(all.resumed_tokens, steps_done / 50);
 }
 
 }  // namespace

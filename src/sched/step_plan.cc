@@ -45,6 +45,14 @@ std::string StepPlan::to_string() const {
     append_blocks(out, a.blocks);
     out += '\n';
   }
+  const auto moves = [&](std::string_view name, const std::vector<PageMove>& list) {
+    for (const PageMove& move : list) {
+      line("  {} g{} {}:{} -> {}:{}\n", name, move.group, move.from.tier, move.from.page,
+           move.to.tier, move.to.page);
+    }
+  };
+  moves("store", stores);
+  moves("load", loads);
   for (const BlockCopy& copy : copies) {
     line("  copy g{} {} -> {}\n", copy.group, copy.from.value, copy.to.value);
   }

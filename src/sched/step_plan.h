@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/logprobs.h"
 #include "kv/sequence_blocks.h"
+#include "kv/tier_pool.h"
 #include "sched/request.h"
 
 namespace headrace {
@@ -54,11 +55,15 @@ struct StepPlan {
   uint64_t step = 0;
   std::vector<ReleasedSlot> released;  // first: their slots may be admitted again below
   std::vector<Admission> admitted;
+  // Pages that change tiers (kv/tier_pool.h). Stores are done in their order, before anything else
+  // of this step writes a page; loads after them, and no work of this step reads what they bring.
+  std::vector<PageMove> stores, loads;
   std::vector<BlockCopy> copies;
   std::vector<Work> work;
   int32_t token_count = 0;  // sum of count
 
-  bool empty() const { return work.empty(); }
+  // Nothing to do. (A plan without work may still move pages.)
+  bool empty() const { return work.empty() && stores.empty() && loads.empty(); }
   std::string to_string() const;
 };
 

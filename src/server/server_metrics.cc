@@ -65,6 +65,16 @@ struct ServerMetrics::Series {
       counter("vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
   prometheus::Counter& prefix_hits =
       counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.");
+  prometheus::Counter& pages_stored = counter(
+      "headrace:kv_pages_stored_total", "Pages of keys and values that went to a lower tier.");
+  prometheus::Counter& pages_loaded =
+      counter("headrace:kv_pages_loaded_total", "Pages that came back from a lower tier.");
+  prometheus::Gauge& pages_in_host =
+      gauge("headrace:kv_pages_in_host_memory", "Pages in the host memory tier.");
+  prometheus::Gauge& pages_on_disk = gauge("headrace:kv_pages_on_disk", "Pages in the disk tier.");
+  prometheus::Counter& resumed_tokens =
+      counter("headrace:resumed_tokens_total",
+              "Tokens of preempted sequences that were found instead of computed again.");
   prometheus::Counter& generation_tokens =
       counter("vllm:generation_tokens_total", "Generated tokens.");
   prometheus::Family<prometheus::Counter>& successes = prometheus::BuildCounter()
@@ -185,6 +195,11 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
     add(series_->preemptions, scheduler.preemptions, seen.preemptions);
     add(series_->prefix_queries, scheduler.prefix_cache_queries, seen.prefix_cache_queries);
     add(series_->prefix_hits, scheduler.prefix_cache_hits, seen.prefix_cache_hits);
+    add(series_->pages_stored, scheduler.pages_stored, seen.pages_stored);
+    add(series_->pages_loaded, scheduler.pages_loaded, seen.pages_loaded);
+    add(series_->resumed_tokens, scheduler.resumed_tokens, seen.resumed_tokens);
+    series_->pages_in_host.Set(scheduler.pages_in_host);
+    series_->pages_on_disk.Set(scheduler.pages_on_disk);
     std::vector<double> steps;
     for (size_t i = 0; i < stats->steps_by_tokens.size(); ++i) {
       steps.push_back(

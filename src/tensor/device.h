@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -93,6 +94,9 @@ class Stream {
   virtual void copy_out(std::byte* host_to, const std::byte* device_from, int64_t bytes) = 0;
   virtual void copy(std::byte* device_to, const std::byte* device_from, int64_t bytes) = 0;
   virtual void fill_zero(std::byte* device_to, int64_t bytes) = 0;
+  // Runs `work` on the host, on a thread of its own, when all before it here has ended, and before
+  // what follows. It must not use the device.
+  virtual void call(std::function<void()> work) = 0;
   virtual std::unique_ptr<Event> record() = 0;
   // An event that says when it was reached, to be recorded as often as one likes; not yet recorded,
   // it is complete.

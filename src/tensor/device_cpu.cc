@@ -45,6 +45,7 @@ class CpuStream final : public Stream {
   void fill_zero(std::byte* to, int64_t bytes) override {
     if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
   }
+  void call(std::function<void()> work) override { work(); }
   std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
   std::unique_ptr<Event> create_timer() override { return std::make_unique<CpuEvent>(); }
   void record(Event& timer) override { static_cast<CpuEvent&>(timer).reach(); }

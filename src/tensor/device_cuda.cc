@@ -96,6 +96,19 @@ class CudaStream final : public Stream {
   void fill_zero(std::byte* to, int64_t bytes) override {
     if (bytes > 0) errors_->note(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_));
   }
+  void call(std::function<void()> work) override {
+    auto* held = new std::function<void()>(std::move(work));
+    const cudaError_t error = cudaLaunchHostFunc(
+        stream_,
+        [](void* data) {
+          const std::unique_ptr<std::function<void()>> owned(
+              static_cast<std::function<void()>*>(data));
+          (*owned)();
+        },
+        held);
+    if (error != cudaSuccess) delete held;
+    errors_->note(error);
+  }
   std::unique_ptr<Event> record() override {
     auto event = std::make_unique<CudaEvent>(device_, cudaEventDisableTiming, errors_);
     record(*event);

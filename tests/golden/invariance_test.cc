@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kNewTokens = 24;
 constexpr int kTopCount = 5;
+// Of SmolLM2-135M: 16 tokens x 30 layers x keys and values x 3 heads x 64 x 2 bytes.
+constexpr int64_t kPageBytes = 368640;
 
 bool same_bits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
@@ -155,6 +157,26 @@ TEST_F(Invariance, FromThePrefixCache) {
         requests_[r].prompt.size() + kNewTokens - 1;  // the last was not computed
     EXPECT_GE(hits() - hits_before, known / 16 * 16) << "request " << r;
     hits_before = hits();
+  }
+}
+
+// A pool of one request of 1,024 tokens for eight that need more: sequences are preempted, their
+// pages go to host memory and to disk, and come back.
+TEST_F(Invariance, SwappedOutAndIn) {
+  for (const double disk_gib : {0.0, 0.25}) {
+    std::optional<ModelUnderTest> swapping;
+    ASSERT_NO_FATAL_FAILURE(load(swapping, {.max_model_len = 1024,
+                                            .kv_cache_memory_bytes = 65 * kPageBytes,
+                                            .kv_offloading_gib = disk_gib > 0 ? 0.02 : 0.25,
+                                            .kv_disk_gib = disk_gib,
+                                            .preemption_mode = "swap"}));
+    for (uint32_t seed : {8u, 9u, 10u}) {
+      expect_same_together(*swapping, shuffled_order(seed), "order " + std::to_string(seed));
+    }
+    const SchedulerStats stats = swapping->stack().engine().stats().scheduler;
+    EXPECT_GT(stats.preemptions, 0u);
+    EXPECT_GT(stats.pages_loaded, 0u);
+    EXPECT_EQ(stats.pages_on_disk > 0, disk_gib > 0);
   }
 }
 
