@@ -167,10 +167,10 @@ TEST_F(Invariance, SwappedOutAndIn) {
     std::optional<ModelUnderTest> swapping;
     ASSERT_NO_FATAL_FAILURE(load(swapping, {.max_model_len = 1024,
                                             .kv_cache_memory_bytes = 65 * kPageBytes,
-                                            .kv_offloading_gib = disk_gib > 0 ? 0.02 : 0.25,
+                                            .kv_offloading_gib = disk_gib > 0 ? 0.005 : 0.25,
                                             .kv_disk_gib = disk_gib,
                                             .preemption_mode = "swap"}));
-    for (uint32_t seed : {8u, 9u, 10u}) {
+    for (uint32_t seed : {8u, 9u}) {
       expect_same_together(*swapping, shuffled_order(seed), "order " + std::to_string(seed));
     }
     const SchedulerStats stats = swapping->stack().engine().stats().scheduler;
