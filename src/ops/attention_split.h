@@ -9,9 +9,11 @@ namespace headrace {
 
 inline constexpr int32_t kAttentionSplit = 256;  // keys
 inline constexpr int32_t kAttentionBlock = 16;   // tokens of a cache block
-// 12 rows x 256 scores are 12 KB, beside 32 KB of keys of 64 components in a first-level cache
+// 14 rows x 256 scores are 14 KB, beside 32 KB of keys of 64 components in a first-level cache
 // of 48.
-inline constexpr int32_t kAttentionTileRows = 12;
+inline constexpr int32_t kAttentionTileRows = 14;
+
+inline constexpr int32_t kHeadDimMax = 256;
 
 enum class KvElement { kF32, kF16, kBF16 };
 

@@ -8,7 +8,6 @@
 namespace headrace {
 namespace {
 
-constexpr int32_t kHeadDimMax = 256;  // of the sums on a thread's stack: 12 KB
 // Up to so many tiles a thread, splits are shared out as well as tiles.
 constexpr int64_t kFewTilesPerThread = 4;
 // A fork-join costs about 4 us; one thread does some 40 multiply-adds a nanosecond.
@@ -24,7 +23,7 @@ struct TileRows {
   int32_t rows() const { return query_count * head_count; }
 };
 
-// The tiles of a batch, numbered. A tile holds up to 12 rows: all heads of a group if they fit, and
+// The tiles of a batch, numbered. A tile holds up to 14 rows: all heads of a group if they fit, and
 // as many query positions as fit beside them.
 class TileGrid {
  public:
@@ -210,7 +209,9 @@ void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& g
   const Workspace::Mark mark(context.workspace);
   auto* memory = context.workspace.take_array<float>(items * partial_floats(head_dim));
 
-  context.device.pool().parallel_for(items, 1, [&](int64_t first, int64_t last) {
+  // Neighbours to one thread: a split fetches the next one's keys ahead.
+  const int64_t grain = std::max<int64_t>(1, items / (4 * context.device.pool().thread_count()));
+  context.device.pool().parallel_for(items, grain, [&](int64_t first, int64_t last) {
     for (int64_t item = first; item < last; ++item) {
       int64_t i = 0, before = 0;
       AttentionTile tile = tile_at(0);

@@ -13,7 +13,6 @@ namespace headrace {
 namespace {
 
 constexpr int32_t kSplitBlocks = kAttentionSplit / kAttentionBlock;
-constexpr int32_t kPassRows = 6;  // rows held in registers at a time
 
 struct F32Cache {
   static constexpr int64_t kBytes = 4;
@@ -30,6 +29,10 @@ struct Bf16Cache {
   static Vec16 load_vector(const std::byte* from) { return load_bf16(from); }
 };
 
+// A tile of so few rows is bound by reading the cache: scores fetch the values ahead, values the
+// next split's keys.
+constexpr int kFewRows = 8;
+
 // Keys of a split, counted from its first.
 struct Range {
   int32_t first, last;  // [first, last)
@@ -38,9 +41,12 @@ struct Range {
 struct Split {
   const std::byte* keys[kSplitBlocks];    // this head's K of each block, null where no row looks
   const std::byte* values[kSplitBlocks];  // its V
+  const std::byte* ahead[kSplitBlocks];   // K of the next split, or again of this
   Range visible[kAttentionTileRows];
   Range any;  // union over the rows
-  float scores[kAttentionTileRows][kAttentionSplit];
+  // [head_dim / 16][tile's rows][16]: the rows of a pass at constant distances from one address.
+  alignas(64) float q[kAttentionTileRows * kHeadDimMax];
+  alignas(64) float scores[kAttentionTileRows][kAttentionSplit];
 };
 
 Range clip(int32_t first, int32_t last, int32_t split_first) {
@@ -64,6 +70,17 @@ void locate(const AttentionTile& tile, int32_t split_first, Split& split) {
   for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
     split.keys[b] = tile.keys + table[b] * tile.block_stride;
     split.values[b] = tile.values + table[b] * tile.block_stride;
+    const int32_t next = split_first + kAttentionSplit + b * kAttentionBlock;
+    const bool more = tile.rows <= kFewRows && next < tile.key_last[tile.rows - 1];
+    split.ahead[b] = more ? tile.keys + table[b + kSplitBlocks] * tile.block_stride : split.keys[b];
+  }
+}
+
+void stage_q(const AttentionTile& tile, Split& split) {
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    for (int32_t d = 0; d < tile.head_dim; d += 16) {
+      store(split.q + d * tile.rows + r * 16, load(tile.q[r] + d));
+    }
   }
 }
 
@@ -84,14 +101,19 @@ void score_blocks(const AttentionTile& tile, int32_t row, int32_t block, Split& 
   for (int r = 0; r < kRows; ++r) {
     for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero();
   }
-  for (int32_t d = 0; d < head_dim; ++d) {
-    Vec16 keys[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) {
-      keys[b] = Cache::load_vector(split.keys[block + b] + d * 16 * Cache::kBytes);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const Vec16 q = broadcast(tile.q[row + r][d]);
-      for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(q, keys[b], sums[r][b]);
+  for (int32_t d = 0; d < head_dim; d += 16) {
+    const float* q = split.q + d * tile.rows + row * 16;
+    for (int32_t i = 0; i < 16; ++i, ++q) {
+      const int64_t at = int64_t{d + i} * 16 * Cache::kBytes;
+      Vec16 keys[kBlocks];
+      for (int b = 0; b < kBlocks; ++b) {
+        keys[b] = Cache::load_vector(split.keys[block + b] + at);
+        if (kRows <= kFewRows) __builtin_prefetch(split.values[block + b] + at);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const Vec16 factor = broadcast(q[r * 16]);
+        for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(factor, keys[b], sums[r][b]);
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -101,17 +123,29 @@ void score_blocks(const AttentionTile& tile, int32_t row, int32_t block, Split& 
   }
 }
 
+// Rows [row, row + kRows).
 template <class Cache, int kRows>
 void score_rows(const AttentionTile& tile, int32_t row, Split& split) {
+  constexpr int kBlocks = pass_vecs(kRows);
   int32_t block = split.any.first / 16;
   const int32_t last = (split.any.last + 15) / 16;
-  for (; block + kScoreBlocks <= last; block += kScoreBlocks) {
-    score_blocks<Cache, kRows, kScoreBlocks>(tile, row, block, split);
+  for (; block + kBlocks <= last; block += kBlocks) {
+    score_blocks<Cache, kRows, kBlocks>(tile, row, block, split);
   }
   for (; block < last; ++block) score_blocks<Cache, kRows, 1>(tile, row, block, split);
 }
 
 // --- softmax ---
+
+// What the first and the last block have beyond the range becomes -infinity.
+void hide_ends(Range range, float* scores) {
+  const auto keep = [&](int32_t block, int from, int to) {
+    float* at = scores + block * 16;
+    store(at, keep_lanes(load(at), from, to, -__builtin_inff()));
+  };
+  keep(range.first / 16, range.first % 16, 16);
+  keep((range.last - 1) / 16, 0, (range.last - 1) % 16 + 1);
+}
 
 // Scores of row r become exp(score - largest), 0 where the row does not look.
 void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
@@ -119,18 +153,14 @@ void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
   float* scores = split.scores[r];
   const int32_t block_first = range.first / 16;
   const int32_t block_last = (range.last + 15) / 16;
+  hide_ends(range, scores);
   Vec16 largest = broadcast(-__builtin_inff());
-  for (int32_t b = block_first; b < block_last; ++b) {
-    const int from = range.first > b * 16 ? range.first - b * 16 : 0;
-    const int to = range.last < b * 16 + 16 ? range.last - b * 16 : 16;
-    const Vec16 seen = keep_lanes(load(scores + b * 16), from, to, -__builtin_inff());
-    store(scores + b * 16, seen);
-    largest = max(largest, seen);
-  }
+  for (int32_t b = block_first; b < block_last; ++b) largest = max(largest, load(scores + b * 16));
   partial.largest[r] = largest_of(largest);
+  const Vec16 top = broadcast(partial.largest[r]);
   Vec16 total = zero();
   for (int32_t b = block_first; b < block_last; ++b) {
-    const Vec16 weight = exp(sub(load(scores + b * 16), broadcast(partial.largest[r])));
+    const Vec16 weight = exp_of_negative(sub(load(scores + b * 16), top));
     store(scores + b * 16, weight);
     total = add(total, weight);
   }
@@ -151,12 +181,17 @@ void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t
   for (int32_t key = range.first; key < range.last;) {
     const int32_t block_end = (key / 16 + 1) * 16;
     const int32_t last = block_end < range.last ? block_end : range.last;
-    const std::byte* value =
-        split.values[key / 16] + (int64_t{key % 16} * head_dim + d) * Cache::kBytes;
-    for (; key < last; ++key, value += head_dim * Cache::kBytes) {
+    const int64_t at = (int64_t{key % 16} * head_dim + d) * Cache::kBytes;
+    const std::byte* value = split.values[key / 16] + at;
+    const std::byte* ahead = split.ahead[key / 16] + at;
+    for (; key < last; ++key) {
       Vec16 values[kVecs];
-      for (int i = 0; i < kVecs; ++i)
+      for (int i = 0; i < kVecs; ++i) {
         values[i] = Cache::load_vector(value + i * 16 * Cache::kBytes);
+        if (kRows <= kFewRows) __builtin_prefetch(ahead + i * 16 * Cache::kBytes);
+      }
+      value += head_dim * Cache::kBytes;
+      ahead += head_dim * Cache::kBytes;
       for (int r = 0; r < kRows; ++r) {
         const Vec16 weight = broadcast(split.scores[row + r][key]);
         for (int i = 0; i < kVecs; ++i) acc[r][i] = fma(weight, values[i], acc[r][i]);
@@ -171,9 +206,10 @@ void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t
 template <class Cache, int kRows>
 void add_stretch(const Split& split, int32_t row, Range range, int32_t head_dim, float* sums) {
   if (empty(range)) return;
+  constexpr int kVecs = pass_vecs(kRows);
   int32_t d = 0;
-  for (; d + kValueVecs * 16 <= head_dim; d += kValueVecs * 16) {
-    add_values<Cache, kRows, kValueVecs>(split, row, range, d, head_dim, sums);
+  for (; d + kVecs * 16 <= head_dim; d += kVecs * 16) {
+    add_values<Cache, kRows, kVecs>(split, row, range, d, head_dim, sums);
   }
   for (; d < head_dim; d += 16) add_values<Cache, kRows, 1>(split, row, range, d, head_dim, sums);
 }
@@ -203,54 +239,52 @@ void add_value_rows(const Split& split, int32_t row, int32_t head_dim, float* su
 // --- rows in passes ---
 
 template <class Cache>
-void score_all(const AttentionTile& tile, Split& split) {
-  int32_t row = 0;
-  for (; row + kPassRows <= tile.rows; row += kPassRows) {
-    score_rows<Cache, kPassRows>(tile, row, split);
+struct ScorePass {
+  template <int kRows>
+  static void run(const AttentionTile& tile, int32_t row, Split& split) {
+    score_rows<Cache, kRows>(tile, row, split);
   }
-  switch (tile.rows - row) {
-    case 5:
-      return score_rows<Cache, 5>(tile, row, split);
-    case 4:
-      return score_rows<Cache, 4>(tile, row, split);
-    case 3:
-      return score_rows<Cache, 3>(tile, row, split);
-    case 2:
-      return score_rows<Cache, 2>(tile, row, split);
-    case 1:
-      return score_rows<Cache, 1>(tile, row, split);
-    default:
-      return;
+};
+template <class Cache>
+struct ValuePass {
+  template <int kRows>
+  static void run(const AttentionTile& tile, int32_t row, const Split& split, float* sums) {
+    add_value_rows<Cache, kRows>(split, row, tile.head_dim, sums);
   }
+};
+
+// Pass::run<rows>(tile, row, ...), 1 <= rows <= kRowsMax.
+template <class Pass, int kRowsMax, class... Args>
+void run_pass(int32_t rows, const AttentionTile& tile, int32_t row, Args&... args) {
+  if constexpr (kRowsMax > 1) {
+    if (rows < kRowsMax) return run_pass<Pass, kRowsMax - 1>(rows, tile, row, args...);
+  }
+  Pass::template run<kRowsMax>(tile, row, args...);
 }
 
-template <class Cache>
-void add_all_values(const AttentionTile& tile, const Split& split, float* sums) {
-  int32_t row = 0;
-  for (; row + kValueRows <= tile.rows; row += kValueRows) {
-    add_value_rows<Cache, kValueRows>(split, row, tile.head_dim, sums);
+// All rows of the tile, as many at a time as registers hold.
+template <class Pass, class... Args>
+void run_passes(const AttentionTile& tile, Args&... args) {
+  for (int32_t row = 0; row < tile.rows; row += kPassRows) {
+    const int32_t left = tile.rows - row;
+    run_pass<Pass, kPassRows>(left < kPassRows ? left : kPassRows, tile, row, args...);
   }
-  for (; row + 3 <= tile.rows; row += 3) {
-    add_value_rows<Cache, 3>(split, row, tile.head_dim, sums);
-  }
-  for (; row + 2 <= tile.rows; row += 2) {
-    add_value_rows<Cache, 2>(split, row, tile.head_dim, sums);
-  }
-  for (; row < tile.rows; ++row) add_value_rows<Cache, 1>(split, row, tile.head_dim, sums);
 }
 
 template <class Cache>
 void attend(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {
   Split split;
   locate(tile, split_first, split);
-  score_all<Cache>(tile, split);
+  stage_q(tile, split);
+  run_passes<ScorePass<Cache>>(tile, split);
   for (int32_t r = 0; r < tile.rows; ++r) {
     if (empty(split.visible[r])) continue;
     exponentiate(split, r, partial);
-    float* sums = partial.sums + int64_t{r} * tile.head_dim;
-    for (int32_t d = 0; d < tile.head_dim; d += 16) store(sums + d, zero());
+    float* row = partial.sums + int64_t{r} * tile.head_dim;
+    for (int32_t d = 0; d < tile.head_dim; d += 16) store(row + d, zero());
   }
-  add_all_values<Cache>(tile, split, partial.sums);
+  float* const sums = partial.sums;
+  run_passes<ValuePass<Cache>>(tile, split, sums);
 }
 
 void attend_split(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {

@@ -44,3 +44,6 @@ if(HEADRACE_CUDA)
   add_executable(attention_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_bench.cc)
   target_link_libraries(attention_bench PRIVATE headrace_ops CUDA::cudart_static)
 endif()
+
+add_executable(attention_cpu_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_cpu_bench.cc)
+target_link_libraries(attention_cpu_bench PRIVATE headrace_ops)

@@ -14,10 +14,10 @@ struct Vec16 {
   __m256 a, b;  // lanes 0-7, 8-15
 };
 
-// What fits 16 registers of 8 floats.
-constexpr int kScoreBlocks = 1;
-constexpr int kValueRows = 3;
-constexpr int kValueVecs = 2;
+// Attention's passes: rows that share what is loaded, and vectors of it. 12 sums of 8 floats, a
+// vector and a factor fit 16 registers.
+constexpr int kPassRows = 6;
+constexpr int pass_vecs(int rows) { return rows <= 3 ? 2 : 1; }
 
 inline Vec16 broadcast(float value) {
   const __m256 v = _mm256_set1_ps(value);

@@ -19,10 +19,11 @@ struct Vec16 {
   __m512 v;
 };
 
-// What fits 32 registers of 16 floats.
-constexpr int kScoreBlocks = 4;
-constexpr int kValueRows = 6;
-constexpr int kValueVecs = 4;
+// Attention's passes: rows that share what is loaded, and vectors of it. 28 sums, two vectors and a
+// factor fit 32 registers; each vector is converted from 16 bits, which costs half as much as the
+// multiply-adds of 6 rows.
+constexpr int kPassRows = 14;
+constexpr int pass_vecs(int rows) { return rows <= 6 ? 4 : 2; }
 
 inline Vec16 broadcast(float value) { return {_mm512_set1_ps(value)}; }
 inline Vec16 zero() { return {_mm512_setzero_ps()}; }

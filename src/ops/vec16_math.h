@@ -17,9 +17,9 @@ inline void store_up_to(float* to, Vec16 a, int64_t left) {
 }
 
 // exp(x) within 1.02 ulp (measured); exp(0) is exactly 1. Below -87.33 (results under the smallest
-// normal float) 0, above 88.72 infinity, NaN for NaN. exp(x) = 2^n exp(r) with n = round(x / ln 2),
-// |r| <= ln(2)/2: the Taylor terms after r^7 are below 2^-27.
-inline Vec16 exp(Vec16 x) {
+// normal float) 0, NaN for NaN; x above 88.72 is not expected. exp(x) = 2^n exp(r) with n = round(x
+// / ln 2), |r| <= ln(2)/2: the Taylor terms after r^7 are below 2^-27.
+inline Vec16 exp_of_negative(Vec16 x) {
   const Vec16 n = round_to_integer(mul(x, broadcast(1.44269504f)));
   Vec16 r = fnma(n, broadcast(0.693359375f), x);  // ln 2 in two parts: n times the first is exact
   r = fnma(n, broadcast(-2.12194440e-4f), r);
@@ -30,9 +30,12 @@ inline Vec16 exp(Vec16 x) {
   p = fma(p, r, broadcast(1.0f / 6));
   p = fma(p, r, broadcast(0.5f));
   p = add(fma(mul(r, r), p, r), broadcast(1.0f));
-  const Vec16 result = scale_by_power(p, n);
-  return where_less(x, -87.33f, zero(),
-                    where_greater(x, 88.72f, broadcast(__builtin_inff()), result));
+  return where_less(x, -87.33f, zero(), scale_by_power(p, n));
+}
+
+// The same for all x: above 88.72 infinity.
+inline Vec16 exp(Vec16 x) {
+  return where_greater(x, 88.72f, broadcast(__builtin_inff()), exp_of_negative(x));
 }
 
 // 1 - 2 / (exp(2|x|) + 1) with the sign of x: within 1.2e-7 absolute.
