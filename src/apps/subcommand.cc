@@ -4,6 +4,7 @@
 #include "apps/bench_command.h"
 #include "apps/bench_simulate_command.h"
 #include "apps/bench_throughput_command.h"
+#include "apps/bench_weights_command.h"
 #include "apps/chat_command.h"
 #include "apps/completion_command.h"
 #include "apps/eval_command.h"
@@ -34,6 +35,7 @@ constexpr Subcommand kSubcommands[] = {
 #endif
     {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
+    {"bench weights", "write dummy weights as safetensors", define_bench_weights},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completion", "print a shell completion script", define_completion},
 };

@@ -62,6 +62,25 @@ float dummy_weight(uint64_t seed, std::string_view name, int64_t i) {
   return value;
 }
 
+void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
+                       DType dtype, std::byte* out) {
+  const DTypeInfo& info = dtype_info(dtype);
+  const uint64_t name = name_hash(tensor.name);
+  const float mean = (tensor.shape.rank() == 1 ? 1.0f : 0.0f) - offset;
+  pool.parallel_for(*tensor.shape.elements(), kRangeElements, [&](int64_t first, int64_t last) {
+    std::vector<float> values(static_cast<size_t>(std::min(last - first, kRangeElements)));
+    for (; first < last; first += kRangeElements) {
+      const std::span<float> part(values.data(),
+                                  static_cast<size_t>(std::min(last - first, kRangeElements)));
+      generate(seed, name, first, part);
+      for (float& value : part) value += mean;
+      const auto offset_bytes = static_cast<size_t>(first / info.block_elements * info.block_bytes);
+      const auto bytes = static_cast<size_t>(*row_bytes(dtype, static_cast<int64_t>(part.size())));
+      quantise_row(dtype, part, {out + offset_bytes, bytes});
+    }
+  });
+}
+
 Result<std::unique_ptr<DummyWeightSource>> DummyWeightSource::create(
     std::vector<DummyTensor> tensors, const DummyOptions& options) {
   std::vector<Entry> entries;
@@ -110,7 +129,11 @@ Result<ConstTensorView> DummyWeightSource::get(std::string_view name) const {
                      std::string(name));
   }
   const std::lock_guard lock(mutex_);
-  if (entry->memory == nullptr) fill(*entry);
+  if (entry->memory == nullptr) {  // new std::byte[] is 16-byte aligned
+    entry->memory = std::make_unique_for_overwrite<std::byte[]>(entry->bytes);
+    fill_dummy_tensor(pool_, seed_, {entry->name, entry->shape}, /*offset=*/0, entry->dtype,
+                      entry->memory.get());
+  }
   return ConstTensorView(entry->memory.get(), entry->dtype, entry->shape);
 }
 
@@ -119,27 +142,6 @@ void DummyWeightSource::release(const ConstTensorView& view) const {
   for (Entry& entry : entries_) {
     if (entry.memory != nullptr && entry.memory.get() == view.data) entry.memory.reset();
   }
-}
-
-void DummyWeightSource::fill(Entry& entry) const {
-  // new std::byte[] is 16-byte aligned.
-  entry.memory = std::make_unique_for_overwrite<std::byte[]>(entry.bytes);
-  const DTypeInfo& info = dtype_info(entry.dtype);
-  const uint64_t name = name_hash(entry.name);
-  const float mean = entry.shape.rank() == 1 ? 1.0f : 0.0f;
-  pool_.parallel_for(*entry.shape.elements(), kRangeElements, [&](int64_t first, int64_t last) {
-    std::vector<float> values(static_cast<size_t>(std::min(last - first, kRangeElements)));
-    for (; first < last; first += kRangeElements) {
-      const std::span<float> part(values.data(),
-                                  static_cast<size_t>(std::min(last - first, kRangeElements)));
-      generate(seed_, name, first, part);
-      for (float& value : part) value += mean;
-      const auto offset = static_cast<size_t>(first / info.block_elements * info.block_bytes);
-      const auto bytes =
-          static_cast<size_t>(*row_bytes(entry.dtype, static_cast<int64_t>(part.size())));
-      quantise_row(entry.dtype, part, {entry.memory.get() + offset, bytes});
-    }
-  });
 }
 
 }  // namespace headrace

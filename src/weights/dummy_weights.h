@@ -60,7 +60,6 @@ class DummyWeightSource final : public WeightSource {
   };
   DummyWeightSource(std::vector<Entry> entries, const DummyOptions& options);
   Entry* find(std::string_view name) const;
-  void fill(Entry& entry) const;
 
   const uint64_t seed_;
   mutable std::mutex mutex_;            // guards entries_' memory and the pool
@@ -68,6 +67,10 @@ class DummyWeightSource final : public WeightSource {
   mutable ThreadPool pool_;
 };
 
+// All elements of `tensor`, as above, less `offset`, as `dtype` at `out`, which has room for them.
+// One caller of the pool at a time.
+void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
+                       DType dtype, std::byte* out);
 // What element i of tensor `name` is: sigma 0.02, mean 0.
 float dummy_weight(uint64_t seed, std::string_view name, int64_t i);
 
