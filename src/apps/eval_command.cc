@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -106,7 +107,9 @@ Result<int> run(EvalFlags& flags) {
   flags.model.stack.max_model_len = flags.window;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   if (flags.task == "score") {
-    HR_RETURN_IF_ERROR(score_lines(*stack, text, flags.score, [](std::string_view line) {
+    bool first = true;
+    HR_RETURN_IF_ERROR(score_lines(*stack, text, flags.score, [&](std::string_view line) {
+      if (std::exchange(first, false)) log_first_token(*stack);
       fmt::print("{}\n", line);
       std::fflush(stdout);
     }));

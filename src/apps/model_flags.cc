@@ -57,7 +57,8 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->group("Model");
   add_choice(app, "--dtype", stack.dtype,
              {"auto", "float32", "float", "float16", "half", "bfloat16"},
-             "Arithmetic. auto: the fast path for the file's types; float32: all in fp32")
+             "Arithmetic. auto: the fast path for the file's types; float32: all in fp32; GPU: "
+             "float16, bfloat16 too")
       ->group("Model");
   app.add_option("--device", stack.device,
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")

@@ -52,10 +52,12 @@ class ModelStackImpl final : public ModelStack {
   }
   const ModelConfig& config() const override { return weights_.config; }
   const StackInfo& info() const override { return info_; }
+  Timeline& timeline() override { return timeline_; }
 
  private:
   friend class StackLoader;
   // Destroyed from the last to the first: the engine goes before what it uses.
+  Timeline timeline_;
   std::unique_ptr<ModelSource> source_;
   ModelWeights weights_;
   ModelText text_;
@@ -74,10 +76,9 @@ class StackLoader {
   Result<std::unique_ptr<ModelStack>> load() {
     const auto start = std::chrono::steady_clock::now();
     HR_RETURN_IF_ERROR(check_options());
-    HR_RETURN_IF_ERROR(create_device());
-    fill_in_batch();
     report("reading", 0);
     HR_RETURN_IF_ERROR(load_source());
+    fill_in_batch();
     HR_RETURN_IF_ERROR(create_engine());
     fill_info();
     stack_->info_.load_seconds =
@@ -90,16 +91,25 @@ class StackLoader {
     if (progress_) progress_(stage, done);
   }
 
+  // On a GPU a folder of F16 weights is computed in F16, as its maker did. A GGUF file's F16 is no
+  // such promise: many were BF16 before, and activations of some overflow F16.
   ComputeType compute() const {
-    return options_.dtype == "float32" ? ComputeType::kFloat32 : ComputeType::kFast;
+    if (options_.dtype == "float32") return ComputeType::kFloat32;
+    const bool is_f16 = options_.dtype == "float16" || options_.dtype == "half" ||
+                        (options_.dtype == "auto" && stack_->weights_.weight_types == "F16" &&
+                         stack_->source_->kind() == SourceKind::kHuggingFace);
+    return on_gpu() && is_f16 ? ComputeType::kFloat16 : ComputeType::kFast;
   }
 
   Status check_options() const {
     const bool dummy = options_.load_format == "dummy";
-    if (options_.dtype != "auto" && options_.dtype != "float32" &&
+    const bool half =
+        options_.dtype == "float16" || options_.dtype == "half" || options_.dtype == "bfloat16";
+    if (options_.dtype != "auto" && options_.dtype != "float32" && !(half && gpu_index()) &&
         !(dummy && dummy_dtype(options_.dtype))) {
       return invalid_argument(
-          fmt::format("--dtype {} is not supported: use auto or float32{}", options_.dtype,
+          fmt::format("--dtype {} is not supported{}: use auto or float32{}", options_.dtype,
+                      half ? " on the CPU" : "",
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
@@ -124,6 +134,7 @@ class StackLoader {
   }
 
   Status create_device() {
+    const Timeline::Span span(timeline(), "device");
     if (const std::optional<int> index = gpu_index()) {
       HR_ASSIGN_OR_RETURN(stack_->device_, create_cuda_device(*index, options_.threads));
       return ok_status();
@@ -154,14 +165,20 @@ class StackLoader {
             .threads = stack_->device_->pool().thread_count()};
   }
 
-  // The vocabulary is read and the tokenizer made beside the packing of the weights.
+  Timeline* timeline() const { return &stack_->timeline_; }
+
+  // The vocabulary is read and the tokenizer made beside the start of the device and the packing of
+  // the weights.
   Status load_source() {
     HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
     const ModelSource& source = *stack_->source_;
     HR_RETURN_IF_ERROR(check_load_format(source, options_.load_format));
-    std::future<ModelText> text =
-        std::async(std::launch::async, [&] { return read_text(source, options_.chat_template); });
-    const Status status = load_weights();
+    std::future<ModelText> text = std::async(std::launch::async, [&] {
+      const Timeline::Span span(timeline(), "tokenizer");
+      return read_text(source, options_.chat_template);
+    });
+    Status status = create_device();
+    if (status.ok()) status = load_weights();
     stack_->text_ = text.get();
     HR_RETURN_IF_ERROR(status);
     HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
@@ -169,11 +186,13 @@ class StackLoader {
   }
 
   Status load_weights() {
+    Timeline::Span span(timeline(), "file headers");
     stack_->weights_ = read_weights(*stack_->source_, file_options());
+    span.end();
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, model_len());
-    ModelLoadOptions options{.compute = compute()};
+    ModelLoadOptions options{.compute = compute(), .timeline = timeline()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
@@ -281,6 +300,7 @@ class StackLoader {
   }
 
   Status create_engine() {
+    const Timeline::Span span(timeline(), "engine");
     const ModelSpec& spec = stack_->model_->spec();
     HR_ASSIGN_OR_RETURN(const int32_t max_model_len, model_len());
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
@@ -360,6 +380,11 @@ class StackLoader {
 };
 
 }  // namespace
+
+void log_first_token(ModelStack& stack) {
+  stack.timeline().mark("first token");
+  log_info("start: {}", stack.timeline().to_string());
+}
 
 Result<std::unique_ptr<ModelStack>> ModelStack::load(const StackOptions& options,
                                                      const LoadProgress& progress) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/timeline.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -81,6 +82,11 @@ class ModelStack {
   virtual const ChatTemplate* chat_template() const = 0;   // nullptr when the file has none
   virtual const ModelConfig& config() const = 0;
   virtual const StackInfo& info() const = 0;
+  // What the start spent its time on. log_first_token() adds the first token of whoever asked.
+  virtual Timeline& timeline() = 0;
 };
+
+// Ends the start's timeline and writes it to the log, once.
+void log_first_token(ModelStack& stack);
 
 }  // namespace headrace

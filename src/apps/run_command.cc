@@ -77,9 +77,10 @@ Result<std::vector<TokenId>> encode_prompt(const ModelStack& stack, const RunFla
 }
 
 // The whole text; shown as it comes unless it is for --json.
-std::string read_answer(Answer& answer, bool show) {
+std::string read_answer(ModelStack& stack, Answer& answer, bool show) {
   std::string text;
   while (const std::optional<std::string> delta = answer.next_text()) {
+    if (text.empty()) log_first_token(stack);
     text += *delta;
     if (show) write_to_stdout(*delta);
   }
@@ -128,7 +129,7 @@ Result<int> run(RunFlags& flags) {
     interrupted = true;
     answer->cancel();
   });
-  std::string text = read_answer(*answer, !flags.json);
+  std::string text = read_answer(*stack, *answer, !flags.json);
   signals.set_handler(nullptr);
   if (flags.json) print_json(*stack, *answer, std::move(text));
   if (!flags.json && isatty(STDERR_FILENO) != 0) print_speed(answer->timings());

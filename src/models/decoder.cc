@@ -316,14 +316,18 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   return tokens * row_bytes + op_bytes + views * 256;
 }
 
+DType activation_dtype(DeviceKind device, ComputeType compute) {
+  if (device == DeviceKind::kCpu || compute == ComputeType::kFloat32) return DType::kF32;
+  return compute == ComputeType::kFloat16 ? DType::kF16 : DType::kBF16;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource& source,
                                             Device& device, const ModelLoadOptions& options) {
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
-  const bool half = device.kind() == DeviceKind::kCuda && options.compute == ComputeType::kFast;
-  return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
-                                                          half ? DType::kBF16 : DType::kF32));
+  return std::unique_ptr<Model>(std::make_unique<Decoder>(
+      std::move(spec), std::move(weights), activation_dtype(device.kind(), options.compute)));
 }
 
 }  // namespace headrace

@@ -1,10 +1,13 @@
 #include "models/decoder_weights.h"
 
+#include <future>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tensor/quantised_row.h"
+#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -39,6 +42,27 @@ class DecoderLoader {
       : spec_(spec), source_(source), device_(device), options_(options) {}
 
   Result<DecoderWeights> load() {
+    std::future<Status> library;
+    if (device_.kind() == DeviceKind::kCuda) {
+      uploader_.emplace(device_, device_.pool().thread_count());
+      library = std::async(std::launch::async, [&] { return open_library(); });
+    }
+    HR_RETURN_IF_ERROR(load_tensors());
+    Timeline::Span wait(options_.timeline, "last weights arrive");
+    if (uploader_) HR_RETURN_IF_ERROR(uploader_->finish());
+    if (library.valid()) HR_RETURN_IF_ERROR(library.get());
+    return std::move(weights_);
+  }
+
+ private:
+  // What will multiply the matrices takes its time to start: meanwhile they are read.
+  Status open_library() const {
+    const Timeline::Span span(options_.timeline, "cuBLASLt");
+    return device_.gemm_library().status();
+  }
+
+  Status load_tensors() {
+    const Timeline::Span span(options_.timeline, "weights");
     for (const RopeTable& table : spec_.ropes) HR_RETURN_IF_ERROR(load_rope(table));
     for (int32_t i = 0; i < spec_.model.layer_count; ++i) {
       HR_RETURN_IF_ERROR(load_layer(i));
@@ -51,10 +75,9 @@ class DecoderLoader {
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
-    return std::move(weights_);
+    return ok_status();
   }
 
- private:
   // Rows of one tensor in a stack; a bias has its rows in the same order.
   struct Part {
     std::string name;  // without ".weight"
@@ -90,7 +113,7 @@ class DecoderLoader {
     const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", index, part); };
     const int64_t hidden = spec_.model.hidden_size;
     const int64_t q = int64_t{spec.heads} * spec.head_dim;
-    DecoderLayer layer{.spec = spec};
+    DecoderLayer& layer = weights_.layers.emplace_back(DecoderLayer{.spec = spec});
     HR_ASSIGN_OR_RETURN(layer.attention_norm, norm(name("attn_norm"), spec.pre_norm));
     HR_ASSIGN_OR_RETURN(layer.qkv, linear(qkv_parts(index), hidden, spec.qkv_bias));
     HR_RETURN_IF_ERROR(load_qk_norms(index, layer));
@@ -103,7 +126,6 @@ class DecoderLoader {
     HR_ASSIGN_OR_RETURN(layer.down,
                         linear({{name("ffn_down"), hidden, {}}}, spec.ffn, spec.ffn_bias));
     HR_ASSIGN_OR_RETURN(layer.ffn_post_norm, norm(name("post_ffw_norm"), spec.post_norm));
-    weights_.layers.push_back(std::move(layer));
     return ok_status();
   }
 
@@ -199,32 +221,48 @@ class DecoderLoader {
   }
 
   // The parts' matrices, `columns` wide, stacked; their biases too where they have one.
-  Result<LinearLayer> linear(const std::vector<Part>& parts, int64_t columns, bool bias) const {
+  Result<LinearLayer> linear(const std::vector<Part>& parts, int64_t columns, bool bias) {
     LinearLayer layer;
     std::vector<MatrixPart> matrices;
     for (const Part& part : parts) {
       matrices.push_back({part.name + ".weight", Shape{part.rows, columns}, part.row_order});
     }
-    HR_ASSIGN_OR_RETURN(layer.weight, matrix(matrices));
     if (bias) {
       HR_ASSIGN_OR_RETURN(layer.bias, stacked_bias(parts));
     }
+    // Last: nothing may fail between the start of its upload and its place in weights_.
+    HR_ASSIGN_OR_RETURN(layer.weight, matrix(matrices));
     return layer;
   }
 
-  Result<LinearWeight> matrix(const std::vector<MatrixPart>& parts) const {
+  Result<LinearWeight> matrix(const std::vector<MatrixPart>& parts) {
     std::vector<LinearSource> sources;
     for (const MatrixPart& part : parts) {
       HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(part.name, part.shape));
-      sources.push_back({view, part.row_order, [this, view](int64_t first, int64_t last) {
-                           source_.release_rows(view, first, last);
-                         }});
+      sources.push_back(
+          {view, part.row_order,
+           [this, view](int64_t first, int64_t last) { source_.release_rows(view, first, last); },
+           released_after(view)});
     }
-    const LinearCompute compute =
-        options_.compute == ComputeType::kFloat32 ? LinearCompute::kFloat32 : LinearCompute::kFast;
-    HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
-    for (const LinearSource& source : sources) source_.release(source.weight);
-    return weight;
+    if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
+    return LinearWeight::pack(device_, sources, compute());
+  }
+
+  LinearCompute compute() const {
+    switch (options_.compute) {
+      case ComputeType::kFast:
+        return LinearCompute::kFast;
+      case ComputeType::kFloat32:
+        return LinearCompute::kFloat32;
+      case ComputeType::kFloat16:
+        return LinearCompute::kFloat16;
+    }
+    __builtin_unreachable();
+  }
+
+  // Gives the view back to the source when the last copy is gone.
+  std::shared_ptr<const void> released_after(const ConstTensorView& view) const {
+    return {view.data, [source = &source_, view](const void*) { source->release(view); }};
   }
 
   Result<DeviceVector> stacked_bias(const std::vector<Part>& parts) const {
@@ -246,6 +284,7 @@ class DecoderLoader {
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
   std::vector<int32_t> q_order_, k_order_, fused_order_;
+  std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to
 };
 
 }  // namespace

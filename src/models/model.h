@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/timeline.h"
 #include "ops/attention.h"
 #include "ops/kv_view.h"
 #include "ops/op.h"
@@ -67,8 +68,8 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const ModelSpec& spec() const = 0;
-  // The type of hidden rows: F32 on the CPU, BF16 on CUDA (F32 where the load asked for it). Logits
-  // are F32.
+  // The type of hidden rows: F32 on the CPU, BF16 on CUDA (F32 or F16 where the load asked for it).
+  // Logits are F32.
   virtual DType activation_dtype() const = 0;
   // Bytes of weights in device memory.
   virtual int64_t weight_bytes() const = 0;
@@ -87,11 +88,16 @@ class Model {
                     TensorView logits /* [R, V] */) const = 0;
 };
 
-enum class ComputeType { kFast, kFloat32 };
+enum class ComputeType {
+  kFast,     // CPU: integers for quantised weights; CUDA: BF16
+  kFloat32,  // weights and activations
+  kFloat16,  // CUDA alone: weights and activations
+};
 
 struct ModelLoadOptions {
   ComputeType compute = ComputeType::kFast;
   std::function<void(double done)> progress;  // may be empty; [0, 1]
+  Timeline* timeline = nullptr;               // may be null: gets the parts of the load
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

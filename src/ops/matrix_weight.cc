@@ -1,5 +1,6 @@
 // Linear weights of a CUDA device: rows of any type become rows of the model's activation type.
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "ops/packed_weight.h"
@@ -40,30 +41,47 @@ void store_row(DType dtype, std::span<const float> values, std::byte* out) {
   }
 }
 
-// Rows [first, last) of a source, in its row order, as `dtype`.
-void convert_rows(const LinearSource& source, DType dtype, int64_t first, int64_t last,
-                  std::byte* out) {
-  const int64_t k = source.weight.columns();
-  const int64_t bytes = *row_bytes(dtype, k);
-  std::vector<float> values(static_cast<size_t>(k));
-  for (int64_t r = first; r < last; ++r, out += bytes) {
-    const int64_t from = source.row_order.empty() ? r : source.row_order[static_cast<size_t>(r)];
-    if (source.weight.dtype == dtype) {
-      std::memcpy(out, source.weight.row(from), static_cast<size_t>(bytes));
-      continue;
+// The rows of one source, in its row order, as `dtype`. Owns what it needs but the source's memory.
+class RowConverter {
+ public:
+  RowConverter(const LinearSource& source, DType dtype)
+      : weight_(source.weight),
+        row_order_(source.row_order.begin(), source.row_order.end()),
+        hold_(source.hold),
+        dtype_(dtype),
+        bytes_(*row_bytes(dtype, weight_.columns())) {}
+
+  // Rows [first, last), dense.
+  void operator()(int64_t first, int64_t last, std::byte* out) const {
+    if (weight_.dtype == dtype_ && row_order_.empty()) {
+      std::memcpy(out, weight_.row(first), static_cast<size_t>((last - first) * bytes_));
+      return;
     }
-    dequantise_row(source.weight, from, values.data());
-    store_row(dtype, values, out);
+    std::vector<float> values(static_cast<size_t>(weight_.columns()));
+    for (int64_t r = first; r < last; ++r, out += bytes_) {
+      const int64_t from = row_order_.empty() ? r : row_order_[static_cast<size_t>(r)];
+      if (weight_.dtype == dtype_) {
+        std::memcpy(out, weight_.row(from), static_cast<size_t>(bytes_));
+        continue;
+      }
+      dequantise_row(weight_, from, values.data());
+      store_row(dtype_, values, out);
+    }
   }
-}
+
+ private:
+  ConstTensorView weight_;
+  std::vector<int32_t> row_order_;
+  std::shared_ptr<const void> hold_;
+  DType dtype_;
+  int64_t bytes_;  // of a row
+};
 
 }  // namespace
 
-Result<LinearWeight> LinearWeight::pack_matrix(Device& device,
-                                               std::span<const LinearSource> sources,
-                                               LinearCompute compute) {
-  HR_RETURN_IF_ERROR(device.gemm_library().status());  // what will multiply it
-  HR_ASSIGN_OR_RETURN(Uploader* const uploader, device.uploader());
+Result<LinearWeight> LinearWeight::start_matrix(Device& device, Uploader& uploader,
+                                                std::span<const LinearSource> sources,
+                                                LinearCompute compute) {
   LinearWeight weight;
   weight.matrix_dtype_ = matrix_dtype(compute);
   weight.k_ = sources[0].weight.columns();
@@ -72,12 +90,20 @@ Result<LinearWeight> LinearWeight::pack_matrix(Device& device,
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(weight.n_ * bytes));
   std::byte* at = weight.buffer_.data();
   for (const LinearSource& source : sources) {
-    HR_RETURN_IF_ERROR(uploader->upload(
-        at, row_count(source), bytes, [&](int64_t first, int64_t last, std::byte* out) {
-          convert_rows(source, weight.matrix_dtype_, first, last, out);
-        }));
-    at += row_count(source) * bytes;
+    const int64_t rows = row_count(source);
+    uploader.start(at, rows, bytes, RowConverter(source, weight.matrix_dtype_));
+    at += rows * bytes;
   }
+  return weight;
+}
+
+Result<LinearWeight> LinearWeight::pack_matrix(Device& device,
+                                               std::span<const LinearSource> sources,
+                                               LinearCompute compute) {
+  HR_RETURN_IF_ERROR(device.gemm_library().status());  // what will multiply it
+  Uploader uploader(device, 1);
+  HR_ASSIGN_OR_RETURN(LinearWeight weight, start_matrix(device, uploader, sources, compute));
+  HR_RETURN_IF_ERROR(uploader.finish());
   return weight;
 }
 

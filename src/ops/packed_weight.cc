@@ -213,6 +213,20 @@ Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSo
                                         LinearCompute compute) {
   HR_RETURN_IF_ERROR(check_sources(sources));
   if (device.kind() == DeviceKind::kCuda) return pack_matrix(device, sources, compute);
+  return pack_groups(device, sources, compute);
+}
+
+Result<LinearWeight> LinearWeight::start_pack(Device& device, Uploader& uploader,
+                                              std::span<const LinearSource> sources,
+                                              LinearCompute compute) {
+  HR_RETURN_IF_ERROR(check_sources(sources));
+  if (device.kind() == DeviceKind::kCuda) return start_matrix(device, uploader, sources, compute);
+  return pack_groups(device, sources, compute);
+}
+
+Result<LinearWeight> LinearWeight::pack_groups(Device& device,
+                                               std::span<const LinearSource> sources,
+                                               LinearCompute compute) {
   if (compute == LinearCompute::kFloat16) {
     return unsupported("linear weights in half precision: only on CUDA");
   }

@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -35,15 +36,18 @@
 
 namespace headrace {
 
+class Uploader;  // tensor/uploader.h
+
 inline constexpr int64_t kLinearGroupRows = 16;
 
-// One matrix of a stack. The memory is read during pack() only.
+// One matrix of a stack.
 struct LinearSource {
   ConstTensorView weight;              // [N_i, K]; F32, F16, BF16 or a block type
   std::span<const int32_t> row_order;  // empty: as is; else output row r is source row row_order[r]
   // Called with rows [first, last) of `weight` that pack() does not read again, from any of its
   // threads; at most once a row, and for large matrices in their own order only. May be empty.
   std::function<void(int64_t first, int64_t last)> done = {};
+  std::shared_ptr<const void> hold = nullptr;  // let go when the matrix has been read
 };
 
 enum class LinearCompute {
@@ -72,6 +76,11 @@ class LinearWeight {
   // are converted there and stream through page-locked memory. REQUIRES: 0 <= row_order[r] < N_i
   static Result<LinearWeight> pack(Device& device, std::span<const LinearSource> sources,
                                    LinearCompute compute);
+  // On CUDA, starts the upload only: the sources' memory is read, and the weight may be used, until
+  // and from when uploader.finish() has returned. No look at cuBLASLt. On the CPU, as above.
+  static Result<LinearWeight> start_pack(Device& device, Uploader& uploader,
+                                         std::span<const LinearSource> sources,
+                                         LinearCompute compute);
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
@@ -89,9 +98,14 @@ class LinearWeight {
   void read_row(int64_t row, float* out) const;
 
  private:
+  static Result<LinearWeight> pack_groups(Device& device, std::span<const LinearSource> sources,
+                                          LinearCompute compute);
   // matrix_weight.cc. REQUIRES: sources that pack() has checked
   static Result<LinearWeight> pack_matrix(Device& device, std::span<const LinearSource> sources,
                                           LinearCompute compute);
+  static Result<LinearWeight> start_matrix(Device& device, Uploader& uploader,
+                                           std::span<const LinearSource> sources,
+                                           LinearCompute compute);
 
   int64_t n_ = 0;
   int64_t k_ = 0;

@@ -113,7 +113,6 @@ class Stream {
 };
 
 class GemmLibrary;  // tensor/gemm_library.h
-class Uploader;     // tensor/uploader.h
 
 class Device {
  public:
@@ -129,8 +128,6 @@ class Device {
   // The vendor's matrix products, opened at the first call; an error names the library that is
   // missing. kUnsupported on the CPU.
   virtual Result<GemmLibrary*> gemm_library() = 0;
-  // The way of weights into device memory; made at the first call. One thread at a time.
-  virtual Result<Uploader*> uploader() = 0;
 
   DeviceKind kind() const { return traits().kind; }
 

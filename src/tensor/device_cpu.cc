@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "tensor/device.h"
 #include "tensor/page_arena.h"
-#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -100,12 +99,6 @@ class CpuDevice final : public Device {
   Result<GemmLibrary*> gemm_library() override {
     return unsupported("the CPU has kernels of its own for matrix products");
   }
-  Result<Uploader*> uploader() override {
-    if (uploader_ == nullptr) {
-      HR_ASSIGN_OR_RETURN(uploader_, Uploader::create(*this));
-    }
-    return uploader_.get();
-  }
 
  private:
   Result<Buffer> take(int64_t bytes, MemoryKind kind) {
@@ -122,7 +115,6 @@ class CpuDevice final : public Device {
   DeviceTraits traits_;
   PageArena memory_;
   ThreadPool pool_;
-  std::unique_ptr<Uploader> uploader_;  // last: its memory goes back to the members above
 };
 
 }  // namespace
