@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/bench_ceilings_device.h"
 #include "apps/command_line.h"
 #include "apps/workload.h"
 #include "base/clock.h"
@@ -22,15 +23,18 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   headrace bench ceilings
   headrace bench ceilings -t 2 --sizes 64M,512M -o json
+  headrace bench ceilings --device cuda -o json
 
 Reading: all threads together read a buffer of each size again and again. Arithmetic: all threads
-multiply and add in registers. Medians of the repetitions.)";
+multiply and add in registers. On a GPU: reading and copying its memory, the link to the host, the vendor
+library's matrix products of an 8B layer and head by rows. Medians of the repetitions.)";
 
 struct CeilingFlags {
   int threads = 0;
   std::vector<int64_t> sizes{int64_t{1} << 20, int64_t{16} << 20, int64_t{96} << 20,
                              int64_t{512} << 20};
   int repetitions = 5;
+  std::string device = "cpu";
   std::string format = "text";
 };
 
@@ -44,6 +48,7 @@ class CeilingRun {
       : flags_(flags), device_(create_cpu_device(flags.threads)) {}
 
   Result<int> run() {
+    if (flags_.device == "cuda") return run_on_gpu();
     print_machine();
     for (const int64_t size : flags_.sizes) HR_RETURN_IF_ERROR(read(size));
     for (const ArithmeticCeiling& ceiling : arithmetic_ceilings()) {
@@ -53,6 +58,15 @@ class CeilingRun {
   }
 
  private:
+  Result<int> run_on_gpu() {
+    HR_ASSIGN_OR_RETURN(const auto gpu, create_cuda_device(0, flags_.threads));
+    if (!json()) fmt::print("{}\n", gpu->traits().name);
+    HR_RETURN_IF_ERROR(measure_device_ceilings(
+        *gpu, flags_.repetitions,
+        [&](const CeilingRow& row) { print_row(row.name, row.of, row.value, row.unit); }));
+    return 0;
+  }
+
   int threads() const { return device_->pool().thread_count(); }
   bool json() const { return flags_.format == "json"; }
 
@@ -110,7 +124,8 @@ class CeilingRun {
                                                       {"unit", unit},
                                                       {"threads", threads()}})));
     } else {
-      fmt::print("{:<12} {:>9} {:>10.1f} {}\n", name, what, value, unit);
+      const int digits = value < 10 ? 4 : 1;
+      fmt::print("{:<14} {:>9} {:>10.{}f} {}\n", name, what, value, digits, unit);
     }
     std::fflush(stdout);
   }
@@ -143,6 +158,7 @@ SubcommandRun define_bench_ceilings(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
       ->group("Work");
+  add_choice(app, "--device", flags->device, {"cpu", "cuda"}, "What is measured")->group("Work");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
   app.footer(kFooter);
   return [flags] { return CeilingRun(*flags).run(); };

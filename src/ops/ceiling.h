@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tensor/cpu_features.h"
+#include "tensor/device.h"
 
 namespace headrace {
 
@@ -26,6 +27,10 @@ std::span<const ArithmeticCeiling> arithmetic_ceilings();
 // Reads all of `bytes` once with the widest loads of this machine; the result is only there to be
 // used. REQUIRES: 64-byte aligned, a multiple of 1024 bytes
 uint64_t read_all(const CpuFeatures& features, std::span<const std::byte> bytes);
+
+// Reads all of `bytes` of device memory once, on the stream. Only in builds with CUDA. REQUIRES:
+// 16-byte aligned, a multiple of 64 KiB
+void read_all_cuda(Stream& stream, int32_t sm_count, std::span<const std::byte> bytes);
 
 // ceiling_cpu_<set>.cc: plain data in and out, no inline functions.
 uint64_t read_all_avx512(const std::byte* data, int64_t bytes);

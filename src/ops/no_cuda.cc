@@ -1,6 +1,7 @@
 // The CUDA tables of a build without CUDA: empty.
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/ceiling.h"
 #include "ops/device_sample.h"
 #include "ops/embedding.h"
 #include "ops/layer_norm.h"
@@ -23,6 +24,9 @@ std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
 std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
 int64_t linear_cuda_workspace_bytes() { return 0; }
+void read_all_cuda(Stream&, int32_t, std::span<const std::byte>) {
+  CHECK_MSG(false, "this build has no CUDA device");
+}
 std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels() { return {}; }
 std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return {}; }

@@ -14,7 +14,7 @@ if(HEADRACE_CUDA)
   # Only these files may include gpu/.
   headrace_include_root(gpu gpu_root)
   set(kernel_sources
-    activation_cuda.cu attention_cuda.cu attention_tensor_map.cu
+    activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
     attention_cuda_d256.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
     linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
@@ -34,7 +34,7 @@ foreach(op rms_norm rope_kv attention activation sample soft_cap)
   set_source_files_properties(${op}_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
 endforeach()
 
-list(APPEND tests row_ops_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+list(APPEND tests row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
   embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc
