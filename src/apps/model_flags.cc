@@ -60,6 +60,12 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
              "Arithmetic. auto: the fast path for the file's types; float32: all in fp32; GPU: "
              "float16, bfloat16 too")
       ->group("Model");
+  app.add_option("--activation-bits", stack.activation_bits,
+                 "CPU, quantised weights: 8 bits of activations (16 for outliers) or 16 for all: "
+                 "close to fp32, and slower at prompts and many streams")
+      ->check(CLI::IsMember({8, 16}))
+      ->type_name("8|16")
+      ->group("Model");
   app.add_option("--device", stack.device,
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
       ->type_name("DEVICE")

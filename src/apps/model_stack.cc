@@ -98,7 +98,8 @@ class StackLoader {
     const bool is_f16 = options_.dtype == "float16" || options_.dtype == "half" ||
                         (options_.dtype == "auto" && stack_->weights_.weight_types == "F16" &&
                          stack_->source_->kind() == SourceKind::kHuggingFace);
-    return on_gpu() && is_f16 ? ComputeType::kFloat16 : ComputeType::kFast;
+    if (on_gpu()) return is_f16 ? ComputeType::kFloat16 : ComputeType::kFast;
+    return options_.activation_bits == 16 ? ComputeType::kFastWide : ComputeType::kFast;
   }
 
   Status check_options() const {

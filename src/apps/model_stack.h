@@ -22,6 +22,7 @@ struct StackOptions {
   std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
   std::string chat_template;             // instead of the model's: a template, or a file's path
   std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
+  int32_t activation_bits = 8;           // CPU, block types: 8 (and 16 for outliers) or 16 throughout
   std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
   bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
   bool graphs = true;                    // GPU: steps that only decode are recorded and replayed

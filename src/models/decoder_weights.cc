@@ -252,6 +252,8 @@ class DecoderLoader {
     switch (options_.compute) {
       case ComputeType::kFast:
         return LinearCompute::kFast;
+      case ComputeType::kFastWide:
+        return LinearCompute::kFastWide;
       case ComputeType::kFloat32:
         return LinearCompute::kFloat32;
       case ComputeType::kFloat16:

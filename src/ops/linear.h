@@ -10,15 +10,17 @@
 //                      With AMX, 32 columns at a time:
 //                        even = fma(w[k], x[k], even) and odd likewise, from 0 on
 //                        acc = acc + (even + odd)
-//   block types        the row of x is quantised to 16 bits per block of 32 columns:
-//                        d = amax / 32512, q = round(x / d)
+//   block types        the row of x is quantised per block of 32 columns:
+//                        d = amax / 127, q = round(x / d)
+//                      or, where amax is over 2.5 times the root mean square of the row's amax, and
+//                      in all blocks of LinearCompute::kFastWide, to 16 bits:
+//                        d = amax / 32512
 //                      and, part after part (the 16 or 32 columns that share a scale s_w and a
 //                      minimum m_w, tensor/block_quants.h; integers exact):
 //                        acc = fma(s_w d, sum(q_w q), acc)
 //                        acc = fma(m_w, d sum(q), acc)     types with minima
 // then acc + bias, then y + that. A block of x with a NaN or an infinity makes its row of y NaN.
-// Multiplying by 16-bit q costs two passes of int8 instructions; int8 activations alone cost up to
-// 0.6 of a log-probability on small models.
+// docs/decisions/0011-activations-of-8-bits.md says why.
 #pragma once
 
 #include "ops/op.h"

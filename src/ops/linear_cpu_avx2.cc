@@ -28,15 +28,14 @@ struct Avx2 {
   static constexpr int kTileRows = 4;  // 4 integer and 4 float sums, 4 vectors of weights
   static constexpr int kFloatTileRows = 4;
   static constexpr int float_groups(int rows) { return rows == 1 ? 3 : rows == 2 ? 2 : 1; }
-  static constexpr ActivationPolicy kActivations{.levels = 32512,
-                                                 .layout = BlockLayout::kPairedWords};
-  using Dot = I32;
+  static constexpr BlockLayout kLayout = BlockLayout::kPairedWords;
   struct Quad {
     I32 even;  // columns 0 and 2 of each quad as words
     I32 odd;   // columns 1 and 3
   };
 
   static F32 zero() { return _mm256_setzero_ps(); }
+  static I32 splat_int(int32_t value) { return _mm256_set1_epi32(value); }
   static F32 splat(const float* at) { return _mm256_broadcast_ss(at); }
   static F32 add(F32 a, F32 b) { return _mm256_add_ps(a, b); }
   static F32 mul(F32 a, F32 b) { return _mm256_mul_ps(a, b); }
@@ -109,13 +108,13 @@ struct Avx2 {
   static Quad quad(I32 bytes) {
     return {_mm256_and_si256(bytes, _mm256_set1_epi16(255)), _mm256_srli_epi16(bytes, 8)};
   }
-  static Dot dot_start(int32_t value) { return _mm256_set1_epi32(value); }
-  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
-    const I32 even = _mm256_madd_epi16(quad.even, splat_bytes(q + 8 * index));
-    const I32 odd = _mm256_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+  template <int kQuad>
+  static void dot_add(I32& dot, const Quad& quad, const QuantisedBlock& x) {
+    const signed char* q = kQuad < 4 ? x.first + 8 * kQuad : x.second + 8 * (kQuad - 4);
+    const I32 even = _mm256_madd_epi16(quad.even, splat_bytes(q));
+    const I32 odd = _mm256_madd_epi16(quad.odd, splat_bytes(q + 4));
     dot = _mm256_add_epi32(dot, _mm256_add_epi32(even, odd));
   }
-  static F32 dot_finish(Dot dot) { return _mm256_cvtepi32_ps(dot); }
 };
 
 }  // namespace

@@ -14,9 +14,7 @@ namespace {
 #include "ops/linear_cpu_float.inc"
 
 struct Avx512Words : Avx512 {
-  static constexpr ActivationPolicy kActivations{.levels = 32512,
-                                                 .layout = BlockLayout::kPairedWords};
-  using Dot = I32;
+  static constexpr BlockLayout kLayout = BlockLayout::kPairedWords;
   struct Quad {
     I32 even;  // columns 0 and 2 of each quad as words
     I32 odd;   // columns 1 and 3
@@ -25,13 +23,13 @@ struct Avx512Words : Avx512 {
   static Quad quad(I32 bytes) {
     return {_mm512_and_si512(bytes, _mm512_set1_epi16(255)), _mm512_srli_epi16(bytes, 8)};
   }
-  static Dot dot_start(int32_t value) { return _mm512_set1_epi32(value); }
-  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
-    const I32 even = _mm512_madd_epi16(quad.even, splat_bytes(q + 8 * index));
-    const I32 odd = _mm512_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+  template <int kQuad>
+  static void dot_add(I32& dot, const Quad& quad, const QuantisedBlock& x) {
+    const signed char* q = kQuad < 4 ? x.first + 8 * kQuad : x.second + 8 * (kQuad - 4);
+    const I32 even = _mm512_madd_epi16(quad.even, splat_bytes(q));
+    const I32 odd = _mm512_madd_epi16(quad.odd, splat_bytes(q + 4));
     dot = _mm512_add_epi32(dot, _mm512_add_epi32(even, odd));
   }
-  static F32 dot_finish(Dot dot) { return _mm512_cvtepi32_ps(dot); }
 };
 
 }  // namespace

@@ -11,46 +11,28 @@ namespace {
 #include "ops/linear_cpu_avx512.inc"
 #include "ops/linear_cpu_tiles.inc"
 
-// Both bytes of x: two sums, joined by a shift at the end of the block. |sum| stays below 2^29:
-// 255 * 32512 * 32 columns.
+// High bytes, and low ones where a block is wide. |sum| stays below 2^29: 255 * 32512 * 32 columns.
 struct Avx512Vnni : Avx512 {
-  static constexpr ActivationPolicy kActivations{.levels = 32512,
-                                                 .layout = BlockLayout::kPlanarBytes};
+  static constexpr BlockLayout kLayout = BlockLayout::kPlanarBytes;
   using Quad = I32;
-  struct Dot {
-    I32 high;
-    I32 low;
-  };
 
   static Quad quad(I32 bytes) { return bytes; }
-  static Dot dot_start(int32_t value) { return {_mm512_setzero_si512(), _mm512_set1_epi32(value)}; }
-  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
-    dot.high = _mm512_dpbusd_epi32(dot.high, quad, splat_bytes(q + 4 * index));
-    dot.low = _mm512_dpbusd_epi32(dot.low, quad, splat_bytes(q + kBlockColumns + 4 * index));
+  template <int kQuad>
+  static void dot_add(I32& dot, const Quad& quad, const QuantisedBlock& x) {
+    dot = _mm512_dpbusd_epi32(dot, quad, splat_bytes(x.first + 4 * kQuad));
   }
-  static F32 dot_finish(const Dot& dot) {
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(dot.high, 8), dot.low));
+  template <int kQuad>
+  static void dot_add_low(I32& dot, const Quad& quad, const QuantisedBlock& x) {
+    dot = _mm512_dpbusd_epi32(dot, quad, splat_bytes(x.second + 4 * kQuad));
+  }
+  // 256 dot + value.
+  static I32 shift_and_add(I32 dot, int32_t value) {
+    return _mm512_add_epi32(_mm512_slli_epi32(dot, 8), splat_int(value));
   }
 };
-
-struct Avx512VnniInt8 : Avx512Vnni {
-  static constexpr ActivationPolicy kActivations{.levels = 127,
-                                                 .layout = BlockLayout::kPlanarBytes};
-  using Dot = I32;
-  static Dot dot_start(int32_t value) { return _mm512_set1_epi32(value); }
-  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
-    dot = _mm512_dpbusd_epi32(dot, quad, splat_bytes(q + 4 * index));
-  }
-  static F32 dot_finish(Dot dot) { return _mm512_cvtepi32_ps(dot); }
-};
-
-constexpr LinearRangeKernel kInt8Kernels[kPackedFormatCount] = {
-    quantised_range<Avx512VnniInt8, kPackedQ8_0>, quantised_range<Avx512VnniInt8, kPackedQ4_0>,
-    quantised_range<Avx512VnniInt8, kPackedQ4_1>};
 
 }  // namespace
 
 constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>();
-constinit const LinearCpuIsa kLinearAvx512VnniInt8 = isa_table<Avx512VnniInt8>(kInt8Kernels);
 
 }  // namespace headrace

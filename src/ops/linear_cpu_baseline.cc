@@ -59,15 +59,14 @@ struct Sse2 {
   static constexpr int kTileRows = 2;
   static constexpr int kFloatTileRows = 2;
   static constexpr int float_groups(int) { return 1; }
-  static constexpr ActivationPolicy kActivations{.levels = 32512,
-                                                 .layout = BlockLayout::kPairedWords};
-  using Dot = I32;
+  static constexpr BlockLayout kLayout = BlockLayout::kPairedWords;
   struct Quad {
     I32 even;  // columns 0 and 2 of each quad as words
     I32 odd;   // columns 1 and 3
   };
 
   static F32 zero() { return _mm_setzero_ps(); }
+  static I32 splat_int(int32_t value) { return _mm_set1_epi32(value); }
   static F32 splat(const float* at) { return _mm_set1_ps(*at); }
   static F32 add(F32 a, F32 b) { return _mm_add_ps(a, b); }
   static F32 mul(F32 a, F32 b) { return _mm_mul_ps(a, b); }
@@ -167,13 +166,13 @@ struct Sse2 {
   static Quad quad(I32 bytes) {
     return {_mm_and_si128(bytes, _mm_set1_epi16(255)), _mm_srli_epi16(bytes, 8)};
   }
-  static Dot dot_start(int32_t value) { return _mm_set1_epi32(value); }
-  static void dot_add(Dot& dot, const Quad& quad, const signed char* q, int index) {
-    const I32 even = _mm_madd_epi16(quad.even, splat_bytes(q + 8 * index));
-    const I32 odd = _mm_madd_epi16(quad.odd, splat_bytes(q + 8 * index + 4));
+  template <int kQuad>
+  static void dot_add(I32& dot, const Quad& quad, const QuantisedBlock& x) {
+    const signed char* q = kQuad < 4 ? x.first + 8 * kQuad : x.second + 8 * (kQuad - 4);
+    const I32 even = _mm_madd_epi16(quad.even, splat_bytes(q));
+    const I32 odd = _mm_madd_epi16(quad.odd, splat_bytes(q + 4));
     dot = _mm_add_epi32(dot, _mm_add_epi32(even, odd));
   }
-  static F32 dot_finish(Dot dot) { return _mm_cvtepi32_ps(dot); }
 };
 
 }  // namespace

@@ -7,18 +7,30 @@
 
 namespace headrace {
 
-// 32 columns of a row of x: q = round(x / scale), kept as the instruction set's kernels read it.
+// 32 columns of a row of x: q = round(x / scale), kept as the instruction set's kernels read it. A
+// narrow block has |q| <= 127, a wide one |q| <= 32512 (quantise_rows_cpu.inc says which is which).
+// What one pass over narrow blocks reads is the first cache line.
+//
+// Planar bytes (VNNI): `first` are the high bytes, `second` the low ones: a narrow block is q =
+// high and low = 0, a wide one q = 256 high + low. Paired words (multiply-add of words): for each 4
+// columns c the int16 q[c], q[c+2], q[c+1], q[c+3]; columns 0 to 15 in `first`.
 struct QuantisedBlock {
-  // Planar bytes (VNNI): 32 high bytes, 32 low bytes, q = 256 high + low. Paired words
-  // (multiply-add of words): for each 4 columns c the int16 q[c], q[c+2], q[c+1], q[c+3].
-  signed char q[64];
-  float scale;         // NaN when a column is NaN or infinite
+  signed char first[32];
+  float scale;         // of q; NaN when a column is NaN or infinite
   float scaled_sum;    // scale * sum(q), the factor of a weight's minimum
-  int32_t zero_8;      // -8 sum(q): what a weight stored as q + 8 has too much
-  int32_t zero_16;     // -16 sum(q)
-  int32_t zero_128;    // -128 sum(q)
-  int32_t zero_32[2];  // -32 sum(q) of each half
+  int32_t zero_8;      // -8 sum(first): what a weight stored as q + 8 has too much. Words: of q
+  int32_t zero_16;     // -16 sum(first)
+  int32_t zero_128;    // -128 sum(first)
+  int32_t zero_32[2];  // -32 sum(first) of each half
+  float wide_scale;    // of 256 first + second: scale, or scale / 256 of a narrow block
+  signed char second[32];
+  float scaled_halves[2];  // scale * sum(q) of each half
+  int32_t low_sum[2];      // sum(second) of each half; planar bytes only
+  int32_t wide;            // 1 or 0
+  int32_t tile_wide;       // of the first row of a staged tile: some row is wide here
+  int32_t unused[2];
 };
+static_assert(sizeof(struct QuantisedBlock) == 128);
 
 // A run of row groups of one segment against some rows of x. Rows of x are staged in tiles of
 // `tile_rows` (the last tile may be shorter): for block types a tile of R rows is [K/32][R] blocks,
@@ -60,8 +72,10 @@ struct LinearFloatKernels {
 
 struct LinearCpuIsa {
   int32_t tile_rows;
-  // Writes k / 32 blocks, `stride` blocks apart.
-  void (*quantise_row)(const float* x, int64_t k, QuantisedBlock* out, int64_t stride);
+  // Writes k / 32 blocks, `stride` blocks apart. A block is wide if its largest magnitude is over
+  // `wide_from` times the root mean square of the row's largest magnitudes: 0 makes all wide.
+  void (*quantise_row)(const float* x, int64_t k, float wide_from, QuantisedBlock* out,
+                       int64_t stride);
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
 };
 
@@ -76,8 +90,5 @@ extern const LinearFloatKernels kLinearAvx2Floats;
 extern const LinearFloatKernels kLinearAvx512Floats;
 extern const LinearFloatKernels kLinearAvx512Bf16Floats;
 extern const LinearFloatKernels kLinearAmxFloats;
-// Activations of 8 bits only (127 levels a side): for measurements of what the other 8 bits buy.
-// Q8_0, Q4_0 and Q4_1; the other kernels are null.
-extern const LinearCpuIsa kLinearAvx512VnniInt8;
 
 }  // namespace headrace

@@ -14,6 +14,7 @@ namespace {
 DType matrix_dtype(LinearCompute compute) {
   switch (compute) {
     case LinearCompute::kFast:
+    case LinearCompute::kFastWide:
       return DType::kBF16;
     case LinearCompute::kFloat32:
       return DType::kF32;

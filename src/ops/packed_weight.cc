@@ -231,6 +231,7 @@ Result<LinearWeight> LinearWeight::pack_groups(Device& device,
     return unsupported("linear weights in half precision: only on CUDA");
   }
   LinearWeight weight;
+  weight.compute_ = compute;
   weight.k_ = sources[0].weight.columns();
   const StackedRows rows(sources);
   weight.n_ = rows.count();

@@ -51,9 +51,10 @@ struct LinearSource {
 };
 
 enum class LinearCompute {
-  kFast,     // CPU: keep the source's type, quantised types multiply integers; CUDA: BF16
-  kFloat32,  // dequantise at load, all arithmetic in fp32
-  kFloat16,  // CUDA alone: F16
+  kFast,      // CPU: keep the source's type, block types multiply integers (linear.h); CUDA: BF16
+  kFastWide,  // CPU: the same with activations of 16 bits throughout; CUDA: kFast
+  kFloat32,   // dequantise at load, all arithmetic in fp32
+  kFloat16,   // CUDA alone: F16
 };
 
 // Owns the packed bytes of one or more matrices stacked along N (merged QKV, gate and up).
@@ -84,6 +85,7 @@ class LinearWeight {
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
+  LinearCompute compute() const { return compute_; }
   int64_t packed_bytes() const { return buffer_.size(); }
   bool on_cpu() const { return buffer_.device()->kind() == DeviceKind::kCpu; }
   std::span<const Segment> segments() const { return segments_; }  // CPU
@@ -109,6 +111,7 @@ class LinearWeight {
 
   int64_t n_ = 0;
   int64_t k_ = 0;
+  LinearCompute compute_ = LinearCompute::kFast;
   std::vector<Segment> segments_;      // CPU
   DType matrix_dtype_ = DType::kBF16;  // CUDA
   Buffer buffer_;
