@@ -1,7 +1,7 @@
 // linear_bench: linear at the shapes of SmolLM2-135M (Q4_1, head Q8_0), every kernel that this CPU
-// runs, M = 1, 8, 128, 512; what packing costs; and what 8 more bits of activations buy and cost.
+// runs, M = 1, 8, 128, 512; what packing costs; and how far results are from exact ones.
 //
-//   linear_bench [--threads N] [--type Q4_1] [--kernel NAME] [--rounds N]
+//   linear_bench [--threads N] [--type Q4_1] [--kernel NAME] [--rounds N] [--activation-bits 8|16]
 //
 // One JSON line a measurement. Times are medians; kernels alternate round by round.
 #include <fmt/format.h>
@@ -28,6 +28,7 @@ struct Options {
   DType dtype = DType::kQ4_1;
   std::string kernel;  // part of the name; empty: all
   int rounds = 15;
+  LinearCompute compute = LinearCompute::kFast;
 };
 
 struct LayerShape {
@@ -75,10 +76,6 @@ class Bench {
     Run run;
   };
 
-  static void int8_activations(OpContext& context, const LinearArgs& args) {
-    linear_cpu_tiled(context, args, {kLinearAvx512VnniInt8, kLinearAvx512Floats});
-  }
-
   std::vector<Candidate> candidates() const {
     std::vector<Candidate> out;
     for (const auto& kernel : linear_kernels().all()) {
@@ -87,12 +84,6 @@ class Bench {
       if (kernel.supports(device_->traits(), LinearArgs{})) {
         out.push_back({std::string(kernel.name), kernel.run});
       }
-    }
-    const std::string int8 = "linear/cpu/avx512_vnni (int8 activations)";
-    const auto measured = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
-    if (device_->traits().cpu.avx512_vnni && std::ranges::count(measured, options_.dtype) > 0 &&
-        int8.find(options_.kernel) != std::string::npos) {
-      out.push_back({int8, int8_activations});
     }
     return out;
   }
@@ -111,7 +102,7 @@ class Bench {
       for (int i = 0; i < shape.count; ++i) {
         const double start = seconds_now();
         copies.push_back(
-            std::move(LinearWeight::pack(*device_, {&matrix, 1}, LinearCompute::kFast).value()));
+            std::move(LinearWeight::pack(*device_, {&matrix, 1}, options_.compute).value()));
         seconds += seconds_now() - start;
         bytes += copies.back().packed_bytes();
       }
@@ -240,6 +231,7 @@ Options parse(int argc, char** argv) {
     const std::string_view flag = argv[i], value = argv[i + 1];
     if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
     if (flag == "--rounds") options.rounds = std::atoi(argv[i + 1]);
+    if (flag == "--activation-bits" && value == "16") options.compute = LinearCompute::kFastWide;
     if (flag == "--kernel") options.kernel = value;
     if (flag == "--type") {
       for (size_t t = 0; t < kDTypeInfo.size(); ++t) {

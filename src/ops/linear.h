@@ -12,7 +12,7 @@
 //                        acc = acc + (even + odd)
 //   block types        the row of x is quantised per block of 32 columns:
 //                        d = amax / 127, q = round(x / d)
-//                      or, where amax is over 2.5 times the root mean square of the row's amax, and
+//                      or, where amax is over 1.6 times the root mean square of the row's amax, and
 //                      in all blocks of LinearCompute::kFastWide, to 16 bits:
 //                        d = amax / 32512
 //                      and, part after part (the 16 or 32 columns that share a scale s_w and a
@@ -20,7 +20,7 @@
 //                        acc = fma(s_w d, sum(q_w q), acc)
 //                        acc = fma(m_w, d sum(q), acc)     types with minima
 // then acc + bias, then y + that. A block of x with a NaN or an infinity makes its row of y NaN.
-// docs/decisions/0011-activations-of-8-bits.md says why.
+// docs/decisions/0012-activations-of-8-bits.md says why.
 #pragma once
 
 #include "ops/op.h"

@@ -268,6 +268,20 @@ TEST_P(GoldenValues, FastPathIsNoFurtherFromFloat32ThanLlamaCpp) {
   }
 }
 
+// Nearly fp32: what is left is what 16 bits round off.
+TEST_P(GoldenValues, SixteenBitsOfActivationsAreNearlyFloat32) {
+  ASSERT_NO_FATAL_FAILURE(load({.activation_bits = 16}));
+  const Comparison comparison = compare_rows(*model_, rows_);
+  ASSERT_FALSE(comparison.errors.empty());
+  const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
+  print_errors(title("--activation-bits 16"), errors, comparison);
+  EXPECT_LE(errors.mean, 0.01);
+  EXPECT_LE(errors.max, 0.1);
+  for (const Flip& flip : comparison.flips) {
+    EXPECT_LE(flip.fp32_gap, kFp32FlipGapMax) << flip.row << " position " << flip.position;
+  }
+}
+
 TEST_P(GoldenValues, PerplexityOfFloat32Path) {
   ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
   check_perplexity(title("--dtype float32"));
