@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/linear_cpu_float.h"
+#include "ops/linear_cpu_plan.h"
 
 namespace headrace {
 namespace {
@@ -13,11 +14,8 @@ constexpr int64_t kBlock = 32;
 // A block whose largest magnitude is over this many times the row's root mean square of those gets
 // 16 bits (docs/decisions/0012): 8 % of blocks, and the error of 8 bits is halved.
 constexpr float kWideFrom = 1.6f;
-// Rows of x a range of row groups passes over at once. 128 rows of 576 columns are 180 KB quantised
-// and stay in L2 while the next groups come.
-constexpr int64_t kRowBlock = 128;
-// Multiply-adds below which waking a thread costs more (about 2 us) than it saves.
-constexpr int64_t kSerialWork = 100'000;
+// Columns below which waking a thread costs more (about 2 us) than it saves.
+constexpr int64_t kSerialColumns = 25'000;
 
 bool has_segment(const LinearWeight& weight, bool quantised) {
   return std::ranges::any_of(weight.segments(), [&](const LinearWeight::Segment& segment) {
@@ -53,20 +51,21 @@ void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, const
   mark_wide(tile, k / kBlock, count);
 }
 
-QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa) {
+QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa,
+                              int64_t tile_rows) {
   const int64_t m = args.x.rows(), k = args.x.columns();
   auto* quantised =
       reinterpret_cast<QuantisedBlock*>(context.workspace.take(quantised_bytes(m, k)));
-  const int64_t tiles = (m + isa.tile_rows - 1) / isa.tile_rows;
+  const int64_t tiles = (m + tile_rows - 1) / tile_rows;
   const float wide_from = args.weight->compute() == LinearCompute::kFastWide ? 0.0f : kWideFrom;
   const auto quantise_tiles = [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      const int64_t row = t * isa.tile_rows;
-      const int64_t count = std::min<int64_t>(isa.tile_rows, m - row);
+      const int64_t row = t * tile_rows;
+      const int64_t count = std::min(tile_rows, m - row);
       quantise_tile(args.x, row, count, isa, wide_from, quantised + row * (k / kBlock));
     }
   };
-  if (m * k < kSerialWork / 4) {
+  if (m * k < kSerialColumns) {
     quantise_tiles(0, tiles);
   } else {
     context.device.pool().parallel_for(tiles, 1, quantise_tiles);
@@ -74,37 +73,47 @@ QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const 
   return quantised;
 }
 
-StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels) {
+StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels,
+                 const LinearCpuPlan& plan) {
   StagedRows staged;
   if (has_segment(*args.weight, true)) {
-    staged.quantised = quantise_rows(context, args, kernels.blocks);
+    staged.quantised = quantise_rows(context, args, kernels.blocks, plan.tile_rows);
   }
   staged.floats = stage_floats(context, args, kernels.floats);
   return staged;
 }
 
-LinearRangeKernel block_kernel(const LinearCpuIsa& isa, DType dtype) {
-  return isa.blocks[static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0)];
+LinearRangeKernel block_kernel(const LinearCpuIsa& isa, LinearMethod method, DType dtype) {
+  const LinearRangeKernel* kernels =
+      method == LinearMethod::kPanels ? isa.panels->blocks : isa.blocks;
+  return kernels[static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0)];
+}
+
+// Threads' shares of a segment are multiples of so many groups.
+int64_t share_unit(const LinearCpuKernels& kernels, LinearMethod method, DType dtype) {
+  if (!is_quantised(dtype)) return group_multiple(kernels.floats, dtype);
+  return method == LinearMethod::kPanels ? kernels.blocks.panels->groups : 1;
 }
 
 // Groups [first, last) of a segment against all rows of x, block of rows after block of rows.
-void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const StagedRows& staged,
-                const LinearWeight::Segment& segment, int64_t first, int64_t last) {
+void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const LinearCpuPlan& plan,
+                const StagedRows& staged, const LinearWeight::Segment& segment, int64_t first,
+                int64_t last) {
   if (first == last) return;
   if (!is_quantised(segment.dtype)) {
     return run_float_groups(args, kernels.floats, staged.floats, segment, first, last);
   }
   const int64_t m = args.x.rows(), k = args.x.columns();
-  const LinearRangeKernel kernel = block_kernel(kernels.blocks, segment.dtype);
+  const LinearRangeKernel kernel = block_kernel(kernels.blocks, plan.method, segment.dtype);
   const int64_t column = segment.first_row + first * kLinearGroupRows;
-  for (int64_t row = 0; row < m; row += kRowBlock) {
+  for (int64_t row = 0; row < m; row += plan.row_block) {
     const LinearRange range{.weight = reinterpret_cast<const unsigned char*>(
                                 segment.data + first * segment.group_bytes),
                             .group_count = last - first,
                             .group_bytes = segment.group_bytes,
                             .k = k,
                             .x = staged.quantised + row * (k / kBlock),
-                            .row_count = std::min(kRowBlock, m - row),
+                            .row_count = std::min(plan.row_block, m - row),
                             .y = f32_row(args.y, row) + column,
                             .y_stride = args.y.row_stride / int64_t{sizeof(float)},
                             .bias = args.bias == nullptr ? nullptr : args.bias + column,
@@ -134,34 +143,33 @@ void linear_cpu_reference(OpContext& context, const LinearArgs& args) {
 
 void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels) {
   Workspace::Mark mark(context.workspace);
-  const StagedRows staged = stage(context, args, kernels);
-  const int64_t m = args.x.rows();
   ThreadPool& pool = context.device.pool();
   const int threads = pool.thread_count();
+  const LinearCpuSize size{args.x.rows(), args.weight->n(), args.weight->k()};
+  const LinearCpuPlan plan = plan_linear_cpu(size, kernels.blocks, threads);
+  const StagedRows staged = stage(context, args, kernels, plan);
   const auto segments = args.weight->segments();
-  if (threads == 1 || m * args.weight->k() * args.weight->n() < kSerialWork) {
+  if (plan.deal == LinearDeal::kOneThread) {
     for (const auto& segment : segments)
-      run_groups(args, kernels, staged, segment, 0, segment.group_count);
+      run_groups(args, kernels, plan, staged, segment, 0, segment.group_count);
     return;
   }
-  if (m <= kernels.blocks.tile_rows) {
-    // Bound by memory: each thread reads the same contiguous share of the weights at every step.
+  if (plan.deal == LinearDeal::kShares) {
     pool.run([&](int thread) {
       for (const auto& segment : segments) {
         const int64_t first = segment.group_count * thread / threads;
         const int64_t last = segment.group_count * (thread + 1) / threads;
-        run_groups(args, kernels, staged, segment, first, last);
+        run_groups(args, kernels, plan, staged, segment, first, last);
       }
     });
     return;
   }
   for (const auto& segment : segments) {
-    // Bound by arithmetic: shares of an eighth of a thread's part even out other load.
-    const int64_t multiple = group_multiple(kernels.floats, segment.dtype);
-    const int64_t share = std::max<int64_t>(1, segment.group_count / (threads * 8));
-    const int64_t grain = (share + multiple - 1) / multiple * multiple;
+    const int64_t unit = share_unit(kernels, plan.method, segment.dtype);
+    const int64_t piece = std::max<int64_t>(1, segment.group_count / (threads * 8));
+    const int64_t grain = (piece + unit - 1) / unit * unit;
     pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
-      run_groups(args, kernels, staged, segment, first, last);
+      run_groups(args, kernels, plan, staged, segment, first, last);
     });
   }
 }

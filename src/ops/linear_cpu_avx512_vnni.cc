@@ -33,6 +33,6 @@ struct Avx512Vnni : Avx512 {
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>();
+constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>(&kLinearAvx512VnniPanels);
 
 }  // namespace headrace

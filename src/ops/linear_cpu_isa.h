@@ -70,15 +70,24 @@ struct LinearFloatKernels {
   const LinearFloatKernel* bf16;
 };
 
+// Kernels of many rows, which unpack weights to memory (linear_cpu_panels.inc).
+struct LinearPanelKernels {
+  int32_t tile_rows;
+  int32_t groups;                   // that tiles take at once: threads' shares are multiples of it
+  const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
+};
+
 struct LinearCpuIsa {
   int32_t tile_rows;
   // Writes k / 32 blocks, `stride` blocks apart. A block is wide if its largest magnitude is over
   // `wide_from` times the root mean square of the row's largest magnitudes: 0 makes all wide.
   void (*quantise_row)(const float* x, int64_t k, float wide_from, QuantisedBlock* out,
                        int64_t stride);
-  const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
+  const LinearRangeKernel* blocks;   // by DType, from kQ8_0 on
+  const LinearPanelKernels* panels;  // null: none
 };
 
+extern const LinearPanelKernels kLinearAvx512VnniPanels;
 extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
 extern const LinearCpuIsa kLinearAvx512;

@@ -1,0 +1,59 @@
+#include "ops/linear_cpu_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace headrace {
+namespace {
+
+constexpr LinearPanelKernels kPanels{.tile_rows = 6, .groups = 2, .blocks = nullptr};
+constexpr LinearCpuIsa kWithPanels{
+    .tile_rows = 8, .quantise_row = nullptr, .blocks = nullptr, .panels = &kPanels};
+constexpr LinearCpuIsa kWithout{
+    .tile_rows = 4, .quantise_row = nullptr, .blocks = nullptr, .panels = nullptr};
+
+struct Case {
+  const char* what;
+  LinearCpuSize size;
+  const LinearCpuIsa* isa;
+  int threads;
+  LinearCpuPlan plan;
+};
+
+constexpr LinearMethod kFlat = LinearMethod::kFlat, kPanel = LinearMethod::kPanels;
+constexpr LinearDeal kOne = LinearDeal::kOneThread, kShares = LinearDeal::kShares,
+                     kPieces = LinearDeal::kPieces;
+
+constexpr Case kCases[] = {
+    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 120}},
+    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 120}},
+    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 120}},
+    {"the last flat one", {12, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 120}},
+    {"the first of panels", {13, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 126}},
+    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 126}},
+    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 124}},
+    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 120}},
+    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 126}},
+};
+
+TEST(LinearCpuPlan, IsAFunctionOfSizes) {
+  for (const Case& c : kCases) {
+    const LinearCpuPlan plan = plan_linear_cpu(c.size, *c.isa, c.threads);
+    EXPECT_EQ(plan.method, c.plan.method) << c.what;
+    EXPECT_EQ(plan.deal, c.plan.deal) << c.what;
+    EXPECT_EQ(plan.tile_rows, c.plan.tile_rows) << c.what;
+    EXPECT_EQ(plan.row_block, c.plan.row_block) << c.what;
+  }
+}
+
+TEST(LinearCpuPlan, BlocksOfRowsAreWholeTiles) {
+  for (const LinearCpuIsa* isa : {&kWithPanels, &kWithout}) {
+    for (int64_t m = 1; m < 600; ++m) {
+      const LinearCpuPlan plan = plan_linear_cpu({m, 576, 576}, *isa, 2);
+      ASSERT_GT(plan.row_block, 0);
+      ASSERT_EQ(plan.row_block % plan.tile_rows, 0) << m;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace
