@@ -144,7 +144,9 @@ class Definition {
     return acc;
   }
 
-  double wide_from() const { return weight_.compute() == LinearCompute::kFastWide ? 0.0 : static_cast<double>(1.6f); }
+  double wide_from() const {
+    return weight_.compute() == LinearCompute::kFastWide ? 0.0 : static_cast<double>(1.6f);
+  }
 
   static float largest(const float* x) {  // of 32 columns
     float largest = 0;
