@@ -6,6 +6,7 @@
 #include "apps/default_model.h"
 #include "apps/ignored_flags.h"
 #include "base/log.h"
+#include "engine/kv_memory.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -150,6 +151,15 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--kv-disk-path", stack.kv_disk_path,
                  "Folder of --kv-disk-size (default: the temporary one)")
       ->type_name("DIR")
+      ->group("Engine");
+  app.add_option("--kv-save", stack.kv_save_path,
+                 "File in which the prefix cache is saved at shutdown and looked for at start. It "
+                 "holds what was said")
+      ->type_name("FILE")
+      ->group("Engine");
+  add_choice(app, "--kv-memory", stack.kv_memory, kv_memory_names(),
+             "Memory of keys and values: pages in block tables, pages mapped into a range of "
+             "addresses for each request, or a range of memory for each")
       ->group("Engine");
   add_choice(app, "--preemption-mode", stack.preemption_mode, {"auto", "swap", "recompute"},
              "What --kv-offloading-size keeps: auto: what is cheaper to load than to compute; "

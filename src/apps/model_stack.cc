@@ -256,6 +256,15 @@ class StackLoader {
     return options_.max_model_len;
   }
 
+  // What saved keys and values depend on.
+  std::string kv_fingerprint(const KvPlan& kv) const {
+    return fmt::format("{} {} {} {} {} {} {} {}", model_name(options_.model),
+                       stack_->weights_.file_bytes, stack_->weights_.weight_types,
+                       stack_->weights_.parameter_count, static_cast<int>(kv.dtype),
+                       kv.block_tokens, kv.groups.size(),
+                       static_cast<int>(key_layout(stack_->device_->kind())));
+  }
+
   // Null: no tiers are asked for.
   Result<std::shared_ptr<KvTiers>> create_tiers(const KvPlan& kv) const {
     if (options_.kv_disk_gib > 0 && options_.kv_offloading_gib <= 0) {
@@ -265,10 +274,10 @@ class StackLoader {
     if (options_.kv_offloading_gib <= 0 || options_.preemption_mode == "recompute") {
       return std::shared_ptr<KvTiers>();
     }
-    if (!options_.enable_prefix_caching) {
+    if (!options_.enable_prefix_caching || options_.kv_memory == "contiguous") {
       return invalid_argument(
           "--kv-offloading-size keeps pages that the prefix cache finds again: not with "
-          "--no-enable-prefix-caching",
+          "--no-enable-prefix-caching or --kv-memory contiguous",
           "kv_offloading_size");
     }
     const auto pages = [&](double gib) {
@@ -307,6 +316,10 @@ class StackLoader {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
     const DType kv_dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
     KvPlan kv = plan_kv(spec, kv_dtype, kBlockTokens);
+    HR_ASSIGN_OR_RETURN(const KvMemoryKind kv_memory, find_kv_memory(options_.kv_memory));
+    HR_ASSIGN_OR_RETURN(kv.page_bytes,
+                        KvMemory::page_bytes_for(kv_memory, *stack_->device_, kv.page_bytes));
+    const bool contiguous = kv_memory == KvMemoryKind::kContiguous;
     // A batch can never be larger than every slot's whole context.
     const auto batched_tokens = static_cast<int32_t>(std::min<int64_t>(
         options_.max_num_batched_tokens, int64_t{max_model_len} * options_.max_num_seqs));
@@ -318,6 +331,7 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;
+    runner_options.kv_memory = kv_memory;
     HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;
@@ -335,11 +349,15 @@ class StackLoader {
                       .groups = kv.groups,
                       .block_count = block_count,
                       .end_ids = runner_options.end_ids,
-                      .enable_prefix_caching = options_.enable_prefix_caching,
+                      .allocation =
+                          contiguous ? KvAllocation::kReserveMax : KvAllocation::kPaged,
+                      .enable_prefix_caching = options_.enable_prefix_caching && !contiguous,
                       .prefix_cache_eviction = options_.prefix_cache_eviction,
                       .tiers = std::move(tiers),
                       .higher_priority_first = options_.priority_order == "higher-first"},
-        .vocab_size = spec.vocab_size};
+        .vocab_size = spec.vocab_size,
+        .kv_save_path = options_.kv_save_path,
+        .kv_fingerprint = kv_fingerprint(kv)};
     stack_->info_.kv_bytes = kv.page_bytes * block_count;
     stack_->info_.block_count = block_count;
     stack_->info_.block_tokens = kBlockTokens;

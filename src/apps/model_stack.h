@@ -45,6 +45,8 @@ struct StackOptions {
   double kv_offloading_gib = 0;  // host memory for keys and values that the pool has no room for
   double kv_disk_gib = 0;        // the same on disk, below it
   std::string kv_disk_path;      // the folder; empty: the temporary one
+  std::string kv_save_path;      // the prefix cache is kept here between runs; empty: it is not
+  std::string kv_memory = "paged";       // paged, virtual, contiguous
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
 };

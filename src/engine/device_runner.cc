@@ -156,6 +156,14 @@ class DeviceRunner final : public Runner {
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  int64_t page_bytes() const override { return storage_.plan().page_bytes; }
+  Status read_page(TierPage from, std::span<std::byte> to) override {
+    if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->synchronize());
+    return storage_.read_page(*stream_, from, to);
+  }
+  Status write_page(std::span<const std::byte> from, BlockId to) override {
+    return storage_.write_page(*stream_, from, to);
+  }
   RunnerTiming timing() const override { return timing_; }
 
  private:
@@ -255,8 +263,10 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
   const double before_build = clock_.now_seconds();
   start_moves(plan);
-  slots_.update(plan);
-  device_slots_.collect(plan);
+  const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
+  if (status_ = mapped.status(); !status_.ok()) return ticket;
+  slots_.update(**mapped);
+  device_slots_.collect(**mapped);
   const ForwardBatch batch = builder_.build(plan, slots_);
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_);
@@ -346,7 +356,7 @@ Status DeviceRunner::make_room(Ticket ticket) {
 // Parts whose size a recording fixes come first, so that their places depend on its rows alone.
 void DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch) {
   const size_t rows = padded_rows_;
-  const int64_t padding_slot = int64_t{options_.block_count} * storage_.plan().block_tokens;
+  const int64_t padding_slot = storage_.padding_slot();
   on_device_.tokens = put(batch.tokens, rows, TokenId{0});
   on_device_.positions = put(batch.positions, rows, int32_t{0});
   on_device_.slots.clear();

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "engine/kv_archive.h"
 #include "sched/queue_gauge.h"
 
 namespace headrace {
@@ -146,6 +147,8 @@ class EngineImpl final : public Engine {
   void fail_all(const Status& status);
   void note_timing(const InFlight& step);
   void publish_stats();
+  void restore_kept();
+  void save_kept();
 
   const EngineOptions options_;
   const SystemClock clock_;
@@ -226,7 +229,36 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
   return ok_status();
 }
 
+// Before the first request.
+void EngineImpl::restore_kept() {
+  PrefixCache* cache = scheduler_->prefix_cache();
+  if (options_.kv_save_path.empty() || cache == nullptr || runner_->page_bytes() == 0) return;
+  const auto restored =
+      restore_kv(options_.kv_save_path, options_.kv_fingerprint, *cache, *runner_);
+  if (restored.ok()) {
+    log_info("{} units of keys and values restored from {}, {} damaged", restored->units,
+             options_.kv_save_path, restored->damaged);
+  } else if (restored.status().code() != StatusCode::kNotFound) {
+    log_warning("keys and values are not restored: {}", restored.status().message());
+  }
+}
+
+// After the last step.
+void EngineImpl::save_kept() {
+  const PrefixCache* cache = scheduler_->prefix_cache();
+  if (options_.kv_save_path.empty() || cache == nullptr || runner_->page_bytes() == 0 || failed_) {
+    return;
+  }
+  const auto saved = save_kv(options_.kv_save_path, options_.kv_fingerprint, *cache, *runner_);
+  if (saved.ok()) {
+    log_info("{} units of keys and values saved to {}", saved->units, options_.kv_save_path);
+  } else {
+    log_warning("keys and values are not saved: {}", saved.status().message());
+  }
+}
+
 void EngineImpl::loop() {
+  restore_kept();
   while (take_commands()) {
     const bool started = start_step();
     const auto depth = static_cast<size_t>(options_.scheduler.steps_in_flight_max);
@@ -238,6 +270,7 @@ void EngineImpl::loop() {
     in_flight_.pop_front();
   }
   fail_all(unavailable("the engine stopped"));
+  save_kept();
 }
 
 bool EngineImpl::take_commands() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -28,6 +29,10 @@ struct EngineOptions {
   SchedulerOptions scheduler;
   int32_t vocab_size = 0;        // prompt ids outside are refused
   double watchdog_seconds = 10;  // a step that takes longer makes the engine not ready
+  // What the prefix cache keeps is read from this file at start and written to it at the end
+  // (kv_archive.h). Empty: no. What goes wrong is logged; the engine runs without.
+  std::string kv_save_path;
+  std::string kv_fingerprint;  // of model and layout
 };
 
 // Sizes of steps in tokens, by which EngineStats counts them.

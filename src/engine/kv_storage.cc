@@ -48,16 +48,15 @@ KeyLayout key_layout(DeviceKind device) {
   return device == DeviceKind::kCuda ? KeyLayout::kRows : KeyLayout::kTransposed;
 }
 
-Result<KvStorage> KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
-                                    int32_t block_count) {
-  HR_ASSIGN_OR_RETURN(Buffer pool, device.allocate(plan.page_bytes * block_count));
-  KvStorage storage(std::move(plan), std::move(pool));
+KvStorage KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
+                            std::unique_ptr<KvMemory> memory) {
+  KvStorage storage(std::move(plan), std::move(memory));
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
     storage.layers_.push_back(
         {.dtype = storage.plan_.dtype,
          .keys = key_layout(device.kind()),
-         .base = storage.pool_.data() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
+         .base = storage.memory_->base() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
          .block_stride = storage.plan_.page_bytes,
          .v_offset = part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),
          .block_tokens = storage.plan_.block_tokens,
@@ -67,11 +66,20 @@ Result<KvStorage> KvStorage::create(Device& device, const ModelSpec& spec, KvPla
   return storage;
 }
 
-void KvStorage::copy_pages(Stream& stream, std::span<const BlockCopy> copies) {
-  for (const BlockCopy& copy : copies) {
-    stream.copy(pool_.data() + copy.to.value * plan_.page_bytes,
-                pool_.data() + copy.from.value * plan_.page_bytes, plan_.page_bytes);
+Status KvStorage::read_page(Stream& stream, TierPage from, std::span<std::byte> to) {
+  if (from.tier == kPoolTier) {
+    stream.copy_out(to.data(), memory_->pool() + from.page * plan_.page_bytes, plan_.page_bytes);
+    return stream.synchronize();
   }
+  HR_RETURN_IF_ERROR(stream.synchronize());
+  const std::span<const std::byte> page = tiers_->page(from);
+  std::copy(page.begin(), page.end(), to.begin());
+  return ok_status();
+}
+
+Status KvStorage::write_page(Stream& stream, std::span<const std::byte> from, BlockId to) {
+  stream.copy_in(memory_->pool() + to.value * plan_.page_bytes, from.data(), plan_.page_bytes);
+  return stream.synchronize();
 }
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/kv_memory.h"
 #include "engine/kv_tiers.h"
 #include "kv/kv_group.h"
 #include "models/model.h"
@@ -33,23 +34,37 @@ KeyLayout key_layout(DeviceKind device);  // as the device's attention kernels w
 
 class KvStorage {
  public:
-  static Result<KvStorage> create(Device& device, const ModelSpec& spec, KvPlan plan,
-                                  int32_t block_count);
+  // `memory`: for pages of the plan's size
+  static KvStorage create(Device& device, const ModelSpec& spec, KvPlan plan,
+                          std::unique_ptr<KvMemory> memory);
 
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]
   const KvPlan& plan() const { return plan_; }
-  void copy_pages(Stream& stream, std::span<const BlockCopy> copies);
+  // A plan as kernels see it (kv_memory.h).
+  Result<const StepPlan*> map(const StepPlan& plan, Stream& stream) {
+    return memory_->map(plan, stream);
+  }
+  void copy_pages(Stream& stream, std::span<const BlockCopy> copies) {
+    memory_->copy_pages(stream, copies);
+  }
+  // Of the page that rows of padding write.
+  int64_t padding_slot() const { return int64_t{memory_->padding_entry()} * plan_.block_tokens; }
   // Tiers below the pool (none at first); move_pages() copies between them and it, in order.
   void set_tiers(std::shared_ptr<KvTiers> tiers) { tiers_ = std::move(tiers); }
   void move_pages(Stream& stream, const std::vector<PageMove>& moves) {
-    if (!moves.empty()) tiers_->move_pages(stream, pool_.data(), moves);
+    if (!moves.empty()) tiers_->move_pages(stream, memory_->pool(), moves);
   }
+  // One page at a time, in stream order; read_page() and write_page() wait.
+  Status read_page(Stream& stream, TierPage from, std::span<std::byte> to);
+  Status write_page(Stream& stream, std::span<const std::byte> from, BlockId to);
+  KvMemoryStats memory_stats() const { return memory_->stats(); }
 
  private:
-  KvStorage(KvPlan plan, Buffer pool) : plan_(std::move(plan)), pool_(std::move(pool)) {}
+  KvStorage(KvPlan plan, std::unique_ptr<KvMemory> memory)
+      : plan_(std::move(plan)), memory_(std::move(memory)) {}
 
   KvPlan plan_;
-  Buffer pool_;
+  std::unique_ptr<KvMemory> memory_;
   std::shared_ptr<KvTiers> tiers_;
   std::vector<KvLayerView> layers_;
 };

@@ -71,6 +71,12 @@ Result<std::shared_ptr<KvTiers>> KvTiers::create(Device& device, int64_t page_by
 
 std::byte* KvTiers::disk_page(int32_t page) const { return disk_->data() + page * page_bytes_; }
 
+std::span<const std::byte> KvTiers::page(TierPage place) const {
+  const std::byte* data =
+      place.tier == kHostTier ? host_.data() + place.page * page_bytes_ : disk_page(place.page);
+  return {data, static_cast<size_t>(page_bytes_)};
+}
+
 void KvTiers::move_pages(Stream& stream, std::byte* pool, const std::vector<PageMove>& moves) {
   for (const PageMove& move : moves) move_page(stream, pool, move);
 }

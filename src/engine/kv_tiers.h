@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class KvTiers {
 
   // Copies pages in their order on `stream`, which all moves share. `pool` is page 0 of the pool.
   void move_pages(Stream& stream, std::byte* pool, const std::vector<PageMove>& moves);
+
+  // A page's bytes. REQUIRES: no move is on its way
+  std::span<const std::byte> page(TierPage place) const;
 
   int32_t host_pages() const { return static_cast<int32_t>(host_.size() / page_bytes_); }
   int32_t disk_pages() const { return disk_pages_; }  // 0: none

@@ -33,6 +33,13 @@ class ModelRunner final : public Runner {
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  int64_t page_bytes() const override { return storage_.plan().page_bytes; }
+  Status read_page(TierPage from, std::span<std::byte> to) override {
+    return storage_.read_page(*stream_, from, to);
+  }
+  Status write_page(std::span<const std::byte> from, BlockId to) override {
+    return storage_.write_page(*stream_, from, to);
+  }
 
  private:
   OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
@@ -57,6 +64,7 @@ class ModelRunner final : public Runner {
   std::optional<Workspace::Mark> step_mark_;
   TensorView hidden_;  // [T, D]
   StepResult result_;
+  Status status_;  // of memory that could not be mapped; sticky
   uint64_t last_ticket_ = 0;
 };
 
@@ -82,7 +90,12 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   storage_.move_pages(*stream_, plan.stores);
   storage_.move_pages(*stream_, plan.loads);
-  slots_.update(plan);
+  const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
+  if (!mapped.ok()) {
+    status_ = mapped.status();
+    return Ticket(++last_ticket_);
+  }
+  slots_.update(**mapped);
   storage_.copy_pages(*stream_, plan.copies);
   const ForwardBatch batch = builder_.build(plan, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
@@ -100,6 +113,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
 void ModelRunner::submit_sample(Ticket ticket) {
   CHECK(ticket.value == last_ticket_);
   result_ = {};
+  if (!status_.ok()) return;
   const std::span<const LogitRow> rows = builder_.logit_rows();
   for (size_t first = 0; first < rows.size();) {
     const size_t count = std::min<size_t>(kLogitRowsMax, rows.size() - first);
@@ -135,6 +149,7 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
 
 Result<StepResult> ModelRunner::wait(Ticket ticket) {
   CHECK(ticket.value == last_ticket_);
+  HR_RETURN_IF_ERROR(status_);
   HR_RETURN_IF_ERROR(stream_->synchronize());
   return std::move(result_);
 }
@@ -149,8 +164,17 @@ int64_t model_runner_bytes(const Device& device, const Model& model, const KvPla
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
   const bool gpu = device.kind() == DeviceKind::kCuda;
-  HR_ASSIGN_OR_RETURN(KvStorage storage, KvStorage::create(device, model.spec(), std::move(plan),
-                                                           options.block_count + (gpu ? 1 : 0)));
+  HR_ASSIGN_OR_RETURN(plan.page_bytes,
+                      KvMemory::page_bytes_for(options.kv_memory, device, plan.page_bytes));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<KvMemory> memory,
+                      KvMemory::create(options.kv_memory, device,
+                                       {.page_bytes = plan.page_bytes,
+                                        .page_count = options.block_count + (gpu ? 1 : 0),
+                                        .slot_count = options.max_num_seqs,
+                                        .group_count = static_cast<int32_t>(plan.groups.size()),
+                                        .pages_per_sequence =
+                                            pages_for(options.max_model_len, plan.block_tokens)}));
+  KvStorage storage = KvStorage::create(device, model.spec(), std::move(plan), std::move(memory));
   storage.set_tiers(options.tiers);
   if (gpu) {
     return create_device_runner(device, model, std::move(storage), std::move(options));

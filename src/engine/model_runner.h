@@ -23,6 +23,7 @@ struct ModelRunnerOptions {
   int32_t max_model_len = 0;
   int32_t block_count = 0;
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
+  KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   std::vector<TokenId> end_ids;
   bool graphs = true;  // GPU: steps that only decode are recorded and replayed
   ForwardTaps taps;

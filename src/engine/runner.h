@@ -2,7 +2,9 @@
 // Used by the engine thread alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/ids.h"
 #include "base/status.h"
@@ -21,6 +23,11 @@ class Runner {
   // Blocks until the step is done. Tickets are waited for in order. An error is sticky: the device
   // is lost, the engine stops being ready.
   virtual Result<StepResult> wait(Ticket ticket) = 0;
+
+  // Saving and restoring, while no step is in flight. 0: the runner has no pages to copy.
+  virtual int64_t page_bytes() const { return 0; }
+  virtual Status read_page(TierPage, std::span<std::byte>) { return unsupported("no pages"); }
+  virtual Status write_page(std::span<const std::byte>, BlockId) { return unsupported("no pages"); }
   // Of the step that wait() returned last.
   virtual RunnerTiming timing() const { return {}; }
 };

@@ -25,6 +25,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,23 @@ struct TierCounts {
   uint64_t stored = 0, loaded = 0, dropped = 0;
 };
 
+// A unit of the tree as it is saved and restored.
+struct KeptUnit {
+  struct Page {
+    int32_t slot = 0;  // which of the unit's pages
+    TierPage place;
+  };
+  int32_t parent = -1;  // index of its parent's unit; -1: it begins a sequence
+  std::string salt;
+  uint64_t adapter = 0;
+  std::vector<TokenId> tokens;
+  std::vector<Page> pages;
+};
+struct RestoredUnit {
+  int32_t node = -1;
+  std::vector<BlockId> pages;  // for the slots that were asked for
+};
+
 class PrefixCache final : private PageKeeper {
  public:
   // `pool` and `groups` outlive this object, and the pool is only used while it lives.
@@ -127,6 +145,14 @@ class PrefixCache final : private PageKeeper {
   const TierCounts& tier_counts() const { return tier_counts_; }
   // Pages in a lower tier.
   int32_t pages_in_tier(int32_t tier) const;
+
+  // --- saving and restoring, while nothing runs
+  std::vector<KeptUnit> kept_units() const;  // parents before children
+  // Puts a unit below `parent` (a node that was restored; -1: at the beginning of `key`'s
+  // sequences) with pages for `slots`, whose content is for the caller to bring. Empty: the pool
+  // has no page that nobody uses, the tree has the unit, or the unit makes no sense.
+  std::optional<RestoredUnit> restore_unit(const PrefixKey& key, int32_t parent, TokenSpan tokens,
+                                           std::span<const int32_t> slots);
 
   int32_t unit_tokens() const { return unit_tokens_; }
   int32_t node_count() const { return node_count_; }

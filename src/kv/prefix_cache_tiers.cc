@@ -1,5 +1,7 @@
 // What leaves the pool and where it goes: candidates, eviction, tiers.
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "base/check.h"
 #include "kv/prefix_cache.h"
@@ -121,6 +123,68 @@ bool PrefixCache::is_worth_storing(int32_t node, int32_t tier) const {
   const double load = options_.tiers[static_cast<size_t>(tier) - 1].seconds_per_page *
                       static_cast<double>(page_slots_.size());
   return load < seconds_per_token_ * unit_tokens_;
+}
+
+// --- saving and restoring
+
+std::vector<KeptUnit> PrefixCache::kept_units() const {
+  std::vector<KeptUnit> units;
+  struct Next {
+    int32_t node, parent;
+  };
+  for (const auto& [root, name] : root_names_) {
+    const size_t colon = name.find(':');
+    const uint64_t adapter = std::stoull(name.substr(0, colon));
+    std::vector<Next> next;
+    const auto add_children = [&](int32_t node, int32_t index) {
+      for (int32_t child = at(node).first_child; child != kNone; child = at(child).next) {
+        next.push_back({child, index});
+      }
+    };
+    add_children(root, -1);
+    while (!next.empty()) {
+      const auto [node, parent] = next.back();
+      next.pop_back();
+      KeptUnit unit{.parent = parent, .salt = name.substr(colon + 1), .adapter = adapter};
+      const TokenSpan tokens = tokens_of(node);
+      unit.tokens.assign(tokens.begin(), tokens.end());
+      for (size_t slot = 0; slot < page_slots_.size(); ++slot) {
+        const TierPage place = pages_of(node)[slot];
+        if (!place.none()) unit.pages.push_back({static_cast<int32_t>(slot), place});
+      }
+      add_children(node, static_cast<int32_t>(units.size()));
+      units.push_back(std::move(unit));
+    }
+  }
+  return units;
+}
+
+std::optional<RestoredUnit> PrefixCache::restore_unit(const PrefixKey& key, int32_t parent,
+                                                      TokenSpan tokens,
+                                                      std::span<const int32_t> slots) {
+  const auto unused = static_cast<size_t>(pool_.free_count() - pool_.idle_count());
+  const bool makes_sense =
+      tokens.size() == static_cast<size_t>(unit_tokens_) &&
+      std::adjacent_find(slots.begin(), slots.end(), std::greater_equal<>()) == slots.end() &&
+      (slots.empty() ||
+       (slots.front() >= 0 && static_cast<size_t>(slots.back()) < page_slots_.size()));
+  if (!makes_sense || slots.size() > unused) return std::nullopt;
+  if (parent < 0) parent = make_root(key);
+  if (parent == kNone || find_child(parent, tokens) != kNone) return std::nullopt;
+  const int32_t node = add_child(parent, tokens);
+  if (node == kNone) {
+    prune(parent);
+    return std::nullopt;
+  }
+  RestoredUnit unit{.node = node, .pages = {}};
+  for (int32_t slot : slots) {
+    const BlockId page = pool_.allocate().value();
+    pool_.publish(page);
+    attach(node, static_cast<size_t>(slot), {kPoolTier, page.value});
+    unit.pages.push_back(page);
+  }
+  for (BlockId page : unit.pages) pool_.release(page, Ticket());
+  return unit;
 }
 
 int32_t PrefixCache::pages_in_tier(int32_t tier) const {

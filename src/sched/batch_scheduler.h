@@ -53,6 +53,7 @@ class BatchScheduler final : public Scheduler {
   StepPlan plan() override;
   std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) override;
   const StepCostFit* step_cost() const override { return cost_.knows() ? &cost_ : nullptr; }
+  PrefixCache* prefix_cache() override { return cache_.get(); }
   SchedulerStats stats() const override;
   KvWaste kv_waste() const override;
   Status check_invariants() const override;

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "kv/kv_demand.h"
 #include "kv/kv_group.h"
+#include "kv/prefix_cache.h"
 #include "kv/tier_pool.h"
 #include "sched/request.h"
 #include "sched/step_cost.h"
@@ -120,6 +121,9 @@ class Scheduler {
 
   // What steps cost, as measured with the clock; null: nothing is known yet.
   virtual const StepCostFit* step_cost() const = 0;
+  // For saving and restoring it while nothing runs; null: off.
+  virtual PrefixCache* prefix_cache() = 0;
+
   virtual SchedulerStats stats() const = 0;  // O(1)
   virtual KvWaste kv_waste() const = 0;      // O(running)
   // Every invariant of the block pool and the sequence states; a message for the first that fails.

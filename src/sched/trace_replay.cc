@@ -118,7 +118,11 @@ class Replay {
     for (const Admission& admission : plan.admitted) {
       requests_[admission.sequence] = admission.request->id;
     }
-    const double seconds = cost_.seconds(StepLoad::of(plan));
+    double seconds = cost_.seconds(StepLoad::of(plan));
+    // Loads overlap with nothing here: the worst case.
+    for (const PageMove& load : plan.loads) {
+      seconds += options_.tiers[static_cast<size_t>(load.from.tier) - 1].seconds_per_page;
+    }
     clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
     note_use(seconds);
     note_background(plan, seconds);

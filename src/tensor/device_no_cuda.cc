@@ -1,4 +1,5 @@
 #include "tensor/device.h"
+#include "tensor/physical_pages.h"
 
 namespace headrace {
 
@@ -6,6 +7,11 @@ Result<std::unique_ptr<Device>> create_cuda_device(int, int) {
   return unsupported(
       "this build has no CUDA: build with -DHEADRACE_CUDA=ON (./quickstart --cuda), or use "
       "--device cpu");
+}
+
+Result<int64_t> cuda_page_granularity(Device&) { return unsupported("this build has no CUDA"); }
+Result<std::unique_ptr<PhysicalPages>> create_cuda_pages(Device&, int64_t, int32_t) {
+  return unsupported("this build has no CUDA");
 }
 
 bool built_with_cuda() { return false; }

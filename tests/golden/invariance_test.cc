@@ -3,6 +3,7 @@
 // log-probabilities are compared bit for bit.
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -178,6 +179,31 @@ TEST_F(Invariance, SwappedOutAndIn) {
     EXPECT_GT(stats.pages_loaded, 0u);
     EXPECT_EQ(stats.pages_on_disk > 0, disk_gib > 0);
   }
+}
+
+// Pages mapped into ranges of addresses, and a range of memory for each sequence.
+TEST_F(Invariance, WhereverKeysAndValuesLie) {
+  for (const char* memory : {"virtual", "contiguous"}) {
+    std::optional<ModelUnderTest> model;
+    ASSERT_NO_FATAL_FAILURE(
+        load(model, {.max_model_len = 1024, .max_num_seqs = 8, .kv_memory = memory}));
+    expect_same_together(*model, shuffled_order(11), memory);
+    expect_same_together(*model, shuffled_order(12), memory);
+  }
+}
+
+// The second engine finds what the first one saved.
+TEST_F(Invariance, SavedAndRestored) {
+  const StackOptions options{.max_model_len = 1024,
+                             .kv_save_path = testing::TempDir() + "invariance_test.kv"};
+  for (const bool second : {false, true}) {
+    std::optional<ModelUnderTest> model;
+    ASSERT_NO_FATAL_FAILURE(load(model, options));
+    expect_same_together(*model, shuffled_order(13), second ? "restored" : "before");
+    const uint64_t hits = model->stack().engine().stats().scheduler.prefix_cache_hits;
+    if (second) EXPECT_GT(hits, 500u);
+  }
+  std::remove(options.kv_save_path.c_str());
 }
 
 TEST_F(Invariance, GeneratedLogprobsAreThoseOfTheSameIdsSentWithEcho) {
