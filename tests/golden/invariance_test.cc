@@ -196,12 +196,14 @@ TEST_F(Invariance, WhereverKeysAndValuesLie) {
 TEST_F(Invariance, SavedAndRestored) {
   const StackOptions options{.max_model_len = 1024,
                              .kv_save_path = testing::TempDir() + "invariance_test.kv"};
+  uint64_t hits_before = 0;
   for (const bool second : {false, true}) {
     std::optional<ModelUnderTest> model;
     ASSERT_NO_FATAL_FAILURE(load(model, options));
     expect_same_together(*model, shuffled_order(13), second ? "restored" : "before");
     const uint64_t hits = model->stack().engine().stats().scheduler.prefix_cache_hits;
-    if (second) EXPECT_GT(hits, 500u);
+    if (second) EXPECT_GT(hits, hits_before);
+    hits_before = hits;
   }
   std::remove(options.kv_save_path.c_str());
 }
