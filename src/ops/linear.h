@@ -19,7 +19,7 @@
 //                      minimum m_w, tensor/block_quants.h; integers exact):
 //                        acc = fma(s_w d, sum(q_w q), acc)
 //                        acc = fma(m_w, d sum(q), acc)     types with minima
-// then acc + bias, then y + that. A block of x with a NaN or an infinity makes its row of y NaN.
+// then acc + bias, then y + that. A block of x with a NaN, infinity or 2^110 makes its row NaN.
 // docs/decisions/0012-activations-of-8-bits.md says why.
 #pragma once
 
