@@ -257,7 +257,7 @@ TEST_F(LargeRowsCuda, RopeKv) {
                    .kv_heads = kKvHeads,
                    .head_dim = kHeadDim};
     kv.v_offset = kv_part_bytes(kv);
-    kv.block_stride = 3 * kv.v_offset;  // blocks over more than 2^31 elements
+    kv.block_stride = 6 * kv.v_offset;  // blocks over more than 2^31 elements
     const int64_t blocks = qkv.rows() / kv.block_tokens + 1;
     const Buffer cache = std::move(device().device().allocate(blocks * kv.block_stride).value());
     kv.base = cache.data();
