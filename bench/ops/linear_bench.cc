@@ -1,7 +1,8 @@
-// linear_bench: linear at the shapes of SmolLM2-135M (Q4_1, head Q8_0), every kernel that this CPU
-// runs, M = 1, 8, 128, 512; what packing costs; and how far results are from exact ones.
+// linear_bench: linear at the shapes of SmolLM2-135M (Q4_1, head Q8_0) or of a 1.2B model, every
+// kernel that this CPU runs; what packing costs; and how far results are from exact ones.
 //
 //   linear_bench [--threads N] [--type Q4_1] [--kernel NAME] [--rounds N] [--activation-bits 8|16]
+//                [--model 135M|1.2B] [--rows 1,8,128,512]
 //
 // One JSON line a measurement. Times are medians; kernels alternate round by round.
 #include <fmt/format.h>
@@ -12,10 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ops/ceiling.h"
 #include "ops/linear.h"
 #include "ops/linear_cpu.h"
 #include "ops/random_matrix.h"
@@ -29,6 +32,8 @@ struct Options {
   std::string kernel;  // part of the name; empty: all
   int rounds = 15;
   LinearCompute compute = LinearCompute::kFast;
+  bool large = false;
+  std::vector<int64_t> row_counts{1, 8, 128, 512};
 };
 
 struct LayerShape {
@@ -43,8 +48,12 @@ constexpr LayerShape kShapes[] = {{"qkv", 960, 576, kLayers},
                                   {"gate_up", 3072, 576, kLayers},
                                   {"down", 576, 1536, kLayers},
                                   {"head", 49152, 576, 1}};
-constexpr int64_t kWorkspaceBytes = 16 << 20;  // 512 rows of 1536 floats are 3 MB
-constexpr int64_t kRowCounts[] = {1, 8, 128, 512};
+constexpr LayerShape kLargeShapes[] = {{"qkv", 3072, 2048, 16},
+                                       {"o", 2048, 2048, 16},
+                                       {"gate_up", 16384, 2048, 16},
+                                       {"down", 2048, 8192, 16},
+                                       {"head", 128256, 2048, 1}};
+constexpr int64_t kWorkspaceBytes = 64 << 20;  // 512 rows of 8192 floats are 16 MB
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -59,13 +68,14 @@ class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
+        shapes_(options.large ? std::span(kLargeShapes) : std::span(kShapes)),
         device_(create_cpu_device(options.threads)),
         stream_(device_->create_stream()),
         workspace_(std::move(device_->allocate(kWorkspaceBytes).value())) {}
 
   void run() {
     pack_weights();
-    for (const int64_t m : kRowCounts) time_kernels(m);
+    for (const int64_t m : options_.row_counts) time_kernels(m);
     accuracy();
   }
 
@@ -93,7 +103,7 @@ class Bench {
     Rng rng(1);
     double seconds = 0;
     int64_t bytes = 0;
-    for (const LayerShape& shape : kShapes) {
+    for (const LayerShape& shape : shapes_) {
       const DType dtype =
           shape.name == "head" && is_quantised(options_.dtype) ? DType::kQ8_0 : options_.dtype;
       const RandomMatrix source(rng, dtype, shape.n, shape.k);
@@ -115,7 +125,7 @@ class Bench {
 
   // Seconds of all layers of one shape, one after the other.
   double time_shape(size_t shape, const Candidate& candidate, int64_t m) {
-    const LayerShape& layer = kShapes[shape];
+    const LayerShape& layer = shapes_[shape];
     x_.resize(static_cast<size_t>(m * layer.k));
     y_.resize(static_cast<size_t>(m * layer.n));
     Rng rng(2);
@@ -126,6 +136,26 @@ class Bench {
       candidate.run(context, arguments(weight, m));
     }
     return seconds_now() - start;
+  }
+
+  // Seconds of reading the same bytes and nothing else, each thread the share that it multiplies.
+  double time_read(size_t shape) {
+    std::vector<uint64_t> sums(static_cast<size_t>(device_->pool().thread_count()));
+    const double start = seconds_now();
+    for (const LinearWeight& weight : weights_[shape]) {
+      const LinearWeight::Segment& segment = weight.segments()[0];
+      const auto threads = static_cast<int64_t>(sums.size());
+      device_->pool().run([&](int thread) {
+        const int64_t first = segment.group_count * thread / threads;
+        const int64_t last = segment.group_count * (thread + 1) / threads;
+        const auto bytes = static_cast<size_t>((last - first) * segment.group_bytes / 1024 * 1024);
+        sums[static_cast<size_t>(thread)] +=
+            read_all(device_->traits().cpu, {segment.data + first * segment.group_bytes, bytes});
+      });
+    }
+    const double seconds = seconds_now() - start;
+    used_ += std::ranges::max(sums);
+    return seconds;
   }
 
   LinearArgs arguments(const LinearWeight& weight, int64_t m) {
@@ -139,25 +169,31 @@ class Bench {
     const std::vector<Candidate> list = candidates();
     // [candidate][shape] -> seconds of each round
     std::vector<std::vector<std::vector<double>>> times(
-        list.size(), std::vector<std::vector<double>>(std::size(kShapes)));
+        list.size(), std::vector<std::vector<double>>(shapes_.size()));
+    std::vector<double> reads;
     const int rounds = m >= 128 ? std::max(3, options_.rounds / 3) : options_.rounds;
     for (int round = 0; round <= rounds; ++round) {
+      double read = 0;
+      for (size_t s = 0; s < shapes_.size(); ++s) read += time_read(s);
+      if (round > 0) reads.push_back(read);
       for (size_t c = 0; c < list.size(); ++c) {
-        for (size_t s = 0; s < std::size(kShapes); ++s) {
+        for (size_t s = 0; s < shapes_.size(); ++s) {
           // Only the last row of a prompt goes through the head.
-          const double t = time_shape(s, list[c], kShapes[s].name == "head" && m > 8 ? 1 : m);
+          const double t = time_shape(s, list[c], shapes_[s].name == "head" && m > 8 ? 1 : m);
           if (round > 0) times[c][s].push_back(t);
         }
       }
     }
     for (size_t c = 0; c < list.size(); ++c) report(list[c], m, times[c]);
+    fmt::print("{{\"bench\": \"read\", \"GB/s\": {:.1f}}}\n",
+               static_cast<double>(model_bytes_) / median(reads) / 1e9);
   }
 
   void report(const Candidate& candidate, int64_t m,
               const std::vector<std::vector<double>>& times) {
     double total = 0, flops = 0;
-    for (size_t s = 0; s < std::size(kShapes); ++s) {
-      const LayerShape& shape = kShapes[s];
+    for (size_t s = 0; s < shapes_.size(); ++s) {
+      const LayerShape& shape = shapes_[s];
       const int64_t rows = shape.name == "head" && m > 8 ? 1 : m;
       const double seconds = median(times[s]);
       const double work = 2.0 * static_cast<double>(rows * shape.n * shape.k * shape.count);
@@ -215,6 +251,7 @@ class Bench {
   }
 
   Options options_;
+  std::span<const LayerShape> shapes_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   Workspace workspace_;
@@ -223,6 +260,7 @@ class Bench {
   std::vector<std::vector<LinearWeight>> weights_;  // by shape, then layer
   int64_t model_bytes_ = 0;
   std::vector<float> x_, y_;
+  uint64_t used_ = 0;  // so that no reading is left out
 };
 
 Options parse(int argc, char** argv) {
@@ -233,6 +271,15 @@ Options parse(int argc, char** argv) {
     if (flag == "--rounds") options.rounds = std::atoi(argv[i + 1]);
     if (flag == "--activation-bits" && value == "16") options.compute = LinearCompute::kFastWide;
     if (flag == "--kernel") options.kernel = value;
+    if (flag == "--model") options.large = value == "1.2B";
+    if (flag == "--rows") {
+      options.row_counts.clear();
+      for (const char* at = argv[i + 1]; *at != 0;) {
+        char* end = nullptr;
+        options.row_counts.push_back(std::max(1L, std::strtol(at, &end, 10)));
+        at = *end == ',' ? end + 1 : "";
+      }
+    }
     if (flag == "--type") {
       for (size_t t = 0; t < kDTypeInfo.size(); ++t) {
         if (kDTypeInfo[t].name == value) options.dtype = static_cast<DType>(t);

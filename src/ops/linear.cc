@@ -26,11 +26,11 @@ bool on_avx512_vnni(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 bool on_avx512_bf16(const DeviceTraits& traits, const LinearArgs& args) {
-  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16;
+  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16 && traits.cpu.fast_bf16_dot;
 }
 
 bool on_amx(const DeviceTraits& traits, const LinearArgs& args) {
-  return on_avx512_vnni(traits, args) && traits.cpu.amx_bf16 && traits.cpu.amx_int8;
+  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16 && traits.cpu.amx_bf16;
 }
 
 template <const LinearCpuIsa& kBlocks, const LinearFloatKernels& kFloats>

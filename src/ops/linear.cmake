@@ -14,7 +14,7 @@ set_source_files_properties(linear_cpu_avx512_vnni.cc linear_cpu_vnni_panels.cc 
 set_source_files_properties(linear_cpu_avx512_bf16.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512bf16")
 set_source_files_properties(linear_cpu_amx.cc PROPERTIES
-                            COMPILE_OPTIONS "${avx512_flags};-mamx-tile;-mamx-bf16;-mamx-int8")
+                            COMPILE_OPTIONS "${avx512_flags};-mavx512bf16;-mamx-tile;-mamx-bf16;-mamx-int8")
 
 foreach(bench linear_bench linear_types_bench)
   add_executable(${bench} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/${bench}.cc)

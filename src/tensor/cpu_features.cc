@@ -28,6 +28,11 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
 
 constexpr bool bit(uint32_t word, int index) { return (word >> index) & 1; }
 
+bool made_by_amd() {
+  const Registers vendor = cpuid(0, 0);  // "AuthenticAMD"
+  return vendor.ebx == 0x68747541 && vendor.edx == 0x69746e65 && vendor.ecx == 0x444d4163;
+}
+
 uint64_t xcr0() {
   uint32_t low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -80,6 +85,7 @@ CpuFeatures detect_all() {
                     bit(seven.ebx, 30) && bit(seven.ebx, 31);
   features.avx512_vnni = features.avx512 && bit(seven.ecx, 11);
   features.avx512_bf16 = features.avx512 && bit(seven_one.eax, 5);
+  features.fast_bf16_dot = features.avx512_bf16 && made_by_amd();
   features.avx512_fp16 = features.avx512 && bit(seven.edx, 23);
   const bool amx = features.avx512 && tiles && bit(seven.edx, 24) && ask_for_tiles();
   features.amx_int8 = amx && bit(seven.edx, 25);
