@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "apps/workload.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "sched/trace.h"
 
 namespace headrace {
 namespace {
@@ -37,7 +39,8 @@ struct ServeLoadFlags {
   LoadOptions client;
   std::string base_url;
   std::string model;
-  std::string requests;  // file
+  std::string requests;            // file
+  TraceOptions trace{.kind = ""};  // kind empty: none
   int32_t input = 128, output = 128, prompts = 64, warm_ups = 1;
   int32_t vocab_size = 30000;
   double rate = 0;  // requests a second; 0: all at once
@@ -78,6 +81,17 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
   app.add_option("--requests", flags.requests, "Lengths from a file instead of all alike")
       ->type_name("FILE")
       ->group(kGroup);
+  add_choice(app, "--trace", flags.trace.kind, trace_kinds(),
+             "Instead of lengths: what arrives, as of bench simulate")
+      ->group(kGroup);
+  add_choice(app, "--arrivals", flags.trace.arrivals, arrival_kinds(), "--trace: when")
+      ->group(kGroup);
+  app.add_option("--burstiness", flags.trace.burstiness, "--trace: of --arrivals gamma")
+      ->check(CLI::Range(0.01, 100.0))
+      ->type_name("X")
+      ->group(kGroup);
+  add_size("--max-model-len", flags.trace.max_model_len, 256, 1 << 20,
+           "--trace: tokens of its longest request");
   add_size("--num-prompts", flags.prompts, 1, kRequestsMax, "How many requests");
   add_size("--random-input-len,--input-len", flags.input, 1, kLengthMax, "Tokens of a prompt");
   add_size("--random-output-len,--output-len", flags.output, 1, kLengthMax, "Tokens of an answer");
@@ -147,6 +161,35 @@ std::vector<LoadItem> load_items(const ServeLoadFlags& flags, const std::vector<
     if (flags.rate > 0) at -= std::log1p(-rng.uniform()) / flags.rate;
   }
   return load;
+}
+
+LoadItem load_item(const ServeLoadFlags& flags, const TraceRequest& request) {
+  Json::Array prompt;
+  for (TokenId token : prompt_of(request, flags.vocab_size)) {
+    prompt.emplace_back(static_cast<int64_t>(token));
+  }
+  Json body = Json::object();
+  if (!flags.model.empty()) body.set("model", flags.model);
+  body.set("prompt", std::move(prompt)).set("max_tokens", request.output);
+  body.set("temperature", 0).set("ignore_eos", true).set("stream", flags.stream);
+  body.set("priority", request.priority);
+  if (request.background) body.set("service_tier", "flex");
+  if (!request.tenant.empty()) body.set("user", request.tenant);
+  if (flags.stream) body.set("stream_options", Json::object().set("include_usage", true));
+  return {.at_seconds = request.arrival_seconds, .body = write_json(body)};
+}
+
+// The answers of some of a trace's tenants, apart.
+Json::Object tenant_rows(const std::vector<TraceRequest>& trace,
+                         std::span<const LoadOutcome> outcomes) {
+  std::map<std::string, std::vector<LoadOutcome>> tenants;
+  for (size_t i = 0; i < trace.size(); ++i) tenants[trace[i].tenant].push_back(outcomes[i]);
+  Json::Object rows;
+  if (tenants.size() < 2) return rows;
+  for (const auto& [tenant, theirs] : tenants) {
+    rows.emplace_back(tenant, Json(to_json(summarise(theirs))));
+  }
+  return rows;
 }
 
 Result<std::vector<WorkItem>> work_items(const ServeLoadFlags& flags) {
@@ -220,11 +263,23 @@ std::string steps_text(const ServerSteps& steps) {
 
 Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
-  HR_ASSIGN_OR_RETURN(const std::vector<WorkItem> items, work_items(flags));
+  std::vector<TraceRequest> trace;
+  std::vector<WorkItem> items;
+  if (flags.trace.kind.empty()) {
+    HR_ASSIGN_OR_RETURN(items, work_items(flags));
+  } else {
+    flags.trace.requests = flags.prompts;
+    flags.trace.seed = flags.seed;
+    if (flags.rate > 0) flags.trace.rate = flags.rate;
+    HR_ASSIGN_OR_RETURN(trace, make_trace(flags.trace));
+    for (const TraceRequest& each : trace) items.push_back({each.prompt_tokens(), each.output});
+  }
   Rng rng(flags.seed);
   const std::vector<WorkItem> first(static_cast<size_t>(flags.warm_ups), items.front());
   const std::vector<LoadItem> warm_up = load_items(flags, first, rng);
-  const std::vector<LoadItem> load = load_items(flags, items, rng);
+  std::vector<LoadItem> load;
+  if (trace.empty()) load = load_items(flags, items, rng);
+  for (const TraceRequest& each : trace) load.push_back(load_item(flags, each));
   HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
   const ServerSteps before = ServerSteps::now(flags.client);
   HR_ASSIGN_OR_RETURN(const auto outcomes, run_load(flags.client, load));
@@ -238,9 +293,16 @@ Result<int> run(ServeLoadFlags& flags) {
                      {"request_rate", flags.rate}};
     for (auto& member : to_json(report)) row.push_back(std::move(member));
     add_steps(steps, row);
+    if (!trace.empty()) row.emplace_back("trace", flags.trace.kind);
+    if (auto tenants = tenant_rows(trace, outcomes); !tenants.empty()) {
+      row.emplace_back("tenants", Json(std::move(tenants)));
+    }
     fmt::print("{}\n", write_json(Json(std::move(row))));
   } else {
     fmt::print("{}{}", to_text(report), steps_text(steps));
+    for (const auto& [tenant, row] : tenant_rows(trace, outcomes)) {
+      fmt::print("{}: {}\n", tenant, write_json(row));
+    }
   }
   return report.failed > 0 ? 1 : 0;
 }

@@ -27,6 +27,23 @@ CLI::Validator model_len() {
       "");
 }
 
+// "chat=0.5,0.03"
+SloClass parse_slo_class(const std::string& text) {
+  SloClass result;
+  const size_t equals = text.find('='), comma = text.find(',', equals);
+  const auto seconds = [](const std::string& number) {
+    double value = 0;
+    const bool good = CLI::detail::lexical_cast(number, value) && value > 0;
+    return good ? value : 0.0;
+  };
+  if (equals != std::string::npos && equals > 0 && comma != std::string::npos) {
+    result = {text.substr(0, equals), seconds(text.substr(equals + 1, comma - equals - 1)),
+              seconds(text.substr(comma + 1))};
+  }
+  if (result.ttft_seconds > 0 && result.tpot_seconds > 0) return result;
+  throw CLI::ValidationError("--slo-class", text + ": expected NAME=TTFT,TPOT, as chat=0.5,0.03");
+}
+
 void add_log_level(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level,
              {"debug", "info", "warning", "error", "off"}, "What is written to stderr")
@@ -181,6 +198,35 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::Range(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
+  app.add_option("--background-step", stack.background_step_seconds,
+                 "Seconds that a step with background work (service_tier flex, batches) may take "
+                 "while others have work")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("S")
+      ->group("Engine");
+  app.add_option_function<std::vector<std::string>>(
+         "--slo-class",
+         [&stack](const std::vector<std::string>& texts) {
+           stack.slo_classes.clear();
+           for (const std::string& text : texts) stack.slo_classes.push_back(parse_slo_class(text));
+         },
+         "NAME=TTFT,TPOT in seconds (repeatable; the first is the default): what slo_class of a "
+         "request names, for --policy deadline")
+      ->type_name("CLASS")
+      ->group("Engine");
+  add_size("--promote-after-steps", stack.promote_after_steps, 1, kInt32Max,
+           "Steps without work after which a request goes before all others, under policies that "
+           "reorder the queue");
+  add_size("--mlfq-quantum", stack.mlfq_quantum, 1, 1 << 20, "mlfq: tokens of the first quantum");
+  app.add_option("--waiting-served-ratio", stack.waiting_served_ratio,
+                 "waiting-ratio: prompts go first when so many times as many wait as run")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("X")
+      ->group("Engine");
+  add_size("--max-waiting-tokens", stack.max_waiting_tokens, 1, kInt32Max,
+           "waiting-ratio: decode steps after which prompts go first");
+  add_size("--max-prefill-seqs", stack.max_prefill_seqs, 1, 1 << 16,
+           "openppl: prompts computed at a time");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");

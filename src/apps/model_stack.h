@@ -34,12 +34,19 @@ struct StackOptions {
   int64_t kv_cache_memory_bytes = 0;     // 0 = CPU: enough for max_num_seqs short or one long request;
                                          // GPU: what gpu_memory_utilization leaves
   int32_t max_queued_requests = 256;
-  std::string policy = "fcfs";           // fcfs, static, one-at-a-time
+  std::string policy = "fcfs";  // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
   int64_t max_queued_tokens = 0;   // 0 = no bound
   double max_queue_seconds = 0;    // 0 = no bound
   double tpot_target_seconds = 0;  // 0 = prompt chunks fill every step
   std::string priority_order = "lower-first";
+  double background_step_seconds = 0.006;  // of steps with background work beside live requests
+  std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
+  int32_t promote_after_steps = 2000;
+  int32_t mlfq_quantum = 16;          // tokens
+  double waiting_served_ratio = 1.2;  // waiting-ratio
+  int32_t max_waiting_tokens = 20;    // waiting-ratio
+  int32_t max_prefill_seqs = 8;       // openppl
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
   double kv_offloading_gib = 0;  // host memory for keys and values that the pool has no room for
@@ -55,7 +62,7 @@ struct StackOptions {
 using LoadProgress = std::function<void(std::string_view stage, double done)>;
 
 struct StackInfo {
-  std::string model_name;    // file name without folder and extension
+  std::string model_name;  // file name without folder and extension
   std::string model_path;
   std::string weight_types;  // "Q4_1 + Q8_0"
   int64_t parameter_count = 0;
@@ -81,8 +88,8 @@ class ModelStack {
   virtual ~ModelStack() = default;
 
   virtual Engine& engine() = 0;
-  virtual const Tokenizer* tokenizer() const = 0;          // nullptr for a dummy without vocabulary
-  virtual const ChatTemplate* chat_template() const = 0;   // nullptr when the file has none
+  virtual const Tokenizer* tokenizer() const = 0;         // nullptr for a dummy without vocabulary
+  virtual const ChatTemplate* chat_template() const = 0;  // nullptr when the file has none
   virtual const ModelConfig& config() const = 0;
   virtual const StackInfo& info() const = 0;
   // What the start spent its time on. log_first_token() adds the first token of whoever asked.

@@ -19,6 +19,7 @@
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "server/batch_job.h"
 #include "server/server.h"
 
 namespace headrace {
@@ -36,6 +37,7 @@ struct ServeFlags {
   ServerOptions server;
   std::vector<std::string> names;
   std::string origins;  // a JSON array, or one origin
+  std::string batch_input, batch_output;
 };
 
 void add_http_flags(CLI::App& app, ServeFlags& flags) {
@@ -100,6 +102,19 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->group("Model");
 }
 
+void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
+  auto* input = app.add_option("--batch-input", flags.batch_input,
+                               "A batch job beside the live traffic: requests, JSON lines as for "
+                               "headrace batch")
+                    ->type_name("FILE")
+                    ->group("Server");
+  auto* output = app.add_option("--batch-output", flags.batch_output, "Where its answers go")
+                     ->type_name("FILE")
+                     ->group("Server");
+  input->needs(output);
+  output->needs(input);
+}
+
 Result<std::vector<std::string>> parse_origins(const std::string& text) {
   if (text.empty()) return std::vector<std::string>();
   if (!text.starts_with('[')) return std::vector<std::string>{text};
@@ -122,11 +137,56 @@ Status apply_server_flags(ServeFlags& flags) {
   return ok_status();
 }
 
+// Runs a batch job on what live requests leave. The job is over with its last line; the server goes
+// on. A server that stops leaves the rest to the next run.
+class BatchBeside {
+ public:
+  // Reads both files: their errors are those of the command line.
+  static Result<std::unique_ptr<BatchBeside>> open(const ServeFlags& flags) {
+    HR_ASSIGN_OR_RETURN(BatchRequests requests,
+                        BatchRequests::open(flags.batch_input, flags.server.requests.json));
+    HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.batch_output, requests));
+    return std::make_unique<BatchBeside>(flags, std::move(requests), std::move(journal));
+  }
+  BatchBeside(const ServeFlags& flags, BatchRequests requests, BatchJournal journal)
+      : input_(flags.batch_input), requests_(std::move(requests)), journal_(std::move(journal)) {
+    if (!flags.server.api_keys.empty()) options_.api_key = flags.server.api_keys.front();
+  }
+  ~BatchBeside() { stop(); }
+
+  // REQUIRES: state.model() is set. Twice what runs, so that a place is taken at once.
+  void start(ServerState& state) {
+    const EngineOptions& engine = state.model()->served.engine->options();
+    options_.in_flight_max = 2 * static_cast<size_t>(engine.scheduler.max_num_seqs);
+    thread_ = std::thread([this, &state] { run(state); });
+  }
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void run(ServerState& state) {
+    const auto progress =
+        run_batch(state, requests_, journal_, options_, stop_, [](const auto&) {});
+    if (!progress.ok()) return log_error("{}: {}", input_, progress.status().message());
+    log_info("{}: {} requests: {} answered before, {} now, {} of them refused", input_,
+             progress->requests, progress->done_before, progress->answered, progress->refused);
+  }
+
+  const std::string input_;
+  const BatchRequests requests_;
+  BatchJournal journal_;
+  BatchOptions options_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
 // Loads the model behind a server that already listens.
 class BackgroundLoad {
  public:
-  BackgroundLoad(Server& server, const ServeFlags& flags)
-      : server_(server), flags_(flags), thread_([this] { run(); }) {}
+  BackgroundLoad(Server& server, const ServeFlags& flags, BatchBeside* batch)
+      : server_(server), flags_(flags), batch_(batch), thread_([this] { run(); }) {}
 
   bool done() const { return done_; }
   void join() { thread_.join(); }
@@ -152,6 +212,7 @@ class BackgroundLoad {
     if (served.names.empty()) served.names = {info.model_name, info.model_path};
     const std::string name = served.names.front();
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    if (batch_ != nullptr) batch_->start(server_.state());
     if (!info.memory_plan.empty()) fmt::print("{}: {}\n", info.device, info.memory_plan);
     fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
                info.weight_types, info.threads, info.max_model_len, info.load_seconds);
@@ -161,6 +222,7 @@ class BackgroundLoad {
 
   Server& server_;
   const ServeFlags& flags_;
+  BatchBeside* const batch_;  // null: none
   std::unique_ptr<ModelStack> stack_;
   Status status_;
   std::atomic<bool> done_{false};
@@ -172,6 +234,10 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
   SignalWatch signals;
+  std::unique_ptr<BatchBeside> batch;
+  if (!flags.batch_input.empty()) {
+    HR_ASSIGN_OR_RETURN(batch, BatchBeside::open(flags));
+  }
   HR_ASSIGN_OR_RETURN(const auto server, Server::create(flags.server));
   HR_RETURN_IF_ERROR(server->start());
   fmt::print("listening on http://{}:{}\n", flags.server.host, server->port());
@@ -183,13 +249,14 @@ Result<int> run(ServeFlags& flags) {
     log_info("draining: answers under way have {} s", flags.server.drain_seconds_max);
     server->drain();
   });
-  BackgroundLoad load(*server, flags);
+  BackgroundLoad load(*server, flags, batch.get());
   const bool finished_all = server->wait();
   if (!load.done()) {  // stopped while loading: nothing to finish, and a load cannot be cut short
     std::fflush(nullptr);
     _exit(0);
   }
   load.join();
+  if (batch) batch->stop();
   signals.set_handler(nullptr);
   HR_RETURN_IF_ERROR(load.status());
   if (!finished_all) log_warning("answers were cut off after {} s", flags.server.drain_seconds_max);
@@ -202,6 +269,7 @@ SubcommandRun define_serve(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
   add_http_flags(app, *flags);
   add_limit_flags(app, *flags);
+  add_batch_job_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
   add_template_flag(app, flags->model);
   add_engine_flags(app, flags->model);

@@ -40,6 +40,7 @@ struct Live {
   std::vector<bool> finished;  // per choice
   int32_t unfinished = 0;
   int64_t prompt_tokens = 0;
+  bool background = false;
   bool admitted = false;  // its sink knows that it left the queue
 };
 
@@ -72,7 +73,7 @@ class EngineImpl final : public Engine {
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
-        gauge_(options_.scheduler) {
+        gauges_{QueueGauge(options_.scheduler), QueueGauge(options_.scheduler)} {
     last_progress_ns_ = clock_.now_ns();
     stats_.scheduler = scheduler_->stats();
     thread_ = std::thread([this] { loop(); });
@@ -98,7 +99,7 @@ class EngineImpl final : public Engine {
 
   double retry_after_seconds() const override {
     std::lock_guard lock(mutex_);
-    return gauge_.retry_seconds(refused_tokens_, clock_.now_seconds());
+    return gauges_[refused_background_].retry_seconds(refused_tokens_, clock_.now_seconds());
   }
 
   EngineStats stats() const override {
@@ -117,7 +118,7 @@ class EngineImpl final : public Engine {
     std::unique_lock lock(mutex_);
     draining_ = true;
     return idle_.wait_for(lock, std::chrono::duration<double>(seconds_max),
-                          [&] { return gauge_.outstanding() == 0; });
+                          [&] { return outstanding() == 0; });
   }
 
   const EngineOptions& options() const override { return options_; }
@@ -132,6 +133,8 @@ class EngineImpl final : public Engine {
   }
 
   Status check_request(const Request& request) const;
+  // REQUIRES: mutex_
+  int64_t outstanding() const { return gauges_[0].outstanding() + gauges_[1].outstanding(); }
 
   // The engine thread.
   void loop();
@@ -161,7 +164,8 @@ class EngineImpl final : public Engine {
   std::condition_variable wake_, idle_;
   std::deque<Command> mailbox_;
   EngineStats stats_;
-  QueueGauge gauge_;            // of the requests submitted and not ended
+  std::array<QueueGauge, 2> gauges_;  // of the requests submitted and not ended: live, background
+  size_t refused_background_ = 0;
   int64_t refused_tokens_ = 0;  // prompt of the request that was refused last
   bool draining_ = false;
   bool stopping_ = false;
@@ -218,11 +222,13 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
     if (draining_ || stopping_) return unavailable("the server is shutting down");
     if (failed_.load(std::memory_order_relaxed)) return unavailable("the engine has failed");
     const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-    if (Status room = gauge_.check(prompt_tokens, clock_.now_seconds()); !room.ok()) {
+    const size_t kind = request.background ? 1 : 0;
+    if (Status room = gauges_[kind].check(prompt_tokens, clock_.now_seconds()); !room.ok()) {
       refused_tokens_ = prompt_tokens;
+      refused_background_ = kind;
       return room;
     }
-    gauge_.entered(prompt_tokens);
+    gauges_[kind].entered(prompt_tokens);
     mailbox_.push_back(SubmitCommand{std::move(request), std::move(sink)});
   }
   wake_.notify_one();
@@ -303,7 +309,7 @@ void EngineImpl::handle(SubmitCommand command) {
   const RequestId id = command.request.id;
   const int32_t n = command.request.sampling.n;
   live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n,
-                   static_cast<int64_t>(command.request.prompt.size())};
+                   static_cast<int64_t>(command.request.prompt.size()), command.request.background};
   const Status status =
       failed_ ? unavailable("the engine has failed") : scheduler_->add(std::move(command.request));
   if (status.ok()) return;
@@ -411,7 +417,8 @@ void EngineImpl::tell_admitted(const StepPlan& plan) {
     if (found == live_.end() || std::exchange(found->second.admitted, true)) continue;
     found->second.sink({.request = admission.request->id, .admitted = true});
     std::lock_guard lock(mutex_);
-    gauge_.started(found->second.prompt_tokens, clock_.now_seconds());
+    const Live& live = found->second;
+    gauges_[live.background].started(live.prompt_tokens, clock_.now_seconds());
   }
 }
 
@@ -432,11 +439,12 @@ void EngineImpl::end_request(RequestId id) {
   const auto found = live_.find(id);
   const bool admitted = found->second.admitted;
   const int64_t prompt_tokens = found->second.prompt_tokens;
+  QueueGauge& gauge = gauges_[found->second.background];
   live_.erase(found);
   std::lock_guard lock(mutex_);
-  if (!admitted) gauge_.left_unstarted(prompt_tokens);
-  gauge_.ended(clock_.now_seconds());
-  if (gauge_.outstanding() == 0) idle_.notify_all();
+  if (!admitted) gauge.left_unstarted(prompt_tokens);
+  gauge.ended(clock_.now_seconds());
+  if (outstanding() == 0) idle_.notify_all();
 }
 
 void EngineImpl::fail_all(const Status& status) {

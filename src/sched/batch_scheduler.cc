@@ -261,6 +261,8 @@ SchedulerStats BatchScheduler::stats() const {
   stats.waiting = static_cast<int32_t>(queue_.size());
   stats.background_waiting = static_cast<int32_t>(background_queue_.size());
   stats.background_running = static_cast<int32_t>(running_.size() - live_running().size());
+  stats.step_cost = cost_.cost();
+  stats.step_cost_error = cost_.error();
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.idle_count();

@@ -52,7 +52,6 @@ class BatchScheduler final : public Scheduler {
   bool has_work() const override { return !sequences_.empty(); }
   StepPlan plan() override;
   std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) override;
-  const StepCostFit* step_cost() const override { return cost_.knows() ? &cost_ : nullptr; }
   PrefixCache* prefix_cache() override { return cache_.get(); }
   SchedulerStats stats() const override;
   KvWaste kv_waste() const override;

@@ -95,6 +95,8 @@ struct SchedulerStats {
   // Pages that went to a lower tier, came back, or were dropped there.
   uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
   int32_t pages_in_host = 0, pages_on_disk = 0;
+  StepCost step_cost;          // as measured with the clock; all 0: nothing is known yet
+  double step_cost_error = 0;  // mean relative error of its predictions
 };
 
 class Scheduler {
@@ -119,8 +121,6 @@ class Scheduler {
   virtual StepPlan plan() = 0;        // empty() when nothing can run now
   virtual std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) = 0;
 
-  // What steps cost, as measured with the clock; null: nothing is known yet.
-  virtual const StepCostFit* step_cost() const = 0;
   // For saving and restoring it while nothing runs; null: off.
   virtual PrefixCache* prefix_cache() = 0;
 

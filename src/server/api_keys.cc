@@ -11,7 +11,7 @@ Result<ApiKeys> ApiKeys::create(const std::vector<std::string>& keys) {
     if (key.empty() || key.size() > kKeyBytesMax) {
       return invalid_argument("an API key must have 1 to 256 bytes", "api-key");
     }
-    result.keys_.push_back(pad(key));
+    if (!result.contains(key)) result.keys_.push_back(pad(key));
   }
   return result;
 }
@@ -24,19 +24,21 @@ ApiKeys::Padded ApiKeys::pad(std::string_view key) {
   return padded;
 }
 
-bool ApiKeys::contains(std::string_view presented) const {
+int ApiKeys::find(std::string_view presented) const {
   const Padded candidate = pad(presented);
-  unsigned found = 0;
-  for (const Padded& key : keys_) {  // all keys, all bytes, whatever differs
+  unsigned found = 0;                                      // place + 1
+  for (size_t place = 0; place < keys_.size(); ++place) {  // all keys, all bytes, whatever differs
     unsigned difference = 0;
-    for (size_t i = 0; i < key.size(); ++i) difference |= key[i] ^ candidate[i];
-    found |= (difference - 1) >> 31;  // 1 if difference was 0
+    for (size_t i = 0; i < candidate.size(); ++i) difference |= keys_[place][i] ^ candidate[i];
+    const unsigned same = 0u - ((difference - 1) >> 31);  // all ones if difference was 0
+    found |= same & static_cast<unsigned>(place + 1);
   }
-  return found != 0;
+  return static_cast<int>(found) - 1;
 }
 
-bool ApiKeys::admits(const HttpRequest& request) const {
-  if (!required()) return true;
+bool ApiKeys::admits(const HttpRequest& request) const { return !required() || find(request) >= 0; }
+
+int ApiKeys::find(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view authorization = request.header("authorization");
   const bool bearer =
@@ -44,9 +46,9 @@ bool ApiKeys::admits(const HttpRequest& request) const {
       std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char expected, char c) {
         return expected == std::tolower(static_cast<unsigned char>(c));
       });
-  if (bearer) return contains(authorization.substr(kBearer.size()));
+  if (bearer) return find(authorization.substr(kBearer.size()));
   const std::string_view key = request.header("x-api-key");
-  return !key.empty() && contains(key);
+  return key.empty() ? -1 : find(key);
 }
 
 }  // namespace headrace

@@ -22,10 +22,14 @@ class ApiKeys {
   // Whether the request carries a key: "Authorization: Bearer KEY" or "X-API-Key: KEY". The work
   // done depends on neither the keys nor where the first wrong byte is.
   bool admits(const HttpRequest& request) const;
-  bool contains(std::string_view presented) const;
+  bool contains(std::string_view presented) const { return find(presented) >= 0; }
+  // The place of the request's key among the different ones given to create(); -1: it has none of
+  // them.
+  int find(const HttpRequest& request) const;
 
  private:
   using Padded = std::array<unsigned char, kKeyBytesMax + 2>;  // bytes, zeros, then the length
+  int find(std::string_view presented) const;
   static Padded pad(std::string_view key);
   std::vector<Padded> keys_;
 };

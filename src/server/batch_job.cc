@@ -134,10 +134,13 @@ class BatchRun {
     // BatchRequests checked all of this.
     const Json line = *parse_json(request.line, state_.limits.json);
     Json body = *line.find("body");
-    if (body.find("priority") == nullptr) body.set("priority", options_.priority);
+    if (body.find("service_tier") == nullptr) body.set("service_tier", "flex");
     HttpRequest request_to_route;
     request_to_route.method = "POST";
     request_to_route.path = line.find("url")->as_string();
+    if (!options_.api_key.empty()) {
+      request_to_route.headers.push_back({"authorization", "Bearer " + options_.api_key});
+    }
     request_to_route.body = write_json(body);
     return request_to_route;
   }

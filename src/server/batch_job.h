@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "server/batch_file.h"
 #include "server/server_state.h"
@@ -13,8 +14,7 @@ namespace headrace {
 
 struct BatchOptions {
   size_t in_flight_max = 64;  // requests in the engine at a time
-  // Of requests that name none: behind all live ones (a lower value goes first).
-  int32_t priority = INT32_MAX;
+  std::string api_key;        // of a server that asks for one
 };
 
 struct BatchProgress {
@@ -27,8 +27,9 @@ struct BatchProgress {
 // Runs what the journal has no answer to. Returns when all is done, when `stop` is set (requests in
 // flight are cancelled and not written; the next run does them), or with the error of the engine or
 // of the journal. `report` is called after each answer. A request that the server cannot take now
-// (429, 503) waits and is sent again. REQUIRES: state.model()
-// is set, the state asks for no API key. On the calling thread.
+// (429, 503) waits and is sent again. Requests that name no service_tier are in the background:
+// beside live traffic they take what it leaves. REQUIRES: state.model() is set. On the calling
+// thread.
 Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,
                                 BatchJournal& journal, const BatchOptions& options,
                                 const std::atomic<bool>& stop,

@@ -1,8 +1,11 @@
 #include "server/generation_request.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "server/chat_input.h"
 
@@ -74,6 +77,29 @@ Status read_logit_bias(const Json& value, const Context& context, Settings& sett
   return ok_status();
 }
 
+Status read_slo_class(const Json& value, const Context& context, Settings& settings) {
+  std::vector<std::string_view> names;
+  for (const SloClass& each : context.slo_classes) names.push_back(each.name);
+  const auto found = std::find(names.begin(), names.end(), value.as_string());
+  if (found == names.end()) {
+    return field_error("slo_class", fmt::format("one of {}", fmt::join(names, ", ")), value);
+  }
+  settings.slo_class = static_cast<int32_t>(found - names.begin());
+  return ok_status();
+}
+
+// OpenAI's tiers: flex waits for what the others leave; there is one tier of live requests.
+Status read_service_tier(const Json& value, const Context&, Settings& settings) {
+  static constexpr std::array<std::string_view, 5> kTiers = {"auto", "default", "flex", "priority",
+                                                             "scale"};
+  const std::string& tier = value.as_string();
+  if (std::find(kTiers.begin(), kTiers.end(), tier) == kTiers.end()) {
+    return field_error("service_tier", fmt::format("one of {}", fmt::join(kTiers, ", ")), value);
+  }
+  settings.background = tier == "flex";
+  return ok_status();
+}
+
 Status read_stream_options(const Json& value, const Context& context, Settings& settings) {
   if (!value.is_object()) return field_error("stream_options", "an object", value);
   static constexpr Field<Settings> kOptions[] = {
@@ -140,6 +166,9 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"return_tokens_as_token_ids", FieldType::kBool, {}, HR_STORE(tokens_as_ids, v.as_bool())},
     {"return_token_ids", FieldType::kBool, {}, HR_STORE(return_token_ids, v.as_bool())},
     {"priority", FieldType::kInteger, {-kInt32Max, kInt32Max}, HR_STORE(priority, to_int32(v))},
+    {"slo_class", FieldType::kString, {}, read_slo_class},
+    {"service_tier", FieldType::kString, {}, read_service_tier},
+    {"user", FieldType::kString, {}, HR_STORE(tenant, v.as_string())},
     {"cache_salt", FieldType::kString, {}, HR_STORE(cache_salt, v.as_string())},
 };
 #undef HR_STORE

@@ -28,6 +28,9 @@ struct GenerationSettings {
   bool tokens_as_ids = false;       // return_tokens_as_token_ids: "token:123" for token texts
   bool return_token_ids = false;
   int32_t priority = 0;
+  int32_t slo_class = 0;    // index into the engine's
+  bool background = false;  // service_tier flex: what others leave idle
+  std::string tenant;       // user; a server with API keys goes by the key instead
   std::string cache_salt;
 };
 

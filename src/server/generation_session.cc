@@ -77,6 +77,9 @@ Status GenerationSession::submit() {
     request.prompt = plan_.prompts[i];
     request.sampling = plan_.settings.sampling;
     request.priority = plan_.settings.priority;
+    request.slo_class = plan_.settings.slo_class;
+    request.background = plan_.settings.background;
+    request.tenant = plan_.settings.tenant;
     request.cache_salt = plan_.settings.cache_salt;
     const RequestId id = request.id;
     const Status status = engine.submit(

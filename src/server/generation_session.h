@@ -50,8 +50,8 @@ class GenerationSession : public ExchangeObserver,
   };
   struct Prompt {
     RequestId request;
-    bool admitted = false;  // left the queue
-    bool started = false;   // has a first result
+    bool admitted = false;                // left the queue
+    bool started = false;                 // has a first result
     std::vector<TokenLogprobs> logprobs;  // of tokens 1.., with echo
   };
 

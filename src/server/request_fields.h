@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "sched/scheduler.h"
 #include "server/server_limits.h"
 
 namespace headrace {
@@ -30,6 +31,7 @@ struct FieldRange {
 struct FieldContext {
   const RequestLimits& limits;
   int32_t vocab_size = 0;
+  std::span<const SloClass> slo_classes = {};  // that slo_class may name
 };
 
 template <class Target>

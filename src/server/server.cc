@@ -64,6 +64,7 @@ class HttpServer final : public Server {
   }
 
   uint16_t port() const override { return listener_.port(); }
+  ServerState& state() override { return state_; }
   Status set_ready(ServedModel model) override { return state_.set_model(std::move(model)); }
 
   void drain() override {

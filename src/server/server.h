@@ -16,6 +16,8 @@
 
 namespace headrace {
 
+struct ServerState;
+
 struct ServerOptions {
   std::string host = "127.0.0.1";            // an IP address; 0.0.0.0 for all interfaces
   uint16_t port = 8000;                      // 0 = any free one: see Server::port()
@@ -39,6 +41,9 @@ class Server {
   virtual uint16_t port() const = 0;
   // From now on requests are answered. The pointers in `model` must outlive the server. Once.
   virtual Status set_ready(ServedModel model) = 0;
+
+  // What routes work on, for jobs beside the connections (batch_job.h). Outlives wait().
+  virtual ServerState& state() = 0;
 
   // Blocks until the server has stopped, by a signal, drain() or stop(). True: every answer under
   // way was finished.

@@ -62,7 +62,11 @@ struct ServerState {
   const ReadyModel* model() const { return model_.load(std::memory_order_acquire); }
   Status set_model(ServedModel served);
 
-  FieldContext field_context() const { return {limits, model()->vocab_size()}; }
+  FieldContext context_of(const ReadyModel& ready) const {
+    const EngineOptions& engine = ready.served.engine->options();
+    return {limits, engine.vocab_size, engine.scheduler.slo_classes};
+  }
+  FieldContext field_context() const { return context_of(*model()); }
 
  private:
   std::unique_ptr<ReadyModel> ready_;
