@@ -116,6 +116,15 @@ stage_emulated() {
   finish "ops_test as Haswell (AVX2) and Nehalem (baseline)"
 }
 
+# Faults put into copies of the scheduler and the cache: the simulation must find each. A sample, or all.
+stage_mutants() {
+  begin mutants
+  local every=6
+  [[ $MODE == full ]] && every=1
+  logged mutants.log tests/mutants/run.py build --every "$every" || fail "tests/mutants/run.py"
+  finish "the simulation finds faults that were put in"
+}
+
 stage_sanitize() {  # name, preset, programs...
   begin "$1"
   local name=$1 folder=build-$2 preset=$2

@@ -19,6 +19,7 @@
 #include "apps/workload.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "sched/step_cost.h"
 #include "sched/trace.h"
 
 namespace headrace {
@@ -241,6 +242,23 @@ struct ServerSteps {
   }
 };
 
+// The server's fitted cost of steps: what bench simulate --step-cost reads. Null where its /metrics
+// do not tell.
+Json step_cost_of(const LoadOptions& client) {
+  const auto metrics = fetch(client, "/metrics");
+  if (!metrics.ok()) return Json();
+  Json cost = Json::object();
+  std::string_view text = metrics->body;
+  for (const StepCostField& field : kStepCostFields) {
+    const std::string term = fmt::format("term=\"{}\"", field.name);
+    const size_t at = text.find(term);
+    if (at == text.npos) return Json();
+    const size_t space = text.find(' ', at);
+    cost.set(field.name, std::strtod(std::string(text.substr(space + 1, 32)).c_str(), nullptr));
+  }
+  return cost;
+}
+
 void add_steps(const ServerSteps& steps, Json::Object& row) {
   if (steps.steps == 0) return;
   row.emplace_back("steps", static_cast<int64_t>(steps.steps));
@@ -293,6 +311,9 @@ Result<int> run(ServeLoadFlags& flags) {
                      {"request_rate", flags.rate}};
     for (auto& member : to_json(report)) row.push_back(std::move(member));
     add_steps(steps, row);
+    if (Json cost = step_cost_of(flags.client); !cost.is_null()) {
+      row.emplace_back("step_cost", std::move(cost));
+    }
     if (!trace.empty()) row.emplace_back("trace", flags.trace.kind);
     if (auto tenants = tenant_rows(trace, outcomes); !tenants.empty()) {
       row.emplace_back("tenants", Json(std::move(tenants)));

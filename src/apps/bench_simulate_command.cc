@@ -8,6 +8,7 @@
 
 #include "apps/command_line.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "sched/queue_policy.h"
 #include "sched/trace_replay.h"
 
@@ -22,6 +23,8 @@ struct SimulateFlags {
   int32_t kv_tokens = 0;
   double load = 0;
   double slo_ttft = 0.5, slo_tpot = 0.03;
+  bool declare_lengths = false;
+  std::string step_cost;  // file
   std::string format = "table";
 };
 
@@ -29,6 +32,15 @@ std::vector<double> each(const ReplayReport& report, double ReplayReport::Row::*
   std::vector<double> values;
   for (const auto& row : report.rows) {
     if (!row.refused) values.push_back(row.*field);
+  }
+  return values;
+}
+
+// Seconds to the end, per token of the answer.
+std::vector<double> normalised(const ReplayReport& report) {
+  std::vector<double> values;
+  for (const auto& row : report.rows) {
+    if (!row.refused) values.push_back(row.normalised());
   }
   return values;
 }
@@ -60,6 +72,13 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
   json.set("tpot_p50", percentile_of(tpot, 0.5)).set("tpot_p99", percentile_of(tpot, 0.99));
   json.set("completion_mean", mean_of(completion));
   json.set("completion_p99", percentile_of(completion, 0.99));
+  json.set("normalised_mean", mean_of(normalised(report)));
+  json.set("busy", report.busy_seconds / report.seconds);
+  if (report.background_tokens > 0) {
+    json.set("background_tokens_per_s",
+             static_cast<double>(report.background_tokens) / report.seconds);
+    json.set("beside_seconds_max", report.beside_seconds_max);
+  }
   json.set("goodput", goodput(report, flags)).set("running_mean", report.running_mean);
   json.set("waste", report.waste);
   json.set("hit_rate", static_cast<double>(stats.prefix_cache_hits) /
@@ -95,8 +114,12 @@ void print_tenants(const ReplayReport& report) {
     for (const auto& row : report.rows) {
       if (row.tenant == tenant && !row.refused) ttft.push_back(row.ttft);
     }
-    fmt::print("    tenant {:<8} {:>6} requests, TTFT p50 {:.3f} s, p99 {:.3f} s\n", tenant,
-               ttft.size(), percentile_of(ttft, 0.5), percentile_of(ttft, 0.99));
+    const LatencyHistogram& gaps = report.token_gaps.at(tenant);
+    fmt::print(
+        "    {:<10} {:>6} requests, TTFT p50 {:.3f} s, p99 {:.3f} s; between tokens p50 {:.1f} ms, "
+        "p99 {:.1f} ms\n",
+        tenant, ttft.size(), percentile_of(ttft, 0.5), percentile_of(ttft, 0.99),
+        1e3 * gaps.percentile(0.5), 1e3 * gaps.percentile(0.99));
   }
 }
 
@@ -112,8 +135,31 @@ double full_rate(const std::vector<TraceRequest>& trace, const StepCost& cost, i
   return static_cast<double>(trace.size()) / seconds;
 }
 
+// {"step_cost": {...}} or the inner object, as bench serve prints it.
+Result<StepCost> read_step_cost(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+  const auto bytes = file->bytes();
+  const auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!json.ok()) return json.status().with_context(path);
+  const Json* object = json->find("step_cost");
+  if (object == nullptr) object = &*json;
+  StepCost cost;
+  for (const StepCostField& field : kStepCostFields) {
+    const Json* value = object->find(field.name);
+    if (value == nullptr || !value->is_number() || value->as_double() < 0) {
+      return invalid_argument(
+          fmt::format("{}: {} must be a number of seconds, 0 or more", path, field.name));
+    }
+    cost.*field.member = value->as_double();
+  }
+  return cost;
+}
+
 Result<int> run_simulate(SimulateFlags& flags) {
-  HR_ASSIGN_OR_RETURN(const MachineRow machine, find_machine(flags.machine));
+  HR_ASSIGN_OR_RETURN(MachineRow machine, find_machine(flags.machine));
+  if (!flags.step_cost.empty()) {
+    HR_ASSIGN_OR_RETURN(machine.cost, read_step_cost(flags.step_cost));
+  }
   SchedulerOptions& scheduler = flags.scheduler;
   scheduler.max_model_len = flags.trace.max_model_len;
   scheduler.groups = {{.block_tokens = 16}};
@@ -125,6 +171,9 @@ Result<int> run_simulate(SimulateFlags& flags) {
   if (flags.load > 0) {
     flags.trace.rate = flags.load * full_rate(trace, machine.cost, scheduler.max_num_seqs);
     HR_ASSIGN_OR_RETURN(trace, make_trace(flags.trace));
+  }
+  for (TraceRequest& request : trace) {
+    if (flags.declare_lengths) request.max_tokens = request.output;
   }
   if (flags.format == "table") {
     fmt::print("{} requests of {}, {:.2f} a second, on {}\n", trace.size(), flags.trace.kind,
@@ -167,6 +216,15 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->check(CLI::Range(0.01, 100.0));
   app.add_option("--period", flags->trace.period_seconds, "Seconds of a tide of diurnal")
       ->check(CLI::PositiveNumber);
+  app.add_option("--step-cost", flags->step_cost,
+                 "Instead of --machine's: a measured cost of steps, JSON as of bench serve")
+      ->type_name("FILE");
+  app.add_flag("--declare-lengths", flags->declare_lengths,
+               "Clients set max_tokens to the true length: the oracle of sjf-declared");
+  app.add_option("--tpot-target", flags->scheduler.tpot_target_seconds,
+                 "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
+  app.add_option("--background-step", flags->scheduler.background_step_seconds,
+                 "Seconds that a step with background work may take beside live requests");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies, "Policies to compare")->delimiter(',');
   app.add_option("--max-model-len", flags->trace.max_model_len, "Tokens of the longest request")

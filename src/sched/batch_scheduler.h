@@ -109,6 +109,7 @@ class BatchScheduler final : public Scheduler {
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
   bool displaces(const Sequence& head, const Sequence& running) const;
   bool held_back(const Sequence& head) const;
+  Sequence* victim_for(const Sequence& head) const;
   bool make_slots(const Sequence& head);
   bool make_pages(const Sequence& head, const PrefixMatch& hit);
   int32_t cached_tokens(const Sequence& waiting) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "sched/batch_scheduler.h"
@@ -91,7 +92,7 @@ void BatchScheduler::make_room() {
     release_slots();
     head = next_to_join();
   }
-  if (head == nullptr || running_.empty() || !displaces(*head, *running_.back())) return;
+  if (head == nullptr || victim_for(*head) == nullptr) return;
   if (head->last_step > pool_.applied() || held_back(*head)) return;
   if (!make_slots(*head)) release_slots();
   make_pages(*head, find_prefix(*head));
@@ -251,6 +252,11 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
     if (live && candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
   if (prompts.empty()) return;
+  // The first by rank goes on whatever the policy's order.
+  if (options_.chunked_prefill) give(*prompts[0], 1);
+  std::stable_sort(prompts.begin(), prompts.end(), [&](const Candidate* a, const Candidate* b) {
+    return policy_->prompt_order(*a->sequence) < policy_->prompt_order(*b->sequence);
+  });
   if (!options_.chunked_prefill) {
     for (Candidate* prompt : prompts) give(*prompt, remaining(*prompt));
     return;
@@ -258,9 +264,11 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
   const int32_t kept =
       remaining(*prompts[0]) >= budget_left_ ? budget_for_waiting(budget_left_) : 0;
   budget_left_ -= kept;
-  give(*prompts[0], prompts.size() == 1 ? budget_left_ : std::max(1, budget_left_ / 2));
+  const auto order = [&](const Candidate& each) { return policy_->prompt_order(*each.sequence); };
+  const bool alone = prompts.size() == 1 || order(*prompts[0]) < order(*prompts[1]);
+  give(*prompts[0], alone ? budget_left_ : std::max(1, budget_left_ / 2));
   std::stable_sort(prompts.begin() + 1, prompts.end(), [&](const Candidate* a, const Candidate* b) {
-    return remaining(*a) < remaining(*b);
+    return std::pair(order(*a), remaining(*a)) < std::pair(order(*b), remaining(*b));
   });
   for (size_t i = 1; i < prompts.size(); ++i) give(*prompts[i], remaining(*prompts[i]));
   give(*prompts[0], budget_left_);
@@ -451,8 +459,8 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
     if (!make_slots(*head)) return;
     const PrefixMatch hit = find_prefix(*head);
     const bool no_budget = chunk_of(head->known_length() - hit.tokens) == 0;
-    if (no_budget && !running_.empty() && displaces(*head, *running_.back())) {
-      yield(*running_.back());  // so that the next step has budget
+    if (Sequence* victim = victim_for(*head); no_budget && victim != nullptr) {
+      yield(*victim);  // so that the next step has budget
       return;
     }
     if (!may_join(*head, hit)) return;
@@ -493,25 +501,37 @@ bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) cons
 bool BatchScheduler::displaces(const Sequence& head, const Sequence& running) const {
   if (head.rank.background) return false;
   if (running.rank.background) return true;
-  if (head.rank.level == kPromotedLevel) return head.rank < running.rank;
+  if (head.rank.level == kPromotedLevel && policy_->promoted_displaces()) {
+    return head.rank < running.rank;
+  }
   return policy_->preempts(head, running);
+}
+
+// The youngest of those that give way to it; null: nobody does.
+Sequence* BatchScheduler::victim_for(const Sequence& head) const {
+  const auto found = std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* running) {
+    return displaces(head, *running);
+  });
+  return found == running_.rend() ? nullptr : *found;
 }
 
 // Whether there are slots for it now. What is preempted for it gives its slot when its last step
 // was applied.
 bool BatchScheduler::make_slots(const Sequence& head) {
   const size_t needed = 1 + head.followers.size();
-  while (free_slots_.size() + leaving_.size() < needed && !running_.empty() &&
-         displaces(head, *running_.back())) {
-    yield(*running_.back());
+  while (free_slots_.size() + leaving_.size() < needed) {
+    Sequence* victim = victim_for(head);
+    if (victim == nullptr) break;
+    yield(*victim);
   }
   return free_slots_.size() >= needed;
 }
 
 bool BatchScheduler::make_pages(const Sequence& head, const PrefixMatch& hit) {
-  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count() &&
-         !running_.empty() && displaces(head, *running_.back())) {
-    yield(*running_.back());
+  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count()) {
+    Sequence* victim = victim_for(head);
+    if (victim == nullptr) break;
+    yield(*victim);
   }
   return pages_to_join(head, hit) <= pool_.free_count();
 }

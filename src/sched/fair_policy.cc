@@ -13,6 +13,12 @@ Sequence* FairPolicy::next(const StepView&) {
   return least == nullptr ? nullptr : *least->queue.begin();
 }
 
+bool FairPolicy::preempts(const Sequence& waiting, const Sequence& running) const {
+  const Tenant& least = tenants_[static_cast<size_t>(waiting.policy.tenant)];
+  const Tenant& most = tenants_[static_cast<size_t>(running.policy.tenant)];
+  return least.running() + 1 < most.running() && least.counter <= most.counter;
+}
+
 int32_t FairPolicy::find_or_add(const std::string& name) {
   const auto [found, fresh] = by_name_.try_emplace(name, 0);
   if (!fresh) return found->second;

@@ -1,6 +1,8 @@
 // Virtual token counter (Sheng et al., OSDI 2024): the tenant that was served least goes next.
 // Service is weighted tokens: 1 for a prompt token, 2 for an output token. A tenant that had
-// nothing to do is lifted to the least of the others, so idleness earns nothing.
+// nothing to do is lifted to the least of the others, so idleness earns nothing. Slots are shared
+// too: a tenant takes one of a tenant that holds more and was served no less, and its prompts go
+// before that one's.
 //
 // Bound: of two tenants that always have work waiting, the service differs by at most
 // 2 x max(prompt_max, 2 x tokens of the batch).
@@ -27,6 +29,11 @@ class FairPolicy final : public QueuePolicy {
   bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
   void ended(const Sequence& sequence) override;
 
+  bool preempts(const Sequence& waiting, const Sequence& running) const override;
+  double prompt_order(const Sequence& sequence) const override {
+    return tenants_[static_cast<size_t>(sequence.policy.tenant)].counter;
+  }
+
   double service_of(const std::string& tenant) const;
 
  private:
@@ -35,6 +42,7 @@ class FairPolicy final : public QueuePolicy {
     double counter = 0;
     WaitingQueue queue;
     int32_t open = 0;  // choices that have not ended
+    int32_t running() const { return open - static_cast<int32_t>(queue.size()); }
   };
   int32_t find_or_add(const std::string& name);
 

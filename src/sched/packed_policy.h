@@ -13,12 +13,14 @@ class PackedPredictedPolicy final : public QueuePolicy {
  public:
   static constexpr int kCandidatesMax = 32;
   // The bucket holds the answer with this probability: what is outgrown is preempted.
-  static constexpr double kCertainty = 0.95;
+  static constexpr double kCertainty = 0.97;
 
   explicit PackedPredictedPolicy(const SchedulerOptions& options)
       : predictor_(options.max_model_len) {}
   bool may_starve() const override { return true; }
   Sequence* next(const StepView& view) override;
+  // Memory that was reserved is kept: who waits for much of it is next, and waits for ends.
+  bool promoted_displaces() const override { return false; }
   int32_t reserved_length(const Sequence& sequence) const override;
   void overran(Sequence& sequence) override;
   void arrived(Sequence& sequence) override;

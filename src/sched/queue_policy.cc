@@ -15,7 +15,9 @@
 #include "sched/openppl_policy.h"
 #include "sched/packed_policy.h"
 #include "sched/phase_pure_policy.h"
+#include "sched/prefill_first_policy.h"
 #include "sched/priority_policy.h"
+#include "sched/sjf_declared_policy.h"
 #include "sched/sjf_policy.h"
 #include "sched/static_policy.h"
 #include "sched/waiting_ratio_policy.h"
@@ -44,11 +46,13 @@ constexpr std::array kPolicies = {
     PolicyRow{"waiting-ratio", make<WaitingRatioPolicy>},
     PolicyRow{"openppl", make<OpenPplPolicy>},
     PolicyRow{"phase-pure", make<PhasePurePolicy>},
+    PolicyRow{"prefill-first", make<PrefillFirstPolicy>},
     PolicyRow{"priority", make<PriorityPolicy>},
     PolicyRow{"lpm", make<LpmPolicy>},
     PolicyRow{"deadline", make<DeadlinePolicy>},
     PolicyRow{"mlfq", make<MlfqPolicy>},
     PolicyRow{"sjf-predicted", make<SjfPredictedPolicy>},
+    PolicyRow{"sjf-declared", make<SjfDeclaredPolicy>},
     PolicyRow{"packed-predicted", make<PackedPredictedPolicy>},
     PolicyRow{"fair", make<FairPolicy>},
 };

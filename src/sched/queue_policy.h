@@ -76,6 +76,11 @@ class QueuePolicy {
   virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
     return false;
   }
+  // Whether a promoted sequence takes slots and memory from those behind it; else it is only the
+  // next to join.
+  virtual bool promoted_displaces() const { return true; }
+  // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
+  virtual double prompt_order(const Sequence&) const { return 0; }
   virtual StepShape shape(const StepView&) { return StepShape::kMixed; }
   // Whether nobody joins for some finishes after one found no pages (AdmissionControl's hold), and
   // not only after what runs found none.

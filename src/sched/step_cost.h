@@ -49,6 +49,20 @@ struct StepCost {
   }
 };
 
+// By name, as files and metrics have them.
+struct StepCostField {
+  const char* name;
+  double StepCost::*member;
+};
+inline constexpr std::array<StepCostField, 6> kStepCostFields = {{
+    {"base", &StepCost::base},
+    {"per_prompt_token", &StepCost::per_prompt_token},
+    {"per_decode", &StepCost::per_decode},
+    {"per_kv_token", &StepCost::per_kv_token},
+    {"per_prompt_context", &StepCost::per_prompt_context},
+    {"per_row_over", &StepCost::per_row_over},
+}};
+
 // Least squares of the relative error, with no coefficient below zero, over the last kMemory steps
 // or so (exponential forgetting). One thread.
 class StepCostFit {

@@ -145,12 +145,17 @@ class Replay {
 
   void note_background(const StepPlan& plan, double seconds) {
     int64_t tokens = 0;
+    bool live_prompt = false;
     for (const Work& work : plan.work) {
       const size_t index = live_.at(requests_.at(work.sequence)).index;
-      if (trace_[index].background) tokens += work.count;
+      if (trace_[index].background) {
+        tokens += work.count;
+      } else {
+        live_prompt = live_prompt || work.count > 1;
+      }
     }
     report_.background_tokens += tokens;
-    if (tokens == 0 || live_requests_ == 0) return;
+    if (tokens == 0 || live_requests_ == 0 || live_prompt) return;
     report_.beside_seconds_max = std::max(report_.beside_seconds_max, seconds);
   }
 

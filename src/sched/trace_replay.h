@@ -58,7 +58,7 @@ struct ReplayReport {
   double waste = 0;              // 1 - tokens held / slots of held pages, over time
   double scheduler_seconds = 0;  // real time of plan() and apply()
   double busy_seconds = 0;       // in steps
-  // Of steps with background work while live requests were there.
+  // Of steps with background work while live requests were there, and no live prompt in them.
   double beside_seconds_max = 0;
   int64_t background_tokens = 0;  // computed for background requests, prompts and outputs
   SchedulerStats stats;

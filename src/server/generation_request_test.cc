@@ -81,6 +81,9 @@ const Accepted& generation_rows() {
       {"return_token_ids", kOnlyTrue},
       {"priority", {"-1", "0", "2^31-1"}},
       {"cache_salt", kTexts},
+      {"slo_class", {}},  // one of the server's names
+      {"service_tier", {}},
+      {"user", kTexts},
   };
   return rows;
 }
@@ -233,6 +236,27 @@ TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
   body.set("use_beam_search", false).set("length_penalty", 1.0).set("parallel_tool_calls", true);
   body.set("user", "someone").set("store", false).set("metadata", Json::object());
   EXPECT_TRUE(parse_chat(body).ok()) << parse_chat(body).message();
+}
+
+TEST(GenerationRequest, ClassesAndTiersByName) {
+  const std::vector<SloClass> classes = {{"default", 1, 0.1}, {"chat", 0.5, 0.03}};
+  const FieldContext context{kLimits, 300, classes};
+  Json body = completion_base();
+  body.set("slo_class", "chat").set("service_tier", "flex").set("user", "someone");
+  const auto request = parse_completion_request(body, context);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->settings.slo_class, 1);
+  EXPECT_TRUE(request->settings.background);
+  EXPECT_EQ(request->settings.tenant, "someone");
+  body.set("service_tier", "default");
+  EXPECT_FALSE(parse_completion_request(body, context)->settings.background);
+  body.set("slo_class", "gold");
+  const Status unknown = parse_completion_request(body, context).status();
+  EXPECT_EQ(unknown.field(), "slo_class");
+  EXPECT_NE(unknown.message().find("default, chat"), std::string::npos) << unknown.message();
+  body.set("slo_class", "chat").set("service_tier", "platinum");
+  EXPECT_NE(parse_completion_request(body, context).status().message().find("flex"),
+            std::string::npos);
 }
 
 TEST(GenerationRequest, RulesBetweenFields) {

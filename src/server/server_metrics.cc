@@ -110,6 +110,11 @@ struct ServerMetrics::Series {
       counter("headrace:device_seconds_total", "Kernels of steps, on the GPU's clock.");
   prometheus::Counter& device_gap_seconds =
       counter("headrace:device_gap_seconds_total", "GPU idle between steps while there was work.");
+  prometheus::Family<prometheus::Gauge>& step_cost =
+      prometheus::BuildGauge()
+          .Name("headrace:step_cost_seconds")
+          .Help("What steps cost, fitted as they run (sched/step_cost.h), by term.")
+          .Register(registry);
   prometheus::Family<prometheus::Counter>& host_seconds =
       prometheus::BuildCounter()
           .Name("headrace:host_seconds_total")
@@ -209,6 +214,11 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
         steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
     add(series_->steps, stats->steps, series_->seen.steps);
     add_timing(*stats);
+    for (const StepCostField& field : kStepCostFields) {
+      prometheus::Labels labels = series_->labels;
+      labels.emplace("term", field.name);
+      series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.member);
+    }
     series_->seen = *stats;
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());

@@ -1,0 +1,109 @@
+// Background requests: what live ones leave is theirs, and nothing else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "sched/queue_policy.h"
+#include "sched/trace_replay.h"
+
+namespace headrace {
+namespace {
+
+constexpr double kStepSeconds = 0.006;
+
+SchedulerOptions options_of(const std::string& policy) {
+  SchedulerOptions options;
+  options.policy = policy;
+  options.max_num_seqs = 256;
+  options.max_num_batched_tokens = 2048;
+  options.max_model_len = 4096;
+  options.max_queued_requests = 100000;
+  options.groups = {{.block_tokens = 16}};
+  options.block_count = 50000;
+  options.background_step_seconds = kStepSeconds;
+  return options;
+}
+
+ReplayReport run(const std::vector<TraceRequest>& trace, const std::string& policy) {
+  return replay(trace, options_of(policy), find_machine("h200-8b").value().cost).value();
+}
+
+double live_ttft_p99(const ReplayReport& report) {
+  std::vector<double> values;
+  for (const auto& row : report.rows) {
+    if (!row.background) values.push_back(row.ttft);
+  }
+  return percentile_of(values, 0.99);
+}
+
+struct Mix {
+  std::vector<TraceRequest> both, live;
+};
+Mix mix(double rate, int32_t requests) {
+  Mix result;
+  result.both = make_trace({.kind = "batch-beside", .requests = requests, .rate = rate}).value();
+  std::copy_if(result.both.begin(), result.both.end(), std::back_inserter(result.live),
+               [](const TraceRequest& each) { return !each.background; });
+  return result;
+}
+
+TEST(Background, DelaysLiveRequestsByAShortStepAtMost) {
+  const Mix traces = mix(8, 2000);
+  const ReplayReport alone = run(traces.live, "fcfs"), beside = run(traces.both, "fcfs");
+  std::printf("live TTFT p99: alone %.1f ms, beside a batch %.1f ms; longest step beside %.2f ms\n",
+              1e3 * live_ttft_p99(alone), 1e3 * live_ttft_p99(beside),
+              1e3 * beside.beside_seconds_max);
+  EXPECT_LE(live_ttft_p99(beside),
+            std::max(1.1 * live_ttft_p99(alone), live_ttft_p99(alone) + kStepSeconds));
+  EXPECT_LT(beside.beside_seconds_max, 1.05 * kStepSeconds);
+  EXPECT_GT(beside.background_tokens, 0);
+}
+
+TEST(Background, EveryRequestEndsUnderEveryPolicy) {
+  const Mix traces = mix(20, 200);
+  for (const std::string& policy : queue_policy_names()) {
+    const ReplayReport report = run(traces.both, policy);
+    int64_t tokens = 0;
+    for (const TraceRequest& request : traces.both) tokens += request.output;
+    EXPECT_EQ(static_cast<int64_t>(report.stats.generation_tokens), tokens) << policy;
+  }
+}
+
+// All slots are taken by a batch: who comes live has one at once.
+TEST(Background, GivesWayWithinAStep) {
+  SchedulerOptions options = options_of("fcfs");
+  options.max_num_seqs = 4;
+  VirtualClock clock;
+  options.clock = &clock;
+  const auto scheduler = Scheduler::create(options).value();
+  const auto add = [&](uint64_t id, bool background) {
+    Request request{.id = RequestId(id), .prompt = std::vector<TokenId>(8, 1)};
+    request.sampling.max_tokens = 100;
+    request.sampling.ignore_eos = true;
+    request.background = background;
+    ASSERT_TRUE(scheduler->add(std::move(request)).ok());
+  };
+  const auto step = [&] {
+    StepPlan plan = scheduler->plan();
+    clock.advance_ns(5000000);
+    StepResult result;
+    for (const Work& work : plan.work) {
+      if (work.samples) result.rows.push_back({.sequence = work.sequence, .accepted = {7}});
+    }
+    scheduler->apply(plan, result);
+    return plan;
+  };
+  for (uint64_t id = 1; id <= 6; ++id) add(id, true);
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(scheduler->stats().background_running, 4);
+  add(7, false);
+  const StepPlan plan = step();
+  EXPECT_TRUE(std::any_of(plan.admitted.begin(), plan.admitted.end(), [](const Admission& each) {
+    return each.request->id == RequestId(7);
+  })) << plan.to_string();
+  EXPECT_EQ(scheduler->stats().background_running, 3);
+}
+
+}  // namespace
+}  // namespace headrace

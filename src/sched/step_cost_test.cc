@@ -1,0 +1,76 @@
+#include "sched/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+constexpr StepCost kTruth{.base = 4.5e-3,
+                          .per_prompt_token = 4e-6,
+                          .per_decode = 9e-6,
+                          .per_kv_token = 0.03e-6,
+                          .per_prompt_context = 1e-9,
+                          .per_row_over = 16.5e-6};
+
+StepLoad random_load(Rng& rng) {
+  StepLoad load;
+  load.decodes = static_cast<double>(rng.below(200));
+  load.kv_tokens = load.decodes * static_cast<double>(rng.between(50, 2000));
+  if (rng.below(2) == 0) load.prompt_tokens = static_cast<double>(rng.between(1, 2048));
+  load.prompt_context = load.prompt_tokens * static_cast<double>(rng.between(1, 8000));
+  return load;
+}
+
+TEST(StepCost, CountsWhatAPlanHolds) {
+  StepPlan plan;
+  plan.work.push_back({.first = 99, .count = 1, .samples = true});
+  plan.work.push_back({.first = 10, .count = 4});
+  const StepLoad load = StepLoad::of(plan);
+  EXPECT_EQ(load.decodes, 1);
+  EXPECT_EQ(load.kv_tokens, 100);
+  EXPECT_EQ(load.prompt_tokens, 4);
+  EXPECT_EQ(load.prompt_context, 11 + 12 + 13 + 14);
+}
+
+TEST(StepCostFit, FindsTheCostOfStepsThroughNoise) {
+  Rng rng(7);
+  StepCostFit fit;
+  EXPECT_FALSE(fit.knows());
+  for (int i = 0; i < 2000; ++i) {
+    const StepLoad load = random_load(rng);
+    fit.observe(load, kTruth.seconds(load) * (0.95 + 0.1 * rng.uniform()));
+  }
+  ASSERT_TRUE(fit.knows());
+  EXPECT_LT(fit.error(), 0.05);
+  for (int i = 0; i < 100; ++i) {
+    const StepLoad load = random_load(rng);
+    EXPECT_NEAR(fit.cost().seconds(load), kTruth.seconds(load), 0.05 * kTruth.seconds(load));
+  }
+  EXPECT_NEAR(fit.cost().base, kTruth.base, 0.1 * kTruth.base);
+}
+
+// Steps of one kind only: terms that were never seen stay at zero, none is negative.
+TEST(StepCostFit, SaysNothingOfWhatItHasNotSeen) {
+  StepCostFit fit;
+  for (int i = 0; i < 100; ++i) fit.observe({.decodes = 8, .kv_tokens = 800.0 + i}, 0.005);
+  const StepCost& cost = fit.cost();
+  EXPECT_EQ(cost.per_prompt_token, 0);
+  EXPECT_EQ(cost.per_prompt_context, 0);
+  EXPECT_GE(cost.base, 0);
+  EXPECT_NEAR(cost.seconds({.decodes = 8, .kv_tokens = 850}), 0.005, 1e-5);
+  fit.observe({.decodes = 8}, 0);  // the clock stood still
+  EXPECT_EQ(fit.steps(), 100);
+}
+
+TEST(StepCostFit, OneStallIsNoCost) {
+  StepCostFit fit;
+  for (int i = 0; i < 200; ++i) {
+    fit.observe({.decodes = 1.0 + i % 8}, i == 150 ? 5.0 : 0.004 + 1e-4 * (i % 8));
+  }
+  EXPECT_NEAR(fit.cost().seconds({.decodes = 4}), 0.0043, 0.0003);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,27 @@
+// The simulation alone, for mutants: seeds of 500 steps each until something is wrong or the steps
+// are used up.   mutant_sim [STEPS]   Exit status 1 and one line: what was wrong.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "sched/scheduler_sim.h"
+
+int main(int argc, char** argv) {
+  constexpr int64_t kStepsPerSeed = 500;
+  const int64_t steps_max = argc > 1 ? std::atoll(argv[1]) : 100000;
+  int64_t steps = 0;
+  for (uint64_t seed = 1; steps < steps_max; ++seed) {
+    std::printf("\rseed %llu after %lld steps: ", static_cast<unsigned long long>(seed),
+                static_cast<long long>(steps));
+    std::fflush(stdout);  // a failed CHECK ends the process
+    headrace::SchedulerSimulation simulation(seed);
+    const auto failure = simulation.run(kStepsPerSeed);
+    steps += simulation.steps();
+    if (failure) {
+      std::printf("%s\n", failure->c_str());
+      return 1;
+    }
+  }
+  std::printf("\rnothing was wrong in %lld steps\n", static_cast<long long>(steps));
+  return 0;
+}
