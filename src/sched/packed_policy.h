@@ -13,7 +13,7 @@ class PackedPredictedPolicy final : public QueuePolicy {
  public:
   static constexpr int kCandidatesMax = 32;
   // The bucket holds the answer with this probability: what is outgrown is preempted.
-  static constexpr double kCertainty = 0.97;
+  static constexpr double kCertainty = 0.95;
 
   explicit PackedPredictedPolicy(const SchedulerOptions& options)
       : predictor_(options.max_model_len) {}

@@ -139,6 +139,12 @@ TraceRequest flood(TraceMaker& maker) {
   return request;
 }
 
+TraceRequest flood_chat(TraceMaker& maker) {
+  TraceRequest request = conversation(maker);
+  request.tenant = maker.rng().below(51) == 0 ? "calm" : "flood";
+  return request;
+}
+
 template <MakeRequest make>
 std::vector<TraceRequest> independent(TraceMaker& maker, const TraceOptions& options) {
   std::vector<TraceRequest> trace;
@@ -179,12 +185,12 @@ std::vector<TraceRequest> agentic(TraceMaker& maker, const TraceOptions& options
 
 // Decoders first: they are there before the first long prompt.
 std::vector<TraceRequest> long_prompts(TraceMaker& maker, const TraceOptions& options) {
-  constexpr int32_t kDecoders = 32, kPromptOutput = 16;
+  constexpr int32_t kDecoders = 32, kDecoderOutput = 4096, kPromptOutput = 16;
   std::vector<TraceRequest> trace;
   for (int32_t i = 0; i < options.requests; ++i) {
     const bool decodes = i < kDecoders;
     const int32_t prompt = decodes ? 128 : maker.limit() - kPromptOutput;
-    const int32_t output = decodes ? maker.limit() - 128 : kPromptOutput;
+    const int32_t output = decodes ? std::min(maker.limit() - 128, kDecoderOutput) : kPromptOutput;
     trace.push_back({.prompt = {maker.fresh_span(prompt)},
                      .output = output,
                      .max_tokens = output,
@@ -217,6 +223,7 @@ constexpr std::array kKinds = {
     KindRow{"learnable", independent<learnable>},
     KindRow{"random", independent<random_lengths>},
     KindRow{"flood", independent<flood>},
+    KindRow{"flood-chat", independent<flood_chat>},
     KindRow{"agentic", agentic},
     KindRow{"long-prompts", long_prompts, true},
     KindRow{"batch-beside", batch_beside},

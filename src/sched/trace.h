@@ -58,12 +58,13 @@ struct TraceOptions {
 //   heavy-tail     prompts of 32 to 256, log-normal outputs of median 64 and sigma 1.5
 //   learnable      sixteen kinds of task, told by the prompt's first tokens, each of its own length
 //   random         the same lengths, told by nothing
-//   agentic        forty agents: a system prompt of 1,024 to 3,072 tokens each, then turns that
-//   grow flood          one tenant sends fifty times what the other sends long-prompts   32 answers
-//   that are written all the time, and a prompt as long as the context
-//                  allows every 1 / rate seconds
-//   batch-beside   sharegpt, live at `rate`, beside as many background requests that are there from
-//                  the start
+//   agentic        forty agents: a system prompt of 1,024 to 3,072 tokens each, growing turns
+//   flood          one tenant sends fifty times what the other sends
+//   flood-chat     the same with the lengths of conversation
+//   long-prompts   32 answers of up to 4,096 tokens that begin together, and a prompt as long as
+//                  the context allows every 1 / rate seconds
+//   batch-beside   sharegpt, live at `rate`, beside as many background requests, there from the
+//                  start
 // kInvalidArgument names the kinds there are.
 Result<std::vector<TraceRequest>> make_trace(const TraceOptions& options);
 std::vector<std::string> trace_kinds();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr TokenId kEndId = 0;
 // kv_waste() walks all running sequences: every so many steps.
-constexpr int64_t kWasteEvery = 16;
+constexpr int64_t kWasteEvery = 64;
 
 constexpr int32_t kVocab = 32000;
 

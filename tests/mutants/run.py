@@ -66,7 +66,7 @@ class Mutants:
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
             except subprocess.TimeoutExpired:
                 return f"caught: stood still for {SECONDS_MAX} s"
-            said = done.stdout.split("\r")[-1].strip().split("\n")[0]
+            said = next((line for line in done.stdout.splitlines() if line.strip()), f"exit status {done.returncode}")
             return f"caught: {said[:150]}" if done.returncode != 0 else f"SURVIVED: {said}"
 
 

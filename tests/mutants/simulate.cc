@@ -11,17 +11,15 @@ int main(int argc, char** argv) {
   const int64_t steps_max = argc > 1 ? std::atoll(argv[1]) : 100000;
   int64_t steps = 0;
   for (uint64_t seed = 1; steps < steps_max; ++seed) {
-    std::printf("\rseed %llu after %lld steps: ", static_cast<unsigned long long>(seed),
-                static_cast<long long>(steps));
-    std::fflush(stdout);  // a failed CHECK ends the process
     headrace::SchedulerSimulation simulation(seed);
     const auto failure = simulation.run(kStepsPerSeed);
     steps += simulation.steps();
     if (failure) {
-      std::printf("%s\n", failure->c_str());
+      std::printf("seed %llu, after %lld steps: %s\n", static_cast<unsigned long long>(seed),
+                  static_cast<long long>(steps), failure->c_str());
       return 1;
     }
   }
-  std::printf("\rnothing was wrong in %lld steps\n", static_cast<long long>(steps));
+  std::printf("nothing was wrong in %lld steps\n", static_cast<long long>(steps));
   return 0;
 }
