@@ -26,6 +26,8 @@ StepPlan BatchScheduler::plan() {
   release_slots();
   promote_starving();
   check_reservations();
+  // Before the policy chooses a step: it shall see the slots that the background gives way with.
+  if (!queue_.empty() && live_running().size() < running_.size()) make_room();
   const StepShape shape = policy_->shape(view());
   build(plan, shape);
   // A pure step that would be empty: the other kind, and then whatever there is.
@@ -252,11 +254,12 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
     if (live && candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
   if (prompts.empty()) return;
-  // The first by rank goes on whatever the policy's order.
-  if (options_.chunked_prefill) give(*prompts[0], 1);
+  Candidate* first = prompts[0];
   std::stable_sort(prompts.begin(), prompts.end(), [&](const Candidate* a, const Candidate* b) {
     return policy_->prompt_order(*a->sequence) < policy_->prompt_order(*b->sequence);
   });
+  // The first by rank goes on whatever the policy's order.
+  if (options_.chunked_prefill && prompts[0] != first) give(*first, 1);
   if (!options_.chunked_prefill) {
     for (Candidate* prompt : prompts) give(*prompt, remaining(*prompt));
     return;
