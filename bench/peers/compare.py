@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Headrace and llama.cpp on the same model file, in one run, taking turns.
+"""Headrace and llama.cpp (or ik_llama.cpp) on the same model file, in one run, taking turns.
 
     bench/peers/compare.py [-r ROUNDS] [-t THREADS] [-m MODEL] [--only decode,prefill,...]
+                           [--peer ik_llama.cpp]
 
 Every round runs each program once per measure, so that whatever else the machine does hits both.
 Prints a table of medians with spread and appends one JSON line per measure to
@@ -161,6 +162,12 @@ class Measure:
     programs: object  # Setting -> (ours, theirs), each () -> {variant: value}
 
 
+# ik_llama.cpp is a fork of an older llama.cpp: its completion program has other flags.
+PEERS = {
+    "llama.cpp": ("llama.cpp 0.5.0-dev (llama-cpp-python 0.3.36)", None),
+    "ik_llama.cpp": ("ik_llama.cpp (ik-llama-cpp-python 0.1.5)", ("decode", "prefill")),
+}
+
 MEASURES = {
     "decode": Measure("decode, 1 stream, tg128", "tok/s", True, decode),
     "prefill": Measure("prefill, pp512", "tok/s", True, prefill),
@@ -231,15 +238,18 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("-r", "--rounds", type=int, default=5)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
-    parser.add_argument("--only", default=",".join(MEASURES), help=",".join(MEASURES))
+    parser.add_argument("--peer", choices=PEERS, default="llama.cpp")
+    parser.add_argument("--only", help=",".join(MEASURES))
     parser.add_argument("--output", default=str(ROOT / "bench/results/llama_cpp.jsonl"))
     return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse_arguments()
+    peer_name, peer_measures = PEERS[arguments.peer]
+    only = arguments.only.split(",") if arguments.only else peer_measures or MEASURES
     peer = subprocess.run(
-        [ROOT / "bench/peers/llama_cpp.sh"], check=True, stdout=subprocess.PIPE, text=True
+        [ROOT / "bench/peers/llama_cpp.sh", arguments.peer], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
     setting = Setting(arguments.model, arguments.threads, arguments.headrace, pathlib.Path(peer))
     common = {
@@ -249,15 +259,15 @@ def main() -> None:
         "machine": machine(),
         "model": pathlib.Path(setting.model).name,
         "threads": setting.threads,
-        "peer": "llama.cpp 0.5.0-dev (llama-cpp-python 0.3.36)",
+        "peer": peer_name,
     }
     print(f"{common['machine']['cpu']}, {setting.threads} threads, {common['model']}, "
           f"{arguments.rounds} rounds, commit {common['commit']}\n")
-    print("| measure | unit | headrace | llama.cpp | ratio |")
+    print(f"| measure | unit | headrace | {arguments.peer} | ratio |")
     print("|---|---|---:|---:|---:|", flush=True)
     medians = {}
     with open(arguments.output, "a", encoding="utf-8") as output:
-        for name in arguments.only.split(","):
+        for name in only:
             measure = MEASURES[name]
             result = take_turns(measure, setting, arguments.rounds)
             medians[name] = result["headrace"]["median"]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fetches and builds the CPU peer, llama.cpp, for the CPU of this machine, and prints the folder of
-# its programs. About nine minutes on two cores the first time; then it only prints.
+# llama_cpp.sh [llama.cpp|ik_llama.cpp]
+# Fetches and builds a CPU peer for the CPU of this machine, and prints the folder of its programs. About
+# nine minutes on two cores the first time (ik_llama.cpp: more); then it only prints.
 # It is measured beside Headrace (bench/peers/compare.py) and no part of it.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
@@ -8,10 +9,29 @@ export HEADRACE_LOGS=${HEADRACE_LOGS:-build/logs}
 source scripts/report.sh
 source scripts/packages.sh
 
-version=0.3.36
+peer=${1:-llama.cpp}
 peers=${XDG_CACHE_HOME:-$HOME/.cache}/headrace/peers
-source_folder=$peers/llama_cpp_python-$version/vendor/llama.cpp
-programs=(llama-bench llama-batched-bench llama-completion llama-perplexity)
+# Each peer: the PyPI package whose source archive holds it, and what is built of it. Tests, examples and
+# pages are off; llama.cpp's prebuilt page is on by default and would be downloaded.
+case $peer in
+llama.cpp)
+  package=llama-cpp-python version=0.3.36 requirement=bench/peers/llama_cpp_sdist.txt
+  programs=(llama-bench llama-batched-bench llama-completion llama-perplexity)
+  options=(-DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF
+    -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF)
+  ;;
+ik_llama.cpp)
+  package=ik-llama-cpp-python version=0.1.5 requirement=bench/peers/ik_llama_cpp_sdist.txt
+  programs=(llama-bench llama-batched-bench)
+  options=(-DLLAMA_BUILD_SERVER=OFF -DLLAMA_CURL=OFF)
+  ;;
+*)
+  echo "llama_cpp.sh: no peer '$peer': llama.cpp or ik_llama.cpp" >&2
+  exit 1
+  ;;
+esac
+archive_name=${package//-/_}-$version
+source_folder=$peers/$archive_name/vendor/$peer
 
 # -march=native decides which kernels are compiled in (AVX-512, and AMX where the CPU has it): a
 # build is only right for CPUs with the same flags, so the flags are part of its stamp.
@@ -21,22 +41,20 @@ stamp=$source_folder/build/headrace-cpu-flags
 fetch_source() {
   begin fetch
   [[ -f $source_folder/CMakeLists.txt ]] && { finish "source there"; return; }
-  local archive=$peers/llama_cpp_python-$version.tar.gz
+  local archive=$peers/$archive_name.tar.gz
   mkdir -p "$peers"
   [[ -f $archive ]] || logged peer-download.log /usr/bin/python3 -m pip download \
-    --disable-pip-version-check --progress-bar off --no-deps --no-binary llama-cpp-python --require-hashes \
-    --dest "$peers" -r bench/peers/llama_cpp_sdist.txt || fail "pip download of the sdist"
+    --disable-pip-version-check --progress-bar off --no-deps --no-binary "$package" --require-hashes \
+    --dest "$peers" -r "$requirement" || fail "pip download of the sdist"
   tar -xzf "$archive" -C "$peers"
   finish "$source_folder"
 }
 
 build_peer() {
   begin build
-  note "llama.cpp for this CPU (about nine minutes on two cores; log: $LOGS/peer-build.log)"
-  # The prebuilt web page is on by default and would be downloaded; tests, examples and page are off.
+  note "$peer for this CPU (about nine minutes on two cores; log: $LOGS/peer-build.log)"
   logged peer-configure.log cmake -S "$source_folder" -B "$source_folder/build" -G Ninja \
-    -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
-    -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF ||
+    -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF "${options[@]}" ||
     fail "configure"
   logged peer-build.log cmake --build "$source_folder/build" --target "${programs[@]}" || fail "build"
   echo "$cpu_flags" >"$stamp"
