@@ -140,9 +140,10 @@ inline Buffer::~Buffer() {
   if (data_ != nullptr) device_->release(data_, size_, kind_);
 }
 
-// `thread_count` 0 = all CPUs this process may use.
+// `thread_count` 0 = as place_threads() says.
 std::unique_ptr<Device> create_cpu_device(int thread_count,
-                                          CpuFeatures features = CpuFeatures::detect());
+                                          CpuFeatures features = CpuFeatures::detect(),
+                                          CpuBinding binding = CpuBinding::kAuto);
 // Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
 // `thread_count` as above.
 Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0);

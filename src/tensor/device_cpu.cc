@@ -69,7 +69,7 @@ std::string cpu_name() {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int thread_count, const CpuFeatures& features) : pool_(thread_count) {
+  CpuDevice(ThreadPlacement threads, const CpuFeatures& features) : pool_(std::move(threads)) {
     traits_.kind = DeviceKind::kCpu;
     traits_.name = cpu_name();
     traits_.cpu = features;
@@ -119,8 +119,9 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features) {
-  return std::make_unique<CpuDevice>(thread_count > 0 ? thread_count : ThreadPool::usable_cpus(),
+std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features,
+                                          CpuBinding binding) {
+  return std::make_unique<CpuDevice>(place_threads(CpuTopology::read(), thread_count, binding),
                                      features);
 }
 

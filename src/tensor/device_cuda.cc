@@ -320,7 +320,8 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count) 
     return no_device(error);
   }
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
-      index, properties, thread_count > 0 ? thread_count : ThreadPool::usable_cpus()));
+      index, properties,
+      place_threads(CpuTopology::read(), thread_count, CpuBinding::kNone).thread_count));
 }
 
 bool built_with_cuda() { return true; }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "tensor/block_quants.h"
 #include "tensor/half.h"
+#include "tensor/quantise_q4_k.h"
 
 namespace headrace {
 namespace {
@@ -157,6 +158,8 @@ void quantise_row(DType dtype, std::span<const float> row, std::span<std::byte> 
       return blocks(quantise_q4_0);
     case DType::kQ4_1:
       return blocks(quantise_q4_1);
+    case DType::kQ4_K:
+      return blocks(quantise_q4_k);
     default:
       CHECK_MSG(false, "weights are not quantised to this type");
   }

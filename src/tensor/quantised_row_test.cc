@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/rng.h"
 
 namespace headrace {
 namespace {
@@ -148,6 +149,55 @@ TEST(Dequantise, RoundTripStaysWithinHalfAStep) {
     dequantise_row(dtype, packed, back);
     for (size_t i = 0; i < row.size(); ++i)
       EXPECT_NEAR(back[i], row[i], bound) << dtype_name(dtype) << " " << i;
+  }
+}
+
+// Root of the mean squared error of quantising `row`.
+double rms_error(DType dtype, const std::vector<float>& row) {
+  std::vector<std::byte> packed(static_cast<size_t>(*row_bytes(dtype, std::ssize(row))));
+  std::vector<float> back(row.size());
+  quantise_row(dtype, row, packed);
+  dequantise_row(dtype, packed, back);
+  double squares = 0;
+  for (size_t i = 0; i < row.size(); ++i) squares += std::pow(double{back[i]} - row[i], 2);
+  return std::sqrt(squares / static_cast<double>(row.size()));
+}
+
+// Sums of uniforms, sigma 1: near enough to what weights are.
+std::vector<float> bell_shaped(size_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<float> row(count);
+  for (float& value : row) {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += uniform01(rng.next());
+    value = static_cast<float>(sum);
+  }
+  return row;
+}
+
+TEST(Quantise, Q4KIsAsGoodAsFiveBitsOfQ41) {
+  const std::vector<float> row = bell_shaped(256 * 64, 5);
+  const double error = rms_error(DType::kQ4_K, row);
+  EXPECT_LT(error, 1.02 * rms_error(DType::kQ4_1, row));
+  EXPECT_LT(error, 0.95 * rms_error(DType::kQ4_0, row));
+  EXPECT_GT(error, 0.02);  // 4 bits are 4 bits
+}
+
+TEST(Quantise, Q4KOfPartsThatDifferByMagnitudes) {
+  std::vector<float> row = bell_shaped(256, 6);
+  for (size_t i = 0; i < row.size(); ++i) row[i] *= i / 32 % 2 == 0 ? 1.0f : 0.05f;
+  std::vector<std::byte> packed(144);
+  std::vector<float> back(256);
+  quantise_row(DType::kQ4_K, row, packed);
+  dequantise_row(DType::kQ4_K, packed, back);
+  for (size_t i = 0; i < row.size(); ++i) {
+    EXPECT_NEAR(back[i], row[i], i / 32 % 2 == 0 ? 0.35 : 0.06) << i;
+  }
+}
+
+TEST(Quantise, Q4KOfEqualValues) {
+  for (const float value : {0.0f, 0.5f, -0.5f}) {
+    EXPECT_NEAR(rms_error(DType::kQ4_K, std::vector<float>(512, value)), 0, 1e-3) << value;
   }
 }
 

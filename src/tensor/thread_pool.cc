@@ -1,13 +1,8 @@
 #include "tensor/thread_pool.h"
 
 #include <immintrin.h>
-#include <sched.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/cpu_features.h"
@@ -19,20 +14,21 @@ namespace {
 // 20 us, the gap between two requests is far above.
 constexpr int kSpins = 4000;
 
-// CPUs by cgroup quota, or a large number when there is none.
-double quota_cpus() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) return std::stod(quota) / period;
-  return 1e9;
-}
-
 }  // namespace
 
-ThreadPool::ThreadPool(int thread_count) : claims_(static_cast<size_t>(thread_count)) {
-  CHECK(thread_count >= 1);
-  for (int i = 1; i < thread_count; ++i) workers_.emplace_back([this, i] { work(i); });
+ThreadPool::ThreadPool(int thread_count)
+    : ThreadPool(ThreadPlacement{.thread_count = thread_count}) {}
+
+ThreadPool::ThreadPool(ThreadPlacement placement)
+    : claims_(static_cast<size_t>(placement.thread_count)), placement_(std::move(placement)) {
+  CHECK(placement_.thread_count >= 1);
+  for (int i = 1; i < placement_.thread_count; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+void ThreadPool::bind_caller() {
+  if (!bound() || bound_caller_ == std::this_thread::get_id()) return;
+  bound_caller_ = std::this_thread::get_id();
+  bind_this_thread(placement_.cpus.front());
 }
 
 ThreadPool::~ThreadPool() {
@@ -73,6 +69,7 @@ void ThreadPool::dispatch(Job job, const void* body) {
 
 void ThreadPool::work(int share) {
   flush_denormals_on_this_thread();
+  if (bound()) bind_this_thread(placement_.cpus[static_cast<size_t>(share)]);
   uint32_t seen = 0;
   for (;;) {
     uint32_t now = epoch_.load(std::memory_order_acquire);
@@ -91,14 +88,6 @@ void ThreadPool::work(int share) {
     job_(body_, share);
     running_.fetch_sub(1, std::memory_order_release);
   }
-}
-
-int ThreadPool::usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int affine = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  const double quota = std::ceil(std::min(quota_cpus(), 4096.0));
-  return std::max(1, std::min(affine, static_cast<int>(quota)));
 }
 
 }  // namespace headrace

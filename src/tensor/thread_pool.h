@@ -9,17 +9,31 @@
 #include <thread>
 #include <vector>
 
+#include "tensor/cpu_topology.h"
+
 namespace headrace {
 
 class ThreadPool {
  public:
   // `thread_count` includes the calling thread. REQUIRES: thread_count >= 1
   explicit ThreadPool(int thread_count);
+  // Workers are bound to their CPUs from the start, a caller by bind_caller().
+  explicit ThreadPool(ThreadPlacement placement);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int thread_count() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Binds the calling thread to the CPUs of share 0: for a thread that calls run() all its life.
+  // Threads that it starts later inherit this. Cheap where it is bound already.
+  void bind_caller();
+  // The same for a while only, and only where it matters who first touches a page.
+  BoundScope bind_caller_here() const {
+    return BoundScope(several_nodes() ? placement_.cpus[0] : kAnyCpu);
+  }
+  // Shares are bound to CPUs of more than one node: memory belongs near the share that reads it.
+  bool several_nodes() const { return placement_.several_nodes; }
 
   // Calls body(thread) once on every thread, 0 being the caller; returns when all are done. What
   // the bodies wrote is visible to the caller. Not reentrant; one caller at a time.
@@ -44,15 +58,15 @@ class ThreadPool {
     });
   }
 
-  // Number of CPUs this process may use (affinity mask and cgroup quota), at least 1.
-  static int usable_cpus();
-
  private:
   using Job = void (*)(const void* body, int share);
   template <class Body>
   static void invoke_run(const void* body, int share) {
     (*static_cast<const Body*>(body))(share);
   }
+
+  static inline const std::vector<int32_t> kAnyCpu;
+  bool bound() const { return !placement_.cpus.empty(); }
 
   void dispatch(Job job, const void* body);
   void work(int share);
@@ -69,6 +83,8 @@ class ThreadPool {
   };
   std::vector<Claim> claims_;
   std::atomic<bool> stop_{false};
+  const ThreadPlacement placement_;
+  std::thread::id bound_caller_;
   std::vector<std::thread> workers_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -30,6 +31,24 @@ TEST(ThreadPool, ParallelForCoversEachIndexOnce) {
     });
     for (int hit : hits) EXPECT_EQ(hit, 1);
   }
+}
+
+TEST(ThreadPool, BoundThreadsRunWhereTheyWerePut) {
+  const std::vector<int32_t> first = {CpuTopology::read().cpus.front().cpu};
+  ThreadPool pool(ThreadPlacement{3, {first, first, first}, true});
+  const size_t all = CpuTopology::read().cpus.size();
+  std::thread caller([&] {
+    {
+      const BoundScope scope = pool.bind_caller_here();
+      EXPECT_EQ(sched_getcpu(), first[0]);
+    }
+    EXPECT_EQ(CpuTopology::read().cpus.size(), all);
+    pool.bind_caller();
+    std::vector<int> cpus(3, -1);
+    pool.run([&](int share) { cpus[static_cast<size_t>(share)] = sched_getcpu(); });
+    for (const int cpu : cpus) EXPECT_EQ(cpu, first[0]);
+  });
+  caller.join();
 }
 
 TEST(ThreadPool, SleepsWhenIdle) {
