@@ -179,7 +179,7 @@ class DeviceRunner final : public Runner {
     std::span<DeviceLogitBias> biases;
   };
 
-  OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
+  OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   static int place_of(Ticket ticket) {
     return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
   }

@@ -42,7 +42,7 @@ class ModelRunner final : public Runner {
   }
 
  private:
-  OpContext context() { return {device_, *stream_, workspace_, mesh_}; }
+  OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   void sample_chunk(std::span<const LogitRow> rows);
   int64_t hidden_row_bytes() const {
     return int64_t{model_.spec().hidden_size} * dtype_info(model_.activation_dtype()).block_bytes;
@@ -86,6 +86,7 @@ Status ModelRunner::allocate_workspace() {
 
 Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   flush_denormals_on_this_thread();
+  device_.pool().bind_caller();
   CHECK(!step_mark_.has_value());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   storage_.move_pages(*stream_, plan.stores);

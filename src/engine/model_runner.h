@@ -27,6 +27,7 @@ struct ModelRunnerOptions {
   std::vector<TokenId> end_ids;
   bool graphs = true;  // GPU: steps that only decode are recorded and replayed
   ForwardTaps taps;
+  const OpHooks* hooks = nullptr;  // for measurements; outlives the runner
 };
 
 inline constexpr int32_t kDeviceStepsInFlight = 2;

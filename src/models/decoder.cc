@@ -198,6 +198,7 @@ class DecoderPass {
 
   // What a part of a layer reads: hidden, up to date, through its norm.
   ConstTensorView normalised_input(const NormWeights& norm) {
+    if (unfused()) settle();
     if (norm.kind == NormKind::kNone) {
       settle();
       return hidden_;
@@ -215,8 +216,24 @@ class DecoderPass {
     branch_waits_ = true;
   }
 
+  bool unfused() const { return context_.hooks != nullptr && context_.hooks->unfused; }
+
   void multiply(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y) {
+    if (unfused() && multiply_parts(layer, x, y)) return;
     linear(context_, {.x = x, .weight = &layer.weight, .bias = layer.bias.data(), .y = y});
+  }
+
+  // False: nothing was done, these are no parts.
+  bool multiply_parts(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y) {
+    const std::vector<LinearWeight> parts = layer.weight.parts();
+    int64_t first = 0;
+    for (const LinearWeight& part : parts) {
+      const float* bias = layer.bias.data() == nullptr ? nullptr : layer.bias.data() + first;
+      linear(context_,
+             {.x = x, .weight = &part, .bias = bias, .y = column_range(y, first, part.n())});
+      first += part.n();
+    }
+    return !parts.empty();
   }
 
   OpContext& context_;

@@ -35,6 +35,16 @@ std::vector<int32_t> half_from_interleaved(int32_t heads, int32_t head_dim) {
   return order;
 }
 
+// What on-load quantisation makes of a matrix. The head chooses tokens, so that 4 bits show there
+// most: it gets 8 (llama.cpp's quantiser gives it 6 or 8). Rows that are no whole blocks of Q4_K
+// become Q4_1, which has its precision at 5 bits instead of 4.5; rows of no whole blocks at all
+// stay.
+std::optional<DType> quantised_type(DType wanted, bool head, int64_t columns) {
+  DType dtype = head ? DType::kQ8_0 : wanted;
+  if (!row_bytes(dtype, columns)) dtype = DType::kQ4_1;
+  return row_bytes(dtype, columns) ? std::optional(dtype) : std::nullopt;
+}
+
 class DecoderLoader {
  public:
   DecoderLoader(const DecoderSpec& spec, const WeightSource& source, Device& device,
@@ -243,6 +253,10 @@ class DecoderLoader {
           {view, part.row_order,
            [this, view](int64_t first, int64_t last) { source_.release_rows(view, first, last); },
            released_after(view)});
+      if (options_.quantise_to) {
+        const bool head = part.shape == table_shape();
+        sources.back().quantise_to = quantised_type(*options_.quantise_to, head, view.columns());
+      }
     }
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
     return LinearWeight::pack(device_, sources, compute());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -97,6 +98,8 @@ enum class ComputeType {
 
 struct ModelLoadOptions {
   ComputeType compute = ComputeType::kFast;
+  // CPU: matrices of a float type are quantised to this while they are packed (Q8_0, Q4_0, Q4_K).
+  std::optional<DType> quantise_to;
   std::function<void(double done)> progress;  // may be empty; [0, 1]
   Timeline* timeline = nullptr;               // may be null: gets the parts of the load
 };

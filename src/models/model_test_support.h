@@ -42,6 +42,9 @@ class SequenceSession {
     fill_groups();
   }
 
+  // Of the runs from now on; outlives them.
+  void set_hooks(const OpHooks* hooks) { hooks_ = hooks; }
+
   // `steps` add up to the tokens' number.
   SequenceValues run(const std::vector<TokenId>& tokens, const std::vector<int32_t>& steps) {
     SequenceValues values;
@@ -119,7 +122,7 @@ class SequenceSession {
   void forward(const ForwardBatch& batch, SequenceValues& values) {
     const ModelSpec& spec = model_.spec();
     const auto count = static_cast<int64_t>(batch.tokens.size());
-    OpContext context{device_, *stream_, workspace_, mesh_};
+    OpContext context{device_, *stream_, workspace_, mesh_, hooks_};
     Workspace::Mark mark(workspace_);
     const TensorView hidden =
         workspace_.take_tensor(model_.activation_dtype(), Shape{count, spec.hidden_size});
@@ -165,6 +168,7 @@ class SequenceSession {
   std::vector<Group> groups_;
   std::vector<int32_t> layer_group_;
   Workspace workspace_;
+  const OpHooks* hooks_ = nullptr;
 };
 
 }  // namespace headrace

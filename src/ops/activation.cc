@@ -29,10 +29,15 @@ KernelSet<GatedActivationArgs> gated_activation_kernels() {
   return KernelSet<GatedActivationArgs>(kernels);
 }
 
+OpCost op_cost(const GatedActivationArgs& args) {
+  return row_op_cost(args.out.rows(), args.out.columns(),
+                     bytes_of(args.gate_up) + bytes_of(args.out));
+}
+
 void gated_activation(OpContext& context, const GatedActivationArgs& args) {
   check_args(context, args);
   if (args.out.rows() == 0) return;
-  gated_activation_kernels().select(context.device, args).run(context, args);
+  run_op(context, gated_activation_kernels(), args);
 }
 
 KernelSet<ActivationArgs> activation_kernels() {
@@ -41,10 +46,14 @@ KernelSet<ActivationArgs> activation_kernels() {
   return KernelSet<ActivationArgs>(kernels);
 }
 
+OpCost op_cost(const ActivationArgs& args) {
+  return row_op_cost(args.out.rows(), args.out.columns(), bytes_of(args.x) + bytes_of(args.out));
+}
+
 void activation(OpContext& context, const ActivationArgs& args) {
   check_args(context, args);
   if (args.out.rows() == 0) return;
-  activation_kernels().select(context.device, args).run(context, args);
+  run_op(context, activation_kernels(), args);
 }
 
 }  // namespace headrace

@@ -23,7 +23,9 @@ void gated_activation(OpContext& context, const GatedActivationArgs& args);
 
 void activation(OpContext& context, const ActivationArgs& args);
 
+OpCost op_cost(const GatedActivationArgs& args);
 KernelSet<GatedActivationArgs> gated_activation_kernels();
+OpCost op_cost(const ActivationArgs& args);
 KernelSet<ActivationArgs> activation_kernels();
 
 }  // namespace headrace

@@ -1,6 +1,9 @@
 #include "ops/attention.h"
 
+#include <algorithm>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace headrace {
 
@@ -27,11 +30,32 @@ KernelSet<AttentionArgs> attention_kernels() {
   return KernelSet<AttentionArgs>(kernels);
 }
 
+OpCost op_cost(const AttentionArgs& args) {
+  const int64_t d = args.kv.head_dim;
+  const int64_t query_heads = args.q.columns() / d;
+  int64_t keys = 0, pairs = 0;
+  for (const AttentionSequence& sequence : args.sequences) {
+    const int64_t before = int64_t{sequence.kv_length} - sequence.row_count;
+    const int64_t window = args.window > 0 ? args.window : int64_t{sequence.kv_length};
+    // Row r sees min(before + r + 1, window) keys.
+    const int64_t growing = std::clamp<int64_t>(window - before, 0, sequence.row_count);
+    pairs +=
+        growing * before + growing * (growing + 1) / 2 + (sequence.row_count - growing) * window;
+    keys += std::min<int64_t>(sequence.kv_length, window + sequence.row_count - 1);
+  }
+  const int64_t kv_bytes = 2 * keys * args.kv.kv_heads * d * dtype_info(args.kv.dtype).block_bytes;
+  return {.shape = fmt::format("{} of {} heads of {}, {} sequences", query_heads, args.kv.kv_heads,
+                               d, args.sequences.size()),
+          .rows = args.q.rows(),
+          .bytes = kv_bytes + bytes_of(args.q) + bytes_of(args.out),
+          .flops = 4 * pairs * query_heads * d};
+}
+
 void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.q.dtype));
   if (args.q.rows() == 0) return;
-  attention_kernels().select(context.device, args).run(context, args);
+  run_op(context, attention_kernels(), args);
 }
 
 }  // namespace headrace

@@ -47,6 +47,7 @@ struct AttentionArgs {
 // Takes attention_workspace_bytes() of the workspace at most, on CUDA attention_partial_bytes().
 void attention(OpContext& context, const AttentionArgs& args);
 
+OpCost op_cost(const AttentionArgs& args);
 KernelSet<AttentionArgs> attention_kernels();
 std::span<const Kernel<AttentionArgs>> attention_cpu_kernels();   // attention_cpu.cc
 std::span<const Kernel<AttentionArgs>> attention_cuda_kernels();  // attention_cuda.cu; may be empty

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/attention_materialised.h"
 #include "ops/attention_tiles.h"
 
 namespace headrace {
@@ -95,9 +96,19 @@ void run_avx2(OpContext& context, const AttentionArgs& args) {
   run_attention_tiles(context, args, attend_split_avx2);
 }
 
+// Baselines that only a measurement asks for by name.
+bool materialised(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512(traits, args) && fits_materialised_attention(args);
+}
+void run_avx512_unsplit(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx512, KeySplits::kOneAfterTheOther);
+}
+
 constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
     Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit},
+    Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention},
     Kernel<AttentionArgs>{"attention/cpu/reference", any_cpu, reference},
 };
 

@@ -322,7 +322,7 @@ TEST(Attention, InstructionSetsGiveTheSameBits) {
   Setting setting({9, 3, 64}, DType::kF16, {300});
   std::vector<std::vector<TestMatrix>> all;
   for (const auto& kernel : attention_kernels().all()) {
-    if (&kernel == &reference()) continue;
+    if (&kernel == &reference() || kernel.name.ends_with("materialised")) continue;
     std::vector<TestMatrix> results = no_results(setting);
     if (run_step(device.context(), kernel, setting, {}, {{0, 0, 300}}, results))
       all.push_back(results);

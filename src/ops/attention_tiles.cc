@@ -248,12 +248,14 @@ bool fits_attention_tiles(const AttentionArgs& args) {
   return kv.block_tokens == kAttentionBlock && kv.head_dim % 16 == 0 && kv.head_dim <= kHeadDimMax;
 }
 
-void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSplit attend_split) {
+void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSplit attend_split,
+                         KeySplits splits) {
   const TileGrid grid(args);
   const int threads = context.device.pool().thread_count();
   if (threads == 1 || multiply_adds(args) < kInlineMultiplyAdds) {
     for (int64_t i = 0; i < grid.count(); ++i) run_tile(args, grid.at(i), attend_split);
-  } else if (grid.count() >= kFewTilesPerThread * threads) {
+  } else if (splits == KeySplits::kOneAfterTheOther ||
+             grid.count() >= kFewTilesPerThread * threads) {
     run_tiles(context, args, grid, attend_split);
   } else {
     run_splits(context, args, grid, attend_split);

@@ -8,11 +8,15 @@ KernelSet<DeviceSampleArgs> device_sample_kernels() {
   return KernelSet<DeviceSampleArgs>(device_sample_cuda_kernels());
 }
 
+OpCost op_cost(const DeviceSampleArgs& args) {
+  return row_op_cost(args.logits.rows(), args.logits.columns(), bytes_of(args.logits));
+}
+
 void device_sample(OpContext& context, const DeviceSampleArgs& args) {
   CHECK(args.logits.dtype == DType::kF32 && args.logits.shape.rank() == 2);
   CHECK(args.logits.columns() > 0);
   if (args.logits.rows() == 0) return;
-  device_sample_kernels().select(context.device, args).run(context, args);
+  run_op(context, device_sample_kernels(), args);
 }
 
 }  // namespace headrace

@@ -70,6 +70,7 @@ struct DeviceSampleArgs {
 
 void device_sample(OpContext& context, const DeviceSampleArgs& args);
 
+OpCost op_cost(const DeviceSampleArgs& args);
 KernelSet<DeviceSampleArgs> device_sample_kernels();
 
 }  // namespace headrace

@@ -32,10 +32,16 @@ KernelSet<EmbeddingArgs> embedding_kernels() {
   return KernelSet<EmbeddingArgs>(kernels);
 }
 
+OpCost op_cost(const EmbeddingArgs& args) {
+  const int64_t row = row_bytes(args.table.dtype, args.table.columns()).value_or(0);
+  return row_op_cost(args.out.rows(), args.out.columns(),
+                     args.out.rows() * row + bytes_of(args.out));
+}
+
 void embedding(OpContext& context, const EmbeddingArgs& args) {
   check_args(context, args);
   if (args.tokens.empty()) return;
-  embedding_kernels().select(context.device, args).run(context, args);
+  run_op(context, embedding_kernels(), args);
 }
 
 }  // namespace headrace

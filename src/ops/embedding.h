@@ -18,6 +18,7 @@ struct EmbeddingArgs {
 // On the CPU rows are shared out over the device's pool.
 void embedding(OpContext& context, const EmbeddingArgs& args);
 
+OpCost op_cost(const EmbeddingArgs& args);
 KernelSet<EmbeddingArgs> embedding_kernels();
 
 }  // namespace headrace

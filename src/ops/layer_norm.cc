@@ -24,10 +24,17 @@ KernelSet<LayerNormArgs> layer_norm_kernels() {
   return KernelSet<LayerNormArgs>(kernels);
 }
 
+OpCost op_cost(const LayerNormArgs& args) {
+  const bool adds = args.residual.data != nullptr;
+  return row_op_cost(
+      args.x.rows(), args.x.columns(),
+      bytes_of(args.x) * (adds ? 2 : 1) + bytes_of(args.residual) + bytes_of(args.out));
+}
+
 void layer_norm(OpContext& context, const LayerNormArgs& args) {
   check_args(args);
   if (args.x.rows() == 0) return;
-  layer_norm_kernels().select(context.device, args).run(context, args);
+  run_op(context, layer_norm_kernels(), args);
 }
 
 }  // namespace headrace

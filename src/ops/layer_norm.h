@@ -21,6 +21,7 @@ struct LayerNormArgs {
 // Row t of the results depends on row t of the arguments alone, bit for bit.
 void layer_norm(OpContext& context, const LayerNormArgs& args);
 
+OpCost op_cost(const LayerNormArgs& args);
 KernelSet<LayerNormArgs> layer_norm_kernels();
 
 }  // namespace headrace

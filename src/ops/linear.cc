@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <fmt/format.h>
+
 #include "ops/linear_cpu.h"
 
 namespace headrace {
@@ -73,10 +75,23 @@ int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
   return weight.on_cpu() ? linear_cpu_workspace_bytes(m, weight) : linear_cuda_workspace_bytes();
 }
 
+OpCost op_cost(const LinearArgs& args) {
+  const int64_t m = args.x.rows(), n = args.weight->n(), k = args.weight->k();
+  const DType dtype = args.weight->main_dtype();
+  const int64_t sums = args.output == LinearOutput::kAccumulate ? bytes_of(args.y) : 0;
+  return {.shape = fmt::format("{} x {} {}", n, k, dtype_name(dtype)),
+          .rows = m,
+          .bytes = args.weight->packed_bytes() + bytes_of(args.x) + bytes_of(args.y) + sums,
+          .flops = 2 * m * n * k,
+          .type = is_quantised(dtype)     ? "int8"
+                  : dtype == DType::kBF16 ? "bf16"
+                                          : "f32"};
+}
+
 void linear(OpContext& context, const LinearArgs& args) {
   check_shapes(context, args);
   if (args.x.rows() == 0) return;
-  linear_kernels().select(context.device, args).run(context, args);
+  run_op(context, linear_kernels(), args);
 }
 
 }  // namespace headrace

@@ -44,6 +44,7 @@ struct LinearArgs {
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.
 void linear(OpContext& context, const LinearArgs& args);
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight);
+OpCost op_cost(const LinearArgs& args);
 const KernelSet<LinearArgs>& linear_kernels();
 
 }  // namespace headrace

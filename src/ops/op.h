@@ -5,8 +5,10 @@
 // op_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,12 +19,37 @@
 
 namespace headrace {
 
+// What one call of an op cannot do without, whatever kernel does it.
+struct OpCost {
+  std::string shape;  // "3072 x 576 Q4_1", "9 heads of 64": calls of one shape differ in rows only
+  int64_t rows = 0;   // of the batch
+  int64_t bytes = 0;  // read and written once each
+  int64_t flops = 0;  // multiplications and additions; 0: not worth counting
+  std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceiling.h)
+};
+
+// Is told of every call of an op, after it is done.
+class OpProbe {
+ public:
+  virtual ~OpProbe() = default;
+  virtual void ran(std::string_view kernel, const OpCost& cost, int64_t nanoseconds) = 0;
+};
+
+// For measurements: who watches the ops of a run, and which kernels it takes instead of the best.
+struct OpHooks {
+  OpProbe* probe = nullptr;
+  std::vector<std::string> preferred;  // kernels' names, first choice first; where one fits it runs
+  bool unfused = false;  // CPU: residuals are added by an op of their own, stacked matrices
+                         // multiplied one by one
+};
+
 // One thread uses a context at a time.
 struct OpContext {
   Device& device;
   Stream& stream;
   Workspace& workspace;
   Mesh& mesh;
+  const OpHooks* hooks = nullptr;
 };
 
 // Activations are f32 on the CPU; on CUDA F32, F16 or BF16, one type in all of a model.
@@ -51,11 +78,40 @@ class KernelSet {
     CHECK_MSG(false, "no kernel supports these arguments");
     __builtin_unreachable();
   }
+  // The same, but a kernel that `hooks` prefer where one fits.
+  const Kernel<Args>& select(const Device& device, const Args& args, const OpHooks& hooks) const {
+    for (const std::string& name : hooks.preferred) {
+      for (const Kernel<Args>& kernel : kernels_) {
+        if (kernel.name == name && kernel.supports(device.traits(), args)) return kernel;
+      }
+    }
+    return select(device, args);
+  }
   std::span<const Kernel<Args>> all() const { return kernels_; }
 
  private:
   std::span<const Kernel<Args>> kernels_;
 };
+
+int64_t op_clock_ns();                          // op.cc
+int64_t bytes_of(const ConstTensorView& view);  // 0 for a view of nothing
+// Of an op that goes over rows of `columns` once: what it reads and writes is all it costs.
+OpCost row_op_cost(int64_t rows, int64_t columns, int64_t bytes);
+
+// Runs the best kernel for `args`. An op that a probe can watch says its cost: op_cost(args).
+template <class Args>
+void run_op(OpContext& context, const KernelSet<Args>& kernels, const Args& args) {
+  if (context.hooks == nullptr) return kernels.select(context.device, args).run(context, args);
+  const Kernel<Args>& kernel = kernels.select(context.device, args, *context.hooks);
+  OpProbe* const probe = context.hooks->probe;
+  if (probe == nullptr) return kernel.run(context, args);
+  const OpCost cost = op_cost(args);
+  const int64_t start = op_clock_ns();
+  kernel.run(context, args);
+  // Errors stay with the stream, whose owner asks for them.
+  (void)context.stream.synchronize();
+  probe->ran(kernel.name, cost, op_clock_ns() - start);
+}
 
 // The tables of an op's devices as one, in this order.
 template <class Args>

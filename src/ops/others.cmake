@@ -1,12 +1,13 @@
 # Every op but the linear family.
-list(APPEND sources
+list(APPEND sources op.cc
   embedding.cc embedding_cpu.cc
   rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
   layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
   soft_cap_cpu_avx512.cc soft_cap_cpu_avx2.cc
   rope_angles.cc rope_angles_cpu.cc row_gather.cc row_gather_cpu.cc
   rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
-  attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
+  attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc
+  attention_materialised.cc attention_cpu_materialised.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
   device_sample.cc slot_state.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
@@ -34,7 +35,10 @@ foreach(op rms_norm rope_kv attention activation sample soft_cap)
   set_source_files_properties(${op}_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
 endforeach()
 
-list(APPEND tests row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+set_source_files_properties(attention_cpu_materialised.cc PROPERTIES
+  COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
+
+list(APPEND tests op_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
   embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc

@@ -81,13 +81,32 @@ void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
   pack_f32_group(plain, k, group);
 }
 
+// Rows of floats into blocks of `dtype`, and these into the group.
+void pack_quantised_group(const CpuFeatures& cpu, const SourceRow* rows, DType dtype, int64_t k,
+                          std::byte* group, std::vector<float>& scratch) {
+  const int64_t bytes = *row_bytes(dtype, k);
+  scratch.resize(static_cast<size_t>(k + (kLanes * bytes + 3) / 4));
+  auto* const blocks = reinterpret_cast<std::byte*>(scratch.data() + k);
+  const std::byte* at[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    dequantise(rows[lane], k, scratch.data());
+    quantise_row(dtype, {scratch.data(), static_cast<size_t>(k)},
+                 {blocks + lane * bytes, static_cast<size_t>(bytes)});
+    at[lane] = blocks + lane * bytes;
+  }
+  pack_block_rows(cpu, dtype, at, k, group);
+}
+
 // `rows`: the group's 16 source rows. `scratch` is kept between calls of one thread.
-void pack_group(const SourceRow* rows, DType dtype, int64_t k, std::byte* group,
-                std::vector<float>& scratch) {
+void pack_group(const CpuFeatures& cpu, const SourceRow* rows, DType dtype, int64_t k,
+                std::byte* group, std::vector<float>& scratch) {
+  if (is_quantised(dtype) && rows[0].dtype != dtype) {
+    return pack_quantised_group(cpu, rows, dtype, k, group, scratch);
+  }
   if (is_quantised(dtype)) {
     const std::byte* at[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
-    return pack_block_rows(dtype, at, k, group);
+    return pack_block_rows(cpu, dtype, at, k, group);
   }
   if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
   if (dtype == DType::kF32) return pack_f32_group(rows, k, group);
@@ -109,6 +128,10 @@ Status check_sources(std::span<const LinearSource> sources) {
     if (!row_bytes(w.dtype, w.columns())) {
       return invalid_argument(fmt::format("linear weight: {} columns are no whole blocks of {}",
                                           w.columns(), dtype_name(w.dtype)));
+    }
+    if (source.quantise_to && !row_bytes(*source.quantise_to, w.columns())) {
+      return invalid_argument(fmt::format("linear weight: {} columns are no whole blocks of {}",
+                                          w.columns(), dtype_name(*source.quantise_to)));
     }
     if (w.columns() != sources[0].weight.columns()) {
       return invalid_argument(fmt::format("stacked linear weights: {} and {} columns",
@@ -168,14 +191,21 @@ class StackedRows {
   int64_t count_ = 0;
 };
 
+// What a source's rows are packed as.
+DType packed_dtype(const LinearSource& source, LinearCompute compute) {
+  const DType dtype = source.weight.dtype;
+  if (compute == LinearCompute::kFloat32) return DType::kF32;
+  return source.quantise_to && !is_quantised(dtype) ? *source.quantise_to : dtype;
+}
+
 // Neighbours of one source type share a segment.
 std::vector<LinearWeight::Segment> plan_segments(const StackedRows& rows, LinearCompute compute,
                                                  int64_t k) {
   std::vector<LinearWeight::Segment> segments;
   for (size_t i = 0; i < rows.sources().size(); ++i) {
     const DType source = rows.sources()[i].weight.dtype;
-    if (i == 0 || source != rows.sources()[i - 1].weight.dtype) {
-      const DType dtype = compute == LinearCompute::kFloat32 ? DType::kF32 : source;
+    const DType dtype = packed_dtype(rows.sources()[i], compute);
+    if (i == 0 || source != rows.sources()[i - 1].weight.dtype || dtype != segments.back().dtype) {
       segments.push_back(
           {.dtype = dtype, .first_row = rows.first_row(i), .group_bytes = group_bytes(dtype, k)});
     }
@@ -186,24 +216,35 @@ std::vector<LinearWeight::Segment> plan_segments(const StackedRows& rows, Linear
 }
 
 // Packs one segment. A group that the rows do not fill repeats the last: those results are dropped.
-void pack_segment(ThreadPool& pool, const LinearWeight::Segment& segment, const StackedRows& rows,
+void pack_segment(Device& device, const LinearWeight::Segment& segment, const StackedRows& rows,
                   int64_t k, std::byte* out) {
+  ThreadPool& pool = device.pool();
+  const CpuFeatures& cpu = device.traits().cpu;
   // Small enough that threads end together and little of the source is in memory at a time.
   constexpr int64_t kGrainBytes = 1 << 20;
   const int64_t grain = std::max<int64_t>(
       1,
       std::min(segment.group_count / (4 * pool.thread_count()), kGrainBytes / segment.group_bytes));
   const int64_t end = segment.first_row + segment.row_count;
-  pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
+  const auto pack_groups = [&](int64_t first, int64_t last) {
     std::vector<float> scratch;
     for (int64_t g = first; g < last; ++g) {
       SourceRow group[kLanes];
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         group[lane] = rows.at(std::min(segment.first_row + g * kLanes + lane, end - 1));
       }
-      pack_group(group, segment.dtype, k, out + g * segment.group_bytes, scratch);
+      pack_group(cpu, group, segment.dtype, k, out + g * segment.group_bytes, scratch);
     }
     rows.done(segment.first_row + first * kLanes, std::min(segment.first_row + last * kLanes, end));
+  };
+  if (!pool.several_nodes()) return pool.parallel_for(segment.group_count, grain, pack_groups);
+  // Each thread packs the share that it will read at decode: its pages are on its node.
+  pool.run([&](int thread) {
+    const int64_t share_end = segment.group_count * (thread + 1) / pool.thread_count();
+    for (int64_t first = segment.group_count * thread / pool.thread_count(); first < share_end;
+         first += grain) {
+      pack_groups(first, std::min(first + grain, share_end));
+    }
   });
 }
 
@@ -236,6 +277,9 @@ Result<LinearWeight> LinearWeight::pack_groups(Device& device,
   const StackedRows rows(sources);
   weight.n_ = rows.count();
   weight.segments_ = plan_segments(rows, compute, weight.k_);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    weight.part_rows_.push_back(rows.end_row(i) - rows.first_row(i));
+  }
   int64_t bytes = 0;
   for (const Segment& segment : weight.segments_)
     bytes += segment.group_count * segment.group_bytes;
@@ -243,7 +287,7 @@ Result<LinearWeight> LinearWeight::pack_groups(Device& device,
   std::byte* at = weight.buffer_.data();
   for (Segment& segment : weight.segments_) {
     segment.data = at;
-    pack_segment(device.pool(), segment, rows, weight.k_, at);
+    pack_segment(device, segment, rows, weight.k_, at);
     at += segment.group_count * segment.group_bytes;
   }
   return weight;
@@ -262,6 +306,42 @@ void read_quantised_row(const LinearWeight::Segment& segment, const std::byte* g
 }
 
 }  // namespace
+
+DType LinearWeight::main_dtype() const {
+  if (segments_.empty()) return matrix_dtype_;
+  return std::max_element(
+             segments_.begin(), segments_.end(),
+             [](const Segment& a, const Segment& b) { return a.row_count < b.row_count; })
+      ->dtype;
+}
+
+std::vector<LinearWeight> LinearWeight::parts() const {
+  std::vector<LinearWeight> parts;
+  int64_t first = 0;
+  for (const int64_t count : part_rows_) {
+    const Segment* segment = segments_.data();
+    while (first >= segment->first_row + segment->row_count) ++segment;
+    const int64_t in_segment = first - segment->first_row;
+    // A segment can hold several matrices, a matrix is in one segment.
+    const int64_t groups = (count + kLanes - 1) / kLanes;
+    const bool whole = in_segment % kLanes == 0 &&
+                       (count % kLanes == 0 || in_segment + count == segment->row_count);
+    if (!whole) return {};
+    LinearWeight& part = parts.emplace_back();
+    part.n_ = count;
+    part.k_ = k_;
+    part.segments_ = {{.dtype = segment->dtype,
+                       .first_row = 0,
+                       .row_count = count,
+                       .group_count = groups,
+                       .group_bytes = segment->group_bytes,
+                       .data = segment->data + in_segment / kLanes * segment->group_bytes}};
+    part.part_rows_ = {count};
+    part.buffer_ = Buffer(buffer_.device(), nullptr, groups * segment->group_bytes);
+    first += count;
+  }
+  return parts;
+}
 
 void LinearWeight::read_row(int64_t row, float* out) const {
   CHECK(row >= 0 && row < n_);

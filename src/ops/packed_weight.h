@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,10 @@ struct LinearSource {
   // threads; at most once a row, and for large matrices in their own order only. May be empty.
   std::function<void(int64_t first, int64_t last)> done = {};
   std::shared_ptr<const void> hold = nullptr;  // let go when the matrix has been read
+  // A block type that rows of a float type are quantised to (quantised_row.h) while they are
+  // packed; CPU, LinearCompute::kFast. Other rows stay what they are. REQUIRES: whole blocks of it
+  // a row
+  std::optional<DType> quantise_to = {};
 };
 
 enum class LinearCompute {
@@ -89,6 +94,12 @@ class LinearWeight {
   int64_t packed_bytes() const { return buffer_.size(); }
   bool on_cpu() const { return buffer_.device()->kind() == DeviceKind::kCpu; }
   std::span<const Segment> segments() const { return segments_; }  // CPU
+  // Of most of its rows.
+  DType main_dtype() const;
+  // The matrices that were stacked, as weights of their own that read this one's memory; none
+  // where a matrix does not start a group of 16 rows. For measurements of what stacking is worth.
+  // REQUIRES: on the CPU
+  std::vector<LinearWeight> parts() const;
   // The whole stack [n(), k()], dense. REQUIRES: packed for a CUDA device
   ConstTensorView matrix() const {
     CHECK(segments_.empty() && n_ > 0);
@@ -113,6 +124,7 @@ class LinearWeight {
   int64_t k_ = 0;
   LinearCompute compute_ = LinearCompute::kFast;
   std::vector<Segment> segments_;      // CPU
+  std::vector<int64_t> part_rows_;     // CPU: of the matrices that were stacked
   DType matrix_dtype_ = DType::kBF16;  // CUDA
   Buffer buffer_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -38,6 +39,96 @@ TEST(LinearWeight, RowsReadBackAsTheSourceSays) {
       }
     }
   }
+}
+
+TEST(LinearWeight, EveryCpuPacksTheSameBytes) {
+  Rng rng(3);
+  const auto here = create_cpu_device(1);
+  const auto baseline = create_cpu_device(1, CpuFeatures{});
+  for (const DType dtype : kWeightTypes) {
+    if (!is_quantised(dtype)) continue;
+    const int64_t k = 3 * dtype_info(dtype).block_elements;
+    std::vector<std::byte> bytes = random_matrix(rng, dtype, 37, k);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
+    const LinearSource source{{bytes.data(), dtype, Shape{37, k}}, {}};
+    const auto a = LinearWeight::pack(*here, {&source, 1}, LinearCompute::kFast);
+    const auto b = LinearWeight::pack(*baseline, {&source, 1}, LinearCompute::kFast);
+    const auto &first = a->segments()[0], &second = b->segments()[0];
+    ASSERT_EQ(first.group_count * first.group_bytes, second.group_count * second.group_bytes);
+    EXPECT_EQ(std::memcmp(first.data, second.data,
+                          static_cast<size_t>(first.group_count * first.group_bytes)),
+              0)
+        << dtype_name(dtype);
+  }
+}
+
+TEST(LinearWeight, GivesEveryRowOfALargeMatrixBackOnce) {
+  const auto device = create_cpu_device(2);
+  const std::vector<float> values(static_cast<size_t>(8200 * 160));
+  std::vector<std::atomic<int>> done(8200);
+  LinearSource source{
+      {reinterpret_cast<const std::byte*>(values.data()), DType::kF32, Shape{8200, 160}}, {}};
+  source.done = [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) ++done[static_cast<size_t>(r)];
+  };
+  ASSERT_TRUE(LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).ok());
+  for (const auto& count : done) EXPECT_EQ(count, 1);
+}
+
+TEST(LinearWeight, PartsReadTheirRowsOfTheStack) {
+  Rng rng(4);
+  const auto device = create_cpu_device(1);
+  // The second and the third share a segment; 20 rows fill no groups but end one.
+  const std::vector<std::byte> a = random_matrix(rng, DType::kQ4_0, 20, 64);
+  const std::vector<std::byte> b = random_matrix(rng, DType::kQ8_0, 32, 64);
+  const std::vector<std::byte> c = random_matrix(rng, DType::kQ8_0, 5, 64);
+  const LinearSource sources[] = {{{a.data(), DType::kQ4_0, Shape{20, 64}}, {}},
+                                  {{b.data(), DType::kQ8_0, Shape{32, 64}}, {}},
+                                  {{c.data(), DType::kQ8_0, Shape{5, 64}}, {}}};
+  const auto weight = LinearWeight::pack(*device, sources, LinearCompute::kFast);
+  const std::vector<LinearWeight> parts = weight->parts();
+  ASSERT_EQ(parts.size(), 3u);
+  std::vector<float> row(64), expected(64);
+  int64_t first = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ASSERT_EQ(parts[i].n(), sources[i].weight.rows());
+    for (int64_t r = 0; r < parts[i].n(); ++r) {
+      parts[i].read_row(r, row.data());
+      weight->read_row(first + r, expected.data());
+      EXPECT_EQ(row, expected) << i << " " << r;
+    }
+    first += parts[i].n();
+  }
+  const LinearSource torn[] = {sources[2], sources[1]};  // the second starts inside a group
+  EXPECT_TRUE(LinearWeight::pack(*device, torn, LinearCompute::kFast)->parts().empty());
+}
+
+TEST(LinearWeight, QuantisesFloatRowsAsTheFormatSays) {
+  Rng rng(5);
+  const auto device = create_cpu_device(2);
+  constexpr int64_t kRows = 33, kColumns = 512;
+  std::vector<float> values(static_cast<size_t>(kRows * kColumns));
+  for (float& value : values) value = static_cast<float>(uniform01(rng.next())) - 0.5f;
+  const ConstTensorView view(reinterpret_cast<const std::byte*>(values.data()), DType::kF32,
+                             Shape{kRows, kColumns});
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K}) {
+    LinearSource source{view, {}};
+    source.quantise_to = dtype;
+    const auto weight = LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast);
+    ASSERT_TRUE(weight.ok());
+    EXPECT_EQ(weight->main_dtype(), dtype);
+    std::vector<std::byte> blocks(static_cast<size_t>(*row_bytes(dtype, kColumns)));
+    std::vector<float> row(kColumns), expected(kColumns);
+    for (int64_t r = 0; r < kRows; ++r) {
+      quantise_row(dtype, {f32_row(view, r), kColumns}, blocks);
+      dequantise_row(dtype, blocks, expected);
+      weight->read_row(r, row.data());
+      ASSERT_EQ(row, expected) << dtype_name(dtype) << " row " << r;
+    }
+  }
+  LinearSource source{{view.data, DType::kF32, Shape{4, 48}}, {}};
+  source.quantise_to = DType::kQ8_0;
+  EXPECT_FALSE(LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).ok());
 }
 
 TEST(LinearWeight, TakesTheFilesBytesAndNoMore) {

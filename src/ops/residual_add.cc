@@ -20,10 +20,15 @@ KernelSet<ResidualAddArgs> residual_add_kernels() {
   return KernelSet<ResidualAddArgs>(kernels);
 }
 
+OpCost op_cost(const ResidualAddArgs& args) {
+  return row_op_cost(args.x.rows(), args.x.columns(),
+                     2 * bytes_of(args.x) + bytes_of(args.residual));
+}
+
 void residual_add(OpContext& context, const ResidualAddArgs& args) {
   check_args(args);
   if (args.x.rows() == 0) return;
-  residual_add_kernels().select(context.device, args).run(context, args);
+  run_op(context, residual_add_kernels(), args);
 }
 
 }  // namespace headrace

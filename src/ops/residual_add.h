@@ -14,6 +14,7 @@ struct ResidualAddArgs {
 // Rounds as rms_norm does with the same residual: fma(residual, scale, x).
 void residual_add(OpContext& context, const ResidualAddArgs& args);
 
+OpCost op_cost(const ResidualAddArgs& args);
 KernelSet<ResidualAddArgs> residual_add_kernels();
 
 }  // namespace headrace

@@ -29,10 +29,17 @@ KernelSet<RmsNormArgs> rms_norm_kernels() {
   return KernelSet<RmsNormArgs>(kernels);
 }
 
+OpCost op_cost(const RmsNormArgs& args) {
+  const bool adds = args.residual.data != nullptr;
+  return row_op_cost(
+      args.x.rows(), args.x.columns(),
+      bytes_of(args.x) * (adds ? 2 : 1) + bytes_of(args.residual) + bytes_of(args.out));
+}
+
 void rms_norm(OpContext& context, const RmsNormArgs& args) {
   check_args(args);
   if (args.x.rows() == 0) return;
-  rms_norm_kernels().select(context.device, args).run(context, args);
+  run_op(context, rms_norm_kernels(), args);
 }
 
 }  // namespace headrace

@@ -18,6 +18,7 @@ struct RmsNormArgs {
 // Row t of the results depends on row t of the arguments alone, bit for bit.
 void rms_norm(OpContext& context, const RmsNormArgs& args);
 
+OpCost op_cost(const RmsNormArgs& args);
 // All kernels of this build, best first.
 KernelSet<RmsNormArgs> rms_norm_kernels();
 // The tables of the devices; CUDA's is empty where the build has no CUDA (no_cuda.cc).

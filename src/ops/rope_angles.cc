@@ -22,10 +22,14 @@ KernelSet<RopeAnglesArgs> rope_angles_kernels() {
   return KernelSet<RopeAnglesArgs>(kernels);
 }
 
+OpCost op_cost(const RopeAnglesArgs& args) {
+  return row_op_cost(args.cos.rows(), args.cos.columns(), bytes_of(args.cos) + bytes_of(args.sin));
+}
+
 void rope_angles(OpContext& context, const RopeAnglesArgs& args) {
   check_args(args);
   if (args.positions.empty() || args.inv_freq.empty()) return;
-  rope_angles_kernels().select(context.device, args).run(context, args);
+  run_op(context, rope_angles_kernels(), args);
 }
 
 }  // namespace headrace

@@ -19,6 +19,7 @@ struct RopeAnglesArgs {
 // cos and sin of positions[t] * inv_freq[i], times scale: in double, rounded once to f32.
 void rope_angles(OpContext& context, const RopeAnglesArgs& args);
 
+OpCost op_cost(const RopeAnglesArgs& args);
 KernelSet<RopeAnglesArgs> rope_angles_kernels();
 
 }  // namespace headrace

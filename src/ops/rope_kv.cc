@@ -29,10 +29,20 @@ KernelSet<RopeKvArgs> rope_kv_kernels() {
   return KernelSet<RopeKvArgs>(kernels);
 }
 
+OpCost op_cost(const RopeKvArgs& args) {
+  // Queries are rotated in place, keys and values go to the cache.
+  const int64_t rows = args.qkv.rows(), d = args.kv.head_dim;
+  const int64_t stored = 2 * rows * args.kv.kv_heads * d * dtype_info(args.kv.dtype).block_bytes;
+  const int64_t queries = rows * args.query_heads * d * dtype_info(args.qkv.dtype).block_bytes;
+  return row_op_cost(
+      rows, args.qkv.columns(),
+      bytes_of(args.qkv) + queries + stored + bytes_of(args.cos) + bytes_of(args.sin));
+}
+
 void rope_kv(OpContext& context, const RopeKvArgs& args) {
   check_args(context, args);
   if (args.qkv.rows() == 0) return;
-  rope_kv_kernels().select(context.device, args).run(context, args);
+  run_op(context, rope_kv_kernels(), args);
 }
 
 }  // namespace headrace

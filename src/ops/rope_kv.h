@@ -32,6 +32,7 @@ struct RopeKvArgs {
 
 void rope_kv(OpContext& context, const RopeKvArgs& args);
 
+OpCost op_cost(const RopeKvArgs& args);
 KernelSet<RopeKvArgs> rope_kv_kernels();
 
 }  // namespace headrace

@@ -20,10 +20,14 @@ KernelSet<RowGatherArgs> row_gather_kernels() {
   return KernelSet<RowGatherArgs>(kernels);
 }
 
+OpCost op_cost(const RowGatherArgs& args) {
+  return row_op_cost(args.out.rows(), args.out.columns(), 2 * bytes_of(args.out));
+}
+
 void row_gather(OpContext& context, const RowGatherArgs& args) {
   check_args(args);
   if (args.rows.empty()) return;
-  row_gather_kernels().select(context.device, args).run(context, args);
+  run_op(context, row_gather_kernels(), args);
 }
 
 }  // namespace headrace

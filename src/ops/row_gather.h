@@ -16,6 +16,7 @@ struct RowGatherArgs {
 
 void row_gather(OpContext& context, const RowGatherArgs& args);
 
+OpCost op_cost(const RowGatherArgs& args);
 KernelSet<RowGatherArgs> row_gather_kernels();
 
 }  // namespace headrace

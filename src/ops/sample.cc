@@ -23,16 +23,24 @@ KernelSet<TokenLogprobsArgs> token_logprobs_kernels() {
   return KernelSet<TokenLogprobsArgs>(token_logprobs_cpu_kernels());
 }
 
+OpCost op_cost(const SampleArgs& args) {
+  return row_op_cost(args.logits.rows(), args.logits.columns(), bytes_of(args.logits));
+}
+
 void sample(OpContext& context, const SampleArgs& args) {
   check_logits(args.logits, args.rows.size(), args.results.size());
   if (args.rows.empty()) return;
-  sample_kernels().select(context.device, args).run(context, args);
+  run_op(context, sample_kernels(), args);
+}
+
+OpCost op_cost(const TokenLogprobsArgs& args) {
+  return row_op_cost(args.logits.rows(), args.logits.columns(), bytes_of(args.logits));
 }
 
 void token_logprobs(OpContext& context, const TokenLogprobsArgs& args) {
   check_logits(args.logits, args.tokens.size(), args.results.size());
   if (args.tokens.empty()) return;
-  token_logprobs_kernels().select(context.device, args).run(context, args);
+  run_op(context, token_logprobs_kernels(), args);
 }
 
 int64_t sample_workspace_bytes(int thread_count, int64_t vocabulary) {

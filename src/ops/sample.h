@@ -67,6 +67,7 @@ struct SampleArgs {
 // Takes sample_workspace_bytes() of the workspace. Rows are shared out over the pool.
 void sample(OpContext& context, const SampleArgs& args);
 
+OpCost op_cost(const SampleArgs& args);
 KernelSet<SampleArgs> sample_kernels();
 
 int64_t sample_workspace_bytes(int thread_count, int64_t vocabulary);
@@ -81,6 +82,7 @@ struct TokenLogprobsArgs {
 // For prompt log-probabilities and echo.
 void token_logprobs(OpContext& context, const TokenLogprobsArgs& args);
 
+OpCost op_cost(const TokenLogprobsArgs& args);
 KernelSet<TokenLogprobsArgs> token_logprobs_kernels();
 
 }  // namespace headrace

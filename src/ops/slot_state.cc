@@ -8,9 +8,14 @@ KernelSet<SlotStateArgs> slot_state_kernels() {
   return KernelSet<SlotStateArgs>(slot_state_cuda_kernels());
 }
 
+OpCost op_cost(const SlotStateArgs& args) {
+  const auto rows = static_cast<int64_t>(args.tokens.size());
+  return row_op_cost(rows, 1, rows * static_cast<int64_t>(sizeof(TokenId)));
+}
+
 void update_slot_state(OpContext& context, const SlotStateArgs& args) {
   if (args.entries.empty() && args.marks.empty() && args.tokens.empty()) return;
-  slot_state_kernels().select(context.device, args).run(context, args);
+  run_op(context, slot_state_kernels(), args);
 }
 
 }  // namespace headrace

@@ -39,6 +39,7 @@ struct SlotStateArgs {
 
 void update_slot_state(OpContext& context, const SlotStateArgs& args);
 
+OpCost op_cost(const SlotStateArgs& args);
 KernelSet<SlotStateArgs> slot_state_kernels();
 
 }  // namespace headrace

@@ -20,10 +20,14 @@ KernelSet<SoftCapArgs> soft_cap_kernels() {
   return KernelSet<SoftCapArgs>(kernels);
 }
 
+OpCost op_cost(const SoftCapArgs& args) {
+  return row_op_cost(args.x.rows(), args.x.columns(), 2 * bytes_of(args.x));
+}
+
 void soft_cap(OpContext& context, const SoftCapArgs& args) {
   check_args(args);
   if (args.x.rows() == 0) return;
-  soft_cap_kernels().select(context.device, args).run(context, args);
+  run_op(context, soft_cap_kernels(), args);
 }
 
 }  // namespace headrace

@@ -12,6 +12,7 @@ struct SoftCapArgs {
 
 void soft_cap(OpContext& context, const SoftCapArgs& args);
 
+OpCost op_cost(const SoftCapArgs& args);
 KernelSet<SoftCapArgs> soft_cap_kernels();
 
 }  // namespace headrace
