@@ -1,7 +1,5 @@
 #include "apps/bench_ceilings_command.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,10 +9,8 @@
 
 #include "apps/bench_ceilings_device.h"
 #include "apps/command_line.h"
-#include "apps/workload.h"
-#include "base/clock.h"
+#include "apps/machine_ceilings.h"
 #include "base/json.h"
-#include "ops/ceiling.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -37,10 +33,6 @@ struct CeilingFlags {
   std::string device = "cpu";
   std::string format = "text";
 };
-
-// Long enough for clocks and the scheduler's noise to settle.
-constexpr double kRunSeconds = 0.1;
-constexpr int64_t kRounds = 2'000'000;
 
 class CeilingRun {
  public:
@@ -70,43 +62,14 @@ class CeilingRun {
   int threads() const { return device_->pool().thread_count(); }
   bool json() const { return flags_.format == "json"; }
 
-  // Median seconds of `work` on all threads, after one run that is not counted.
-  template <class Work>
-  double seconds(const Work& work) {
-    std::vector<double> values;
-    for (int i = -1; i < flags_.repetitions; ++i) {
-      const int64_t start = clock_.now_ns();
-      device_->pool().run([&](int thread) { used_ = static_cast<double>(work(thread)); });
-      if (i >= 0) values.push_back(static_cast<double>(clock_.now_ns() - start) * 1e-9);
-    }
-    return percentile(values, 0.5);
-  }
-
   Status read(int64_t size) {
-    const int64_t share = std::max<int64_t>(size / threads() / 1024 * 1024, 1024);
-    HR_ASSIGN_OR_RETURN(const Buffer buffer, device_->allocate(share * threads()));
-    const auto part = [&](int thread) {
-      return std::span(buffer.data() + thread * share, static_cast<size_t>(share));
-    };
-    // Touched by the thread that will read it.
-    device_->pool().run([&](int thread) { std::ranges::fill(part(thread), std::byte{1}); });
-    const CpuFeatures& cpu = device_->traits().cpu;
-    const double once = seconds([&](int thread) { return read_all(cpu, part(thread)); });
-    const auto times = std::max<int64_t>(static_cast<int64_t>(kRunSeconds / once), 1);
-    const double all = seconds([&](int thread) {
-      uint64_t sum = 0;
-      for (int64_t i = 0; i < times; ++i) sum += read_all(cpu, part(thread));
-      return sum;
-    });
-    const double rate = static_cast<double>(share * threads() * times) / all;
+    HR_ASSIGN_OR_RETURN(const double rate, read_rate(*device_, size, flags_.repetitions));
     print_row("read", fmt::format("{} MiB", size >> 20), rate * 1e-9, "GB/s");
     return ok_status();
   }
 
   void multiply(const ArithmeticCeiling& ceiling) {
-    const double all = seconds([&](int) { return ceiling.run(kRounds); });
-    const double rate =
-        static_cast<double>(ceiling.operations_per_round * kRounds * threads()) / all;
+    const double rate = multiply_rate(*device_, ceiling, flags_.repetitions);
     print_row(std::string(ceiling.name), std::string(ceiling.type), rate * 1e-9, "GOP/s");
   }
 
@@ -131,9 +94,7 @@ class CeilingRun {
   }
 
   const CeilingFlags& flags_;
-  const SystemClock clock_;
   const std::unique_ptr<Device> device_;
-  std::atomic<double> used_{0};  // so that no work is left out
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
       ->type_name("PATH")
       ->group("Model");
   app.add_option("-t,--threads", flags.stack.threads,
-                 "CPU threads (default: every CPU that the program may use)")
+                 "CPU threads (default: one a core that the program may use, within its quota)")
       ->check(CLI::Range(0, kThreadsMax))
       ->type_name("N")
       ->group("Model");
@@ -87,6 +87,13 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--device", stack.device,
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
       ->type_name("DEVICE")
+      ->group("Model");
+  add_choice(app, "--quantization", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
+             "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
+      ->group("Model");
+  add_choice(app, "--cpu-bind", stack.cpu_bind, {"auto", "core", "node", "none"},
+             "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
+             "where the threads take every core and no quota shares them")
       ->group("Model");
   add_log_level(app, flags);
   add_ignored_flags(app);

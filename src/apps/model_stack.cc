@@ -43,6 +43,14 @@ std::optional<DType> dummy_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+// The type that --quantization names. "none" and names of no such type: empty.
+std::optional<DType> quantised_dtype(std::string_view name) {
+  if (name == "q8_0") return DType::kQ8_0;
+  if (name == "q4_0") return DType::kQ4_0;
+  if (name == "q4_k") return DType::kQ4_K;
+  return std::nullopt;
+}
+
 class ModelStackImpl final : public ModelStack {
  public:
   Engine& engine() override { return *engine_; }
@@ -114,6 +122,15 @@ class StackLoader {
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
+    if (options_.quantization != "none" && !quantised_dtype(options_.quantization)) {
+      return invalid_argument(fmt::format("--quantization {}: must be none, q8_0, q4_0 or q4_k",
+                                          options_.quantization),
+                              "quantization");
+    }
+    if (options_.quantization != "none" && compute() == ComputeType::kFloat32) {
+      return invalid_argument("--quantization and --dtype float32 exclude each other",
+                              "quantization");
+    }
     if (options_.max_num_seqs < 0 || options_.max_num_batched_tokens < 0) {
       return invalid_argument("--max-num-seqs and --max-num-batched-tokens must be at least 1");
     }
@@ -144,7 +161,8 @@ class StackLoader {
       return invalid_argument(
           fmt::format("--device {}: must be auto, cpu, cuda or cuda:N", options_.device), "device");
     }
-    stack_->device_ = create_cpu_device(options_.threads);
+    HR_ASSIGN_OR_RETURN(const CpuBinding binding, cpu_binding_by_name(options_.cpu_bind));
+    stack_->device_ = create_cpu_device(options_.threads, CpuFeatures::detect(), binding);
     return ok_status();
   }
 
@@ -193,8 +211,14 @@ class StackLoader {
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, model_len());
-    ModelLoadOptions options{.compute = compute(), .timeline = timeline()};
+    if (on_gpu() && options_.quantization != "none") {
+      return unsupported("--quantization works on the CPU only so far: add --device cpu");
+    }
+    ModelLoadOptions options{.compute = compute(),
+                             .quantise_to = quantised_dtype(options_.quantization),
+                             .timeline = timeline()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
+    const BoundScope bound = stack_->device_->pool().bind_caller_here();
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);
@@ -327,7 +351,8 @@ class StackLoader {
                                       .max_num_batched_tokens = batched_tokens,
                                       .max_model_len = max_model_len,
                                       .end_ids = end_ids(),
-                                      .graphs = options_.graphs};
+                                      .graphs = options_.graphs,
+                                      .hooks = options_.op_hooks};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;

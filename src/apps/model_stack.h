@@ -17,6 +17,8 @@
 
 namespace headrace {
 
+struct OpHooks;  // ops/op.h
+
 struct StackOptions {
   std::string model;                     // a .gguf file or a Hugging Face folder
   std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
@@ -28,6 +30,8 @@ struct StackOptions {
   bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
   int32_t threads = 0;                   // 0 = all CPUs this process may use
+  std::string cpu_bind = "auto";         // where CPU threads may run: auto, core, node, none
+  std::string quantization = "none";     // CPU: of float matrices on load: none, q8_0, q4_0, q4_k
   int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
   int32_t max_num_seqs = 0;              // 0 = 64 on a CPU, 256 on a GPU
   int32_t max_num_batched_tokens = 0;    // 0 = 512 on a CPU, 8192 on a GPU
@@ -56,6 +60,7 @@ struct StackOptions {
   std::string kv_memory = "paged";       // paged, virtual, contiguous
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
+  const OpHooks* op_hooks = nullptr;     // for measurements; outlives the stack
 };
 
 // Loading, for a progress line: a stage's name and how much of it is done, in [0, 1].

@@ -1,7 +1,9 @@
 #include "apps/subcommand.h"
 
+#include "apps/bench_ablate_command.h"
 #include "apps/bench_ceilings_command.h"
 #include "apps/bench_command.h"
+#include "apps/bench_kernels_command.h"
 #include "apps/bench_simulate_command.h"
 #include "apps/bench_throughput_command.h"
 #include "apps/bench_weights_command.h"
@@ -34,6 +36,9 @@ constexpr Subcommand kSubcommands[] = {
     {"bench serve", "load on a running server, over HTTP", define_bench_serve},
 #endif
     {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
+    {"bench kernels", "each kernel of a model against the machine's ceilings",
+     define_bench_kernels},
+    {"bench ablate", "a technique on and off, the same work", define_bench_ablate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"bench weights", "write dummy weights as safetensors", define_bench_weights},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
