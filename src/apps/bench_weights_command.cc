@@ -83,7 +83,7 @@ Result<int> run(const WeightsFlags& flags) {
   const double start = clock.now_seconds();
   HR_ASSIGN_OR_RETURN(const auto writer,
                       SafetensorsWriter::create(flags.out + "/model.safetensors", entries));
-  ThreadPool pool(flags.threads > 0 ? flags.threads : ThreadPool::usable_cpus());
+  ThreadPool pool(place_threads(CpuTopology::read(), flags.threads, CpuBinding::kAuto));
   for (size_t i = 0; i < tensors.size(); ++i) {
     fill_dummy_tensor(pool, flags.seed, tensors[i].tensor, tensors[i].offset, dtype_of(flags),
                       writer->data(i).data());

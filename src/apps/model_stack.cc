@@ -127,7 +127,7 @@ class StackLoader {
                                           options_.quantization),
                               "quantization");
     }
-    if (options_.quantization != "none" && compute() == ComputeType::kFloat32) {
+    if (options_.quantization != "none" && options_.dtype == "float32") {
       return invalid_argument("--quantization and --dtype float32 exclude each other",
                               "quantization");
     }
