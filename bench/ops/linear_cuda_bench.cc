@@ -1,10 +1,13 @@
 // Times every CUDA kernel of linear on the matrices of an 8B model, weights rotating so that none
 // stays in the cache:
-//   linear_cuda_bench [rows...]    one JSON line for each kernel, matrix and number of rows
+//   linear_cuda_bench [matrix...] [rows...]   one JSON line for each kernel, matrix and number of
+//   rows
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "base/rng.h"
@@ -38,7 +41,9 @@ std::vector<uint16_t> random_halves(int64_t count) {
 void time_kernel(OpContext& context, const Kernel<LinearArgs>& kernel, const Matrix& matrix,
                  std::span<const LinearWeight> weights, LinearArgs args) {
   args.weight = &weights[0];
-  if (!kernel.supports(context.device.traits(), args)) return;
+  DeviceTraits invariant = context.device.traits();  // so that no threshold hides a kernel
+  invariant.batch_invariant = true;
+  if (!kernel.supports(context.device.traits(), args) && !kernel.supports(invariant, args)) return;
   if (kernel.name.ends_with("/any") && args.x.rows() > 1) return;
   const auto stream = static_cast<cudaStream_t>(context.stream.native());
   cudaEvent_t start, stop;
@@ -71,7 +76,14 @@ void time_kernel(OpContext& context, const Kernel<LinearArgs>& kernel, const Mat
 
 int main(int argc, char** argv) {
   std::vector<int64_t> row_counts;
-  for (int i = 1; i < argc; ++i) row_counts.push_back(std::atoll(argv[i]));
+  std::vector<std::string_view> names;
+  for (int i = 1; i < argc; ++i) {
+    if (std::atoll(argv[i]) > 0) {
+      row_counts.push_back(std::atoll(argv[i]));
+    } else {
+      names.push_back(argv[i]);
+    }
+  }
   if (row_counts.empty()) row_counts = {1, 4, 8, 16, 32, 64, 128, 256};
   auto device = create_cuda_device(0);
   if (!device.ok()) {
@@ -88,6 +100,8 @@ int main(int argc, char** argv) {
   const std::vector<uint16_t> inputs = random_halves(256 * 14336);
   stream->copy_in(x.data(), reinterpret_cast<const std::byte*>(inputs.data()), x.size());
   for (const Matrix& matrix : kMatrices) {
+    if (!names.empty() && std::find(names.begin(), names.end(), matrix.name) == names.end())
+      continue;
     const std::vector<uint16_t> values = random_halves(matrix.n * matrix.k);
     const LinearSource source{{reinterpret_cast<const std::byte*>(values.data()), DType::kBF16,
                                Shape{matrix.n, matrix.k}},

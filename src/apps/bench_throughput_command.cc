@@ -29,7 +29,7 @@ constexpr const char* kLatencyFooter = R"(Examples:
   headrace bench latency -m model.gguf --batch-size 1,8,32 --input-len 128 --output-len 256
 
 Each batch is one group of sequences that start together. A step's time is that between two tokens
-of a sequence, the median over its sequences; the prompts' steps are in the time to first token.)";
+of a sequence once all have started; the prompts' steps are in the time to first token.)";
 
 constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
@@ -217,13 +217,23 @@ Result<int> run_throughput(WorkloadFlags& flags) {
 
 // ---- latency ------------------------------------------------------------------------------------
 
+// The time between two tokens of the sequences that started last: between the tokens of the others
+// lie steps with prompts of later ones.
+double decode_step_ms(const std::vector<RequestTimes>& requests) {
+  constexpr double kSameStep = 1e-4;  // seconds
+  double last_start = 0;
+  for (const RequestTimes& times : requests) last_start = std::max(last_start, times.first_token);
+  std::vector<double> tokens;
+  for (const RequestTimes& times : requests) {
+    if (times.first_token >= last_start - kSameStep) tokens.push_back(times.per_token() * 1e3);
+  }
+  return median(tokens);
+}
+
 void print_latency(ModelStack& stack, int32_t batch, const WorkloadFlags& flags,
                    const std::vector<WorkloadResult>& runs) {
-  const auto step = spread_of(each_run(runs, [](const auto& run) {
-    std::vector<double> tokens;
-    for (const RequestTimes& times : run.requests) tokens.push_back(times.per_token() * 1e3);
-    return median(tokens);
-  }));
+  const auto step =
+      spread_of(each_run(runs, [](const auto& run) { return decode_step_ms(run.requests); }));
   const auto ttft = each_request(runs, [](const auto& times) { return times.first_token * 1e3; });
   const auto rate = spread_of(each_run(runs, [](const auto& run) { return run.output_rate(); }));
   if (flags.format == "json") {

@@ -20,25 +20,35 @@ __device__ __forceinline__ void let_next_kernel_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Launches `blocks` x `threads` with `shared_bytes` of dynamic shared memory.
+struct LaunchShape {
+  dim3 blocks;
+  int threads;
+  int shared_bytes = 0;  // dynamic
+  int cluster = 1;       // blocks that run together; divides blocks.x
+};
+
 template <class... Parameters>
-cudaError_t launch_overlapped(void (*kernel)(Parameters...), int blocks, int threads,
-                              int shared_bytes, cudaStream_t stream,
+cudaError_t launch_overlapped(void (*kernel)(Parameters...), const LaunchShape& shape,
+                              cudaStream_t stream,
                               const std::type_identity_t<Parameters>&... arguments) {
-  // Beyond 48 KB, a kernel's dynamic shared memory has to be asked for.
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  constexpr int kGiven = 48 << 10;  // more dynamic shared memory has to be asked for
+  if (shape.shared_bytes > kGiven) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = shape.cluster > 1 ? 2 : 1;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

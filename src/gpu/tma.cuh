@@ -60,6 +60,14 @@ __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
 
 // One box of a tensor into shared memory; its bytes count towards `barrier`.
 __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, Barrier& barrier,
+                                         int32_t c0, int32_t c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&barrier.state)), "r"(c0), "r"(c1)
+      : "memory");
+}
+__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, Barrier& barrier,
                                          int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "

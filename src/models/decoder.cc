@@ -6,6 +6,7 @@
 #include "models/decoder_weights.h"
 #include "ops/activation.h"
 #include "ops/embedding.h"
+#include "ops/gated_linear.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/residual_add.h"
@@ -156,12 +157,17 @@ class DecoderPass {
     const TensorView gate_up = columns_of(gate_up_, layer.gate_up.weight.n());
     const TensorView activated = columns_of(activated_, spec.ffn);
 
-    multiply(layer.gate_up, normalised_input(layer.ffn_norm), gate_up);
+    const ConstTensorView input = normalised_input(layer.ffn_norm);
     if (spec.feed_forward == FeedForward::kPlain) {
+      multiply(layer.gate_up, input, gate_up);
       activation(context_, {.x = gate_up, .activation = spec.activation, .out = activated});
     } else {
-      gated_activation(context_,
-                       {.gate_up = gate_up, .activation = spec.activation, .out = activated});
+      gated_linear(context_, {.x = input,
+                              .weight = &layer.gate_up.weight,
+                              .bias = layer.gate_up.bias.data(),
+                              .activation = spec.activation,
+                              .gate_up = gate_up,
+                              .y = activated});
     }
     multiply(layer.down, activated, branch_);
     finish_branch(layer.ffn_post_norm);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/activation.h"
+#include "ops/activation_cuda.cuh"
 #include "ops/cuda_launch.cuh"
 
 namespace headrace {
@@ -11,37 +12,23 @@ namespace {
 
 constexpr int kThreads = 256;
 
-struct Silu {
-  static __device__ float apply(float x) { return x / (1.0f + __expf(-x)); }
-};
-struct GeluTanh {
-  static __device__ float apply(float x) {
-    const float inner = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1.0f + tanhf(inner));
-  }
-};
-struct GeluErf {
-  static __device__ float apply(float x) {
-    return 0.5f * x * (1.0f + erff(x * 0.7071067811865476f));
-  }
-};
-
 // `gate` and `up` are halves of one row; `up` is null for a plain activation.
 template <class T>
 struct Arguments {
   gpu::RowsOf<const T> gate;
   const T* up;
   gpu::RowsOf<T> out;
-  int64_t features;
-  int64_t accesses;  // of all rows
+  int32_t accesses;  // of a row
 };
 
 template <class Act, class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
-  const int64_t access = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  gpu::let_next_kernel_start();
+  const auto row = static_cast<int32_t>(blockIdx.x);
+  gpu::wait_for_earlier_kernels();
+  const auto access = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);
   if (access >= args.accesses) return;
-  const int64_t per_row = args.features / kWidth;
-  const int64_t row = access / per_row, at = access % per_row * kWidth;
+  const int64_t at = static_cast<int64_t>(access) * kWidth;
   auto value = gpu::Vector<T, kWidth>::load(args.gate.row(row) + at);
   gpu::Vector<T, kWidth> up;
   if (args.up != nullptr) {
@@ -57,19 +44,16 @@ __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
 }
 
 template <class T, int kWidth>
-void launch(OpContext& context, Activation activation, const Arguments<T>& args) {
-  const unsigned blocks = gpu::blocks_for(args.accesses, kThreads);
-  const cudaStream_t stream = gpu::stream_of(context);
+void launch(OpContext& context, Activation activation, int64_t rows, const Arguments<T>& args) {
+  const unsigned per_row = gpu::blocks_for(args.accesses, kThreads);
+  const dim3 blocks(static_cast<unsigned>(rows), per_row);
   switch (activation) {
     case Activation::kSilu:
-      activate<Silu, T, kWidth><<<blocks, kThreads, 0, stream>>>(args);
-      return;
+      return gpu::launch(context, activate<gpu::Silu, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluTanh:
-      activate<GeluTanh, T, kWidth><<<blocks, kThreads, 0, stream>>>(args);
-      return;
+      return gpu::launch(context, activate<gpu::GeluTanh, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluErf:
-      activate<GeluErf, T, kWidth><<<blocks, kThreads, 0, stream>>>(args);
-      return;
+      return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
   }
 }
 
@@ -82,10 +66,9 @@ void run(OpContext& context, const ConstTensorView& x, Activation activation,
     Arguments<T> args{.gate = gpu::rows_of<T>(x),
                       .up = nullptr,
                       .out = gpu::rows_of<T>(out),
-                      .features = out.columns(),
-                      .accesses = out.rows() * (out.columns() / kWidth)};
+                      .accesses = static_cast<int32_t>(out.columns() / kWidth)};
     if (x.columns() != out.columns()) args.up = args.gate.data + out.columns();
-    launch<T, kWidth>(context, activation, args);
+    launch<T, kWidth>(context, activation, out.rows(), args);
   });
 }
 template <bool kWide>

@@ -2,7 +2,6 @@
 // place of a key in the cache.
 #pragma once
 
-#include "gpu/overlapped_launch.cuh"
 #include "ops/attention_plan.h"
 #include "ops/attention_softmax.cuh"
 #include "ops/cuda_launch.cuh"
@@ -54,10 +53,6 @@ __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
     next = 0;
     done = 0;
   }
-}
-
-inline void check_launch(cudaError_t error) {
-  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
 }
 
 // `partials`: from the workspace, or null where the plan has no decode tiles.

@@ -483,6 +483,10 @@ __global__ void __launch_bounds__(DecodeShape<kDim, kRows>::kThreads,
   const AttentionTileWork* tiles = args.decode_tiles();
   int32_t item = static_cast<int32_t>(blockIdx.x);
   const int32_t items = header.decode_count * args.kv_heads;
+  const bool shares = items > gridDim.x;
+  // Blocks without work leave their place to the next kernel. The first stays, so that this kernel
+  // never ends before those it waits for.
+  if (!shares && item >= max(items, 1)) return;
   AttentionTileWork tile{};
   if (item < items) tile = tiles[item / args.kv_heads];
   __syncthreads();
@@ -491,7 +495,6 @@ __global__ void __launch_bounds__(DecodeShape<kDim, kRows>::kThreads,
 
   DecodeWarp<T, kDim, kRows> warp(shared, keys, values);
   if (item < items) warp.open(args, tile, item % args.kv_heads);
-  const bool shares = items > gridDim.x;
   const auto take_item = [&] {
     return shares ? static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u)) : items;
   };
@@ -522,8 +525,11 @@ void launch_decode(OpContext& context, const AttentionArgs& args,
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
   const std::byte* base = args.kv.base;
   check_launch(launch_overlapped(
-      attention_decode<T, kDim, kRows>, Shape::kBlocksPerSm * args.plan->shape.sm_count,
-      Shape::kThreads, kBytes, stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
+      attention_decode<T, kDim, kRows>,
+      {.blocks = static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count),
+       .threads = Shape::kThreads,
+       .shared_bytes = kBytes},
+      stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
       page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments));
 }
 

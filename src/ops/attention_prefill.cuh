@@ -564,7 +564,11 @@ void launch_prefill(OpContext& context, const AttentionArgs& args,
   constexpr int kChunk = Page<kDim>::kChunk;
   const std::byte* base = args.kv.base;
   check_launch(launch_overlapped(
-      kernel, args.plan->shape.sm_count, kPrefillThreads, kBytes, stream_of(context),
+      kernel,
+      {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
+       .threads = kPrefillThreads,
+       .shared_bytes = kBytes},
+      stream_of(context),
       query_map(args.q, kDim, arguments.group, kPrefillTileRows / arguments.group, kChunk),
       page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
       arguments));

@@ -1,43 +1,17 @@
-// Tensor maps of the paged cache and of the queries. The driver makes them; its entry point is
-// looked up at run time, so that nothing links libcuda.
+// Tensor maps of the paged cache and of the queries.
 #include "ops/attention_tensor_map.cuh"
+
+#include "ops/tensor_map.cuh"
 
 namespace headrace::gpu {
 namespace {
-
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode find_encode() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                             12000, cudaEnableDefault, &result);
-  CHECK_MSG(error == cudaSuccess && result == cudaDriverEntryPointSuccess,
-            "this driver has no tensor maps (CUDA 12 has)");
-  return reinterpret_cast<Encode>(function);
-}
-
-CUtensorMapSwizzle swizzle_of(int32_t chunk) {
-  if (chunk == 64) return CU_TENSOR_MAP_SWIZZLE_128B;
-  return chunk == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B;
-}
 
 // `strides`: bytes, of every dimension but the first.
 template <int kRank>
 CUtensorMap encode(DType dtype, const void* base, const cuuint64_t (&sizes)[kRank],
                    const cuuint64_t (&strides)[kRank - 1], const cuuint32_t (&box)[kRank],
                    int32_t chunk) {
-  static const Encode encode_tiled = find_encode();
-  cuuint32_t steps[kRank];
-  for (cuuint32_t& step : steps) step = 1;
-  CUtensorMap map;
-  const CUresult result = encode_tiled(
-      &map,
-      dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      kRank, const_cast<void*>(base), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      swizzle_of(chunk), CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CHECK_MSG(result == CUDA_SUCCESS, "the driver refused a tensor map");
-  return map;
+  return make_tensor_map({dtype, base, sizes, strides, box, chunk});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "gpu/overlapped_launch.cuh"
 #include "gpu/vector.cuh"
 #include "ops/op.h"
 
@@ -65,6 +66,19 @@ inline bool whole_accesses(DType dtype, int64_t columns) {
 
 inline cudaStream_t stream_of(const OpContext& context) {
   return static_cast<cudaStream_t>(context.stream.native());
+}
+
+inline void check_launch(cudaError_t error) {
+  CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
+}
+
+// Launches a kernel that lets the next one start and waits for the ones before it
+// (overlapped_launch.cuh).
+template <class... Parameters>
+void launch(OpContext& context, void (*kernel)(Parameters...), dim3 blocks, int threads,
+            const std::type_identity_t<Parameters>&... arguments) {
+  check_launch(launch_overlapped(kernel, {.blocks = blocks, .threads = threads}, stream_of(context),
+                                 arguments...));
 }
 
 inline unsigned blocks_for(int64_t items, int64_t per_block) {

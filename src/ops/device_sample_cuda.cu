@@ -29,8 +29,14 @@ static_assert(kCollectedMax >= kDeviceTopMax);
 using Weight = unsigned long long;
 using Key = unsigned long long;  // ascending: best first
 
+// Atomic sums of 64 bits are loops of compare and swap in shared memory, those of 32 bits are not:
+// a weight, 2^40 at most, is added in four parts of 11 bits, which 2^21 tokens do not overflow.
+constexpr int kParts = 4;
+constexpr int kPartBits = 11;
+constexpr int64_t kVocabularyMax = 1 << 21;
+
 struct Shared {
-  Weight bin_weight[kBins];
+  uint32_t bin_parts[kParts][kBins];
   uint32_t bin_count[kBins];
   Key collected[kCollectedMax];
   int32_t collected_count;
@@ -45,6 +51,23 @@ struct Shared {
   Weight carried;  // of scans that take several rounds
   int32_t drawn;
 };
+
+__device__ void add_to_bin(Shared& shared, int bin, Weight weight) {
+  atomicAdd(&shared.bin_count[bin], 1u);
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    const auto bits = static_cast<uint32_t>(weight >> part * kPartBits) & ((1u << kPartBits) - 1);
+    if (bits != 0) atomicAdd(&shared.bin_parts[part][bin], bits);
+  }
+}
+__device__ Weight bin_weight(const Shared& shared, int bin) {
+  Weight weight = 0;
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    weight += static_cast<Weight>(shared.bin_parts[part][bin]) << part * kPartBits;
+  }
+  return weight;
+}
 
 __device__ Key key_of(float value, int32_t token) {
   const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 is 0
@@ -64,8 +87,8 @@ struct Values {
   float repetition, presence, frequency;
   int32_t size;
 
-  __device__ float operator[](int32_t i) const {
-    float value = logits[i];
+  __device__ float operator[](int32_t i) const { return penalised(i, logits[i]); }
+  __device__ float penalised(int32_t i, float value) const {
     if (token_counts == nullptr) return value;
     const uint16_t seen = token_counts[i];
     if (seen == 0) return value;
@@ -92,9 +115,40 @@ struct Scale {
   }
 };
 
+// body(token, value) for tokens [first, last) of the row, shared out among `threads` threads of
+// which this is number `thread`; kAhead loads of 16 bytes at a time on their way. REQUIRES: first a
+// multiple of 4
 template <class Body>
-__device__ void for_each_token(int32_t size, const Body& body) {
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < size; i += kThreads) body(i);
+__device__ __forceinline__ void for_each_token_in(const Values& values, int32_t first, int32_t last,
+                                                  int32_t thread, int32_t threads,
+                                                  const Body& body) {
+  constexpr int kWidth = 4, kAhead = 4;
+  const float* from = values.logits + first;
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % gpu::kAccessBytes == 0;
+  const int32_t count = max(last - first, 0);
+  const int32_t whole = aligned ? count / kWidth : 0;  // accesses
+  const auto* accesses = reinterpret_cast<const float4*>(from);
+  const auto give = [&](int32_t access, const float4& four) {
+    const int32_t i = first + access * kWidth;
+    body(i, values.penalised(i, four.x));
+    body(i + 1, values.penalised(i + 1, four.y));
+    body(i + 2, values.penalised(i + 2, four.z));
+    body(i + 3, values.penalised(i + 3, four.w));
+  };
+  int32_t at = thread;
+  for (; at + (kAhead - 1) * threads < whole; at += kAhead * threads) {
+    float4 held[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) held[i] = accesses[at + i * threads];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) give(at + i * threads, held[i]);
+  }
+  for (; at < whole; at += threads) give(at, accesses[at]);
+  for (int32_t i = first + whole * kWidth + thread; i < last; i += threads) body(i, values[i]);
+}
+template <class Body>
+__device__ __forceinline__ void for_each_token(const Values& values, const Body& body) {
+  for_each_token_in(values, 0, values.size, static_cast<int32_t>(threadIdx.x), kThreads, body);
 }
 
 __device__ int warp_index() { return static_cast<int>(threadIdx.x) / gpu::kWarpThreads; }
@@ -137,15 +191,16 @@ __device__ Weight block_scan(Shared& shared, Weight value) {
 }
 
 // The best key of the row: its largest value at the lowest id. `sane` is false where a value is NaN
-// or the largest is infinite.
-__device__ Key best_key(Shared& shared, const Values& values, bool& sane) {
+// or the largest is infinite. `own`: the best of the tokens that for_each_token() gives this
+// thread.
+__device__ Key best_key(Shared& shared, const Values& values, bool& sane, Key& own) {
   Key best = ~Key{0};
   bool nan = false;
-  for_each_token(values.size, [&](int32_t i) {
-    const float value = values[i];
+  for_each_token(values, [&](int32_t i, float value) {
     nan = nan || isnan(value);
     best = min(best, key_of(value, i));
   });
+  own = best;
   for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
     best = min(best, __shfl_xor_sync(0xffffffffu, best, distance));
   }
@@ -160,21 +215,23 @@ __device__ Key best_key(Shared& shared, const Values& values, bool& sane) {
   return best;
 }
 
-// Counts and weights of every bin. Of `kept_only`, tokens of weight 0 are in no bin.
-__device__ void fill_histogram(Shared& shared, const Values& values, const Scale& scale,
-                               bool kept_only) {
+__device__ void clear_histogram(Shared& shared) {
+  __syncthreads();
   for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) {
-    shared.bin_weight[bin] = 0;
+    for (int part = 0; part < kParts; ++part) shared.bin_parts[part][bin] = 0;
     shared.bin_count[bin] = 0;
   }
   __syncthreads();
-  for_each_token(values.size, [&](int32_t i) {
-    const float value = values[i];
+}
+
+// Counts and weights of every bin. Of `kept_only`, tokens of weight 0 are in no bin.
+__device__ void fill_histogram(Shared& shared, const Values& values, const Scale& scale,
+                               bool kept_only) {
+  clear_histogram(shared);
+  for_each_token(values, [&](int32_t i, float value) {
     const Weight weight = scale.weight(value);
     if (kept_only && weight == 0) return;
-    const int bin = scale.bin(value);
-    atomicAdd(&shared.bin_weight[bin], weight);
-    atomicAdd(&shared.bin_count[bin], 1u);
+    add_to_bin(shared, scale.bin(value), weight);
   });
   __syncthreads();
 }
@@ -198,14 +255,14 @@ __device__ bool find_bin(Shared& shared, const Goal& goal) {
   uint32_t count = 0;
   const int first = static_cast<int>(threadIdx.x) * kEach;
   for (int bin = first; bin < first + kEach; ++bin) {
-    weight += shared.bin_weight[bin];
+    weight += bin_weight(shared, bin);
     count += shared.bin_count[bin];
   }
   if (threadIdx.x == 0) shared.found_bin = kBins;
   Weight weight_before = block_scan(shared, weight) - weight;
   auto count_before = static_cast<uint32_t>(block_scan(shared, count) - count);
   for (int bin = first; bin < first + kEach; ++bin) {
-    const Weight weight_after = weight_before + shared.bin_weight[bin];
+    const Weight weight_after = weight_before + bin_weight(shared, bin);
     const uint32_t count_after = count_before + shared.bin_count[bin];
     if (goal.reached(count_after, weight_after) && !goal.reached(count_before, weight_before)) {
       shared.found_bin = bin;
@@ -242,19 +299,21 @@ __device__ void sort_collected(Shared& shared, int count) {
   }
 }
 
-// Collects, sorted, the keys of tokens for which `wanted(value, key)`. REQUIRES: they fit
+// Collects, sorted, the keys of tokens for which `wanted(value, key)`, and says how many there are;
+// of more than kCollectedMax the list is of no use.
 template <class Wanted>
 __device__ int collect(Shared& shared, const Values& values, const Wanted& wanted) {
   if (threadIdx.x == 0) shared.collected_count = 0;
   __syncthreads();
-  for_each_token(values.size, [&](int32_t i) {
-    const float value = values[i];
+  for_each_token(values, [&](int32_t i, float value) {
     const Key key = key_of(value, i);
-    if (wanted(value, key)) shared.collected[atomicAdd(&shared.collected_count, 1)] = key;
+    if (!wanted(value, key)) return;
+    const int at = atomicAdd(&shared.collected_count, 1);
+    if (at < kCollectedMax) shared.collected[at] = key;
   });
   __syncthreads();
   const int count = shared.collected_count;
-  sort_collected(shared, count);
+  if (count <= kCollectedMax) sort_collected(shared, count);
   return count;
 }
 
@@ -272,8 +331,7 @@ __device__ Cut bisect(Shared& shared, const Values& values, const Scale& scale, 
     const Key middle = low + (high - low) / 2;
     Weight weight = 0;
     uint32_t count = 0;
-    for_each_token(values.size, [&](int32_t i) {
-      const float value = values[i];
+    for_each_token(values, [&](int32_t i, float value) {
       const Weight w = scale.weight(value);
       if ((kept_only && w == 0) || key_of(value, i) > middle) return;
       weight += w;
@@ -290,23 +348,22 @@ __device__ Cut bisect(Shared& shared, const Values& values, const Scale& scale, 
   return {high, weight_at_high};
 }
 
-// The same from a histogram that reaches the goal.
-__device__ Cut find_cut(Shared& shared, const Values& values, const Scale& scale, bool kept_only,
-                        const Goal& goal) {
-  find_bin(shared, goal);
-  const int bin = shared.found_bin;
-  if (shared.bin_count[bin] > kCollectedMax) return bisect(shared, values, scale, kept_only, goal);
-  const Weight weight_before = shared.before_weight;
-  const uint32_t count_before = shared.before_count;
-  const int count = collect(shared, values, [&](float value, Key) {
-    return scale.bin(value) == bin && !(kept_only && scale.weight(value) == 0);
-  });
-  Weight carried = weight_before;
+// What lies before a list of keys in the order.
+struct Before {
+  uint32_t before_count = 0;
+  Weight before_weight = 0;
+};
+
+// The shortest prefix that reaches the goal and ends among the first `count` collected keys.
+// REQUIRES: there is one
+__device__ Cut cut_of_list(Shared& shared, const Scale& scale, int count, const Before& before,
+                           const Goal& goal) {
+  Weight carried = before.before_weight;
   for (int first = 0; first < count; first += kThreads) {
     const int i = first + static_cast<int>(threadIdx.x);
     const Weight weight = i < count ? scale.weight(value_of(shared.collected[i])) : 0;
     const Weight reached = carried + block_scan(shared, weight);
-    const uint32_t tokens = count_before + static_cast<uint32_t>(i) + 1;
+    const uint32_t tokens = before.before_count + static_cast<uint32_t>(i) + 1;
     if (i < count && goal.reached(tokens, reached) && !goal.reached(tokens - 1, reached - weight)) {
       shared.found_key = shared.collected[i];
       shared.found_weight = reached;
@@ -319,6 +376,45 @@ __device__ Cut find_cut(Shared& shared, const Values& values, const Scale& scale
   return {shared.found_key, shared.found_weight};
 }
 
+// Collects, sorted, at least the `k` best tokens in one pass over the row: at least k threads have
+// a best of their own above some bin's lower edge, and few other tokens are. `visit(value)` sees
+// every value of the pass. The number of keys; 0 where the row is not of that kind.
+template <class Visit>
+__device__ int collect_best(Shared& shared, const Values& values, const Scale& scale, Key own,
+                            int k, bool kept_only, const Visit& visit) {
+  clear_histogram(shared);
+  const bool has = own != ~Key{0} && !(kept_only && scale.weight(value_of(own)) == 0);
+  if (has) atomicAdd(&shared.bin_count[scale.bin(value_of(own))], 1u);
+  __syncthreads();
+  const bool found = find_bin(shared, {static_cast<uint32_t>(k), 0});
+  const int bin = found ? shared.found_bin : -1;
+  const int count = collect(shared, values, [&](float value, Key) {
+    visit(value);
+    return scale.bin(value) <= bin && !(kept_only && scale.weight(value) == 0);
+  });
+  return count <= kCollectedMax ? count : 0;
+}
+
+// The same from a histogram that reaches the goal.
+__device__ Cut find_cut(Shared& shared, const Values& values, const Scale& scale, bool kept_only,
+                        const Goal& goal) {
+  find_bin(shared, goal);
+  const int bin = shared.found_bin;
+  if (shared.bin_count[bin] > kCollectedMax) return bisect(shared, values, scale, kept_only, goal);
+  const Weight weight_before = shared.before_weight;
+  const uint32_t count_before = shared.before_count;
+  const int count = collect(shared, values, [&](float value, Key) {
+    return scale.bin(value) == bin && !(kept_only && scale.weight(value) == 0);
+  });
+  return cut_of_list(shared, scale, count,
+                     {.before_count = count_before, .before_weight = weight_before}, goal);
+}
+
+__device__ Weight top_p_goal(float top_p, Weight weight) {
+  const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(weight));
+  return max(static_cast<Weight>(goal), Weight{1});
+}
+
 // The last key that min-p, top-k and top-p keep.
 __device__ Key cut_of(Shared& shared, const Values& values, const Scale& scale,
                       const DeviceSampleRow& row) {
@@ -326,7 +422,7 @@ __device__ Key cut_of(Shared& shared, const Values& values, const Scale& scale,
   Weight weight = 0;
   uint32_t count = 0;
   for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kThreads) {
-    weight += shared.bin_weight[bin];
+    weight += bin_weight(shared, bin);
     count += shared.bin_count[bin];
   }
   block_sums(shared, weight, count);
@@ -335,26 +431,23 @@ __device__ Key cut_of(Shared& shared, const Values& values, const Scale& scale,
     cut = find_cut(shared, values, scale, true, {static_cast<uint32_t>(row.top_k), 0});
   }
   if (row.top_p >= 1.0f) return cut.key;
-  const auto goal =
-      static_cast<Weight>(ceil(static_cast<double>(row.top_p) * static_cast<double>(cut.weight)));
   __syncthreads();
-  return min(cut.key, find_cut(shared, values, scale, true, {1, max(goal, Weight{1})}).key);
+  const Goal goal{1, top_p_goal(row.top_p, cut.weight)};
+  return min(cut.key, find_cut(shared, values, scale, true, goal).key);
 }
 
 // The token at `random` of the distribution over the tokens up to the cut, in id order.
 __device__ int32_t draw(Shared& shared, const Values& values, const Scale& scale, Key cut,
                         uint64_t random) {
-  const auto weight_at = [&](int32_t i) -> Weight {
-    const float value = values[i];
+  const auto weight_of = [&](int32_t i, float value) -> Weight {
     return key_of(value, i) <= cut ? scale.weight(value) : 0;
   };
   const int32_t segment = ((values.size + kWarps - 1) / kWarps + gpu::kWarpThreads - 1) /
                           gpu::kWarpThreads * gpu::kWarpThreads;
   Weight sum = 0;
-  const int32_t last = min((warp_index() + 1) * segment, values.size);
-  for (int32_t i = warp_index() * segment + lane_index(); i < last; i += gpu::kWarpThreads) {
-    sum += weight_at(i);
-  }
+  for_each_token_in(values, warp_index() * segment, min((warp_index() + 1) * segment, values.size),
+                    lane_index(), gpu::kWarpThreads,
+                    [&](int32_t i, float value) { sum += weight_of(i, value); });
   for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
@@ -373,7 +466,7 @@ __device__ int32_t draw(Shared& shared, const Values& values, const Scale& scale
   const int32_t end = min((chosen + 1) * segment, values.size);
   for (int32_t first = chosen * segment; first < end; first += kThreads) {
     const int32_t i = first + static_cast<int32_t>(threadIdx.x);
-    const Weight weight = i < end ? weight_at(i) : 0;
+    const Weight weight = i < end ? weight_of(i, values[i]) : 0;
     const Weight reached = block_scan(shared, weight);
     if (weight > 0 && left < reached && left >= reached - weight) shared.drawn = i;
     if (threadIdx.x == kThreads - 1) shared.carried = reached;
@@ -385,47 +478,96 @@ __device__ int32_t draw(Shared& shared, const Values& values, const Scale& scale
   return -1;  // not reached: left < total
 }
 
-__device__ int32_t choose(Shared& shared, const Values& values, Key best,
+// The same where the tokens up to the cut are the first `count` collected keys, at most kThreads.
+__device__ int32_t draw_of_list(Shared& shared, const Scale& scale, int count, uint64_t random) {
+  // In id order: a key's halves change places.
+  __syncthreads();
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < count) shared.collected[i] = shared.collected[i] << 32 | shared.collected[i] >> 32;
+  __syncthreads();
+  sort_collected(shared, count);
+  const Key turned = i < count ? shared.collected[i] : 0;
+  const Weight weight = i < count ? scale.weight(value_of(turned << 32)) : 0;
+  const Weight reached = block_scan(shared, weight);
+  if (i == kThreads - 1) shared.carried = reached;
+  __syncthreads();
+  const Weight left = __umul64hi(random >> 11 << 11, shared.carried);
+  if (weight > 0 && left < reached && left >= reached - weight) {
+    shared.drawn = static_cast<int32_t>(turned >> 32);
+  }
+  __syncthreads();
+  return shared.drawn;
+}
+
+// top-k, and top-p within it, where the k best are few: one pass. -1: not so.
+__device__ int32_t choose_of_few(Shared& shared, const Values& values, const Scale& scale, Key own,
+                                 const DeviceSampleRow& row) {
+  if (row.top_k <= 0 || row.top_k > kThreads / 2) return -1;
+  const int count =
+      collect_best(shared, values, scale, own, row.top_k, /*kept_only=*/true, [](float) {});
+  if (count < row.top_k) return -1;
+  const Cut most = cut_of_list(shared, scale, count, {},
+                               {.count = static_cast<uint32_t>(row.top_k), .weight = 0});
+  __syncthreads();
+  Key cut = most.key;
+  if (row.top_p < 1.0f) {
+    cut = cut_of_list(shared, scale, row.top_k, {}, {1, top_p_goal(row.top_p, most.weight)}).key;
+    __syncthreads();
+  }
+  int kept = 0;  // keys up to the cut, by bisection
+  for (int step = kThreads / 2; step > 0; step /= 2) {
+    if (kept + step <= row.top_k && shared.collected[kept + step - 1] <= cut) kept += step;
+  }
+  return draw_of_list(shared, scale, kept, row.random);
+}
+
+__device__ int32_t choose(Shared& shared, const Values& values, Key best, Key own,
                           const DeviceSampleRow& row) {
   if (row.temperature <= 0.0f) return token_of(best);
   const Scale scale{.largest = value_of(best),
                     .factor = 1.0f / fmaxf(row.temperature, 1e-30f),
                     .weight_min = fminf(row.min_p, 1.0f)};
+  const int32_t chosen = choose_of_few(shared, values, scale, own, row);
+  if (chosen >= 0) return chosen;
   const bool filtered = row.top_k > 0 || row.top_p < 1.0f;
   const Key cut = filtered ? cut_of(shared, values, scale, row) : ~Key{0};
   __syncthreads();
   return draw(shared, values, scale, cut, row.random);
 }
 
-// log of the sum of exp(logit - largest) over the row.
-__device__ double log_total(Shared& shared, const Values& raw, float largest) {
-  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
-  Weight weight = 0;
-  uint32_t count = 0;
-  for_each_token(raw.size, [&](int32_t i) { weight += plain.weight(raw[i]); });
-  block_sums(shared, weight, count);
-  return log(static_cast<double>(weight) * 0x1p-40);
-}
+__device__ double log_of(Weight weight) { return log(static_cast<double>(weight) * 0x1p-40); }
 
 __device__ float logprob_of(float logit, float largest, double log_total) {
   return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_total);
 }
 
-// The k best of the raw row, best first.
-__device__ void report_best(Shared& shared, const Values& raw, float largest, double total, int k,
-                            DeviceTopLogprob* tops) {
-  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+// Collects the k best of the raw row, sorted, and says how many there are; by a histogram.
+__device__ int collect_by_histogram(Shared& shared, const Values& raw, const Scale& plain, int k) {
   const Goal goal{static_cast<uint32_t>(min(k, raw.size)), 0};
   fill_histogram(shared, raw, plain, /*kept_only=*/false);
   find_bin(shared, goal);
   const int bin = shared.found_bin;
-  int count;
   if (shared.before_count + shared.bin_count[bin] <= kCollectedMax) {
-    count = collect(shared, raw, [&](float value, Key) { return plain.bin(value) <= bin; });
-  } else {
-    const Key cut = bisect(shared, raw, plain, false, goal).key;
-    count = collect(shared, raw, [&](float, Key key) { return key <= cut; });
+    return collect(shared, raw, [&](float value, Key) { return plain.bin(value) <= bin; });
   }
+  const Key cut = bisect(shared, raw, plain, false, goal).key;
+  return collect(shared, raw, [&](float, Key key) { return key <= cut; });
+}
+
+// The k best of the raw row, best first, and the logarithm of the sum of exp(logit - largest) over
+// the row.
+__device__ double report_best(Shared& shared, const Values& raw, float largest, Key own, int k,
+                              DeviceTopLogprob* tops) {
+  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  Weight weight = 0;
+  uint32_t unused = 0;
+  const auto add = [&](float value) { weight += plain.weight(value); };
+  int count = collect_best(shared, raw, plain, own, k, /*kept_only=*/false, add);
+  block_sums(shared, weight, unused);
+  const double total = log_of(weight);
+  if (k == 0) return total;
+  __syncthreads();
+  if (count < min(k, raw.size)) count = collect_by_histogram(shared, raw, plain, k);
   for (int i = static_cast<int>(threadIdx.x); i < k; i += kThreads) {
     const Key key = shared.collected[i];
     const bool there = i < count;
@@ -433,6 +575,7 @@ __device__ void report_best(Shared& shared, const Values& raw, float largest, do
                there ? logprob_of(value_of(key), largest, total) : -kInfinity};
   }
   __syncthreads();
+  return total;
 }
 
 struct Launch {
@@ -474,7 +617,7 @@ __device__ void put_back(const DeviceLogitBias* biases, int32_t count, float* lo
 
 // The row's token by its parameters; -1 where nothing can be chosen.
 __device__ int32_t sample_token(Shared& shared, const Launch& launch, const DeviceSampleRow& row,
-                                const Values& raw, Key raw_best, uint16_t* token_counts) {
+                                const Values& raw, Key raw_best, Key own, uint16_t* token_counts) {
   const Values values{.logits = raw.logits,
                       .token_counts = token_counts,
                       .repetition = row.repetition_penalty,
@@ -489,10 +632,10 @@ __device__ int32_t sample_token(Shared& shared, const Launch& launch, const Devi
     __syncthreads();
     apply_biases(biases, row.bias_count, values, logits, token_counts);
     __syncthreads();
-    best = best_key(shared, values, sane);
+    best = best_key(shared, values, sane, own);
   }
   __syncthreads();
-  const int32_t token = sane ? choose(shared, values, best, row) : -1;
+  const int32_t token = sane ? choose(shared, values, best, own, row) : -1;
   __syncthreads();
   put_back(biases, row.bias_count, logits, token_counts);
   __syncthreads();
@@ -500,7 +643,10 @@ __device__ int32_t sample_token(Shared& shared, const Launch& launch, const Devi
 }
 
 __global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
-  __shared__ Shared shared;
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  extern __shared__ __align__(16) std::byte dynamic[];
+  Shared& shared = *reinterpret_cast<Shared*>(dynamic);
   const DeviceSampleRow row = launch.rows[blockIdx.x];
   const Values raw{.logits = launch.logits + blockIdx.x * launch.stride,
                    .token_counts = nullptr,
@@ -509,19 +655,17 @@ __global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
                                ? launch.token_counts + static_cast<int64_t>(row.slot) * raw.size
                                : nullptr;
   bool sane;
-  const Key best = best_key(shared, raw, sane);
+  Key own;
+  const Key best = best_key(shared, raw, sane, own);
   const float largest = value_of(best);
   double total = 0.0;
   if (sane && row.logprobs >= 0) {
-    total = log_total(shared, raw, largest);
-    if (row.logprobs > 0) {
-      report_best(shared, raw, largest, total, row.logprobs, launch.tops + row.top_first);
-    }
+    total = report_best(shared, raw, largest, own, row.logprobs, launch.tops + row.top_first);
   }
   const bool scores = row.scored >= 0;
   int32_t token = -1;
   if (sane) {
-    token = scores ? row.scored : sample_token(shared, launch, row, raw, best, token_counts);
+    token = scores ? row.scored : sample_token(shared, launch, row, raw, best, own, token_counts);
   }
   if (threadIdx.x != 0) return;
   const bool reports = token >= 0 && row.logprobs >= 0;
@@ -538,20 +682,25 @@ __global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
 }
 
 void run(OpContext& context, const DeviceSampleArgs& args) {
-  sample_row<<<static_cast<unsigned>(args.logits.rows()), kThreads, 0, gpu::stream_of(context)>>>(
-      {.logits = reinterpret_cast<float*>(args.logits.data),
-       .stride = args.logits.row_stride / 4,
-       .vocabulary = static_cast<int32_t>(args.logits.columns()),
-       .rows = args.rows,
-       .biases = args.biases,
-       .token_counts = args.token_counts,
-       .last_tokens = args.last_tokens,
-       .results = args.results,
-       .tops = args.tops});
+  gpu::check_launch(
+      gpu::launch_overlapped(sample_row,
+                             {.blocks = static_cast<unsigned>(args.logits.rows()),
+                              .threads = kThreads,
+                              .shared_bytes = sizeof(Shared)},
+                             gpu::stream_of(context),
+                             {.logits = reinterpret_cast<float*>(args.logits.data),
+                              .stride = args.logits.row_stride / 4,
+                              .vocabulary = static_cast<int32_t>(args.logits.columns()),
+                              .rows = args.rows,
+                              .biases = args.biases,
+                              .token_counts = args.token_counts,
+                              .last_tokens = args.last_tokens,
+                              .results = args.results,
+                              .tops = args.tops}));
 }
 
 bool any(const DeviceTraits& traits, const DeviceSampleArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.logits.columns() <= INT32_MAX - kThreads;
+  return traits.kind == DeviceKind::kCuda && args.logits.columns() <= kVocabularyMax;
 }
 
 constexpr std::array kKernels = {Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run}};

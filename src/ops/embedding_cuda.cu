@@ -14,6 +14,8 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     look_up(const TokenId* tokens, gpu::RowsOf<const T> table, gpu::RowsOf<T> out, float scale,
             int64_t columns) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const T* from = table.row(tokens[blockIdx.x]);
   T* to = out.row(blockIdx.x);
   for (int64_t at = static_cast<int64_t>(threadIdx.x) * kWidth; at < columns;
@@ -31,10 +33,9 @@ template <bool kWide>
 void run(OpContext& context, const EmbeddingArgs& args) {
   gpu::with_float_type(args.table.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
-    look_up<T, kWidth>
-        <<<static_cast<unsigned>(args.tokens.size()), kThreads, 0, gpu::stream_of(context)>>>(
-            args.tokens.data(), gpu::rows_of<T>(args.table), gpu::rows_of<T>(args.out), args.scale,
-            args.out.columns());
+    gpu::launch(context, look_up<T, kWidth>, static_cast<unsigned>(args.tokens.size()), kThreads,
+                args.tokens.data(), gpu::rows_of<T>(args.table), gpu::rows_of<T>(args.out),
+                args.scale, args.out.columns());
   });
 }
 

@@ -25,6 +25,8 @@ struct Arguments {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) layer_norm_row(Arguments<T> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   T* x = args.x.row(blockIdx.x);
   T* out = args.out.row(blockIdx.x);
   const T* residual = args.residual.data == nullptr ? nullptr : args.residual.row(blockIdx.x);
@@ -54,16 +56,15 @@ __global__ void __launch_bounds__(kThreads) layer_norm_row(Arguments<T> args) {
 
 void run(OpContext& context, const LayerNormArgs& args) {
   gpu::with_float_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
-    layer_norm_row<T>
-        <<<static_cast<unsigned>(args.x.rows()), kThreads, 0, gpu::stream_of(context)>>>(
-            {.x = gpu::rows_of<T>(args.x),
-             .residual = gpu::rows_of<T>(args.residual),
-             .weight = args.weight,
-             .bias = args.bias,
-             .out = gpu::rows_of<T>(args.out),
-             .columns = static_cast<int32_t>(args.x.columns()),
-             .eps = args.eps,
-             .residual_scale = args.residual_scale});
+    gpu::launch(context, layer_norm_row<T>, static_cast<unsigned>(args.x.rows()), kThreads,
+                {.x = gpu::rows_of<T>(args.x),
+                 .residual = gpu::rows_of<T>(args.residual),
+                 .weight = args.weight,
+                 .bias = args.bias,
+                 .out = gpu::rows_of<T>(args.out),
+                 .columns = static_cast<int32_t>(args.x.columns()),
+                 .eps = args.eps,
+                 .residual_scale = args.residual_scale});
   });
 }
 

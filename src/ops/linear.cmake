@@ -1,4 +1,4 @@
-list(APPEND sources linear.cc linear_cpu.cc linear_cpu_plan.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
+list(APPEND sources gated_linear.cc linear.cc linear_cpu.cc linear_cpu_plan.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
      linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc linear_cpu_vnni_panels.cc
      linear_cpu_avx512_bf16.cc linear_cpu_amx.cc linear_cpu_float.cc packed_weight.cc pack_blocks.cc
      pack_blocks_baseline.cc pack_blocks_avx512.cc matrix_weight.cc)

@@ -1,14 +1,14 @@
 // y = x W^T (+ bias) (+ y) on CUDA.
 //   x [M, K], W [N, K] of one type: f32, f16 or bf16;  y [M, N] of that type or f32;  bias [N] f32
 //   sums in f32, rounded once
-// Three kernels: `few_rows` of our own where M is small and reading W is all the time there is, the
-// vendor's library, and `any` for shapes whose rows are not aligned.
+// Four kernels: `stream` (linear_stream.h) and `few_rows` of our own where M is small and reading W
+// is all the time there is, the vendor's library, and `any` for shapes whose rows are not aligned.
 #include <array>
 
 #include "gpu/mma.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
-#include "ops/linear.h"
+#include "ops/linear_stream.h"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -77,6 +77,7 @@ constexpr int64_t kFewElementsMax = 4096 * 4096;
 
 template <class T, class Y, int kColumnTiles, int kRowTiles>
 __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
+  gpu::let_next_kernel_start();
   constexpr int kBlockRows = 16 * kRowTiles, kColumns = 8 * kColumnTiles;
   __shared__ float partial[kFewWarps][kBlockRows][kColumns + 1];
   const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
@@ -116,6 +117,7 @@ __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
   const int32_t first = warp * kSpan * kAhead;
 #pragma unroll
   for (int s = 0; s < kAhead; ++s) load_span(s, first + s * kSpan);
+  gpu::wait_for_earlier_kernels();  // the first weights are on their way
   float sums[kRowTiles][kColumnTiles][4] = {};
   for (int32_t at = first; at < args.k; at += kStep) {
     uint4 b[kAhead][kColumnTiles];  // from L1: every warp of the block reads x
@@ -171,11 +173,12 @@ template <int kColumnTiles, class T, class Y>
 void launch_few_rows(OpContext& context, const Arguments<T, Y>& args) {
   // Two row tiles read x half as often; one gives enough blocks for a narrow W.
   const bool narrow = args.n < 32 * 2 * context.device.traits().sm_count;
-  const cudaStream_t stream = gpu::stream_of(context);
   if (narrow) {
-    few_rows<T, Y, kColumnTiles, 1><<<gpu::blocks_for(args.n, 16), kFewThreads, 0, stream>>>(args);
+    gpu::launch(context, few_rows<T, Y, kColumnTiles, 1>, gpu::blocks_for(args.n, 16), kFewThreads,
+                args);
   } else {
-    few_rows<T, Y, kColumnTiles, 2><<<gpu::blocks_for(args.n, 32), kFewThreads, 0, stream>>>(args);
+    gpu::launch(context, few_rows<T, Y, kColumnTiles, 2>, gpu::blocks_for(args.n, 32), kFewThreads,
+                args);
   }
 }
 
@@ -188,9 +191,9 @@ void run_few_rows(OpContext& context, const LinearArgs& args) {
 }
 
 bool few(const DeviceTraits& traits, const LinearArgs& args) {
-  return fits(traits, args) && aligned(args) && args.x.dtype != DType::kF32 &&
-         args.x.rows() <= kFewRowsMax && args.weight->k() % kSpan == 0 &&
-         args.weight->n() * args.weight->k() <= kFewElementsMax;
+  return !traits.batch_invariant && fits(traits, args) && aligned(args) &&
+         args.x.dtype != DType::kF32 && args.x.rows() <= kFewRowsMax &&
+         args.weight->k() % kSpan == 0 && args.weight->n() * args.weight->k() <= kFewElementsMax;
 }
 
 // --- the vendor's library ---
@@ -198,6 +201,8 @@ bool few(const DeviceTraits& traits, const LinearArgs& args) {
 template <class Y>
 __global__ void __launch_bounds__(256)
     add_bias(gpu::RowsOf<Y> y, const float* bias, int32_t columns, int64_t elements) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (i >= elements) return;
   Y& value = y.row(i / columns)[i % columns];
@@ -225,13 +230,14 @@ void run_library(OpContext& context, const LinearArgs& args) {
   if (args.bias == nullptr) return;
   gpu::with_float_type(args.y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
     const int64_t elements = args.y.rows() * args.y.columns();
-    add_bias<<<gpu::blocks_for(elements, 256), 256, 0, gpu::stream_of(context)>>>(
-        gpu::rows_of<Y>(args.y), args.bias, static_cast<int32_t>(args.y.columns()), elements);
+    gpu::launch(context, add_bias<Y>, gpu::blocks_for(elements, 256), 256, gpu::rows_of<Y>(args.y),
+                args.bias, static_cast<int32_t>(args.y.columns()), elements);
   });
 }
 
 bool library(const DeviceTraits& traits, const LinearArgs& args) {
-  return fits(traits, args) && aligned(args) && gpu::rows_aligned(args.y);
+  return !traits.batch_invariant && fits(traits, args) && aligned(args) &&
+         gpu::rows_aligned(args.y);
 }
 
 // --- any: a warp an element of y ---
@@ -240,6 +246,8 @@ constexpr int kAnyWarps = 4;
 
 template <class T, class Y>
 __global__ void __launch_bounds__(kAnyWarps* gpu::kWarpThreads) any_element(Arguments<T, Y> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
   const int64_t element = static_cast<int64_t>(blockIdx.x) * kAnyWarps +
                           static_cast<int64_t>(threadIdx.x) / gpu::kWarpThreads;
@@ -259,12 +267,31 @@ __global__ void __launch_bounds__(kAnyWarps* gpu::kWarpThreads) any_element(Argu
 void run_any(OpContext& context, const LinearArgs& args) {
   with_types(args, [&]<class T, class Y>(const Arguments<T, Y>& arguments) {
     const int64_t elements = int64_t{arguments.m} * arguments.n;
-    any_element<<<gpu::blocks_for(elements, kAnyWarps), kAnyWarps * gpu::kWarpThreads, 0,
-                  gpu::stream_of(context)>>>(arguments);
+    gpu::launch(context, any_element<T, Y>, gpu::blocks_for(elements, kAnyWarps),
+                kAnyWarps * gpu::kWarpThreads, arguments);
   });
 }
 
+// --- W streamed through shared memory (linear_stream.h) ---
+
+// Measured inside a step on an H200 (docs/kernels/notebook.md), where the first weights that it
+// asks for early delay the small kernels before it: with fewer rows few_rows is ahead, with more
+// rows or weights the library.
+constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
+constexpr int64_t kStreamedElementsMax = 4096 * 4096;
+
+bool stream(const DeviceTraits& traits, const LinearArgs& args) {
+  if (!stream_fits(traits, {.linear = args})) return false;
+  const int64_t rows = args.x.rows();
+  return traits.batch_invariant || (rows >= kStreamedRowsMin && rows <= kStreamedRowsMax &&
+                                    args.weight->n() * args.weight->k() <= kStreamedElementsMax);
+}
+void run_linear_stream(OpContext& context, const LinearArgs& args) {
+  run_stream(context, {.linear = args});
+}
+
 constexpr std::array kKernels = {
+    Kernel<LinearArgs>{"linear/cuda/stream", stream, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
     Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/cuda_test_support.h"
-#include "ops/linear.h"
+#include "ops/gated_linear.h"
 
 namespace headrace {
 namespace {
@@ -25,6 +25,15 @@ struct Case {
 LinearCompute compute_of(DType dtype) {
   if (dtype == DType::kF32) return LinearCompute::kFloat32;
   return dtype == DType::kF16 ? LinearCompute::kFloat16 : LinearCompute::kFast;
+}
+
+// Whether a kernel can compute this, where it is the choice and where batch invariance makes it
+// that.
+template <class Args>
+bool takes(TestDevice& cuda, const Kernel<Args>& kernel, const Args& args) {
+  DeviceTraits invariant = cuda.device().traits();
+  invariant.batch_invariant = true;
+  return kernel.supports(cuda.device().traits(), args) || kernel.supports(invariant, args);
 }
 
 void run_case(TestDevice& cuda, const Case& c) {
@@ -77,7 +86,7 @@ void run_case(TestDevice& cuda, const Case& c) {
         .bias = c.bias ? bias_on.data() : nullptr,
         .y = y_on.view(),
         .output = c.accumulates ? LinearOutput::kAccumulate : LinearOutput::kStore};
-    if (!kernel.supports(cuda.device().traits(), args)) continue;
+    if (!takes(cuda, kernel, args)) continue;
     SCOPED_TRACE(std::string(kernel.name));
     OpContext context = cuda.context();
     kernel.run(context, args);
@@ -116,6 +125,127 @@ TEST(LinearCuda, AWideWeight) {
   for (const int64_t m : {1, 5, 12}) {
     run_case(cuda, {DType::kBF16, DType::kBF16, m, 32 * 2 * 160 + 5, 128, 0, false, false});
     run_case(cuda, {DType::kBF16, DType::kF32, m, 32 * 2 * 160 + 16, 64, 8, true, true});
+  }
+}
+
+// Tiles of every height, columns shared by the blocks of a cluster, several tiles a block, edges.
+TEST(LinearCuda, TilesOfStreamedWeights) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{4096, 1000},
+                             {6144, 264},
+                             {1026, 4096},
+                             {132 * 256 * 2 + 34, 72},
+                             {132 * 64 + 2, 8}}) {
+    for (const int64_t m : {3, 64, 65}) {
+      run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, false, false});
+    }
+    run_case(cuda, {DType::kF16, DType::kF32, 70, n, k, 8, true, true});
+  }
+}
+
+// Random weights, [n, k].
+LinearWeight random_weight(TestDevice& cuda, DType dtype, Rng& rng, int64_t n, int64_t k,
+                           std::vector<float>* values) {
+  *values = rounded_floats(rng, dtype, n * k, 0.2f);
+  const LinearSource source{host_view(*values, n, k), {}};
+  return std::move(LinearWeight::pack(cuda.device(), {&source, 1}, compute_of(dtype)).value());
+}
+
+// What batch invariance rests on.
+TEST(LinearCuda, AStreamedRowHasTheSameBitsWhateverStandsBesideIt) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 4096, kK = 1024, kRows = 128;
+  Rng rng(11);
+  std::vector<float> w;
+  const LinearWeight weight = random_weight(cuda, DType::kBF16, rng, kN, kK, &w);
+  const std::vector<float> x = rounded_floats(rng, DType::kBF16, kRows * kK);
+  CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
+  std::vector<float> expected;
+  for (const int64_t m : {kRows, int64_t{1}, int64_t{7}, int64_t{64}, int64_t{65}}) {
+    CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
+    TensorView rows = x_on.view();
+    rows.shape = Shape{m, kK};
+    const LinearArgs args{.x = rows, .weight = &weight, .bias = nullptr, .y = y.view()};
+    const Kernel<LinearArgs>& kernel = linear_kernels().all().front();
+    if (!takes(cuda, kernel, args)) GTEST_SKIP() << "not run: no " << kernel.name;
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    const std::vector<float> bits = y.read();
+    if (expected.empty()) expected = bits;
+    ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;
+  }
+}
+
+double activated(Activation activation, double x) {
+  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+  if (activation == Activation::kGeluErf) return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
+}
+
+struct GatedCase {
+  DType dtype;
+  int64_t m, features, k, gap;
+  Activation activation;
+  bool bias;
+};
+
+void run_gated_case(TestDevice& cuda, const GatedCase& c) {
+  Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.features * 1009 + c.k));
+  std::vector<float> w;
+  const LinearWeight weight = random_weight(cuda, c.dtype, rng, 2 * c.features, c.k, &w);
+  const std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
+  const std::vector<float> bias = random_floats(rng, 2 * c.features);
+  const auto product = [&](int64_t row, int64_t of) {
+    double sum = c.bias ? bias[static_cast<size_t>(of)] : 0;
+    for (int64_t i = 0; i < c.k; ++i) {
+      sum += static_cast<double>(x[static_cast<size_t>(row * c.k + i)]) *
+             w[static_cast<size_t>(of * c.k + i)];
+    }
+    return sum;
+  };
+  const CudaArray<float> bias_on(cuda, bias);
+  CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.gap, &x);
+  for (const auto& kernel : gated_linear_kernels().all()) {
+    CudaMatrix scratch(cuda, c.dtype, c.m, 2 * c.features, 0, nullptr);
+    CudaMatrix y(cuda, c.dtype, c.m, c.features, c.gap, nullptr);
+    const GatedLinearArgs args{.x = x_on.view(),
+                               .weight = &weight,
+                               .bias = c.bias ? bias_on.data() : nullptr,
+                               .activation = c.activation,
+                               .gate_up = scratch.view(),
+                               .y = y.view()};
+    if (!takes(cuda, kernel, args)) continue;
+    SCOPED_TRACE(std::string(kernel.name) + " M" + std::to_string(c.m) + " F" +
+                 std::to_string(c.features) + " K" + std::to_string(c.k));
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    const std::vector<float> result = y.read();
+    for (size_t i = 0; i < result.size(); ++i) {
+      const auto row = static_cast<int64_t>(i) / c.features;
+      const auto column = static_cast<int64_t>(i) % c.features;
+      const double gate = product(row, column), up = product(row, c.features + column);
+      const double expected = activated(c.activation, gate) * up;
+      // Gate and up may have been rounded to the type in between.
+      const double bound =
+          (3 * unit_of(c.dtype) + 1e-5) * (std::abs(expected) + std::abs(gate * up) + 0.5);
+      ASSERT_NEAR(result[i], expected, bound) << "element " << i;
+    }
+  }
+}
+
+TEST(LinearCuda, GatedLinearAgreesWithDoubles) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const auto& [features, k] : {std::pair<int64_t, int64_t>{32, 64},
+                                    {200, 136},
+                                    {1536, 576},
+                                    {132 * 128 + 64, 64},
+                                    {50, 33}}) {
+    for (const int64_t m : {1, 9, 65}) {
+      run_gated_case(cuda, {DType::kBF16, m, features, k, 0, Activation::kSilu, false});
+    }
+    run_gated_case(cuda, {DType::kF16, 12, features, k, 8, Activation::kGeluTanh, true});
+    run_gated_case(cuda, {DType::kBF16, 3, features, k, 8, Activation::kGeluErf, true});
+    run_gated_case(cuda, {DType::kF32, 2, features, k, 0, Activation::kSilu, true});
   }
 }
 

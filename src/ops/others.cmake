@@ -18,8 +18,9 @@ if(HEADRACE_CUDA)
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
     attention_cuda_d256.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
-    linear_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
-    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu)
+    linear_cuda.cu linear_stream_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
+    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
+    tensor_map.cu)
   list(APPEND sources ${kernel_sources})
   # 554: a view of constant bytes has a conversion to its own type that is never called.
   set_source_files_properties(${kernel_sources} PROPERTIES
@@ -47,6 +48,8 @@ list(APPEND tests op_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_ro
 if(HEADRACE_CUDA)
   add_executable(attention_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_bench.cc)
   target_link_libraries(attention_bench PRIVATE headrace_ops CUDA::cudart_static)
+  add_executable(sample_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/sample_bench.cc)
+  target_link_libraries(sample_bench PRIVATE headrace_ops CUDA::cudart_static)
 endif()
 
 add_executable(attention_cpu_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_cpu_bench.cc)

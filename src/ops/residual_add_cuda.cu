@@ -14,6 +14,8 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     add_rows(gpu::RowsOf<T> x, gpu::RowsOf<const T> residual, float scale, int64_t per_row,
              int64_t accesses) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const int64_t access = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (access >= accesses) return;
   const int64_t row = access / per_row, at = access % per_row * kWidth;
@@ -32,9 +34,9 @@ void run(OpContext& context, const ResidualAddArgs& args) {
   gpu::with_float_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
     const int64_t per_row = args.x.columns() / kWidth, accesses = args.x.rows() * per_row;
-    add_rows<T, kWidth>
-        <<<gpu::blocks_for(accesses, kThreads), kThreads, 0, gpu::stream_of(context)>>>(
-            gpu::rows_of<T>(args.x), gpu::rows_of<T>(args.residual), args.scale, per_row, accesses);
+    gpu::launch(context, add_rows<T, kWidth>, gpu::blocks_for(accesses, kThreads), kThreads,
+                gpu::rows_of<T>(args.x), gpu::rows_of<T>(args.residual), args.scale, per_row,
+                accesses);
   });
 }
 

@@ -6,14 +6,14 @@
 #include <cstdint>
 
 #include "gpu/reduce.cuh"
-#include "gpu/vector.cuh"
+#include "ops/cuda_launch.cuh"
 #include "ops/rms_norm.h"
 
 namespace headrace {
 namespace {
 
-constexpr int kThreads = 256;  // 8 warps: two rows of 576 columns fit a quarter of an SM's threads
-constexpr int kHeld = 4;       // accesses of a row that a thread keeps in registers
+constexpr int kThreads = 512;  // 8 elements each are a row of 4,096: one access
+constexpr int kHeld = 2;       // accesses of a row that a thread keeps in registers
 
 template <class T>
 struct Rows {
@@ -53,13 +53,13 @@ __device__ float sum_squares(const gpu::Vector<T, kWidth>& value) {
 }
 
 template <class T, int kWidth>
-__device__ void store_scaled(const gpu::Vector<T, kWidth>& value, const float* weight, float scale,
-                             T* out) {
-  const auto w = gpu::Vector<float, kWidth>::load(weight);
+__device__ void store_scaled(const gpu::Vector<T, kWidth>& value,
+                             const gpu::Vector<float, kWidth>& weight, float scale, T* out) {
   gpu::Vector<T, kWidth> result;
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    result.values[i] = gpu::from_float<T>(gpu::to_float(value.values[i]) * scale * w.values[i]);
+    result.values[i] =
+        gpu::from_float<T>(gpu::to_float(value.values[i]) * scale * weight.values[i]);
   }
   result.store(out);
 }
@@ -67,6 +67,7 @@ __device__ void store_scaled(const gpu::Vector<T, kWidth>& value, const float* w
 // kWidth elements an access; columns, strides and addresses are multiples of it.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
+  using Weights = gpu::Vector<float, kWidth>;
   constexpr int kStep = kThreads * kWidth;
   const int64_t row = blockIdx.x;
   const int32_t first = static_cast<int32_t>(threadIdx.x) * kWidth;
@@ -75,6 +76,14 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
       rows.residual == nullptr ? nullptr : rows.residual + row * rows.residual_stride;
   T* out = rows.out + row * rows.out_stride;
 
+  gpu::let_next_kernel_start();
+  Weights weights[kHeld];  // the model's: no kernel writes them
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int32_t at = first + i * kStep;
+    if (at < rows.columns) weights[i] = Weights::load(rows.weight + at);
+  }
+  gpu::wait_for_earlier_kernels();
   gpu::Vector<T, kWidth> held[kHeld];
   float sum = 0.0f;
 #pragma unroll
@@ -96,11 +105,11 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     const int32_t at = first + i * kStep;
-    if (at < rows.columns) store_scaled<T, kWidth>(held[i], rows.weight + at, scale, out + at);
+    if (at < rows.columns) store_scaled<T, kWidth>(held[i], weights[i], scale, out + at);
   }
   for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
-    store_scaled<T, kWidth>(gpu::Vector<T, kWidth>::load(x + at), rows.weight + at, scale,
-                            out + at);
+    store_scaled<T, kWidth>(gpu::Vector<T, kWidth>::load(x + at), Weights::load(rows.weight + at),
+                            scale, out + at);
   }
 }
 
@@ -117,9 +126,8 @@ void launch(OpContext& context, const RmsNormArgs& args) {
                      .columns = static_cast<int32_t>(args.x.columns()),
                      .eps = args.eps,
                      .residual_scale = args.residual_scale};
-  const auto stream = static_cast<cudaStream_t>(context.stream.native());
-  // A fault of the launch or the kernel shows in Stream::synchronize().
-  rms_norm_row<T, kWidth><<<static_cast<unsigned>(args.x.rows()), kThreads, 0, stream>>>(rows);
+  gpu::launch(context, rms_norm_row<T, kWidth>, static_cast<unsigned>(args.x.rows()), kThreads,
+              rows);
 }
 
 template <bool kWide>
@@ -142,18 +150,11 @@ bool any_row(const DeviceTraits& traits, const RmsNormArgs& args) {
           args.x.dtype == DType::kBF16);
 }
 
-bool multiple_of_access(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) % gpu::kAccessBytes == 0;
-}
-template <class View>
-bool rows_aligned(const View& view) {
-  return multiple_of_access(view.data) && view.row_stride % gpu::kAccessBytes == 0;
-}
 bool wide_rows(const DeviceTraits& traits, const RmsNormArgs& args) {
   return any_row(traits, args) &&
          args.x.columns() * dtype_info(args.x.dtype).block_bytes % gpu::kAccessBytes == 0 &&
-         rows_aligned(args.x) && rows_aligned(args.residual) && rows_aligned(args.out) &&
-         multiple_of_access(args.weight);
+         gpu::rows_aligned(args.x) && gpu::rows_aligned(args.residual) &&
+         gpu::rows_aligned(args.out) && gpu::multiple_of_access(args.weight);
 }
 
 constexpr std::array kKernels = {

@@ -19,6 +19,8 @@ struct Arguments {
 };
 
 __global__ void __launch_bounds__(kThreads) angles_of(Arguments args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= args.angles) return;
   const int64_t row = i / args.half, column = i % args.half;
@@ -30,14 +32,14 @@ __global__ void __launch_bounds__(kThreads) angles_of(Arguments args) {
 
 void run(OpContext& context, const RopeAnglesArgs& args) {
   const int64_t half = args.cos.columns(), angles = args.cos.rows() * half;
-  angles_of<<<gpu::blocks_for(angles, kThreads), kThreads, 0, gpu::stream_of(context)>>>(
-      {.positions = args.positions.data(),
-       .inv_freq = args.inv_freq.data(),
-       .scale = args.scale,
-       .cos = gpu::rows_of<float>(args.cos),
-       .sin = gpu::rows_of<float>(args.sin),
-       .half = half,
-       .angles = angles});
+  gpu::launch(context, angles_of, gpu::blocks_for(angles, kThreads), kThreads,
+              {.positions = args.positions.data(),
+               .inv_freq = args.inv_freq.data(),
+               .scale = args.scale,
+               .cos = gpu::rows_of<float>(args.cos),
+               .sin = gpu::rows_of<float>(args.sin),
+               .half = half,
+               .angles = angles});
 }
 
 bool any(const DeviceTraits& traits, const RopeAnglesArgs&) {

@@ -52,6 +52,8 @@ __device__ float rotated(const float* from, int e, int half, const float* cos, c
 
 template <RopeStyle kStyle, class T, int kWidth>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Arguments<T> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   __shared__ float heads[kWarps][kHeadDimMax];
   const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
   const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
@@ -104,36 +106,112 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   }
 }
 
+// --- heads whose halves rotate: 16 bytes a lane, in registers ---
+//
+// kLanes lanes have a head, 8 elements each; the element that one rotates with is in the lane half
+// a head away.
+constexpr int kLaneElements = 8;
+
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
+  using Elements = gpu::Vector<T, kLaneElements>;
+  using Floats = gpu::Vector<float, kLaneElements>;
+  constexpr int kDim = kLanes * kLaneElements, kHeads = kWarps * gpu::kWarpThreads / kLanes;
+  gpu::let_next_kernel_start();
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int32_t head = static_cast<int32_t>(blockIdx.y * kHeads + threadIdx.x / kLanes);
+  const int32_t keys_from = args.query_heads, values_from = keys_from + args.kv_heads;
+  const bool is_value = head >= values_from, is_query = head < keys_from;
+  const int64_t t = blockIdx.x;
+  gpu::wait_for_earlier_kernels();
+  // Lanes without a head go on: the others ask them.
+  const bool there = head < values_from + args.kv_heads;
+  T* at = args.qkv.row(t) + static_cast<int64_t>(there ? head : 0) * kDim + lane * kLaneElements;
+  const int angle = lane * kLaneElements % (kDim / 2);
+  Elements elements = Elements::load(at);
+  const Floats cos = Floats::load(args.cos.row(t) + angle);
+  const Floats sin = Floats::load(args.sin.row(t) + angle);
+  const int64_t slot = args.slots[t];
+  float values[kLaneElements], squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    values[i] = gpu::to_float(elements.values[i]);
+    squares += values[i] * values[i];
+  }
+  if (args.q_norm != nullptr) {
+#pragma unroll
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      squares += __shfl_xor_sync(0xffffffffu, squares, distance);
+    }
+    const float factor = rsqrtf(squares / static_cast<float>(kDim) + args.norm_eps);
+    const Floats norm = Floats::load((is_query ? args.q_norm : args.k_norm) + lane * kLaneElements);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) values[i] *= factor * norm.values[i];
+  }
+  const bool first_half = lane < kLanes / 2;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    const float other = __shfl_xor_sync(0xffffffffu, values[i], kLanes / 2);
+    const float turned = first_half ? values[i] * cos.values[i] - other * sin.values[i]
+                                    : values[i] * cos.values[i] + other * sin.values[i];
+    if (!is_value) elements.values[i] = gpu::from_float<T>(turned);
+  }
+  if (!there) return;
+  if (!is_value) elements.store(at);
+  if (is_query) return;
+  const int32_t kv_head = head - (is_value ? values_from : keys_from);
+  T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
+  elements.store(cached + lane * kLaneElements);
+}
+
+template <class T>
+Arguments<T> arguments_of(const RopeKvArgs& args) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  return {.qkv = gpu::rows_of<T>(args.qkv),
+          .cos = gpu::rows_of<float>(args.cos),
+          .sin = gpu::rows_of<float>(args.sin),
+          .slots = args.slots.data(),
+          .q_norm = args.q_norm,
+          .k_norm = args.k_norm,
+          .norm_eps = args.norm_eps,
+          .cache = reinterpret_cast<T*>(args.kv.base),
+          .block_stride = args.kv.block_stride / kBytes,
+          .v_offset = args.kv.v_offset / kBytes,
+          .block_tokens = args.kv.block_tokens,
+          .query_heads = args.query_heads,
+          .kv_heads = args.kv.kv_heads,
+          .head_dim = args.kv.head_dim,
+          .half = static_cast<int32_t>(args.cos.columns())};
+}
+
+// A block for `heads` heads of a token.
+template <class T>
+void launch(OpContext& context, const RopeKvArgs& args, void (*kernel)(Arguments<T>), int heads) {
+  const Arguments<T> arguments = arguments_of<T>(args);
+  const dim3 grid(static_cast<unsigned>(args.qkv.rows()),
+                  gpu::blocks_for(arguments.query_heads + 2 * arguments.kv_heads, heads));
+  gpu::launch(context, kernel, grid, kWarps * gpu::kWarpThreads, arguments);
+}
+
 template <bool kWide>
 void run(OpContext& context, const RopeKvArgs& args) {
   gpu::with_float_type(args.qkv.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? 4 : 1;
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
-    const Arguments<T> arguments{.qkv = gpu::rows_of<T>(args.qkv),
-                                 .cos = gpu::rows_of<float>(args.cos),
-                                 .sin = gpu::rows_of<float>(args.sin),
-                                 .slots = args.slots.data(),
-                                 .q_norm = args.q_norm,
-                                 .k_norm = args.k_norm,
-                                 .norm_eps = args.norm_eps,
-                                 .cache = reinterpret_cast<T*>(args.kv.base),
-                                 .block_stride = args.kv.block_stride / kBytes,
-                                 .v_offset = args.kv.v_offset / kBytes,
-                                 .block_tokens = args.kv.block_tokens,
-                                 .query_heads = args.query_heads,
-                                 .kv_heads = args.kv.kv_heads,
-                                 .head_dim = args.kv.head_dim,
-                                 .half = static_cast<int32_t>(args.cos.columns())};
-    const int64_t heads = int64_t{args.query_heads} + 2 * args.kv.kv_heads;
-    const dim3 grid(static_cast<unsigned>(args.qkv.rows()), gpu::blocks_for(heads, kWarps));
-    constexpr int kThreads = kWarps * gpu::kWarpThreads;
-    const cudaStream_t stream = gpu::stream_of(context);
-    if (args.style == RopeStyle::kHalf) {
-      rope_kv_head<RopeStyle::kHalf, T, kWidth><<<grid, kThreads, 0, stream>>>(arguments);
-    } else {
-      rope_kv_head<RopeStyle::kInterleaved, T, kWidth><<<grid, kThreads, 0, stream>>>(arguments);
-    }
+    const auto kernel = args.style == RopeStyle::kHalf
+                            ? rope_kv_head<RopeStyle::kHalf, T, kWidth>
+                            : rope_kv_head<RopeStyle::kInterleaved, T, kWidth>;
+    launch<T>(context, args, kernel, kWarps);
   });
+}
+
+template <class T, int kLanes>
+void launch_lanes(OpContext& context, const RopeKvArgs& args) {
+  launch<T>(context, args, rope_kv_lanes<T, kLanes>, kWarps * gpu::kWarpThreads / kLanes);
+}
+template <int kLanes>
+void run_lanes(OpContext& context, const RopeKvArgs& args) {
+  if (args.qkv.dtype == DType::kF16) return launch_lanes<__half, kLanes>(context, args);
+  launch_lanes<__nv_bfloat16, kLanes>(context, args);
 }
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
@@ -152,7 +230,23 @@ bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
          aligned(args.kv.base, args.kv.block_stride) && args.kv.v_offset % access == 0;
 }
 
+// 16-bit heads of kLanes * 8 elements, all rotated, on 16 bytes wherever they lie.
+template <int kLanes>
+bool lanes(const DeviceTraits& traits, const RopeKvArgs& args) {
+  constexpr int32_t kDim = kLanes * kLaneElements;
+  const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
+  return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.head_dim == kDim &&
+         args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&
+         gpu::rows_aligned(args.qkv) && gpu::rows_aligned(args.cos) &&
+         gpu::rows_aligned(args.sin) && on_access(args.q_norm) && on_access(args.k_norm) &&
+         on_access(args.kv.base) && args.kv.block_stride % gpu::kAccessBytes == 0 &&
+         args.kv.v_offset % gpu::kAccessBytes == 0;
+}
+
 constexpr std::array kKernels = {
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_8", lanes<8>, run_lanes<8>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_16", lanes<16>, run_lanes<16>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_32", lanes<32>, run_lanes<32>},
     Kernel<RopeKvArgs>{"rope_kv/cuda/wide_head", wide, run<true>},
     Kernel<RopeKvArgs>{"rope_kv/cuda/any_head", any, run<false>},
 };

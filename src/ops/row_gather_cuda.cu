@@ -14,6 +14,8 @@ template <class Access>
 __global__ void __launch_bounds__(kThreads)
     copy_rows(gpu::RowsOf<const Access> x, const int32_t* rows, gpu::RowsOf<Access> out,
               int64_t accesses) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const Access* from = x.row(rows[blockIdx.x]);
   Access* to = out.row(blockIdx.x);
   for (int64_t i = threadIdx.x; i < accesses; i += kThreads) to[i] = from[i];
@@ -22,10 +24,9 @@ __global__ void __launch_bounds__(kThreads)
 template <class Access>
 void run(OpContext& context, const RowGatherArgs& args) {
   const int64_t bytes = *row_bytes(args.x.dtype, args.x.columns());
-  copy_rows<Access>
-      <<<static_cast<unsigned>(args.rows.size()), kThreads, 0, gpu::stream_of(context)>>>(
-          gpu::rows_of<Access>(args.x), args.rows.data(), gpu::rows_of<Access>(args.out),
-          bytes / static_cast<int64_t>(sizeof(Access)));
+  gpu::launch(context, copy_rows<Access>, static_cast<unsigned>(args.rows.size()), kThreads,
+              gpu::rows_of<Access>(args.x), args.rows.data(), gpu::rows_of<Access>(args.out),
+              bytes / static_cast<int64_t>(sizeof(Access)));
 }
 
 bool any(const DeviceTraits& traits, const RowGatherArgs& args) {

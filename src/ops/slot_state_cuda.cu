@@ -38,6 +38,8 @@ struct Launch {
 };
 
 __global__ void __launch_bounds__(kThreads) update(Launch launch) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   auto i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < launch.entry_count) {
     launch.block_tables[launch.entries[i].index] = launch.entries[i].block;
@@ -64,7 +66,7 @@ void run(OpContext& context, const SlotStateArgs& args) {
                       .token_counts = args.token_counts,
                       .last_tokens = args.last_tokens};
   const int64_t items = launch.entry_count + launch.token_count + launch.mark_count;
-  update<<<gpu::blocks_for(items, kThreads), kThreads, 0, gpu::stream_of(context)>>>(launch);
+  gpu::launch(context, update, gpu::blocks_for(items, kThreads), kThreads, launch);
 }
 
 bool any(const DeviceTraits& traits, const SlotStateArgs&) {

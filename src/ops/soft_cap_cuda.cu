@@ -11,6 +11,8 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
     cap_rows(gpu::RowsOf<float> x, float cap, int64_t columns, int64_t elements) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= elements) return;
   float& value = x.row(i / columns)[i % columns];
@@ -19,8 +21,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void run(OpContext& context, const SoftCapArgs& args) {
   const int64_t elements = args.x.rows() * args.x.columns();
-  cap_rows<<<gpu::blocks_for(elements, kThreads), kThreads, 0, gpu::stream_of(context)>>>(
-      gpu::rows_of<float>(args.x), args.cap, args.x.columns(), elements);
+  gpu::launch(context, cap_rows, gpu::blocks_for(elements, kThreads), kThreads,
+              gpu::rows_of<float>(args.x), args.cap, args.x.columns(), elements);
 }
 
 bool any(const DeviceTraits& traits, const SoftCapArgs&) {

@@ -29,6 +29,8 @@ struct DeviceTraits {
   int32_t compute_capability = 0;  // CUDA: 90 for Hopper
   int32_t sm_count = 0;
   int64_t memory_bytes = 0;  // total
+  // Kernels whose order of sums depends on what else is in a batch do not support anything.
+  bool batch_invariant = false;
 };
 
 class Device;

@@ -1,0 +1,35 @@
+// Thread block clusters (sm_90): blocks that run at the same time and read each other's shared
+// memory. PTX ISA 8.0: barrier.cluster, mapa, ld.shared::cluster.
+#pragma once
+
+#include <cstdint>
+
+namespace headrace::gpu {
+
+// This block's number in its cluster.
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// All threads of all blocks of the cluster; shared memory written before is seen after.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Where block `rank` of the cluster has what this block has at `address` of its shared memory.
+__device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {
+  uint32_t mapped;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+__device__ __forceinline__ float2 load_pair_of_cluster(uint32_t address) {
+  float2 pair;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+               : "=f"(pair.x), "=f"(pair.y)
+               : "r"(address)
+               : "memory");
+  return pair;
+}
+
+}  // namespace headrace::gpu
