@@ -122,6 +122,7 @@ Result<std::vector<BenchTest>> bench_tests(const BenchFlags& flags) {
 StackOptions stack_for(const BenchFlags& flags, const std::vector<BenchTest>& tests) {
   StackOptions stack = flags.model.stack;
   stack.max_num_seqs = 1;
+  stack.graphs_at_start = true;
   stack.enable_prefix_caching = false;  // every prompt is computed
   for (const BenchTest& test : tests) {
     stack.max_num_seqs = std::max(stack.max_num_seqs, test.streams);

@@ -35,7 +35,7 @@ constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct WorkloadFlags {
-  ModelFlags model{.stack = {.max_num_seqs = 256}};
+  ModelFlags model{.stack = {.graphs_at_start = true, .max_num_seqs = 256}};
   std::string requests;  // file
   int32_t input = 128, output = 128, prompts = 64;
   std::vector<int64_t> batches{1};
@@ -92,8 +92,9 @@ Json::Object set_up(ModelStack& stack) {
           {"max_num_batched_tokens", stack.engine().options().scheduler.max_num_batched_tokens}};
 }
 
-// Where the time of a step goes: the engine thread's by phase, and the GPU's between steps.
-Json::Object step_timing(const WorkloadResult& run) {
+// Where the time of a step goes: the engine thread's by phase, and the GPU's between steps. And
+// what its memory is used for, against the plan of the start.
+Json::Object step_timing(ModelStack& stack, const WorkloadResult& run) {
   const double steps = static_cast<double>(run.steps);
   Json phases = Json::object();
   phases.set("total", run.host.total() * 1e6 / steps);
@@ -105,10 +106,15 @@ Json::Object step_timing(const WorkloadResult& run) {
     fields.emplace_back("gpu_ms_per_step", run.device_seconds * 1e3 / steps);
     fields.emplace_back("gpu_gap_share", run.device_gap_share());
   }
+  if (const auto memory = stack.gpu_memory()) {
+    fields.emplace_back("gpu_bytes_planned", memory->planned_bytes);
+    fields.emplace_back("gpu_bytes", memory->driver_bytes);
+    fields.emplace_back("allocations", run.allocations);
+  }
   return fields;
 }
 
-std::string step_timing_text(const WorkloadResult& run) {
+std::string step_timing_text(ModelStack& stack, const WorkloadResult& run) {
   const double steps = static_cast<double>(run.steps);
   std::string text = fmt::format("host us a step  {:.1f} (", run.host.total() * 1e6 / steps);
   for (size_t i = 0; i < kHostPhaseCount; ++i) {
@@ -119,6 +125,13 @@ std::string step_timing_text(const WorkloadResult& run) {
   if (run.device_seconds > 0) {
     text += fmt::format("GPU             {:.3f} ms a step, {:.2f} % idle between steps\n",
                         run.device_seconds * 1e3 / steps, run.device_gap_share() * 100);
+  }
+  if (const auto memory = stack.gpu_memory()) {
+    text += fmt::format(
+        "GPU memory      {:.2f} GiB in use, {:+.2f} % of it planned beyond; {} allocations in the "
+        "run\n",
+        static_cast<double>(memory->driver_bytes) / (1 << 30), memory->difference() * 100,
+        run.allocations);
   }
   return text;
 }
@@ -180,7 +193,7 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
                            {"ttft_ms_p99", percentile(ttft, 0.99)},
                            {"tpot_ms_p50", median(tpot)},
                            {"tpot_ms_p99", percentile(tpot, 0.99)}});
-    for (auto& field : step_timing(last)) row.push_back(std::move(field));
+    for (auto& field : step_timing(stack, last)) row.push_back(std::move(field));
     fmt::print("{}\n", write_json(Json(std::move(row))));
     return;
   }
@@ -193,7 +206,7 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
   fmt::print("total tok/s     {:.1f}\n", total / seconds.middle);
   fmt::print("TTFT ms         p50 {:.1f}  p99 {:.1f}\n", median(ttft), percentile(ttft, 0.99));
   fmt::print("TPOT ms         p50 {:.2f}  p99 {:.2f}\n", median(tpot), percentile(tpot, 0.99));
-  fmt::print("steps           {}\n{}", last.steps, step_timing_text(last));
+  fmt::print("steps           {}\n{}", last.steps, step_timing_text(stack, last));
 }
 
 int32_t longest(const std::vector<WorkItem>& items) {
@@ -244,31 +257,27 @@ void print_latency(ModelStack& stack, int32_t batch, const WorkloadFlags& flags,
                            {"step_ms", to_json(step)},
                            {"ttft_ms_p50", median(ttft)},
                            {"output_tokens_per_s", to_json(rate)}});
-    for (auto& field : step_timing(runs.back())) row.push_back(std::move(field));
+    for (auto& field : step_timing(stack, runs.back())) row.push_back(std::move(field));
     fmt::print("{}\n", write_json(Json(std::move(row))));
   } else {
     fmt::print("batch {:<5} step {:.3f} ms ({:.3f} to {:.3f})   TTFT {:.1f} ms   {:.1f} tok/s\n",
                batch, step.middle, step.low, step.high, median(ttft), rate.middle);
-    fmt::print("{}", step_timing_text(runs.back()));
+    fmt::print("{}", step_timing_text(stack, runs.back()));
   }
   std::fflush(stdout);
 }
 
-// Steps of the shorter and of the longer of two traced runs.
-constexpr int32_t kTracedStepsFew = 8, kTracedStepsMore = 40;
+// Tokens of a traced answer: enough for kTracedSteps in the middle of a batch that starts and ends
+// over some steps.
+constexpr int32_t kTracedTokens = 48;
 
 Result<StepTrace> trace_step(ModelStack& stack, KernelTrace& trace, int64_t batch,
                              const WorkloadFlags& flags) {
-  const auto traced = [&](int32_t steps) -> Result<std::vector<KernelRun>> {
-    const std::vector<WorkItem> items(static_cast<size_t>(batch), {flags.input, steps});
-    HR_RETURN_IF_ERROR(trace.take().status());
-    HR_RETURN_IF_ERROR(run_workload(stack, items, /*seed=*/1).status());
-    return trace.take();
-  };
-  HR_RETURN_IF_ERROR(traced(kTracedStepsMore).status());  // whatever is recorded, is recorded now
-  HR_ASSIGN_OR_RETURN(const auto less, traced(kTracedStepsFew));
-  HR_ASSIGN_OR_RETURN(const auto more, traced(kTracedStepsMore));
-  return trace_of_step(less, more, kTracedStepsMore - kTracedStepsFew, stack.config().layers);
+  const std::vector<WorkItem> items(static_cast<size_t>(batch), {flags.input, kTracedTokens});
+  HR_RETURN_IF_ERROR(trace.take().status());
+  HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(stack, items, /*seed=*/1));
+  HR_ASSIGN_OR_RETURN(const std::vector<KernelRun> runs, trace.take());
+  return trace_of_step(runs, static_cast<int32_t>(result.steps), stack.config().layers);
 }
 
 void print_trace(const StepTrace& trace, int64_t batch, const std::string& format) {
@@ -287,7 +296,7 @@ Result<int> run_latency(WorkloadFlags& flags) {
   if (flags.trace) {
     HR_ASSIGN_OR_RETURN(trace, KernelTrace::start());
     if (options.max_model_len == 0) {
-      options.max_model_len = flags.input + std::max(flags.output, kTracedStepsMore);
+      options.max_model_len = flags.input + std::max(flags.output, kTracedTokens);
     }
   }
   options.max_num_seqs =

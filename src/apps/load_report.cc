@@ -15,7 +15,8 @@ Percentiles percentiles_of(const std::vector<double>& values) {
   return {.mean = sum / static_cast<double>(values.size()),
           .p50 = percentile(values, 0.5),
           .p90 = percentile(values, 0.9),
-          .p99 = percentile(values, 0.99)};
+          .p99 = percentile(values, 0.99),
+          .max = percentile(values, 1)};
 }
 
 LoadReport summarise(std::span<const LoadOutcome> outcomes) {
@@ -57,7 +58,8 @@ Json::Object to_json(const LoadReport& report) {
     row.insert(row.end(), {{"mean_" + name, values.mean},
                            {"median_" + name, values.p50},
                            {"p90_" + name, values.p90},
-                           {"p99_" + name, values.p99}});
+                           {"p99_" + name, values.p99},
+                           {"max_" + name, values.max}});
   };
   add("ttft_ms", report.ttft_ms);
   add("tpot_ms", report.tpot_ms);
@@ -75,8 +77,8 @@ std::string to_text(const LoadReport& report) {
   text += fmt::format("output tok/s    {:.1f}  ({} prompt tokens, {} output tokens)\n",
                       report.output_rate(), report.prompt_tokens, report.output_tokens);
   const auto add = [&](std::string_view name, const Percentiles& values) {
-    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}\n", name,
-                        values.mean, values.p50, values.p90, values.p99);
+    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}  max {:.2f}\n",
+                        name, values.mean, values.p50, values.p90, values.p99, values.max);
   };
   add("TTFT ms", report.ttft_ms);
   add("TPOT ms", report.tpot_ms);

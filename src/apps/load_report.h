@@ -13,7 +13,7 @@ namespace headrace {
 
 // Of values in milliseconds; all 0 where there are none.
 struct Percentiles {
-  double mean = 0, p50 = 0, p90 = 0, p99 = 0;
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
 Percentiles percentiles_of(const std::vector<double>& values);
 

@@ -147,6 +147,9 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_flag("--cuda-graphs,!--enforce-eager,!--no-cuda-graphs", stack.graphs,
                "GPU: record steps that only decode and replay them")
       ->group("Engine");
+  app.add_flag("--graphs-at-start", stack.graphs_at_start,
+               "GPU: record all steps before the first request (default: while answering)")
+      ->group("Engine");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
              queue_policy_names(), "Who runs next (docs/scheduling.md)")
       ->group("Engine");

@@ -61,6 +61,11 @@ class ModelStackImpl final : public ModelStack {
   const ModelConfig& config() const override { return weights_.config; }
   const StackInfo& info() const override { return info_; }
   Timeline& timeline() override { return timeline_; }
+  std::optional<GpuMemoryUse> gpu_memory() const override {
+    if (device_->kind() != DeviceKind::kCuda) return std::nullopt;
+    const int64_t total = device_->traits().memory_bytes;
+    return GpuMemoryUse{total - planned_free_bytes_, total - device_->free_bytes()};
+  }
 
  private:
   friend class StackLoader;
@@ -70,6 +75,7 @@ class ModelStackImpl final : public ModelStack {
   ModelWeights weights_;
   ModelText text_;
   StackInfo info_;
+  int64_t planned_free_bytes_ = 0;  // of a GPU
   std::unique_ptr<Device> device_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
@@ -238,11 +244,13 @@ class StackLoader {
                      .free_bytes = device.free_bytes(),
                      .weight_bytes = stack_->model_->weight_bytes(),
                      .runner_bytes = model_runner_bytes(device, *stack_->model_, kv, runner),
+                     .recording_bytes = model_recording_bytes(device, *stack_->model_, runner),
                      .utilization = options_.gpu_memory_utilization,
                      .kv_bytes_wanted = options_.kv_cache_memory_bytes,
                      .page_bytes = kv.page_bytes,
                      .pages_min = pages_min}));
     stack_->info_.memory_plan = plan.to_string();
+    stack_->planned_free_bytes_ = plan.free_after_bytes;
     log_info("{}: {}", device.traits().name, stack_->info_.memory_plan);
     return static_cast<int32_t>(plan.page_count - 1);  // one is the runner's, for padding
   }
@@ -352,6 +360,9 @@ class StackLoader {
                                       .max_model_len = max_model_len,
                                       .end_ids = end_ids(),
                                       .graphs = options_.graphs,
+                                      .graphs_at_start = options_.graphs_at_start,
+                                      .poison_workspace = options_.poison_workspace,
+
                                       .hooks = options_.op_hooks};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
@@ -394,10 +405,16 @@ class StackLoader {
     stack_->info_.block_count = block_count;
     stack_->info_.block_tokens = kBlockTokens;
     stack_->info_.max_model_len = max_model_len;
-    HR_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
-                        create_model_runner(*stack_->device_, *stack_->model_, std::move(kv),
-                                            std::move(runner_options)));
-    HR_ASSIGN_OR_RETURN(stack_->engine_, Engine::create(std::move(engine), std::move(runner)));
+    auto runner = create_model_runner(*stack_->device_, *stack_->model_, std::move(kv),
+                                      std::move(runner_options));
+    if (!runner.ok() && on_gpu() && runner.status().code() == StatusCode::kExhausted) {
+      // The plan fitted: somebody else takes memory, or the driver more than was reserved for it.
+      return exhausted(runner.status().message() +
+                       ": lower --gpu-memory-utilization, or set --kv-cache-memory-bytes");
+    }
+    HR_RETURN_IF_ERROR(runner.status());
+    HR_ASSIGN_OR_RETURN(stack_->engine_,
+                        Engine::create(std::move(engine), std::move(runner).value()));
     return ok_status();
   }
 

@@ -28,6 +28,8 @@ struct StackOptions {
   std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
   bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
   bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
+  bool graphs_at_start = false;          // GPU: all recordings before the first request, not beside it
+  bool poison_workspace = false;         // GPU, tests: scratch memory is NaN before each step
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
   int32_t threads = 0;                   // 0 = all CPUs this process may use
   std::string cpu_bind = "auto";         // where CPU threads may run: auto, core, node, none
@@ -85,6 +87,14 @@ struct StackInfo {
   double load_seconds = 0;
 };
 
+// Of a GPU: what the plan of the start says is in use, and what the driver says now.
+struct GpuMemoryUse {
+  int64_t planned_bytes = 0, driver_bytes = 0;
+  double difference() const {  // share of the driver's
+    return static_cast<double>(planned_bytes - driver_bytes) / static_cast<double>(driver_bytes);
+  }
+};
+
 class ModelStack {
  public:
   // Errors are one line that names file and field. The calling thread is not kept.
@@ -99,6 +109,7 @@ class ModelStack {
   virtual const StackInfo& info() const = 0;
   // What the start spent its time on. log_first_token() adds the first token of whoever asked.
   virtual Timeline& timeline() = 0;
+  virtual std::optional<GpuMemoryUse> gpu_memory() const = 0;  // empty on the CPU. Any thread
 };
 
 // Ends the start's timeline and writes it to the log, once.

@@ -1,6 +1,5 @@
-// What one decode step starts on the GPU: launches and time by family of kernels. Two runs that
-// differ in nothing but the number of their steps are traced, so that what is left of the
-// difference is those steps' alone.
+// What one decode step starts on the GPU: launches and time by family of kernels, from the trace of
+// a run whose sequences all decode in its middle.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "tensor/kernel_trace.h"
 
 namespace headrace {
@@ -24,11 +24,13 @@ struct StepTrace {
   double launches = 0;                 // a step
   double launches_per_layer = 0;       // whole ones: what a step starts once for each layer
   double microseconds = 0;             // a step; kernels that overlap count twice
+  double period = 0;                   // microseconds from step to step
 };
 
-// `more` did `steps` steps more than `less`. REQUIRES: steps, layers > 0
-StepTrace trace_of_step(std::span<const KernelRun> less, std::span<const KernelRun> more,
-                        int32_t steps, int32_t layers);
+// `runs` in order of their start, of a run of `steps` steps; the kTracedSteps in its middle are
+// looked at. kCorrupt where no kernel was started once a step. REQUIRES: steps > kTracedSteps + 4
+inline constexpr int32_t kTracedSteps = 16;
+Result<StepTrace> trace_of_step(std::span<const KernelRun> runs, int32_t steps, int32_t layers);
 
 Json to_json(const StepTrace& trace);
 std::string to_text(const StepTrace& trace);

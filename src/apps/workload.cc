@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "tensor/allocation_count.h"
 
 namespace headrace {
 namespace {
@@ -109,6 +110,7 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
     result.prompt_tokens += item.prompt;
   }
   const EngineStats before = engine.stats();
+  const int64_t allocations = allocation_count();
   const auto record = std::make_shared<RunRecord>(items.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     HR_RETURN_IF_ERROR(engine.submit(std::move(requests[i]), [record, i](const Emission& emission) {
@@ -127,6 +129,7 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   }
   const EngineStats after = engine.stats();
   result.steps = after.steps - before.steps;
+  result.allocations = allocation_count() - allocations;
   result.host = after.host - before.host;
   result.device_seconds = after.device_seconds_total - before.device_seconds_total;
   result.device_gap_seconds = after.device_gap_seconds_total - before.device_gap_seconds_total;

@@ -36,6 +36,7 @@ struct WorkloadResult {
   double seconds = 0;                  // first submission to last token
   int64_t prompt_tokens = 0, output_tokens = 0;
   uint64_t steps = 0;
+  int64_t allocations = 0;  // of device memory, while it ran
   HostSeconds host;                                   // of all steps
   double device_seconds = 0, device_gap_seconds = 0;  // of all steps; 0 on the CPU
 

@@ -13,28 +13,31 @@
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
 #include "engine/step_graphs.h"
+#include "engine/step_stages.h"
 #include "ops/attention_plan.h"
-#include "ops/row_gather.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
 namespace {
 
-// Rows of logits at a time: 256 rows of a 128,256-token vocabulary are 131 MB.
-constexpr int32_t kLogitRowsMax = 256;
 // Log-probabilities that results hold without growing: the 20 of the API for every slot.
 constexpr int64_t kTopsPlanned = 20;
+// What the driver takes for a layer of a recorded step.
+constexpr int64_t kRecordedLayerBytes = 64 << 10;
+constexpr size_t kPoisonBytes = 1 << 20;
 
 // Sizes that are fixed at start.
 struct RunnerShape {
   std::vector<AttentionPlanShape> attention;  // [groups]
   DeviceSlotsShape slots;
   int64_t workspace_bytes = 0;
+  int32_t graph_rows_max = 0;         // of a recorded step; 0: none is recorded
+  int64_t graph_workspace_bytes = 0;  // of recorded steps, which share one
   int64_t arena_bytes = 0;
   int64_t result_rows = 0, result_tops = 0;
 
   int64_t device_bytes() const {
-    return workspace_bytes + arena_bytes + slots.bytes() +
+    return workspace_bytes + graph_workspace_bytes + arena_bytes + slots.bytes() +
            result_rows * static_cast<int64_t>(sizeof(DeviceSampleResult)) +
            result_tops * static_cast<int64_t>(sizeof(DeviceTopLogprob));
   }
@@ -79,7 +82,7 @@ int64_t workspace_bytes(const Model& model, const RunnerShape& shape,
   const int64_t hidden_bytes =
       int64_t{spec.hidden_size} * dtype_info(model.activation_dtype()).block_bytes;
   const int64_t rows = std::min<int64_t>(
-      kLogitRowsMax, options.max_num_batched_tokens + int64_t{options.max_num_seqs});
+      kDeviceLogitRowsMax, options.max_num_batched_tokens + int64_t{options.max_num_seqs});
   int64_t partial = 0;
   for (const AttentionPlanShape& attention : shape.attention) {
     partial = std::max(partial, attention_partial_bytes(attention));
@@ -91,6 +94,12 @@ int64_t workspace_bytes(const Model& model, const RunnerShape& shape,
          (64 << 10);
 }
 
+// Of steps that only decode; 0: none is recorded.
+int32_t recorded_rows_max(const ModelRunnerOptions& options) {
+  if (!options.graphs || options.taps.after_layer) return 0;
+  return std::min({kDeviceLogitRowsMax, options.max_num_seqs, options.max_num_batched_tokens});
+}
+
 RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& plan,
                        const ModelRunnerOptions& options) {
   RunnerShape shape;
@@ -100,6 +109,12 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
                  .blocks_max = (options.max_model_len + plan.block_tokens - 1) / plan.block_tokens,
                  .vocab_size = model.spec().vocab_size};
   shape.workspace_bytes = workspace_bytes(model, shape, options);
+  shape.graph_rows_max = recorded_rows_max(options);
+  if (shape.graph_rows_max > 0) {
+    ModelRunnerOptions decodes = options;
+    decodes.max_num_batched_tokens = shape.graph_rows_max;
+    shape.graph_workspace_bytes = workspace_bytes(model, shape, decodes);
+  }
   shape.arena_bytes = arena_bytes(shape, options);
   shape.result_rows = int64_t{options.max_num_batched_tokens} + options.max_num_seqs;
   shape.result_tops = kTopsPlanned * options.max_num_seqs;
@@ -143,15 +158,18 @@ class DeviceRunner final : public Runner {
         arena_(std::move(arena)),
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
+        stages_(model, storage_, device_slots_, options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
         builder_(storage_.plan()),
         sampler_(options_.end_ids, model.spec().vocab_size) {}
   ~DeviceRunner() override {
+    graphs_.reset();  // its thread uses the rest
     (void)stream_->synchronize();
     if (copy_stream_ != nullptr) (void)copy_stream_->synchronize();
   }
 
-  Status allocate();
+  // Everything that can fail or take long. Once, before all others.
+  Status start();
 
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
@@ -165,48 +183,44 @@ class DeviceRunner final : public Runner {
     return storage_.write_page(*stream_, from, to);
   }
   RunnerTiming timing() const override { return timing_; }
+  bool idle_work() override;
 
  private:
-  // The parts of a step's arena, as the device sees them.
-  struct DeviceBatch {
-    std::span<TokenId> tokens;              // [T]
-    std::span<int32_t> positions;           // [T]
-    std::vector<std::span<int64_t>> slots;  // [groups][T]
-    std::span<BlockTableEntry> entries;
-    std::span<TokenMark> marks;
-    std::span<int32_t> logit_rows;           // [R]
-    std::span<DeviceSampleRow> sample_rows;  // [R]
-    std::span<DeviceLogitBias> biases;
-  };
-
   OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   static int place_of(Ticket ticket) {
     return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
   }
   StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
   StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
-  // Copies `values` to the arena, and `padding` up to `count` in all.
+  // Copies `values` to a part of the arena, and `padding` behind them.
   template <class T>
-  std::span<T> put(std::span<const T> values, size_t count, T padding) {
-    const std::span<T> taken = arena_.take<T>(std::max(count, values.size()));
-    std::copy(values.begin(), values.end(), taken.begin());
-    std::fill(taken.begin() + static_cast<std::ptrdiff_t>(values.size()), taken.end(), padding);
-    return arena_.on_device(taken);
+  void fill(ArenaPart<T> part, std::span<const T> values, T padding = {}) {
+    const std::span<T> to = arena_.on_host(part);
+    std::copy(values.begin(), values.end(), to.begin());
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(values.size()), to.end(), padding);
   }
   template <class T>
   std::span<T> put(std::span<const T> values) {
-    return put(values, 0, T{});
+    const ArenaPart<T> part = arena_.places().take<T>(values.size());
+    fill(part, values);
+    return arena_.on_device(part);
   }
+
   void start_moves(const StepPlan& plan);
-  Status make_room(Ticket ticket);
-  void choose_shape(const StepPlan& plan);
-  template <class Body>
-  void start_stage(StepStage stage, const Body& body);
-  void fill_arena(const StepPlan& plan, const ForwardBatch& batch);
-  void plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group);
-  ForwardBatch device_forward_batch(const ForwardBatch& batch);
-  void sample_rows(int64_t first, int64_t count);
+  // The size of the recordings that a plan can use, 0: none.
+  int32_t padded_rows(const StepPlan& plan) const;
+  Status make_room(Ticket ticket, size_t rows);
+  StepParts fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded);
+  AttentionPlan plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group,
+                                  std::span<std::byte> arena);
+  std::vector<AttentionPlan> plan_decodes(int32_t rows, std::span<const std::span<std::byte>> to);
+  void upload(const StepPlan& plan, const StepInput& input);
+  void start_forward();
+  void poison();
+  Result<Workspace> make_workspace(int64_t bytes);
   void note_timing(Ticket ticket, double collect_seconds);
+  Result<double> run_padding(int32_t rows);
+  Result<StepGraphs::Recording> record(int32_t rows);  // on the recorder's thread
 
   Device& device_;
   const Model& model_;
@@ -222,10 +236,10 @@ class DeviceRunner final : public Runner {
   StepArena arena_;
   SampleResults results_;
   DeviceSlots device_slots_;
+  const StepStages stages_;
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
-  StepGraphs graphs_;
   std::array<StepInFlight, kDeviceStepsInFlight> steps_;
   std::array<StepMarks, kDeviceStepsInFlight + 1> marks_;
   RunnerTiming timing_;  // of the step that was waited for last
@@ -234,26 +248,55 @@ class DeviceRunner final : public Runner {
   Status status_;  // of what cannot be said when it happens
 
   // The step that is being submitted.
-  size_t padded_rows_ = 0;  // 0: no padding, no graph
-  StepGraphs::Shape graph_shape_;
-  DeviceBatch on_device_;
+  int32_t padded_rows_ = 0;                           // 0: no padding
+  const StepGraphs::Recording* recording_ = nullptr;  // nullptr: it runs as it is
+  StepInput input_;
   std::vector<AttentionPlan> attention_plans_;  // [groups]
-  std::vector<ForwardBatch::Group> groups_;     // [groups]
   std::vector<AttentionSequence> sequences_;    // [S], of one group at a time
   std::vector<int32_t> logit_row_indices_;      // [R]
   std::optional<Workspace::Mark> step_mark_;
   TensorView hidden_;  // [T, D]
+
+  std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
+  bool ran_once_ = false;              // the size that is tried
+  bool sizes_tried_ = false;
+  Buffer poison_;                               // NaNs, where they are asked for
+  std::vector<std::span<std::byte>> poisoned_;  // what they are copied over
+  Workspace graph_workspace_;                   // the recorder's
+  std::unique_ptr<StepGraphs> graphs_;  // last: its thread uses what stands above; nullptr: none
 };
 
-Status DeviceRunner::allocate() {
-  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(shape_.workspace_bytes));
-  workspace_ = Workspace(std::move(buffer));
+Result<Workspace> DeviceRunner::make_workspace(int64_t bytes) {
+  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
+  poisoned_.emplace_back(buffer.data(), static_cast<size_t>(bytes));
+  return Workspace(std::move(buffer));
+}
+
+Status DeviceRunner::start() {
+  HR_ASSIGN_OR_RETURN(workspace_, make_workspace(shape_.workspace_bytes));
+  if (options_.poison_workspace) {
+    const std::vector<std::byte> nans(kPoisonBytes, std::byte{0xff});  // NaN in every float type
+    HR_ASSIGN_OR_RETURN(poison_, device_.allocate(kPoisonBytes));
+    stream_->copy_in(poison_.data(), nans.data(), kPoisonBytes);
+    HR_RETURN_IF_ERROR(stream_->synchronize());
+  }
   for (StepInFlight& step : steps_) step.done = stream_->create_timer();
   for (StepMarks& marks : marks_) {
     marks = {stream_->create_timer(), stream_->create_timer()};
     stream_->record(*marks.end);
   }
-  return ok_status();
+  if (shape_.graph_rows_max == 0) return ok_status();
+  HR_ASSIGN_OR_RETURN(graph_workspace_, make_workspace(shape_.graph_workspace_bytes));
+  graphs_ = std::make_unique<StepGraphs>(StepGraphs::sizes_up_to(shape_.graph_rows_max),
+                                         [this](int32_t rows) { return record(rows); });
+  if (!options_.graphs_at_start) return ok_status();
+  while (idle_work()) {
+  }
+  const int64_t free_before = device_.free_bytes();
+  graphs_->wait();
+  log_info("{} sizes of decode steps are recorded, {} MiB", graphs_->recorded(),
+           (free_before - device_.free_bytes()) >> 20);
+  return stream_->status();
 }
 
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
@@ -271,36 +314,22 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_);
   step.sample_rows.assign(sampler_.rows().begin(), sampler_.rows().end());
-  choose_shape(plan);
-  if (status_ = make_room(ticket); !status_.ok()) return ticket;
+  padded_rows_ = padded_rows(plan);
+  const size_t rows = std::max(step.logit_rows.size(), static_cast<size_t>(padded_rows_));
+  if (status_ = make_room(ticket, rows); !status_.ok()) return ticket;
 
-  fill_arena(plan, batch);
+  const StepParts parts = fill_arena(plan, batch, static_cast<size_t>(padded_rows_));
+  input_ = StepInput::in(arena_, parts, attention_plans_);
+  input_.results = results_.rows();
+  input_.tops = results_.tops(static_cast<int64_t>(rows));
   const double before_upload = clock_.now_seconds();
-  storage_.copy_pages(*stream_, plan.copies);
-  device_slots_.clear_counts(*stream_);
-  arena_.upload(*stream_);
+  if (options_.poison_workspace) poison();
+  upload(plan, input_);
   stream_->record(*marks_of(ticket).begin);
-  const double after_upload = clock_.now_seconds();
   step.timing = {.build_seconds = before_upload - before_build,
-                 .upload_seconds = after_upload - before_upload};
-  OpContext op = context();
-  update_slot_state(op, {.entries = on_device_.entries,
-                         .marks = on_device_.marks,
-                         .tokens = on_device_.tokens,
-                         .block_tables = device_slots_.block_tables(),
-                         .token_counts = device_slots_.token_counts(),
-                         .last_tokens = device_slots_.last_tokens()});
-  if (plan.work.empty()) return ticket;
-  step_mark_.emplace(workspace_);
-  hidden_ = workspace_.take_tensor(
-      model_.activation_dtype(),
-      Shape{static_cast<int64_t>(on_device_.tokens.size()), model_.spec().hidden_size});
-  const ForwardBatch forward = device_forward_batch(batch);
-  start_stage(StepStage::kForward, [&] {
-    model_.embed(op, forward, hidden_);
-    model_.layers(op, forward, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
-                  options_.taps);
-  });
+                 .upload_seconds = clock_.now_seconds() - before_upload};
+  recording_ = padded_rows_ > 0 ? graphs_->find(padded_rows_) : nullptr;
+  if (!plan.work.empty()) start_forward();
   return ticket;
 }
 
@@ -321,100 +350,106 @@ void DeviceRunner::start_moves(const StepPlan& plan) {
   loaded_ = copy_stream_->record();
 }
 
-// Steps that only decode are padded to one of few numbers of rows, each with its recording.
-void DeviceRunner::choose_shape(const StepPlan& plan) {
-  padded_rows_ = 0;
-  if (plan.work.empty()) return;
-  if (!options_.graphs || options_.taps.after_layer || !only_decodes(plan)) return;
-  const int32_t rows_max =
-      std::min({kLogitRowsMax, options_.max_num_seqs, options_.max_num_batched_tokens});
-  padded_rows_ = static_cast<size_t>(
-      StepGraphs::padded_rows(static_cast<int32_t>(plan.work.size()), rows_max));
+void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
+  const std::span<BlockTableEntry> entries = put(device_slots_.entries());
+  const std::span<TokenMark> marks = put(device_slots_.marks());
+  storage_.copy_pages(*stream_, plan.copies);
+  device_slots_.clear_counts(*stream_);
+  arena_.upload(*stream_);
+  OpContext op = context();
+  update_slot_state(op, {.entries = entries,
+                         .marks = marks,
+                         .tokens = input.tokens,
+                         .block_tables = device_slots_.block_tables(),
+                         .token_counts = device_slots_.token_counts(),
+                         .last_tokens = device_slots_.last_tokens()});
 }
 
-template <class Body>
-void DeviceRunner::start_stage(StepStage stage, const Body& body) {
-  if (padded_rows_ == 0) return body();
-  const Status status = graphs_.run(*stream_, graph_shape_, stage, body);
-  if (!status.ok()) log_warning("a step is not recorded: {}", status.message());
+// A kernel that reads what no kernel of this step wrote then meets a NaN.
+void DeviceRunner::poison() {
+  for (const std::span<std::byte> memory : poisoned_) {
+    for (size_t first = 0; first < memory.size(); first += kPoisonBytes) {
+      stream_->copy(memory.data() + first, poison_.data(),
+                    static_cast<int64_t>(std::min(kPoisonBytes, memory.size() - first)));
+    }
+  }
+}
+
+void DeviceRunner::start_forward() {
+  if (recording_ != nullptr) return stream_->launch(*recording_->forward);
+  OpContext op = context();
+  step_mark_.emplace(workspace_);
+  hidden_ = stages_.take_hidden(workspace_, input_.tokens.size());
+  stages_.forward(op, input_, hidden_);
+}
+
+// Steps that only decode are padded to one of few numbers of rows, each with its recording.
+int32_t DeviceRunner::padded_rows(const StepPlan& plan) const {
+  if (graphs_ == nullptr || plan.work.empty() || !only_decodes(plan)) return 0;
+  return graphs_->padded_rows(static_cast<int32_t>(plan.work.size()));
 }
 
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
-Status DeviceRunner::make_room(Ticket ticket) {
+Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   arena_.start_step();
   const auto extra =
       static_cast<int64_t>(sampler_.biases().size_bytes() + device_slots_.marks().size_bytes());
-  HR_ASSIGN_OR_RETURN(const bool arena_moved, arena_.reserve(*stream_, shape_.arena_bytes + extra));
-  const auto rows = std::max(builder_.logit_rows().size(), padded_rows_);
-  HR_ASSIGN_OR_RETURN(const bool results_moved,
-                      results_.reserve(*stream_, place_of(ticket), static_cast<int64_t>(rows),
-                                       sampler_.top_count()));
-  if (arena_moved || results_moved) graphs_.clear();
-  return ok_status();
+  const int64_t arena_bytes = shape_.arena_bytes + extra;
+  const auto result_rows = static_cast<int64_t>(rows);
+  const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
+  if (moves && graphs_ != nullptr) {
+    HR_RETURN_IF_ERROR(stream_->synchronize());
+    graphs_->clear();
+  }
+  HR_RETURN_IF_ERROR(arena_.reserve(*stream_, arena_bytes));
+  return results_.reserve(*stream_, place_of(ticket), result_rows, sampler_.top_count());
 }
 
-// Parts whose size a recording fixes come first, so that their places depend on its rows alone.
-void DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch) {
-  const size_t rows = padded_rows_;
-  const int64_t padding_slot = storage_.padding_slot();
-  on_device_.tokens = put(batch.tokens, rows, TokenId{0});
-  on_device_.positions = put(batch.positions, rows, int32_t{0});
-  on_device_.slots.clear();
+StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded) {
+  const StepParts parts =
+      StepParts::place(arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
+                       std::max(builder_.logit_rows().size(), padded));
+  fill(parts.tokens, batch.tokens);
+  fill(parts.positions, batch.positions);
+  const int64_t padding_place = storage_.padding_slot();
   attention_plans_.resize(batch.groups.size());
-  graph_shape_ = {.rows = static_cast<int32_t>(rows)};
   for (size_t group = 0; group < batch.groups.size(); ++group) {
-    on_device_.slots.push_back(put(batch.groups[group].slots, rows, padding_slot));
-    plan_attention_of(plan, batch, group);
-    if (attention_plans_[group].has_merge) graph_shape_.merge_groups |= uint32_t{1} << group % 32;
+    fill(parts.slots[group], batch.groups[group].slots, padding_place);
+    attention_plans_[group] =
+        plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group]));
   }
   logit_row_indices_.clear();
   for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.batch_row);
-  on_device_.logit_rows = put(std::span<const int32_t>(logit_row_indices_), rows, int32_t{0});
-  on_device_.sample_rows =
-      put(sampler_.rows(), rows, DeviceSampler::padding(device_slots_.padding_slot()));
-  on_device_.biases = put(sampler_.biases());
-  on_device_.entries = put(device_slots_.entries());
-  on_device_.marks = put(device_slots_.marks());
+  fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
+  fill(parts.sample_rows, sampler_.rows(), DeviceSampler::padding(device_slots_.padding_slot()));
+  put(sampler_.biases());
+  return parts;
 }
 
 // Tiles read block tables where they are on the device.
-void DeviceRunner::plan_attention_of(const StepPlan& plan, const ForwardBatch& batch,
-                                     size_t group) {
+AttentionPlan DeviceRunner::plan_attention_of(const StepPlan& plan, const ForwardBatch& batch,
+                                              size_t group, std::span<std::byte> arena) {
   sequences_.assign(batch.groups[group].sequences.begin(), batch.groups[group].sequences.end());
   for (size_t i = 0; i < sequences_.size(); ++i) {
     sequences_[i].block_table =
         device_slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
   }
-  const auto bytes = static_cast<size_t>(attention_plan_bytes(shape_.attention[group]));
-  const std::span<std::byte> arena = arena_.take<std::byte>(bytes);
-  attention_plans_[group] = plan_attention(shape_.attention[group], sequences_, arena);
-  attention_plans_[group].device = arena_.on_device(arena).data();
-}
-
-ForwardBatch DeviceRunner::device_forward_batch(const ForwardBatch& batch) {
-  groups_.clear();
-  for (size_t group = 0; group < batch.groups.size(); ++group) {
-    groups_.push_back(
-        {.slots = on_device_.slots[group], .sequences = {}, .plan = &attention_plans_[group]});
-  }
-  return {.tokens = on_device_.tokens,
-          .positions = on_device_.positions,
-          .groups = groups_,
-          .layer_group = batch.layer_group};
+  return plan_attention(shape_.attention[group], sequences_, arena);
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
   CHECK(ticket.value == last_ticket_);
   StepInFlight& step = step_of(ticket);
   if (status_.ok()) {
-    const auto rows = static_cast<int64_t>(on_device_.logit_rows.size());
-    start_stage(StepStage::kSample, [&] {
-      for (int64_t first = 0; first < rows; first += kLogitRowsMax) {
-        sample_rows(first, std::min<int64_t>(kLogitRowsMax, rows - first));
-      }
-    });
+    if (recording_ != nullptr) {
+      stream_->launch(*recording_->sample);
+    } else {
+      OpContext op = context();
+      stages_.sample(op, input_, hidden_);
+    }
     stream_->record(*marks_of(ticket).end);
     results_.copy_out(*stream_, place_of(ticket));
+    if (padded_rows_ > 0) graphs_->has_run(padded_rows_);
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
@@ -424,25 +459,100 @@ void DeviceRunner::submit_sample(Ticket ticket) {
   step.submitted = true;
 }
 
-void DeviceRunner::sample_rows(int64_t first, int64_t count) {
-  Workspace::Mark mark(workspace_);
-  const ModelSpec& spec = model_.spec();
-  const TensorView gathered =
-      workspace_.take_tensor(model_.activation_dtype(), Shape{count, spec.hidden_size});
-  const TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, spec.vocab_size});
+// ---- recordings ---------------------------------------------------------------------------------
+
+// Decodes of one key each, whatever block table they read: what is written goes to the page and the
+// slot that are there for padding.
+std::vector<AttentionPlan> DeviceRunner::plan_decodes(int32_t rows,
+                                                      std::span<const std::span<std::byte>> to) {
+  std::vector<AttentionPlan> plans;
+  for (size_t group = 0; group < shape_.attention.size(); ++group) {
+    std::vector<AttentionSequence> sequences;
+    for (int32_t row = 0; row < rows; ++row) {
+      sequences.push_back(
+          {.row_first = row,
+           .row_count = 1,
+           .kv_length = 1,
+           .block_table = device_slots_.block_table(SlotId(0), static_cast<int32_t>(group))});
+    }
+    plans.push_back(plan_attention(shape_.attention[group], sequences, to[group]));
+  }
+  return plans;
+}
+
+// While there is nothing to compute: every size runs twice as padding, which loads kernels and
+// shows what it costs, one run a call; then the sizes that pay are recorded.
+bool DeviceRunner::idle_work() {
+  if (graphs_ == nullptr || sizes_tried_ || !status_.ok()) return false;
+  const std::vector<int32_t>& sizes = graphs_->sizes();
+  const int32_t rows = sizes[costs_.size()];
+  const auto seconds = run_padding(rows);
+  if (!seconds.ok()) {
+    status_ = seconds.status();
+    return false;
+  }
+  if (std::exchange(ran_once_, !ran_once_)) costs_.push_back({rows, *seconds});
+  if (costs_.size() < sizes.size()) return true;
+  graphs_->set_sizes(StepGraphs::worthwhile_sizes(costs_));
+  for (const int32_t size : graphs_->sizes()) graphs_->has_run(size);
+  sizes_tried_ = true;
+  return false;
+}
+
+// A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
+Result<double> DeviceRunner::run_padding(int32_t rows) {
+  const auto count = static_cast<size_t>(rows);
+  arena_.start_step();
+  const StepParts parts = StepParts::place(arena_.places(), shape_.attention, count, count);
+  fill(parts.tokens, std::span<const TokenId>());
+  fill(parts.positions, std::span<const int32_t>());
+  std::vector<std::span<std::byte>> to;
+  for (size_t group = 0; group < shape_.attention.size(); ++group) {
+    fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
+    to.push_back(arena_.on_host(parts.attention_plans[group]));
+  }
+  fill(parts.logit_rows, std::span<const int32_t>());
+  fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
+       DeviceSampler::padding(device_slots_.padding_slot()));
+  StepInput input = StepInput::in(arena_, parts, plan_decodes(rows, to));
+  input.results = results_.rows();
+  input.tops = results_.tops(rows);
+  arena_.upload(*stream_);
+  const StepMarks& marks = marks_[0];
+  stream_->record(*marks.begin);
   OpContext op = context();
-  row_gather(op, {.x = hidden_,
-                  .rows = on_device_.logit_rows.subspan(static_cast<size_t>(first),
-                                                        static_cast<size_t>(count)),
-                  .out = gathered});
-  model_.head(op, gathered, logits);
-  device_sample(op, {.logits = logits,
-                     .rows = on_device_.sample_rows.data() + first,
-                     .biases = on_device_.biases.data(),
-                     .token_counts = device_slots_.token_counts(),
-                     .last_tokens = device_slots_.last_tokens(),
-                     .results = results_.rows() + first,
-                     .tops = results_.tops()});
+  const Workspace::Mark mark(workspace_);
+  const TensorView hidden = stages_.take_hidden(workspace_, count);
+  stages_.forward(op, input, hidden);
+  stages_.sample(op, input, hidden);
+  stream_->record(*marks.end);
+  HR_RETURN_IF_ERROR(stream_->synchronize());
+  return marks.end->seconds_since(*marks.begin);
+}
+
+Result<StepGraphs::Recording> DeviceRunner::record(int32_t rows) {
+  const auto count = static_cast<size_t>(rows);
+  ArenaPlaces places;
+  const StepParts parts = StepParts::place(places, shape_.attention, count, count);
+  std::vector<std::vector<std::byte>> plans;
+  for (const auto& part : parts.attention_plans) plans.emplace_back(part.count);
+  const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());
+  StepInput input = StepInput::in(arena_, parts, plan_decodes(rows, to));
+  input.results = results_.rows();
+  input.tops = results_.tops(rows);
+
+  const auto stream = device_.create_stream();
+  OpContext op{device_, *stream, graph_workspace_, mesh_, options_.hooks};
+  const Workspace::Mark mark(graph_workspace_);
+  const TensorView hidden = stages_.take_hidden(graph_workspace_, count);
+  StepGraphs::Recording recording;
+  HR_RETURN_IF_ERROR(stream->begin_capture());
+  stages_.forward(op, input, hidden);
+  HR_ASSIGN_OR_RETURN(recording.forward, stream->end_capture());
+  HR_RETURN_IF_ERROR(stream->begin_capture());
+  stages_.sample(op, input, hidden);
+  HR_ASSIGN_OR_RETURN(recording.sample, stream->end_capture());
+  return recording;
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
@@ -482,6 +592,12 @@ int64_t device_runner_bytes(const Device& device, const Model& model, const KvPl
   return plan_shape(device, model, plan, options).device_bytes();
 }
 
+int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options) {
+  const auto sizes =
+      static_cast<int64_t>(StepGraphs::sizes_up_to(recorded_rows_max(options)).size());
+  return sizes * model.spec().layer_count * kRecordedLayerBytes;
+}
+
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
                                                      KvStorage storage,
                                                      ModelRunnerOptions options) {
@@ -494,7 +610,7 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
   auto runner = std::make_unique<DeviceRunner>(
       device, model, std::move(storage), std::move(options), std::move(shape), std::move(arena),
       std::move(results), std::move(device_slots));
-  HR_RETURN_IF_ERROR(runner->allocate());
+  HR_RETURN_IF_ERROR(runner->start());
   return std::unique_ptr<Runner>(std::move(runner));
 }
 

@@ -13,4 +13,7 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
 int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                             const ModelRunnerOptions& options);
 
+// As model_recording_bytes().
+int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options);
+
 }  // namespace headrace

@@ -54,16 +54,22 @@ Status SampleResults::allocate(int64_t bytes) {
   return ok_status();
 }
 
-Result<bool> SampleResults::reserve(Stream& stream, int step, int64_t rows, int64_t tops) {
+bool SampleResults::fits(int64_t rows, int64_t tops) const {
+  return result_bytes(rows, tops) <= device_.size();
+}
+
+Status SampleResults::reserve(Stream& stream, int step, int64_t rows, int64_t tops) {
   Step& reserved = steps_[static_cast<size_t>(step)];
   reserved.row_count = rows;
   reserved.tops_first = tops_offset(rows);
   reserved.used = result_bytes(rows, tops);
-  last_ = &reserved;
-  if (reserved.used <= device_.size()) return false;
+  if (fits(rows, tops)) return ok_status();
   HR_RETURN_IF_ERROR(stream.synchronize());
-  HR_RETURN_IF_ERROR(allocate(2 * reserved.used));
-  return true;
+  return allocate(2 * reserved.used);
+}
+
+DeviceTopLogprob* SampleResults::tops(int64_t row_count) const {
+  return reinterpret_cast<DeviceTopLogprob*>(device_.data() + tops_offset(row_count));
 }
 
 void SampleResults::copy_out(Stream& stream, int step) {

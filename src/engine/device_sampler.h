@@ -23,16 +23,15 @@ class SampleResults {
  public:
   static Result<SampleResults> create(Device& device, int steps, int64_t rows, int64_t tops);
 
+  bool fits(int64_t rows, int64_t tops) const;
   // Room for a step. Allocates only where it is larger than was planned at start, after all work on
-  // the stream; true: addresses have changed.
-  Result<bool> reserve(Stream& stream, int step, int64_t rows, int64_t tops);
+  // the stream, and addresses then change.
+  Status reserve(Stream& stream, int step, int64_t rows, int64_t tops);
   void copy_out(Stream& stream, int step);
 
-  // On the device, of the step that was reserved last.
+  // On the device, of a step of so many rows.
   DeviceSampleResult* rows() const { return reinterpret_cast<DeviceSampleResult*>(device_.data()); }
-  DeviceTopLogprob* tops() const {
-    return reinterpret_cast<DeviceTopLogprob*>(device_.data() + last_->tops_first);
-  }
+  DeviceTopLogprob* tops(int64_t row_count) const;
   // On the host, once the copy has ended.
   std::span<const DeviceSampleResult> host_rows(int step) const;
   const DeviceTopLogprob* host_tops(int step) const;
@@ -51,7 +50,6 @@ class SampleResults {
   Device* allocator_;
   Buffer device_;
   std::vector<Step> steps_;
-  const Step* last_ = nullptr;
 };
 
 class DeviceSampler {

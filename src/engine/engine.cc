@@ -288,7 +288,12 @@ bool EngineImpl::take_commands() {
     busy_.store(work, std::memory_order_relaxed);
     if (!work) {
       was_idle_ = true;
-      wake_.wait(lock, something);
+      while (!something()) {
+        lock.unlock();
+        const bool did_something = !failed_ && runner_->idle_work();
+        lock.lock();
+        if (!did_something) wake_.wait(lock, something);
+      }
     }
     if (stopping_) return false;
     commands.swap(mailbox_);

@@ -28,16 +28,16 @@ Status too_little(const MemoryPlanInput& input, int64_t kv_bytes) {
 std::string MemoryPlan::to_string() const {
   return fmt::format(
       "weights {:.2f} GiB, activations and tables {:.2f}, keys and values {:.2f} ({} pages), "
-      "kernels {:.2f}, context and others {:.2f}, free {:.2f}",
+      "recorded steps {:.2f}, kernels {:.2f}, context and others {:.2f}, free {:.2f}",
       gib(weight_bytes), gib(runner_bytes), gib(page_count * page_bytes), page_count,
-      gib(reserve_bytes), gib(other_bytes), gib(free_after_bytes));
+      gib(recording_bytes), gib(reserve_bytes), gib(other_bytes), gib(free_after_bytes));
 }
 
 Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
   const int64_t used = input.total_bytes - input.free_bytes;
   const auto budget =
       static_cast<int64_t>(input.utilization * static_cast<double>(input.total_bytes));
-  const int64_t fixed = input.runner_bytes + kReserveBytes;
+  const int64_t fixed = input.runner_bytes + input.recording_bytes + kReserveBytes;
   int64_t kv_bytes = std::min(budget - used, input.free_bytes) - fixed;
   if (input.kv_bytes_wanted > 0) {
     if (input.kv_bytes_wanted > input.free_bytes - fixed) {
@@ -53,6 +53,7 @@ Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
   if (kv_bytes < 0 || pages < input.pages_min) return too_little(input, kv_bytes);
   return MemoryPlan{.weight_bytes = input.weight_bytes,
                     .runner_bytes = input.runner_bytes,
+                    .recording_bytes = input.recording_bytes,
                     .reserve_bytes = kReserveBytes,
                     .other_bytes = used - input.weight_bytes,
                     .page_count = pages,

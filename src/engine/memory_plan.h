@@ -13,6 +13,7 @@ struct MemoryPlanInput {
   int64_t free_bytes = 0;       // now: weights, context and library are in place
   int64_t weight_bytes = 0;     // for the report
   int64_t runner_bytes = 0;     // model_runner_bytes(): not yet allocated
+  int64_t recording_bytes = 0;  // model_recording_bytes(): what the driver takes for recorded steps
   double utilization = 0.9;     // --gpu-memory-utilization: share of total_bytes for all of it
   int64_t kv_bytes_wanted = 0;  // --kv-cache-memory-bytes; 0 = what is left
   int64_t page_bytes = 0;
@@ -21,7 +22,8 @@ struct MemoryPlanInput {
 
 struct MemoryPlan {
   int64_t weight_bytes = 0;
-  int64_t runner_bytes = 0;   // activations, logits, tables of slots, results
+  int64_t runner_bytes = 0;  // activations, logits, tables of slots, results
+  int64_t recording_bytes = 0;
   int64_t reserve_bytes = 0;  // kernels that the driver loads when they are first launched
   int64_t other_bytes = 0;    // context, libraries, other programs
   int64_t page_count = 0;

@@ -13,6 +13,7 @@ MemoryPlanInput input() {
           .free_bytes = 124 * kGiB,
           .weight_bytes = 15 * kGiB,
           .runner_bytes = 2 * kGiB,
+          .recording_bytes = kGiB / 16,
           .page_bytes = 2 << 20,
           .pages_min = 512};
 }
@@ -20,8 +21,8 @@ MemoryPlanInput input() {
 TEST(MemoryPlan, GivesWhatIsLeftOfTheShareToKeysAndValues) {
   const MemoryPlan plan = plan_memory(input()).value();
   const int64_t kv_bytes = plan.page_count * plan.page_bytes;
-  const int64_t all =
-      plan.weight_bytes + plan.runner_bytes + plan.reserve_bytes + plan.other_bytes + kv_bytes;
+  const int64_t all = plan.weight_bytes + plan.runner_bytes + plan.recording_bytes +
+                      plan.reserve_bytes + plan.other_bytes + kv_bytes;
   EXPECT_LE(all, 126 * kGiB);  // 0.9 of 140
   EXPECT_GT(all, 126 * kGiB - plan.page_bytes);
   EXPECT_EQ(plan.other_bytes, kGiB);

@@ -162,6 +162,11 @@ int64_t model_runner_bytes(const Device& device, const Model& model, const KvPla
   return device.kind() == DeviceKind::kCuda ? device_runner_bytes(device, model, plan, options) : 0;
 }
 
+int64_t model_recording_bytes(const Device& device, const Model& model,
+                              const ModelRunnerOptions& options) {
+  return device.kind() == DeviceKind::kCuda ? device_recording_bytes(model, options) : 0;
+}
+
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
   const bool gpu = device.kind() == DeviceKind::kCuda;

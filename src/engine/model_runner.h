@@ -25,7 +25,9 @@ struct ModelRunnerOptions {
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   std::vector<TokenId> end_ids;
-  bool graphs = true;  // GPU: steps that only decode are recorded and replayed
+  bool graphs = true;             // GPU: steps that only decode are recorded and replayed
+  bool graphs_at_start = false;   // all of them before the first step
+  bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner
 };
@@ -36,6 +38,10 @@ inline constexpr int32_t kDeviceStepsInFlight = 2;
 // results, tables of slots. Nothing on the CPU counts: its memory is not planned.
 int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options);
+
+// What the driver is expected to take for recorded steps; 0 where none are.
+int64_t model_recording_bytes(const Device& device, const Model& model,
+                              const ModelRunnerOptions& options);
 
 // The device and the model outlive the runner. The plan is plan_kv()'s for this model. On a GPU the
 // pool has one page more than options.block_count, which rows of padding write.

@@ -16,12 +16,11 @@ Status StepArena::allocate(int64_t bytes) {
   return ok_status();
 }
 
-Result<bool> StepArena::reserve(Stream& stream, int64_t bytes) {
-  CHECK(used_ == 0);
-  if (bytes <= device_.size()) return false;
+Status StepArena::reserve(Stream& stream, int64_t bytes) {
+  CHECK(places_.used() == 0);
+  if (fits(bytes)) return ok_status();
   HR_RETURN_IF_ERROR(stream.synchronize());
-  HR_RETURN_IF_ERROR(allocate(2 * bytes));
-  return true;
+  return allocate(2 * bytes);
 }
 
 }  // namespace headrace

@@ -14,45 +14,61 @@
 
 namespace headrace {
 
-class StepArena {
+// Where something lies in an arena, on the host and on the device alike.
+template <class T>
+struct ArenaPart {
+  int64_t first = 0;  // bytes
+  size_t count = 0;
+};
+
+// Hands out an arena's bytes front to back: equal calls give equal places.
+class ArenaPlaces {
  public:
   static constexpr int64_t kAlignment = 256;
+
+  template <class T>
+  ArenaPart<T> take(size_t count) {
+    const int64_t first = (used_ + kAlignment - 1) / kAlignment * kAlignment;
+    used_ = first + static_cast<int64_t>(count * sizeof(T));
+    return {first, count};
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  int64_t used_ = 0;
+};
+
+class StepArena {
+ public:
+  static constexpr int64_t kAlignment = ArenaPlaces::kAlignment;
 
   static Result<StepArena> create(Device& device, int64_t bytes);
 
   // Begins a step. REQUIRES: the step before the last has ended on the device
   void start_step() {
     turn_ = 1 - turn_;
-    used_ = 0;
+    places_ = {};
   }
+  bool fits(int64_t bytes) const { return bytes <= device_.size(); }
   // Makes room for `bytes` in this step. Allocates only where a step is larger than was planned at
-  // start (logit biases by the thousand), after all work on the stream; true: addresses have
-  // changed.
-  Result<bool> reserve(Stream& stream, int64_t bytes);
+  // start (logit biases by the thousand), after all work on the stream; addresses then change.
+  Status reserve(Stream& stream, int64_t bytes);
 
-  // Memory for the host to fill; lives until the next step but one.
+  // Places of this step, to be filled by the host.
+  ArenaPlaces& places() { return places_; }
+  // A part's memory on the host; lives until the next step but one.
   template <class T>
-  std::span<T> take(size_t count) {
-    const int64_t first = (used_ + kAlignment - 1) / kAlignment * kAlignment;
-    const auto bytes = static_cast<int64_t>(count * sizeof(T));
-    CHECK_MSG(first + bytes <= device_.size(), "a step's arena is smaller than its parts");
-    used_ = first + bytes;
-    return {reinterpret_cast<T*>(host().data() + first), count};
+  std::span<T> on_host(ArenaPart<T> part) const {
+    CHECK_MSG(part.first + static_cast<int64_t>(part.count * sizeof(T)) <= device_.size(),
+              "a step's arena is smaller than its parts");
+    return {reinterpret_cast<T*>(host().data() + part.first), part.count};
   }
   template <class T>
-  std::span<T> put(std::span<const T> values) {
-    const std::span<T> taken = take<T>(values.size());
-    if (!values.empty()) std::memcpy(taken.data(), values.data(), values.size_bytes());
-    return taken;
-  }
-  // Where a taken part is on the device.
-  template <class T>
-  std::span<T> on_device(std::span<T> taken) const {
-    const auto* at = reinterpret_cast<const std::byte*>(taken.data());
-    return {reinterpret_cast<T*>(device_.data() + (at - host().data())), taken.size()};
+  std::span<T> on_device(ArenaPart<T> part) const {
+    return {reinterpret_cast<T*>(device_.data() + part.first), part.count};
   }
 
-  void upload(Stream& stream) { stream.copy_in(device_.data(), host().data(), used_); }
+  void upload(Stream& stream) { stream.copy_in(device_.data(), host().data(), places_.used()); }
 
  private:
   StepArena(Device& device) : allocator_(&device) {}
@@ -63,7 +79,7 @@ class StepArena {
   Buffer host_[2];
   Buffer device_;
   int turn_ = 0;
-  int64_t used_ = 0;
+  ArenaPlaces places_;
 };
 
 }  // namespace headrace

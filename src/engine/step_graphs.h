@@ -1,67 +1,84 @@
-// StepGraphs: recordings of steps that only decode, one for each padded number of rows. The first
-// step of a shape runs as it is (kernels are loaded, algorithms chosen), the second is recorded,
-// all later ones are one launch a stage.
+// StepGraphs: recordings of steps that only decode, one for each padded number of rows. They are
+// made on a thread of their own while steps go on; a step whose recording is not there yet runs as
+// it is. A size is recorded only after it has run once on the device (kernels are then loaded and
+// algorithms chosen).
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
-#include <tuple>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
 
 #include "base/status.h"
 #include "tensor/device.h"
 
 namespace headrace {
 
-enum class StepStage { kForward, kSample };
+// What a step of so many rows, all of them padding, takes on the device.
+struct PaddedStepCost {
+  int32_t rows = 0;
+  double seconds = 0;
+};
 
 class StepGraphs {
  public:
-  // What the launches of a step depend on.
-  struct Shape {
-    int32_t rows = 0;           // padded
-    uint32_t merge_groups = 0;  // bit g: attention of KV group g merges splits
-    friend auto operator<=>(const Shape&, const Shape&) = default;
+  struct Recording {
+    std::unique_ptr<Graph> forward, sample;
   };
+  // Records both stages of a step of `rows` rows. On the recorder's thread; a Graph of it is
+  // launched by the owner's thread alone.
+  using Record = std::function<Result<Recording>(int32_t rows)>;
 
-  // The rows that a step of `rows` decodes is padded to: powers of two up to 8, then eights, then
-  // sixteens from 64 on; 0: too many for a recording.
-  static int32_t padded_rows(int32_t rows, int32_t rows_max);
+  // Numbers of rows that steps may be padded to: powers of two up to 8, then eights, from 64 on
+  // sixteens; the largest is rows_max.
+  static std::vector<int32_t> sizes_up_to(int32_t rows_max);
+  // Those of `costs` (by ascending rows) that are worth a recording: from the largest down, a size
+  // is left out where the next larger one that is kept takes at most 1 % longer.
+  static std::vector<int32_t> worthwhile_sizes(std::span<const PaddedStepCost> costs);
 
-  // Runs `body`, which starts the stage's work on the stream, or replays what it started before.
-  // An error is of the recording; the work has then been started all the same.
-  template <class Body>
-  Status run(Stream& stream, const Shape& shape, StepStage stage, const Body& body) {
-    Recording& recording = recordings_[{shape, stage}];
-    if (recording.graph == nullptr && recording.seen++ != 1) {
-      body();
-      return ok_status();
-    }
-    if (recording.graph == nullptr) {
-      if (const Status status = stream.begin_capture(); !status.ok()) {
-        body();
-        return status;
-      }
-      body();
-      auto graph = stream.end_capture();
-      if (!graph.ok()) {
-        body();
-        return graph.status();
-      }
-      recording.graph = std::move(graph).value();
-    }
-    stream.launch(*recording.graph);
-    return ok_status();
-  }
+  // `sizes` ascending. `record` is called until the destructor returns.
+  StepGraphs(std::vector<int32_t> sizes, Record record);
+  ~StepGraphs();
 
-  void clear() { recordings_.clear(); }  // addresses have changed. REQUIRES: no replay is running
+  // The owner's thread.
+  //
+  // The size that `rows` rows are padded to; 0: more than any.
+  int32_t padded_rows(int32_t rows) const;
+  const std::vector<int32_t>& sizes() const { return sizes_; }
+  void set_sizes(std::vector<int32_t> sizes) { sizes_ = std::move(sizes); }
+  // A step of that size has run: its recording is made, once.
+  void has_run(int32_t size);
+  bool was_run(int32_t size) const { return state_.contains(size); }
+  // nullptr: not there (yet). Valid until clear().
+  const Recording* find(int32_t size);
+
+  // Addresses have changed: all recordings go, and are made again when their sizes have run. Waits
+  // for the one that is being made. REQUIRES: no replay is running
+  void clear();
+  // Until everything that was asked for is there, or was tried.
+  void wait();
+  int recorded() const;
 
  private:
-  struct Recording {
-    std::unique_ptr<Graph> graph;
-    int64_t seen = 0;
-  };
-  std::map<std::pair<Shape, StepStage>, Recording> recordings_;
+  void run();
+
+  const Record record_;
+  std::vector<int32_t> sizes_;
+  std::map<int32_t, const Recording*>
+      state_;  // the owner's: by size that has run; nullptr: not yet
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::deque<int32_t> wanted_;
+  std::map<int32_t, Recording> recordings_;
+  bool recording_ = false, stopping_ = false;
+  std::thread thread_;
 };
 
 }  // namespace headrace

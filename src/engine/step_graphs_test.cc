@@ -2,34 +2,72 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 namespace headrace {
 namespace {
 
-TEST(StepGraphs, PadsLittleToFewSizes) {
-  std::set<int32_t> sizes;
-  for (int32_t rows = 1; rows <= 256; ++rows) {
-    const int32_t padded = StepGraphs::padded_rows(rows, 256);
-    EXPECT_GE(padded, rows);
-    EXPECT_LE(padded, rows + (rows <= 64 ? 7 : 15));
-    EXPECT_EQ(StepGraphs::padded_rows(padded, 256), padded);
-    sizes.insert(padded);
-  }
-  EXPECT_LE(sizes.size(), 24u);
-  EXPECT_EQ(StepGraphs::padded_rows(257, 256), 0);
-  EXPECT_EQ(StepGraphs::padded_rows(5, 6), 0);  // no room for the padding
+class NoGraph final : public Graph {};
+
+Result<StepGraphs::Recording> nothing(int32_t) {
+  StepGraphs::Recording recording;
+  recording.forward = std::make_unique<NoGraph>();
+  recording.sample = std::make_unique<NoGraph>();
+  return recording;
 }
 
-TEST(StepGraphs, AnErrorOfTheRecordingIsTold) {
-  const auto cpu = create_cpu_device(1);
-  const auto stream = cpu->create_stream();
-  StepGraphs graphs;
-  int runs = 0;
-  EXPECT_TRUE(graphs.run(*stream, {.rows = 4}, StepStage::kForward, [&] { ++runs; }).ok());
-  EXPECT_EQ(runs, 1);
-  EXPECT_FALSE(graphs.run(*stream, {.rows = 4}, StepStage::kForward, [&] { ++runs; }).ok());
-  EXPECT_EQ(runs, 2);  // the work was done all the same
+TEST(StepGraphs, PadsLittleToFewSizes) {
+  const std::vector<int32_t> sizes = StepGraphs::sizes_up_to(256);
+  EXPECT_LE(sizes.size(), 24u);
+  const StepGraphs graphs(sizes, nothing);
+  for (int32_t rows = 1; rows <= 256; ++rows) {
+    const int32_t padded = graphs.padded_rows(rows);
+    EXPECT_GE(padded, rows);
+    EXPECT_LE(padded, rows + (rows <= 64 ? 7 : 15));
+    EXPECT_EQ(graphs.padded_rows(padded), padded);
+  }
+  EXPECT_EQ(graphs.padded_rows(257), 0);
+  EXPECT_EQ(StepGraphs::sizes_up_to(5), (std::vector<int32_t>{1, 2, 4, 5}));
+}
+
+TEST(StepGraphs, KeepsTheSizesThatPay) {
+  const std::vector<PaddedStepCost> costs{{1, 1.0}, {2, 1.005}, {4, 1.02}, {8, 1.2}, {16, 1.19}};
+  // 8 rows cost no less than 16, and one is within 1 % of two.
+  EXPECT_EQ(StepGraphs::worthwhile_sizes(costs), (std::vector<int32_t>{2, 4, 16}));
+  EXPECT_EQ(StepGraphs::worthwhile_sizes({}), std::vector<int32_t>{});
+}
+
+TEST(StepGraphs, RecordsOnceWhatHasRun) {
+  std::atomic<int> records = 0;
+  StepGraphs graphs({4, 8}, [&](int32_t rows) {
+    ++records;
+    return nothing(rows);
+  });
+  EXPECT_EQ(graphs.find(4), nullptr);  // it has not run
+  graphs.has_run(4);
+  graphs.has_run(4);
+  graphs.wait();
+  EXPECT_NE(graphs.find(4), nullptr);
+  EXPECT_EQ(graphs.find(8), nullptr);
+  EXPECT_EQ(records, 1);
+  graphs.clear();
+  EXPECT_EQ(graphs.find(4), nullptr);
+  graphs.has_run(4);
+  graphs.wait();
+  EXPECT_NE(graphs.find(4), nullptr);
+  EXPECT_EQ(graphs.recorded(), 1);
+}
+
+TEST(StepGraphs, WhatCannotBeRecordedRunsAsItIs) {
+  StepGraphs graphs({4}, [](int32_t) -> Result<StepGraphs::Recording> {
+    return unsupported("no recordings here");
+  });
+  graphs.has_run(4);
+  graphs.wait();
+  EXPECT_EQ(graphs.find(4), nullptr);
+  graphs.has_run(4);  // not tried again
+  EXPECT_EQ(graphs.recorded(), 0);
 }
 
 TEST(StepGraphs, ReplaysReadMemoryAnew) {
@@ -39,21 +77,26 @@ TEST(StepGraphs, ReplaysReadMemoryAnew) {
   const auto stream = device.create_stream();
   const Buffer from = std::move(device.allocate(4).value());
   const Buffer to = std::move(device.allocate(4).value());
-  StepGraphs graphs;
-  int runs = 0;
+  StepGraphs graphs({8}, [&](int32_t) -> Result<StepGraphs::Recording> {
+    const auto recorder = device.create_stream();
+    StepGraphs::Recording recording;
+    HR_RETURN_IF_ERROR(recorder->begin_capture());
+    recorder->copy(to.data(), from.data(), 4);
+    HR_ASSIGN_OR_RETURN(recording.forward, recorder->end_capture());
+    return recording;
+  });
+  graphs.has_run(8);
+  graphs.wait();
+  const StepGraphs::Recording* recording = graphs.find(8);
+  ASSERT_NE(recording, nullptr);
   for (int value = 0; value < 5; ++value) {
     stream->copy_in(from.data(), reinterpret_cast<const std::byte*>(&value), 4);
-    const auto body = [&] {
-      ++runs;
-      stream->copy(to.data(), from.data(), 4);
-    };
-    ASSERT_TRUE(graphs.run(*stream, {.rows = 8}, StepStage::kSample, body).ok());
+    stream->launch(*recording->forward);
     int seen = -1;
     stream->copy_out(reinterpret_cast<std::byte*>(&seen), to.data(), 4);
     ASSERT_TRUE(stream->synchronize().ok());
     EXPECT_EQ(seen, value);
   }
-  EXPECT_EQ(runs, 2);  // as it is, then recorded
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class HttpServer final : public Server {
  public:
   HttpServer(ServerOptions options, ApiKeys keys)
       : options_(std::move(options)),
-        state_(options_.requests, std::move(keys), options_.allowed_origins),
+        state_(options_.requests, std::move(keys), options_.allowed_origins,
+               [this](PostBox::Task task) { asio::post(io_, std::move(task)); }),
         context_{
             options_.http,
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
@@ -81,6 +82,7 @@ class HttpServer final : public Server {
     threads_.clear();
     // No strand runs any more: let go of what the engine's sinks still hold.
     for (const auto& session : state_.sessions.alive()) session->abandon();
+    state_.post_box.clear();
     return drained_;
   }
 

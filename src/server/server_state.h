@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
+#include "server/post_box.h"
 #include "server/request_fields.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
@@ -47,13 +48,19 @@ class SessionRegistry {
 
 // Members are safe from any thread.
 struct ServerState {
-  ServerState(RequestLimits request_limits, ApiKeys api_keys, std::vector<std::string> origins)
-      : limits(request_limits), keys(std::move(api_keys)), allowed_origins(std::move(origins)) {}
+  // `run_later`: the server's threads, for what the engine's thread has to tell.
+  ServerState(RequestLimits request_limits, ApiKeys api_keys, std::vector<std::string> origins,
+              PostBox::RunLater run_later = nullptr)
+      : limits(request_limits),
+        keys(std::move(api_keys)),
+        allowed_origins(std::move(origins)),
+        post_box(std::move(run_later)) {}
 
   const RequestLimits limits;
   const ApiKeys keys;
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   SystemClock clock;
+  PostBox post_box;
 
   std::atomic<bool> draining{false};
   SessionRegistry sessions;

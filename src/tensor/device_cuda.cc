@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "tensor/allocation_count.h"
 #include "tensor/device.h"
 #include "tensor/gemm_library.h"
 
@@ -142,6 +143,7 @@ class CudaStream final : public Stream {
     cudaGraphExec_t graph = nullptr;
     cudaError_t error = cudaStreamEndCapture(stream_, &recorded);
     if (error == cudaSuccess) error = cudaGraphInstantiate(&graph, recorded, 0);
+    if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);  // not at its first launch
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     if (error != cudaSuccess) {
       cudaGetLastError();  // nothing ran; the stream goes on
@@ -238,6 +240,7 @@ class CudaDevice final : public Device {
       return exhausted(fmt::format("cannot allocate {} MiB on {} ({} MiB free): {}", bytes >> 20,
                                    traits_.name, free_bytes() >> 20, describe(error)));
     }
+    ++allocation_count();
     return Buffer(this, static_cast<std::byte*>(data), bytes);
   }
 
@@ -251,6 +254,7 @@ class CudaDevice final : public Device {
       return exhausted(fmt::format("cannot allocate {} MiB of page-locked host memory: {}",
                                    bytes >> 20, describe(error)));
     }
+    ++allocation_count();
     return Buffer(this, data, bytes, MemoryKind::kHost);
   }
 

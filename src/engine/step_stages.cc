@@ -1,0 +1,88 @@
+#include "engine/step_stages.h"
+
+#include <algorithm>
+
+#include "ops/row_gather.h"
+
+namespace headrace {
+
+StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
+                           size_t tokens, size_t logit_rows) {
+  StepParts parts;
+  parts.tokens = places.take<TokenId>(tokens);
+  parts.positions = places.take<int32_t>(tokens);
+  for (const AttentionPlanShape& shape : attention) {
+    parts.slots.push_back(places.take<int64_t>(tokens));
+    parts.attention_plans.push_back(
+        places.take<std::byte>(static_cast<size_t>(attention_plan_bytes(shape))));
+  }
+  parts.logit_rows = places.take<int32_t>(logit_rows);
+  parts.sample_rows = places.take<DeviceSampleRow>(logit_rows);
+  parts.biases = places.take<DeviceLogitBias>(0);
+  return parts;
+}
+
+StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
+                        std::vector<AttentionPlan> attention_plans) {
+  StepInput input;
+  input.tokens = arena.on_device(parts.tokens);
+  input.positions = arena.on_device(parts.positions);
+  input.attention_plans = std::move(attention_plans);
+  for (size_t group = 0; group < parts.slots.size(); ++group) {
+    input.slots.push_back(arena.on_device(parts.slots[group]));
+    input.attention_plans[group].device = arena.on_device(parts.attention_plans[group]).data();
+  }
+  input.logit_rows = arena.on_device(parts.logit_rows);
+  input.sample_rows = arena.on_device(parts.sample_rows).data();
+  input.biases = arena.on_device(parts.biases).data();
+  return input;
+}
+
+TensorView StepStages::take_hidden(Workspace& workspace, size_t rows) const {
+  return workspace.take_tensor(model_.activation_dtype(),
+                               Shape{static_cast<int64_t>(rows), model_.spec().hidden_size});
+}
+
+void StepStages::forward(OpContext& context, const StepInput& input, TensorView hidden) const {
+  std::vector<ForwardBatch::Group> groups;
+  for (size_t group = 0; group < input.slots.size(); ++group) {
+    groups.push_back(
+        {.slots = input.slots[group], .sequences = {}, .plan = &input.attention_plans[group]});
+  }
+  const ForwardBatch batch{.tokens = input.tokens,
+                           .positions = input.positions,
+                           .groups = groups,
+                           .layer_group = storage_.plan().layer_group};
+  model_.embed(context, batch, hidden);
+  model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps_);
+}
+
+void StepStages::sample(OpContext& context, const StepInput& input, TensorView hidden) const {
+  const auto rows = static_cast<int64_t>(input.logit_rows.size());
+  for (int64_t first = 0; first < rows; first += kDeviceLogitRowsMax) {
+    sample_rows(context, input, hidden, first,
+                std::min<int64_t>(kDeviceLogitRowsMax, rows - first));
+  }
+}
+
+void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorView hidden,
+                             int64_t first, int64_t count) const {
+  Workspace::Mark mark(context.workspace);
+  const TensorView gathered = take_hidden(context.workspace, static_cast<size_t>(count));
+  const TensorView logits =
+      context.workspace.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});
+  row_gather(context, {.x = hidden,
+                       .rows = input.logit_rows.subspan(static_cast<size_t>(first),
+                                                        static_cast<size_t>(count)),
+                       .out = gathered});
+  model_.head(context, gathered, logits);
+  device_sample(context, {.logits = logits,
+                          .rows = input.sample_rows + first,
+                          .biases = input.biases,
+                          .token_counts = slots_.token_counts(),
+                          .last_tokens = slots_.last_tokens(),
+                          .results = input.results + first,
+                          .tops = input.tops});
+}
+
+}  // namespace headrace

@@ -1,0 +1,79 @@
+// StepStages: what the two stages of a step start on a stream. A step that runs and a step that is
+// recorded differ in the stream, the workspace and the places of their inputs, not in this.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/device_sampler.h"
+#include "engine/device_slots.h"
+#include "engine/kv_storage.h"
+#include "engine/step_arena.h"
+#include "models/model.h"
+#include "ops/attention_plan.h"
+#include "ops/device_sample.h"
+#include "ops/op.h"
+
+namespace headrace {
+
+// Rows of logits at a time: 256 rows of a 128,256-token vocabulary are 131 MB.
+inline constexpr int32_t kDeviceLogitRowsMax = 256;
+
+// Where a step's inputs lie in its arena. All of it depends on the numbers of rows alone.
+struct StepParts {
+  ArenaPart<TokenId> tokens;                          // [T]
+  ArenaPart<int32_t> positions;                       // [T]
+  std::vector<ArenaPart<int64_t>> slots;              // [groups][T]
+  std::vector<ArenaPart<std::byte>> attention_plans;  // [groups]
+  ArenaPart<int32_t> logit_rows;                      // [R]
+  ArenaPart<DeviceSampleRow> sample_rows;             // [R]
+  ArenaPart<DeviceLogitBias> biases;                  // none here: they begin where these parts end
+
+  static StepParts place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
+                         size_t tokens, size_t logit_rows);
+};
+
+// The same as the device sees it.
+struct StepInput {
+  std::span<TokenId> tokens;
+  std::span<int32_t> positions;
+  std::vector<std::span<int64_t>> slots;       // [groups]
+  std::vector<AttentionPlan> attention_plans;  // [groups], `device` set
+  std::span<int32_t> logit_rows;
+  DeviceSampleRow* sample_rows = nullptr;
+  DeviceLogitBias* biases = nullptr;
+  DeviceSampleResult* results = nullptr;
+  DeviceTopLogprob* tops = nullptr;
+
+  // But for results and tops. attention_plans as planned on the host.
+  static StepInput in(const StepArena& arena, const StepParts& parts,
+                      std::vector<AttentionPlan> attention_plans);
+};
+
+// Const: any thread, with a context of its own.
+class StepStages {
+ public:
+  // All outlive this.
+  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots,
+             const ForwardTaps& taps)
+      : model_(model), storage_(storage), slots_(slots), taps_(taps) {}
+
+  // Tokens -> hidden [T, D], whose memory the caller took.
+  void forward(OpContext& context, const StepInput& input, TensorView hidden) const;
+  // Rows of hidden -> logits -> tokens.
+  void sample(OpContext& context, const StepInput& input, TensorView hidden) const;
+
+  TensorView take_hidden(Workspace& workspace, size_t rows) const;
+
+ private:
+  void sample_rows(OpContext& context, const StepInput& input, TensorView hidden, int64_t first,
+                   int64_t count) const;
+
+  const Model& model_;
+  const KvStorage& storage_;
+  const DeviceSlots& slots_;
+  const ForwardTaps& taps_;
+};
+
+}  // namespace headrace

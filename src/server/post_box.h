@@ -1,0 +1,54 @@
+// PostBox: tasks handed over in bunches. The engine's thread wakes hundreds of sessions a step; it
+// pays for one wake-up of another thread, which then does the rest.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace headrace {
+
+class PostBox {
+ public:
+  using Task = std::function<void()>;
+  using RunLater = std::function<void(Task)>;
+
+  // `run_later` runs a task soon, on another thread. Without one, tasks run where they are put.
+  explicit PostBox(RunLater run_later = nullptr) : run_later_(std::move(run_later)) {}
+
+  // Any thread. In order; `run_later` is called when there was nothing in the box.
+  void put(Task task) {
+    if (!run_later_) return task();
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+      if (std::exchange(emptying_, true)) return;
+    }
+    run_later_([this] { empty(); });
+  }
+
+  // Drops what is in the box: before what its tasks refer to goes.
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    tasks_.clear();
+  }
+
+ private:
+  void empty() {
+    std::vector<Task> tasks;
+    {
+      const std::lock_guard lock(mutex_);
+      tasks.swap(tasks_);
+      emptying_ = false;
+    }
+    for (const Task& task : tasks) task();
+  }
+
+  const RunLater run_later_;
+  std::mutex mutex_;
+  std::vector<Task> tasks_;
+  bool emptying_ = false;  // run_later was called and has not begun
+};
+
+}  // namespace headrace
