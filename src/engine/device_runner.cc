@@ -23,7 +23,7 @@ namespace {
 // Log-probabilities that results hold without growing: the 20 of the API for every slot.
 constexpr int64_t kTopsPlanned = 20;
 // What the driver takes for a layer of a recorded step.
-constexpr int64_t kRecordedLayerBytes = 64 << 10;
+constexpr int64_t kRecordedLayerBytes = 32 << 10;
 constexpr size_t kPoisonBytes = 1 << 20;
 
 // Sizes that are fixed at start.
