@@ -24,6 +24,8 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
+// More than a tile of one key may fetch ahead.
+constexpr size_t kPaddingTableEntries = 64;
 constexpr size_t kPoisonBytes = 1 << 20;
 
 // Sizes that are fixed at start.
@@ -260,7 +262,8 @@ class DeviceRunner final : public Runner {
   std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
   bool ran_once_ = false;              // the size that is tried
   bool sizes_tried_ = false;
-  Buffer poison_;                               // NaNs, where they are asked for
+  Buffer padding_table_;  // a block table of the padding's page, on the device
+  Buffer poison_;         // NaNs, where they are asked for
   std::vector<std::span<std::byte>> poisoned_;  // what they are copied over
   Workspace graph_workspace_;                   // the recorder's
   std::unique_ptr<StepGraphs> graphs_;  // last: its thread uses what stands above; nullptr: none
@@ -286,6 +289,14 @@ Status DeviceRunner::start() {
     stream_->record(*marks.end);
   }
   if (shape_.graph_rows_max == 0) return ok_status();
+  const auto block_tokens = storage_.plan().block_tokens;
+  const std::vector<int32_t> table(kPaddingTableEntries,
+                                   static_cast<int32_t>(storage_.padding_slot() / block_tokens));
+  const auto table_bytes = static_cast<int64_t>(table.size() * sizeof(int32_t));
+  HR_ASSIGN_OR_RETURN(padding_table_, device_.allocate(table_bytes));
+  stream_->copy_in(padding_table_.data(), reinterpret_cast<const std::byte*>(table.data()),
+                   table_bytes);
+  HR_RETURN_IF_ERROR(stream_->synchronize());
   HR_ASSIGN_OR_RETURN(graph_workspace_, make_workspace(shape_.graph_workspace_bytes));
   graphs_ = std::make_unique<StepGraphs>(StepGraphs::sizes_up_to(shape_.graph_rows_max),
                                          [this](int32_t rows) { return record(rows); });
@@ -461,19 +472,17 @@ void DeviceRunner::submit_sample(Ticket ticket) {
 
 // ---- recordings ---------------------------------------------------------------------------------
 
-// Decodes of one key each, whatever block table they read: what is written goes to the page and the
-// slot that are there for padding.
+// Decodes of one key each, in the page that is there for padding.
 std::vector<AttentionPlan> DeviceRunner::plan_decodes(int32_t rows,
                                                       std::span<const std::span<std::byte>> to) {
   std::vector<AttentionPlan> plans;
   for (size_t group = 0; group < shape_.attention.size(); ++group) {
     std::vector<AttentionSequence> sequences;
     for (int32_t row = 0; row < rows; ++row) {
-      sequences.push_back(
-          {.row_first = row,
-           .row_count = 1,
-           .kv_length = 1,
-           .block_table = device_slots_.block_table(SlotId(0), static_cast<int32_t>(group))});
+      sequences.push_back({.row_first = row,
+                           .row_count = 1,
+                           .kv_length = 1,
+                           .block_table = reinterpret_cast<const int32_t*>(padding_table_.data())});
     }
     plans.push_back(plan_attention(shape_.attention[group], sequences, to[group]));
   }
