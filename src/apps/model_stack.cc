@@ -362,7 +362,6 @@ class StackLoader {
                                       .graphs = options_.graphs,
                                       .graphs_at_start = options_.graphs_at_start,
                                       .poison_workspace = options_.poison_workspace,
-
                                       .hooks = options_.op_hooks};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
