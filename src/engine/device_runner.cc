@@ -58,7 +58,8 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                       .window = kv.window,
                       .sm_count = device.traits().sm_count,
                       .rows_max = options.max_num_batched_tokens,
-                      .sequences_max = options.max_num_seqs});
+                      .sequences_max = options.max_num_seqs,
+                      .batch_invariant = device.traits().batch_invariant});
   }
   return shapes;
 }
