@@ -147,6 +147,10 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_flag("--cuda-graphs,!--enforce-eager,!--no-cuda-graphs", stack.graphs,
                "GPU: record steps that only decode and replay them")
       ->group("Engine");
+  app.add_flag("--batch-invariant", stack.batch_invariant,
+               "GPU: an answer has the same bits whatever runs beside it, at some cost in speed (a "
+               "CPU's always has)")
+      ->group("Engine");
   app.add_flag("--graphs-at-start", stack.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")
       ->group("Engine");

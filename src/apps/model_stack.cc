@@ -129,9 +129,9 @@ class StackLoader {
           "dtype");
     }
     if (options_.quantization != "none" && !quantised_dtype(options_.quantization)) {
-      return invalid_argument(fmt::format("--quantization {}: must be none, q8_0, q4_0 or q4_k",
-                                          options_.quantization),
-                              "quantization");
+      return invalid_argument(
+          fmt::format("--quantization {}: must be none, q8_0, q4_0 or q4_k", options_.quantization),
+          "quantization");
     }
     if (options_.quantization != "none" && options_.dtype == "float32") {
       return invalid_argument("--quantization and --dtype float32 exclude each other",
@@ -160,7 +160,8 @@ class StackLoader {
   Status create_device() {
     const Timeline::Span span(timeline(), "device");
     if (const std::optional<int> index = gpu_index()) {
-      HR_ASSIGN_OR_RETURN(stack_->device_, create_cuda_device(*index, options_.threads));
+      HR_ASSIGN_OR_RETURN(stack_->device_,
+                          create_cuda_device(*index, options_.threads, options_.batch_invariant));
       return ok_status();
     }
     if (options_.device != "auto" && options_.device != "cpu") {
@@ -290,11 +291,10 @@ class StackLoader {
 
   // What saved keys and values depend on.
   std::string kv_fingerprint(const KvPlan& kv) const {
-    return fmt::format("{} {} {} {} {} {} {} {}", model_name(options_.model),
-                       stack_->weights_.file_bytes, stack_->weights_.weight_types,
-                       stack_->weights_.parameter_count, static_cast<int>(kv.dtype),
-                       kv.block_tokens, kv.groups.size(),
-                       static_cast<int>(key_layout(stack_->device_->kind())));
+    return fmt::format(
+        "{} {} {} {} {} {} {} {}", model_name(options_.model), stack_->weights_.file_bytes,
+        stack_->weights_.weight_types, stack_->weights_.parameter_count, static_cast<int>(kv.dtype),
+        kv.block_tokens, kv.groups.size(), static_cast<int>(key_layout(stack_->device_->kind())));
   }
 
   // Null: no tiers are asked for.
@@ -385,8 +385,7 @@ class StackLoader {
                       .groups = kv.groups,
                       .block_count = block_count,
                       .end_ids = runner_options.end_ids,
-                      .allocation =
-                          contiguous ? KvAllocation::kReserveMax : KvAllocation::kPaged,
+                      .allocation = contiguous ? KvAllocation::kReserveMax : KvAllocation::kPaged,
                       .enable_prefix_caching = options_.enable_prefix_caching && !contiguous,
                       .prefix_cache_eviction = options_.prefix_cache_eviction,
                       .tiers = std::move(tiers),

@@ -28,6 +28,7 @@ struct StackOptions {
   std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
   bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
   bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
+  bool batch_invariant = false;          // GPU: a row has the same bits in every batch (the CPU's always have)
   bool graphs_at_start = false;          // GPU: all recordings before the first request, not beside it
   bool poison_workspace = false;         // GPU, tests: scratch memory is NaN before each step
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV

@@ -229,11 +229,11 @@ TEST_F(TinyModels, UnfusedOpsGiveTheSameBits) {
   });
 }
 
-// The largest error of a logit: 0.104, measured. (4 bits of tiny random models say nothing: their
-// errors are as large as their logits.)
+// The largest error of a logit: 0.127, measured with 8-bit activations (0.104 with 16 bits). (4-bit
+// weights of tiny random models say nothing: their errors are as large as their logits.)
 TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyStayNear) {
   for_each_model(ModelLoadOptions{.quantise_to = DType::kQ8_0}, [](const TinyModel& model) {
-    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()), 0.12);
+    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()), 0.14);
   });
 }
 

@@ -147,8 +147,9 @@ std::unique_ptr<Device> create_cpu_device(int thread_count,
                                           CpuFeatures features = CpuFeatures::detect(),
                                           CpuBinding binding = CpuBinding::kAuto);
 // Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
-// `thread_count` as above.
-Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0);
+// `thread_count` as above. `batch_invariant`: see DeviceTraits.
+Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0,
+                                                   bool batch_invariant = false);
 bool built_with_cuda();
 // Whether create_cuda_device(0) would find a GPU. Cheap: starts nothing on it.
 bool cuda_device_present();

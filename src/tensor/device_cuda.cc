@@ -217,7 +217,7 @@ class LockedMemory {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, const cudaDeviceProp& properties, int thread_count)
+  CudaDevice(int index, const cudaDeviceProp& properties, int thread_count, bool batch_invariant)
       : index_(index), pool_(thread_count) {
     traits_.kind = DeviceKind::kCuda;
     traits_.name = properties.name;
@@ -225,6 +225,7 @@ class CudaDevice final : public Device {
     traits_.compute_capability = properties.major * 10 + properties.minor;
     traits_.sm_count = properties.multiProcessorCount;
     traits_.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+    traits_.batch_invariant = batch_invariant;
   }
 
   const DeviceTraits& traits() const override { return traits_; }
@@ -310,7 +311,8 @@ Status no_device(cudaError_t error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count) {
+Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count,
+                                                   bool batch_invariant) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return no_device(error);
@@ -325,7 +327,8 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count) 
   }
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
       index, properties,
-      place_threads(CpuTopology::read(), thread_count, CpuBinding::kNone).thread_count));
+      place_threads(CpuTopology::read(), thread_count, CpuBinding::kNone).thread_count,
+      batch_invariant));
 }
 
 bool built_with_cuda() { return true; }

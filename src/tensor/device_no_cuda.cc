@@ -3,7 +3,7 @@
 
 namespace headrace {
 
-Result<std::unique_ptr<Device>> create_cuda_device(int, int) {
+Result<std::unique_ptr<Device>> create_cuda_device(int, int, bool) {
   return unsupported(
       "this build has no CUDA: build with -DHEADRACE_CUDA=ON (./quickstart --cuda), or use "
       "--device cpu");

@@ -253,5 +253,35 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
   }
 }
 
+// With --batch-invariant a row's bits are its sequence's own: together, alone, and cut otherwise.
+TEST(TinyCuda, BatchInvariantRowsAreBitEqual) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const char* name : {"/llama", "/gemma3", "/phi3"}) {
+    SCOPED_TRACE(name);
+    StackOptions options = options_of(std::string(kFolder) + name, "cuda", "auto");
+    options.batch_invariant = true;
+    options.enable_prefix_caching = false;
+    const auto all = requests(kLength);
+    auto together = ModelUnderTest::load(options);
+    ASSERT_TRUE(together.ok()) << together.status().message();
+    const auto expected = together->answer(all).value();
+    std::vector<Outcome> alone;
+    for (const TestRequest& request : all) {
+      alone.push_back(together->answer(request).value());
+    }
+    options.max_num_batched_tokens = 19;
+    auto chunked = ModelUnderTest::load(options);
+    ASSERT_TRUE(chunked.ok()) << chunked.status().message();
+    const auto cut = chunked->answer(all).value();
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (const Outcome* other : {&alone[i], &cut[i]}) {
+        EXPECT_EQ(expected[i].tokens, other->tokens) << i;
+        EXPECT_EQ(distance(expected[i].logprobs, other->logprobs), 0.0) << i;
+        EXPECT_EQ(distance(expected[i].prompt_logprobs, other->prompt_logprobs), 0.0) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace
