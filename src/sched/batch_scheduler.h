@@ -85,6 +85,7 @@ class BatchScheduler final : public Scheduler {
   void make_room();
   void choose_tokens(StepShape shape);
   void choose_background(StepShape shape);
+  int32_t budget_for_oldest(StepShape shape) const;
   double background_seconds() const;
   int32_t background_prompt_tokens(const Sequence& sequence) const;
   void secure_pages(StepPlan& plan);

@@ -158,10 +158,8 @@ int32_t BatchScheduler::chunk_of(int32_t remaining) const {
 void BatchScheduler::choose_tokens(StepShape shape) {
   candidates_.clear();
   budget_left_ = options_.max_num_batched_tokens;
-  int32_t kept = 0, decodes = 0;
-  if (!running_.empty() && running_.front()->is<Prefilling>() && shape == StepShape::kMixed) {
-    kept = options_.chunked_prefill ? 1 : unplanned_prompt(*running_.front());
-  }
+  const int32_t kept = budget_for_oldest(shape);
+  int32_t decodes = 0;
   for (Sequence* sequence : running_) {
     const bool decodes_now = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
                              !sequence->rank.background && budget_left_ > kept &&
@@ -174,9 +172,19 @@ void BatchScheduler::choose_tokens(StepShape shape) {
   choose_background(shape);
 }
 
+// What the decodes leave to the oldest of all where it is a prompt.
+int32_t BatchScheduler::budget_for_oldest(StepShape shape) const {
+  if (running_.empty() || !running_.front()->is<Prefilling>()) return 0;
+  if (shape != StepShape::kMixed) return 0;
+  return options_.chunked_prefill ? 1 : unplanned_prompt(*running_.front());
+}
+
 // What the live ones left, decodes first; while there are any, only as much as keeps the step
-// short.
+// short. Where there are none, the oldest of all is of the background. It must get its token here
+// too: when all pages are held it can preempt everybody, and the youngest nobody; were the whole
+// budget the youngest's, for a decode, neither would ever go on.
 void BatchScheduler::choose_background(StepShape shape) {
+  const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
   load_ = {};
   const auto count = [&](const Candidate& candidate) {
     const Sequence& sequence = *candidate.sequence;
@@ -190,7 +198,7 @@ void BatchScheduler::choose_background(StepShape shape) {
     const Sequence& sequence = *candidate.sequence;
     if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
       continue;
-    if (budget_left_ == 0 || !can_decode(sequence)) continue;
+    if (budget_left_ <= kept || !can_decode(sequence)) continue;
     StepLoad one;
     one.add({.first = sequence.planned, .count = 1, .samples = true});
     if (cost_.cost().seconds(load_ + one) > background_seconds()) break;

@@ -44,7 +44,7 @@ struct Rig {
       : options(std::move(o)),
         model(m),
         scheduler(Scheduler::create(options).value()),
-        device(model, options.groups, options.block_count, options.max_num_seqs) {}
+        device(model, options.groups, options.block_count, options.max_num_seqs, options.tiers) {}
 
   struct Choice {
     std::vector<TokenId> tokens;
@@ -383,6 +383,32 @@ TEST(Scheduler, NoLivelock) {
   std::printf("64 clients: %lu preemptions, at most %d of one; %lu tokens recomputed of %lu\n",
               rig.scheduler->stats().preemptions, preemptions_max,
               rig.scheduler->stats().recomputed_tokens, ideal);
+}
+
+// A background prompt waits a step for the pages that it loads; a younger one begins to decode
+// meanwhile, takes the whole budget of a token and with it, in the end, the last page.
+TEST(Scheduler, TheOldestPromptOfTheBackgroundGoesOn) {
+  SchedulerOptions options = small_options();
+  options.max_num_batched_tokens = 1;
+  options.max_model_len = 9;
+  options.groups = {{.block_tokens = 1}};
+  options.block_count = 9;
+  options.tiers = {{.pages = 64}};
+  Rig rig(options);
+  const auto add = [&](uint64_t id, std::vector<TokenId> prompt, int32_t max_tokens) {
+    Request request = make_request(id, 0, max_tokens);
+    request.prompt = std::move(prompt);
+    request.background = true;
+    ASSERT_TRUE(rig.scheduler->add(request).ok());
+  };
+  add(1, {1, 2, 3, 4}, 1);
+  rig.run();
+  add(2, {21, 22, 23, 24, 25, 26, 27, 28}, 1);  // its pages push those of the first out
+  rig.run();
+  add(3, {1, 2, 3, 4, 5}, 2);
+  add(4, {31}, 7);
+  rig.run();
+  EXPECT_EQ(rig.scheduler->stats().pages_loaded, 3u);
 }
 
 // Static batching against continuous batching: the same work, steps and rows that idle.
