@@ -8,7 +8,7 @@ Sequence* FairPolicy::next(const StepView&) {
   const Tenant* least = nullptr;
   for (const Tenant& tenant : tenants_) {
     if (tenant.queue.empty()) continue;
-    if (least == nullptr || tenant.counter < least->counter) least = &tenant;
+    if (least == nullptr || tenant.comes_before(*least)) least = &tenant;
   }
   return least == nullptr ? nullptr : *least->queue.begin();
 }
@@ -53,6 +53,7 @@ void FairPolicy::queued(Sequence& sequence) {
 void FairPolicy::dequeued(Sequence& sequence) {
   Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
   tenant.queue.erase(&sequence);
+  tenant.last_joined = ++joins_;
   last_counter_ = tenant.counter;
 }
 

@@ -10,6 +10,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sched/queue_policy.h"
@@ -41,8 +42,13 @@ class FairPolicy final : public QueuePolicy {
     std::string name;
     double counter = 0;
     WaitingQueue queue;
-    int32_t open = 0;  // choices that have not ended
+    int32_t open = 0;          // choices that have not ended
+    uint64_t last_joined = 0;  // in the order in which sequences left the queues
     int32_t running() const { return open - static_cast<int32_t>(queue.size()); }
+    // Of equals, who joined longer ago: else who was just displaced would displace its successor.
+    bool comes_before(const Tenant& other) const {
+      return std::pair(counter, last_joined) < std::pair(other.counter, other.last_joined);
+    }
   };
   int32_t find_or_add(const std::string& name);
 
@@ -50,6 +56,7 @@ class FairPolicy final : public QueuePolicy {
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> by_name_;
   double last_counter_ = 0;  // of the tenant that was served last
+  uint64_t joins_ = 0;
 };
 
 }  // namespace headrace
