@@ -20,7 +20,7 @@
 namespace headrace {
 namespace {
 
-// Log-probabilities that results hold without growing: the 20 of the API for every slot.
+// Log-probabilities that results hold without growing: the 20 of the API for every row.
 constexpr int64_t kTopsPlanned = 20;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
@@ -120,7 +120,7 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
   }
   shape.arena_bytes = arena_bytes(shape, options);
   shape.result_rows = int64_t{options.max_num_batched_tokens} + options.max_num_seqs;
-  shape.result_tops = kTopsPlanned * options.max_num_seqs;
+  shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
   return shape;
 }
 
