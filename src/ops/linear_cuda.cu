@@ -276,15 +276,16 @@ void run_any(OpContext& context, const LinearArgs& args) {
 
 // Measured inside a step on an H200 (docs/kernels/notebook.md), where the first weights that it
 // asks for early delay the small kernels before it: with fewer rows few_rows is ahead, with more
-// rows or weights the library.
+// rows, or larger or much smaller weights (a 135M model's), the library.
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
-constexpr int64_t kStreamedElementsMax = 4096 * 4096;
+constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
 bool stream(const DeviceTraits& traits, const LinearArgs& args) {
   if (!stream_fits(traits, {.linear = args})) return false;
-  const int64_t rows = args.x.rows();
-  return traits.batch_invariant || (rows >= kStreamedRowsMin && rows <= kStreamedRowsMax &&
-                                    args.weight->n() * args.weight->k() <= kStreamedElementsMax);
+  const int64_t rows = args.x.rows(), elements = args.weight->n() * args.weight->k();
+  return traits.batch_invariant ||
+         (rows >= kStreamedRowsMin && rows <= kStreamedRowsMax &&
+          elements >= kStreamedElementsMin && elements <= kStreamedElementsMax);
 }
 void run_linear_stream(OpContext& context, const LinearArgs& args) {
   run_stream(context, {.linear = args});
