@@ -22,6 +22,8 @@ namespace {
 
 // Log-probabilities that results hold without growing: the 20 of the API for every row.
 constexpr int64_t kTopsPlanned = 20;
+// Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
+constexpr int64_t kBiasesPlanned = 300;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
 // More than a tile of one key may fetch ahead.
@@ -64,12 +66,20 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
   return shapes;
 }
 
-// What a step's arena holds at most, but for logit biases.
+// What requests add to a step's arena, as far as it is planned: biases, and the tokens of a prompt
+// of the greatest length that penalties count, beside a step's.
+int64_t planned_extra_bytes(const ModelRunnerOptions& options) {
+  const int64_t marks = int64_t{options.max_model_len} + options.max_num_batched_tokens;
+  return kBiasesPlanned * options.max_num_seqs * static_cast<int64_t>(sizeof(DeviceLogitBias)) +
+         marks * static_cast<int64_t>(sizeof(TokenMark));
+}
+
+// What a step's arena holds at most, but for what requests add beyond the planned.
 int64_t arena_bytes(const RunnerShape& shape, const ModelRunnerOptions& options) {
   const auto groups = static_cast<int64_t>(shape.attention.size());
   const int64_t tokens = options.max_num_batched_tokens, slots = options.max_num_seqs;
   const int64_t entries = slots * groups * shape.slots.blocks_max;
-  int64_t bytes = tokens * (4 + 4 + 8 * groups) +
+  int64_t bytes = planned_extra_bytes(options) + tokens * (4 + 4 + 8 * groups) +
                   entries * static_cast<int64_t>(sizeof(BlockTableEntry)) +
                   (tokens + slots) * static_cast<int64_t>(4 + sizeof(DeviceSampleRow));
   for (const AttentionPlanShape& attention : shape.attention) {
@@ -406,7 +416,8 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   arena_.start_step();
   const auto extra =
       static_cast<int64_t>(sampler_.biases().size_bytes() + device_slots_.marks().size_bytes());
-  const int64_t arena_bytes = shape_.arena_bytes + extra;
+  const int64_t arena_bytes =
+      shape_.arena_bytes + std::max<int64_t>(0, extra - planned_extra_bytes(options_));
   const auto result_rows = static_cast<int64_t>(rows);
   const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
   if (moves && graphs_ != nullptr) {
