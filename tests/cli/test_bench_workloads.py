@@ -22,8 +22,9 @@ def test_throughput_counts_every_token(program, model, tmp_path):
     assert 0 < seconds["min"] <= seconds["median"] <= seconds["max"]
     assert row["output_tokens_per_s"]["median"] == pytest.approx(
         row["output_tokens"] / seconds["median"], rel=0.5)
-    # The prompts fit one step; the longest answer takes eight more.
-    assert row["steps"] == 9
+    # The prompts fit one step and the longest answer takes eight more; requests are handed in one by
+    # one, so that a step may begin before the last of them.
+    assert 9 <= row["steps"] < 9 + len(requests)
 
 
 def test_latency_has_a_row_a_batch(program, model):
