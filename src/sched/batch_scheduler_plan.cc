@@ -106,8 +106,8 @@ void BatchScheduler::promote_starving() {
   // Of those that run, whom the token budget never reached.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
-    const uint64_t since = std::max(sequence.waits_since, sequence.last_step.value);
-    if (since + after > next_step_ || sequence.rank.level == kPromotedLevel) continue;
+    if (sequence.waits_since + after > next_step_) continue;
+    if (sequence.rank.level == kPromotedLevel) continue;
     if (sequence.rank.background) continue;
     policy_->promote(sequence);
     sequence.waits_since = next_step_;
@@ -372,6 +372,7 @@ void BatchScheduler::add_work(Candidate& candidate, StepPlan& plan) {
             .new_blocks = std::move(candidate.new_blocks)};
   sequence.planned += work.count;
   sequence.last_step = Ticket(plan.step);
+  sequence.waits_since = plan.step;
   plan.token_count += work.count;
 
   const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
@@ -604,7 +605,6 @@ Ticket BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
 
 void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan) {
   dequeue(head);
-  head.waits_since = next_step_;
   head.state = Prefilling{.slot = take_slot(), .target = head.known_length()};
   for (Sequence* follower : head.followers) {
     std::get<Waiting>(follower->state).slot = take_slot();
@@ -652,8 +652,9 @@ void BatchScheduler::requeue(Sequence& victim) {
   }
   leave_batch(victim, /*ended=*/false);
   victim.state = Waiting{};
-  // It has waited since its last work, and not only since it lost its slot.
-  enqueue(victim, std::max(victim.waits_since, victim.last_step.value));
+  // It has waited since its last work, and not only since it lost its slot: who joined, had its
+  // pages loaded and lost them again got nothing.
+  enqueue(victim, victim.waits_since);
 }
 
 }  // namespace headrace

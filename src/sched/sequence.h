@@ -78,7 +78,7 @@ struct Sequence {
   int32_t choice = 0;
   Rank rank;
   PolicyState policy;
-  uint64_t waits_since = 0;    // the step before which it was queued
+  uint64_t waits_since = 0;    // the step of its last work; before it: in which it came
   double arrival_seconds = 0;  // by the scheduler's clock
 
   std::vector<TokenId> output;       // known here; more may be in flight
