@@ -15,6 +15,7 @@
 #include "apps/command_line.h"
 #include "apps/load_client.h"
 #include "apps/load_report.h"
+#include "apps/trace_flags.h"
 #include "apps/version.h"
 #include "apps/workload.h"
 #include "base/json.h"
@@ -40,9 +41,10 @@ struct ServeLoadFlags {
   LoadOptions client;
   std::string base_url;
   std::string model;
-  std::string requests;            // file
-  TraceOptions trace{.kind = ""};  // kind empty: none
-  int32_t input = 128, output = 128, prompts = 64, warm_ups = 1;
+  std::string requests;                       // file
+  TraceFlags trace{.options = {.kind = ""}};  // kind empty: none
+  int32_t input = 128, output = 128, warm_ups = 1;
+  int32_t prompts = 0;  // 0: 64; of a trace 2,000, or all of a file
   int32_t vocab_size = 30000;
   double rate = 0;  // requests a second; 0: all at once
   uint64_t seed = 0;
@@ -82,18 +84,9 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
   app.add_option("--requests", flags.requests, "Lengths from a file instead of all alike")
       ->type_name("FILE")
       ->group(kGroup);
-  add_choice(app, "--trace", flags.trace.kind, trace_kinds(),
-             "Instead of lengths: what arrives, as of bench simulate")
-      ->group(kGroup);
-  add_choice(app, "--arrivals", flags.trace.arrivals, arrival_kinds(), "--trace: when")
-      ->group(kGroup);
-  app.add_option("--burstiness", flags.trace.burstiness, "--trace: of --arrivals gamma")
-      ->check(CLI::Range(0.01, 100.0))
-      ->type_name("X")
-      ->group(kGroup);
-  add_size("--max-model-len", flags.trace.max_model_len, 256, 1 << 20,
-           "--trace: tokens of its longest request");
-  add_size("--num-prompts", flags.prompts, 1, kRequestsMax, "How many requests");
+  add_trace_flags(app, flags.trace, kGroup);
+  add_size("--num-prompts", flags.prompts, 1, kRequestsMax,
+           "How many requests (default: 64; of a trace 2,000, or all of a file)");
   add_size("--random-input-len,--input-len", flags.input, 1, kLengthMax, "Tokens of a prompt");
   add_size("--random-output-len,--output-len", flags.output, 1, kLengthMax, "Tokens of an answer");
   add_size("--vocab-size", flags.vocab_size, 1, INT32_MAX, "Random ids lie below it");
@@ -102,7 +95,9 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
       ->check(CLI::Range(0, 1 << 16))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--request-rate", flags.rate, "Requests a second, on average (0: all at once)")
+  app.add_option(
+         "--request-rate", flags.rate,
+         "Requests a second, on average (0: all at once; a trace: 10, a file: as it has them)")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("X")
       ->group(kGroup);
@@ -195,7 +190,9 @@ Json::Object tenant_rows(const std::vector<TraceRequest>& trace,
 
 Result<std::vector<WorkItem>> work_items(const ServeLoadFlags& flags) {
   if (!flags.requests.empty()) return read_workload_file(flags.requests);
-  return std::vector<WorkItem>(static_cast<size_t>(flags.prompts), {flags.input, flags.output});
+  constexpr int32_t kPrompts = 64;
+  const int32_t prompts = flags.prompts > 0 ? flags.prompts : kPrompts;
+  return std::vector<WorkItem>(static_cast<size_t>(prompts), {flags.input, flags.output});
 }
 
 Status check_tokens(std::span<const WorkItem> items, std::span<const LoadOutcome> outcomes) {
@@ -283,13 +280,14 @@ Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
   std::vector<TraceRequest> trace;
   std::vector<WorkItem> items;
-  if (flags.trace.kind.empty()) {
+  TraceOptions& options = flags.trace.options;
+  if (options.kind.empty()) {
     HR_ASSIGN_OR_RETURN(items, work_items(flags));
   } else {
-    flags.trace.requests = flags.prompts;
-    flags.trace.seed = flags.seed;
-    if (flags.rate > 0) flags.trace.rate = flags.rate;
-    HR_ASSIGN_OR_RETURN(trace, make_trace(flags.trace));
+    options.requests = flags.prompts;
+    options.seed = flags.seed;
+    options.rate = flags.rate;
+    HR_ASSIGN_OR_RETURN(trace, open_trace(flags.trace));
     for (const TraceRequest& each : trace) items.push_back({each.prompt_tokens(), each.output});
   }
   Rng rng(flags.seed);
@@ -314,7 +312,7 @@ Result<int> run(ServeLoadFlags& flags) {
     if (Json cost = step_cost_of(flags.client); !cost.is_null()) {
       row.emplace_back("step_cost", std::move(cost));
     }
-    if (!trace.empty()) row.emplace_back("trace", flags.trace.kind);
+    if (!trace.empty()) row.emplace_back("trace", options.kind);
     if (auto tenants = tenant_rows(trace, outcomes); !tenants.empty()) {
       row.emplace_back("tenants", Json(std::move(tenants)));
     }

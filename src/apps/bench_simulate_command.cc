@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/command_line.h"
+#include "apps/trace_flags.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "sched/queue_policy.h"
@@ -16,7 +17,7 @@ namespace headrace {
 namespace {
 
 struct SimulateFlags {
-  TraceOptions trace;
+  TraceFlags trace;
   SchedulerOptions scheduler;
   std::string machine = "h200-8b";
   std::vector<std::string> policies = {"fcfs"};
@@ -65,7 +66,9 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
   const SchedulerStats& stats = report.stats;
   const auto tokens = static_cast<double>(stats.generation_tokens);
   Json json = Json::object();
-  json.set("policy", policy).set("trace", flags.trace.kind).set("rate", flags.trace.rate);
+  json.set("policy", policy)
+      .set("trace", flags.trace.options.kind)
+      .set("rate", flags.trace.options.rate);
   json.set("requests", static_cast<int64_t>(report.rows.size()));
   json.set("seconds", report.seconds).set("output_tokens_per_s", tokens / report.seconds);
   json.set("ttft_p50", percentile_of(ttft, 0.5)).set("ttft_p99", percentile_of(ttft, 0.99));
@@ -135,6 +138,12 @@ double full_rate(const std::vector<TraceRequest>& trace, const StepCost& cost, i
   return static_cast<double>(trace.size()) / seconds;
 }
 
+// Requests a second, as they came.
+double rate_of(const std::vector<TraceRequest>& trace) {
+  const double last = trace.back().arrival_seconds;
+  return last > 0 ? static_cast<double>(trace.size()) / last : 0;
+}
+
 // {"step_cost": {...}} or the inner object, as bench serve prints it.
 Result<StepCost> read_step_cost(const std::string& path) {
   HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
@@ -161,23 +170,25 @@ Result<int> run_simulate(SimulateFlags& flags) {
     HR_ASSIGN_OR_RETURN(machine.cost, read_step_cost(flags.step_cost));
   }
   SchedulerOptions& scheduler = flags.scheduler;
-  scheduler.max_model_len = flags.trace.max_model_len;
+  TraceOptions& options = flags.trace.options;
+  scheduler.max_model_len = options.max_model_len;
   scheduler.groups = {{.block_tokens = 16}};
   const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
   scheduler.block_count = kv_tokens / 16;
-  scheduler.max_queued_requests = flags.trace.requests;
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
-  HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, make_trace(flags.trace));
+  HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
-    flags.trace.rate = flags.load * full_rate(trace, machine.cost, scheduler.max_num_seqs);
-    HR_ASSIGN_OR_RETURN(trace, make_trace(flags.trace));
+    options.rate = flags.load * full_rate(trace, machine.cost, scheduler.max_num_seqs);
+    HR_ASSIGN_OR_RETURN(trace, open_trace(flags.trace));
   }
+  if (options.rate == 0) options.rate = rate_of(trace);
+  scheduler.max_queued_requests = static_cast<int32_t>(trace.size());
   for (TraceRequest& request : trace) {
     if (flags.declare_lengths) request.max_tokens = request.output;
   }
   if (flags.format == "table") {
-    fmt::print("{} requests of {}, {:.2f} a second, on {}\n", trace.size(), flags.trace.kind,
-               flags.trace.rate, flags.machine);
+    fmt::print("{} requests of {}, {:.2f} a second, on {}\n", trace.size(), options.kind,
+               options.rate, flags.machine);
     fmt::print(
         "policy               tok/s TTFT p50      p99 TPOT ms     p99 mean end       p99  "
         "goodput running waste%  hit% preempt   yields us/step\n");
@@ -202,20 +213,16 @@ Result<int> run_simulate(SimulateFlags& flags) {
 SubcommandRun define_bench_simulate(CLI::App& app) {
   const auto flags = std::make_shared<SimulateFlags>();
   flags->scheduler.max_num_batched_tokens = 2048;
-  add_choice(app, "--trace", flags->trace.kind, trace_kinds(), "What arrives");
-  app.add_option("--requests", flags->trace.requests, "How many requests")
+  add_trace_flags(app, flags->trace, "Options");
+  app.add_option("--requests", flags->trace.options.requests,
+                 "How many requests (default: 2000, or all of a file)")
       ->check(CLI::Range(1, 10000000));
-  app.add_option("--rate", flags->trace.rate, "Requests a second")->check(CLI::PositiveNumber);
+  app.add_option("--rate", flags->trace.options.rate,
+                 "Requests a second (default: 10, or as in the file)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--load", flags->load,
                  "Instead of --rate: share of what the machine does with full batches");
-  app.add_option("--seed", flags->trace.seed, "Of the trace");
-  add_choice(app, "--arrivals", flags->trace.arrivals, arrival_kinds(),
-             "When requests come: gamma in bursts (--burstiness), diurnal in tides");
-  app.add_option("--burstiness", flags->trace.burstiness,
-                 "Shape of gamma's gaps: 1 is Poisson, less comes in bursts")
-      ->check(CLI::Range(0.01, 100.0));
-  app.add_option("--period", flags->trace.period_seconds, "Seconds of a tide of diurnal")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", flags->trace.options.seed, "Of the trace");
   app.add_option("--step-cost", flags->step_cost,
                  "Instead of --machine's: a measured cost of steps, JSON as of bench serve")
       ->type_name("FILE");
@@ -227,8 +234,6 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "Seconds that a step with background work may take beside live requests");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies, "Policies to compare")->delimiter(',');
-  app.add_option("--max-model-len", flags->trace.max_model_len, "Tokens of the longest request")
-      ->check(CLI::Range(256, 1 << 20));
   app.add_option("--max-num-seqs", flags->scheduler.max_num_seqs, "Sequences that run at once")
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--max-num-batched-tokens", flags->scheduler.max_num_batched_tokens,

@@ -261,7 +261,12 @@ std::vector<TokenId> prompt_of(const TraceRequest& request, int32_t vocab_size) 
   return tokens;
 }
 
-Result<std::vector<TraceRequest>> make_trace(const TraceOptions& options) {
+Result<std::vector<TraceRequest>> make_trace(const TraceOptions& given) {
+  constexpr int32_t kRequests = 2000;
+  constexpr double kRate = 10;
+  TraceOptions options = given;
+  if (options.requests == 0) options.requests = kRequests;
+  if (options.rate == 0) options.rate = kRate;
   const auto kind = find_row(kKinds, options.kind);
   if (kind == kKinds.end()) {
     return invalid_argument(fmt::format("there is no trace \"{}\"; there are {}", options.kind,

@@ -1,5 +1,5 @@
 // Traces: requests with their moments of arrival and their true lengths, made from a seed or read
-// from a file (apps/trace_file.h). What the replay in virtual time (trace_replay.h), `bench serve`
+// from a file (trace_file.h). What the replay in virtual time (trace_replay.h), `bench serve`
 // and the ablations run on.
 #pragma once
 
@@ -39,8 +39,8 @@ std::vector<TokenId> prompt_of(const TraceRequest& request, int32_t vocab_size);
 
 struct TraceOptions {
   std::string kind = "conversation";  // trace_kinds()
-  int32_t requests = 2000;
-  double rate = 10;  // requests a second, over the whole trace
+  int32_t requests = 0;  // 0: 2,000
+  double rate = 0;       // requests a second, over the whole trace; 0: 10
   // When they come. poisson; gamma: gaps of a Gamma distribution of shape `burstiness` (1 is
   // Poisson, less comes in bursts; the gaps' coefficient of variation is 1 / sqrt(burstiness));
   // diurnal: Poisson with a rate that swings between 0.2 and 1.8 x rate in `period_seconds`.
