@@ -32,7 +32,8 @@ bool on_avx512_bf16(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 bool on_amx(const DeviceTraits& traits, const LinearArgs& args) {
-  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16 && traits.cpu.amx_bf16;
+  return on_avx512_vnni(traits, args) && traits.cpu.avx512_bf16 && traits.cpu.amx_bf16 &&
+         traits.cpu.amx_int8;
 }
 
 template <const LinearCpuIsa& kBlocks, const LinearFloatKernels& kFloats>
@@ -41,7 +42,7 @@ void tiled(OpContext& context, const LinearArgs& args) {
 }
 
 constexpr Kernel<LinearArgs> kCpuKernels[] = {
-    {"linear/cpu/amx", on_amx, tiled<kLinearAvx512Vnni, kLinearAmxFloats>},
+    {"linear/cpu/amx", on_amx, tiled<kLinearAmx, kLinearAmxFloats>},
     {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
     {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni, kLinearAvx512Floats>},
     {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512, kLinearAvx512Floats>},

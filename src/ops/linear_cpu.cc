@@ -23,6 +23,11 @@ bool has_segment(const LinearWeight& weight, bool quantised) {
   });
 }
 
+constexpr int64_t kRowUnitMax = 16;  // of all kernels
+
+constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Of m rows, padding included.
 int64_t quantised_bytes(int64_t m, int64_t k) {
   return m * (k / kBlock) * int64_t{sizeof(QuantisedBlock)};
 }
@@ -33,36 +38,40 @@ struct StagedRows {
   StagedFloats floats;
 };
 
-// tile_wide of a tile of `rows` rows.
-void mark_wide(QuantisedBlock* tile, int64_t blocks, int64_t rows) {
-  for (int64_t b = 0; b < blocks; ++b, tile += rows) {
+// tile_wide of a tile of `rows` rows, which lie as [blocks][stride].
+void mark_wide(QuantisedBlock* tile, int64_t blocks, int64_t rows, int64_t stride) {
+  for (int64_t b = 0; b < blocks; ++b, tile += stride) {
     tile->tile_wide = 0;
-    for (int64_t r = 0; r < rows; ++r) tile->tile_wide |= tile[r].wide;
+    for (int64_t r = 0; r < rows; ++r) tile->tile_wide |= tile[r].wide << r;
   }
 }
 
-// Rows [first, first + count) of x as a tile.
-void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, const LinearCpuIsa& isa,
-                   float wide_from, QuantisedBlock* tile) {
-  const int64_t k = x.columns();
+// Rows [first, first + count) of x as a tile of `stride` rows, of which those behind are zeros.
+void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, int64_t stride,
+                   const LinearCpuIsa& isa, float wide_from, QuantisedBlock* tile) {
+  const int64_t k = x.columns(), blocks = k / kBlock;
   for (int64_t r = 0; r < count; ++r) {
-    isa.quantise_row(f32_row(x, first + r), k, wide_from, tile + r, count);
+    isa.quantise_row(f32_row(x, first + r), k, wide_from, tile + r, stride);
   }
-  mark_wide(tile, k / kBlock, count);
+  for (int64_t b = 0; b < blocks; ++b) {
+    std::fill(tile + b * stride + count, tile + (b + 1) * stride, QuantisedBlock{});
+  }
+  mark_wide(tile, blocks, count, stride);
 }
 
 QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa,
-                              int64_t tile_rows) {
-  const int64_t m = args.x.rows(), k = args.x.columns();
-  auto* quantised =
-      reinterpret_cast<QuantisedBlock*>(context.workspace.take(quantised_bytes(m, k)));
+                              const LinearCpuPlan& plan) {
+  const int64_t m = args.x.rows(), k = args.x.columns(), tile_rows = plan.tile_rows;
+  auto* quantised = reinterpret_cast<QuantisedBlock*>(
+      context.workspace.take(quantised_bytes(round_up(m, plan.row_unit), k)));
   const int64_t tiles = (m + tile_rows - 1) / tile_rows;
   const float wide_from = args.weight->compute() == LinearCompute::kFastWide ? 0.0f : kWideFrom;
   const auto quantise_tiles = [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const int64_t row = t * tile_rows;
       const int64_t count = std::min(tile_rows, m - row);
-      quantise_tile(args.x, row, count, isa, wide_from, quantised + row * (k / kBlock));
+      quantise_tile(args.x, row, count, round_up(count, plan.row_unit), isa, wide_from,
+                    quantised + row * (k / kBlock));
     }
   };
   if (m * k < kSerialColumns) {
@@ -77,7 +86,7 @@ StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKern
                  const LinearCpuPlan& plan) {
   StagedRows staged;
   if (has_segment(*args.weight, true)) {
-    staged.quantised = quantise_rows(context, args, kernels.blocks, plan.tile_rows);
+    staged.quantised = quantise_rows(context, args, kernels.blocks, plan);
   }
   staged.floats = stage_floats(context, args, kernels.floats);
   return staged;
@@ -178,7 +187,9 @@ int64_t linear_cpu_workspace_bytes(int64_t m, const LinearWeight& weight) {
   constexpr int64_t kAlignment = 256;                                // of each piece
   int64_t bytes = weight.k() * int64_t{sizeof(float)} + kAlignment;  // the reference's one row
   int64_t staged = 0;
-  if (has_segment(weight, true)) staged += quantised_bytes(m, weight.k()) + kAlignment;
+  if (has_segment(weight, true)) {
+    staged += quantised_bytes(round_up(m, kRowUnitMax), weight.k()) + kAlignment;
+  }
   return std::max(bytes, staged + staged_float_bytes(m, weight));
 }
 

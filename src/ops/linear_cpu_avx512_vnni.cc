@@ -34,5 +34,7 @@ struct Avx512Vnni : Avx512 {
 }  // namespace
 
 constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>(&kLinearAvx512VnniPanels);
+// Few rows are no work for tiles of 16: they are the same code.
+constinit const LinearCpuIsa kLinearAmx = isa_table<Avx512Vnni>(&kLinearAmxPanels);
 
 }  // namespace headrace

@@ -27,7 +27,7 @@ struct QuantisedBlock {
   float scaled_halves[2];  // scale * sum(q) of each half
   int32_t low_sum[2];      // sum(second) of each half; planar bytes only
   int32_t wide;            // 1 or 0
-  int32_t tile_wide;       // of the first row of a staged tile: some row is wide here
+  int32_t tile_wide;       // of the first row of a staged tile: bit r: row r is wide here
   int32_t unused[2];
 };
 static_assert(sizeof(struct QuantisedBlock) == 128);
@@ -70,9 +70,12 @@ struct LinearFloatKernels {
   const LinearFloatKernel* bf16;
 };
 
-// Kernels of many rows, which unpack weights to memory (linear_cpu_panels.inc).
+// Kernels of many rows, which unpack weights to memory (linear_cpu_unpack.inc).
 struct LinearPanelKernels {
   int32_t tile_rows;
+  int32_t row_unit;                 // staged rows are padded to a multiple of it, with zeros
+  int32_t row_block;                // rows of x that unpacked weights serve; whole tiles
+  int32_t rows_from;                // of x from which unpacking to memory pays
   int32_t groups;                   // that tiles take at once: threads' shares are multiples of it
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
 };
@@ -88,10 +91,12 @@ struct LinearCpuIsa {
 };
 
 extern const LinearPanelKernels kLinearAvx512VnniPanels;
+extern const LinearPanelKernels kLinearAmxPanels;
 extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
 extern const LinearCpuIsa kLinearAvx512;
 extern const LinearCpuIsa kLinearAvx512Vnni;
+extern const LinearCpuIsa kLinearAmx;
 extern const LinearFloatKernel kLinearAvx512F32;
 extern const LinearFloatKernel kLinearAvx512F16;
 extern const LinearFloatKernels kLinearBaselineFloats;

@@ -5,9 +5,22 @@
 namespace headrace {
 namespace {
 
-constexpr LinearPanelKernels kPanels{.tile_rows = 6, .groups = 2, .blocks = nullptr};
+constexpr LinearPanelKernels kPanels{.tile_rows = 6,
+                                     .row_unit = 1,
+                                     .row_block = 126,
+                                     .rows_from = 17,
+                                     .groups = 2,
+                                     .blocks = nullptr};
+constexpr LinearPanelKernels kTiles{.tile_rows = 16,
+                                    .row_unit = 16,
+                                    .row_block = 256,
+                                    .rows_from = 20,
+                                    .groups = 2,
+                                    .blocks = nullptr};
 constexpr LinearCpuIsa kWithPanels{
     .tile_rows = 8, .quantise_row = nullptr, .blocks = nullptr, .panels = &kPanels};
+constexpr LinearCpuIsa kWithTiles{
+    .tile_rows = 8, .quantise_row = nullptr, .blocks = nullptr, .panels = &kTiles};
 constexpr LinearCpuIsa kWithout{
     .tile_rows = 4, .quantise_row = nullptr, .blocks = nullptr, .panels = nullptr};
 
@@ -24,15 +37,17 @@ constexpr LinearDeal kOne = LinearDeal::kOneThread, kShares = LinearDeal::kShare
                      kPieces = LinearDeal::kPieces;
 
 constexpr Case kCases[] = {
-    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 120}},
-    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 120}},
-    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 120}},
-    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 120}},
-    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 126}},
-    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 126}},
-    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 124}},
-    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 120}},
-    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 126}},
+    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 120}},
+    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 120}},
+    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 120}},
+    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 120}},
+    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 126}},
+    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 126}},
+    {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 1, 120}},
+    {"rows padded to tiles", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 16, 256}},
+    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 1, 124}},
+    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 1, 120}},
+    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 1, 126}},
 };
 
 TEST(LinearCpuPlan, IsAFunctionOfSizes) {
@@ -41,12 +56,13 @@ TEST(LinearCpuPlan, IsAFunctionOfSizes) {
     EXPECT_EQ(plan.method, c.plan.method) << c.what;
     EXPECT_EQ(plan.deal, c.plan.deal) << c.what;
     EXPECT_EQ(plan.tile_rows, c.plan.tile_rows) << c.what;
+    EXPECT_EQ(plan.row_unit, c.plan.row_unit) << c.what;
     EXPECT_EQ(plan.row_block, c.plan.row_block) << c.what;
   }
 }
 
 TEST(LinearCpuPlan, BlocksOfRowsAreWholeTiles) {
-  for (const LinearCpuIsa* isa : {&kWithPanels, &kWithout}) {
+  for (const LinearCpuIsa* isa : {&kWithPanels, &kWithTiles, &kWithout}) {
     for (int64_t m = 1; m < 600; ++m) {
       const LinearCpuPlan plan = plan_linear_cpu({m, 576, 576}, *isa, 2);
       ASSERT_GT(plan.row_block, 0);

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "ops/linear_cpu.h"
+#include "ops/linear_cpu_amx_emulated.h"
 #include "ops/random_matrix.h"
 #include "tensor/block_quants.h"
 #include "tensor/half.h"
@@ -42,6 +43,31 @@ std::vector<float> with_outliers(Rng& rng, int64_t rows, int64_t k) {
     x[static_cast<size_t>(r * k + k / 2)] *= 25.0f;
   }
   return x;
+}
+
+bool has_emulation(const DeviceTraits& traits, const LinearArgs&) {
+  return traits.kind == DeviceKind::kCpu && traits.cpu.avx512_vnni && traits.cpu.avx512_bf16;
+}
+
+template <const LinearPanelKernels& kPanels, const LinearFloatKernels& kFloats>
+void emulated(OpContext& context, const LinearArgs& args) {
+  LinearCpuIsa isa = kLinearAvx512Vnni;
+  isa.panels = &kPanels;
+  linear_cpu_tiled(context, args, {isa, kFloats});
+}
+
+// The table of linear, and the tiles of AMX emulated; the reference last.
+std::span<const Kernel<LinearArgs>> tested_kernels() {
+  static const auto kernels = [] {
+    std::vector<Kernel<LinearArgs>> list{
+        {"linear/cpu/amx_emulated", has_emulation,
+         emulated<kLinearAmxEmulatedPanels, kLinearAmxEmulatedFloats>},
+        {"linear/cpu/amx_emulated_small_blocks", has_emulation,
+         emulated<kLinearAmxEmulatedSmallPanels, kLinearAmxEmulatedSmallFloats>}};
+    std::ranges::copy(linear_kernels().all(), std::back_inserter(list));
+    return list;
+  }();
+  return kernels;
 }
 
 class LinearTest : public testing::Test {
@@ -93,7 +119,7 @@ class Definition {
   }
   // As `kernel` computes it: AMX has its own order for BF16.
   float element(const Kernel<LinearArgs>& kernel, const float* x, int64_t n) const {
-    const bool tiles = kernel.name == "linear/cpu/amx" && matrix_.dtype == DType::kBF16;
+    const bool tiles = kernel.name.starts_with("linear/cpu/amx") && matrix_.dtype == DType::kBF16;
     return tiles ? bf16_tiles(x, n) : element(x, n);
   }
 
@@ -204,7 +230,7 @@ TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
           const Definition definition(weight, matrix);
           constexpr int64_t kM = 19;
           const std::vector<float> x = with_outliers(rng, kM, k);
-          for (const auto& kernel : linear_kernels().all()) {
+          for (const auto& kernel : tested_kernels()) {
             if (is_reference(kernel) || !runs(kernel)) continue;
             const std::vector<float> y = run(kernel, weight, x.data(), kM);
             for (int64_t i = 0; i < kM * n; ++i) {
@@ -230,8 +256,8 @@ TEST_F(LinearTest, IsCloseToTheReference) {
       const LinearWeight weight = pack(matrix, compute);
       const double sigmas = compute == LinearCompute::kFast ? 4e-2 : 1.6e-4;
       const std::vector<float> x = normals(rng, kM * kK);
-      const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), kM);
-      for (const auto& kernel : linear_kernels().all()) {
+      const std::vector<float> exact = run(tested_kernels().back(), weight, x.data(), kM);
+      for (const auto& kernel : tested_kernels()) {
         if (!runs(kernel)) continue;
         const std::vector<float> y = run(kernel, weight, x.data(), kM);
         std::vector<float> w(kK);
@@ -259,7 +285,7 @@ TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
     const int64_t k = whole_blocks(dtype, 96);
     const LinearWeight weight = pack(RandomMatrix(rng, dtype, kN, k));
     const std::vector<float> x = with_outliers(rng, kRows, k);
-    for (const auto& kernel : linear_kernels().all()) {
+    for (const auto& kernel : tested_kernels()) {
       if (is_reference(kernel) || !runs(kernel)) continue;
       const std::vector<float> all = run(kernel, weight, x.data(), kRows);
       for (int64_t m = 1; m <= 70; ++m) {
@@ -300,7 +326,7 @@ TEST_F(LinearTest, KeepsToItsRowsAndAddsBiasThenResidual) {
     const RandomMatrix matrix(rng, dtype, kN, k);
     const LinearWeight weight = pack(matrix);
     const std::vector<float> bias = normals(rng, kN);
-    for (const auto& kernel : linear_kernels().all()) {
+    for (const auto& kernel : tested_kernels()) {
       if (!runs(kernel)) continue;
       for (const int64_t m : {1, 2, 7, 19}) {
         const std::vector<float> x = normals(rng, m * x_stride);
@@ -357,7 +383,7 @@ TEST_F(LinearTest, StacksMatricesOfSeveralTypesAndReordersRows) {
     auto stack = LinearWeight::pack(*device_, sources, compute);
     ASSERT_TRUE(stack.ok());
     ASSERT_EQ(stack->n(), 40 + 23 + 17 + 5);
-    for (const auto& kernel : linear_kernels().all()) {
+    for (const auto& kernel : tested_kernels()) {
       if (!runs(kernel)) continue;
       const std::vector<float> y = run(kernel, *stack, x.data(), 3);
       int64_t column = 0;
@@ -384,8 +410,8 @@ TEST_F(LinearTest, Float32ComputeUsesDequantisedWeightsAndExactActivations) {
   for (const DType dtype : kWeightTypes) {
     const LinearWeight weight = pack(RandomMatrix(rng, dtype, 33, 1536), LinearCompute::kFloat32);
     const std::vector<float> x = normals(rng, 2 * weight.k());
-    const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 2);
-    for (const auto& kernel : linear_kernels().all()) {
+    const std::vector<float> exact = run(tested_kernels().back(), weight, x.data(), 2);
+    for (const auto& kernel : tested_kernels()) {
       if (!runs(kernel)) continue;
       const std::vector<float> y = run(kernel, weight, x.data(), 2);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], exact[i], 1e-4) << kernel.name;
@@ -400,7 +426,7 @@ TEST_F(LinearTest, ANaNOrAnInfinityStaysInItsRow) {
     for (const DType dtype : kWeightTypes) {
       const LinearWeight weight = pack(RandomMatrix(rng, dtype, 50, whole_blocks(dtype, 96)));
       std::vector<float> x = normals(rng, kM * weight.k());
-      for (const auto& kernel : linear_kernels().all()) {
+      for (const auto& kernel : tested_kernels()) {
         if (!runs(kernel)) continue;
         const std::vector<float> clean = run(kernel, weight, x.data(), kM);
         const float kept = std::exchange(x[static_cast<size_t>(kBad * weight.k() + 50)], bad);
@@ -427,8 +453,8 @@ TEST_F(LinearTest, ZeroTinyAndHugeActivationsAreExactEnough) {
     for (const float size : {0.0f, 1e-37f, 1e-20f, 1e30f}) {
       std::vector<float> x = normals(rng, matrix.k);
       for (float& v : x) v *= size;
-      const std::vector<float> exact = run(linear_kernels().all().back(), weight, x.data(), 1);
-      for (const auto& kernel : linear_kernels().all()) {
+      const std::vector<float> exact = run(tested_kernels().back(), weight, x.data(), 1);
+      for (const auto& kernel : tested_kernels()) {
         if (!runs(kernel)) continue;
         const std::vector<float> y = run(kernel, weight, x.data(), 1);
         for (size_t i = 0; i < y.size(); ++i) {
@@ -464,7 +490,7 @@ TEST_F(LinearTest, SubnormalHalvesCount) {
     const LinearWeight weight = pack(*matrix);
     const Definition definition(weight, *matrix);
     const std::vector<float> x = normals(rng, 32);
-    for (const auto& kernel : linear_kernels().all()) {
+    for (const auto& kernel : tested_kernels()) {
       if (is_reference(kernel) || !runs(kernel)) continue;
       const std::vector<float> y = run(kernel, weight, x.data(), 1);
       for (int64_t n = 0; n < 16; ++n) {
@@ -484,7 +510,7 @@ TEST_F(LinearTest, AnInfinityBesideATieStaysInfinite) {
   std::memcpy(matrix.bytes.data(), values.data(), matrix.bytes.size());
   const LinearWeight weight = pack(matrix);
   const float x[] = {1.0f, 0x1p-24f};
-  for (const auto& kernel : linear_kernels().all()) {
+  for (const auto& kernel : tested_kernels()) {
     if (!runs(kernel)) continue;
     const std::vector<float> y = run(kernel, weight, x, 1);
     EXPECT_EQ(y[0], values[0]) << kernel.name;
@@ -501,7 +527,7 @@ TEST_F(LinearTest, TakesNoMoreWorkspaceThanItSays) {
       std::vector<float> y(static_cast<size_t>(m * 20));
       Workspace exact(std::move(device_->allocate(linear_workspace_bytes(m, weight)).value()));
       OpContext op{*device_, *stream_, exact, mesh_};
-      for (const auto& kernel : linear_kernels().all()) {
+      for (const auto& kernel : tested_kernels()) {
         if (runs(kernel)) kernel.run(op, dense_args(weight, x.data(), m, y.data()));
       }
     }
