@@ -99,6 +99,8 @@ class BatchScheduler final : public Scheduler {
   void note_cost(const StepPlan& plan);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
+  void await_pages(Sequence& sequence);
+  int64_t pages_turned_over(const Sequence& sequence) const;
   int32_t longest_fit(const Sequence& sequence, int32_t count) const;
   int32_t reserve_tokens() const;
   void grow(Candidate& candidate, StepPlan& plan);
@@ -112,7 +114,7 @@ class BatchScheduler final : public Scheduler {
   bool held_back(const Sequence& head) const;
   Sequence* victim_for(const Sequence& head) const;
   bool make_slots(const Sequence& head);
-  bool make_pages(const Sequence& head, const PrefixMatch& hit);
+  bool make_pages(Sequence& head, const PrefixMatch& hit);
   int32_t cached_tokens(const Sequence& waiting) const;
   bool fits(const Sequence& waiting) const;
   void admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan);

@@ -86,7 +86,7 @@ void BatchScheduler::collect_moves(StepPlan& plan) {
 void BatchScheduler::make_room() {
   budget_left_ = options_.max_num_batched_tokens;
   if (running_.empty()) return;
-  const Sequence* head = next_to_join();
+  Sequence* head = next_to_join();
   // A policy that names nobody, for want of slots or pages, gets those of the background.
   while (head == nullptr && !queue_.empty() && !running_.empty() &&
          running_.back()->rank.background) {
@@ -308,6 +308,7 @@ void BatchScheduler::secure_pages(StepPlan& plan) {
 // How many of `count` tokens have their pages, after preempting as far as that helps. 0: not now.
 int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
   sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
+  const int64_t turned_over = pages_turned_over(sequence);
   while (true) {
     const int32_t fits = longest_fit(sequence, count);
     if (fits > 0) return fits;
@@ -316,11 +317,27 @@ int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
     const int32_t needed =
         sequence.blocks.pages_needed(pool_, sequence.planned, least, reserve_tokens());
     // What the steps in flight give back is enough: waiting beats preempting.
-    if (needed <= pool_.free_count() + pool_.fenced_count()) return 0;
+    if (needed <= pool_.free_count() + pool_.fenced_count() - turned_over) {
+      await_pages(sequence);
+      return 0;
+    }
     Sequence* youngest = running_.back();
     if (youngest == &sequence) return 0;
     preempt(*youngest);
+    sequence.awaits_pages_since = 0;
   }
+}
+
+void BatchScheduler::await_pages(Sequence& sequence) {
+  if (sequence.awaits_pages_since == 0) sequence.awaits_pages_since = next_step_;
+}
+
+// A fence falls within steps_in_flight_max plans. Who waited so long and has its pages not met
+// those that sliding windows of others turn over: they take again what they give back.
+int64_t BatchScheduler::pages_turned_over(const Sequence& sequence) const {
+  const uint64_t since = sequence.awaits_pages_since;
+  const auto depth = static_cast<uint64_t>(options_.steps_in_flight_max);
+  return since == 0 || next_step_ < since + depth ? 0 : pool_.fenced_count();
 }
 
 // The longest chunk of at most `count` tokens for which there are free pages.
@@ -373,6 +390,7 @@ void BatchScheduler::add_work(Candidate& candidate, StepPlan& plan) {
   sequence.planned += work.count;
   sequence.last_step = Ticket(plan.step);
   sequence.waits_since = plan.step;
+  sequence.awaits_pages_since = 0;
   plan.token_count += work.count;
 
   const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
@@ -539,13 +557,17 @@ bool BatchScheduler::make_slots(const Sequence& head) {
   return free_slots_.size() >= needed;
 }
 
-bool BatchScheduler::make_pages(const Sequence& head, const PrefixMatch& hit) {
-  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count()) {
+bool BatchScheduler::make_pages(Sequence& head, const PrefixMatch& hit) {
+  const int64_t turned_over = pages_turned_over(head);
+  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count() - turned_over) {
     Sequence* victim = victim_for(head);
     if (victim == nullptr) break;
     yield(*victim);
+    head.awaits_pages_since = 0;
   }
-  return pages_to_join(head, hit) <= pool_.free_count();
+  if (pages_to_join(head, hit) <= pool_.free_count()) return true;
+  await_pages(head);
+  return false;
 }
 
 int32_t BatchScheduler::cached_tokens(const Sequence& waiting) const {

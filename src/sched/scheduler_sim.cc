@@ -333,6 +333,7 @@ void SchedulerSimulation::submit(StepPlan plan) {
   ++steps_;
   clock_.advance_ns(1000000 + 50000 * int64_t{plan.token_count});
   current_ = &plan;
+  if (watcher_) watcher_(plan);
   check_plan(plan);
   check_pages(plan);
   check_prefixes(plan);

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,8 @@ class SchedulerSimulation {
 
   int64_t steps() const { return steps_; }
   std::string describe() const;  // the options drawn
+  // Is called with each plan before it is checked.
+  void watch(std::function<void(const StepPlan&)> watcher) { watcher_ = std::move(watcher); }
 
   struct Tally {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
@@ -134,6 +137,7 @@ class SchedulerSimulation {
   RequestId oldest_;
   int32_t oldest_waits_ = 0;
   Tally tally_;
+  std::function<void(const StepPlan&)> watcher_;
   const StepPlan* current_ = nullptr;  // submitted or applied right now
   std::optional<std::string> failure_;
 };

@@ -1,6 +1,6 @@
 // The simulation over many seeds. HEADRACE_SIM_STEPS scales the whole (default 1e6 steps),
 // HEADRACE_SIM_SEEDS the number of seeds (default 100), from HEADRACE_SIM_FIRST_SEED (default 1);
-// HEADRACE_SIM_SEED replays one.
+// HEADRACE_SIM_SEED replays one for HEADRACE_SIM_STEPS steps and prints its plans.
 #include "sched/scheduler_sim.h"
 
 #include <gtest/gtest.h>
@@ -21,10 +21,12 @@ int64_t setting(const char* name, int64_t fallback) {
 volatile std::sig_atomic_t seed_running = 0;
 void print_seed(int) { std::fprintf(stderr, "replay with HEADRACE_SIM_SEED=%d\n", seed_running); }
 
+void print_plan(const StepPlan& plan) { std::fprintf(stderr, "%s\n", plan.to_string().c_str()); }
+
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
-  const int64_t seeds = setting("HEADRACE_SIM_SEEDS", 100);
-  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds;
   const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds;
   const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
   const int64_t last = replay >= 0 ? replay : first + seeds - 1;
   std::signal(SIGABRT, print_seed);
@@ -33,11 +35,12 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   for (int64_t seed = first; seed <= last; ++seed) {
     seed_running = static_cast<std::sig_atomic_t>(seed);
     SchedulerSimulation simulation(static_cast<uint64_t>(seed));
+    if (replay >= 0) simulation.watch(print_plan);
     const std::optional<std::string> failure = simulation.run(steps);
     steps_done += simulation.steps();
     ASSERT_FALSE(failure) << *failure << "\nafter " << steps_done
                           << " steps over all seeds; replay with HEADRACE_SIM_SEED=" << seed
-                          << " HEADRACE_SIM_STEPS=" << steps * seeds;
+                          << " HEADRACE_SIM_STEPS=" << steps;
     const SchedulerSimulation::Tally& one = simulation.tally();
     all.requests += one.requests;
     all.refused += one.refused;
