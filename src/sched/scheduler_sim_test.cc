@@ -81,5 +81,21 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.resumed_tokens, steps_done / 50);
 }
 
+// Seeds of long runs in which something was wrong once.
+TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
+  struct Found {
+    uint64_t seed;
+    int64_t steps;
+  };
+  for (const Found& found : {
+           Found{1750824, 10},   // a load of pages counted as work: its request starved
+           Found{2001642, 200},  // waited for pages that windows of others turn over
+       }) {
+    SchedulerSimulation simulation(found.seed);
+    const std::optional<std::string> failure = simulation.run(found.steps);
+    EXPECT_FALSE(failure) << *failure;
+  }
+}
+
 }  // namespace
 }  // namespace headrace
