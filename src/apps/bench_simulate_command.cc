@@ -73,7 +73,10 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
   json.set("seconds", report.seconds).set("output_tokens_per_s", tokens / report.seconds);
   json.set("ttft_p50", percentile_of(ttft, 0.5)).set("ttft_p99", percentile_of(ttft, 0.99));
   json.set("tpot_p50", percentile_of(tpot, 0.5)).set("tpot_p99", percentile_of(tpot, 0.99));
+  json.set("arriving_tokens_per_s",
+           static_cast<double>(report.arrivals_tokens) / std::max(report.arrivals_seconds, 1e-9));
   json.set("completion_mean", mean_of(completion));
+  json.set("completion_p50", percentile_of(completion, 0.5));
   json.set("completion_p99", percentile_of(completion, 0.99));
   json.set("normalised_mean", mean_of(normalised(report)));
   json.set("busy", report.busy_seconds / report.seconds);
@@ -97,13 +100,15 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
 void print_table_row(const Json& row) {
   const auto number = [&](const char* name) { return row.find(name)->as_double(); };
   fmt::print(
-      "{:<17} {:>8.0f} {:>8.3f} {:>8.3f} {:>7.1f} {:>7.1f} {:>9.3f} {:>9.3f} {:>8.2f} {:>7.1f} "
+      "{:<17} {:>8.0f} {:>8.3f} {:>8.3f} {:>7.1f} {:>7.1f} {:>9.3f} {:>8.3f} {:>9.3f} {:>6.1f} "
+      "{:>8.2f} {:>7.1f} "
       "{:>6.2f} {:>6.2f} {:>8.0f} {:>8.0f} {:>6.1f}\n",
-      row.find("policy")->as_string(), number("output_tokens_per_s"), number("ttft_p50"),
+      row.find("policy")->as_string(), number("arriving_tokens_per_s"), number("ttft_p50"),
       number("ttft_p99"), 1e3 * number("tpot_p50"), 1e3 * number("tpot_p99"),
-      number("completion_mean"), number("completion_p99"), number("goodput"),
-      number("running_mean"), 100 * number("waste"), 100 * number("hit_rate"),
-      number("preemptions"), number("yields"), number("us_per_step"));
+      number("completion_mean"), number("completion_p50"), number("completion_p99"),
+      1e3 * number("normalised_mean"), number("goodput"), number("running_mean"),
+      100 * number("waste"), 100 * number("hit_rate"), number("preemptions"), number("yields"),
+      number("us_per_step"));
 }
 
 void print_tenants(const ReplayReport& report) {
@@ -124,18 +129,6 @@ void print_tenants(const ReplayReport& report) {
         tenant, ttft.size(), percentile_of(ttft, 0.5), percentile_of(ttft, 0.99),
         1e3 * gaps.percentile(0.5), 1e3 * gaps.percentile(0.99));
   }
-}
-
-// The rate at which the machine would be busy all the time, with full batches.
-double full_rate(const std::vector<TraceRequest>& trace, const StepCost& cost, int32_t slots) {
-  double seconds = 0;
-  for (const TraceRequest& request : trace) {
-    const double prompt = request.prompt_tokens();
-    seconds += prompt * cost.per_prompt_token + prompt * prompt / 2 * cost.per_prompt_context +
-               request.output * (cost.base / slots + cost.per_decode +
-                                 (prompt + request.output / 2.0) * cost.per_kv_token);
-  }
-  return static_cast<double>(trace.size()) / seconds;
 }
 
 // Requests a second, as they came.
@@ -164,6 +157,19 @@ Result<StepCost> read_step_cost(const std::string& path) {
   return cost;
 }
 
+// What srpt-declared does when clients know the true lengths: no policy's, a bound to look up to.
+constexpr std::string_view kOracle = "srpt-oracle";
+
+Result<ReplayReport> replay_with(const std::string& policy, std::vector<TraceRequest> trace,
+                                 const SimulateFlags& flags, const MachineRow& machine) {
+  SchedulerOptions options = flags.scheduler;
+  options.policy = policy == kOracle ? "srpt-declared" : policy;
+  if (flags.declare_lengths || policy == kOracle) {
+    for (TraceRequest& request : trace) request.max_tokens = request.output;
+  }
+  return replay(trace, options, machine.cost);
+}
+
 Result<int> run_simulate(SimulateFlags& flags) {
   HR_ASSIGN_OR_RETURN(MachineRow machine, find_machine(flags.machine));
   if (!flags.step_cost.empty()) {
@@ -178,24 +184,23 @@ Result<int> run_simulate(SimulateFlags& flags) {
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
   HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
-    options.rate = flags.load * full_rate(trace, machine.cost, scheduler.max_num_seqs);
+    HR_ASSIGN_OR_RETURN(const double full, saturated_rate(trace, scheduler, machine.cost));
+    options.rate = flags.load * full;
     HR_ASSIGN_OR_RETURN(trace, open_trace(flags.trace));
   }
   if (options.rate == 0) options.rate = rate_of(trace);
   scheduler.max_queued_requests = static_cast<int32_t>(trace.size());
-  for (TraceRequest& request : trace) {
-    if (flags.declare_lengths) request.max_tokens = request.output;
-  }
   if (flags.format == "table") {
-    fmt::print("{} requests of {}, {:.2f} a second, on {}\n", trace.size(), options.kind,
-               options.rate, flags.machine);
     fmt::print(
-        "policy               tok/s TTFT p50      p99 TPOT ms     p99 mean end       p99  "
-        "goodput running waste%  hit% preempt   yields us/step\n");
+        "{} requests of {}, {:.2f} a second, on {}; no policy's mean end is below {:.3f} s\n",
+        trace.size(), options.kind, options.rate, flags.machine,
+        completion_mean_floor(trace, scheduler, machine.cost));
+    fmt::print(
+        "policy               tok/s TTFT p50      p99 TPOT ms     p99 mean end      p50       p99  "
+        "ms/tok goodput running waste%  hit% preempt   yields us/step\n");
   }
   for (const std::string& policy : flags.policies) {
-    scheduler.policy = policy;
-    HR_ASSIGN_OR_RETURN(const ReplayReport report, replay(trace, scheduler, machine.cost));
+    HR_ASSIGN_OR_RETURN(const ReplayReport report, replay_with(policy, trace, flags, machine));
     const Json row = row_of(policy, report, flags);
     if (flags.format == "json") {
       fmt::print("{}\n", write_json(row));
@@ -220,8 +225,10 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--rate", flags->trace.options.rate,
                  "Requests a second (default: 10, or as in the file)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--load", flags->load,
-                 "Instead of --rate: share of what the machine does with full batches");
+  app.add_option(
+      "--load", flags->load,
+      "Instead of --rate: share of the rate at which the machine ends this mix under fcfs "
+      "when it is never idle (measured by a run of its own)");
   app.add_option("--seed", flags->trace.options.seed, "Of the trace");
   app.add_option("--step-cost", flags->step_cost,
                  "Instead of --machine's: a measured cost of steps, JSON as of bench serve")
@@ -233,7 +240,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--background-step", flags->scheduler.background_step_seconds,
                  "Seconds that a step with background work may take beside live requests");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
-  app.add_option("--policies", flags->policies, "Policies to compare")->delimiter(',');
+  app.add_option("--policies", flags->policies,
+                 "Policies to compare; srpt-oracle: srpt-declared with the true lengths")
+      ->delimiter(',');
   app.add_option("--max-num-seqs", flags->scheduler.max_num_seqs, "Sequences that run at once")
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--max-num-batched-tokens", flags->scheduler.max_num_batched_tokens,

@@ -19,6 +19,7 @@
 #include "sched/priority_policy.h"
 #include "sched/sjf_declared_policy.h"
 #include "sched/sjf_policy.h"
+#include "sched/srpt_policy.h"
 #include "sched/static_policy.h"
 #include "sched/waiting_ratio_policy.h"
 
@@ -53,6 +54,7 @@ constexpr std::array kPolicies = {
     PolicyRow{"mlfq", make<MlfqPolicy>},
     PolicyRow{"sjf-predicted", make<SjfPredictedPolicy>},
     PolicyRow{"sjf-declared", make<SjfDeclaredPolicy>},
+    PolicyRow{"srpt-declared", make<SrptDeclaredPolicy>},
     PolicyRow{"packed-predicted", make<PackedPredictedPolicy>},
     PolicyRow{"fair", make<FairPolicy>},
 };

@@ -84,8 +84,6 @@ class Replay {
       row.slo_class = from.slo_class;
       row.background = from.background;
       row.output = from.output;
-      row.completion_alone = from.prompt_tokens() * (cost_.per_prompt_token + cost_.per_row_over) +
-                             from.output * (cost_.base + cost_.per_decode);
       const Status status = scheduler_->add(std::move(request));
       if (!status.ok() && status.code() != StatusCode::kExhausted) {
         return status.with_context(fmt::format("request {} of the trace", next_));
@@ -137,6 +135,16 @@ class Replay {
     const SchedulerStats stats = scheduler_->stats();
     report_.running_mean += stats.running * seconds;
     report_.busy_seconds += seconds;
+    const auto tokens = static_cast<int64_t>(stats.generation_tokens);
+    const double now = clock_.now_seconds();
+    if (next_ < trace_.size()) {
+      report_.arrivals_seconds = now;
+      report_.arrivals_tokens = tokens;
+    }
+    if (stats.waiting > 0) {
+      report_.waited_seconds = now;
+      report_.waited_tokens = tokens;
+    }
     if (++report_.steps % kWasteEvery != 0) return;
     const KvWaste waste = scheduler_->kv_waste();
     used_ += static_cast<double>(waste.used) * seconds;
@@ -234,6 +242,63 @@ double percentile_of(std::vector<double> values, double share) {
 Result<ReplayReport> replay(const std::vector<TraceRequest>& trace, SchedulerOptions options,
                             const StepCost& cost) {
   return Replay(trace, std::move(options), cost).run();
+}
+
+Result<double> saturated_rate(std::vector<TraceRequest> trace, SchedulerOptions options,
+                              const StepCost& cost) {
+  std::erase_if(trace, [](const TraceRequest& request) { return request.background; });
+  for (TraceRequest& request : trace) request.arrival_seconds = 0;
+  options.policy = "fcfs";
+  options.max_queued_requests = static_cast<int32_t>(trace.size());
+  double output = 0;
+  for (const TraceRequest& request : trace) output += request.output;
+  HR_ASSIGN_OR_RETURN(const ReplayReport full, replay(trace, options, cost));
+  if (full.waited_tokens == 0) return static_cast<double>(trace.size()) / full.seconds;
+  const double tokens_per_second = static_cast<double>(full.waited_tokens) / full.waited_seconds;
+  return tokens_per_second / (output / static_cast<double>(trace.size()));
+}
+
+namespace {
+
+// What a request must cost: the first token comes from the prompt's last step, each other from a
+// step of its own.
+struct LeastCost {
+  double steps = 0;    // at least
+  double decodes = 0;  // rows of later tokens
+  double rows = 0;     // seconds of its rows where they cost least
+
+  LeastCost(const TraceRequest& request, const SchedulerOptions& options, const StepCost& cost) {
+    const double prompt = request.prompt_tokens();
+    decodes = request.output - 1;
+    steps = std::ceil(prompt / options.max_num_batched_tokens) + decodes;
+    rows = prompt * cost.per_prompt_token + prompt * (prompt + 1) / 2 * cost.per_prompt_context +
+           decodes * cost.per_decode +
+           decodes * (prompt + request.output / 2.0) * cost.per_kv_token;
+  }
+};
+
+}  // namespace
+
+double completion_mean_floor(const std::vector<TraceRequest>& trace,
+                             const SchedulerOptions& options, const StepCost& cost) {
+  if (trace.empty()) return 0;
+  double alone = 0, longest = 0, rows = 0, decodes = 0, prompts = 0;
+  for (const TraceRequest& request : trace) {
+    const LeastCost least(request, options, cost);
+    const double seconds = least.steps * cost.base + least.rows;
+    alone += seconds;
+    longest = std::max(longest, seconds);
+    rows += least.rows;
+    decodes += least.decodes;
+    prompts += (least.steps - least.decodes) * cost.base;
+  }
+  // K steps fit into the time. Each keeps the n sequences that it serves for base + n per_decode
+  // seconds: sum of n (base + n per_decode) with sum of n = decodes, least where all n are alike.
+  const double seconds = trace.back().arrival_seconds + longest;
+  const double steps = std::max((seconds - rows) / cost.base, decodes / options.max_num_seqs);
+  const double together =
+      prompts + decodes * cost.base + decodes * decodes / steps * cost.per_decode;
+  return std::max(alone, together) / static_cast<double>(trace.size());
 }
 
 void LatencyHistogram::add(double seconds) {

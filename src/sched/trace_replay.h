@@ -41,8 +41,7 @@ std::vector<std::string> machine_names();
 struct ReplayReport {
   struct Row {
     double ttft = 0, tpot = 0,
-           completion = 0;        // seconds; from arrival, per later token, to the end
-    double completion_alone = 0;  // if it had the machine for itself
+           completion = 0;  // seconds; from arrival, per later token, to the end
     double normalised() const { return completion / output; }  // seconds per output token
     int32_t output = 1;
     bool refused = false;
@@ -58,6 +57,13 @@ struct ReplayReport {
   double waste = 0;              // 1 - tokens held / slots of held pages, over time
   double scheduler_seconds = 0;  // real time of plan() and apply()
   double busy_seconds = 0;       // in steps
+  // Until the last request came: what ends after that is no sign of throughput.
+  double arrivals_seconds = 0;
+  int64_t arrivals_tokens = 0;
+  // Until the last moment at which somebody live waited: with all there from the start, what the
+  // machine does when it is full.
+  double waited_seconds = 0;
+  int64_t waited_tokens = 0;
   // Of steps with background work while live requests were there, and no live prompt in them.
   double beside_seconds_max = 0;
   int64_t background_tokens = 0;  // computed for background requests, prompts and outputs
@@ -68,5 +74,17 @@ double percentile_of(std::vector<double> values, double share);
 
 Result<ReplayReport> replay(const std::vector<TraceRequest>& trace, SchedulerOptions options,
                             const StepCost& cost);
+
+// Requests a second of the trace's live mix that the machine ends when it is never idle, first come
+// first served: load 1. Replays the trace with all of it there at the start.
+Result<double> saturated_rate(std::vector<TraceRequest> trace, SchedulerOptions options,
+                              const StepCost& cost);
+
+// What no policy, however much it knows, can bring the mean time to the end below if it keeps up
+// with the arrivals. The greater of two bounds: everybody alone on the machine; and Little's law:
+// steps of n rows take base + n per_decode, so only so many steps fit into the time, and so many
+// rows, sequences that have not ended, must be in each to bring all the tokens.
+double completion_mean_floor(const std::vector<TraceRequest>& trace,
+                             const SchedulerOptions& options, const StepCost& cost);
 
 }  // namespace headrace
