@@ -42,7 +42,8 @@ Result<int> run(BatchFlags& flags) {
   SignalWatch signals;
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   const RequestLimits limits;
-  HR_ASSIGN_OR_RETURN(const BatchRequests requests, BatchRequests::open(flags.input, limits.json));
+  HR_ASSIGN_OR_RETURN(const BatchRequests requests,
+                      BatchRequests::open(flags.input, {.json = limits.json}));
   HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.output, requests));
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   HR_ASSIGN_OR_RETURN(ApiKeys no_keys, ApiKeys::create({}));

@@ -36,7 +36,10 @@ struct ServeFlags {
   ModelFlags model{.log_level = "info"};
   ServerOptions server;
   std::vector<std::string> names;
-  std::string origins;  // a JSON array, or one origin
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  KeyLimits key_limits;  // of keys that name none
+  std::string origins;   // a JSON array, or one origin
   std::string batch_input, batch_output;
 };
 
@@ -54,9 +57,13 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
                  "Names that requests may use; the first is shown (default: the file's name)")
       ->type_name("NAME...")
       ->group(kGroup);
-  app.add_option("--api-key", server.api_keys,
+  app.add_option("--api-key", flags.api_keys,
                  "A key that clients must send (repeatable; default: $VLLM_API_KEY)")
       ->type_name("KEY")
+      ->group(kGroup);
+  app.add_option("--api-key-file", flags.api_key_file,
+                 "More keys, one a line: KEY, or {\"key\": ..., \"name\": ..., and limits}")
+      ->type_name("FILE")
       ->group(kGroup);
   app.add_option("--allowed-origins", flags.origins,
                  "Web pages that may call, as a JSON list; [\"*\"]: all (default: none)")
@@ -113,6 +120,23 @@ void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
                      ->group("Server");
   input->needs(output);
   output->needs(input);
+  BatchServiceOptions& batches = flags.server.batches;
+  auto* folder = app.add_option("--batch-dir", batches.folder,
+                                "Serves /v1/files and /v1/batches, and keeps both in this folder")
+                     ->type_name("FOLDER")
+                     ->group("Server");
+  app.add_option("--batch-dir-bytes", batches.files.bytes_max,
+                 "Most bytes of files of each API key (default: 4g)")
+      ->transform(size_between(1, int64_t{1} << 50))
+      ->type_name("N")
+      ->group("Server")
+      ->needs(folder);
+  app.add_option("--batch-dir-files", batches.files.files_max,
+                 "Most files of each API key (default: 1000)")
+      ->transform(size_between(1, 1 << 20))
+      ->type_name("N")
+      ->group("Server")
+      ->needs(folder);
 }
 
 Result<std::vector<std::string>> parse_origins(const std::string& text) {
@@ -130,7 +154,14 @@ Result<std::vector<std::string>> parse_origins(const std::string& text) {
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
   const char* key = std::getenv("VLLM_API_KEY");
-  if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
+  if (flags.api_keys.empty() && key != nullptr && *key != '\0') flags.api_keys.push_back(key);
+  for (const std::string& secret : flags.api_keys) {
+    server.api_keys.emplace_back(secret).limits = flags.key_limits;
+  }
+  if (!flags.api_key_file.empty()) {
+    HR_ASSIGN_OR_RETURN(const auto keys, read_api_key_file(flags.api_key_file, flags.key_limits));
+    server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
+  }
   if (server.host == "localhost") server.host = "127.0.0.1";
   server.handle_signals = false;  // SignalWatch does
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
@@ -143,14 +174,15 @@ class BatchBeside {
  public:
   // Reads both files: their errors are those of the command line.
   static Result<std::unique_ptr<BatchBeside>> open(const ServeFlags& flags) {
-    HR_ASSIGN_OR_RETURN(BatchRequests requests,
-                        BatchRequests::open(flags.batch_input, flags.server.requests.json));
+    HR_ASSIGN_OR_RETURN(
+        BatchRequests requests,
+        BatchRequests::open(flags.batch_input, {.json = flags.server.requests.json}));
     HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.batch_output, requests));
     return std::make_unique<BatchBeside>(flags, std::move(requests), std::move(journal));
   }
   BatchBeside(const ServeFlags& flags, BatchRequests requests, BatchJournal journal)
       : input_(flags.batch_input), requests_(std::move(requests)), journal_(std::move(journal)) {
-    if (!flags.server.api_keys.empty()) options_.api_key = flags.server.api_keys.front();
+    if (!flags.server.api_keys.empty()) options_.caller.key = 0;
   }
   ~BatchBeside() { stop(); }
 
@@ -233,6 +265,7 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that file only
   SignalWatch signals;
   std::unique_ptr<BatchBeside> batch;
   if (!flags.batch_input.empty()) {

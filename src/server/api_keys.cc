@@ -2,18 +2,61 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
 
 namespace headrace {
 
-Result<ApiKeys> ApiKeys::create(const std::vector<std::string>& keys) {
+namespace {
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= ApiKeys::kNameBytesMax && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+         });
+}
+
+// The same after every start, whatever the order of the keys. 40 bits of a key say too little to
+// guess the rest.
+std::string made_up_name(std::string_view secret) {
+  const uint64_t digest = checksum64(std::as_bytes(std::span(secret.data(), secret.size())));
+  return fmt::format("key-{:010x}", digest >> 24);
+}
+
+}  // namespace
+
+Result<ApiKeys> ApiKeys::create(std::vector<ApiKey> keys) {
   ApiKeys result;
-  for (const std::string& key : keys) {
-    if (key.empty() || key.size() > kKeyBytesMax) {
+  for (ApiKey& key : keys) {
+    if (key.secret.empty() || key.secret.size() > kKeyBytesMax) {
       return invalid_argument("an API key must have 1 to 256 bytes", "api-key");
     }
-    if (!result.contains(key)) result.keys_.push_back(pad(key));
+    if (result.find(key.secret) >= 0) continue;
+    if (key.name.empty()) key.name = made_up_name(key.secret);
+    if (!is_name(key.name)) {
+      return invalid_argument(
+          "the name of an API key must have 1 to 64 letters, digits, '-', '_' and '.'", "api-key");
+    }
+    if (result.find_name(key.name) >= 0) {
+      return invalid_argument(fmt::format("two API keys have the name {}", key.name), "api-key");
+    }
+    result.keys_.push_back({pad(key.secret), std::move(key.name), key.limits});
   }
   return result;
+}
+
+int ApiKeys::find_name(std::string_view name) const {
+  const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                  [&](const Entry& entry) { return entry.name == name; });
+  return found == keys_.end() ? -1 : static_cast<int>(found - keys_.begin());
 }
 
 ApiKeys::Padded ApiKeys::pad(std::string_view key) {
@@ -29,14 +72,13 @@ int ApiKeys::find(std::string_view presented) const {
   unsigned found = 0;                                      // place + 1
   for (size_t place = 0; place < keys_.size(); ++place) {  // all keys, all bytes, whatever differs
     unsigned difference = 0;
-    for (size_t i = 0; i < candidate.size(); ++i) difference |= keys_[place][i] ^ candidate[i];
+    for (size_t i = 0; i < candidate.size(); ++i)
+      difference |= keys_[place].secret[i] ^ candidate[i];
     const unsigned same = 0u - ((difference - 1) >> 31);  // all ones if difference was 0
     found |= same & static_cast<unsigned>(place + 1);
   }
   return static_cast<int>(found) - 1;
 }
-
-bool ApiKeys::admits(const HttpRequest& request) const { return !required() || find(request) >= 0; }
 
 int ApiKeys::find(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "bearer ";
@@ -49,6 +91,89 @@ int ApiKeys::find(const HttpRequest& request) const {
   if (bearer) return find(authorization.substr(kBearer.size()));
   const std::string_view key = request.header("x-api-key");
   return key.empty() ? -1 : find(key);
+}
+
+namespace {
+
+struct LimitRow {
+  std::string_view name;
+  double high;
+  void (*store)(double value, KeyLimits& limits);
+};
+constexpr LimitRow kLimitRows[] = {
+    {"requests_per_minute", 1e9,
+     [](double value, KeyLimits& limits) { limits.requests_per_minute = value; }},
+    {"tokens_per_minute", 1e12,
+     [](double value, KeyLimits& limits) { limits.tokens_per_minute = value; }},
+    {"concurrent_requests", 1e6,
+     [](double value, KeyLimits& limits) {
+       limits.concurrent_requests = static_cast<int32_t>(value);
+     }},
+};
+
+Status read_member(const std::string& name, const Json& value, ApiKey& key) {
+  if (name == "key" || name == "name") {
+    if (!value.is_string()) return invalid_argument(name + " must be a text");
+    (name == "key" ? key.secret : key.name) = value.as_string();
+    return ok_status();
+  }
+  const auto row = std::find_if(std::begin(kLimitRows), std::end(kLimitRows),
+                                [&](const LimitRow& candidate) { return candidate.name == name; });
+  if (row == std::end(kLimitRows)) {
+    return invalid_argument(fmt::format(
+        "{} is not known; there are key, name, requests_per_minute, tokens_per_minute and "
+        "concurrent_requests",
+        name));
+  }
+  const double number = value.is_number() ? value.as_double() : -1;
+  if (!(number >= 0 && number <= row->high && number == std::trunc(number))) {
+    return invalid_argument(
+        fmt::format("{} must be an integer in [0, {:.0f}]; 0: no limit", name, row->high));
+  }
+  row->store(number, key.limits);
+  return ok_status();
+}
+
+Result<ApiKey> read_key_line(std::string_view line, const KeyLimits& otherwise) {
+  ApiKey key{std::string(line)};
+  key.limits = otherwise;
+  if (line.front() != '{') return key;
+  key.secret.clear();
+  const Result<Json> json = parse_json(line);
+  if (!json.ok() || !json->is_object()) return invalid_argument("is neither a key nor an object");
+  for (const auto& [name, value] : json->as_object()) {
+    HR_RETURN_IF_ERROR(read_member(name, value, key));
+  }
+  if (key.secret.empty()) return invalid_argument("key is missing");
+  return key;
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace
+
+Result<std::vector<ApiKey>> read_api_key_file(const std::string& path, const KeyLimits& otherwise) {
+  HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+  std::string_view rest(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  std::vector<ApiKey> keys;
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = trim(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.empty() || line.front() == '#') continue;
+    Result<ApiKey> key = read_key_line(line, otherwise);
+    if (!key.ok()) {
+      return invalid_argument(fmt::format("{}: line {}: {}", path, number, key.status().message()));
+    }
+    keys.push_back(std::move(*key));
+  }
+  if (keys.empty()) return invalid_argument(path + ": holds no API key");
+  return keys;
 }
 
 }  // namespace headrace

@@ -1,7 +1,8 @@
-// The API keys a server accepts.
+// The API keys a server accepts, and what each may take of it.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,27 +12,61 @@
 
 namespace headrace {
 
+// Bounds on what one key takes; 0: none.
+struct KeyLimits {
+  double requests_per_minute = 0;
+  double tokens_per_minute = 0;  // of prompts and answers together
+  int32_t concurrent_requests = 0;
+  friend bool operator==(const KeyLimits&, const KeyLimits&) = default;
+};
+
+struct ApiKey {
+  ApiKey(std::string key) : secret(std::move(key)) {}
+  ApiKey(const char* key) : secret(key) {}
+  std::string secret;
+  std::string name;  // in metrics, logs and folders, where the secret must not be; empty: made up
+  KeyLimits limits;
+};
+
 class ApiKeys {
  public:
   static constexpr size_t kKeyBytesMax = 256;
+  static constexpr size_t kNameBytesMax = 64;
 
-  // kInvalidArgument for an empty key or one over kKeyBytesMax. No keys: everything is open.
-  static Result<ApiKeys> create(const std::vector<std::string>& keys);
+  // kInvalidArgument for an empty key or one over kKeyBytesMax, for a name that is not 1 to
+  // kNameBytesMax letters, digits, '-', '_' and '.', and for a name of two keys. A key that comes
+  // twice counts once. No keys: everything is open.
+  static Result<ApiKeys> create(std::vector<ApiKey> keys);
 
   bool required() const { return !keys_.empty(); }
-  // Whether the request carries a key: "Authorization: Bearer KEY" or "X-API-Key: KEY". The work
-  // done depends on neither the keys nor where the first wrong byte is.
-  bool admits(const HttpRequest& request) const;
-  bool contains(std::string_view presented) const { return find(presented) >= 0; }
+  size_t size() const { return keys_.size(); }
   // The place of the request's key among the different ones given to create(); -1: it has none of
-  // them.
+  // them. A request carries one as "Authorization: Bearer KEY" or "X-API-Key: KEY". The work done
+  // depends on neither the keys nor where the first wrong byte is.
   int find(const HttpRequest& request) const;
+  // The place of the key of that name; -1: there is none.
+  int find_name(std::string_view name) const;
+  // REQUIRES: 0 <= place < size()
+  const std::string& name(int place) const { return keys_[static_cast<size_t>(place)].name; }
+  const KeyLimits& limits(int place) const { return keys_[static_cast<size_t>(place)].limits; }
 
  private:
   using Padded = std::array<unsigned char, kKeyBytesMax + 2>;  // bytes, zeros, then the length
+  struct Entry {
+    Padded secret;
+    std::string name;
+    KeyLimits limits;
+  };
   int find(std::string_view presented) const;
   static Padded pad(std::string_view key);
-  std::vector<Padded> keys_;
+  std::vector<Entry> keys_;
 };
+
+// Keys from a file, one a line: the key itself (as llama-server's --api-key-file has it), or an
+// object {"key": ..., "name": ..., "requests_per_minute": ..., "tokens_per_minute": ...,
+// "concurrent_requests": ...} of which only "key" is needed; what it does not say is as in
+// `otherwise`. Empty lines and those that begin with '#' are left out. Errors name path and line,
+// never the key.
+Result<std::vector<ApiKey>> read_api_key_file(const std::string& path, const KeyLimits& otherwise);
 
 }  // namespace headrace

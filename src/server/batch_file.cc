@@ -5,20 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "server/durable_file.h"
 #include "server/server_state.h"
 
 namespace headrace {
 namespace {
 
 constexpr size_t kCustomIdBytesMax = 512;
-constexpr std::array<std::string_view, 2> kUrls = {"/v1/completions", "/v1/chat/completions"};
 
 std::string_view text_of(const MappedFile& file) {
   const auto bytes = file.bytes();
@@ -36,13 +33,21 @@ Result<std::string> text_member(const Json& object, std::string_view key) {
   return member->as_string();
 }
 
-Status check_line(const Json& line) {
+Status check_url(const std::string& url, const BatchRules& rules) {
+  if (!rules.url.empty() && url != rules.url) {
+    return invalid_argument(fmt::format("url must be {}, as the batch's endpoint", rules.url));
+  }
+  if (std::find(kBatchUrls.begin(), kBatchUrls.end(), url) == kBatchUrls.end()) {
+    return invalid_argument(fmt::format("url must be {}", fmt::join(kBatchUrls, " or ")));
+  }
+  return ok_status();
+}
+
+Status check_line(const Json& line, const BatchRules& rules) {
   HR_ASSIGN_OR_RETURN(const std::string method, text_member(line, "method"));
   if (method != "POST") return invalid_argument("method must be POST");
   HR_ASSIGN_OR_RETURN(const std::string url, text_member(line, "url"));
-  if (std::find(kUrls.begin(), kUrls.end(), url) == kUrls.end()) {
-    return invalid_argument(fmt::format("url must be {}", fmt::join(kUrls, " or ")));
-  }
+  HR_RETURN_IF_ERROR(check_url(url, rules));
   const Json* body = line.find("body");
   if (body == nullptr || !body->is_object()) return invalid_argument("body must be an object");
   const Json* stream = body->find("stream");
@@ -52,13 +57,9 @@ Status check_line(const Json& line) {
   return ok_status();
 }
 
-Status system_error(const std::string& path, std::string_view what) {
-  return internal_error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
-}
-
 }  // namespace
 
-Result<BatchRequests> BatchRequests::open(const std::string& path, const JsonLimits& limits) {
+Result<BatchRequests> BatchRequests::open(const std::string& path, const BatchRules& rules) {
   HR_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
   BatchRequests requests(file);
   std::string_view rest = text_of(*file);
@@ -67,22 +68,26 @@ Result<BatchRequests> BatchRequests::open(const std::string& path, const JsonLim
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (is_blank(line)) continue;
-    if (const Status status = requests.add(line, limits); !status.ok()) {
-      return invalid_argument(fmt::format("{}: line {}: {}", path, number, status.message()));
+    if (const Status status = requests.add(line, rules); !status.ok()) {
+      return invalid_argument(fmt::format("{}: line {}: {}", path, number, status.message()),
+                              fmt::format("line {}", number));
     }
   }
   if (requests.size() == 0) return invalid_argument(path + ": holds no requests");
   return requests;
 }
 
-Status BatchRequests::add(std::string_view line, const JsonLimits& limits) {
-  HR_ASSIGN_OR_RETURN(const Json json, parse_json(line, limits));
+Status BatchRequests::add(std::string_view line, const BatchRules& rules) {
+  if (requests_.size() == rules.requests_max) {
+    return invalid_argument(fmt::format("there are more than {} requests", rules.requests_max));
+  }
+  HR_ASSIGN_OR_RETURN(const Json json, parse_json(line, rules.json));
   if (!json.is_object()) return invalid_argument("must be a JSON object");
   HR_ASSIGN_OR_RETURN(std::string id, text_member(json, "custom_id"));
   if (id.empty() || id.size() > kCustomIdBytesMax) {
     return invalid_argument(fmt::format("custom_id must have 1 to {} bytes", kCustomIdBytesMax));
   }
-  HR_RETURN_IF_ERROR(check_line(json));
+  HR_RETURN_IF_ERROR(check_line(json, rules));
   if (!places_.emplace(id, requests_.size()).second) {
     return invalid_argument("custom_id is the same as an earlier line's");
   }
@@ -97,7 +102,7 @@ int64_t BatchRequests::find(const std::string& custom_id) const {
 
 Result<BatchJournal> BatchJournal::open(const std::string& path, const BatchRequests& requests) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0) return system_error(path, "cannot be written");
+  if (file < 0) return disk_error(path, "cannot be written");
   BatchJournal journal(path, file, requests.size());
   if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     return unavailable(path + ": another job is writing it");
@@ -110,7 +115,8 @@ BatchJournal::BatchJournal(BatchJournal&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, -1)),
       done_(std::move(other.done_)),
-      done_count_(other.done_count_) {}
+      done_count_(other.done_count_),
+      refused_count_(other.refused_count_) {}
 
 BatchJournal::~BatchJournal() {
   if (file_ >= 0) ::close(file_);
@@ -136,7 +142,7 @@ Status BatchJournal::read_back(const BatchRequests& requests) {
     }
   }
   if (::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
-    return system_error(path_, "cannot be cut to whole lines");
+    return disk_error(path_, "cannot be cut to whole lines");
   }
   return ok_status();
 }
@@ -152,8 +158,10 @@ Status BatchJournal::mark_done(std::string_view line, size_t number,
   const int64_t place = requests.find(id->as_string());
   if (place < 0) return refuse("answers a custom_id that is not among the requests");
   if (done_[static_cast<size_t>(place)]) return refuse("answers a custom_id a second time");
-  done_[static_cast<size_t>(place)] = true;
-  ++done_count_;
+  const Json* response = json->find("response");
+  const Json* status = response != nullptr ? response->find("status_code") : nullptr;
+  if (status == nullptr || !status->is_int()) return refuse("has no status of an answer");
+  note_done(static_cast<size_t>(place), status->as_int());
   return ok_status();
 }
 
@@ -166,19 +174,19 @@ Status BatchJournal::append(size_t request, const BatchRequest& line, int http_s
   text += body;
   text += "},\"error\":null}\n";
   // One call a line: a kill cuts at most the last one.
-  for (std::string_view rest = text; !rest.empty();) {
-    const ssize_t written = ::write(file_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return system_error(path_, "cannot be written");
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
-  done_[request] = true;
-  ++done_count_;
+  if (!write_all(file_, text)) return disk_error(path_, "cannot be written");
+  note_done(request, http_status);
   return ok_status();
 }
 
+void BatchJournal::note_done(size_t request, int64_t http_status) {
+  done_[request] = true;
+  ++done_count_;
+  if (http_status >= 400) ++refused_count_;
+}
+
 Status BatchJournal::sync() {
-  return ::fdatasync(file_) == 0 ? ok_status() : system_error(path_, "cannot be synced");
+  return ::fdatasync(file_) == 0 ? ok_status() : disk_error(path_, "cannot be synced");
 }
 
 }  // namespace headrace

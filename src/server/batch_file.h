@@ -6,6 +6,7 @@
 // that was killed loses no answer and repeats none.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,12 +26,23 @@ struct BatchRequest {
   std::string_view line;  // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
 };
 
+// What a batch may call.
+inline constexpr std::array<std::string_view, 2> kBatchUrls = {"/v1/completions",
+                                                               "/v1/chat/completions"};
+
+struct BatchRules {
+  JsonLimits json;
+  size_t requests_max = SIZE_MAX;
+  std::string url;  // of all lines; empty: any of kBatchUrls
+};
+
 class BatchRequests {
  public:
   // Checks every line before any is run: an object with a custom_id of its own (at most 512
-  // bytes), method POST, a URL that a batch may call and a body that is an object and asks for no
-  // stream. Errors are "path: line N: what". Empty lines are left out.
-  static Result<BatchRequests> open(const std::string& path, const JsonLimits& limits);
+  // bytes), method POST, a URL that the rules allow and a body that is an object and asks for no
+  // stream. Errors are "path: line N: what" with the field "line N"; without a line for the file as
+  // a whole. Empty lines are left out.
+  static Result<BatchRequests> open(const std::string& path, const BatchRules& rules);
 
   size_t size() const { return requests_.size(); }
   const BatchRequest& operator[](size_t i) const { return requests_[i]; }
@@ -39,7 +51,7 @@ class BatchRequests {
 
  private:
   explicit BatchRequests(std::shared_ptr<MappedFile> file) : file_(std::move(file)) {}
-  Status add(std::string_view line, const JsonLimits& limits);
+  Status add(std::string_view line, const BatchRules& rules);
 
   std::shared_ptr<MappedFile> file_;
   std::vector<BatchRequest> requests_;
@@ -59,8 +71,12 @@ class BatchJournal {
 
   bool is_done(size_t request) const { return done_[request]; }
   size_t done_count() const { return done_count_; }
+  // Of them, answered with an HTTP status of 400 and more.
+  size_t refused_count() const { return refused_count_; }
 
   // Writes the answer's line; it survives a kill of this process from here on. `body` is JSON.
+  // After an error (kExhausted: the disk is full) the file may end in a part of a line: open()
+  // takes it away.
   Status append(size_t request, const BatchRequest& line, int http_status, std::string_view body);
   // Down to the disk.
   Status sync();
@@ -69,12 +85,14 @@ class BatchJournal {
   BatchJournal(std::string path, int file, size_t requests)
       : path_(std::move(path)), file_(file), done_(requests, false) {}
   Status read_back(const BatchRequests& requests);
+  void note_done(size_t request, int64_t http_status);
   Status mark_done(std::string_view line, size_t number, const BatchRequests& requests);
 
   std::string path_;
   int file_;
   std::vector<bool> done_;  // by request
   size_t done_count_ = 0;
+  size_t refused_count_ = 0;
 };
 
 }  // namespace headrace

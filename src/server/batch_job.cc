@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "server/exchange.h"
-#include "server/router.h"
 
 namespace headrace {
 namespace {
@@ -89,7 +88,13 @@ class BatchRun {
  public:
   BatchRun(ServerState& state, const BatchRequests& requests, BatchJournal& journal,
            const BatchOptions& options, const std::function<void(const BatchProgress&)>& report)
-      : state_(state), requests_(requests), journal_(journal), options_(options), report_(report) {
+      : state_(state),
+        requests_(requests),
+        journal_(journal),
+        options_(options),
+        caller_(options.caller),
+        report_(report) {
+    caller_.job = true;
     progress_.requests = requests.size();
     progress_.done_before = journal.done_count();
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -98,11 +103,20 @@ class BatchRun {
   }
 
   Result<BatchProgress> run(const std::atomic<bool>& stop) {
+    const Status status = run_until(stop);
+    give_up();  // what still runs, if anything: a sequence of the engine must not outlive its job
+    HR_RETURN_IF_ERROR(status);
+    HR_RETURN_IF_ERROR(journal_.sync());
+    return progress_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Status run_until(const std::atomic<bool>& stop) {
     auto synced = Clock::now();
-    while (!(waiting_.empty() && running_.empty())) {
-      if (stop || !state_.model()->served.engine->healthy()) {
-        give_up();
-        if (stop) break;
+    while (!stop && !(waiting_.empty() && running_.empty())) {
+      if (!state_.model()->served.engine->healthy()) {
         return unavailable("the engine has failed: run the same command again");
       }
       send();
@@ -113,12 +127,8 @@ class BatchRun {
         synced = Clock::now();
       }
     }
-    HR_RETURN_IF_ERROR(journal_.sync());
-    return progress_;
+    return ok_status();
   }
-
- private:
-  using Clock = std::chrono::steady_clock;
 
   void send() {
     if (Clock::now() < not_before_) return;
@@ -126,7 +136,7 @@ class BatchRun {
       const size_t request = *waiting_.begin();
       waiting_.erase(waiting_.begin());
       running_.push_back(std::make_shared<BatchExchange>(tasks_, request));
-      route_request(state_, http_request(requests_[request]), running_.back());
+      route_request_of(state_, caller_, http_request(requests_[request]), running_.back());
     }
   }
 
@@ -138,9 +148,6 @@ class BatchRun {
     HttpRequest request_to_route;
     request_to_route.method = "POST";
     request_to_route.path = line.find("url")->as_string();
-    if (!options_.api_key.empty()) {
-      request_to_route.headers.push_back({"authorization", "Bearer " + options_.api_key});
-    }
     request_to_route.body = write_json(body);
     return request_to_route;
   }
@@ -184,6 +191,7 @@ class BatchRun {
   const BatchRequests& requests_;
   BatchJournal& journal_;
   const BatchOptions& options_;
+  Caller caller_;
   const std::function<void(const BatchProgress&)>& report_;
   const std::shared_ptr<TaskQueue> tasks_ = std::make_shared<TaskQueue>();
   std::set<size_t> waiting_;  // in the order of the file

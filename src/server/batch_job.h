@@ -8,13 +8,14 @@
 #include <string>
 
 #include "server/batch_file.h"
+#include "server/router.h"
 #include "server/server_state.h"
 
 namespace headrace {
 
 struct BatchOptions {
   size_t in_flight_max = 64;  // requests in the engine at a time
-  std::string api_key;        // of a server that asks for one
+  Caller caller;              // whose requests they are; its job is set
 };
 
 struct BatchProgress {

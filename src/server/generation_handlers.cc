@@ -111,8 +111,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
 void start_or_refuse(RouteCall& call, Result<GenerationPlan> plan) {
   if (!plan.ok()) return call.exchange->respond(error_response(plan.status()));
   // Who holds the key is the tenant: a name that the client chooses is no share of its own.
-  const ApiKeys& keys = call.state.keys;
-  if (keys.required()) plan->settings.tenant = fmt::format("key {}", keys.find(call.request));
+  if (call.caller.key >= 0) plan->settings.tenant = call.caller.owner(call.state.keys);
   GenerationSession::start(call.state, std::move(*plan), call.exchange);
 }
 

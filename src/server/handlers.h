@@ -22,6 +22,19 @@ void handle_tokenize(RouteCall& call);
 void handle_detokenize(RouteCall& call);
 void handle_apply_template(RouteCall& call);
 
+// file_handlers.cc
+void handle_upload_file(RouteCall& call);
+void handle_files(RouteCall& call);
+void handle_file(RouteCall& call);
+void handle_file_content(RouteCall& call);
+void handle_delete_file(RouteCall& call);
+
+// batch_handlers.cc
+void handle_create_batch(RouteCall& call);
+void handle_batches(RouteCall& call);
+void handle_batch(RouteCall& call);
+void handle_cancel_batch(RouteCall& call);
+
 // For all of them: 200 with a JSON body.
 void respond_json(RouteCall& call, const Json& body);
 // 404 for a model that is not served; `model` may be empty.

@@ -125,6 +125,7 @@ void HttpConnection::consume_input() {
     case Phase::kFailed:
       return answer_unreadable(reader_->error());
     case Phase::kBody:
+      if (!was_in_body && !admit_body()) return;
       if (!was_in_body && reader_->expects_continue()) {
         outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
         flush();
@@ -170,10 +171,25 @@ void HttpConnection::dispatch() {
                   std::make_shared<ConnectionExchange>(shared_from_this(), serial_));
 }
 
+// False: the answer is under way instead.
+bool HttpConnection::admit_body() {
+  if (reader_->body_bytes() <= context_.limits.body_bytes_max) return true;
+  UploadAdmission admission = context_.admit_upload(reader_->request());
+  if (admission.refusal) {
+    answer_unread(std::move(*admission.refusal));
+    return false;
+  }
+  upload_lease_ = std::move(admission.lease);
+  return true;
+}
+
 void HttpConnection::answer_unreadable(const HttpError& error) {
+  answer_unread(context_.error_response(error.status, error.message));
+}
+
+void HttpConnection::answer_unread(HttpResponse response) {
   state_ = State::kHandling;
   http11_ = true;
-  HttpResponse response = context_.error_response(error.status, error.message);
   response.close = true;
   respond(++serial_, std::move(response));
 }
@@ -299,6 +315,7 @@ void HttpConnection::close() {
 }
 
 void HttpConnection::end_exchange() {
+  upload_lease_.reset();
   if (std::exchange(exchange_open_, false)) context_.exchanges_open.fetch_sub(1);
 }
 

@@ -19,11 +19,19 @@
 
 namespace headrace {
 
+// Whether a body over HttpLimits::body_bytes_max is read.
+struct UploadAdmission {
+  std::shared_ptr<void> lease;          // kept until the answer's last byte has left
+  std::optional<HttpResponse> refusal;  // instead of reading it
+};
+
 // What connections share; outlives them all.
 struct ConnectionContext {
   const HttpLimits& limits;
   // Called on the connection's strand.
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
+  // Called when the head of a request with such a body is there.
+  std::function<UploadAdmission(const HttpRequest& head)> admit_upload;
   // An answer in the server's error format.
   std::function<HttpResponse(int status, std::string_view message)> error_response;
   // Headers that every answer to this request carries.
@@ -57,7 +65,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void consume_input();
   void dispatch();
   void update_read_deadline();
+  bool admit_body();
   void answer_unreadable(const HttpError& error);
+  void answer_unread(HttpResponse response);
 
   // Answering. The serial tells exchanges of earlier requests from the present one.
   bool is_current(uint64_t serial) const { return serial == serial_ && state_ == State::kHandling; }
@@ -100,6 +110,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t serial_ = 0;
   std::shared_ptr<ExchangeObserver> observer_;
   bool exchange_open_ = false;
+  std::shared_ptr<void> upload_lease_;      // of the request being read or answered
   std::vector<HttpHeader> common_headers_;  // of the answer under way
   bool http11_ = true;
   bool keep_alive_ = false;

@@ -48,7 +48,8 @@ std::optional<HttpError> read_framing(const Fields& fields, const HttpLimits& li
     const auto length = parse_content_length(view(fields[http::field::content_length]));
     if (!length) return HttpError{400, "Content-Length must be digits"};
     framing.length = *length;
-    if (*length > limits.body_bytes_max) return HttpError{413, "the body is too large"};
+    const size_t most = std::max(limits.body_bytes_max, limits.upload_bytes_max);
+    if (*length > most) return HttpError{413, "the body is too large"};
   }
   framing.expects_continue = to_lower(view(fields[http::field::expect])) == "100-continue";
   return std::nullopt;

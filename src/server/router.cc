@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/query.h"
 
 namespace headrace {
 namespace {
@@ -15,6 +16,7 @@ constexpr auto kOpen = AuthClass::kOpen;
 constexpr auto kKey = AuthClass::kKey;
 constexpr auto kNoBody = LimitClass::kNoBody;
 constexpr auto kJson = LimitClass::kJson;
+constexpr auto kUpload = LimitClass::kUpload;
 constexpr auto kAnyTime = ModelClass::kAnyTime;
 constexpr auto kReady = ModelClass::kReady;
 
@@ -34,40 +36,33 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", kKey, kJson, kReady, handle_tokenize},
     {"POST", "/detokenize", kKey, kJson, kReady, handle_detokenize},
     {"POST", "/apply-template", kKey, kJson, kReady, handle_apply_template},
+    {"POST", "/v1/files", kKey, kUpload, kAnyTime, handle_upload_file},
+    {"GET", "/v1/files", kKey, kNoBody, kAnyTime, handle_files},
+    {"GET", "/v1/files/{id}/content", kKey, kNoBody, kAnyTime, handle_file_content},
+    {"GET", "/v1/files/{id}", kKey, kNoBody, kAnyTime, handle_file},
+    {"DELETE", "/v1/files/{id}", kKey, kNoBody, kAnyTime, handle_delete_file},
+    {"POST", "/v1/batches", kKey, kJson, kAnyTime, handle_create_batch},
+    {"GET", "/v1/batches", kKey, kNoBody, kAnyTime, handle_batches},
+    {"POST", "/v1/batches/{id}/cancel", kKey, kNoBody, kAnyTime, handle_cancel_batch},
+    {"GET", "/v1/batches/{id}", kKey, kNoBody, kAnyTime, handle_batch},
 };
 
 constexpr std::string_view kParameter = "{id}";
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::string percent_decode(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool escape = text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 &&
-                        hex_digit(text[i + 2]) >= 0;
-    if (!escape) {
-      result += text[i];
-      continue;
-    }
-    result += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
-    i += 2;
-  }
-  return result;
-}
-
 // What stands for {id}, "" for a route without, or nothing when the path is another.
 std::optional<std::string> match_path(const Route& route, std::string_view path) {
-  if (!route.path.ends_with(kParameter)) {
+  const size_t at = route.path.find(kParameter);
+  if (at == route.path.npos) {
     return route.path == path ? std::optional(std::string()) : std::nullopt;
   }
-  const std::string_view prefix = route.path.substr(0, route.path.size() - kParameter.size());
-  if (!path.starts_with(prefix) || path.size() == prefix.size()) return std::nullopt;
-  return percent_decode(path.substr(prefix.size()));
+  const std::string_view before = route.path.substr(0, at);
+  const std::string_view after = route.path.substr(at + kParameter.size());
+  if (path.size() <= before.size() + after.size()) return std::nullopt;
+  if (!path.starts_with(before) || !path.ends_with(after)) return std::nullopt;
+  const std::string_view id =
+      path.substr(before.size(), path.size() - before.size() - after.size());
+  if (!after.empty() && id.find('/') != id.npos) return std::nullopt;
+  return percent_decode(id);
 }
 
 struct Match {
@@ -108,12 +103,20 @@ HttpResponse not_ready(std::string_view message) {
   return response;
 }
 
+// Whose request it is; nothing when it needs an API key and has none of ours.
+std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& request,
+                                  const Match& match) {
+  if (!state.keys.required()) return Caller{};
+  const int key = state.keys.find(request);
+  const bool open = match.path_only && match.path_only->auth == AuthClass::kOpen;
+  return key >= 0 || open ? std::optional(Caller{.key = key}) : std::nullopt;
+}
+
+HttpResponse unauthorized() { return error_response(401, "a valid API key is required"); }
+
 // Everything that can be refused before a handler runs.
 std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& request,
                                    const Match& match) {
-  const bool open = match.path_only && match.path_only->auth == AuthClass::kOpen;
-  if (!open && !state.keys.admits(request))
-    return error_response(401, "a valid API key is required");
   if (!match.path_only) return error_response(404, "there is no such route");
   if (!match.route) return method_not_allowed(request.path);
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
@@ -122,9 +125,9 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   return std::nullopt;
 }
 
-void handle_matched(ServerState& state, const HttpRequest& request, Match match,
+void handle_matched(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
                     const std::shared_ptr<Exchange>& exchange) {
-  RouteCall call{state, request, std::move(match.parameter), Json(), exchange};
+  RouteCall call{state, request, caller, std::move(match.parameter), Json(), exchange};
   if (match.route->limit == LimitClass::kJson) {
     Result<Json> body = parse_json(request.body, state.limits.json);
     if (!body.ok()) {
@@ -136,6 +139,17 @@ void handle_matched(ServerState& state, const HttpRequest& request, Match match,
     call.body = std::move(*body);
   }
   match.route->handle(call);
+}
+
+void route_matched(ServerState& state, const Caller& caller, HttpRequest request, Match match,
+                   const std::shared_ptr<Exchange>& exchange) {
+  if (auto refusal = refuse(state, request, match)) return exchange->respond(std::move(*refusal));
+  try {  // no exception crosses the request's boundary; libraries below may throw (memory)
+    handle_matched(state, caller, request, std::move(match), exchange);
+  } catch (const std::exception&) {
+    log_error("a request handler threw; answered 500");
+    exchange->respond(error_response(500, "internal error"));
+  }
 }
 
 bool origin_allowed(const ServerState& state, std::string_view origin) {
@@ -153,7 +167,7 @@ bool is_preflight(const ServerState& state, const HttpRequest& request) {
 
 std::span<const Route> routes() { return kRoutes; }
 
-void route_request(ServerState& state, const HttpRequest& request,
+void route_request(ServerState& state, HttpRequest request,
                    const std::shared_ptr<Exchange>& exchange) {
   if (is_preflight(state, request)) {
     HttpResponse response;
@@ -161,13 +175,24 @@ void route_request(ServerState& state, const HttpRequest& request,
     return exchange->respond(std::move(response));
   }
   Match match = find_route(request);
-  if (auto refusal = refuse(state, request, match)) return exchange->respond(std::move(*refusal));
-  try {  // no exception crosses the request's boundary; libraries below may throw (memory)
-    handle_matched(state, request, std::move(match), exchange);
-  } catch (const std::exception&) {
-    log_error("a request handler threw; answered 500");
-    exchange->respond(error_response(500, "internal error"));
-  }
+  const std::optional<Caller> caller = find_caller(state, request, match);
+  if (!caller) return exchange->respond(unauthorized());
+  route_matched(state, *caller, std::move(request), std::move(match), exchange);
+}
+
+void route_request_of(ServerState& state, const Caller& caller, HttpRequest request,
+                      const std::shared_ptr<Exchange>& exchange) {
+  Match match = find_route(request);
+  route_matched(state, caller, std::move(request), std::move(match), exchange);
+}
+
+std::optional<HttpResponse> refuse_upload(const ServerState& state, const HttpRequest& head) {
+  const Match match = find_route(head);
+  if (!find_caller(state, head, match)) return unauthorized();
+  if (auto refusal = refuse(state, head, match)) return refusal;
+  if (match.route->limit != LimitClass::kUpload)
+    return error_response(413, "the body is too large");
+  return std::nullopt;
 }
 
 std::vector<HttpHeader> common_headers(const ServerState& state, const HttpRequest& request) {
@@ -181,7 +206,7 @@ std::vector<HttpHeader> common_headers(const ServerState& state, const HttpReque
     headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
     headers.push_back({"Vary", "Origin"});
     if (request.method == "OPTIONS") {
-      headers.push_back({"Access-Control-Allow-Methods", "GET, POST"});
+      headers.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE"});
       headers.push_back(
           {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key, X-Request-Id"});
     }

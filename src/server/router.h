@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ enum class AuthClass : uint8_t {
 enum class LimitClass : uint8_t {
   kNoBody,  // the body is not looked at
   kJson,    // the body is one JSON object under RequestLimits
+  kUpload,  // the handler reads the body, which may be larger than others (HttpLimits)
 };
 
 enum class ModelClass : uint8_t {
@@ -29,10 +31,20 @@ enum class ModelClass : uint8_t {
   kReady,    // 503 unless a model is ready and the server is not draining
 };
 
-// What a handler gets. `body` is null for kNoBody.
+// Whose request it is.
+struct Caller {
+  int key = -1;      // the place of its API key; -1: the server asks for none
+  bool job = false;  // of a batch job, not from the network
+
+  // Under which files and batches are kept, and the tenant of its requests; "" without keys.
+  std::string owner(const ApiKeys& keys) const { return key < 0 ? std::string() : keys.name(key); }
+};
+
+// What a handler gets. `body` is null unless kJson.
 struct RouteCall {
   ServerState& state;
-  const HttpRequest& request;
+  HttpRequest& request;  // the handler may take its body
+  Caller caller;
   std::string parameter;  // what stands for {id}, percent-decoded
   Json body;
   std::shared_ptr<Exchange> exchange;
@@ -40,7 +52,7 @@ struct RouteCall {
 
 struct Route {
   std::string_view method;
-  std::string_view path;  // may end in "/{id}": the rest of the path, slashes included
+  std::string_view path;  // "/{id}" at its end: the rest of the path, slashes included; else a part
   AuthClass auth = AuthClass::kKey;
   LimitClass limit = LimitClass::kNoBody;
   ModelClass model = ModelClass::kReady;
@@ -50,8 +62,14 @@ struct Route {
 std::span<const Route> routes();
 
 // Answers `request` through `exchange`, now or later. On the exchange's strand.
-void route_request(ServerState& state, const HttpRequest& request,
+void route_request(ServerState& state, HttpRequest request,
                    const std::shared_ptr<Exchange>& exchange);
+// The same for a request whose sender is known: no key is asked for.
+void route_request_of(ServerState& state, const Caller& caller, HttpRequest request,
+                      const std::shared_ptr<Exchange>& exchange);
+// Whether a body over HttpLimits::body_bytes_max may be read: the route takes uploads and the
+// caller may use it. An error is what to answer instead.
+std::optional<HttpResponse> refuse_upload(const ServerState& state, const HttpRequest& head);
 // Headers every answer to `request` carries: its X-Request-Id, and leave for browsers.
 std::vector<HttpHeader> common_headers(const ServerState& state, const HttpRequest& request);
 

@@ -2,6 +2,7 @@
 
 #include <utility>  // before asio: Boost 1.74 forgets it
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -27,26 +28,31 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+constexpr size_t kBatchUploadBytesMax = 200 << 20;  // as OpenAI's
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
 
 class HttpServer final : public Server {
  public:
-  HttpServer(ServerOptions options, ApiKeys keys)
+  HttpServer(ServerOptions options, ApiKeys keys, std::unique_ptr<BatchService> batches)
       : options_(std::move(options)),
+        batches_(std::move(batches)),
         state_(options_.requests, std::move(keys), options_.allowed_origins,
                [this](PostBox::Task task) { asio::post(io_, std::move(task)); }),
         context_{
             options_.http,
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-              route_request(state_, request, exchange);
+              route_request(state_, std::move(request), exchange);
             },
+            [this](const HttpRequest& head) { return admit_upload(head); },
             [](int status, std::string_view message) { return error_response(status, message); },
             [this](const HttpRequest& request) { return common_headers(state_, request); },
             [this] { return state_.draining.load(); },
             exchanges_open_},
         listener_(io_, context_),
         signals_(io_),
-        drain_timer_(io_) {}
+        drain_timer_(io_) {
+    state_.batches = batches_.get();
+  }
 
   ~HttpServer() override {
     stop();
@@ -66,7 +72,11 @@ class HttpServer final : public Server {
 
   uint16_t port() const override { return listener_.port(); }
   ServerState& state() override { return state_; }
-  Status set_ready(ServedModel model) override { return state_.set_model(std::move(model)); }
+  Status set_ready(ServedModel model) override {
+    HR_RETURN_IF_ERROR(state_.set_model(std::move(model)));
+    if (batches_) batches_->start(state_);
+    return ok_status();
+  }
 
   void drain() override {
     asio::post(drain_timer_.get_executor(), [this] { begin_drain(); });
@@ -80,6 +90,7 @@ class HttpServer final : public Server {
       if (thread.joinable()) thread.join();
     }
     threads_.clear();
+    if (batches_) batches_->stop();
     // No strand runs any more: let go of what the engine's sinks still hold.
     for (const auto& session : state_.sessions.alive()) session->abandon();
     state_.post_box.clear();
@@ -112,6 +123,7 @@ class HttpServer final : public Server {
     log_info("draining: {} requests under way", open);
     drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
     listener_.close_idle();
+    if (batches_) batches_->begin_stop();  // what is left of the time is for those who wait
     poll_drain();
   }
 
@@ -129,7 +141,18 @@ class HttpServer final : public Server {
     });
   }
 
+  UploadAdmission admit_upload(const HttpRequest& head) {
+    if (auto refusal = refuse_upload(state_, head)) return {nullptr, std::move(refusal)};
+    std::shared_ptr<void> lease(&uploads_, [this](void*) { uploads_.fetch_sub(1); });
+    if (uploads_.fetch_add(1) >= options_.http.uploads_max) {
+      return {nullptr, error_response(429, "other large uploads are under way")};
+    }
+    return {std::move(lease), std::nullopt};
+  }
+
   const ServerOptions options_;
+  const std::unique_ptr<BatchService> batches_;
+  std::atomic<int> uploads_{0};
   SystemClock clock_;
   std::atomic<int> exchanges_open_{0};
   ServerState state_;
@@ -148,7 +171,13 @@ class HttpServer final : public Server {
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   HR_ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::create(options.api_keys));
-  return std::unique_ptr<Server>(std::make_unique<HttpServer>(std::move(options), std::move(keys)));
+  std::unique_ptr<BatchService> batches;
+  if (!options.batches.folder.empty()) {
+    HR_ASSIGN_OR_RETURN(batches, BatchService::open(options.batches));
+    options.http.upload_bytes_max = std::max(options.http.upload_bytes_max, kBatchUploadBytesMax);
+  }
+  return std::unique_ptr<Server>(
+      std::make_unique<HttpServer>(std::move(options), std::move(keys), std::move(batches)));
 }
 
 Status Server::run(ServedModel model) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "server/api_keys.h"
+#include "server/batch_service.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 
@@ -21,13 +23,14 @@ struct ServerState;
 struct ServerOptions {
   std::string host = "127.0.0.1";            // an IP address; 0.0.0.0 for all interfaces
   uint16_t port = 8000;                      // 0 = any free one: see Server::port()
-  std::vector<std::string> api_keys;         // none: open to all who can connect
+  std::vector<ApiKey> api_keys;              // none: open to all who can connect
   std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
   int http_threads = 2;
   double drain_seconds_max = 30;  // for answers under way when the server stops
   bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: stop at once
   HttpLimits http;
   RequestLimits requests;
+  BatchServiceOptions batches;  // with a folder: /v1/files and /v1/batches
 };
 
 class Server {

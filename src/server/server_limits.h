@@ -14,6 +14,9 @@ struct HttpLimits {
   size_t line_bytes_max = 8 << 10;
   int header_count_max = 100;
   size_t body_bytes_max = 8 << 20;  // enforced while reading, chunked or not; over: 413
+  // Of a body whose length is announced, on routes that take uploads; others keep body_bytes_max.
+  size_t upload_bytes_max = 0;
+  int uploads_max = 2;  // bodies over body_bytes_max in memory at a time; more are told 429
   int chunk_size_digits_max = 8;
   int chunk_count_max = 64 << 10;
   double head_seconds_max = 10;           // from the first byte to the last of the head; over: 408

@@ -21,6 +21,7 @@
 
 namespace headrace {
 
+class BatchService;
 class GenerationSession;
 
 // A served model with what is derived from it once.
@@ -63,6 +64,7 @@ struct ServerState {
   PostBox post_box;
 
   std::atomic<bool> draining{false};
+  BatchService* batches = nullptr;  // nullptr: no files and no batches. Set before all else
   SessionRegistry sessions;
 
   // nullptr while loading. Set once.

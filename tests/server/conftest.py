@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -24,12 +25,15 @@ NAME = "smol"
 class RunningServer:
     """The server as a child process on a free port of loopback."""
 
-    def __init__(self, *arguments, environment=None):
+    def __init__(self, *arguments, environment=None, log=None, file_bytes_max=None):
+        """`log`: a file for stderr. `file_bytes_max`: what RLIMIT_FSIZE lets a file of the server have."""
+        limit = file_bytes_max and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max,) * 2))
         self.child = subprocess.Popen(
             [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, *map(str, arguments)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=open(log, "w") if log else subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},
+            preexec_fn=limit,
         )
         line = self.child.stdout.readline().decode()
         found = re.search(r"listening on (http://\S+:\d+)", line)

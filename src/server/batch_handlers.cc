@@ -1,0 +1,112 @@
+// /v1/batches, as OpenAI's batch API has it.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "server/batch_file.h"
+#include "server/batch_service.h"
+#include "server/error_response.h"
+#include "server/handlers.h"
+#include "server/query.h"
+#include "server/stored_json.h"
+
+namespace headrace {
+namespace {
+
+constexpr size_t kMetadataPairsMax = 16, kMetadataKeyBytesMax = 64, kMetadataValueBytesMax = 512;
+constexpr int64_t kBatchesListed = 20, kBatchesListedMax = 100;
+
+Result<std::string> read_text(const Json& body, std::string_view name) {
+  const Json* value = body.find(name);
+  if (value && value->is_string()) return value->as_string();
+  return invalid_argument(fmt::format("{} must be a text", name), std::string(name));
+}
+
+Status check_metadata(const Json& metadata) {
+  const auto is_pair = [](const Json::Member& member) {
+    const auto& [key, value] = member;
+    return !key.empty() && key.size() <= kMetadataKeyBytesMax && value.is_string() &&
+           value.as_string().size() <= kMetadataValueBytesMax;
+  };
+  const bool good = metadata.is_object() && metadata.as_object().size() <= kMetadataPairsMax &&
+                    std::all_of(metadata.as_object().begin(), metadata.as_object().end(), is_pair);
+  if (good) return ok_status();
+  return invalid_argument(
+      fmt::format("metadata must be an object of at most {} texts, each of at most {} bytes with a "
+                  "name of 1 to {}",
+                  kMetadataPairsMax, kMetadataValueBytesMax, kMetadataKeyBytesMax),
+      "metadata");
+}
+
+Result<BatchRecord> read_batch(const Json& body) {
+  BatchRecord record;
+  HR_ASSIGN_OR_RETURN(record.input_file_id, read_text(body, "input_file_id"));
+  HR_ASSIGN_OR_RETURN(record.endpoint, read_text(body, "endpoint"));
+  if (std::find(kBatchUrls.begin(), kBatchUrls.end(), record.endpoint) == kBatchUrls.end()) {
+    return invalid_argument(fmt::format("endpoint must be {}", fmt::join(kBatchUrls, " or ")),
+                            "endpoint");
+  }
+  HR_ASSIGN_OR_RETURN(const std::string window, read_text(body, "completion_window"));
+  if (window != "24h") {
+    return invalid_argument("completion_window must be 24h", "completion_window");
+  }
+  if (const Json* metadata = body.find("metadata"); metadata && !metadata->is_null()) {
+    HR_RETURN_IF_ERROR(check_metadata(*metadata));
+    record.metadata = *metadata;
+  }
+  if (const Json* expiry = body.find("output_expires_after"); expiry && !expiry->is_null()) {
+    HR_ASSIGN_OR_RETURN(record.output_seconds, read_expires_after("output_expires_after", *expiry));
+  }
+  return record;
+}
+
+HttpResponse answer_of(const Result<BatchRecord>& record) {
+  return record.ok() ? json_response(batch_json(*record)) : storage_error(record.status());
+}
+
+}  // namespace
+
+void handle_create_batch(RouteCall& call) {
+  if (!has_storage(call)) return;
+  Result<BatchRecord> record = read_batch(call.body);
+  if (!record.ok()) return call.exchange->respond(error_response(record.status()));
+  record->owner = call.caller.owner(call.state.keys);
+  run_on_disk(call, [batches = call.state.batches, record = std::move(*record)] {
+    return answer_of(batches->create(record));
+  });
+}
+
+void handle_batches(RouteCall& call) {
+  if (!has_storage(call)) return;
+  const auto limit =
+      query_integer(call.request.query, "limit", kBatchesListed, 1, kBatchesListedMax);
+  if (!limit.ok()) return call.exchange->respond(error_response(limit.status()));
+  const auto page = call.state.batches->list(call.caller.owner(call.state.keys),
+                                             query_value(call.request.query, "after").value_or(""),
+                                             static_cast<size_t>(*limit));
+  if (!page.ok()) return call.exchange->respond(error_response(page.status()));
+  Json data = Json::array();
+  for (const BatchRecord& record : page->batches) data.push(batch_json(record));
+  respond_json(call, list_json(std::move(data), page->has_more));
+}
+
+void handle_batch(RouteCall& call) {
+  if (!has_storage(call)) return;
+  const auto record = call.state.batches->find(call.caller.owner(call.state.keys), call.parameter);
+  if (!record) {
+    return call.exchange->respond(error_response(404, "there is no batch of that id", "batch_id"));
+  }
+  respond_json(call, batch_json(*record));
+}
+
+void handle_cancel_batch(RouteCall& call) {
+  if (!has_storage(call)) return;
+  run_on_disk(call, [batches = call.state.batches, id = call.parameter,
+                     owner = call.caller.owner(call.state.keys)] {
+    return answer_of(batches->cancel(owner, id));
+  });
+}
+
+}  // namespace headrace
