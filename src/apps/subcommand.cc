@@ -3,6 +3,7 @@
 #include "apps/bench_ablate_command.h"
 #include "apps/bench_ceilings_command.h"
 #include "apps/bench_command.h"
+#include "apps/bench_host_command.h"
 #include "apps/bench_kernels_command.h"
 #include "apps/bench_simulate_command.h"
 #include "apps/bench_throughput_command.h"
@@ -36,6 +37,8 @@ constexpr Subcommand kSubcommands[] = {
     {"bench serve", "load on a running server, over HTTP", define_bench_serve},
 #endif
     {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
+    {"bench host", "the engine thread's time of a step, on a device that answers at once",
+     define_bench_host},
     {"bench kernels", "each kernel of a model against the machine's ceilings",
      define_bench_kernels},
     {"bench ablate", "a technique on and off, the same work", define_bench_ablate},

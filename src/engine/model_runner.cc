@@ -16,6 +16,9 @@ namespace {
 // Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
 constexpr int32_t kLogitRowsMax = 32;
 
+// Whether steps are started and go on beside the host: on a GPU, and where one is stood in for.
+bool runs_ahead(const Device& device) { return device.kind() != DeviceKind::kCpu; }
+
 class ModelRunner final : public Runner {
  public:
   ModelRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options)
@@ -159,30 +162,30 @@ Result<StepResult> ModelRunner::wait(Ticket ticket) {
 
 int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
-  return device.kind() == DeviceKind::kCuda ? device_runner_bytes(device, model, plan, options) : 0;
+  return runs_ahead(device) ? device_runner_bytes(device, model, plan, options) : 0;
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,
                               const ModelRunnerOptions& options) {
-  return device.kind() == DeviceKind::kCuda ? device_recording_bytes(model, options) : 0;
+  return runs_ahead(device) ? device_recording_bytes(model, options) : 0;
 }
 
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
-  const bool gpu = device.kind() == DeviceKind::kCuda;
+  const bool ahead = runs_ahead(device);
   HR_ASSIGN_OR_RETURN(plan.page_bytes,
                       KvMemory::page_bytes_for(options.kv_memory, device, plan.page_bytes));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<KvMemory> memory,
                       KvMemory::create(options.kv_memory, device,
                                        {.page_bytes = plan.page_bytes,
-                                        .page_count = options.block_count + (gpu ? 1 : 0),
+                                        .page_count = options.block_count + (ahead ? 1 : 0),
                                         .slot_count = options.max_num_seqs,
                                         .group_count = static_cast<int32_t>(plan.groups.size()),
                                         .pages_per_sequence =
                                             pages_for(options.max_model_len, plan.block_tokens)}));
   KvStorage storage = KvStorage::create(device, model.spec(), std::move(plan), std::move(memory));
   storage.set_tiers(options.tiers);
-  if (gpu) {
+  if (ahead) {
     return create_device_runner(device, model, std::move(storage), std::move(options));
   }
   auto runner =

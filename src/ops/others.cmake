@@ -9,7 +9,7 @@ list(APPEND sources op.cc
   attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc
   attention_materialised.cc attention_cpu_materialised.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
-  device_sample.cc slot_state.cc
+  device_sample.cc slot_state.cc null_kernels.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 if(HEADRACE_CUDA)
   # Only these files may include gpu/.

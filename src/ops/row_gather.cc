@@ -4,6 +4,7 @@ namespace headrace {
 
 std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels();  // row_gather_cuda.cu
 std::span<const Kernel<RowGatherArgs>> row_gather_cpu_kernels();   // row_gather_cpu.cc
+std::span<const Kernel<RowGatherArgs>> row_gather_null_kernels();  // null_kernels.cc
 
 namespace {
 
@@ -15,8 +16,8 @@ void check_args(const RowGatherArgs& args) {
 }  // namespace
 
 KernelSet<RowGatherArgs> row_gather_kernels() {
-  static const std::vector<Kernel<RowGatherArgs>> kernels =
-      join_kernels<RowGatherArgs>({row_gather_cuda_kernels(), row_gather_cpu_kernels()});
+  static const std::vector<Kernel<RowGatherArgs>> kernels = join_kernels<RowGatherArgs>(
+      {row_gather_cuda_kernels(), row_gather_cpu_kernels(), row_gather_null_kernels()});
   return KernelSet<RowGatherArgs>(kernels);
 }
 

@@ -26,6 +26,7 @@ struct TokenMark {
 
 // `tokens` of a batch name a token that a step in flight samples by its slot.
 constexpr TokenId token_of_slot(SlotId slot) { return -1 - slot.value; }
+constexpr SlotId slot_of_token(TokenId token) { return SlotId(-1 - token); }
 
 // Everything in device memory; the counts are the host's.
 struct SlotStateArgs {

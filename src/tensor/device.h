@@ -1,7 +1,8 @@
 // Device, Stream, Event, Buffer: where memory lives and in what order work runs on it.
 //
 // Each has a CPU and a CUDA twin (device_cpu.cc, device_cuda.cc; device_no_cuda.cc where the build
-// has no CUDA). A device is made once at start and outlives everything that came from it.
+// has no CUDA). A device is made once at start and outlives everything that came from it. The null
+// device (device_null.cc) computes nothing: what a GPU's host does can be run and timed on it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@
 
 namespace headrace {
 
-enum class DeviceKind { kCpu, kCuda };
+enum class DeviceKind { kCpu, kCuda, kNull };
 
 // What kernels ask before they say that they support a case.
 struct DeviceTraits {
@@ -151,6 +152,15 @@ std::unique_ptr<Device> create_cpu_device(int thread_count,
 Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0,
                                                    bool batch_invariant = false);
 bool built_with_cuda();
+
+// The null device: memory of the host, streams that record, and kernels (ops/null_kernels.cc) that
+// keep the tables of slots and draw a token of its row's random bits. Steps end at once, or take as
+// long as is said here; a thread that waits for one sleeps.
+struct NullDeviceOptions {
+  double call_seconds = 0;  // of each kernel that is given to Stream::call(), on the device's clock
+  int64_t sweep_bytes = 0;  // read by who waits for an event, as if caches had lost what they held
+};
+std::unique_ptr<Device> create_null_device(const NullDeviceOptions& options);
 // Whether create_cuda_device(0) would find a GPU. Cheap: starts nothing on it.
 bool cuda_device_present();
 
