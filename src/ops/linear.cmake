@@ -26,6 +26,11 @@ foreach(bench linear_bench linear_types_bench)
   target_link_libraries(${bench} PRIVATE headrace_ops)
 endforeach()
 
+add_executable(linear_amx_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_bench.cc
+               ${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_variants.cc)
+target_link_libraries(linear_amx_bench PRIVATE headrace_ops)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_variants.cc PROPERTIES COMPILE_OPTIONS "${amx_flags}")
+
 headrace_fuzzer(ops_block_types_fuzz SOURCES ops_block_types_fuzz.cc LINKS headrace_ops)
 
 if(HEADRACE_CUDA)
