@@ -143,7 +143,8 @@ void BatchScheduler::retire(Sequence& sequence) {
 void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
   // A finished row of the background is held for no batch.
   const bool of_batch = ended && !sequence.rank.background;
-  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, of_batch});
+  leaving_.push_back(
+      {sequence.id, sequence.slot(), sequence.last_step, of_batch, sequence.rank.background});
   sequence.blocks.release_all(pool_, sequence.last_step);
   sequence.path = {};
   sequence.prefix_tokens = 0;

@@ -64,6 +64,7 @@ class BatchScheduler final : public Scheduler {
     SlotId slot;
     Ticket last_step;
     bool ended = false;  // not just preempted
+    bool background = false;
   };
   // A running sequence and what the plan under construction gives it.
   struct Candidate {

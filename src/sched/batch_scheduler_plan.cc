@@ -63,6 +63,7 @@ void BatchScheduler::release_slots() {
   for (size_t i = live_running().size(); i < running_.size(); ++i) {
     rows_at_start_ -= 1 + static_cast<int32_t>(running_[i]->followers.size());
   }
+  for (const LeavingSlot& leaving : leaving_) rows_at_start_ -= leaving.background ? 1 : 0;
 }
 
 void BatchScheduler::build(StepPlan& plan, StepShape shape) {

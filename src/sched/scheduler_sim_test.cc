@@ -90,6 +90,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   for (const Found& found : {
            Found{1750824, 10},   // a load of pages counted as work: its request starved
            Found{2001642, 200},  // waited for pages that windows of others turn over
+           Found{4030816, 200},  // under static: slots that the background left counted as rows
        }) {
     SchedulerSimulation simulation(found.seed);
     const std::optional<std::string> failure = simulation.run(found.steps);
