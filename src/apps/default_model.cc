@@ -15,12 +15,6 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::filesystem::path cache_folder() {
-  const std::string cache = environment("XDG_CACHE_HOME");
-  if (!cache.empty()) return cache;
-  return std::filesystem::path(environment("HOME")) / ".cache";
-}
-
 bool is_file(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error);
@@ -28,12 +22,19 @@ bool is_file(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::filesystem::path program_cache_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  std::filesystem::path folder = cache;
+  if (cache.empty()) folder = std::filesystem::path(environment("HOME")) / ".cache";
+  return folder / "headrace";
+}
+
 Result<std::string> default_model_path() {
   if (const std::string named = environment("HEADRACE_MODEL"); !named.empty()) {
     if (is_file(named)) return named;
     return not_found(fmt::format("$HEADRACE_MODEL names {}, which is no file", named));
   }
-  const std::filesystem::path path = cache_folder() / "headrace" / "models" / kFileName;
+  const std::filesystem::path path = program_cache_folder() / "models" / kFileName;
   if (is_file(path)) return path.string();
   return not_found(
       fmt::format("no model given and the default one is not at {}: fetch it with ./quickstart, "

@@ -42,6 +42,8 @@ class GgufSource final : public ModelSource {
     return std::string(text.value_or(""));
   }
 
+  void release_pages() const override { file_->release_all(); }
+
  private:
   std::string text(std::string_view key) const {
     const auto value = file_->optional_string(key);

@@ -1,16 +1,22 @@
 #include "apps/model_stack.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "apps/default_model.h"
 #include "apps/model_files.h"
 #include "base/log.h"
 #include "engine/kv_storage.h"
@@ -31,6 +37,11 @@ constexpr int32_t kModelLenDefaultMax = 8192;
 // What a disk is taken to read: an NVMe drive's order. Not measured: the file is in memory at
 // first.
 constexpr double kDiskBytesPerSecond = 1e9;
+
+// --packed-cache: of all files together, and of one with auto.
+constexpr int64_t kPackedCacheFolderBytes = int64_t{8} << 30;
+constexpr int64_t kPackedCacheBytesMin = int64_t{16} << 20, kPackedCacheBytesMax = int64_t{2} << 30;
+constexpr std::chrono::seconds kPackedCacheDelay{2};
 
 // The type that --dtype gives the matrices of dummy weights.
 std::optional<DType> dummy_dtype(std::string_view name) {
@@ -69,6 +80,10 @@ class ModelStackImpl final : public ModelStack {
 
  private:
   friend class StackLoader;
+
+  // Beside the first answers, if they take long, else behind them; the process waits for it.
+  void write_packed_cache_later();
+
   // Destroyed from the last to the first: the engine goes before what it uses.
   Timeline timeline_;
   std::unique_ptr<ModelSource> source_;
@@ -77,9 +92,21 @@ class ModelStackImpl final : public ModelStack {
   StackInfo info_;
   int64_t planned_free_bytes_ = 0;  // of a GPU
   std::unique_ptr<Device> device_;
+  std::unique_ptr<PackedCache> packed_cache_;  // or null
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
+  std::jthread packed_cache_writer_;
 };
+
+void ModelStackImpl::write_packed_cache_later() {
+  packed_cache_writer_ = std::jthread([this](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait_for(lock, stop, kPackedCacheDelay, [] { return false; });
+    const Status status = packed_cache_->write(kPackedCacheFolderBytes);
+    if (!status.ok()) log_info("no packed weights are kept: {}", status.message());
+  });
+}
 
 // The stages of a load, in order.
 class StackLoader {
@@ -95,6 +122,7 @@ class StackLoader {
     fill_in_batch();
     HR_RETURN_IF_ERROR(create_engine());
     fill_info();
+    keep_packed_cache();
     stack_->info_.load_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::unique_ptr<ModelStack>(std::move(stack_));
@@ -208,7 +236,17 @@ class StackLoader {
     stack_->text_ = text.get();
     HR_RETURN_IF_ERROR(status);
     HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
-    return refusal(check_agreement(source, stack_->weights_, stack_->text_));
+    HR_RETURN_IF_ERROR(refusal(check_agreement(source, stack_->weights_, stack_->text_)));
+    release_load_memory();
+    return ok_status();
+  }
+
+  // What only the load needed: the vocabulary (the tokenizer has its own), pages of the file (2 to
+  // 10 MB of headers and small tensors), freed memory that malloc keeps.
+  void release_load_memory() {
+    stack_->text_.vocab.reset();
+    stack_->source_->release_pages();
+    ::malloc_trim(0);
   }
 
   Status load_weights() {
@@ -226,11 +264,38 @@ class StackLoader {
                              .timeline = timeline()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
     const BoundScope bound = stack_->device_->pool().bind_caller_here();
+    open_packed_cache();
+    options.packed_cache = stack_->packed_cache_.get();
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);
     stack_->model_ = std::move(model).value();
     return ok_status();
+  }
+
+  // Not where memory belongs to nodes, each of which packs what it will read, nor for weights that
+  // come from more than files of tensors.
+  void open_packed_cache() {
+    if (options_.packed_cache == "off" || on_gpu()) return;
+    ThreadPool& pool = stack_->device_->pool();
+    const std::vector<std::string> paths = stack_->weights_.weights->paths();
+    if (paths.empty() || pool.several_nodes()) return;
+    const Timeline::Span span(timeline(), "packed file");
+    std::string key = file_identity("/proc/self/exe");
+    for (const std::string& path : paths) key += " " + file_identity(path);
+    key += fmt::format(" {} {}", static_cast<int>(compute()), options_.quantization);
+    const std::string folder = options_.packed_cache_folder.empty()
+                                   ? (program_cache_folder() / "packed").string()
+                                   : options_.packed_cache_folder;
+    stack_->packed_cache_ = PackedCache::open(folder, model_name(options_.model), key, pool);
+  }
+
+  void keep_packed_cache() {
+    const PackedCache* const cache = stack_->packed_cache_.get();
+    if (cache == nullptr || cache->hit()) return;
+    const bool middle =
+        cache->bytes() >= kPackedCacheBytesMin && cache->bytes() <= kPackedCacheBytesMax;
+    if (options_.packed_cache == "on" || middle) stack_->write_packed_cache_later();
   }
 
   // What is left of a GPU's memory.
@@ -418,8 +483,8 @@ class StackLoader {
 
   std::vector<TokenId> end_ids() const {
     std::vector<TokenId> ids = stack_->weights_.config.end_ids;
-    if (stack_->text_.vocab) {
-      for (TokenId id : stack_->text_.vocab->end_ids) ids.push_back(id);
+    if (stack_->text_.tokenizer) {
+      for (TokenId id : stack_->text_.tokenizer->vocab().end_ids) ids.push_back(id);
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());

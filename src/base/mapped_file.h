@@ -24,6 +24,8 @@ class MappedFile {
   // Tells the kernel that these bytes are not needed in memory any more (they are read again from
   // the file when touched). The range is shrunk to whole pages. Any thread.
   void release(std::span<const std::byte> range) const;
+  // Asks for large pages where the file system can keep them.
+  void use_huge_pages() const;
   // Asks for read-ahead of the whole file.
   void will_need() const;
 

@@ -45,6 +45,22 @@ struct Widths {
   }
 };
 
+// Whether the scratch rows of a layer's parts share memory. They do on the CPU, where an op has
+// ended before the next begins: a normalised input lies where the branch made of it will,
+// attention's rows where the feed-forward's will, activated rows over their gates. For SmolLM2-135M
+// these are 3,648 columns instead of 7,296, 7 MiB less at 512 rows.
+bool shares_scratch(DeviceKind device) { return device == DeviceKind::kCpu; }
+
+// Of both parts of a layer, where they share them.
+int64_t shared_columns(const Widths& widths) {
+  return std::max(widths.gate_up, widths.qkv + widths.attention_out);
+}
+
+int64_t scratch_columns(const Widths& widths, DeviceKind device) {
+  if (shares_scratch(device)) return widths.hidden + shared_columns(widths);
+  return 2 * widths.hidden + widths.qkv + widths.attention_out + widths.gate_up + widths.activated;
+}
+
 // The first `columns` of each row of scratch memory, dense.
 TensorView columns_of(const TensorView& scratch, int64_t columns) {
   return {scratch.data, scratch.dtype, Shape{scratch.rows(), columns}};
@@ -83,6 +99,15 @@ class DecoderPass {
               const ForwardBatch& batch, TensorView hidden)
       : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
     normed_ = take(widths.hidden);
+    if (shares_scratch(context.device.kind())) {
+      branch_ = normed_;
+      const TensorView shared = take(shared_columns(widths));
+      qkv_ = columns_of(shared, widths.qkv);
+      attention_out_ = columns_of(shared, widths.attention_out);
+      attention_out_.data += hidden.rows() * qkv_.row_stride;
+      gate_up_ = columns_of(shared, widths.gate_up);
+      return;
+    }
     branch_ = take(widths.hidden);
     qkv_ = take(widths.qkv);
     attention_out_ = take(widths.attention_out);
@@ -155,7 +180,8 @@ class DecoderPass {
   void feed_forward_part(const DecoderLayer& layer) {
     const DecoderLayerSpec& spec = layer.spec;
     const TensorView gate_up = columns_of(gate_up_, layer.gate_up.weight.n());
-    const TensorView activated = columns_of(activated_, spec.ffn);
+    const TensorView activated = activated_.data == nullptr ? column_range(gate_up, 0, spec.ffn)
+                                                            : columns_of(activated_, spec.ffn);
 
     const ConstTensorView input = normalised_input(layer.ffn_norm);
     if (spec.feed_forward == FeedForward::kPlain) {
@@ -246,23 +272,24 @@ class DecoderPass {
   const DecoderSpec& spec_;
   const ForwardBatch& batch_;
   const TensorView hidden_;    // [T, D]
-  TensorView normed_;          // [T, D]
+  TensorView normed_;          // [T, D]; branch_ too where scratch is shared
   TensorView branch_;          // [T, D]: what the last part computed
   bool branch_waits_ = false;  // branch_ is still to be added to hidden_
   TensorView qkv_;             // [T, widest (Hq + 2 Hkv) d]
   TensorView attention_out_;   // [T, widest Hq d]
   TensorView gate_up_;         // [T, widest 2F]
-  TensorView activated_;       // [T, widest F]
+  TensorView activated_;       // [T, widest F]; none where scratch is shared
   std::vector<Angles> angles_;
 };
 
 class Decoder final : public Model {
  public:
-  Decoder(DecoderSpec spec, DecoderWeights weights, DType activation_dtype)
+  Decoder(DecoderSpec spec, DecoderWeights weights, DeviceKind device, DType activation_dtype)
       : spec_(std::move(spec)),
         model_spec_(model_spec(spec_)),
         widths_(Widths::of(spec_)),
         weights_(std::move(weights)),
+        device_(device),
         activation_dtype_(activation_dtype) {}
 
   const ModelSpec& spec() const override { return model_spec_; }
@@ -275,7 +302,8 @@ class Decoder final : public Model {
     embedding(context, {.tokens = batch.tokens,
                         .table = weights_.embedding,
                         .out = hidden,
-                        .scale = spec_.embedding_scale});
+                        .scale = spec_.embedding_scale,
+                        .packed = weights_.embedding.data == nullptr ? &weights_.output : nullptr});
   }
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
@@ -305,6 +333,7 @@ class Decoder final : public Model {
   const ModelSpec model_spec_;
   const Widths widths_;
   const DecoderWeights weights_;
+  const DeviceKind device_;
   const DType activation_dtype_;
 };
 
@@ -322,10 +351,9 @@ int64_t Decoder::weight_bytes() const {
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                  int32_t thread_count) const {
   const Widths widths = Widths::of(spec_);
-  const int64_t columns =
-      2 * widths.hidden + widths.qkv + widths.attention_out + widths.gate_up + widths.activated;
   const int64_t row_bytes =
-      columns * dtype_info(activation_dtype_).block_bytes + 4 * widths_.angles;
+      scratch_columns(widths, device_) * dtype_info(activation_dtype_).block_bytes +
+      4 * widths_.angles;
   int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
   for (const DecoderLayer& layer : weights_.layers) {
     op_bytes = std::max(
@@ -349,8 +377,9 @@ DType activation_dtype(DeviceKind device, ComputeType compute) {
 Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource& source,
                                             Device& device, const ModelLoadOptions& options) {
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
-  return std::unique_ptr<Model>(std::make_unique<Decoder>(
-      std::move(spec), std::move(weights), activation_dtype(device.kind(), options.compute)));
+  return std::unique_ptr<Model>(
+      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.kind(),
+                                activation_dtype(device.kind(), options.compute)));
 }
 
 }  // namespace headrace

@@ -190,9 +190,12 @@ class DecoderLoader {
     return ok_status();
   }
 
-  // The CPU looks rows up in the file; CUDA in a matrix of its own, which a tied head shares.
+  // The CPU looks rows up in a tied head, whose packing has lost nothing unless it quantised, or in
+  // the file: each row there is 64 KiB of its pages in memory, up to the whole table's. CUDA looks
+  // them up in a matrix of its own, which a tied head shares.
   Status load_embedding() {
     if (device_.kind() == DeviceKind::kCpu) {
+      if (spec_.tied_embeddings && !options_.quantise_to) return ok_status();
       HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get("token_embd.weight", table_shape()));
       return ok_status();
     }
@@ -259,7 +262,15 @@ class DecoderLoader {
       }
     }
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
-    return LinearWeight::pack(device_, sources, compute());
+    PackedCache* const cache = options_.packed_cache;
+    if (cache == nullptr) return LinearWeight::pack(device_, sources, compute());
+    if (const auto packed = cache->find(parts.front().name)) {
+      HR_ASSIGN_OR_RETURN(auto weight, LinearWeight::restore(device_, sources, compute(), *packed));
+      if (weight) return std::move(*weight);
+    }
+    HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute()));
+    if (!cache->hit()) cache->add(parts.front().name, weight.packed());
+    return weight;
   }
 
   LinearCompute compute() const {

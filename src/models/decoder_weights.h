@@ -53,7 +53,9 @@ struct RopeWeights {
 };
 
 struct DecoderWeights {
-  ConstTensorView embedding;      // [V, D]: on the CPU the file's own rows, else a matrix below
+  // [V, D]: on the CPU the file's own rows, or no data where the head has them as exactly; on a GPU
+  // a matrix below.
+  ConstTensorView embedding;
   LinearWeight embedding_matrix;  // [V, D]; CUDA, unless the head is tied
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;

@@ -19,6 +19,7 @@
 #include "ops/op.h"
 #include "weights/hf_names.h"
 #include "weights/model_config.h"
+#include "weights/packed_cache.h"
 #include "weights/weight_source.h"
 
 namespace headrace {
@@ -101,6 +102,9 @@ struct ModelLoadOptions {
   // CPU: matrices of a float type are quantised to this while they are packed (Q8_0, Q4_0, Q4_K).
   std::optional<DType> quantise_to;
   std::function<void(double done)> progress;  // may be empty; [0, 1]
+  // CPU, or null. Packed matrices are those that it has; it outlives the model. Where it has none,
+  // they are added to it.
+  PackedCache* packed_cache = nullptr;
   Timeline* timeline = nullptr;               // may be null: gets the parts of the load
 };
 

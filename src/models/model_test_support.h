@@ -6,11 +6,14 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/model.h"
 #include "tensor/communicator.h"
 #include "tensor/cpu_features.h"
+#include "tensor/quantised_row.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -19,6 +22,43 @@ namespace headrace {
 struct SequenceValues {
   std::vector<std::vector<std::vector<float>>> hidden;  // [layers][T][D]
   std::vector<std::vector<float>> logits;               // [T][V]
+};
+
+// The matrices of another source, each quantised as a file that was quantised before would have it:
+// the head to Q8_0; not the embedding, unless it is the head; rows that are no whole blocks stay.
+class QuantisedSource final : public WeightSource {
+ public:
+  QuantisedSource(std::shared_ptr<const WeightSource> source, DType dtype)
+      : source_(std::move(source)), dtype_(dtype) {}
+  using WeightSource::get;
+  bool has(std::string_view name) const override { return source_->has(name); }
+  std::vector<std::string_view> names() const override { return source_->names(); }
+  void release(const ConstTensorView&) const override {}
+  std::string_view description() const override { return "quantised"; }
+
+  Result<ConstTensorView> get(std::string_view name) const override {
+    HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_->get(name));
+    const bool table = name == "token_embd.weight", tied = !source_->has("output.weight");
+    const DType dtype = name == "output.weight" || table ? DType::kQ8_0 : dtype_;
+    const auto row_size = row_bytes(dtype, view.columns());
+    if (view.shape.rank() == 1 || is_quantised(view.dtype) || (table && !tied) || !row_size) {
+      return view;
+    }
+    std::vector<std::byte>& bytes = matrices_[std::string(name)];
+    const auto size = static_cast<size_t>(*row_size);
+    bytes.resize(size * static_cast<size_t>(view.rows()));
+    std::vector<float> row(static_cast<size_t>(view.columns()));
+    for (int64_t r = 0; r < view.rows(); ++r) {
+      dequantise_row(view, r, row.data());
+      quantise_row(dtype, row, std::span(bytes).subspan(static_cast<size_t>(r) * size, size));
+    }
+    return ConstTensorView(bytes.data(), dtype, view.shape);
+  }
+
+ private:
+  const std::shared_ptr<const WeightSource> source_;
+  const DType dtype_;
+  mutable std::map<std::string, std::vector<std::byte>> matrices_;
 };
 
 // A cache of its own for each layer, every byte NaN until it is written. What a sliding layer's

@@ -83,25 +83,27 @@ Result<ModelConfig> read_config(const std::string& name, std::shared_ptr<const G
 
 // The source outlives the model, which reads its embedding there.
 struct LoadedModel {
-  std::unique_ptr<WeightSource> weights;
+  std::shared_ptr<WeightSource> weights;
   std::unique_ptr<Model> model;
 };
 
+// `quantised`: the source's matrices are of this type before they are loaded.
 Result<LoadedModel> load(const std::string& name, int32_t served_length, Device& device,
-                         const ModelLoadOptions& options) {
+                         const ModelLoadOptions& options, std::optional<DType> quantised) {
   std::shared_ptr<const GgufFile> gguf;
   HR_ASSIGN_OR_RETURN(ModelConfig config, read_config(name, gguf));
   config.served_length = served_length;
   HR_ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(config.architecture));
   LoadedModel loaded;
   if (gguf != nullptr) {
-    loaded.weights = std::make_unique<GgufWeightSource>(gguf);
+    loaded.weights = std::make_shared<GgufWeightSource>(gguf);
   } else {
     HR_ASSIGN_OR_RETURN(loaded.weights,
                         SafetensorsWeightSource::open(std::string(kFolder) + "/" + name,
                                                       {.names = architecture->hf_names(),
                                                        .tied_embeddings = config.tied_embeddings}));
   }
+  if (quantised) loaded.weights = std::make_shared<QuantisedSource>(loaded.weights, *quantised);
   HR_ASSIGN_OR_RETURN(loaded.model, architecture->load(config, *loaded.weights, device, options));
   return loaded;
 }
@@ -137,10 +139,11 @@ double logit_error(const SequenceValues& values, const Expected& expected) {
 class TinyModel {
  public:
   static Result<TinyModel> load(const std::string& name, Device& device,
-                                const ModelLoadOptions& options) {
+                                const ModelLoadOptions& options,
+                                std::optional<DType> quantised = {}) {
     HR_ASSIGN_OR_RETURN(Expected expected, read_expected(name));
     HR_ASSIGN_OR_RETURN(LoadedModel loaded,
-                        headrace::load(name, expected.served_length, device, options));
+                        headrace::load(name, expected.served_length, device, options, quantised));
     return TinyModel(device, std::move(expected), std::move(loaded));
   }
 
@@ -229,12 +232,23 @@ TEST_F(TinyModels, UnfusedOpsGiveTheSameBits) {
   });
 }
 
-// The largest error of a logit: 0.127, measured with 8-bit activations (0.104 with 16 bits). (4-bit
-// weights of tiny random models say nothing: their errors are as large as their logits.)
-TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyStayNear) {
-  for_each_model(ModelLoadOptions{.quantise_to = DType::kQ8_0}, [](const TinyModel& model) {
-    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()), 0.14);
-  });
+// What 8 bits of weights cost by themselves is measured by fp32 arithmetic on the same rounded
+// weights. Activations of 8 bits are rounded as finely, so together they may cost about 1.4 times
+// as much; the largest of a few hundred errors scatters, so three times is allowed (2.33 measured).
+// (4-bit weights of tiny random models say nothing: their errors are as large as their logits.)
+TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyAreAsNearAsTheirWeights) {
+  const auto device = create_cpu_device(2);
+  for (const std::string& name : model_names()) {
+    SCOPED_TRACE(name);
+    const auto rounded =
+        TinyModel::load(name, *device, {.compute = ComputeType::kFloat32}, DType::kQ8_0);
+    const auto model = TinyModel::load(name, *device, {.quantise_to = DType::kQ8_0});
+    ASSERT_TRUE(rounded.ok() && model.ok());
+    const double of_weights = logit_error(rounded->run({rounded->length()}), rounded->expected());
+    const double of_both = logit_error(model->run({model->length()}), model->expected());
+    EXPECT_GT(of_weights, 0);
+    EXPECT_LE(of_both, 3 * of_weights) << "weights alone " << of_weights;
+  }
 }
 
 }  // namespace

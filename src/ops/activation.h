@@ -10,7 +10,7 @@ namespace headrace {
 struct GatedActivationArgs {
   ConstTensorView gate_up;  // [T, 2F]: gate, then up; of the model's activation type
   Activation activation = Activation::kSilu;
-  TensorView out;  // [T, F] of gate_up's type; no overlap with it
+  TensorView out;  // [T, F] of gate_up's type; apart from it, or (CPU) its first F columns
 };
 
 struct ActivationArgs {

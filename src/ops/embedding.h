@@ -5,6 +5,7 @@
 
 #include "base/ids.h"
 #include "ops/op.h"
+#include "ops/packed_weight.h"
 
 namespace headrace {
 
@@ -13,6 +14,9 @@ struct EmbeddingArgs {
   ConstTensorView table;            // [V, D]; CPU: any type of GGUF's own rows; CUDA: of out's type
   TensorView out;                   // [T, D] of the model's activation type
   float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
+  // CPU: the table as a head has it, which a model with tied embeddings then has once; else null.
+  // REQUIRES: `table` has no data
+  const LinearWeight* packed = nullptr;  // [V, D]
 };
 
 // On the CPU rows are shared out over the device's pool.

@@ -45,6 +45,34 @@ TEST(Embedding, GivesTheRowsOfEveryFormat) {
   EXPECT_GE(kernels_run, 3 * static_cast<int>(std::size(kWeightTypes)));
 }
 
+// As a model with tied embeddings has them: in the head alone.
+TEST(Embedding, RowsOfAPackedHeadAreThoseOfTheTable) {
+  TestDevice device = TestDevice::cpu(2);
+  constexpr int64_t kVocabulary = 37;  // no whole groups of 16
+  for (const DType dtype : kWeightTypes) {
+    SCOPED_TRACE(dtype_name(dtype));
+    Rng rng(1);
+    const RandomMatrix table(rng, dtype, kVocabulary, whole_blocks(dtype, 96));
+    OpContext context = device.context();
+    const LinearSource source{.weight = table.view(), .row_order = {}};
+    const auto packed =
+        LinearWeight::pack(context.device, std::span(&source, 1), LinearCompute::kFast);
+    ASSERT_TRUE(packed.ok()) << packed.status().message();
+    std::vector<TokenId> tokens;
+    for (TokenId id = 0; id < kVocabulary; ++id) tokens.push_back(id);
+    TestMatrix expected(kVocabulary, table.k), out(kVocabulary, table.k);
+    embedding(context,
+              {.tokens = tokens, .table = table.view(), .out = expected.view(), .scale = 3.0f});
+    embedding(
+        context,
+        {.tokens = tokens, .table = {}, .out = out.view(), .scale = 3.0f, .packed = &*packed});
+    for (int64_t t = 0; t < kVocabulary; ++t) {
+      EXPECT_TRUE(same_bits(&out.at(t, 0), &expected.at(t, 0), table.k)) << "row " << t;
+    }
+    EXPECT_TRUE(out.gaps_untouched());
+  }
+}
+
 TEST(EmbeddingDeathTest, AnIdOutsideTheTableIsABug) {
   TestDevice device = TestDevice::cpu(1);
   std::vector<float> table(12);

@@ -14,7 +14,7 @@ struct GatedLinearArgs {
   const float* bias;           // [2F] in device memory, or null
   Activation activation = Activation::kSilu;
   TensorView gate_up;  // [M, 2F] of x's type, dense: scratch, for kernels that need it
-  TensorView y;        // [M, F] of x's type; overlaps neither x nor gate_up
+  TensorView y;  // [M, F] of x's type; apart from x, and from gate_up or (CPU) its first F columns
 };
 
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.

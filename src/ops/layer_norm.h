@@ -14,7 +14,7 @@ struct LayerNormArgs {
   const float* weight;       // [D], in device memory
   const float* bias;         // [D], in device memory
   float eps;
-  TensorView out;  // [T, D] of x's type; may be x itself
+  TensorView out;  // [T, D] of x's type; may be x itself, on the CPU the residual too
   float residual_scale = 1.0f;
 };
 

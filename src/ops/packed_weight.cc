@@ -265,9 +265,8 @@ Result<LinearWeight> LinearWeight::start_pack(Device& device, Uploader& uploader
   return pack_groups(device, sources, compute);
 }
 
-Result<LinearWeight> LinearWeight::pack_groups(Device& device,
-                                               std::span<const LinearSource> sources,
-                                               LinearCompute compute) {
+Result<std::pair<LinearWeight, int64_t>> LinearWeight::plan_groups(
+    std::span<const LinearSource> sources, LinearCompute compute) {
   if (compute == LinearCompute::kFloat16) {
     return unsupported("linear weights in half precision: only on CUDA");
   }
@@ -283,14 +282,41 @@ Result<LinearWeight> LinearWeight::pack_groups(Device& device,
   int64_t bytes = 0;
   for (const Segment& segment : weight.segments_)
     bytes += segment.group_count * segment.group_bytes;
-  HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(bytes));
+  return std::pair(std::move(weight), bytes);
+}
+
+Result<std::optional<LinearWeight>> LinearWeight::restore(Device& device,
+                                                          std::span<const LinearSource> sources,
+                                                          LinearCompute compute,
+                                                          std::span<const std::byte> packed) {
+  CHECK(device.kind() == DeviceKind::kCpu);
+  HR_RETURN_IF_ERROR(check_sources(sources));
+  HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
+  auto& [weight, bytes] = planned;
+  if (static_cast<int64_t>(packed.size()) != bytes) return std::optional<LinearWeight>();
+  weight.buffer_ = Buffer(&device, nullptr, bytes);
+  const std::byte* at = packed.data();
+  for (Segment& segment : weight.segments_) {
+    segment.data = at;
+    at += segment.group_count * segment.group_bytes;
+  }
+  return std::optional(std::move(weight));
+}
+
+Result<LinearWeight> LinearWeight::pack_groups(Device& device,
+                                               std::span<const LinearSource> sources,
+                                               LinearCompute compute) {
+  HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
+  LinearWeight& weight = planned.first;
+  const StackedRows rows(sources);
+  HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(planned.second));
   std::byte* at = weight.buffer_.data();
   for (Segment& segment : weight.segments_) {
     segment.data = at;
     pack_segment(device, segment, rows, weight.k_, at);
     at += segment.group_count * segment.group_bytes;
   }
-  return weight;
+  return std::move(weight);
 }
 
 namespace {
@@ -353,9 +379,16 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);
   const int64_t size = dtype_info(segment->dtype).block_bytes;
   const int64_t run = segment->dtype == DType::kBF16 ? 2 : 1;  // columns side by side
-  for (int64_t c = 0; c < k_; ++c) {
-    const int64_t element = (c / run * kLanes + lane) * run + c % run;
-    dequantise({group + element * size, segment->dtype}, 1, out + c);
+  constexpr int64_t kChunk = 64;                               // columns
+  std::byte chunk[kChunk * sizeof(float)];
+  for (int64_t first = 0; first < k_; first += kChunk) {
+    const int64_t count = std::min(kChunk, k_ - first);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t c = first + i;
+      const int64_t element = (c / run * kLanes + lane) * run + c % run;
+      std::memcpy(chunk + i * size, group + element * size, static_cast<size_t>(size));
+    }
+    dequantise({chunk, segment->dtype}, count, out + first);
   }
 }
 

@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -88,6 +89,18 @@ class LinearWeight {
                                          std::span<const LinearSource> sources,
                                          LinearCompute compute);
 
+  // pack() without the packing: `packed` is what packed() gave for these sources before, and
+  // outlives the weight. Their memory is not read. Empty: it has not the size of it. REQUIRES: a
+  // CPU
+  static Result<std::optional<LinearWeight>> restore(Device& device,
+                                                     std::span<const LinearSource> sources,
+                                                     LinearCompute compute,
+                                                     std::span<const std::byte> packed);
+  // All segments, one after the other. REQUIRES: on the CPU
+  std::span<const std::byte> packed() const {
+    return {segments_.front().data, static_cast<size_t>(packed_bytes())};
+  }
+
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
   LinearCompute compute() const { return compute_; }
@@ -111,6 +124,9 @@ class LinearWeight {
   void read_row(int64_t row, float* out) const;
 
  private:
+  // Everything but the memory, of which it says how much.
+  static Result<std::pair<LinearWeight, int64_t>> plan_groups(std::span<const LinearSource> sources,
+                                                              LinearCompute compute);
   static Result<LinearWeight> pack_groups(Device& device, std::span<const LinearSource> sources,
                                           LinearCompute compute);
   // matrix_weight.cc. REQUIRES: sources that pack() has checked

@@ -11,7 +11,7 @@ struct RmsNormArgs {
   ConstTensorView residual;  // [T, D] of x's type, or no data
   const float* weight;       // [D], in device memory
   float eps;
-  TensorView out;               // [T, D] of x's type; may be x itself
+  TensorView out;               // [T, D] of x's type; may be x itself, on the CPU the residual too
   float residual_scale = 1.0f;  // Granite's residual multiplier
 };
 

@@ -82,7 +82,7 @@ struct Tokenizer::Parts {
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab given) {
   HR_RETURN_IF_ERROR(validate(given));
-  auto vocab = std::make_unique<const Vocab>(std::move(given));
+  auto vocab = std::make_unique<Vocab>(std::move(given));
   TokenizerRecipe recipe;
   if (vocab->recipe != nullptr) {
     recipe = *vocab->recipe;
@@ -95,6 +95,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab given) {
   HR_ASSIGN_OR_RETURN(SpecialMatcher normalized_specials,
                       create_normalized_matcher(*vocab, normalizer));
   HR_ASSIGN_OR_RETURN(auto model, create_model(*vocab, recipe.model));
+  // The model has made tables of the rules.
+  vocab->merges = {};
+  vocab->merge_pairs = {};
   return std::unique_ptr<Tokenizer>(
       new Tokenizer({std::move(vocab), std::move(recipe.spelling), std::move(normalizer),
                      std::move(pre_tokenizer), std::move(specials), std::move(normalized_specials),

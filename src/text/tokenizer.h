@@ -58,6 +58,7 @@ class Tokenizer {
   std::string decode(TokenSpan ids, bool skip_special) const;
 
   int vocab_size() const { return static_cast<int>(vocab_->tokens.size()); }
+  // Without its merge rules.
   const Vocab& vocab() const { return *vocab_; }
   // Control and unknown tokens. False outside the vocabulary, as is_end.
   bool is_control(TokenId id) const;

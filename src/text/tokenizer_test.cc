@@ -65,13 +65,14 @@ TEST(Tokenizer, DigitsSinglyForSmolLM) {
 
 TEST(Tokenizer, ShortAndLongPiecesEqualTheDefinition) {
   const auto tokenizer = tiny();
+  const Vocab vocab = tiny_vocab();  // a tokenizer keeps no merge rules
   Rng rng(7);
   for (int round = 0; round < 400; ++round) {
     std::string text;  // letters only: one piece
     const size_t length = 1 + rng.below(80);
     for (size_t i = 0; i < length; ++i)
       text.push_back("abcehlordtn"[rng.below(round % 2 ? 11 : 3)]);
-    EXPECT_EQ(encode(*tokenizer, text), merge_slowly(tokenizer->vocab(), text)) << text;
+    EXPECT_EQ(encode(*tokenizer, text), merge_slowly(vocab, text)) << text;
   }
 }
 

@@ -277,4 +277,14 @@ void GgufFile::release(std::span<const std::byte> bytes) const {
   }
 }
 
+std::vector<std::string> GgufFile::paths() const {
+  std::vector<std::string> paths;
+  for (const auto& mapping : mappings_) paths.push_back(mapping->path());
+  return paths;
+}
+
+void GgufFile::release_all() const {
+  for (const auto& mapping : mappings_) mapping->release(mapping->bytes());
+}
+
 }  // namespace headrace

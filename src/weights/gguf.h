@@ -160,6 +160,7 @@ class GgufFile {
   const std::string& name() const { return name_; }
   const GgufPlan& plan() const { return plan_; }
   size_t file_bytes() const { return file_bytes_; }  // of all parts
+  std::vector<std::string> paths() const;          // of all parts; empty after from_memory()
   size_t part_count() const { return std::max<size_t>(mappings_.size(), 1); }
 
   const GgufEntry* find(std::string_view key) const;
@@ -181,6 +182,8 @@ class GgufFile {
   Result<ConstTensorView> view(const GgufTensor& tensor) const;
   // These bytes will not be read soon: gives their pages back.
   void release(std::span<const std::byte> bytes) const;
+  // The same of all files.
+  void release_all() const;
 
   // "file: field: what", as every error of this class.
   Status corrupt_field(std::string_view field, std::string_view what) const;

@@ -49,6 +49,8 @@ class WeightSource {
   virtual void release_rows(const ConstTensorView& view, int64_t first, int64_t last) const;
   // For messages: the file's path, or what else this is.
   virtual std::string_view description() const = 0;
+  // Of the files that alone say what the tensors are, in a fixed order; empty: there are none.
+  virtual std::vector<std::string> paths() const { return {}; }
   // Of all files behind it; 0 where there are none.
   virtual int64_t file_bytes() const { return 0; }
 
@@ -67,6 +69,7 @@ class GgufWeightSource final : public WeightSource {
   void release(const ConstTensorView& view) const override;
   void release_rows(const ConstTensorView& view, int64_t first, int64_t last) const override;
   std::string_view description() const override { return file_->name(); }
+  std::vector<std::string> paths() const override { return file_->paths(); }
   int64_t file_bytes() const override { return static_cast<int64_t>(file_->file_bytes()); }
   const GgufFile& file() const { return *file_; }
 
