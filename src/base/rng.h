@@ -21,10 +21,17 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 64 random bits for (seed, choice, position, purpose).
+// 64 random bits for (seed, choice, position, purpose); its half that does not change with the
+// position, and the other.
+constexpr uint64_t counter_stream(uint64_t seed, uint64_t choice) {
+  return mix64(mix64(seed) ^ choice);
+}
+constexpr uint64_t counter_hash_at(uint64_t stream, uint64_t position, RngPurpose purpose) {
+  return mix64(mix64(stream ^ position) ^ static_cast<uint64_t>(purpose));
+}
 constexpr uint64_t counter_hash(uint64_t seed, uint64_t choice, uint64_t position,
                                 RngPurpose purpose) {
-  return mix64(mix64(mix64(mix64(seed) ^ choice) ^ position) ^ static_cast<uint64_t>(purpose));
+  return counter_hash_at(counter_stream(seed, choice), position, purpose);
 }
 
 // Uniform in [0, 1), 53 bits.

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/inline_vector.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/kv_archive.h"
@@ -36,8 +37,9 @@ using Command = std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand>;
 
 // A request whose sink still expects emissions.
 struct Live {
+  RequestId id;
   EmissionSink sink;
-  std::vector<bool> finished;  // per choice
+  InlineVector<bool, 8> finished;  // per choice
   int32_t unfinished = 0;
   int64_t prompt_tokens = 0;
   bool background = false;
@@ -138,7 +140,10 @@ class EngineImpl final : public Engine {
 
   // The engine thread.
   void loop();
-  bool take_commands();  // waits while there is nothing to do; false: stop
+  bool take_commands();                // waits while there is nothing to do; false: stop
+  Live* find_live(RequestId request);  // null: unknown, or has ended
+  Live* live_of(RequestId request, uint32_t owner);
+  uint32_t take_place(RequestId request);
   void handle(SubmitCommand command);
   void handle(CancelCommand command);
   void handle(CancelChoiceCommand command);
@@ -146,7 +151,8 @@ class EngineImpl final : public Engine {
   void finish_step();  // waits for the oldest step in flight and delivers what it brought
   void tell_admitted(const StepPlan& plan);
   void deliver(const Emission& emission);
-  void end_request(RequestId id);
+  void finish_all(Live& live, FinishReason reason);
+  void end_request(Live& live);
   void fail_all(const Status& status);
   void note_timing(const InFlight& step);
   void publish_stats();
@@ -176,7 +182,11 @@ class EngineImpl final : public Engine {
   std::atomic<int64_t> last_progress_ns_{0};
 
   // The engine thread's own.
-  std::unordered_map<RequestId, Live> live_;
+  // Its requests lie side by side at their Request::owner; places of those that ended are used
+  // again.
+  std::deque<Live> live_;
+  std::vector<uint32_t> free_places_;
+  std::unordered_map<RequestId, uint32_t> places_;
   std::deque<InFlight> in_flight_;
   EngineStats totals_;
   bool was_idle_ = true;  // there was nothing to do since the last step was submitted
@@ -313,8 +323,16 @@ bool EngineImpl::take_commands() {
 void EngineImpl::handle(SubmitCommand command) {
   const RequestId id = command.request.id;
   const int32_t n = command.request.sampling.n;
-  live_[id] = Live{std::move(command.sink), std::vector<bool>(static_cast<size_t>(n), false), n,
-                   static_cast<int64_t>(command.request.prompt.size()), command.request.background};
+  const uint32_t place = take_place(id);
+  Live& live = live_[place];
+  live = {.id = id,
+          .sink = std::move(command.sink),
+          .finished = {},
+          .unfinished = n,
+          .prompt_tokens = static_cast<int64_t>(command.request.prompt.size()),
+          .background = command.request.background};
+  for (int32_t choice = 0; choice < n; ++choice) live.finished.push_back(false);
+  command.request.owner = place;
   const Status status =
       failed_ ? unavailable("the engine has failed") : scheduler_->add(std::move(command.request));
   if (status.ok()) return;
@@ -322,33 +340,53 @@ void EngineImpl::handle(SubmitCommand command) {
   // input.
   log_warning("request {} was not taken: {}", id.value, status.message());
   for (int32_t choice = 0; choice < n; ++choice) {
-    deliver({.request = id, .choice = choice, .finish = FinishReason::kAbort});
+    deliver({.request = id, .owner = place, .choice = choice, .finish = FinishReason::kAbort});
   }
 }
 
 void EngineImpl::handle(CancelCommand command) {
-  const auto found = live_.find(command.request);
-  if (found == live_.end()) return;  // it has just ended: an ordinary event
+  Live* live = find_live(command.request);
+  if (live == nullptr) return;  // it has just ended: an ordinary event
   (void)scheduler_->cancel(command.request);
-  const std::vector<bool> finished = found->second.finished;
-  for (size_t choice = 0; choice < finished.size(); ++choice) {
-    if (finished[choice]) continue;
-    deliver({.request = command.request,
-             .choice = static_cast<int32_t>(choice),
-             .finish = FinishReason::kAbort});
-  }
+  finish_all(*live, FinishReason::kAbort);
 }
 
 void EngineImpl::handle(CancelChoiceCommand command) {
-  const auto found = live_.find(command.request);
-  if (found == live_.end()) return;
-  Live& live = found->second;
+  Live* live = find_live(command.request);
+  if (live == nullptr) return;
   const auto choice = static_cast<size_t>(command.choice);
-  if (command.choice < 0 || choice >= live.finished.size() || live.finished[choice]) return;
+  if (command.choice < 0 || choice >= live->finished.size() || live->finished[choice]) return;
   (void)scheduler_->cancel(command.request, command.choice);
-  live.finished[choice] = true;
-  if (--live.unfinished == 0) end_request(command.request);
+  live->finished[choice] = true;
+  if (--live->unfinished == 0) end_request(*live);
 }
+
+// ---- requests and their sinks -------------------------------------------------------------------
+
+uint32_t EngineImpl::take_place(RequestId request) {
+  if (free_places_.empty()) {
+    free_places_.push_back(static_cast<uint32_t>(live_.size()));
+    live_.emplace_back();
+  }
+  const uint32_t place = free_places_.back();
+  free_places_.pop_back();
+  places_.emplace(request, place);
+  return place;
+}
+
+Live* EngineImpl::find_live(RequestId request) {
+  const auto found = places_.find(request);
+  return found == places_.end() ? nullptr : &live_[found->second];
+}
+
+// The place of one that ended may have been given to another.
+Live* EngineImpl::live_of(RequestId request, uint32_t owner) {
+  CHECK(owner < live_.size());
+  Live& live = live_[owner];
+  return live.id == request ? &live : nullptr;
+}
+
+// ---- steps --------------------------------------------------------------------------------------
 
 bool EngineImpl::start_step() {
   if (failed_) return false;
@@ -418,34 +456,47 @@ void EngineImpl::note_timing(const InFlight& step) {
 // A preempted request is admitted again; that is no news.
 void EngineImpl::tell_admitted(const StepPlan& plan) {
   for (const Admission& admission : plan.admitted) {
-    const auto found = live_.find(admission.request->id);
-    if (found == live_.end() || std::exchange(found->second.admitted, true)) continue;
-    found->second.sink({.request = admission.request->id, .admitted = true});
+    const Request& request = *admission.request;
+    Live* live = live_of(request.id, request.owner);
+    if (live == nullptr || std::exchange(live->admitted, true)) continue;
+    live->sink({.request = request.id, .owner = request.owner, .admitted = true});
     std::lock_guard lock(mutex_);
-    const Live& live = found->second;
-    gauges_[live.background].started(live.prompt_tokens, clock_.now_seconds());
+    gauges_[live->background].started(live->prompt_tokens, clock_.now_seconds());
   }
 }
 
 void EngineImpl::deliver(const Emission& emission) {
-  const auto found = live_.find(emission.request);
-  if (found == live_.end()) return;
-  Live& live = found->second;
+  Live* live = live_of(emission.request, emission.owner);
+  if (live == nullptr) return;
   const auto choice = static_cast<size_t>(emission.choice);
-  CHECK(choice < live.finished.size());
-  if (live.finished[choice]) return;
-  live.sink(emission);
+  CHECK(choice < live->finished.size());
+  if (live->finished[choice]) return;
+  live->sink(emission);
   if (emission.finish == FinishReason::kNone) return;
-  live.finished[choice] = true;
-  if (--live.unfinished == 0) end_request(emission.request);
+  live->finished[choice] = true;
+  if (--live->unfinished == 0) end_request(*live);
 }
 
-void EngineImpl::end_request(RequestId id) {
-  const auto found = live_.find(id);
-  const bool admitted = found->second.admitted;
-  const int64_t prompt_tokens = found->second.prompt_tokens;
-  QueueGauge& gauge = gauges_[found->second.background];
-  live_.erase(found);
+// Those of its choices that have not.
+void EngineImpl::finish_all(Live& live, FinishReason reason) {
+  const RequestId id = live.id;
+  const uint32_t place = places_.at(id);
+  const InlineVector<bool, 8> finished = live.finished;
+  for (size_t choice = 0; choice < finished.size(); ++choice) {
+    if (finished[choice]) continue;
+    deliver(
+        {.request = id, .owner = place, .choice = static_cast<int32_t>(choice), .finish = reason});
+  }
+}
+
+void EngineImpl::end_request(Live& live) {
+  const bool admitted = live.admitted;
+  const int64_t prompt_tokens = live.prompt_tokens;
+  QueueGauge& gauge = gauges_[live.background];
+  const auto place = places_.find(live.id);
+  free_places_.push_back(place->second);
+  places_.erase(place);
+  live = {};
   std::lock_guard lock(mutex_);
   if (!admitted) gauge.left_unstarted(prompt_tokens);
   gauge.ended(clock_.now_seconds());
@@ -455,14 +506,7 @@ void EngineImpl::end_request(RequestId id) {
 void EngineImpl::fail_all(const Status& status) {
   const FinishReason reason =
       status.code() == StatusCode::kUnavailable ? FinishReason::kAbort : FinishReason::kFault;
-  while (!live_.empty()) {
-    const RequestId id = live_.begin()->first;
-    const std::vector<bool> finished = live_.begin()->second.finished;
-    for (size_t choice = 0; choice < finished.size(); ++choice) {
-      if (finished[choice]) continue;
-      deliver({.request = id, .choice = static_cast<int32_t>(choice), .finish = reason});
-    }
-  }
+  while (!places_.empty()) finish_all(live_[places_.begin()->second], reason);
 }
 
 void EngineImpl::publish_stats() {

@@ -28,8 +28,8 @@ class Runner {
   virtual int64_t page_bytes() const { return 0; }
   virtual Status read_page(TierPage, std::span<std::byte>) { return unsupported("no pages"); }
   virtual Status write_page(std::span<const std::byte>, BlockId) { return unsupported("no pages"); }
-  // Something worth doing while there is nothing to compute, as long as a short step; false: nothing
-  // is left. REQUIRES: no step is in flight
+  // Something worth doing while there is nothing to compute, as long as a short step; false:
+  // nothing is left. REQUIRES: no step is in flight
   virtual bool idle_work() { return false; }
   // Of the step that wait() returned last.
   virtual RunnerTiming timing() const { return {}; }

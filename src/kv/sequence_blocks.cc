@@ -1,6 +1,7 @@
 #include "kv/sequence_blocks.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -63,6 +64,21 @@ void SequenceBlocks::grow(BlockPool& pool, int32_t first, int32_t count, int32_t
     held_ += end - begin;
     added.push_back(std::move(fresh));
   }
+  settled_ = settled_until();
+}
+
+// After grow(): the pages from the token that is written next on are nobody else's, up to the last;
+// a window reaches the end of its first page at a known token.
+int32_t SequenceBlocks::settled_until() const {
+  int32_t until = std::numeric_limits<int32_t>::max();
+  for (size_t group = 0; group < lists_.size(); ++group) {
+    const KvGroupSpec& spec = groups_[group];
+    const List& list = lists_[group];
+    until = std::min(until, static_cast<int32_t>(list.blocks.size()) * spec.block_tokens);
+    if (spec.kind != KvKind::kSliding) continue;
+    until = std::min(until, (list.first_held + 1) * spec.block_tokens + spec.window - 1);
+  }
+  return until;
 }
 
 void SequenceBlocks::trim(BlockPool& pool, int32_t first, Ticket last_use) {
@@ -95,7 +111,8 @@ void SequenceBlocks::adopt(std::vector<GroupBlocks> pages, int32_t length) {
   }
 }
 
-SequenceBlocks SequenceBlocks::fork(BlockPool& pool, int32_t length) const {
+SequenceBlocks SequenceBlocks::fork(BlockPool& pool, int32_t length) {
+  settled_ = 0;  // the last page is shared from now on
   SequenceBlocks copy(groups_);
   for (size_t group = 0; group < lists_.size(); ++group) {
     const List& from = lists_[group];
@@ -147,6 +164,7 @@ void SequenceBlocks::release_all(BlockPool& pool, Ticket last_use) {
     list = {};
   }
   held_ = 0;
+  settled_ = 0;
 }
 
 }  // namespace headrace

@@ -43,13 +43,16 @@ class SequenceBlocks {
   // pages_needed
   void grow(BlockPool& pool, int32_t first, int32_t count, int32_t reserve_tokens, Ticket step,
             std::vector<GroupBlocks>& added, std::vector<BlockCopy>& copies);
+  // Whether tokens [first, first + count) need nothing: no page, no copy, no trim(). What grow()
+  // found last, so that a decode asks once a page.
+  bool settled(int32_t first, int32_t count) const { return first + count <= settled_; }
   // Sliding groups: lets go of the pages that no token from `first` on attends to.
   void trim(BlockPool& pool, int32_t first, Ticket last_use);
   // Begins with pages that were computed before, of tokens [0, length): in each group those that
   // token `length` attends to. The pages have a holder more for this. REQUIRES: holds nothing
   void adopt(std::vector<GroupBlocks> pages, int32_t length);
   // Another sequence with the same first `length` tokens: it shares their pages.
-  SequenceBlocks fork(BlockPool& pool, int32_t length) const;
+  SequenceBlocks fork(BlockPool& pool, int32_t length);
   // The pages as a newly admitted sequence's table.
   std::vector<GroupBlocks> table() const;
   // The pages of tokens [0, length) are written: publishes those that are full.
@@ -69,11 +72,13 @@ class SequenceBlocks {
     std::vector<BlockId> blocks;
     int32_t first_held = 0;  // entries before it were trimmed
   };
+  int32_t settled_until() const;
   bool copies_on_write(const BlockPool& pool, size_t group, int32_t first) const;
 
   std::span<const KvGroupSpec> groups_;
   std::vector<List> lists_;
   int32_t held_ = 0;
+  int32_t settled_ = 0;  // see settled(); 0: not known
 };
 
 }  // namespace headrace

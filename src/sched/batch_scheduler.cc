@@ -191,6 +191,7 @@ void BatchScheduler::run(Sequence& sequence) {
 void BatchScheduler::place_in_queue(Sequence& sequence) {
   sequence.rank = rank_of(sequence);
   sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
+  reserves_ = reserves_ || sequence.reserved > 0;
   if (sequence.rank.background) {
     background_queue_.insert(&sequence);
     return;

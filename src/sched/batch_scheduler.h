@@ -131,12 +131,13 @@ class BatchScheduler final : public Scheduler {
   void requeue(Sequence& victim);
 
   // apply()
-  void note_computed(const Work& work);
-  void take_row(const Work& work, const StepResult::Row* row, std::vector<Emission>& out);
+  void note_computed(const Work& work, Sequence& sequence);
+  void take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
+                std::vector<Emission>& out);
   void take_sampled_row(Sequence& sequence, const StepResult::Row& row, Emission& emission);
   void take_prompt_logprobs(Sequence& sequence, const Work& work, const StepResult::Row& row,
                             Emission& emission);
-  void end_prompt_only(const Work& work, std::vector<Emission>& out);
+  void end_prompt_only(const Work& work, const Sequence& leader, std::vector<Emission>& out);
   void fault(Sequence& sequence, std::vector<Emission>& out);
   FinishReason finish_after(const Sequence& sequence, TokenId token,
                             std::optional<TokenId>& stop_token) const;
@@ -188,9 +189,11 @@ class BatchScheduler final : public Scheduler {
   struct InFlight {
     uint64_t step = 0;
     double planned_seconds = 0;
+    std::vector<Sequence*> sequences;  // of its works, in their order; it keeps them alive
   };
   std::deque<InFlight> in_flight_;
   double applied_seconds_ = 0;  // of the last step
+  bool reserves_ = false;       // its policy has reserved pages for somebody
   uint64_t next_step_ = 1;
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;
@@ -198,6 +201,7 @@ class BatchScheduler final : public Scheduler {
 
   // The plan under construction.
   std::vector<Candidate> candidates_;                            // running_ at its start
+  std::vector<Sequence*> planned_;                               // of its works, in their order
   const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
   const std::function<bool(const Sequence&)> fits_;
   StepLoad load_;  // of the candidates so far

@@ -36,20 +36,24 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
   CHECK_MSG(!in_flight_.empty() && in_flight_.front().step == plan.step,
             "plans are applied in order");
   note_cost(plan);
+  const std::vector<Sequence*> sequences = std::move(in_flight_.front().sequences);
   in_flight_.pop_front();
-  for (const Work& work : plan.work) note_computed(work);
+  for (size_t i = 0; i < sequences.size(); ++i) note_computed(plan.work[i], *sequences[i]);
   std::vector<Emission> emissions;
   emissions.reserve(result.rows.size());
   RowCursor rows(result.rows);
-  for (const Work& work : plan.work) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Work& work = plan.work[i];
     if (work.rows == LogitRows::kAll || work.samples) {
-      take_row(work, rows.take(work.sequence), emissions);
+      take_row(*sequences[i], work, rows.take(work.sequence), emissions);
     }
     for (const SampleTarget& target : work.also_sample) {
       const Work sample{.sequence = target.sequence, .slot = target.slot, .samples = true};
-      take_row(sample, rows.take(target.sequence), emissions);
+      Sequence* sequence = find(target.sequence);
+      CHECK(sequence != nullptr);
+      take_row(*sequence, sample, rows.take(target.sequence), emissions);
     }
-    end_prompt_only(work, emissions);
+    end_prompt_only(work, *sequences[i], emissions);
   }
   pool_.advance(Ticket(plan.step));
   sweep_retiring();
@@ -70,22 +74,21 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
 }
 
 // Pages that are now full are written: they may be shared.
-void BatchScheduler::note_computed(const Work& work) {
-  Sequence* sequence = find(work.sequence);
-  CHECK_MSG(sequence != nullptr, "a sequence left while a step in flight referred to it");
+void BatchScheduler::note_computed(const Work& work, Sequence& sequence) {
+  CHECK_MSG(sequence.id == work.sequence, "a sequence left while a step in flight referred to it");
   const int32_t end = work.first + work.count;
-  const int32_t fresh_from = std::clamp(sequence->computed_max, work.first, end);
+  const int32_t fresh_from = std::clamp(sequence.computed_max, work.first, end);
   totals_.recomputed_tokens += static_cast<uint64_t>(fresh_from - work.first);
-  const int32_t prompt_end = std::clamp(sequence->prompt_length(), fresh_from, end);
+  const int32_t prompt_end = std::clamp(sequence.prompt_length(), fresh_from, end);
   totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
-  sequence->computed_max = std::max(sequence->computed_max, end);
-  if (!sequence->running()) return;
-  const bool charged = !sequence->rank.background;
-  if (charged && policy_->served(*sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) {
-    rerank(*sequence);
+  sequence.computed_max = std::max(sequence.computed_max, end);
+  if (!sequence.running()) return;
+  const bool charged = !sequence.rank.background;
+  if (charged && policy_->served(sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) {
+    rerank(sequence);
   }
-  sequence->blocks.publish_full(pool_, work.first, end);
-  cache_prefix(*sequence, end);
+  sequence.blocks.publish_full(pool_, work.first, end);
+  cache_prefix(sequence, end);
 }
 
 // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
@@ -105,35 +108,34 @@ void BatchScheduler::cache_prefix(Sequence& sequence, int32_t length) {
   }
 }
 
-void BatchScheduler::take_row(const Work& work, const StepResult::Row* row,
+void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
                               std::vector<Emission>& out) {
-  Sequence* sequence = find(work.sequence);
-  CHECK(sequence != nullptr);
   if (work.samples) {
     CHECK_MSG(row != nullptr, "a Work that samples has no row in the result");
-    --sequence->samples_in_flight;
+    --sequence.samples_in_flight;
   }
-  if (sequence->is<Retiring>() || sequence->muted) {
+  if (sequence.is<Retiring>() || sequence.muted) {
     if (work.samples) ++totals_.dropped_tokens;
     return;
   }
   if (row == nullptr) return;  // all its prompt tokens were the first of the prompt
-  if (row->fault) return fault(*sequence, out);
-  Emission emission{.request = sequence->request->id,
-                    .choice = sequence->choice,
+  if (row->fault) return fault(sequence, out);
+  Emission emission{.request = sequence.request->id,
+                    .owner = sequence.request->owner,
+                    .choice = sequence.choice,
                     .tokens = {},
                     .logprobs = {},
                     .prompt_logprobs = {},
-                    .cached_tokens = sequence->entry->cached_tokens};
-  if (work.rows == LogitRows::kAll) take_prompt_logprobs(*sequence, work, *row, emission);
-  if (work.samples) take_sampled_row(*sequence, *row, emission);
+                    .cached_tokens = sequence.entry->cached_tokens};
+  if (work.rows == LogitRows::kAll) take_prompt_logprobs(sequence, work, *row, emission);
+  if (work.samples) take_sampled_row(sequence, *row, emission);
   const bool ends = emission.finish != FinishReason::kNone;
   if (ends || !emission.tokens.empty() || !emission.prompt_logprobs.empty()) {
     out.push_back(std::move(emission));
   }
   if (!ends) return;
-  policy_->finished(*sequence);
-  end_choice(*sequence);
+  policy_->finished(sequence);
+  end_choice(sequence);
 }
 
 void BatchScheduler::take_prompt_logprobs(Sequence& sequence, const Work& work,
@@ -181,17 +183,21 @@ FinishReason BatchScheduler::finish_after(const Sequence& sequence, TokenId toke
 }
 
 // max_tokens = 0: the prompt was only scored, every choice ends with it.
-void BatchScheduler::end_prompt_only(const Work& work, std::vector<Emission>& out) {
-  const Sequence* leader = find(work.sequence);
-  if (leader->request->sampling.max_tokens > 0 || leader->is<Retiring>()) return;
-  if (work.first + work.count < leader->prompt_length()) return;
-  const std::vector<Sequence*> choices = leader->entry->choices;
+void BatchScheduler::end_prompt_only(const Work& work, const Sequence& leader,
+                                     std::vector<Emission>& out) {
+  if (leader.request->sampling.max_tokens > 0 || leader.is<Retiring>()) return;
+  if (work.first + work.count < leader.prompt_length()) return;
+  const std::vector<Sequence*> choices = leader.entry->choices;
   for (Sequence* sequence : choices) {
     if (sequence == nullptr) continue;
     const Emission* last = out.empty() ? nullptr : &out.back();
     const bool merge = last != nullptr && last->request == sequence->request->id &&
                        last->choice == sequence->choice;
-    if (!merge) out.push_back({.request = sequence->request->id, .choice = sequence->choice});
+    if (!merge) {
+      out.push_back({.request = sequence->request->id,
+                     .owner = sequence->request->owner,
+                     .choice = sequence->choice});
+    }
     out.back().finish = FinishReason::kLength;
     end_choice(*sequence);
   }
@@ -206,8 +212,10 @@ void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
   std::vector<Sequence*> ended = sequence.followers;
   ended.push_back(&sequence);
   for (Sequence* each : ended) {
-    out.push_back(
-        {.request = each->request->id, .choice = each->choice, .finish = FinishReason::kFault});
+    out.push_back({.request = each->request->id,
+                   .owner = each->request->owner,
+                   .choice = each->choice,
+                   .finish = FinishReason::kFault});
     end_choice(*each);
   }
 }

@@ -22,6 +22,7 @@ StepPlan BatchScheduler::plan() {
             "plan() with steps_in_flight_max plans not applied");
   StepPlan plan;
   plan.step = next_step_;
+  plan.work.reserve(running_.size());
   if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
   release_slots();
   promote_starving();
@@ -40,7 +41,7 @@ StepPlan BatchScheduler::plan() {
   }
   plan.released = std::move(released_);
   released_.clear();
-  in_flight_.push_back({next_step_++, now()});
+  in_flight_.push_back({next_step_++, now(), planned_});
   ++totals_.steps;
   return plan;
 }
@@ -67,6 +68,7 @@ void BatchScheduler::release_slots() {
 }
 
 void BatchScheduler::build(StepPlan& plan, StepShape shape) {
+  planned_.clear();
   if (shape != StepShape::kDecode) make_room();
   choose_tokens(shape);
   secure_pages(plan);
@@ -132,6 +134,7 @@ void BatchScheduler::promote_starving() {
 
 // Who has outgrown what was reserved for it gets the next reservation, or makes room for others.
 void BatchScheduler::check_reservations() {
+  if (!reserves_) return;
   for (size_t i = running_.size(); i-- > 0;) {
     Sequence& sequence = *running_[i];
     const bool outgrown = sequence.reserved > 0 && sequence.is<Decoding>() &&
@@ -185,6 +188,7 @@ int32_t BatchScheduler::budget_for_oldest(StepShape shape) const {
 // too: when all pages are held it can preempt everybody, and the youngest nobody; were the whole
 // budget the youngest's, for a decode, neither would ever go on.
 void BatchScheduler::choose_background(StepShape shape) {
+  if (background_queue_.empty() && live_running().size() == running_.size()) return;
   const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
   load_ = {};
   const auto count = [&](const Candidate& candidate) {
@@ -299,6 +303,7 @@ int32_t BatchScheduler::budget_for_waiting(int32_t budget) const {
 void BatchScheduler::secure_pages(StepPlan& plan) {
   for (Candidate& candidate : candidates_) {
     if (candidate.count == 0 || !candidate.sequence->running()) continue;
+    if (candidate.sequence->blocks.settled(candidate.sequence->planned, candidate.count)) continue;
     const int32_t wanted = candidate.count;
     candidate.count = secure(*candidate.sequence, wanted);
     budget_left_ += wanted - candidate.count;
@@ -408,6 +413,7 @@ void BatchScheduler::add_work(Candidate& candidate, StepPlan& plan) {
     work.rows = LogitRows::kLast;
   }
   plan.work.push_back(std::move(work));
+  planned_.push_back(&sequence);
   if (sequence.muted && last && sequence.followers.empty()) retire(sequence);
 }
 
@@ -450,6 +456,7 @@ bool BatchScheduler::wants_prompt_logprobs(const Sequence& sequence, int32_t fir
 }
 
 std::span<Sequence* const> BatchScheduler::live_running() const {
+  if (running_.empty() || !running_.back()->rank.background) return running_;
   const auto end = std::partition_point(running_.begin(), running_.end(), [](const Sequence* each) {
     return !each->rank.background;
   });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/inline_vector.h"
 #include "base/logprobs.h"
 #include "base/sampling_params.h"
 
@@ -22,6 +23,7 @@ struct Request {
   std::string tenant;           // policy fair: whose share it takes
   bool background = false;      // only what all others leave idle is for it
   std::string cache_salt;       // prefixes are shared only inside one salt
+  uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };
 
 enum class FinishReason : uint8_t {
@@ -32,6 +34,9 @@ enum class FinishReason : uint8_t {
   kFault,   // its own logits were NaN or all -inf; neighbours are untouched
 };
 
+// What a step brings for one choice: one token, but with speculation.
+using StepTokens = InlineVector<TokenId, 4>;
+
 // The name the OpenAI API gives it: "stop", "length", "abort", "error".
 std::string_view finish_reason_name(FinishReason reason);
 
@@ -39,8 +44,9 @@ std::string_view finish_reason_name(FinishReason reason);
 // stopped the choice is among them (the edge hides it).
 struct Emission {
   RequestId request;
+  uint32_t owner = 0;  // Request::owner
   int32_t choice = 0;  // index among the request's n
-  std::vector<TokenId> tokens;
+  StepTokens tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token when the request asked for them
   // Entries for prompt tokens [prompt_first, prompt_first + size), in order over the emissions of
   // choice 0, when asked for. Token 0 has none (nothing conditions it), so prompt_first >= 1.

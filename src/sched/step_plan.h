@@ -70,7 +70,7 @@ struct StepPlan {
 struct StepResult {
   struct Row {
     SequenceId sequence;
-    std::vector<TokenId> accepted;        // sampled tokens, in order (one without speculation)
+    StepTokens accepted;                  // sampled tokens, in order (one without speculation)
     std::vector<TokenLogprobs> logprobs;  // per accepted token, when asked for
     // For rows = kAll: entry i belongs to prompt token first + i + 1 (the last row of the whole
     // prompt has none).

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <unordered_map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,6 +44,10 @@ class Replay {
       : trace_(trace), options_(std::move(options)), cost_(cost) {
     options_.clock = &clock_;
     options_.end_ids = {kEndId};
+    live_.resize(trace.size());
+    requests_.resize(static_cast<size_t>(std::max(0, options_.max_num_seqs)));
+    has_background_ = std::any_of(trace.begin(), trace.end(),
+                                  [](const TraceRequest& request) { return request.background; });
   }
 
   Result<ReplayReport> run() {
@@ -63,7 +66,6 @@ class Replay {
 
  private:
   struct Live {
-    size_t index = 0;
     int32_t output = 0;  // so far
     double first = 0, last = 0;
     LatencyHistogram* gaps = nullptr;
@@ -74,6 +76,7 @@ class Replay {
     while (next_ < trace_.size() && trace_[next_].arrival_seconds <= clock_.now_seconds()) {
       const TraceRequest& from = trace_[next_];
       Request request{.id = RequestId(next_ + 1), .prompt = prompt_of(from, kVocab)};
+      request.owner = static_cast<uint32_t>(next_);
       request.sampling.max_tokens = from.max_tokens;
       request.priority = from.priority;
       request.slo_class = from.slo_class;
@@ -90,7 +93,7 @@ class Replay {
       }
       row.refused = !status.ok();
       if (status.ok()) {
-        live_[RequestId(next_ + 1)] = {.index = next_, .gaps = &report_.token_gaps[from.tenant]};
+        live_[next_].gaps = &report_.token_gaps[from.tenant];
         live_requests_ += from.background ? 0 : 1;
       }
       ++next_;
@@ -114,7 +117,7 @@ class Replay {
       return;
     }
     for (const Admission& admission : plan.admitted) {
-      requests_[admission.sequence] = admission.request->id;
+      requests_[static_cast<size_t>(admission.slot.value)] = admission.request->owner;
     }
     double seconds = cost_.seconds(StepLoad::of(plan));
     // Loads overlap with nothing here: the worst case.
@@ -123,7 +126,7 @@ class Replay {
     }
     clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
     note_use(seconds);
-    note_background(plan, seconds);
+    if (has_background_) note_background(plan, seconds);
     const StepResult result = answer(plan);
     const double answered = real.now_seconds();
     const std::vector<Emission> emissions = scheduler_->apply(plan, result);
@@ -155,8 +158,7 @@ class Replay {
     int64_t tokens = 0;
     bool live_prompt = false;
     for (const Work& work : plan.work) {
-      const size_t index = live_.at(requests_.at(work.sequence)).index;
-      if (trace_[index].background) {
+      if (trace_[request_of(work)].background) {
         tokens += work.count;
       } else {
         live_prompt = live_prompt || work.count > 1;
@@ -170,11 +172,13 @@ class Replay {
   // Tokens that nobody else says, until the true length.
   StepResult answer(const StepPlan& plan) {
     StepResult result;
+    result.rows.reserve(plan.work.size());
     for (const Work& work : plan.work) {
       if (!work.samples) continue;
-      Live& live = live_.at(requests_.at(work.sequence));
-      const bool last = ++live.output >= trace_[live.index].output;
-      const uint64_t bits = mix64(mix64(live.index) ^ static_cast<uint64_t>(live.output));
+      const size_t index = request_of(work);
+      Live& live = live_[index];
+      const bool last = ++live.output >= trace_[index].output;
+      const uint64_t bits = mix64(mix64(index) ^ static_cast<uint64_t>(live.output));
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
       row.accepted.push_back(last ? kEndId : static_cast<TokenId>(1 + bits % 31999));
@@ -183,8 +187,13 @@ class Replay {
     return result;
   }
 
+  size_t request_of(const Work& work) const {
+    return requests_[static_cast<size_t>(work.slot.value)];
+  }
+
   void note(const Emission& emission) {
-    Live& live = live_.at(emission.request);
+    const size_t index = emission.owner;
+    Live& live = live_[index];
     const double now = clock_.now_seconds();
     if (live.first == 0) {
       live.first = now;
@@ -193,13 +202,12 @@ class Replay {
     }
     live.last = now;
     if (emission.finish == FinishReason::kNone) return;
-    ReplayReport::Row& row = report_.rows[live.index];
-    const double arrival = trace_[live.index].arrival_seconds;
+    ReplayReport::Row& row = report_.rows[index];
+    const double arrival = trace_[index].arrival_seconds;
     row.ttft = live.first - arrival;
     row.tpot = live.output > 1 ? (live.last - live.first) / (live.output - 1) : 0;
     row.completion = now - arrival;
     live_requests_ -= row.background ? 0 : 1;
-    live_.erase(emission.request);
   }
 
   const std::vector<TraceRequest>& trace_;
@@ -207,8 +215,9 @@ class Replay {
   const StepCost cost_;
   VirtualClock clock_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::unordered_map<RequestId, Live> live_;
-  std::unordered_map<SequenceId, RequestId> requests_;
+  std::vector<Live> live_;          // [requests of the trace]
+  std::vector<uint32_t> requests_;  // [slots] whose sequence has it
+  bool has_background_ = false;
   size_t next_ = 0;
   int64_t live_requests_ = 0;  // that have arrived and not ended, and are no background
   double used_ = 0, held_ = 0;
@@ -302,10 +311,14 @@ double completion_mean_floor(const std::vector<TraceRequest>& trace,
 }
 
 void LatencyHistogram::add(double seconds) {
-  const double place = std::log(std::max(seconds, kLeast) / kLeast) / std::log(kStep);
-  const auto bucket = static_cast<size_t>(place);
-  if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
-  ++buckets_[bucket];
+  // The streams of a step have one gap: logarithms are as dear as the rest of a token.
+  if (seconds != last_seconds_) {
+    const double place = std::log(std::max(seconds, kLeast) / kLeast) / std::log(kStep);
+    last_seconds_ = seconds;
+    last_bucket_ = static_cast<size_t>(place);
+    if (last_bucket_ >= buckets_.size()) buckets_.resize(last_bucket_ + 1);
+  }
+  ++buckets_[last_bucket_];
   ++count_;
 }
 

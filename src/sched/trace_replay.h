@@ -26,6 +26,8 @@ class LatencyHistogram {
   static constexpr double kLeast = 1e-5, kStep = 1.02;
   std::vector<int64_t> buckets_;
   int64_t count_ = 0;
+  double last_seconds_ = -1;  // what was added last, and where
+  size_t last_bucket_ = 0;
 };
 
 struct MachineRow {
