@@ -8,12 +8,16 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
-  slots_.assign(plan_.groups.size(), {});
-  sequences_.assign(plan_.groups.size(), {});
+  slots_.resize(plan_.groups.size());
+  sequences_.resize(plan_.groups.size());
+  for (auto& slots_of_group : slots_) slots_of_group.clear();
+  for (auto& sequences_of_group : sequences_) sequences_of_group.clear();
   for (const Work& work : plan.work) {
     const Slot& slot = slots[work.slot];
     const auto row_first = static_cast<int32_t>(tokens_.size());
-    for (size_t group = 0; group < plan_.groups.size(); ++group) add_group_rows(work, slot, group);
+    for (size_t group = 0; group < plan_.groups.size(); ++group) {
+      add_group_rows(work, slots.block_table(work.slot, static_cast<int32_t>(group)), group);
+    }
     add_tokens(work, slot);
     add_logit_rows(work, slot, row_first);
   }
@@ -40,11 +44,11 @@ void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
   }
 }
 
-void BatchBuilder::add_group_rows(const Work& work, const Slot& slot, size_t group) {
-  const std::vector<int32_t>& table = slot.block_tables[group];
+void BatchBuilder::add_group_rows(const Work& work, std::span<const int32_t> table, size_t group) {
   const int32_t block_tokens = plan_.block_tokens;
   for (int32_t position = work.first; position < work.first + work.count; ++position) {
-    const int32_t block = table.at(static_cast<size_t>(position / block_tokens));
+    const auto index = static_cast<size_t>(position / block_tokens);
+    const int32_t block = index < table.size() ? table[index] : -1;
     CHECK_MSG(block >= 0, "a token is written into a block that its sequence does not hold");
     slots_[group].push_back(int64_t{block} * block_tokens + position % block_tokens);
   }

@@ -34,7 +34,7 @@ class BatchBuilder {
 
  private:
   void add_tokens(const Work& work, const Slot& slot);
-  void add_group_rows(const Work& work, const Slot& slot, size_t group);
+  void add_group_rows(const Work& work, std::span<const int32_t> table, size_t group);
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
 
   const KvPlan& plan_;

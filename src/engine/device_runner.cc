@@ -172,9 +172,10 @@ class DeviceRunner final : public Runner {
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
         stages_(model, storage_, device_slots_, options_.taps),
-        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
+        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
+               shape_.slots.blocks_max),
         builder_(storage_.plan()),
-        sampler_(options_.end_ids, model.spec().vocab_size) {}
+        sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs) {}
   ~DeviceRunner() override {
     graphs_.reset();  // its thread uses the rest
     (void)stream_->synchronize();
@@ -334,8 +335,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   device_slots_.collect(**mapped);
   const ForwardBatch batch = builder_.build(plan, slots_);
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
-  sampler_.build(step.logit_rows, slots_);
-  step.sample_rows.assign(sampler_.rows().begin(), sampler_.rows().end());
+  sampler_.build(step.logit_rows, slots_, step.sample_rows);
   padded_rows_ = padded_rows(plan);
   const size_t rows = std::max(step.logit_rows.size(), static_cast<size_t>(padded_rows_));
   if (status_ = make_room(ticket, rows); !status_.ok()) return ticket;
@@ -444,7 +444,9 @@ StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& bat
   logit_row_indices_.clear();
   for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.batch_row);
   fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
-  fill(parts.sample_rows, sampler_.rows(), DeviceSampler::padding(device_slots_.padding_slot()));
+  fill(parts.sample_rows,
+       std::span<const DeviceSampleRow>(step_of(Ticket(last_ticket_)).sample_rows),
+       DeviceSampler::padding(device_slots_.padding_slot()));
   put(sampler_.biases());
   return parts;
 }

@@ -89,39 +89,65 @@ const DeviceTopLogprob* SampleResults::host_tops(int step) const {
 
 // ---- rows ------------------------------------------------------------------------------------
 
-void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots) {
-  rows_.clear();
+void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots,
+                          std::vector<DeviceSampleRow>& out) {
   biases_.clear();
   top_count_ = 0;
   penalises_ = false;
-  for (const LogitRow& row : rows) add_row(row, slots[row.slot]);
+  out.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Slot& slot = slots[rows[i].slot];
+    DeviceSampleRow& row = out[i];
+    if (rows[i].samples) {
+      const Drawn& common = drawn(rows[i], slot);
+      const int32_t length = slot.length();
+      row = common.row;
+      row.random =
+          counter_hash_at(common.stream, static_cast<uint64_t>(length), RngPurpose::kSample);
+      row.bias_first = static_cast<int32_t>(biases_.size());
+      if (length < common.biased_until) add_biases(slot, row);
+    } else {
+      row = common_row(rows[i], slot);
+      row.bias_first = static_cast<int32_t>(biases_.size());
+    }
+    row.top_first = static_cast<int32_t>(top_count_);
+    top_count_ += std::max(row.logprobs, 0);
+    penalises_ = penalises_ || row.penalises != 0;
+  }
 }
 
-void DeviceSampler::add_row(const LogitRow& logit_row, const Slot& slot) {
+// But for what changes from step to step.
+DeviceSampleRow DeviceSampler::common_row(const LogitRow& logit_row, const Slot& slot) const {
   const SamplingParams& sampling = slot.request->sampling;
-  const auto length = static_cast<uint64_t>(slot.length());
-  DeviceSampleRow row{
-      .temperature = sampling.temperature,
-      .top_p = sampling.top_p,
-      .min_p = sampling.min_p,
-      .repetition_penalty = sampling.repetition_penalty,
-      .presence_penalty = sampling.presence_penalty,
-      .frequency_penalty = sampling.frequency_penalty,
-      .top_k = sampling.top_k,
-      .logprobs = logit_row.samples ? sampling.logprobs : sampling.prompt_logprobs,
-      .random = counter_hash(sampling.seed.value_or(0), static_cast<uint64_t>(slot.choice), length,
-                             RngPurpose::kSample),
-      .slot = logit_row.slot.value,
-      .scored = logit_row.samples ? -1 : logit_row.scored,
-      .bias_first = static_cast<int32_t>(biases_.size()),
-      .bias_count = 0,
-      .top_first = static_cast<int32_t>(top_count_),
-      .penalises = logit_row.samples && counts_outputs(sampling) ? 1 : 0};
-  row.logprobs = std::min({row.logprobs, kDeviceTopMax, vocab_size_});
-  if (logit_row.samples) add_biases(slot, row);
-  top_count_ += std::max(row.logprobs, 0);
-  penalises_ = penalises_ || row.penalises != 0;
-  rows_.push_back(row);
+  const int32_t logprobs = logit_row.samples ? sampling.logprobs : sampling.prompt_logprobs;
+  return {.temperature = sampling.temperature,
+          .top_p = sampling.top_p,
+          .min_p = sampling.min_p,
+          .repetition_penalty = sampling.repetition_penalty,
+          .presence_penalty = sampling.presence_penalty,
+          .frequency_penalty = sampling.frequency_penalty,
+          .top_k = sampling.top_k,
+          .logprobs = std::min({logprobs, kDeviceTopMax, vocab_size_}),
+          .random = 0,
+          .slot = logit_row.slot.value,
+          .scored = logit_row.samples ? -1 : logit_row.scored,
+          .bias_first = 0,
+          .bias_count = 0,
+          .top_first = 0,
+          .penalises = logit_row.samples && slot.counts ? 1 : 0};
+}
+
+// Made once for a sequence in a slot: a request's parameters do not change.
+DeviceSampler::Drawn& DeviceSampler::drawn(const LogitRow& row, const Slot& slot) {
+  Drawn& drawn = drawn_.at(static_cast<size_t>(row.slot.value));
+  if (drawn.sequence == slot.sequence) return drawn;
+  const SamplingParams& sampling = slot.request->sampling;
+  drawn = {.sequence = slot.sequence,
+           .stream = counter_stream(sampling.seed.value_or(0), static_cast<uint64_t>(slot.choice)),
+           .biased_until = sampling.logit_bias.empty() ? slot.prompt_length + sampling.min_tokens
+                                                       : std::numeric_limits<int32_t>::max(),
+           .row = common_row(row, slot)};
+  return drawn;
 }
 
 // Each token once: entries of a row are changed by different threads.

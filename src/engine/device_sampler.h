@@ -54,12 +54,14 @@ class SampleResults {
 
 class DeviceSampler {
  public:
-  DeviceSampler(std::vector<TokenId> end_ids, int32_t vocab_size)
-      : end_ids_(std::move(end_ids)), vocab_size_(vocab_size) {}
+  DeviceSampler(std::vector<TokenId> end_ids, int32_t vocab_size, int32_t slot_count)
+      : end_ids_(std::move(end_ids)),
+        vocab_size_(vocab_size),
+        drawn_(static_cast<size_t>(slot_count)) {}
 
-  // The rows of a step as the device reads them; in the order of `rows`.
-  void build(std::span<const LogitRow> rows, const SlotTable& slots);
-  std::span<const DeviceSampleRow> rows() const { return rows_; }
+  // The rows of a step as the device reads them, in the order of `rows`, into `out`.
+  void build(std::span<const LogitRow> rows, const SlotTable& slots,
+             std::vector<DeviceSampleRow>& out);
   std::span<const DeviceLogitBias> biases() const { return biases_; }
   int64_t top_count() const { return top_count_; }
   bool penalises() const { return penalises_; }
@@ -74,12 +76,20 @@ class DeviceSampler {
                             const DeviceTopLogprob* tops);
 
  private:
-  void add_row(const LogitRow& row, const Slot& slot);
+  // What the rows that draw for a sequence have in common, and what tells them apart.
+  struct Drawn {
+    SequenceId sequence;
+    uint64_t stream = 0;       // counter_stream()
+    int32_t biased_until = 0;  // from this length on there are no biases
+    DeviceSampleRow row;
+  };
+  DeviceSampleRow common_row(const LogitRow& row, const Slot& slot) const;
+  Drawn& drawn(const LogitRow& row, const Slot& slot);
   void add_biases(const Slot& slot, DeviceSampleRow& row);
 
   const std::vector<TokenId> end_ids_;
   const int32_t vocab_size_;
-  std::vector<DeviceSampleRow> rows_;
+  std::vector<Drawn> drawn_;  // [slots]
   std::vector<DeviceLogitBias> biases_;
   int64_t top_count_ = 0;
   bool penalises_ = false;

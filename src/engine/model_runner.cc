@@ -27,7 +27,8 @@ class ModelRunner final : public Runner {
         options_(std::move(options)),
         storage_(std::move(storage)),
         stream_(device.create_stream()),
-        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size())),
+        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
+               pages_for(options_.max_model_len, storage_.plan().block_tokens)),
         builder_(storage_.plan()),
         sampler_(options_.end_ids) {}
 

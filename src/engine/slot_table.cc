@@ -22,8 +22,12 @@ bool counts_outputs(const SamplingParams& sampling) {
          sampling.frequency_penalty != 0.0f;
 }
 
-SlotTable::SlotTable(int32_t slot_count, int32_t group_count)
-    : group_count_(group_count), slots_(static_cast<size_t>(slot_count)) {}
+SlotTable::SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max)
+    : group_count_(static_cast<size_t>(group_count)),
+      blocks_max_(static_cast<size_t>(blocks_max)),
+      slots_(static_cast<size_t>(slot_count)),
+      tables_(new int32_t[slots_.size() * group_count_ * blocks_max_]),
+      table_sizes_(slots_.size() * group_count_, 0) {}
 
 const Slot& SlotTable::operator[](SlotId slot) const {
   const Slot& row = slots_.at(static_cast<size_t>(slot.value));
@@ -37,9 +41,9 @@ void SlotTable::update(const StepPlan& plan) {
   }
   for (const Admission& admission : plan.admitted) admit(admission);
   for (const Work& work : plan.work) {
-    Slot& slot = slots_.at(static_cast<size_t>(work.slot.value));
+    const Slot& slot = slots_.at(static_cast<size_t>(work.slot.value));
     CHECK(slot.sequence == work.sequence);
-    for (const GroupBlocks& blocks : work.new_blocks) add_blocks(slot, blocks);
+    for (const GroupBlocks& blocks : work.new_blocks) add_blocks(work.slot, blocks);
   }
 }
 
@@ -51,21 +55,25 @@ void SlotTable::admit(const Admission& admission) {
   slot.request = admission.request;
   slot.tokens = admission.tokens;
   slot.prompt_length = static_cast<int32_t>(admission.request->prompt.size());
-  slot.block_tables.resize(static_cast<size_t>(group_count_));
+  slot.counts = counts_outputs(slot.request->sampling);
   CHECK(slot.tokens.size() >= static_cast<size_t>(slot.prompt_length));
-  for (const GroupBlocks& blocks : admission.blocks) add_blocks(slot, blocks);
-  if (counts_outputs(slot.request->sampling)) {
+  for (size_t group = 0; group < group_count_; ++group) {
+    table_sizes_[row_of(admission.slot, static_cast<int32_t>(group))] = 0;
+  }
+  for (const GroupBlocks& blocks : admission.blocks) add_blocks(admission.slot, blocks);
+  if (slot.counts) {
     for (TokenId token : slot.output()) count_output(slot.output_counts, token);
   }
 }
 
-void SlotTable::add_blocks(Slot& slot, const GroupBlocks& blocks) {
-  std::vector<int32_t>& table = slot.block_tables.at(static_cast<size_t>(blocks.group));
-  const size_t needed = static_cast<size_t>(blocks.first_index) + blocks.blocks.size();
-  if (table.size() < needed) table.resize(needed, -1);
-  for (size_t i = 0; i < blocks.blocks.size(); ++i) {
-    table[static_cast<size_t>(blocks.first_index) + i] = blocks.blocks[i].value;
-  }
+void SlotTable::add_blocks(SlotId slot, const GroupBlocks& blocks) {
+  const size_t row = row_of(slot, blocks.group);
+  const auto first = static_cast<size_t>(blocks.first_index);
+  const size_t end = first + blocks.blocks.size();
+  CHECK(static_cast<size_t>(blocks.group) < group_count_ && end <= blocks_max_);
+  int32_t* const table = &tables_[row * blocks_max_];
+  for (size_t& size = table_sizes_[row]; size < end; ++size) table[size] = -1;
+  for (size_t i = 0; i < blocks.blocks.size(); ++i) table[first + i] = blocks.blocks[i].value;
 }
 
 void SlotTable::expect(SlotId slot) { ++slots_.at(static_cast<size_t>(slot.value)).in_flight; }
@@ -74,7 +82,7 @@ void SlotTable::append(SlotId slot_id, TokenId token) {
   Slot& slot = slots_.at(static_cast<size_t>(slot_id.value));
   if (slot.in_flight > 0) --slot.in_flight;
   slot.tokens.push_back(token);
-  if (counts_outputs(slot.request->sampling)) count_output(slot.output_counts, token);
+  if (slot.counts) count_output(slot.output_counts, token);
 }
 
 }  // namespace headrace

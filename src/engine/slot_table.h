@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -18,11 +19,11 @@ struct Slot {
   SequenceId sequence;
   int32_t choice = 0;
   std::shared_ptr<const Request> request;
-  std::vector<TokenId> tokens;                     // prompt, then output, as far as the host knows
-  int32_t in_flight = 0;                           // tokens after these that steps in flight sample
-  int32_t prompt_length = 0;                       // of the request, not of a recomputed prefix
-  std::vector<std::vector<int32_t>> block_tables;  // per KV group; -1 = not held (behind a window)
-  std::vector<TokenCount> output_counts;           // each id once; only where penalties need it
+  std::vector<TokenId> tokens;            // prompt, then output, as far as the host knows
+  int32_t in_flight = 0;                  // tokens after these that steps in flight sample
+  int32_t prompt_length = 0;              // of the request, not of a recomputed prefix
+  bool counts = false;                    // counts_outputs()
+  std::vector<TokenCount> output_counts;  // each id once; only where penalties need it
 
   int32_t length() const { return static_cast<int32_t>(tokens.size()) + in_flight; }
   TokenSpan prompt() const { return TokenSpan(tokens).first(static_cast<size_t>(prompt_length)); }
@@ -34,7 +35,8 @@ bool counts_outputs(const SamplingParams& sampling);
 
 class SlotTable {
  public:
-  SlotTable(int32_t slot_count, int32_t group_count);
+  // `blocks_max`: of a sequence, in one group
+  SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max);
 
   // Applies a plan's releases, admissions and new blocks.
   void update(const StepPlan& plan);
@@ -45,13 +47,26 @@ class SlotTable {
 
   // REQUIRES: the slot holds a sequence
   const Slot& operator[](SlotId slot) const;
+  // [blocks] of its sequence in a group; -1 = not held (behind a window). The address is the slot's
+  // for good.
+  std::span<const int32_t> block_table(SlotId slot, int32_t group) const {
+    const size_t row = row_of(slot, group);
+    return {&tables_[row * blocks_max_], table_sizes_[row]};
+  }
 
  private:
   void admit(const Admission& admission);
-  void add_blocks(Slot& slot, const GroupBlocks& blocks);
+  void add_blocks(SlotId slot, const GroupBlocks& blocks);
+  size_t row_of(SlotId slot, int32_t group) const {
+    return static_cast<size_t>(slot.value) * group_count_ + static_cast<size_t>(group);
+  }
 
-  int32_t group_count_;
+  size_t group_count_, blocks_max_;
   std::vector<Slot> slots_;
+  // [slots][groups]: one allocation, whose rows are found without a load. What lies behind a row's
+  // size was never written: 256 slots of 128k tokens would be 8 MB.
+  std::unique_ptr<int32_t[]> tables_;
+  std::vector<size_t> table_sizes_;
 };
 
 }  // namespace headrace

@@ -13,8 +13,11 @@ StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanSha
   parts.positions = places.take<int32_t>(tokens);
   for (const AttentionPlanShape& shape : attention) {
     parts.slots.push_back(places.take<int64_t>(tokens));
+    AttentionPlanShape of_rows = shape;  // 64 KB for the largest step: not with each decode
+    of_rows.rows_max = static_cast<int32_t>(tokens);
+    of_rows.sequences_max = std::min(shape.sequences_max, of_rows.rows_max);
     parts.attention_plans.push_back(
-        places.take<std::byte>(static_cast<size_t>(attention_plan_bytes(shape))));
+        places.take<std::byte>(static_cast<size_t>(attention_plan_bytes(of_rows))));
   }
   parts.logit_rows = places.take<int32_t>(logit_rows);
   parts.sample_rows = places.take<DeviceSampleRow>(logit_rows);

@@ -60,10 +60,20 @@ int32_t blocks_of(const AttentionPlanShape& shape, const AttentionTileWork& tile
 }
 
 void longest_first(std::vector<AttentionTileWork>& tiles) {
-  std::stable_sort(tiles.begin(), tiles.end(),
-                   [](const AttentionTileWork& a, const AttentionTileWork& b) {
-                     return a.key_last - a.key_first > b.key_last - b.key_first;
-                   });
+  const auto keys = [](const AttentionTileWork& tile) { return tile.key_last - tile.key_first; };
+  const auto longer = [&](const auto& a, const auto& b) { return keys(a) > keys(b); };
+  if (std::is_sorted(tiles.begin(), tiles.end(), longer)) return;
+  // Numbers are sorted, not tiles of 48 bytes: length, then place.
+  std::vector<uint64_t> order;
+  order.reserve(tiles.size());
+  for (const AttentionTileWork& tile : tiles) {
+    order.push_back(uint64_t{~static_cast<uint32_t>(keys(tile))} << 32 | order.size());
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<AttentionTileWork> sorted;
+  sorted.reserve(tiles.size());
+  for (const uint64_t place : order) sorted.push_back(tiles[static_cast<uint32_t>(place)]);
+  tiles = std::move(sorted);
 }
 
 // Blocks of keys of a split, such that the step's decode work makes about
@@ -81,9 +91,14 @@ struct SplitTiles {
 };
 
 // Tiles of more than 1.5 splits are cut into equal ones.
-SplitTiles cut_keys(const AttentionPlanShape& shape, const std::vector<AttentionTileWork>& whole) {
+SplitTiles cut_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWork> whole) {
+  const bool all_short = std::all_of(whole.begin(), whole.end(), [&](const auto& tile) {
+    return tile.key_last - tile.key_first <= kWholeBlocksMax * shape.block_tokens;
+  });
+  if (all_short) return {std::move(whole), 0};
   const int32_t target = split_blocks(shape, whole);
   SplitTiles cut;
+  cut.tiles.reserve(whole.size());
   int32_t partials = 0;
   for (const AttentionTileWork& tile : whole) {
     const int32_t blocks = blocks_of(shape, tile);
@@ -178,6 +193,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
                              std::span<const AttentionSequence> sequences,
                              std::span<std::byte> arena) {
   std::vector<AttentionTileWork> prefill, decode;
+  decode.reserve(sequences.size());
   for (const AttentionSequence& sequence : sequences) {
     if (takes_decode_tiles(shape, sequence.row_count)) {
       cut_rows(shape, sequence, decode_tile_rows(shape), decode);
@@ -186,7 +202,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
     }
   }
   longest_first(prefill);
-  SplitTiles cut = cut_keys(shape, decode);
+  SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
 
   ArenaWriter writer(arena);
