@@ -2,10 +2,10 @@
 // session, so that an engine may keep its sinks for longer than a server lives.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "sched/request.h"
@@ -34,6 +34,7 @@ class ArrivalQueue {
   void close();
 
  private:
+  void drop_all();
   static size_t tokens_of(const Emission& emission) {
     return emission.tokens.size() + emission.prompt_logprobs.size();
   }
@@ -41,9 +42,10 @@ class ArrivalQueue {
   const size_t tokens_max_;
   const SystemClock clock_;
   std::mutex mutex_;
-  std::function<void()> notify_;  // empty: closed
-  std::deque<Arrival> arrivals_;
-  size_t tokens_ = 0;  // in arrivals_
+  std::function<void()> notify_;   // empty: closed
+  std::vector<Arrival> arrivals_;  // those before taken_ are gone; nothing is allocated in a stream
+  size_t taken_ = 0;
+  size_t tokens_ = 0;  // in arrivals_, not taken
   bool notified_ = false;
   bool overrun_ = false;
 };

@@ -61,14 +61,15 @@ GenerationSession::~GenerationSession() {
 void GenerationSession::open_arrivals() {
   // Whole answers are bounded by max_tokens and worked off at once; a stream may have to wait.
   const size_t tokens_max = plan_.settings.stream ? state_.limits.pending_tokens_max : SIZE_MAX;
-  arrivals_ = std::make_shared<ArrivalQueue>(
-      tokens_max, [box = &state_.post_box, exchange = exchange_, weak = weak_from_this()] {
-        box->put([exchange, weak] {
-          exchange->post([weak] {
-            if (const auto self = weak.lock()) self->pump();
-          });
+  // Made once, put with every step.
+  auto wake =
+      std::make_shared<const PostBox::Task>([exchange = exchange_, weak = weak_from_this()] {
+        exchange->post([weak] {
+          if (const auto self = weak.lock()) self->pump();
         });
       });
+  arrivals_ = std::make_shared<ArrivalQueue>(
+      tokens_max, [box = &state_.post_box, wake = std::move(wake)] { box->put(wake); });
 }
 
 Status GenerationSession::submit() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -12,14 +13,17 @@ namespace headrace {
 class PostBox {
  public:
   using Task = std::function<void()>;
+  using SharedTask = std::shared_ptr<const Task>;
   using RunLater = std::function<void(Task)>;
 
   // `run_later` runs a task soon, on another thread. Without one, tasks run where they are put.
   explicit PostBox(RunLater run_later = nullptr) : run_later_(std::move(run_later)) {}
 
   // Any thread. In order; `run_later` is called when there was nothing in the box.
-  void put(Task task) {
-    if (!run_later_) return task();
+  void put(Task task) { put(std::make_shared<const Task>(std::move(task))); }
+  // Of a task that is put again and again nothing is made or copied but a pointer.
+  void put(SharedTask task) {
+    if (!run_later_) return (*task)();
     {
       const std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -36,18 +40,18 @@ class PostBox {
 
  private:
   void empty() {
-    std::vector<Task> tasks;
+    std::vector<SharedTask> tasks;
     {
       const std::lock_guard lock(mutex_);
       tasks.swap(tasks_);
       emptying_ = false;
     }
-    for (const Task& task : tasks) task();
+    for (const SharedTask& task : tasks) (*task)();
   }
 
   const RunLater run_later_;
   std::mutex mutex_;
-  std::vector<Task> tasks_;
+  std::vector<SharedTask> tasks_;
   bool emptying_ = false;  // run_later was called and has not begun
 };
 
