@@ -137,7 +137,7 @@ TEST(SequenceBlocks, WhatIsSettledNeedsNothing) {
       EXPECT_FALSE(blocks.settled(first + 1, 1) || child.settled(first + 1, 1));
       child.release_all(pool, Ticket(0));
     }
-    EXPECT_GT(settled_tokens, 60);
+    EXPECT_GE(settled_tokens, 40);  // half of the tokens: a window lets go of a page at others
   }
 }
 
