@@ -28,7 +28,7 @@ constexpr int kProbeRuns = 8;  // 256 columns: 8 KB of x, 6 KB of weights
 
 struct ProbeData {
   alignas(64) QuantisedBlock x[kProbeRuns * kAmxRows];
-  AmxChunk<AmxPanelTuning{}> two;
+  AmxChunk<AmxPanelTuning{.buffers = 2}> two;
   AmxChunk<AmxPanelTuning{.buffers = 4}> four;
   float sums[kAmxSums];
   alignas(64) unsigned char bf16[2][2][16 * kTileBytes];  // [x or w][which]
@@ -156,7 +156,7 @@ const AmxProbe kAmxProbes[] = {
 
 const AmxPanelVariant kAmxPanelVariants[] = {
     {"default", kPanelsOf<AmxPanelTuning{}>},
-    {"buffers 4", kPanelsOf<AmxPanelTuning{.buffers = 4}>},
+    {"buffers 2", kPanelsOf<AmxPanelTuning{.buffers = 2}>},
     {"chunk 256", kPanelsOf<AmxPanelTuning{.chunk_runs = 8}>},
     {"chunk 256, groups 4", kPanelsOf<AmxPanelTuning{.chunk_runs = 8, .groups = 4}>},
     {"rows 128", kPanelsOf<AmxPanelTuning{.row_block = 128}>},

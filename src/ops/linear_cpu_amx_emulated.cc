@@ -21,7 +21,7 @@ namespace {
 constexpr AmxTuning kSmallBlocks{
     .row_tiles = 2, .groups = 2, .stretch_steps = 3, .fetch_y = false, .fetch_w = false};
 constexpr AmxPanelTuning kSmallChunks{
-    .buffers = 4, .chunk_runs = 8, .row_block = 32, .groups = 4, .fetch_y = false};
+    .buffers = 2, .chunk_runs = 8, .row_block = 32, .groups = 4, .fetch_y = false};
 
 }  // namespace
 
