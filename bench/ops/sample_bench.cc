@@ -1,5 +1,6 @@
-// Times device_sample on a step's logits, f32, normally distributed, in every mode that reads them
-// more than once:   sample_bench [rows...]    one JSON line for each mode and number of rows
+// Times every kernel of device_sample on a step's logits, normally distributed, f32 and bf16, and
+// compares their answers:   sample_bench [rows...]    one JSON line for each kernel, type, mode and
+// number of rows
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "ops/device_sample.h"
 #include "ops/op.h"
+#include "tensor/half.h"
 
 using namespace headrace;
 
@@ -69,23 +71,63 @@ Buffer on_device(Device& device, Stream& stream, const std::vector<T>& values) {
   return buffer;
 }
 
-double microseconds(OpContext& context, DeviceSampleArgs args, const Buffer& logits, int64_t rows) {
+double microseconds(OpContext& context, const Kernel<DeviceSampleArgs>& kernel,
+                    DeviceSampleArgs args, const Buffer& logits) {
   const auto stream = static_cast<cudaStream_t>(context.stream.native());
   constexpr int kRounds = 30;
   cudaEvent_t start, stop;
   cudaEventCreate(&start);
   cudaEventCreate(&stop);
-  const int64_t set_bytes = rows * kVocabulary * 4;
+  const int64_t set_bytes = args.logits.rows() * args.logits.row_stride;
   for (int round = -3; round < kRounds; ++round) {
     if (round == 0) cudaEventRecord(start, stream);
     args.logits.data = logits.data() + (round + 3) % kSets * set_bytes;
-    device_sample(context, args);
+    kernel.run(context, args);
   }
   cudaEventRecord(stop, stream);
   const Status status = context.stream.synchronize();
   float milliseconds = 0;
   cudaEventElapsedTime(&milliseconds, start, stop);
   return status.ok() ? milliseconds * 1e3 / kRounds : -1.0;
+}
+
+// What the first set of logits gives.
+std::vector<DeviceSampleResult> answers(OpContext& context, const Kernel<DeviceSampleArgs>& kernel,
+                                        const DeviceSampleArgs& args) {
+  std::vector<DeviceSampleResult> results(static_cast<size_t>(args.logits.rows()));
+  kernel.run(context, args);
+  context.stream.copy_out(reinterpret_cast<std::byte*>(results.data()),
+                          reinterpret_cast<const std::byte*>(args.results),
+                          static_cast<int64_t>(results.size() * sizeof(DeviceSampleResult)));
+  (void)context.stream.synchronize();
+  return results;
+}
+
+// Every kernel that takes `args`; their answers have the same bits, or the line says so.
+void time_kernels(OpContext& context, const char* mode, const DeviceSampleArgs& args,
+                  const Buffer& logits) {
+  std::vector<DeviceSampleResult> expected;
+  for (const auto& kernel : device_sample_kernels().all()) {
+    if (!kernel.supports(context.device.traits(), args)) continue;
+    const std::vector<DeviceSampleResult> found = answers(context, kernel, args);
+    if (expected.empty()) expected = found;
+    int differ = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const bool same = found[i].token == expected[i].token &&
+                        found[i].fault == expected[i].fault &&
+                        found[i].logprob == expected[i].logprob;
+      differ += same ? 0 : 1;
+    }
+    const double us = microseconds(context, kernel, args, logits);
+    const double bytes =
+        static_cast<double>(args.logits.rows()) * static_cast<double>(args.logits.row_stride);
+    std::printf(
+        "{\"bench\": \"sample\", \"kernel\": \"%.*s\", \"logits\": \"%s\", \"mode\": \"%s\", "
+        "\"rows\": %lld, \"us\": %.1f, \"tb_s\": %.2f, \"rows_that_differ\": %d}\n",
+        static_cast<int>(kernel.name.size()), kernel.name.data(),
+        args.logits.dtype == DType::kF32 ? "f32" : "bf16", mode,
+        static_cast<long long>(args.logits.rows()), us, bytes / us * 1e-6, differ);
+  }
 }
 
 }  // namespace
@@ -109,6 +151,9 @@ int main(int argc, char** argv) {
     std::vector<float> values(static_cast<size_t>(kSets * rows * kVocabulary));
     for (float& value : values) value = kSigma * bell(rng);
     const Buffer logits = on_device(**device, *stream, values);
+    std::vector<uint16_t> rounded;
+    for (const float value : values) rounded.push_back(float_to_bfloat16(value));
+    const Buffer halves = on_device(**device, *stream, rounded);
     const Buffer last = std::move((*device)->allocate(rows * 4).value());
     const Buffer results = std::move(
         (*device)->allocate(rows * static_cast<int64_t>(sizeof(DeviceSampleResult))).value());
@@ -130,9 +175,10 @@ int main(int argc, char** argv) {
                                   .last_tokens = reinterpret_cast<TokenId*>(last.data()),
                                   .results = reinterpret_cast<DeviceSampleResult*>(results.data()),
                                   .tops = reinterpret_cast<DeviceTopLogprob*>(tops.data())};
-      std::printf("{\"bench\": \"sample\", \"mode\": \"%s\", \"rows\": %lld, \"us\": %.1f}\n",
-                  mode.name, static_cast<long long>(rows),
-                  microseconds(context, args, logits, rows));
+      time_kernels(context, mode.name, args, logits);
+      DeviceSampleArgs half_args = args;
+      half_args.logits = {halves.data(), DType::kBF16, Shape{rows, kVocabulary}};
+      time_kernels(context, mode.name, half_args, halves);
     }
   }
   return 0;

@@ -164,6 +164,17 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_flag("--graphs-at-start", stack.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")
       ->group("Engine");
+  app.add_flag(
+         "--gemm-trials,!--no-gemm-trials", stack.gemm_trials,
+         "GPU: time the algorithms of the vendor's matrix products on the model's own weights "
+         "while there is nothing to do, and keep the fastest")
+      ->group("Engine");
+  app.add_option("--prefer-kernels", stack.prefer_kernels,
+                 "For measurements: kernels that run wherever they fit, in place of the best "
+                 "(linear/cuda/stream_early2,...)")
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->group("Engine");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
              queue_policy_names(), "Who runs next (docs/scheduling.md)")
       ->group("Engine");

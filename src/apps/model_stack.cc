@@ -24,7 +24,9 @@
 #include "engine/memory_plan.h"
 #include "engine/model_runner.h"
 #include "models/model.h"
+#include "ops/kernel_names.h"
 #include "tensor/device.h"
+#include "weights/model_family.h"
 
 namespace headrace {
 namespace {
@@ -86,6 +88,7 @@ class ModelStackImpl final : public ModelStack {
 
   // Destroyed from the last to the first: the engine goes before what it uses.
   Timeline timeline_;
+  OpHooks hooks_;  // of prefer_kernels
   std::unique_ptr<ModelSource> source_;
   ModelWeights weights_;
   ModelText text_;
@@ -134,13 +137,19 @@ class StackLoader {
   }
 
   // On a GPU a folder of F16 weights is computed in F16, as its maker did. A GGUF file's F16 is no
-  // such promise: many were BF16 before, and activations of some overflow F16.
+  // such promise: many were BF16 before, and activations of some overflow F16. Block types are
+  // unpacked to F16 where the family's activations are known to stay far below its largest number.
+  bool is_f16() const {
+    if (options_.dtype != "auto") return options_.dtype == "float16" || options_.dtype == "half";
+    const ModelWeights& weights = stack_->weights_;
+    if (stack_->source_->kind() == SourceKind::kHuggingFace) return weights.weight_types == "F16";
+    const bool is_float =
+        weights.weight_types.starts_with("F") || weights.weight_types.starts_with("BF");
+    return !is_float && activations_fit_f16(weights.config);
+  }
   ComputeType compute() const {
     if (options_.dtype == "float32") return ComputeType::kFloat32;
-    const bool is_f16 = options_.dtype == "float16" || options_.dtype == "half" ||
-                        (options_.dtype == "auto" && stack_->weights_.weight_types == "F16" &&
-                         stack_->source_->kind() == SourceKind::kHuggingFace);
-    if (on_gpu()) return is_f16 ? ComputeType::kFloat16 : ComputeType::kFast;
+    if (on_gpu()) return is_f16() ? ComputeType::kFloat16 : ComputeType::kFast;
     return options_.activation_bits == 16 ? ComputeType::kFastWide : ComputeType::kFast;
   }
 
@@ -155,6 +164,16 @@ class StackLoader {
                       half ? " on the CPU" : "",
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
+    }
+    const std::vector<std::string_view> known = kernel_names();
+    for (const std::string& name : options_.prefer_kernels) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        return invalid_argument(
+            fmt::format("--prefer-kernels {}: this build has no such kernel (as linear/cpu/avx2; "
+                        "bench kernels names those that run)",
+                        name),
+            "prefer-kernels");
+      }
     }
     if (options_.quantization != "none" && !quantised_dtype(options_.quantization)) {
       return invalid_argument(
@@ -406,6 +425,12 @@ class StackLoader {
     return specs;
   }
 
+  const OpHooks* hooks() {
+    if (options_.op_hooks != nullptr || options_.prefer_kernels.empty()) return options_.op_hooks;
+    stack_->hooks_.preferred = options_.prefer_kernels;
+    return &stack_->hooks_;
+  }
+
   Status create_engine() {
     const Timeline::Span span(timeline(), "engine");
     const ModelSpec& spec = stack_->model_->spec();
@@ -426,8 +451,9 @@ class StackLoader {
                                       .end_ids = end_ids(),
                                       .graphs = options_.graphs,
                                       .graphs_at_start = options_.graphs_at_start,
+                                      .gemm_trials = options_.gemm_trials,
                                       .poison_workspace = options_.poison_workspace,
-                                      .hooks = options_.op_hooks};
+                                      .hooks = hooks()};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;

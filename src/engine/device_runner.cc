@@ -15,6 +15,7 @@
 #include "engine/step_graphs.h"
 #include "engine/step_stages.h"
 #include "ops/attention_plan.h"
+#include "tensor/gemm_library.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -24,6 +25,9 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
 constexpr int64_t kBiasesPlanned = 300;
+// Steps that time the candidates of a layer's products, each a layer's turn: 32 layers give 12
+// candidates four timings in two steps.
+constexpr int kGemmTrialRuns = 2;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
 // More than a tile of one key may fetch ahead.
@@ -272,7 +276,7 @@ class DeviceRunner final : public Runner {
   TensorView hidden_;  // [T, D]
 
   std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
-  bool ran_once_ = false;              // the size that is tried
+  int runs_ = 0;                       // of the size that is tried
   bool sizes_tried_ = false;
   Buffer padding_table_;  // a block table of the padding's page, on the device
   Buffer poison_;         // NaNs, where they are asked for
@@ -503,18 +507,26 @@ std::vector<AttentionPlan> DeviceRunner::plan_decodes(int32_t rows,
   return plans;
 }
 
-// While there is nothing to compute: every size runs twice as padding, which loads kernels and
-// shows what it costs, one run a call; then the sizes that pay are recorded.
+// While there is nothing to compute: every size runs as padding, one run a call: once to load
+// kernels, as often as trials of matrix products need, and once to show what it costs; then the
+// sizes that pay are recorded.
 bool DeviceRunner::idle_work() {
   if (graphs_ == nullptr || sizes_tried_ || !status_.ok()) return false;
   const std::vector<int32_t>& sizes = graphs_->sizes();
   const int32_t rows = sizes[costs_.size()];
+  const int trials = options_.gemm_trials ? kGemmTrialRuns : 0;
+  const bool on_trial = runs_ > 0 && runs_ <= trials;
+  if (on_trial) device_.gemm_library().value()->begin_trial(*stream_);
   const auto seconds = run_padding(rows);
+  if (on_trial) device_.gemm_library().value()->end_trial();
   if (!seconds.ok()) {
     status_ = seconds.status();
     return false;
   }
-  if (std::exchange(ran_once_, !ran_once_)) costs_.push_back({rows, *seconds});
+  if (++runs_ == trials + 2) {
+    costs_.push_back({rows, *seconds});
+    runs_ = 0;
+  }
   if (costs_.size() < sizes.size()) return true;
   graphs_->set_sizes(StepGraphs::worthwhile_sizes(costs_));
   for (const int32_t size : graphs_->sizes()) graphs_->has_run(size);

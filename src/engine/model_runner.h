@@ -25,8 +25,9 @@ struct ModelRunnerOptions {
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   std::vector<TokenId> end_ids;
-  bool graphs = true;             // GPU: steps that only decode are recorded and replayed
-  bool graphs_at_start = false;   // all of them before the first step
+  bool graphs = true;            // GPU: steps that only decode are recorded and replayed
+  bool graphs_at_start = false;  // all of them before the first step
+  bool gemm_trials = false;  // GPU: the library's algorithms are timed before steps are recorded
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner

@@ -32,4 +32,23 @@ __device__ __forceinline__ float2 load_pair_of_cluster(uint32_t address) {
   return pair;
 }
 
+__device__ __forceinline__ uint32_t load_word_of_cluster(uint32_t address) {
+  uint32_t word;
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+__device__ __forceinline__ uint64_t load_long_of_cluster(uint32_t address) {
+  uint64_t value;
+  asm volatile("ld.shared::cluster.u64 %0, [%1];" : "=l"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ uint4 load_words_of_cluster(uint32_t address) {
+  uint4 words;
+  asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(address)
+               : "memory");
+  return words;
+}
+
 }  // namespace headrace::gpu

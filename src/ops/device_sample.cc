@@ -16,7 +16,8 @@ OpCost op_cost(const DeviceSampleArgs& args) {
 }
 
 void device_sample(OpContext& context, const DeviceSampleArgs& args) {
-  CHECK(args.logits.dtype == DType::kF32 && args.logits.shape.rank() == 2);
+  CHECK(args.logits.dtype == DType::kF32 || args.logits.dtype == DType::kBF16);
+  CHECK(args.logits.shape.rank() == 2);
   CHECK(args.logits.columns() > 0);
   if (args.logits.rows() == 0) return;
   run_op(context, device_sample_kernels(), args);

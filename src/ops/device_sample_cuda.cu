@@ -8,32 +8,31 @@
 // bisection of the key instead: up to 64 passes over the row. The draw is the inverse of the
 // cumulative distribution in id order: sums of 32 segments, then a scan of one.
 #include <array>
-#include <cmath>
 
-#include "gpu/reduce.cuh"
-#include "ops/cuda_launch.cuh"
-#include "ops/device_sample.h"
+#include "ops/device_sample.cuh"
 
 namespace headrace {
 namespace {
 
+using gpu::key_of, gpu::value_of, gpu::token_of, gpu::top_p_goal, gpu::drawn_weight;
+using gpu::log_of, gpu::logprob_of;
+using Weight = gpu::SampleWeight;
+using Key = gpu::SampleKey;
+using Goal = gpu::SampleGoal;
+
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / gpu::kWarpThreads;
 constexpr int kBins = 2048;
-constexpr float kBinsPerNat = 32.0f;   // 64 nats in all; the last bin takes what is further
-constexpr int kCollectedMax = 2048;    // keys that are sorted in shared memory
-constexpr float kWeightOne = 0x1p40f;  // the weight of the largest value
+constexpr float kBinsPerNat = 32.0f;  // 64 nats in all; the last bin takes what is further
+constexpr int kCollectedMax = 2048;   // keys that are sorted in shared memory
 constexpr float kInfinity = INFINITY;
 static_assert(kCollectedMax >= kDeviceTopMax);
-
-using Weight = unsigned long long;
-using Key = unsigned long long;  // ascending: best first
 
 // Atomic sums of 64 bits are loops of compare and swap in shared memory, those of 32 bits are not:
 // a weight, 2^40 at most, is added in four parts of 11 bits, which 2^21 tokens do not overflow.
 constexpr int kParts = 4;
 constexpr int kPartBits = 11;
-constexpr int64_t kVocabularyMax = 1 << 21;
+static_assert(gpu::kSampleVocabularyMax <= 1 << (32 - kPartBits));
 
 struct Shared {
   uint32_t bin_parts[kParts][kBins];
@@ -69,46 +68,20 @@ __device__ Weight bin_weight(const Shared& shared, int bin) {
   return weight;
 }
 
-__device__ Key key_of(float value, int32_t token) {
-  const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 is 0
-  const uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return static_cast<Key>(~ascending) << 32 | static_cast<uint32_t>(token);
-}
-__device__ float value_of(Key key) {
-  const uint32_t ascending = ~static_cast<uint32_t>(key >> 32);
-  return __uint_as_float((ascending & 0x80000000u) != 0 ? ascending & 0x7fffffffu : ~ascending);
-}
-__device__ int32_t token_of(Key key) { return static_cast<int32_t>(key & 0xffffffffu); }
-
 // A row of values: the logits with or without the penalties of its slot.
 struct Values {
   const float* logits;           // [V]
   const uint16_t* token_counts;  // [V], or null: no penalties
-  float repetition, presence, frequency;
+  const DeviceSampleRow* row;    // of the penalties
   int32_t size;
 
   __device__ float operator[](int32_t i) const { return penalised(i, logits[i]); }
   __device__ float penalised(int32_t i, float value) const {
-    if (token_counts == nullptr) return value;
-    const uint16_t seen = token_counts[i];
-    if (seen == 0) return value;
-    if (repetition != 1.0f) value = value > 0.0f ? value / repetition : value * repetition;
-    const int count = seen & kTokenCountMax;
-    if (count > 0) value -= frequency * static_cast<float>(count) + presence;
-    return value;
+    return token_counts == nullptr ? value : gpu::penalised(*row, token_counts[i], value);
   }
 };
 
-// How values become weights: exp((value - largest) * factor) in 2^-40ths.
-struct Scale {
-  float largest, factor;
-  float weight_min;  // what weighs less is not kept (min-p)
-
-  __device__ float distance(float value) const { return (largest - value) * factor; }  // >= 0
-  __device__ Weight weight(float value) const {
-    const float w = expf(-distance(value));
-    return w < weight_min ? 0 : static_cast<Weight>(w * kWeightOne);
-  }
+struct Scale : gpu::SampleScale {
   __device__ int bin(float value) const {
     const float position = distance(value) * kBinsPerNat;
     return position < static_cast<float>(kBins - 1) ? static_cast<int>(position) : kBins - 1;
@@ -235,17 +208,6 @@ __device__ void fill_histogram(Shared& shared, const Values& values, const Scale
   });
   __syncthreads();
 }
-
-// A prefix of the order that is looked for: the shortest whose tokens are `count` or more, and one
-// whose weight is `weight` or more.
-struct Goal {
-  uint32_t count;
-  Weight weight;
-
-  __device__ bool reached(uint32_t tokens, Weight sum) const {
-    return tokens >= count && sum >= weight;
-  }
-};
 
 // Finds the first bin with which the goal is reached, and what lies before it. False where the
 // whole histogram does not reach it.
@@ -410,11 +372,6 @@ __device__ Cut find_cut(Shared& shared, const Values& values, const Scale& scale
                      {.before_count = count_before, .before_weight = weight_before}, goal);
 }
 
-__device__ Weight top_p_goal(float top_p, Weight weight) {
-  const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(weight));
-  return max(static_cast<Weight>(goal), Weight{1});
-}
-
 // The last key that min-p, top-k and top-p keep.
 __device__ Key cut_of(Shared& shared, const Values& values, const Scale& scale,
                       const DeviceSampleRow& row) {
@@ -456,8 +413,7 @@ __device__ int32_t draw(Shared& shared, const Values& values, const Scale& scale
   __syncthreads();
   Weight total = 0;
   for (int warp = 0; warp < kWarps; ++warp) total += shared.warp_weights[warp];
-  // floor(u total) for u = the upper 53 bits / 2^53.
-  Weight left = __umul64hi(random >> 11 << 11, total);
+  Weight left = drawn_weight(random, total);
   int chosen = 0;
   while (chosen + 1 < kWarps && left >= shared.warp_weights[chosen]) {
     left -= shared.warp_weights[chosen++];
@@ -491,7 +447,7 @@ __device__ int32_t draw_of_list(Shared& shared, const Scale& scale, int count, u
   const Weight reached = block_scan(shared, weight);
   if (i == kThreads - 1) shared.carried = reached;
   __syncthreads();
-  const Weight left = __umul64hi(random >> 11 << 11, shared.carried);
+  const Weight left = drawn_weight(random, shared.carried);
   if (weight > 0 && left < reached && left >= reached - weight) {
     shared.drawn = static_cast<int32_t>(turned >> 32);
   }
@@ -524,21 +480,13 @@ __device__ int32_t choose_of_few(Shared& shared, const Values& values, const Sca
 __device__ int32_t choose(Shared& shared, const Values& values, Key best, Key own,
                           const DeviceSampleRow& row) {
   if (row.temperature <= 0.0f) return token_of(best);
-  const Scale scale{.largest = value_of(best),
-                    .factor = 1.0f / fmaxf(row.temperature, 1e-30f),
-                    .weight_min = fminf(row.min_p, 1.0f)};
+  const Scale scale{gpu::SampleScale::of(row, value_of(best))};
   const int32_t chosen = choose_of_few(shared, values, scale, own, row);
   if (chosen >= 0) return chosen;
   const bool filtered = row.top_k > 0 || row.top_p < 1.0f;
   const Key cut = filtered ? cut_of(shared, values, scale, row) : ~Key{0};
   __syncthreads();
   return draw(shared, values, scale, cut, row.random);
-}
-
-__device__ double log_of(Weight weight) { return log(static_cast<double>(weight) * 0x1p-40); }
-
-__device__ float logprob_of(float logit, float largest, double log_total) {
-  return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_total);
 }
 
 // Collects the k best of the raw row, sorted, and says how many there are; by a histogram.
@@ -558,7 +506,7 @@ __device__ int collect_by_histogram(Shared& shared, const Values& raw, const Sca
 // the row.
 __device__ double report_best(Shared& shared, const Values& raw, float largest, Key own, int k,
                               DeviceTopLogprob* tops) {
-  const Scale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  const Scale plain{{.largest = largest, .factor = 1.0f, .weight_min = 0.0f}};
   Weight weight = 0;
   uint32_t unused = 0;
   const auto add = [&](float value) { weight += plain.weight(value); };
@@ -577,18 +525,6 @@ __device__ double report_best(Shared& shared, const Values& raw, float largest, 
   __syncthreads();
   return total;
 }
-
-struct Launch {
-  float* logits;
-  int64_t stride;  // elements
-  int32_t vocabulary;
-  const DeviceSampleRow* rows;
-  DeviceLogitBias* biases;
-  uint16_t* token_counts;
-  TokenId* last_tokens;
-  DeviceSampleResult* results;
-  DeviceTopLogprob* tops;
-};
 
 // Puts penalised and biased values in the place of logits, and takes the tokens' counts away so
 // that they are not penalised twice; `put_back` undoes both.
@@ -615,16 +551,18 @@ __device__ void put_back(const DeviceLogitBias* biases, int32_t count, float* lo
   }
 }
 
+__device__ float* logits_of(const gpu::SampleLaunch& launch) {
+  return static_cast<float*>(launch.logits) + blockIdx.x * launch.stride;
+}
+
 // The row's token by its parameters; -1 where nothing can be chosen.
-__device__ int32_t sample_token(Shared& shared, const Launch& launch, const DeviceSampleRow& row,
-                                const Values& raw, Key raw_best, Key own, uint16_t* token_counts) {
-  const Values values{.logits = raw.logits,
-                      .token_counts = token_counts,
-                      .repetition = row.repetition_penalty,
-                      .presence = row.presence_penalty,
-                      .frequency = row.frequency_penalty,
-                      .size = raw.size};
-  float* logits = launch.logits + blockIdx.x * launch.stride;
+__device__ int32_t sample_token(Shared& shared, const gpu::SampleLaunch& launch,
+                                const DeviceSampleRow& row, const Values& raw, Key raw_best,
+                                Key own) {
+  uint16_t* token_counts = launch.counts_of(row);
+  const Values values{
+      .logits = raw.logits, .token_counts = token_counts, .row = &row, .size = raw.size};
+  float* logits = logits_of(launch);
   DeviceLogitBias* biases = launch.biases + row.bias_first;
   Key best = raw_best;
   bool sane = true;
@@ -642,18 +580,16 @@ __device__ int32_t sample_token(Shared& shared, const Launch& launch, const Devi
   return token;
 }
 
-__global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
+__global__ void __launch_bounds__(kThreads) sample_row(gpu::SampleLaunch launch) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
   extern __shared__ __align__(16) std::byte dynamic[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic);
   const DeviceSampleRow row = launch.rows[blockIdx.x];
-  const Values raw{.logits = launch.logits + blockIdx.x * launch.stride,
+  const Values raw{.logits = logits_of(launch),
                    .token_counts = nullptr,
+                   .row = nullptr,
                    .size = launch.vocabulary};
-  uint16_t* token_counts = row.penalises != 0
-                               ? launch.token_counts + static_cast<int64_t>(row.slot) * raw.size
-                               : nullptr;
   bool sane;
   Key own;
   const Key best = best_key(shared, raw, sane, own);
@@ -662,48 +598,32 @@ __global__ void __launch_bounds__(kThreads) sample_row(Launch launch) {
   if (sane && row.logprobs >= 0) {
     total = report_best(shared, raw, largest, own, row.logprobs, launch.tops + row.top_first);
   }
-  const bool scores = row.scored >= 0;
   int32_t token = -1;
   if (sane) {
-    token = scores ? row.scored : sample_token(shared, launch, row, raw, best, own, token_counts);
+    token = row.scored >= 0 ? row.scored : sample_token(shared, launch, row, raw, best, own);
   }
   if (threadIdx.x != 0) return;
   const bool reports = token >= 0 && row.logprobs >= 0;
-  launch.results[blockIdx.x] = {
-      .token = token,
-      .fault = token < 0 ? 1 : 0,
-      .logprob = reports ? logprob_of(raw.logits[token], largest, total) : 0.0f};
-  if (scores) return;
-  launch.last_tokens[row.slot] = max(token, 0);  // of a faulty row nobody reads it
-  if (token_counts != nullptr && token >= 0 &&
-      (token_counts[token] & kTokenCountMax) < kTokenCountMax) {
-    ++token_counts[token];
-  }
+  launch.finish(blockIdx.x, row, token,
+                reports ? logprob_of(raw.logits[token], largest, total) : 0.0f);
 }
 
 void run(OpContext& context, const DeviceSampleArgs& args) {
-  gpu::check_launch(
-      gpu::launch_overlapped(sample_row,
-                             {.blocks = static_cast<unsigned>(args.logits.rows()),
-                              .threads = kThreads,
-                              .shared_bytes = sizeof(Shared)},
-                             gpu::stream_of(context),
-                             {.logits = reinterpret_cast<float*>(args.logits.data),
-                              .stride = args.logits.row_stride / 4,
-                              .vocabulary = static_cast<int32_t>(args.logits.columns()),
-                              .rows = args.rows,
-                              .biases = args.biases,
-                              .token_counts = args.token_counts,
-                              .last_tokens = args.last_tokens,
-                              .results = args.results,
-                              .tops = args.tops}));
+  gpu::check_launch(gpu::launch_overlapped(sample_row,
+                                           {.blocks = static_cast<unsigned>(args.logits.rows()),
+                                            .threads = kThreads,
+                                            .shared_bytes = sizeof(Shared)},
+                                           gpu::stream_of(context), gpu::SampleLaunch::of(args)));
 }
 
 bool any(const DeviceTraits& traits, const DeviceSampleArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.logits.columns() <= kVocabularyMax;
+  return traits.kind == DeviceKind::kCuda && args.logits.dtype == DType::kF32 &&
+         args.logits.columns() <= gpu::kSampleVocabularyMax;
 }
 
-constexpr std::array kKernels = {Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run}};
+constexpr std::array kKernels = {Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run},
+                                 Kernel<DeviceSampleArgs>{"device_sample/cuda/cluster",
+                                                          sample_cluster_fits, run_sample_cluster}};
 
 }  // namespace
 

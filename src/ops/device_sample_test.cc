@@ -54,7 +54,37 @@ struct Call {
                     .penalises = 0});
   }
 
+  // Every kernel that can; their answers have the same bits.
   void run(TestDevice& cuda) {
+    const Call given = *this;
+    bool first = true;
+    for (const auto& kernel : device_sample_kernels().all()) {
+      SCOPED_TRACE(std::string(kernel.name));
+      Call call = given;
+      if (!call.run(cuda, kernel)) continue;
+      if (first) {
+        *this = call;
+        first = false;
+        continue;
+      }
+      ASSERT_EQ(call.results.size(), results.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(call.results[i].token, results[i].token) << "row " << i;
+        EXPECT_EQ(call.results[i].fault, results[i].fault) << "row " << i;
+        EXPECT_EQ(call.results[i].logprob, results[i].logprob) << "row " << i;
+      }
+      for (size_t i = 0; i < tops.size(); ++i) {
+        ASSERT_EQ(call.tops[i].token, tops[i].token) << "top " << i;
+        ASSERT_EQ(call.tops[i].logprob, tops[i].logprob) << "top " << i;
+      }
+      EXPECT_EQ(call.last_tokens, last_tokens);
+      EXPECT_TRUE(call.counts == counts);
+    }
+    ASSERT_FALSE(first) << "no kernel takes these rows";
+  }
+
+ private:
+  bool run(TestDevice& cuda, const Kernel<DeviceSampleArgs>& kernel) {
     const auto count = static_cast<int64_t>(rows.size());
     CudaMatrix logits_on(cuda, DType::kF32, count, vocabulary, 4, &logits);
     const CudaArray<DeviceSampleRow> rows_on(cuda, rows);
@@ -65,20 +95,23 @@ struct Call {
         cuda, std::vector<DeviceSampleResult>(rows.size(), {-9, -9, -9.0f}));
     const CudaArray<DeviceTopLogprob> tops_on(
         cuda, std::vector<DeviceTopLogprob>(64 * rows.size(), {-9, -9.0f}));
+    const DeviceSampleArgs args{.logits = logits_on.view(),
+                                .rows = rows_on.data(),
+                                .biases = biases_on.data(),
+                                .token_counts = counts_on.data(),
+                                .last_tokens = last_on.data(),
+                                .results = results_on.data(),
+                                .tops = tops_on.data()};
+    if (!kernel.supports(cuda.device().traits(), args)) return false;
     OpContext context = cuda.context();
-    device_sample(context, {.logits = logits_on.view(),
-                            .rows = rows_on.data(),
-                            .biases = biases_on.data(),
-                            .token_counts = counts_on.data(),
-                            .last_tokens = last_on.data(),
-                            .results = results_on.data(),
-                            .tops = tops_on.data()});
+    kernel.run(context, args);
     results = results_on.read();
     tops = tops_on.read();
     last_tokens = last_on.read();
     if (!counts.empty()) counts = counts_on.read();
     const std::vector<float> after = logits_on.read();
     EXPECT_TRUE(same_bits(after.data(), logits.data(), static_cast<int64_t>(after.size())));
+    return true;
   }
 };
 
@@ -285,6 +318,26 @@ TEST(DeviceSample, LogprobsAreThoseOfTheRawRow) {
         }
       }
     }
+  }
+}
+
+TEST(DeviceSample, ManyLogprobsAreInOrder) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kVocabulary = 50000;
+  constexpr int32_t kTops = 700;
+  Rng rng(11);
+  for (const float sigma : {0.0f, 2.0f}) {
+    Call call{.vocabulary = kVocabulary};
+    const std::vector<float> logits = random_floats(rng, kVocabulary, sigma);
+    for (int i = 0; i < 12; ++i) call.add(logits, {.temperature = 0.0f, .logprobs = -1});
+    call.rows[0].logprobs = kTops;  // in the places of all rows
+    call.run(cuda);
+    std::vector<TokenId> order(static_cast<size_t>(kVocabulary));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
+    for (size_t i = 0; i < kTops; ++i) ASSERT_EQ(call.tops[i].token, order[i]) << i;
   }
 }
 

@@ -4,7 +4,9 @@
 
 namespace headrace {
 
-std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels();  // linear_stream_cuda.cu
+// linear_stream_cuda.cu; variants are taken where they are preferred alone.
+std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels();
+std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants();
 
 namespace {
 
@@ -29,8 +31,8 @@ void check_shapes(const GatedLinearArgs& args) {
 }  // namespace
 
 const KernelSet<GatedLinearArgs>& gated_linear_kernels() {
-  static const std::vector<Kernel<GatedLinearArgs>> kernels =
-      join_kernels<GatedLinearArgs>({gated_linear_cuda_kernels(), kTwoOps});
+  static const std::vector<Kernel<GatedLinearArgs>> kernels = join_kernels<GatedLinearArgs>(
+      {gated_linear_cuda_kernels(), kTwoOps, gated_linear_cuda_variants()});
   static const KernelSet<GatedLinearArgs> set{kernels};
   return set;
 }
@@ -38,7 +40,11 @@ const KernelSet<GatedLinearArgs>& gated_linear_kernels() {
 void gated_linear(OpContext& context, const GatedLinearArgs& args) {
   check_shapes(args);
   if (args.x.rows() == 0) return;
-  gated_linear_kernels().select(context.device, args).run(context, args);
+  const KernelSet<GatedLinearArgs>& kernels = gated_linear_kernels();
+  const Kernel<GatedLinearArgs>& kernel =
+      context.hooks == nullptr ? kernels.select(context.device, args)
+                               : kernels.select(context.device, args, *context.hooks);
+  kernel.run(context, args);
 }
 
 }  // namespace headrace

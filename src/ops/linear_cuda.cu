@@ -291,10 +291,23 @@ void run_linear_stream(OpContext& context, const LinearArgs& args) {
   run_stream(context, {.linear = args});
 }
 
+// For OpHooks::preferred: of W, only so many steps on the way before x is there.
+template <int kEarly>
+bool stream_early(const DeviceTraits& traits, const LinearArgs& args) {
+  return args.x.rows() <= kStreamRowsMax && stream_fits(traits, {.linear = args});
+}
+template <int kEarly>
+void run_stream_early(OpContext& context, const LinearArgs& args) {
+  run_stream(context, {.linear = args, .early_steps = kEarly});
+}
+
 constexpr std::array kKernels = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
+    Kernel<LinearArgs>{"linear/cuda/stream_early0", stream_early<0>, run_stream_early<0>},
+    Kernel<LinearArgs>{"linear/cuda/stream_early2", stream_early<2>, run_stream_early<2>},
+    Kernel<LinearArgs>{"linear/cuda/stream_early4", stream_early<4>, run_stream_early<4>},
     Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},
 };
 

@@ -58,6 +58,7 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& p
       .steps = static_cast<int32_t>(divided_up(k, gpu::kStreamColumns)),
       .tiles = plan.tiles,
       .stages = stages,
+      .early_steps = args.early_steps,
       .stage_bytes = stage_bytes,
       .activation = gated ? *args.gate : Activation::kSilu,
       .y_is_float = linear.y.dtype == DType::kF32,
@@ -161,11 +162,31 @@ void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
   run_stream(context, stream_args(args));
 }
 
+// For OpHooks::preferred: of W, only so many steps on the way before x is there.
+template <int kEarly>
+bool gated_stream_early(const DeviceTraits& traits, const GatedLinearArgs& args) {
+  return args.x.rows() <= kStreamRowsMax && stream_fits(traits, stream_args(args));
+}
+template <int kEarly>
+void run_gated_stream_early(OpContext& context, const GatedLinearArgs& args) {
+  StreamArgs stream = stream_args(args);
+  stream.early_steps = kEarly;
+  run_stream(context, stream);
+}
+
 constexpr std::array kGatedKernels = {
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream, run_gated_stream}};
+constexpr std::array kGatedVariants = {
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/stream_early0", gated_stream_early<0>,
+                            run_gated_stream_early<0>},
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/stream_early2", gated_stream_early<2>,
+                            run_gated_stream_early<2>},
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/stream_early4", gated_stream_early<4>,
+                            run_gated_stream_early<4>}};
 
 }  // namespace
 
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels() { return kGatedKernels; }
+std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants() { return kGatedVariants; }
 
 }  // namespace headrace

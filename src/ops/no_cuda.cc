@@ -4,8 +4,8 @@
 #include "ops/ceiling.h"
 #include "ops/device_sample.h"
 #include "ops/embedding.h"
-#include "ops/layer_norm.h"
 #include "ops/gated_linear.h"
+#include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/residual_add.h"
 #include "ops/rms_norm.h"
@@ -24,6 +24,7 @@ std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels() { return 
 std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return {}; }
 std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels() { return {}; }
+std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
 int64_t linear_cuda_workspace_bytes() { return 0; }
 void read_all_cuda(Stream&, int32_t, std::span<const std::byte>) {

@@ -1,5 +1,5 @@
 # Every op but the linear family.
-list(APPEND sources op.cc
+list(APPEND sources op.cc kernel_names.cc
   embedding.cc embedding_cpu.cc
   rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx512.cc rms_norm_cpu_avx2.cc
   layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
@@ -17,7 +17,7 @@ if(HEADRACE_CUDA)
   set(kernel_sources
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
-    attention_cuda_d256.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
+    attention_cuda_d256.cu device_sample_cluster.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
     linear_cuda.cu linear_stream_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
     rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
     tensor_map.cu)
@@ -39,7 +39,7 @@ endforeach()
 set_source_files_properties(attention_cpu_materialised.cc PROPERTIES
   COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
 
-list(APPEND tests op_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
   embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc

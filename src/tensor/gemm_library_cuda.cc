@@ -5,13 +5,21 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+
+#include "base/log.h"
+#include "tensor/gemm_trial.h"
 
 namespace headrace {
 namespace {
@@ -79,9 +87,16 @@ uint32_t alignment(const std::byte* address, int64_t row_bytes) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// From here on every algorithm that shares out K loses to the best that does not (down of an 8B model
-// at 256 rows on an H200: 53.9 and 48.5 us), though the library's first choice may be one.
+// From here on every algorithm that shares out K loses to the best that does not (down of an 8B
+// model at 256 rows on an H200: 53.9 and 48.5 us), though the library's first choice may be one.
 constexpr int64_t kRowsWithoutReduction = 192;
+
+// Of a trial. Fewer elements are timed with the launch, not with the memory (3 us at 4 TB/s).
+constexpr int kCandidatesMax = 12;
+constexpr int64_t kTrialElementsMin = 2048 * 2048;
+// Matrices that no cache holds need no other layer's between two of their runs.
+constexpr int64_t kTrialBytesAtOnce = 256 << 20;
+constexpr double kRefusedSeconds = 1e9;  // of a candidate that does not take the product
 
 class CublasLt final : public GemmLibrary {
  public:
@@ -92,6 +107,8 @@ class CublasLt final : public GemmLibrary {
   }
 
   void run(Stream& stream, const GemmArgs& args, std::byte* workspace) override;
+  void begin_trial(Stream& stream) override;
+  void end_trial() override;
 
  private:
   // What the choice of an algorithm may depend on: row class, N, K, strides, types, accumulation,
@@ -101,6 +118,19 @@ class CublasLt final : public GemmLibrary {
   struct Plan {
     cublasLtMatmulDesc_t desc = nullptr;
     cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulAlgo_t first;  // the library's own choice
+  };
+  // Of a plan that is on trial.
+  struct Trial {
+    std::vector<cublasLtMatmulAlgo_t> algos;  // the plan's own first
+    GemmTrial timings;
+    std::string name;
+  };
+  // A candidate's run that is not read yet.
+  struct TrialRun {
+    Key key;
+    int candidate;
+    std::unique_ptr<Event> begin, end;
   };
   struct Layouts {
     cublasLtMatrixLayout_t w, x, y;
@@ -115,12 +145,23 @@ class CublasLt final : public GemmLibrary {
   Layouts layouts(const GemmArgs& args, int64_t m) const;
   void destroy(const Layouts& layouts) const;
   cublasLtMatmulDesc_t description(const GemmArgs& args) const;
-  const Plan& plan(const GemmArgs& args);
+  static Key key_of(const GemmArgs& args);
+  Plan plan(const GemmArgs& args);
+  std::vector<cublasLtMatmulAlgo_t> propose(const GemmArgs& args, cublasLtMatmulDesc_t desc,
+                                            int count, bool reductions) const;
+  cublasStatus_t start(Stream& stream, const GemmArgs& args, std::byte* workspace,
+                       const Plan& plan) const;
+  bool on_trial(const Stream& stream, const GemmArgs& args);
+  void run_trial(Stream& stream, const GemmArgs& args, std::byte* workspace);
 
   const Api api_;
   const cublasLtHandle_t handle_;
-  std::mutex mutex_;
-  std::map<Key, Plan> plans_;  // an entry stays where it is
+  std::mutex mutex_;  // of plans_
+  std::map<Key, Plan> plans_;
+  // Of the thread that holds a trial.
+  std::atomic<const Stream*> trial_stream_ = nullptr;
+  std::map<Key, Trial> trials_;
+  std::vector<TrialRun> trial_runs_;
 };
 
 CublasLt::Layouts CublasLt::layouts(const GemmArgs& args, int64_t m) const {
@@ -150,52 +191,156 @@ cublasLtMatmulDesc_t CublasLt::description(const GemmArgs& args) const {
   return desc;
 }
 
-const CublasLt::Plan& CublasLt::plan(const GemmArgs& args) {
-  const int64_t m = gemm_row_class(args.m);
+CublasLt::Key CublasLt::key_of(const GemmArgs& args) {
   const int64_t x_bytes = args.x_stride * dtype_info(args.dtype).block_bytes;
   const int64_t y_bytes = args.y_stride * dtype_info(args.y_dtype).block_bytes;
-  const uint32_t x_alignment = alignment(args.x, x_bytes), y_alignment = alignment(args.y, y_bytes);
-  const Key key{m,          args.n,       args.k,          args.x_stride, args.y_stride,
-                args.dtype, args.y_dtype, args.accumulate, x_alignment,   y_alignment};
-  const std::lock_guard lock(mutex_);
-  const auto [at, fresh] = plans_.try_emplace(key);
-  Plan& plan = at->second;
-  if (!fresh) return plan;
-  plan.desc = description(args);
+  return {gemm_row_class(args.m),
+          args.n,
+          args.k,
+          args.x_stride,
+          args.y_stride,
+          args.dtype,
+          args.y_dtype,
+          args.accumulate,
+          alignment(args.x, x_bytes),
+          alignment(args.y, y_bytes)};
+}
+
+// At least one algorithm, the library's first choice first.
+std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const GemmArgs& args, cublasLtMatmulDesc_t desc,
+                                                    int count, bool reductions) const {
+  const Key key = key_of(args);
   cublasLtMatmulPreference_t preference = nullptr;
   expect(api_.preference_create(&preference), "preference", args);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     expect(api_.preference_set(preference, attribute, &value, sizeof value), "preference", args);
   };
+  const auto [x_alignment, y_alignment] = std::pair(std::get<8>(key), std::get<9>(key));
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, x_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y_alignment);
-  if (m >= kRowsWithoutReduction) {
+  if (!reductions) {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
   }
-  const Layouts shape = layouts(args, m);
-  cublasLtMatmulHeuristicResult_t result{};
+  const Layouts shape = layouts(args, gemm_row_class(args.m));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
   int found = 0;
-  expect(api_.get_heuristic(handle_, plan.desc, shape.w, shape.x, shape.y, shape.y, preference, 1,
-                            &result, &found),
+  expect(api_.get_heuristic(handle_, desc, shape.w, shape.x, shape.y, shape.y, preference, count,
+                            results.data(), &found),
          "no algorithm", args);
-  CHECK(found == 1);
-  plan.algo = result.algo;
+  CHECK(found > 0);
   destroy(shape);
   api_.preference_destroy(preference);
+  std::vector<cublasLtMatmulAlgo_t> algos;
+  for (int i = 0; i < found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algos.push_back(result.algo);
+  }
+  CHECK(!algos.empty());
+  return algos;
+}
+
+CublasLt::Plan CublasLt::plan(const GemmArgs& args) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, fresh] = plans_.try_emplace(key_of(args));
+  Plan& plan = at->second;
+  if (!fresh) return plan;
+  plan.desc = description(args);
+  const bool reductions = gemm_row_class(args.m) < kRowsWithoutReduction;
+  plan.first = propose(args, plan.desc, 1, reductions).front();
+  plan.algo = plan.first;
   return plan;
 }
 
-void CublasLt::run(Stream& stream, const GemmArgs& args, std::byte* workspace) {
-  const Plan& chosen = plan(args);
+cublasStatus_t CublasLt::start(Stream& stream, const GemmArgs& args, std::byte* workspace,
+                               const Plan& plan) const {
   const Layouts shape = layouts(args, args.m);
   const float one = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
-  expect(api_.matmul(handle_, chosen.desc, &one, args.w, shape.w, args.x, shape.x, &beta, args.y,
-                     shape.y, args.y, shape.y, &chosen.algo, workspace, kWorkspaceBytes,
-                     static_cast<cudaStream_t>(stream.native())),
-         "matrix product", args);
+  const cublasStatus_t status = api_.matmul(
+      handle_, plan.desc, &one, args.w, shape.w, args.x, shape.x, &beta, args.y, shape.y, args.y,
+      shape.y, &plan.algo, workspace, kWorkspaceBytes, static_cast<cudaStream_t>(stream.native()));
   destroy(shape);
+  return status;
+}
+
+void CublasLt::run(Stream& stream, const GemmArgs& args, std::byte* workspace) {
+  if (on_trial(stream, args)) return run_trial(stream, args, workspace);
+  Plan chosen = plan(args);
+  if (start(stream, args, workspace, chosen) == CUBLAS_STATUS_SUCCESS) return;
+  // What won a trial was proposed for the most rows of its class; it may refuse fewer.
+  chosen.algo = chosen.first;
+  expect(start(stream, args, workspace, chosen), "matrix product", args);
+}
+
+// ---- trials -------------------------------------------------------------------------------------
+
+void CublasLt::begin_trial(Stream& stream) { trial_stream_ = &stream; }
+
+// Only the trial's thread uses its stream, so that trials_ is this thread's where it is read.
+bool CublasLt::on_trial(const Stream& stream, const GemmArgs& args) {
+  if (trial_stream_ != &stream || args.m > kTrialRowsMax || args.accumulate) return false;
+  if (args.n * args.k < kTrialElementsMin) return false;
+  const auto trial = trials_.find(key_of(args));
+  return trial == trials_.end() || !trial->second.timings.complete();
+}
+
+void CublasLt::run_trial(Stream& stream, const GemmArgs& args, std::byte* workspace) {
+  const Key key = key_of(args);
+  Plan chosen = plan(args);
+  auto trial = trials_.find(key);
+  if (trial == trials_.end()) {
+    // The plan's own algorithm, then what is proposed with sums shared out and without.
+    std::vector<cublasLtMatmulAlgo_t> algos = {chosen.algo};
+    for (const bool reductions : {true, false}) {
+      for (const cublasLtMatmulAlgo_t& algo :
+           propose(args, chosen.desc, kCandidatesMax / 2, reductions)) {
+        const bool known = std::any_of(algos.begin(), algos.end(), [&](const auto& other) {
+          return std::memcmp(&other, &algo, sizeof algo) == 0;
+        });
+        if (!known) algos.push_back(algo);
+      }
+    }
+    const int count = static_cast<int>(algos.size());
+    std::string name = fmt::format("{} x {}, {} rows", args.n, args.k, gemm_row_class(args.m));
+    trial = trials_.emplace(key, Trial{std::move(algos), GemmTrial(count), std::move(name)}).first;
+  }
+  Trial& running = trial->second;
+  const int64_t bytes = args.n * args.k * dtype_info(args.dtype).block_bytes;
+  const int runs =
+      bytes < kTrialBytesAtOnce ? 1 : static_cast<int>(running.algos.size()) * GemmTrial::kSamples;
+  for (int i = 0; i < runs; ++i) {
+    const int candidate = running.timings.next();
+    running.timings.start(candidate);
+    chosen.algo = running.algos[static_cast<size_t>(candidate)];
+    TrialRun run{key, candidate, stream.create_timer(), stream.create_timer()};
+    stream.record(*run.begin);
+    if (start(stream, args, workspace, chosen) != CUBLAS_STATUS_SUCCESS) {
+      running.timings.add(candidate, kRefusedSeconds);
+      --i;  // y is still to be computed
+      continue;
+    }
+    stream.record(*run.end);
+    trial_runs_.push_back(std::move(run));
+  }
+}
+
+void CublasLt::end_trial() {
+  trial_stream_ = nullptr;
+  for (const TrialRun& run : trial_runs_) {
+    trials_.at(run.key).timings.add(run.candidate, run.end->seconds_since(*run.begin));
+  }
+  trial_runs_.clear();
+  for (auto& [key, trial] : trials_) {
+    if (!trial.timings.complete() || trial.algos.empty()) continue;
+    const int best = trial.timings.best();
+    log_debug("matrix product {}: {:.1f} us by the library's choice, {:.1f} by candidate {} of {}",
+              trial.name, 1e6 * trial.timings.seconds(0), 1e6 * trial.timings.seconds(best), best,
+              trial.algos.size());
+    const std::lock_guard lock(mutex_);
+    plans_.at(key).algo = trial.algos[static_cast<size_t>(best)];
+    trial.algos.clear();  // decided
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "weights/model_config.h"
+#include "weights/model_family.h"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,17 @@ TEST(ModelConfig, FromGguf) {
   EXPECT_TRUE(config->tied_embeddings);
   EXPECT_TRUE(config->qk_rows_interleaved);
   EXPECT_EQ(config->end_ids, (std::vector<int32_t>{2}));
+}
+
+TEST(ModelConfig, F16HoldsActivationsOfKnownFamiliesOnly) {
+  const auto fits = [](std::string_view architecture) {
+    ModelConfig config;
+    config.architecture = architecture;
+    return activations_fit_f16(config);
+  };
+  EXPECT_TRUE(fits("qwen2"));
+  EXPECT_FALSE(fits("gemma3"));  // its residual passes F16's largest number
+  EXPECT_FALSE(fits("unknown"));
 }
 
 TEST(ModelConfig, GgufDefaultsAndSeparateOutput) {

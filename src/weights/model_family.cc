@@ -150,12 +150,13 @@ constexpr NameArray<3> kGemmaGelu{"gelu_pytorch_tanh", "gelu", "gelu_new"};
 constexpr NameArray<1> kGeluTanh{"gelu_pytorch_tanh"};
 
 constexpr bool kInterleaved = true;
+constexpr bool kActivationsFitF16 = true;
 
 // A GGUF file names the architecture only: the first row of a name is for them.
 constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"llama", kLlamaClasses, kSilu, kInterleaved, kRmsFields, llama_defaults},
     {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults},
-    {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults},
+    {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
     {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
@@ -263,6 +264,12 @@ Status check_rope_scaling(const ConfigSource& source, const ModelConfig& config)
 
 std::span<const ConfigField> common_fields() { return kCommonFields; }
 std::span<const ModelFamily> model_families() { return kFamilies; }
+
+bool activations_fit_f16(const ModelConfig& config) {
+  return std::any_of(kFamilies.begin(), kFamilies.end(), [&](const ModelFamily& family) {
+    return family.architecture == config.architecture && family.activations_fit_f16;
+  });
+}
 
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
   HR_ASSIGN_OR_RETURN(const std::string_view name, file.require_string("general.architecture"));

@@ -1,0 +1,153 @@
+// What the sampling kernels share: the order of tokens, weights, and what a launch is given.
+//
+// Tokens are ordered by (value descending, id ascending); a place in this order is a 64-bit key.
+// Weights are 2^-40ths of the largest value's in 64-bit integers: any order of addition gives the
+// same sum, so all kernels draw the same token.
+#pragma once
+
+#include <cmath>
+
+#include "gpu/reduce.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/device_sample.h"
+
+namespace headrace::gpu {
+
+inline constexpr int64_t kSampleVocabularyMax = 1 << 21;
+inline constexpr float kWeightOne = 0x1p40f;  // the weight of the largest value
+
+using SampleWeight = unsigned long long;
+using SampleKey = unsigned long long;  // ascending: best first
+inline constexpr SampleKey kWorstKey = ~SampleKey{0};
+
+// Ascending: best first. -0 is 0.
+__device__ __forceinline__ uint32_t sample_rank(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  return (bits & 0x80000000u) != 0 ? bits : bits ^ 0x7fffffffu;
+}
+__device__ __forceinline__ float value_of_rank(uint32_t rank) {
+  return __uint_as_float((rank & 0x80000000u) != 0 ? rank : rank ^ 0x7fffffffu);
+}
+__device__ __forceinline__ SampleKey key_of(float value, int32_t token) {
+  return static_cast<SampleKey>(sample_rank(value)) << 32 | static_cast<uint32_t>(token);
+}
+__device__ __forceinline__ float value_of(SampleKey key) {
+  return value_of_rank(static_cast<uint32_t>(key >> 32));
+}
+__device__ __forceinline__ int32_t token_of(SampleKey key) {
+  return static_cast<int32_t>(key & 0xffffffffu);
+}
+
+// A logit with the penalties of its slot; `seen`: its entry of token_counts.
+__device__ __forceinline__ float penalised(const DeviceSampleRow& row, uint16_t seen, float value) {
+  if (seen == 0) return value;
+  if (row.repetition_penalty != 1.0f) {
+    value = value > 0.0f ? value / row.repetition_penalty : value * row.repetition_penalty;
+  }
+  const int count = seen & kTokenCountMax;
+  if (count > 0) {
+    value -= row.frequency_penalty * static_cast<float>(count) + row.presence_penalty;
+  }
+  return value;
+}
+
+// How values become weights: exp((value - largest) * factor) in 2^-40ths.
+struct SampleScale {
+  float largest, factor;
+  float weight_min;  // what weighs less is not kept (min-p)
+
+  // Of a row that is drawn from.
+  __device__ static SampleScale of(const DeviceSampleRow& row, float largest) {
+    return {.largest = largest,
+            .factor = 1.0f / fmaxf(row.temperature, 1e-30f),
+            .weight_min = fminf(row.min_p, 1.0f)};
+  }
+  __device__ __forceinline__ float distance(float value) const {  // >= 0
+    return (largest - value) * factor;
+  }
+  __device__ __forceinline__ float share(float value) const {
+    const float w = expf(-distance(value));
+    return w < weight_min ? 0.0f : w;
+  }
+  __device__ __forceinline__ SampleWeight weight(float value) const {
+    return static_cast<SampleWeight>(share(value) * kWeightOne);
+  }
+};
+
+// A prefix of the order that is looked for: the shortest whose tokens are `count` or more, and one
+// whose weight is `weight` or more.
+struct SampleGoal {
+  uint32_t count;
+  SampleWeight weight;
+
+  __device__ bool reached(uint32_t tokens, SampleWeight sum) const {
+    return tokens >= count && sum >= weight;
+  }
+};
+
+__device__ inline SampleWeight top_p_goal(float top_p, SampleWeight weight) {
+  const double goal = ceil(static_cast<double>(top_p) * static_cast<double>(weight));
+  return max(static_cast<SampleWeight>(goal), SampleWeight{1});
+}
+
+// floor(u total) for u = the upper 53 bits of `random` / 2^53.
+__device__ inline SampleWeight drawn_weight(uint64_t random, SampleWeight total) {
+  return __umul64hi(random >> 11 << 11, total);
+}
+
+__device__ inline double log_of(SampleWeight weight) {
+  return log(static_cast<double>(weight) * 0x1p-40);
+}
+__device__ inline float logprob_of(float logit, float largest, double log_total) {
+  return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_total);
+}
+
+struct SampleLaunch {
+  void* logits;    // [R, V]
+  int64_t stride;  // elements
+  int32_t vocabulary;
+  const DeviceSampleRow* rows;
+  DeviceLogitBias* biases;
+  uint16_t* token_counts;
+  TokenId* last_tokens;
+  DeviceSampleResult* results;
+  DeviceTopLogprob* tops;
+
+  static SampleLaunch of(const DeviceSampleArgs& args) {
+    return {.logits = args.logits.data,
+            .stride = args.logits.row_stride / dtype_info(args.logits.dtype).block_bytes,
+            .vocabulary = static_cast<int32_t>(args.logits.columns()),
+            .rows = args.rows,
+            .biases = args.biases,
+            .token_counts = args.token_counts,
+            .last_tokens = args.last_tokens,
+            .results = args.results,
+            .tops = args.tops};
+  }
+  // Counts of the row's slot, or null.
+  __device__ uint16_t* counts_of(const DeviceSampleRow& row) const {
+    return row.penalises != 0 ? token_counts + static_cast<int64_t>(row.slot) * vocabulary
+                              : nullptr;
+  }
+  // What became of a row, by one thread. token -1: a fault.
+  __device__ void finish(int64_t index, const DeviceSampleRow& row, int32_t token,
+                         float logprob) const {
+    results[index] = {.token = token, .fault = token < 0 ? 1 : 0, .logprob = logprob};
+    if (row.scored >= 0) return;
+    last_tokens[row.slot] = max(token, 0);  // of a faulty row nobody reads it
+    uint16_t* counts = counts_of(row);
+    if (counts != nullptr && token >= 0 && (counts[token] & kTokenCountMax) < kTokenCountMax) {
+      ++counts[token];
+    }
+  }
+};
+
+}  // namespace headrace::gpu
+
+namespace headrace {
+
+// device_sample_cluster.cu
+bool sample_cluster_fits(const DeviceTraits& traits, const DeviceSampleArgs& args);
+void run_sample_cluster(OpContext& context, const DeviceSampleArgs& args);
+
+}  // namespace headrace
