@@ -514,11 +514,12 @@ bool DeviceRunner::idle_work() {
   if (graphs_ == nullptr || sizes_tried_ || !status_.ok()) return false;
   const std::vector<int32_t>& sizes = graphs_->sizes();
   const int32_t rows = sizes[costs_.size()];
-  const int trials = options_.gemm_trials ? kGemmTrialRuns : 0;
+  const Result<GemmLibrary*> library = device_.gemm_library();
+  const int trials = options_.gemm_trials && library.ok() ? kGemmTrialRuns : 0;
   const bool on_trial = runs_ > 0 && runs_ <= trials;
-  if (on_trial) device_.gemm_library().value()->begin_trial(*stream_);
+  if (on_trial) (*library)->begin_trial(*stream_);
   const auto seconds = run_padding(rows);
-  if (on_trial) device_.gemm_library().value()->end_trial();
+  if (on_trial) (*library)->end_trial();
   if (!seconds.ok()) {
     status_ = seconds.status();
     return false;

@@ -6,10 +6,9 @@
 // 1/128 nat, counts alone) bounds the weights of prefixes within 0.8 %, which leaves few bins where
 // the cut can be. One pass weighs what stands before them, by segments of the row, and lists what
 // stands in them; a second histogram over the ranks of the list, with exact weights, leaves few
-// tokens, among which every one compares itself with all others. The segments' weights and the list
-// are all that the draw needs. Where many have one value, the
+// tokens, among which every one compares itself with all others. Where many have one value, the
 // lowest ids of them are kept, found like the draw: the inverse of the cumulative distribution in
-// id order.
+// id order, for which the segments' weights and the list are enough.
 #include "ops/device_sample_cluster.cuh"
 
 namespace headrace {
@@ -389,11 +388,12 @@ __device__ Cut cut_of(ClusterRow& row, const SampleScale& scale, const DeviceSam
                       Split& split) {
   SampleWeight weight;
   const CoarseBins bins = count_coarse(row, scale, /*kept_only=*/true, weight);
-  // Every block has the bins of all.
-  const SampleWeight kept = row.sum(bins.total()) / kSampleBlocks;
   Cut cut{kWorstKey, weight};
-  if (asked.top_k > 0 && static_cast<SampleWeight>(asked.top_k) < kept) {
-    cut = find_cut(row, scale, true, bins, {static_cast<uint32_t>(asked.top_k), 0}, split);
+  if (asked.top_k > 0) {
+    // Every block has the bins of all.
+    const SampleWeight kept = row.sum(bins.total()) / kSampleBlocks;
+    const auto count = static_cast<uint32_t>(asked.top_k);
+    if (count < kept) cut = find_cut(row, scale, true, bins, {count, 0}, split);
   }
   if (asked.top_p >= 1.0f) return cut;
   // Its goal is in what top-k keeps.
