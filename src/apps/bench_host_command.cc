@@ -28,10 +28,10 @@ constexpr const char* kFooter = R"(Examples:
   headrace bench host --streams 1,8,64,256
   headrace bench host --streams 256 --step-us 10000 --sweep-mib 64   (steps of 10 ms, caches lost)
 
-Engine, scheduler, slots, batch and sinks run as they do beside a GPU; the device answers at once and draws
-tokens of their random bits. Left out is what only CUDA can say: launching (upload and launch below are copies of
-memory and the drawing itself). Steps that only decode, from the last stream's first token to the first stream's
-last; medians over the repetitions.)";
+Engine, scheduler, slots, batch and sinks run as they do beside a GPU; the device answers at once
+and draws tokens of their random bits. Left out is what only CUDA can say: launching (upload and
+launch below are copies of memory and the drawing itself). Steps that only decode, from the last
+stream's first token to the first stream's last; medians over the repetitions.)";
 
 constexpr int32_t kBlockTokens = 16;
 
