@@ -15,6 +15,7 @@
 #include "apps/command_line.h"
 #include "apps/load_client.h"
 #include "apps/load_report.h"
+#include "apps/request_rows.h"
 #include "apps/trace_flags.h"
 #include "apps/version.h"
 #include "apps/workload.h"
@@ -42,6 +43,7 @@ struct ServeLoadFlags {
   std::string base_url;
   std::string model;
   std::string requests;                       // file
+  std::string rows;                           // file
   TraceFlags trace{.options = {.kind = ""}};  // kind empty: none
   int32_t input = 128, output = 128, warm_ups = 1;
   int32_t prompts = 0;  // 0: 64; of a trace 2,000, or all of a file
@@ -108,6 +110,9 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
   app.add_option("--client-threads", flags.client.threads, "Threads that send and read")
       ->check(CLI::Range(1, 256))
       ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--rows", flags.rows, "Also write a row for each request, JSON lines")
+      ->type_name("FILE")
       ->group(kGroup);
   add_choice(app, "-o,--output", flags.format, {"text", "json"}, "Output format")->group(kGroup);
 }
@@ -186,6 +191,21 @@ Json::Object tenant_rows(const std::vector<TraceRequest>& trace,
     rows.emplace_back(tenant, Json(to_json(summarise(theirs))));
   }
   return rows;
+}
+
+void write_rows(std::span<const LoadItem> load, const std::vector<TraceRequest>& trace,
+                std::span<const LoadOutcome> outcomes, RequestRowFile& rows) {
+  for (size_t i = 0; i < load.size(); ++i) {
+    const LoadOutcome& outcome = outcomes[i];
+    rows.write({.arrival_seconds = load[i].at_seconds,
+                .ttft_seconds = outcome.first_token - outcome.sent,
+                .tpot_seconds = outcome.per_token(),
+                .completion_seconds = outcome.ended - outcome.sent,
+                .prompt_tokens = outcome.prompt_tokens,
+                .output_tokens = outcome.output_tokens,
+                .tenant = trace.empty() ? "" : trace[i].tenant,
+                .error = outcome.error});
+  }
 }
 
 Result<std::vector<WorkItem>> work_items(const ServeLoadFlags& flags) {
@@ -296,10 +316,13 @@ Result<int> run(ServeLoadFlags& flags) {
   std::vector<LoadItem> load;
   if (trace.empty()) load = load_items(flags, items, rng);
   for (const TraceRequest& each : trace) load.push_back(load_item(flags, each));
+  HR_ASSIGN_OR_RETURN(RequestRowFile rows, RequestRowFile::open(flags.rows));
   HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
   const ServerSteps before = ServerSteps::now(flags.client);
   HR_ASSIGN_OR_RETURN(const auto outcomes, run_load(flags.client, load));
   const ServerSteps steps = ServerSteps::now(flags.client).since(before);
+  write_rows(load, trace, outcomes, rows);
+  HR_RETURN_IF_ERROR(rows.close());
   HR_RETURN_IF_ERROR(check_tokens(items, outcomes));
   const LoadReport report = summarise(outcomes);
   if (flags.format == "json") {

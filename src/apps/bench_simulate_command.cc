@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/command_line.h"
+#include "apps/request_rows.h"
 #include "apps/trace_flags.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -26,6 +27,7 @@ struct SimulateFlags {
   double slo_ttft = 0.5, slo_tpot = 0.03;
   bool declare_lengths = false;
   std::string step_cost;  // file
+  std::string rows;       // file
   std::string format = "table";
 };
 
@@ -131,6 +133,22 @@ void print_tenants(const ReplayReport& report) {
   }
 }
 
+void write_rows(const std::string& policy, const std::vector<TraceRequest>& trace,
+                const ReplayReport& report, RequestRowFile& rows) {
+  for (size_t i = 0; i < trace.size(); ++i) {
+    const ReplayReport::Row& row = report.rows[i];
+    rows.write({.policy = policy,
+                .arrival_seconds = trace[i].arrival_seconds,
+                .ttft_seconds = row.ttft,
+                .tpot_seconds = row.tpot,
+                .completion_seconds = row.completion,
+                .prompt_tokens = trace[i].prompt_tokens(),
+                .output_tokens = row.output,
+                .tenant = trace[i].tenant,
+                .error = row.refused ? "refused" : ""});
+  }
+}
+
 // Requests a second, as they came.
 double rate_of(const std::vector<TraceRequest>& trace) {
   const double last = trace.back().arrival_seconds;
@@ -199,8 +217,10 @@ Result<int> run_simulate(SimulateFlags& flags) {
         "policy               tok/s TTFT p50      p99 TPOT ms     p99 mean end      p50       p99  "
         "ms/tok goodput running waste%  hit% preempt   yields us/step\n");
   }
+  HR_ASSIGN_OR_RETURN(RequestRowFile rows, RequestRowFile::open(flags.rows));
   for (const std::string& policy : flags.policies) {
     HR_ASSIGN_OR_RETURN(const ReplayReport report, replay_with(policy, trace, flags, machine));
+    write_rows(policy, trace, report, rows);
     const Json row = row_of(policy, report, flags);
     if (flags.format == "json") {
       fmt::print("{}\n", write_json(row));
@@ -210,6 +230,7 @@ Result<int> run_simulate(SimulateFlags& flags) {
     }
     std::fflush(stdout);
   }
+  HR_RETURN_IF_ERROR(rows.close());
   return 0;
 }
 
@@ -258,6 +279,8 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
              {"lru", "lfu", "cost"}, "What goes first from the prefix cache");
   app.add_option("--slo-ttft", flags->slo_ttft, "Seconds to the first token, for goodput");
   app.add_option("--slo-tpot", flags->slo_tpot, "Seconds per later token, for goodput");
+  app.add_option("--rows", flags->rows, "Also write a row for each request, JSON lines")
+      ->type_name("FILE");
   add_choice(app, "--format", flags->format, {"table", "json"}, "How rows are printed");
   return [flags] { return run_simulate(*flags); };
 }

@@ -193,6 +193,7 @@ class BatchScheduler final : public Scheduler {
   };
   std::deque<InFlight> in_flight_;
   double applied_seconds_ = 0;  // of the last step
+  bool work_left_ = false;      // after it
   bool reserves_ = false;       // its policy has reserved pages for somebody
   uint64_t next_step_ = 1;
   uint64_t next_sequence_ = 1;

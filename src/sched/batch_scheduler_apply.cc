@@ -57,12 +57,16 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
   }
   pool_.advance(Ticket(plan.step));
   sweep_retiring();
+  work_left_ = has_work();
   return emissions;
 }
 
-// A step took from its plan, or from the end of the one before it, until now.
+// A step took from the end of the one before it until now, with what the host did between them;
+// from its plan where there was nothing to do before.
 void BatchScheduler::note_cost(const StepPlan& plan) {
-  const double started = std::max(in_flight_.front().planned_seconds, applied_seconds_);
+  const double started = work_left_
+                             ? applied_seconds_
+                             : std::max(in_flight_.front().planned_seconds, applied_seconds_);
   applied_seconds_ = now();
   const auto decodes =
       static_cast<int32_t>(std::count_if(plan.work.begin(), plan.work.end(), [](const Work& work) {

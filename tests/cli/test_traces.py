@@ -1,8 +1,12 @@
 """Traces from files: replayed in virtual time, and refused by row where they are wrong."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+
+from conftest import ROOT
 
 COLUMNS = "arrival,input,output,session\n"
 
@@ -58,3 +62,21 @@ def test_a_bad_row_is_named_before_anything_runs(program, tmp_path, command, row
 def test_a_name_that_is_no_trace_is_refused_with_the_choices(program):
     message = program.error("bench", "simulate", "--trace", "nowhere.csv")
     assert "nowhere.csv" in message and "conversation" in message
+
+
+def test_a_real_replay_and_its_simulation_are_laid_side_by_side(program, model, tmp_path):
+    """How close they are is measured on a quiet machine (docs/simulator.md); here, that nothing is lost."""
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival,input,output,session\n"
+                     + "".join(f"{0.05 * i},{40 + 9 * i},{6 + i % 5},{i % 3}\n" for i in range(12)))
+    script = ROOT / "bench" / "simulator" / "against_real.py"
+    done = subprocess.run([sys.executable, script, "-m", model, "--program", program.binary,
+                           "--trace", trace, "--rate", "20", "--num-prompts", "12", "-o", "json"],
+                          capture_output=True, text=True, env=program.environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert row["requests"] == 12
+    assert row["real"].keys() == row["simulated"].keys() == row["error"].keys()
+    assert all(value > 0 for times in (row["real"], row["simulated"]) for value in times.values())
+    assert row["step_cost"]["base"] + row["step_cost"]["per_decode"] > 0
+    assert abs(row["error"]["output_tokens_per_s"]) < 0.6
