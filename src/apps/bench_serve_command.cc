@@ -266,7 +266,7 @@ Json step_cost_of(const LoadOptions& client) {
   if (!metrics.ok()) return Json();
   Json cost = Json::object();
   std::string_view text = metrics->body;
-  for (const StepCostField& field : kStepCostFields) {
+  for (const StepCostTerm& field : kStepCostTerms) {
     const std::string term = fmt::format("term=\"{}\"", field.name);
     const size_t at = text.find(term);
     if (at == text.npos) return Json();

@@ -155,7 +155,7 @@ double rate_of(const std::vector<TraceRequest>& trace) {
   return last > 0 ? static_cast<double>(trace.size()) / last : 0;
 }
 
-// {"step_cost": {...}} or the inner object, as bench serve prints it.
+// {"step_cost": {...}} or the inner object, as bench serve prints it. Terms it lacks are 0.
 Result<StepCost> read_step_cost(const std::string& path) {
   HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
@@ -164,13 +164,15 @@ Result<StepCost> read_step_cost(const std::string& path) {
   const Json* object = json->find("step_cost");
   if (object == nullptr) object = &*json;
   StepCost cost;
-  for (const StepCostField& field : kStepCostFields) {
-    const Json* value = object->find(field.name);
+  for (const StepCostTerm& term : kStepCostTerms) {
+    const Json* value = object->find(term.name);
+    const bool may_lack = term.coefficient != &StepCost::base;
+    if (value == nullptr && may_lack) continue;
     if (value == nullptr || !value->is_number() || value->as_double() < 0) {
       return invalid_argument(
-          fmt::format("{}: {} must be a number of seconds, 0 or more", path, field.name));
+          fmt::format("{}: {} must be a number of seconds, 0 or more", path, term.name));
     }
-    cost.*field.member = value->as_double();
+    cost.*term.coefficient = value->as_double();
   }
   return cost;
 }

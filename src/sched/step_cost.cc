@@ -41,8 +41,8 @@ void StepCostFit::observe(const StepLoad& load, double seconds) {
     error_ += share * (error - error_);
     if (predicted > 0) seconds = std::min(seconds, kOutlier * predicted);
   }
-  const Vector x = {
-      1, load.prompt_tokens, load.decodes, load.kv_tokens, load.prompt_context, load.rows_over()};
+  Vector x;
+  for (size_t i = 0; i < kTerms; ++i) x[i] = kStepCostTerms[i].amount(load);
   const double weight = 1 / (seconds * seconds);
   constexpr double kKeep = 1 - 1.0 / kMemory;
   for (size_t i = 0; i < kTerms; ++i) {
@@ -94,7 +94,7 @@ void StepCostFit::solve() {
   for (size_t i = 0; i < kTerms; ++i) {
     if (used[i]) result[i] /= std::sqrt(normal_[i][i]);
   }
-  cost_ = {result[0], result[1], result[2], result[3], result[4], result[5]};
+  for (size_t i = 0; i < kTerms; ++i) cost_.*kStepCostTerms[i].coefficient = result[i];
 }
 
 }  // namespace headrace

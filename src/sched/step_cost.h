@@ -18,9 +18,14 @@ struct StepLoad {
   double kv_tokens = 0;       // keys and values that decodes read
   double prompt_context = 0;  // sum over prompt tokens of the keys that each attends to
 
-  // Up to so many rows the matrices' weights are what a step waits for; more cost arithmetic too.
+  double rows() const { return prompt_tokens + decodes; }
+  // Up to so many rows a GPU waits for the matrices' weights; more cost arithmetic too.
   static constexpr double kRowsFree = 192;
-  double rows_over() const { return std::max(0.0, prompt_tokens + decodes - kRowsFree); }
+  double rows_over() const { return std::max(0.0, rows() - kRowsFree); }
+  // Of the rows from `low` to `high`, the share that is there.
+  double share_of_rows(double low, double high) const {
+    return std::clamp((rows() - low) / (high - low), 0.0, 1.0);
+  }
 
   void add(const Work& work);
   static StepLoad of(const StepPlan& plan);
@@ -33,7 +38,9 @@ struct StepLoad {
   }
 };
 
-// Seconds: base + what the load adds. The matrices' weights are read once a step (base).
+// Seconds: base + what the load adds. The matrices' weights are read once a step (base). Products
+// of few rows cost other than their share of many (kernels for few rows, tiles that are not full):
+// what the rows up to 128 add beyond their number is told in five parts, each of its own range.
 struct StepCost {
   double base = 0;
   double per_prompt_token = 0;
@@ -41,33 +48,52 @@ struct StepCost {
   double per_kv_token = 0;
   double per_prompt_context = 0;
   double per_row_over = 0;  // beyond StepLoad::kRowsFree
+  double rows_4_to_8 = 0, rows_8_to_16 = 0, rows_16_to_32 = 0, rows_32_to_64 = 0,
+         rows_64_to_128 = 0;
 
-  double seconds(const StepLoad& load) const {
-    return base + load.prompt_tokens * per_prompt_token + load.decodes * per_decode +
-           load.kv_tokens * per_kv_token + load.prompt_context * per_prompt_context +
-           load.rows_over() * per_row_over;
-  }
+  double seconds(const StepLoad& load) const;
 };
 
-// By name, as files and metrics have them.
-struct StepCostField {
+// The terms of the sum: name, as files and metrics have it; coefficient; how much of it a load has.
+struct StepCostTerm {
   const char* name;
-  double StepCost::*member;
+  double StepCost::*coefficient;
+  double (*amount)(const StepLoad& load);
 };
-inline constexpr std::array<StepCostField, 6> kStepCostFields = {{
-    {"base", &StepCost::base},
-    {"per_prompt_token", &StepCost::per_prompt_token},
-    {"per_decode", &StepCost::per_decode},
-    {"per_kv_token", &StepCost::per_kv_token},
-    {"per_prompt_context", &StepCost::per_prompt_context},
-    {"per_row_over", &StepCost::per_row_over},
+inline constexpr std::array<StepCostTerm, 11> kStepCostTerms = {{
+    {"base", &StepCost::base, [](const StepLoad&) { return 1.0; }},
+    {"per_prompt_token", &StepCost::per_prompt_token,
+     [](const StepLoad& load) { return load.prompt_tokens; }},
+    {"per_decode", &StepCost::per_decode, [](const StepLoad& load) { return load.decodes; }},
+    {"per_kv_token", &StepCost::per_kv_token, [](const StepLoad& load) { return load.kv_tokens; }},
+    {"per_prompt_context", &StepCost::per_prompt_context,
+     [](const StepLoad& load) { return load.prompt_context; }},
+    {"per_row_over", &StepCost::per_row_over,
+     [](const StepLoad& load) { return load.rows_over(); }},
+    {"rows_4_to_8", &StepCost::rows_4_to_8,
+     [](const StepLoad& load) { return load.share_of_rows(4, 8); }},
+    {"rows_8_to_16", &StepCost::rows_8_to_16,
+     [](const StepLoad& load) { return load.share_of_rows(8, 16); }},
+    {"rows_16_to_32", &StepCost::rows_16_to_32,
+     [](const StepLoad& load) { return load.share_of_rows(16, 32); }},
+    {"rows_32_to_64", &StepCost::rows_32_to_64,
+     [](const StepLoad& load) { return load.share_of_rows(32, 64); }},
+    {"rows_64_to_128", &StepCost::rows_64_to_128,
+     [](const StepLoad& load) { return load.share_of_rows(64, 128); }},
 }};
+
+inline double StepCost::seconds(const StepLoad& load) const {
+  double sum = 0;
+  for (const StepCostTerm& term : kStepCostTerms)
+    sum += this->*term.coefficient * term.amount(load);
+  return sum;
+}
 
 // Least squares of the relative error, with no coefficient below zero, over the last kMemory steps
 // or so (exponential forgetting). One thread.
 class StepCostFit {
  public:
-  static constexpr int kMemory = 1000;
+  static constexpr int kMemory = 4000;
   static constexpr int64_t kStepsMin = 16;  // before that nothing is known
 
   // Steps that took no time (a clock that stands still) are left out.
@@ -80,7 +106,7 @@ class StepCostFit {
   double error() const { return error_; }
 
  private:
-  static constexpr size_t kTerms = 6;
+  static constexpr size_t kTerms = kStepCostTerms.size();
   using Vector = std::array<double, kTerms>;
   void solve();
 

@@ -51,6 +51,31 @@ TEST(StepCostFit, FindsTheCostOfStepsThroughNoise) {
   EXPECT_NEAR(fit.cost().base, kTruth.base, 0.1 * kTruth.base);
 }
 
+// Few rows cost what a CPU's kernels for few rows make of them: no line goes through these points.
+TEST(StepCostFit, FollowsTheRowsOfSmallSteps) {
+  const auto truth = [](double rows) {
+    constexpr double kRows[] = {1, 8, 16, 32, 64, 512};
+    constexpr double kSeconds[] = {2.2e-3, 4.4e-3, 10e-3, 18e-3, 29e-3, 170e-3};
+    size_t i = 1;
+    while (rows > kRows[i]) ++i;
+    const double share = (rows - kRows[i - 1]) / (kRows[i] - kRows[i - 1]);
+    return kSeconds[i - 1] + share * (kSeconds[i] - kSeconds[i - 1]);
+  };
+  Rng rng(3);
+  StepCostFit fit;
+  for (int i = 0; i < 6000; ++i) {
+    StepLoad load{.decodes = static_cast<double>(rng.between(1, 32))};
+    if (rng.below(8) == 0) load.prompt_tokens = static_cast<double>(rng.between(1, 480));
+    fit.observe(load, truth(load.rows()) * (0.95 + 0.1 * rng.uniform()));
+  }
+  for (const double decodes : {1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 32.0}) {
+    EXPECT_NEAR(fit.cost().seconds({.decodes = decodes}), truth(decodes), 0.12 * truth(decodes))
+        << decodes;
+  }
+  const StepLoad mixed{.prompt_tokens = 200, .decodes = 10};
+  EXPECT_NEAR(fit.cost().seconds(mixed), truth(210), 0.1 * truth(210));
+}
+
 // Steps of one kind only: terms that were never seen stay at zero, none is negative.
 TEST(StepCostFit, SaysNothingOfWhatItHasNotSeen) {
   StepCostFit fit;

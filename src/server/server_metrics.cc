@@ -214,10 +214,10 @@ std::string ServerMetrics::expose(const EngineStats* stats) {
         steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
     add(series_->steps, stats->steps, series_->seen.steps);
     add_timing(*stats);
-    for (const StepCostField& field : kStepCostFields) {
+    for (const StepCostTerm& field : kStepCostTerms) {
       prometheus::Labels labels = series_->labels;
       labels.emplace("term", field.name);
-      series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.member);
+      series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
     }
     series_->seen = *stats;
   }
