@@ -20,8 +20,9 @@ constexpr const char* kFooter = R"(Examples:
   headrace bench ablate K1 -m model.gguf
   headrace bench ablate all -o json
 
-Rows: K1 FlashAttention, K2 Flash-Decoding, K3 flat products, K4 fusion, K5 no padding. Times are
-medians; on and off take turns. A gain above 1 is the technique's.)";
+Rows K1 to K5 switch kernels, C2 to C7 memory, S1 to S8 scheduling; docs/techniques.md says what each
+is. On and off take turns, and a gain above 1 is the technique's. "simulated": the real scheduler in
+virtual time, with the step cost of an H200 and an 8B model.)";
 
 struct AblateFlags {
   ModelFlags model;
@@ -49,47 +50,37 @@ Result<std::vector<const Ablation*>> chosen_rows(const std::string& row) {
 
 class AblateRun {
  public:
-  explicit AblateRun(const AblateFlags& flags) : flags_(flags) { hooks_.probe = &profile_; }
+  explicit AblateRun(const AblateFlags& flags) : flags_(flags), bench_(flags.model.stack) {}
 
   Result<int> run() {
     HR_ASSIGN_OR_RETURN(const std::vector<const Ablation*> rows, chosen_rows(flags_.row));
-    HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(stack_options()));
-    if (stack->info().on_gpu) {
-      return unsupported("bench ablate runs on the CPU only so far: add --device cpu");
-    }
-    AblationBench bench(*stack, hooks_, profile_);
     for (const Ablation* row : rows) {
       print_row(*row);
-      for (const AblationCase& work : row->cases()) HR_RETURN_IF_ERROR(run_case(bench, *row, work));
+      for (const AblationCase& work : row->cases()) HR_RETURN_IF_ERROR(run_case(*row, work));
+      bench_.drop_engines();
     }
     return 0;
   }
 
  private:
+  // What a side came to, round by round.
+  using Values = std::vector<double>;
+
   bool json() const { return flags_.format == "json"; }
 
-  StackOptions stack_options() const {
-    StackOptions options = flags_.model.stack;
-    options.max_num_seqs = kAblationSequences;
-    options.max_model_len = std::max(options.max_model_len, kAblationModelLen);
-    options.enable_prefix_caching = false;
-    options.graphs = false;
-    options.op_hooks = &hooks_;
-    return options;
-  }
-
-  Status run_case(AblationBench& bench, const Ablation& row, const AblationCase& work) {
-    std::vector<double> on, off;
-    for (int32_t round = -1; round < flags_.rounds; ++round) {
+  Status run_case(const Ablation& row, const AblationCase& work) {
+    Values on, off;
+    for (int32_t round = work.simulated ? 0 : -1; round < flags_.rounds; ++round) {
+      bench_.set_round(round);
       const bool on_first = round % 2 == 0;
       for (const bool is_on : {on_first, !on_first}) {
-        Result<double> seconds = is_on ? work.on(bench) : work.off(bench);
-        if (!seconds.ok() && seconds.status().code() == StatusCode::kUnsupported) {
-          print_skipped(work, seconds.status());
+        Result<double> value = is_on ? work.on(bench_) : work.off(bench_);
+        if (!value.ok() && value.status().code() == StatusCode::kUnsupported) {
+          print_skipped(work, value.status());
           return ok_status();
         }
-        HR_RETURN_IF_ERROR(seconds.status());
-        if (round >= 0) (is_on ? on : off).push_back(*seconds);
+        HR_RETURN_IF_ERROR(value.status());
+        if (round >= 0) (is_on ? on : off).push_back(*value);
       }
     }
     print_case(row, work, on, off);
@@ -107,27 +98,44 @@ class AblateRun {
     fmt::print("    {:<26} {:<20} {}\n", work.name, work.what, why.message());
   }
 
-  void print_case(const Ablation& row, const AblationCase& work, const std::vector<double>& on,
-                  const std::vector<double>& off) const {
-    const double on_ms = percentile(on, 0.5) * 1e3, off_ms = percentile(off, 0.5) * 1e3;
+  // How much better on was, round by round, the least first.
+  static Values gains(const AblationCase& work, const Values& on, const Values& off) {
+    Values gains;
+    for (size_t i = 0; i < on.size(); ++i) {
+      gains.push_back(work.unit.more_is_better ? on[i] / off[i] : off[i] / on[i]);
+    }
+    std::sort(gains.begin(), gains.end());
+    return gains;
+  }
+
+  void print_case(const Ablation& row, const AblationCase& work, const Values& on,
+                  const Values& off) const {
+    const double on_value = percentile(on, 0.5) * work.unit.scale;
+    const double off_value = percentile(off, 0.5) * work.unit.scale;
+    const Values gain = gains(work, on, off);
     if (json()) {
       fmt::print("{}\n", write_json(Json(Json::Object{{"ablate", std::string(row.id)},
                                                       {"case", work.name},
                                                       {"what", work.what},
-                                                      {"on_ms", on_ms},
-                                                      {"off_ms", off_ms},
-                                                      {"gain", off_ms / on_ms},
+                                                      {"simulated", work.simulated},
+                                                      {"unit", std::string(work.unit.name)},
+                                                      {"on", on_value},
+                                                      {"off", off_value},
+                                                      {"gain", percentile(gain, 0.5)},
+                                                      {"gain_min", gain.front()},
+                                                      {"gain_max", gain.back()},
                                                       {"rounds", flags_.rounds}})));
     } else {
-      fmt::print("    {:<26} {:<20} on {:9.3f} ms   off {:9.3f} ms   gain {:.2f} x\n", work.name,
-                 work.what, on_ms, off_ms, off_ms / on_ms);
+      fmt::print(
+          "    {:<26} {:<20} on {:9.3f}   off {:9.3f} {:<9} gain {:.2f} x ({:.2f} to {:.2f}){}\n",
+          work.name, work.what, on_value, off_value, work.unit.name, percentile(gain, 0.5),
+          gain.front(), gain.back(), work.simulated ? ", simulated" : "");
     }
     std::fflush(stdout);
   }
 
   const AblateFlags& flags_;
-  OpProfile profile_;
-  OpHooks hooks_;
+  AblationBench bench_;
 };
 
 Result<int> run(AblateFlags& flags) {

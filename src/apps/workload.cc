@@ -1,12 +1,14 @@
 #include "apps/workload.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,12 +27,24 @@ class RunRecord {
  public:
   explicit RunRecord(size_t requests) : times_(requests), start_ns_(clock_.now_ns()) {}
 
+  // Waits until `seconds` after the start. Before the request is submitted.
+  void wait_until(double seconds, size_t request) {
+    if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds - now()));
+    const double submitted = now();
+    std::lock_guard lock(mutex_);
+    times_[request].submitted = submitted;
+  }
+
   void on_emission(size_t request, const Emission& emission) {
-    const double now = static_cast<double>(clock_.now_ns() - start_ns_) * 1e-9;
+    const double now = this->now();
     std::lock_guard lock(mutex_);
     RequestTimes& times = times_[request];
     if (!emission.tokens.empty()) {
-      if (times.tokens == 0) times.first_token = now;
+      if (times.tokens == 0) {
+        times.first_token = now;
+      } else {
+        times.gaps.push_back(static_cast<float>(now - times.last_token));
+      }
       times.last_token = now;
       times.tokens += static_cast<int32_t>(emission.tokens.size());
     }
@@ -44,6 +58,8 @@ class RunRecord {
   }
 
  private:
+  double now() const { return static_cast<double>(clock_.now_ns() - start_ns_) * 1e-9; }
+
   const SystemClock clock_;
   std::mutex mutex_;
   std::condition_variable done_;
@@ -84,7 +100,8 @@ Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view n
           fmt::format("{}: request {}: expected [prompt tokens, output tokens], each at least 1",
                       name, items.size()));
     }
-    items.push_back({static_cast<int32_t>(length(0)), static_cast<int32_t>(length(1))});
+    items.push_back(
+        {.prompt = static_cast<int32_t>(length(0)), .output = static_cast<int32_t>(length(1))});
   }
   if (items.empty()) return invalid_argument(fmt::format("{}: no requests", name));
   return items;
@@ -113,6 +130,7 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   const int64_t allocations = allocation_count();
   const auto record = std::make_shared<RunRecord>(items.size());
   for (size_t i = 0; i < requests.size(); ++i) {
+    record->wait_until(items[i].at_seconds, i);
     HR_RETURN_IF_ERROR(engine.submit(std::move(requests[i]), [record, i](const Emission& emission) {
       record->on_emission(i, emission);
     }));

@@ -1,5 +1,5 @@
-// A list of requests of given lengths, all at once: random ids, greedy, ends ignored. What the
-// bench commands time, and how.
+// A list of requests of given lengths, all at once or by a timetable: random ids, greedy, ends
+// ignored. What the bench commands time, and how.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 namespace headrace {
 
 struct WorkItem {
-  int32_t prompt = 0;  // tokens, >= 1
-  int32_t output = 0;  // tokens, >= 1
+  int32_t prompt = 0;     // tokens, >= 1
+  int32_t output = 0;     // tokens, >= 1
+  double at_seconds = 0;  // submitted so long after the first; in ascending order
 };
 
 // Reads [[prompt, output], ...], or an object whose "requests" is that. Errors name the entry.
@@ -23,9 +24,11 @@ Result<std::vector<WorkItem>> read_workload_file(const std::string& path);
 
 // Times of one request on the engine thread's clock, in seconds after the first submission.
 struct RequestTimes {
+  double submitted = 0;
   double first_token = 0;
   double last_token = 0;
   int32_t tokens = 0;
+  std::vector<float> gaps;  // between emissions with tokens
 
   // Mean time between its tokens; 0 for a single one.
   double per_token() const { return tokens > 1 ? (last_token - first_token) / (tokens - 1) : 0.0; }
@@ -36,7 +39,7 @@ struct WorkloadResult {
   double seconds = 0;                  // first submission to last token
   int64_t prompt_tokens = 0, output_tokens = 0;
   uint64_t steps = 0;
-  int64_t allocations = 0;  // of device memory, while it ran
+  int64_t allocations = 0;                            // of device memory, while it ran
   HostSeconds host;                                   // of all steps
   double device_seconds = 0, device_gap_seconds = 0;  // of all steps; 0 on the CPU
 
@@ -47,8 +50,9 @@ struct WorkloadResult {
   double output_rate() const { return static_cast<double>(output_tokens) / seconds; }
 };
 
-// Submits all items at once, in order, and waits for the last token. Fails where a request did not
-// give exactly its tokens. The engine must be idle and take that many requests.
+// Submits the items in order, each when its time has come, and waits for the last token. Fails
+// where a request did not give exactly its tokens. The engine must be idle and take that many
+// requests.
 Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem> items,
                                     uint64_t seed);
 
