@@ -47,8 +47,8 @@ def emit(plot, line, x, y):
 
 
 def load_against_first_token(simulator):
-    for load in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1):
-        for row in simulator.run("--trace", "heavy-tail", "--requests", 10000, "--load", load,
+    for load in (0.6, 0.8, 0.9, 0.95, 1.0, 1.05):
+        for row in simulator.run("--trace", "heavy-tail", "--requests", 5000, "--load", load,
                                  "--policies", "fcfs,sjf-predicted,mlfq"):
             emit("ttft_by_load", row["policy"], load, row["ttft_p99"])
 
@@ -58,16 +58,16 @@ def goodput(simulator):
               "fcfs": ("--policies", "fcfs"),
               "fcfs, --tpot-target 0.025": ("--policies", "fcfs", "--tpot-target", 0.025),
               "deadline, --tpot-target 0.025": ("--policies", "deadline", "--tpot-target", 0.025)}
-    for rate in (12, 14, 16, 18, 20, 22, 24, 26, 28, 32):
+    for rate in (14, 18, 20, 22, 24, 28):
         for name, setup in setups.items():
-            row, = simulator.run("--trace", "conversation", "--requests", 3000, "--rate", rate,
+            row, = simulator.run("--trace", "conversation", "--requests", 2000, "--rate", rate,
                                  "--max-num-seqs", 256, *setup)
             emit("goodput_by_rate", name, rate, row["goodput"])
 
 
 def fairness(simulator):
-    for load in (0.4, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4):
-        for row in simulator.run("--trace", "flood-chat", "--requests", 4000, "--load", load,
+    for load in (0.5, 0.8, 0.95, 1.1, 1.3):
+        for row in simulator.run("--trace", "flood-chat", "--requests", 3000, "--load", load,
                                  "--policies", "fcfs,fair"):
             for tenant in ("calm", "flood"):
                 ttft = [r["ttft"] for r in row["requests"] if r["tenant"] == tenant and "ttft" in r]
@@ -79,9 +79,9 @@ def cache_hits(simulator):
     setups = {"lru": (), "lfu": ("--prefix-cache-eviction", "lfu"),
               "cost": ("--prefix-cache-eviction", "cost"),
               "lru, --policy lpm": ("--policies", "lpm")}
-    for tokens in (20000, 40000, 60000, 80000, 120000, 160000, 240000, 320000):
+    for tokens in (20000, 40000, 60000, 80000, 120000, 200000):
         for name, setup in setups.items():
-            row, = simulator.run("--trace", "agentic", "--requests", 3000, "--rate", 20,
+            row, = simulator.run("--trace", "agentic", "--requests", 2000, "--rate", 20,
                                  "--kv-tokens", tokens, *setup)
             emit("hits_by_memory", name, tokens / 1000, 100 * row["hit_rate"])
 

@@ -33,6 +33,7 @@ StepLoad StepLoad::of(const StepPlan& plan) {
 
 void StepCostFit::observe(const StepLoad& load, double seconds) {
   if (seconds <= 0) return;
+  double typical = seconds;
   if (knows()) {
     const double predicted = cost_.seconds(load);
     const double error = std::abs(predicted - seconds) / seconds;
@@ -40,10 +41,14 @@ void StepCostFit::observe(const StepLoad& load, double seconds) {
         1.0 / static_cast<double>(std::min<int64_t>(steps_ - kStepsMin + 1, kMemory));
     error_ += share * (error - error_);
     if (predicted > 0) seconds = std::min(seconds, kOutlier * predicted);
+    typical = std::max(predicted, seconds / kOutlier);
   }
   Vector x;
   for (size_t i = 0; i < kTerms; ++i) x[i] = kStepCostTerms[i].amount(load);
-  const double weight = 1 / (seconds * seconds);
+  // Relative to what such a step takes as a rule: relative to what this one took, steps that were
+  // faster by chance would count for more, and the cost would come out low (by 4 % where steps
+  // scatter by 15 %).
+  const double weight = 1 / (typical * typical);
   constexpr double kKeep = 1 - 1.0 / kMemory;
   for (size_t i = 0; i < kTerms; ++i) {
     for (size_t j = 0; j < kTerms; ++j)

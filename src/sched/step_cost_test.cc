@@ -51,6 +51,22 @@ TEST(StepCostFit, FindsTheCostOfStepsThroughNoise) {
   EXPECT_NEAR(fit.cost().base, kTruth.base, 0.1 * kTruth.base);
 }
 
+// Steps scatter: the cost is their mean, not what the fast ones among them took.
+TEST(StepCostFit, IsTheMeanOfStepsThatScatter) {
+  Rng rng(5);
+  StepCostFit fit;
+  double sum = 0, predicted = 0;
+  for (int i = 0; i < 8000; ++i) {
+    const StepLoad load{.decodes = 1.0 + i % 8};
+    const double seconds = (0.002 + 3e-4 * load.decodes) * (0.65 + 0.7 * rng.uniform());
+    fit.observe(load, seconds);
+    if (i < 4000) continue;
+    sum += seconds;
+    predicted += fit.cost().seconds(load);
+  }
+  EXPECT_NEAR(predicted / sum, 1, 0.015);
+}
+
 // Few rows cost what a CPU's kernels for few rows make of them: no line goes through these points.
 TEST(StepCostFit, FollowsTheRowsOfSmallSteps) {
   const auto truth = [](double rows) {
