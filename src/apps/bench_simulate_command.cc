@@ -260,6 +260,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                "Clients set max_tokens to the true length: the oracle of sjf-declared");
   app.add_option("--tpot-target", flags->scheduler.tpot_target_seconds,
                  "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
+  app.add_option("--tpot-over-share", flags->scheduler.tpot_over_share,
+                 "Share of the steps with decodes that may take longer than that")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--background-step", flags->scheduler.background_step_seconds,
                  "Seconds that a step with background work may take beside live requests");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");

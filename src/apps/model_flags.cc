@@ -233,6 +233,11 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::Range(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
+  app.add_option("--tpot-over-share", stack.tpot_over_share,
+                 "Share of the steps with decodes that may take longer than --tpot-target: full "
+                 "steps for the ends of long prompts")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Engine");
   app.add_option("--background-step", stack.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")

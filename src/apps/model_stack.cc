@@ -472,6 +472,7 @@ class StackLoader {
                       .policy = options_.policy,
                       .chunked_prefill = options_.chunked_prefill,
                       .tpot_target_seconds = options_.tpot_target_seconds,
+                      .tpot_over_share = options_.tpot_over_share,
                       .background_step_seconds = options_.background_step_seconds,
                       .groups = kv.groups,
                       .block_count = block_count,

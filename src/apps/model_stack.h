@@ -50,6 +50,7 @@ struct StackOptions {
   int64_t max_queued_tokens = 0;   // 0 = no bound
   double max_queue_seconds = 0;    // 0 = no bound
   double tpot_target_seconds = 0;  // 0 = prompt chunks fill every step
+  double tpot_over_share = 0;      // of steps that may take longer
   std::string priority_order = "lower-first";
   double background_step_seconds = 0.006;  // of steps with background work beside live requests
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default

@@ -21,7 +21,6 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       policy_(std::move(policy)),
       pool_(options_.block_count),
       admission_(options_),
-      ceiling_(options_.tpot_target_seconds),
       cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
       fits_([this](const Sequence& s) { return fits(s); }) {
   if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {

@@ -33,7 +33,6 @@
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
-#include "sched/prefill_ceiling.h"
 #include "sched/queue_policy.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
@@ -58,6 +57,10 @@ class BatchScheduler final : public Scheduler {
   Status check_invariants() const override;
 
  private:
+  // Prompts go on whatever decodes are promised: a step has room for so many tokens of them.
+  static constexpr int32_t kPromptTokensMin = 16;
+  static constexpr double kLongStepsMax = 8;  // that can be saved up
+
   // A slot whose sequence has left it. It is free again when no step in flight refers to it.
   struct LeavingSlot {
     SequenceId sequence;
@@ -94,8 +97,13 @@ class BatchScheduler final : public Scheduler {
   void admit_waiting(StepPlan& plan);
 
   bool can_decode(const Sequence& sequence) const;
-  int32_t chunk_of(int32_t remaining) const;  // under the budget that is left
-  void share_prompt_budget(int32_t decodes);
+  void begin_budget();
+  int32_t chunk_of(int32_t first, int32_t remaining) const;
+  int32_t prompt_tokens_within(double seconds, int32_t first, int32_t most) const;
+  void take_budget(const Sequence& sequence, int32_t first, int32_t count);
+  double seconds_beside_decodes();
+  bool spend_long_step();
+  void share_prompt_budget();
   int32_t budget_for_waiting(int32_t budget) const;
   void note_cost(const StepPlan& plan);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
@@ -170,7 +178,6 @@ class BatchScheduler final : public Scheduler {
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;  // null: off
   AdmissionControl admission_;
-  PrefillCeiling ceiling_;
   StepCostFit cost_;
 
   std::unordered_map<RequestId, RequestEntry> requests_;
@@ -205,8 +212,11 @@ class BatchScheduler final : public Scheduler {
   std::vector<Sequence*> planned_;                               // of its works, in their order
   const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
   const std::function<bool(const Sequence&)> fits_;
-  StepLoad load_;  // of the candidates so far
+  // Its budget: work so far, tokens left, seconds that it may take (with decodes in it).
+  StepLoad load_;
   int32_t budget_left_ = 0;
+  double seconds_max_ = 0;
+  double long_steps_ = 0;  // that may be taken by tpot_over_share
   int32_t rows_at_start_ = 0;
 };
 

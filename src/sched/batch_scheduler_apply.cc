@@ -68,13 +68,10 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
                              ? applied_seconds_
                              : std::max(in_flight_.front().planned_seconds, applied_seconds_);
   applied_seconds_ = now();
-  const auto decodes =
-      static_cast<int32_t>(std::count_if(plan.work.begin(), plan.work.end(), [](const Work& work) {
-        return work.count == 1 && work.samples;
-      }));
   cost_.observe(StepLoad::of(plan), applied_seconds_ - started);
-  ceiling_.observe(plan.token_count - decodes, decodes, applied_seconds_ - started);
-  if (cache_ != nullptr) cache_->set_seconds_per_token(ceiling_.seconds_per_prompt_token());
+  if (cache_ != nullptr && cost_.knows()) {
+    cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
+  }
 }
 
 // Pages that are now full are written: they may be shared.
@@ -160,6 +157,7 @@ void BatchScheduler::take_sampled_row(Sequence& sequence, const StepResult::Row&
   CHECK(!logprobs || row.logprobs.size() == row.accepted.size());
   for (size_t i = 0; i < row.accepted.size(); ++i) {
     const TokenId token = row.accepted[i];
+    if (sequence.output.empty()) sequence.first_token_seconds = applied_seconds_;
     sequence.output.push_back(token);
     emission.tokens.push_back(token);
     if (logprobs) emission.logprobs.push_back(row.logprobs[i]);

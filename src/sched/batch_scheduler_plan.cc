@@ -87,7 +87,7 @@ void BatchScheduler::collect_moves(StepPlan& plan) {
 // Who is displaced by the next in line gives way before tokens are chosen: where no step in flight
 // has work for him, his slot is free in this very step.
 void BatchScheduler::make_room() {
-  budget_left_ = options_.max_num_batched_tokens;
+  begin_budget();
   if (running_.empty()) return;
   Sequence* head = next_to_join();
   // A policy that names nobody, for want of slots or pages, gets those of the background.
@@ -152,27 +152,88 @@ bool BatchScheduler::can_decode(const Sequence& sequence) const {
          sequence.planned < sequence.prompt_length() + sampled;
 }
 
-int32_t BatchScheduler::chunk_of(int32_t remaining) const {
-  if (options_.chunked_prefill) return std::min(remaining, budget_left_);
-  return remaining <= budget_left_ ? remaining : 0;
+// The budget of a step: tokens, and seconds where its decodes are promised a time per token.
+void BatchScheduler::begin_budget() {
+  budget_left_ = options_.max_num_batched_tokens;
+  load_ = {};
+  seconds_max_ = std::numeric_limits<double>::infinity();
+}
+
+// A prompt's next tokens, from `first` on, under the budget that is left. All prompts of a step
+// together get kPromptTokensMin, whatever that costs the decodes.
+int32_t BatchScheduler::chunk_of(int32_t first, int32_t remaining) const {
+  if (!options_.chunked_prefill) return remaining <= budget_left_ ? remaining : 0;
+  const int32_t most = std::min(remaining, budget_left_);
+  if (std::isinf(seconds_max_)) return most;
+  const auto least = static_cast<int32_t>(kPromptTokensMin - load_.prompt_tokens);
+  return std::min(most, std::max(least, prompt_tokens_within(seconds_max_, first, most)));
+}
+
+// Tokens of a prompt, from `first` on and at most so many, with which the step under construction
+// takes no longer than `seconds`, by the measured cost of steps.
+int32_t BatchScheduler::prompt_tokens_within(double seconds, int32_t first, int32_t most) const {
+  const auto fits = [&](int32_t tokens) {
+    StepLoad chunk;
+    chunk.add({.first = first, .count = tokens});
+    return cost_.cost().seconds(load_ + chunk) <= seconds;
+  };
+  if (most <= 0 || fits(most)) return std::max(0, most);
+  int32_t low = 0, high = most;  // fits(low) or nothing does, not fits(high)
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+// Work of the step under construction.
+void BatchScheduler::take_budget(const Sequence& sequence, int32_t first, int32_t count) {
+  if (count == 0) return;
+  budget_left_ -= count;
+  load_.add({.first = first, .count = count, .samples = sequence.is<Decoding>()});
+}
+
+// How long a step with decodes may take; a prompt that may not be cut is computed whole, whatever
+// that costs them. While nothing is known of the cost of steps there is no bound.
+double BatchScheduler::seconds_beside_decodes() {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  if (!options_.chunked_prefill || !cost_.knows()) return kAny;
+  const double by_policy = policy_->step_seconds(view());
+  if (options_.tpot_target_seconds <= 0) return by_policy;
+  long_steps_ = std::min(kLongStepsMax, long_steps_ + options_.tpot_over_share);
+  return spend_long_step() ? kAny : std::min(by_policy, options_.tpot_target_seconds);
+}
+
+// Whether this step is full, whatever its decodes are promised: what is left of the first prompt
+// fits into the full steps that may be taken. They go to the ends of prompts, where they save most:
+// a token there costs most, so that chunks under the target are smallest.
+bool BatchScheduler::spend_long_step() {
+  const auto first = std::find_if(running_.begin(), running_.end(),
+                                  [](const Sequence* each) { return each->is<Prefilling>(); });
+  if (first == running_.end() || long_steps_ < 1) return false;
+  const int32_t left = unplanned_prompt(**first);
+  if (left > std::floor(long_steps_) * budget_left_) return false;
+  const double target = options_.tpot_target_seconds;
+  if (prompt_tokens_within(target, (*first)->planned, left) >= left) return false;
+  --long_steps_;
+  return true;
 }
 
 // Decodes first, a token each; prompt chunks fill the rest. Only a prompt that is the oldest of all
 // goes before the decodes, so that no number of them can stop it.
 void BatchScheduler::choose_tokens(StepShape shape) {
   candidates_.clear();
-  budget_left_ = options_.max_num_batched_tokens;
+  begin_budget();
   const int32_t kept = budget_for_oldest(shape);
-  int32_t decodes = 0;
   for (Sequence* sequence : running_) {
     const bool decodes_now = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
                              !sequence->rank.background && budget_left_ > kept &&
                              can_decode(*sequence);
     candidates_.push_back({sequence, decodes_now ? 1 : 0, {}});
-    if (decodes_now) --budget_left_;
-    decodes += decodes_now ? 1 : 0;
+    if (decodes_now) take_budget(*sequence, sequence->planned, 1);
   }
-  if (shape != StepShape::kDecode) share_prompt_budget(decodes);
+  if (load_.decodes > 0) seconds_max_ = seconds_beside_decodes();
+  if (shape != StepShape::kDecode) share_prompt_budget();
   choose_background(shape);
 }
 
@@ -190,15 +251,6 @@ int32_t BatchScheduler::budget_for_oldest(StepShape shape) const {
 void BatchScheduler::choose_background(StepShape shape) {
   if (background_queue_.empty() && live_running().size() == running_.size()) return;
   const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
-  load_ = {};
-  const auto count = [&](const Candidate& candidate) {
-    const Sequence& sequence = *candidate.sequence;
-    load_.add(
-        {.first = sequence.planned, .count = candidate.count, .samples = sequence.is<Decoding>()});
-  };
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.count > 0) count(candidate);
-  }
   for (Candidate& candidate : candidates_) {
     const Sequence& sequence = *candidate.sequence;
     if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
@@ -208,18 +260,16 @@ void BatchScheduler::choose_background(StepShape shape) {
     one.add({.first = sequence.planned, .count = 1, .samples = true});
     if (cost_.cost().seconds(load_ + one) > background_seconds()) break;
     candidate.count = 1;
-    --budget_left_;
-    load_ = load_ + one;
+    take_budget(sequence, sequence.planned, 1);
   }
   for (Candidate& candidate : candidates_) {
     const Sequence& sequence = *candidate.sequence;
     if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
       continue;
     const int32_t room = std::min(unplanned_prompt(sequence), background_prompt_tokens(sequence));
-    candidate.count =
-        options_.chunked_prefill || room == unplanned_prompt(sequence) ? chunk_of(room) : 0;
-    budget_left_ -= candidate.count;
-    if (candidate.count > 0) count(candidate);
+    if (!options_.chunked_prefill && room < unplanned_prompt(sequence)) continue;
+    candidate.count = chunk_of(sequence.planned, room);
+    take_budget(sequence, sequence.planned, candidate.count);
   }
 }
 
@@ -235,31 +285,20 @@ double BatchScheduler::background_seconds() const {
 int32_t BatchScheduler::background_prompt_tokens(const Sequence& sequence) const {
   const double limit = background_seconds();
   if (std::isinf(limit)) return budget_left_;
-  const auto fits = [&](int32_t tokens) {
-    StepLoad chunk;
-    chunk.add({.first = sequence.planned, .count = tokens});
-    return cost_.cost().seconds(load_ + chunk) <= limit;
-  };
-  int32_t low = 0, high = budget_left_ + 1;  // fits(low), not fits(high)
-  while (high - low > 1) {
-    const int32_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
+  return prompt_tokens_within(limit, sequence.planned, budget_left_);
 }
 
 // The first prompt gets half of the budget at least, so that its time to the first token at most
 // doubles; shorter ones need not wait until it is computed.
-void BatchScheduler::share_prompt_budget(int32_t decodes) {
-  // A prompt that may not be cut is computed whole, whatever that costs the decodes.
-  if (options_.chunked_prefill) budget_left_ = ceiling_.prompt_tokens(decodes, budget_left_);
+void BatchScheduler::share_prompt_budget() {
   const auto remaining = [](const Candidate& candidate) {
     return unplanned_prompt(*candidate.sequence);
   };
   const auto give = [&](Candidate& candidate, int32_t most) {
-    const int32_t tokens = chunk_of(std::min(remaining(candidate) - candidate.count, most));
+    const int32_t first = candidate.sequence->planned + candidate.count;
+    const int32_t tokens = chunk_of(first, std::min(remaining(candidate) - candidate.count, most));
+    take_budget(*candidate.sequence, first, tokens);
     candidate.count += tokens;
-    budget_left_ -= tokens;
   };
   std::vector<Candidate*> prompts;
   for (Candidate& candidate : candidates_) {
@@ -277,9 +316,10 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
     for (Candidate* prompt : prompts) give(*prompt, remaining(*prompt));
     return;
   }
-  const int32_t kept =
-      remaining(*prompts[0]) >= budget_left_ ? budget_for_waiting(budget_left_) : 0;
-  budget_left_ -= kept;
+  const int32_t budget = chunk_of(prompts[0]->sequence->planned, budget_left_);
+  const int32_t kept = remaining(*prompts[0]) >= budget ? budget_for_waiting(budget) : 0;
+  const int32_t not_shared = budget_left_ - (budget - kept);
+  budget_left_ -= not_shared;
   const auto order = [&](const Candidate& each) { return policy_->prompt_order(*each.sequence); };
   const bool alone = prompts.size() == 1 || order(*prompts[0]) < order(*prompts[1]);
   give(*prompts[0], alone ? budget_left_ : std::max(1, budget_left_ / 2));
@@ -288,7 +328,7 @@ void BatchScheduler::share_prompt_budget(int32_t decodes) {
   });
   for (size_t i = 1; i < prompts.size(); ++i) give(*prompts[i], remaining(*prompts[i]));
   give(*prompts[0], budget_left_);
-  budget_left_ += kept;
+  budget_left_ += not_shared;
 }
 
 // What a long prompt leaves for the one that can join in this step.
@@ -469,6 +509,7 @@ StepView BatchScheduler::view() const {
           .free_slots = static_cast<int32_t>(free_slots_.size()),
           .step = next_step_,
           .now_seconds = now(),
+          .cost = cost_.knows() ? &cost_.cost() : nullptr,
           .cached_tokens = cached_tokens_,
           .fits = fits_};
 }
@@ -479,7 +520,8 @@ Sequence* BatchScheduler::next_to_join() {
     if (background_queue_.empty()) return nullptr;
     Sequence* first = *background_queue_.begin();
     budget_left_ = std::min(budget_left_, background_prompt_tokens(*first));
-    return chunk_of(first->known_length() - cached_tokens(*first)) > 0 ? first : nullptr;
+    const int32_t cached = cached_tokens(*first);
+    return chunk_of(cached, first->known_length() - cached) > 0 ? first : nullptr;
   }
   const StepView now = view();
   while (policy_->reconsider(**queue_.begin(), now.now_seconds)) {
@@ -496,7 +538,7 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
     if (held_back(*head)) return;
     if (!make_slots(*head)) return;
     const PrefixMatch hit = find_prefix(*head);
-    const bool no_budget = chunk_of(head->known_length() - hit.tokens) == 0;
+    const bool no_budget = chunk_of(hit.tokens, head->known_length() - hit.tokens) == 0;
     if (Sequence* victim = victim_for(*head); no_budget && victim != nullptr) {
       yield(*victim);  // so that the next step has budget
       return;
@@ -522,7 +564,7 @@ bool BatchScheduler::held_back(const Sequence& head) const {
 // Nobody joins past the one that was named.
 bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) const {
   BatchView batch{.rows_at_start = rows_at_start_,
-                  .token_budget_left = chunk_of(head.known_length() - hit.tokens),
+                  .token_budget_left = chunk_of(hit.tokens, head.known_length() - hit.tokens),
                   .resumes = head.preemptions + head.yields > 0};
   // The live see only each other.
   const std::span<Sequence* const> running =
@@ -651,10 +693,10 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
     head.last_step = usable_after;  // the load refers to its pages
     return;
   }
-  const int32_t chunk = chunk_of(head.known_length() - head.planned);
+  const int32_t chunk = chunk_of(head.planned, head.known_length() - head.planned);
   Candidate candidate{&head, longest_fit(head, chunk), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
-  budget_left_ -= candidate.count;
+  take_budget(head, head.planned, candidate.count);
   grow(candidate, plan);
   add_work(candidate, plan);
 }

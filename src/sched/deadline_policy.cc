@@ -1,6 +1,25 @@
 #include "sched/deadline_policy.h"
 
+#include <algorithm>
+#include <limits>
+#include <queue>
+
 namespace headrace {
+namespace {
+
+// Tokens of an answer that may be late before the answer is taken to be behind: of Azure's chats
+// one in a hundred is shorter.
+constexpr double kGraceTokens = 12;
+// A step is never cut below this share of the target: who is behind catches up by a tenth.
+constexpr double kStepShareMin = 0.9;
+// Sequences that are looked at, from the first in line.
+constexpr int kLook = 256;
+
+const SloClass& class_of(const std::vector<SloClass>& classes, const Sequence& sequence) {
+  return classes.at(static_cast<size_t>(sequence.request->slo_class));
+}
+
+}  // namespace
 
 Rank DeadlinePolicy::rank(const Sequence& sequence) const {
   return {.level = sequence.policy.level, .key = sequence.policy.deadline_seconds};
@@ -15,7 +34,69 @@ bool DeadlinePolicy::reconsider(Sequence& first, double now_seconds) {
   const bool late = first.policy.level == 0 && first.rank.level != kPromotedLevel &&
                     first.output.empty() && now_seconds > first.policy.deadline_seconds;
   if (late) first.policy.level = 1;
-  return late;
+  return first.rank.level != kPromotedLevel && first.policy.level != first.rank.level;
+}
+
+Sequence* DeadlinePolicy::next(const StepView& view) {
+  Sequence* first = *view.queue.begin();
+  if (first->rank.level == kPromotedLevel) return first;
+  if (looked_at_step_ != view.step) give_up_the_longest(view);
+  looked_at_step_ = view.step;
+  int looked = 0;
+  for (Sequence* each : view.queue) {
+    if (each->policy.level == 0) return each;
+    if (++looked == kLook) break;
+  }
+  return first;
+}
+
+// Beside the decodes of now, in steps as long as the first class's target.
+
+double DeadlinePolicy::prompt_pace(const StepView& view) const {
+  if (view.cost == nullptr) return 0;
+  const double step = classes_.front().tpot_seconds;
+  StepLoad decodes;
+  for (const Sequence* each : view.running) {
+    if (each->is<Decoding>()) decodes.add({.first = each->planned, .count = 1, .samples = true});
+  }
+  const double left = std::max(0.1 * step, step - view.cost->seconds(decodes));
+  return view.cost->seconds_per_prompt_token() * step / left;
+}
+
+void DeadlinePolicy::give_up_the_longest(const StepView& view) const {
+  const double pace = prompt_pace(view);
+  double end = view.now_seconds;
+  for (const Sequence* each : view.running) {
+    if (!each->is<Prefilling>() || each->policy.level != 0) continue;
+    end += pace * (each->known_length() - each->planned);
+  }
+  const auto shorter = [](const Sequence* a, const Sequence* b) {
+    return a->known_length() < b->known_length();
+  };
+  std::priority_queue<Sequence*, std::vector<Sequence*>, decltype(shorter)> kept(shorter);
+  int looked = 0;
+  for (Sequence* each : view.queue) {  // by deadline
+    if (++looked > kLook) return;
+    if (each->policy.level != 0 || !each->output.empty()) continue;
+    end += pace * each->known_length();
+    kept.push(each);
+    if (end <= each->policy.deadline_seconds) continue;
+    end -= pace * kept.top()->known_length();
+    kept.top()->policy.level = 1;
+    kept.pop();
+  }
+}
+
+double DeadlinePolicy::step_seconds(const StepView& view) const {
+  double limit = std::numeric_limits<double>::infinity();
+  for (const Sequence* each : view.running) {
+    if (!each->is<Decoding>() || each->output.empty()) continue;
+    const double target = class_of(classes_, *each).tpot_seconds;
+    const double tokens = std::max(kGraceTokens, static_cast<double>(each->output.size()));
+    const double slack = each->first_token_seconds + tokens * target - view.now_seconds;
+    limit = std::min(limit, std::max(slack, kStepShareMin * target));
+  }
+  return limit;
 }
 
 }  // namespace headrace

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,7 @@ struct StepView {
   int32_t free_slots = 0;
   uint64_t step = 0;
   double now_seconds = 0;
+  const StepCost* cost = nullptr;  // of steps, as measured; null: not known
   // Tokens of a waiting sequence that the prefix cache holds.
   const std::function<int32_t(const Sequence&)>& cached_tokens;
   // Whether there are pages for a waiting sequence.
@@ -82,6 +84,10 @@ class QueuePolicy {
   // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
   virtual double prompt_order(const Sequence&) const { return 0; }
   virtual StepShape shape(const StepView&) { return StepShape::kMixed; }
+  // How long a step with decodes may take: prompt chunks are cut to keep it.
+  virtual double step_seconds(const StepView&) const {
+    return std::numeric_limits<double>::infinity();
+  }
   // Whether nobody joins for some finishes after one found no pages (AdmissionControl's hold), and
   // not only after what runs found none.
   virtual bool holds_after_refusal() const { return false; }

@@ -42,8 +42,11 @@ struct SchedulerOptions {
   std::string policy = "fcfs";  // queue_policy_names()
   bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
   // Prompt chunks beside decodes: 0 fills every step to max_num_batched_tokens (SplitFuse); else
-  // they are cut so that a step takes no longer than this (prefill_ceiling.h). Needs `clock`.
+  // they are cut so that a step takes no longer than this (step_cost.h). Needs `clock`.
   double tpot_target_seconds = 0;
+  // Of the steps with decodes, this share may take longer than the target: full steps, spent on the
+  // ends of prompts, where keys and values make chunks small.
+  double tpot_over_share = 0;
   // While anybody else has work, a step with background work (Request::background) takes no longer
   // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;

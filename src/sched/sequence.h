@@ -80,7 +80,8 @@ struct Sequence {
   PolicyState policy;
   uint64_t waits_since = 0;         // the step of its last work; before it: in which it came
   uint64_t awaits_pages_since = 0;  // the step in which all it lacked were fenced pages; 0: none
-  double arrival_seconds = 0;       // by the scheduler's clock
+  double arrival_seconds = 0;       // by the scheduler's clock, as the next
+  double first_token_seconds = 0;
 
   std::vector<TokenId> output;       // known here; more may be in flight
   std::vector<Sequence*> followers;  // of a leader, until they start

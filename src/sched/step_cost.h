@@ -52,6 +52,8 @@ struct StepCost {
          rows_64_to_128 = 0;
 
   double seconds(const StepLoad& load) const;
+  // What a token of a prompt adds to a step whose rows are all paid for.
+  double seconds_per_prompt_token() const { return per_prompt_token + per_row_over; }
 };
 
 // The terms of the sum: name, as files and metrics have it; coefficient; how much of it a load has.
