@@ -71,8 +71,10 @@ AblationBench::Change prefixes(bool kept, double host_gib, int64_t bytes) {
   };
 }
 
+// In a quarter of the machine's memory.
 SimulatedSetup conversation_in(KvAllocation allocation) {
-  SimulatedSetup setup{.trace = {.kind = "conversation", .requests = 2000, .rate = 15}};
+  SimulatedSetup setup{.trace = {.kind = "conversation", .requests = 2000, .rate = 15},
+                       .kv_tokens = 200000};
   setup.scheduler.allocation = allocation;
   setup.scheduler.enable_prefix_caching = false;
   setup.scheduler.max_num_seqs = 256;

@@ -46,7 +46,7 @@ AblationBench::Change chunked(double tpot_target) {
   return [=](StackOptions& options) {
     options.chunked_prefill = tpot_target > 0;
     options.tpot_target_seconds = tpot_target;
-    options.max_num_batched_tokens = tpot_target > 0 ? 512 : kLongPrompt + 2 * kDecoders;
+    options.max_num_batched_tokens = tpot_target > 0 ? 512 : kLongPrompt + 64;
     options.max_num_seqs = kDecoders + 1;
     options.max_model_len = kLongPrompt + 64;
     options.enable_prefix_caching = false;
