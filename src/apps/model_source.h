@@ -40,8 +40,8 @@ class ModelSource {
   virtual Result<std::optional<Vocab>> vocab() const = 0;
   // Empty = none.
   virtual Result<std::string> chat_template() const = 0;
-  // The load is over: gives back what is in memory of mapped files. What was handed out stays valid,
-  // and is read from the file again where it is looked at.
+  // The load is over: gives back what is in memory of mapped files. What was handed out stays
+  // valid, and is read from the file again where it is looked at.
   virtual void release_pages() const {}
 };
 

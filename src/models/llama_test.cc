@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "models/decoder.h"
+#include "models/model_test_support.h"
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
 
@@ -338,6 +339,29 @@ TEST(Architectures, AnUnknownOneIsNamedBesideTheKnown) {
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("rwkv7"), std::string::npos);
   EXPECT_NE(status.message().find("llama"), std::string::npos);
+}
+
+// Of steps over 256 rows the feed-forward part takes runs: three of 201 rows here, then one of 1.
+TEST(Llama, LongStepsHaveTheBitsOfShortOnes) {
+  ModelConfig config = tiny_config(true);
+  config.context_length = 1024;
+  const MemorySource source = random_weights(config);
+  const auto device = create_cpu_device(2);
+  const auto model = *load_llama(config, source, *device, {});
+  Rng rng(3);
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < 604; ++i) {
+    tokens.push_back(static_cast<TokenId>(rng.below(static_cast<uint64_t>(config.vocab))));
+  }
+  const auto run = [&](const std::vector<int32_t>& steps) {
+    return SequenceSession(*device, *model, 604).run(tokens, steps);
+  };
+  const SequenceValues shorter = run({200, 200, 200, 4});
+  for (const auto& steps : {std::vector<int32_t>{603, 1}, std::vector<int32_t>{257, 256, 91}}) {
+    const SequenceValues longer = run(steps);
+    EXPECT_EQ(longer.logits, shorter.logits);
+    EXPECT_EQ(longer.hidden, shorter.hidden);
+  }
 }
 
 }  // namespace

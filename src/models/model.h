@@ -105,7 +105,7 @@ struct ModelLoadOptions {
   // CPU, or null. Packed matrices are those that it has; it outlives the model. Where it has none,
   // they are added to it.
   PackedCache* packed_cache = nullptr;
-  Timeline* timeline = nullptr;               // may be null: gets the parts of the load
+  Timeline* timeline = nullptr;  // may be null: gets the parts of the load
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

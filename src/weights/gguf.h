@@ -160,7 +160,7 @@ class GgufFile {
   const std::string& name() const { return name_; }
   const GgufPlan& plan() const { return plan_; }
   size_t file_bytes() const { return file_bytes_; }  // of all parts
-  std::vector<std::string> paths() const;          // of all parts; empty after from_memory()
+  std::vector<std::string> paths() const;            // of all parts; empty after from_memory()
   size_t part_count() const { return std::max<size_t>(mappings_.size(), 1); }
 
   const GgufEntry* find(std::string_view key) const;
