@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 
 namespace headrace {
 namespace {
@@ -83,6 +84,8 @@ Status HttpAnswerReader::take_head_line() {
   }
   if (name == "transfer-encoding") chunked_ = value.find("chunked") != value.npos;
   if (name == "content-type") stream_ = value.find("text/event-stream") != value.npos;
+  if (name == "retry-after" && retry_after_ < 0) retry_after_ = std::atof(value.c_str());
+  if (name == "retry-after-ms") retry_after_ = std::atof(value.c_str()) * 1e-3;
   if (name == "connection") closes_ = value.find("close") != value.npos;
   return ok_status();
 }

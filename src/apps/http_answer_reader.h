@@ -26,6 +26,8 @@ class HttpAnswerReader {
   bool complete() const { return phase_ == Phase::kComplete; }
   int status() const { return status_; }  // 0 until the head has come
   bool is_stream() const { return stream_; }
+  // Of Retry-After, or finer of retry-after-ms; -1: it has none.
+  double retry_after_seconds() const { return retry_after_; }
   bool closes() const { return closes_; }            // the peer ends the connection after this
   const std::string& body() const { return body_; }  // of what is no event stream
 
@@ -45,6 +47,7 @@ class HttpAnswerReader {
   bool line_complete_ = false;
   int status_ = 0;
   bool chunked_ = false, stream_ = false, closes_ = false;
+  double retry_after_ = -1;
   uint64_t left_ = 0;  // of the body, or of the chunk
   std::string body_;   // of an event stream: its last, unfinished line
 };

@@ -89,6 +89,8 @@ class AnswerRecord {
 
   void on_end(const HttpAnswerReader& answer) {
     outcome_.ended = now();
+    outcome_.status = answer.status();
+    outcome_.retry_after = answer.retry_after_seconds();
     if (answer.status() != 200) {
       outcome_.error = fmt::format("{}: {}", answer.status(),
                                    std::string_view(answer.body()).substr(0, kErrorBytesMax));

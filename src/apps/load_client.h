@@ -37,9 +37,12 @@ struct LoadOutcome {
   std::vector<float> gaps;    // between events with text; empty for whole answers
   int64_t prompt_tokens = 0;  // as the server counts them in "usage"
   int64_t output_tokens = 0;
-  std::string error;  // empty: answered with 200, to its end
+  std::string error;        // empty: answered with 200, to its end
+  int status = 0;           // of the answer; 0: there was none
+  double retry_after = -1;  // seconds, where the answer told; -1: it did not
 
   bool ok() const { return error.empty(); }
+  bool refused() const { return status == 429; }  // overload, as the server means to tell it
   double per_token() const {
     const auto later = static_cast<double>(output_tokens - 1);
     return later > 0 ? (last_token - first_token) / later : 0.0;

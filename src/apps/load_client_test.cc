@@ -83,6 +83,20 @@ TEST(LoadClient, RefusalsAndSilenceAreFailures) {
   EXPECT_EQ(report.first_error, "not answered in time");
 }
 
+TEST(LoadClient, RefusalsForLoadAreCountedByThemselves) {
+  ServerFixture server({.running_max = 1, .queued_max = 1, .step_seconds = 0.002}, "");
+  const std::vector<LoadItem> items(8, {.body = body(50, true)});
+  const auto outcomes = run_load(client_of(server), items);
+  ASSERT_TRUE(outcomes.ok());
+  const LoadReport report = summarise(*outcomes);
+  EXPECT_EQ(report.completed, 2);
+  EXPECT_EQ(report.refused, 6);
+  EXPECT_EQ(report.failed, 0);
+  EXPECT_EQ(report.retry_after_s.max, 1);  // what the fake engine says
+  EXPECT_GT(report.refusal_ms.p50, 0);
+  EXPECT_LT(report.refusal_ms.max, report.e2el_ms.max);
+}
+
 TEST(LoadClient, NoServerIsAFailureAndNotAnEnd) {
   uint16_t port = 0;
   {

@@ -21,9 +21,15 @@ Percentiles percentiles_of(const std::vector<double>& values) {
 
 LoadReport summarise(std::span<const LoadOutcome> outcomes) {
   LoadReport report;
-  std::vector<double> ttft, tpot, itl, e2el;
+  std::vector<double> ttft, tpot, itl, e2el, refusals, retries;
   double first = 0, last = 0;
   for (const LoadOutcome& outcome : outcomes) {
+    if (outcome.refused()) {
+      ++report.refused;
+      refusals.push_back((outcome.ended - outcome.sent) * 1e3);
+      if (outcome.retry_after >= 0) retries.push_back(outcome.retry_after);
+      continue;
+    }
     if (!outcome.ok()) {
       if (report.failed++ == 0) report.first_error = outcome.error;
       continue;
@@ -43,12 +49,15 @@ LoadReport summarise(std::span<const LoadOutcome> outcomes) {
   report.tpot_ms = percentiles_of(tpot);
   report.itl_ms = percentiles_of(itl);
   report.e2el_ms = percentiles_of(e2el);
+  report.refusal_ms = percentiles_of(refusals);
+  report.retry_after_s = percentiles_of(retries);
   return report;
 }
 
 Json::Object to_json(const LoadReport& report) {
   Json::Object row{{"completed", report.completed},
                    {"failed", report.failed},
+                   {"refused", report.refused},
                    {"duration", report.seconds},
                    {"total_input_tokens", report.prompt_tokens},
                    {"total_output_tokens", report.output_tokens},
@@ -65,25 +74,33 @@ Json::Object to_json(const LoadReport& report) {
   add("tpot_ms", report.tpot_ms);
   add("itl_ms", report.itl_ms);
   add("e2el_ms", report.e2el_ms);
+  if (report.refused > 0) {
+    add("refusal_ms", report.refusal_ms);
+    add("retry_after_s", report.retry_after_s);
+  }
   if (report.failed > 0) row.emplace_back("first_error", report.first_error);
   return row;
 }
 
 std::string to_text(const LoadReport& report) {
-  std::string text =
-      fmt::format("requests        {} completed, {} failed{}{}\n", report.completed, report.failed,
-                  report.failed > 0 ? ", the first: " : "", report.first_error);
+  std::string text = fmt::format("requests        {} completed, {} refused (429), {} failed{}{}\n",
+                                 report.completed, report.refused, report.failed,
+                                 report.failed > 0 ? ", the first: " : "", report.first_error);
   text += fmt::format("seconds         {:.3f}\n", report.seconds);
   text += fmt::format("output tok/s    {:.1f}  ({} prompt tokens, {} output tokens)\n",
                       report.output_rate(), report.prompt_tokens, report.output_tokens);
   const auto add = [&](std::string_view name, const Percentiles& values) {
-    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}  max {:.2f}\n",
-                        name, values.mean, values.p50, values.p90, values.p99, values.max);
+    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}  max {:.2f}\n", name,
+                        values.mean, values.p50, values.p90, values.p99, values.max);
   };
   add("TTFT ms", report.ttft_ms);
   add("TPOT ms", report.tpot_ms);
   add("ITL ms", report.itl_ms);
   add("whole ms", report.e2el_ms);
+  if (report.refused > 0) {
+    add("refusal ms", report.refusal_ms);
+    add("Retry-After s", report.retry_after_s);
+  }
   return text;
 }
 

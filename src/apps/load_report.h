@@ -19,10 +19,13 @@ Percentiles percentiles_of(const std::vector<double>& values);
 
 struct LoadReport {
   int64_t completed = 0, failed = 0;
+  int64_t refused = 0;      // told 429; not among those that failed
   std::string first_error;  // of those that failed
   double seconds = 0;       // first request sent to last byte
   int64_t prompt_tokens = 0, output_tokens = 0;
   Percentiles ttft_ms, tpot_ms, itl_ms, e2el_ms;
+  Percentiles refusal_ms;     // from sending to having been refused
+  Percentiles retry_after_s;  // that they were told
 
   double request_rate() const { return per_second(completed); }
   double output_rate() const { return per_second(output_tokens); }

@@ -89,6 +89,18 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->transform(size_between(1, 1 << 20))
       ->type_name("N")
       ->group(kGroup);
+  const auto key_limit = [&](const char* name, auto& limit, const char* help) {
+    app.add_option(name, limit, help)
+        ->transform(size_between(1, int64_t{1} << 30))
+        ->type_name("N")
+        ->group(kGroup);
+  };
+  key_limit("--key-requests-per-minute", flags.key_limits.requests_per_minute,
+            "Of each API key that has no limit of its own; more are told 429 (default: no limit)");
+  key_limit("--key-tokens-per-minute", flags.key_limits.tokens_per_minute,
+            "The same, of prompts and answers (default: no limit)");
+  key_limit("--key-concurrent-requests", flags.key_limits.concurrent_requests,
+            "The same, at a time (default: no limit)");
   app.add_option("--max-connections", flags.server.http.connections_max,
                  "Connections open at the same time; more wait to be accepted (default: 4096)")
       ->transform(size_between(1, 1 << 20))
@@ -97,6 +109,13 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--max-connections-per-address", flags.server.http.connections_per_address_max,
                  "Of one client address; more are told 429 (default: 256)")
       ->transform(size_between(1, 1 << 20))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option(
+         "--max-pinned-tokens", flags.server.requests.pins.tokens_per_key,
+         "Prompt tokens that each API key may keep in the prefix cache; 0: none (default: a "
+         "quarter of the cache)")
+      ->transform(size_between(0, int64_t{1} << 40))
       ->type_name("N")
       ->group(kGroup);
   app.add_option("--max-logprobs", flags.server.requests.logprobs_max,
@@ -161,6 +180,9 @@ Status apply_server_flags(ServeFlags& flags) {
   if (!flags.api_key_file.empty()) {
     HR_ASSIGN_OR_RETURN(const auto keys, read_api_key_file(flags.api_key_file, flags.key_limits));
     server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
+  }
+  if (server.api_keys.empty() && flags.key_limits != KeyLimits{}) {
+    return invalid_argument("limits of API keys need keys: add --api-key or --api-key-file");
   }
   if (server.host == "localhost") server.host = "127.0.0.1";
   server.handle_signals = false;  // SignalWatch does

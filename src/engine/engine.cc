@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "engine/kv_archive.h"
+#include "kv/prefix_pins.h"
 #include "sched/queue_gauge.h"
 
 namespace headrace {
@@ -33,7 +34,17 @@ struct CancelChoiceCommand {
   RequestId request;
   int32_t choice;
 };
-using Command = std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand>;
+struct PinCommand {
+  uint64_t pin;
+  std::string salt;
+  std::vector<TokenId> tokens;
+  std::function<void(int64_t)> done;
+};
+struct UnpinCommand {
+  uint64_t pin;
+};
+using Command =
+    std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand, PinCommand, UnpinCommand>;
 
 // A request whose sink still expects emissions.
 struct Live {
@@ -74,6 +85,7 @@ class EngineImpl final : public Engine {
       : options_(std::move(options)),
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
+        pins_(scheduler_->prefix_cache()),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
         gauges_{QueueGauge(options_.scheduler), QueueGauge(options_.scheduler)} {
     last_progress_ns_ = clock_.now_ns();
@@ -98,6 +110,12 @@ class EngineImpl final : public Engine {
   void cancel_choice(RequestId request, int32_t choice) override {
     post(CancelChoiceCommand{request, choice});
   }
+
+  void pin_prefix(uint64_t pin, std::string salt, std::vector<TokenId> tokens,
+                  std::function<void(int64_t)> done) override {
+    post(PinCommand{pin, std::move(salt), std::move(tokens), std::move(done)});
+  }
+  void unpin_prefix(uint64_t pin) override { post(UnpinCommand{pin}); }
 
   double retry_after_seconds() const override {
     std::lock_guard lock(mutex_);
@@ -147,6 +165,10 @@ class EngineImpl final : public Engine {
   void handle(SubmitCommand command);
   void handle(CancelCommand command);
   void handle(CancelChoiceCommand command);
+  void handle(PinCommand command) {
+    command.done(pins_.pin(command.pin, std::move(command.salt), std::move(command.tokens)));
+  }
+  void handle(UnpinCommand command) { pins_.unpin(command.pin); }
   bool start_step();   // false: nothing to run now
   void finish_step();  // waits for the oldest step in flight and delivers what it brought
   void tell_admitted(const StepPlan& plan);
@@ -163,6 +185,7 @@ class EngineImpl final : public Engine {
   const SystemClock clock_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Runner> runner_;
+  PrefixPins pins_;  // the engine thread's
   const uint64_t seed_origin_;
 
   // Shared, under mutex_.
@@ -238,7 +261,7 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
       refused_background_ = kind;
       return room;
     }
-    gauges_[kind].entered(prompt_tokens);
+    gauges_[kind].entered(prompt_tokens, clock_.now_seconds());
     mailbox_.push_back(SubmitCommand{std::move(request), std::move(sink)});
   }
   wake_.notify_one();

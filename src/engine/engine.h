@@ -70,6 +70,13 @@ class Engine {
   // Ends one choice (a stop string was found at the edge): no further emission for it.
   virtual void cancel_choice(RequestId request, int32_t choice) = 0;
 
+  // Keeps the pages of a prefix longer than others (PrefixCache::pin): of the longest beginning of
+  // `tokens` that is in the cache. `done` is told its tokens (0: nothing is pinned) on the engine
+  // thread, and must not block. An engine without a cache pins nothing. Any thread.
+  virtual void pin_prefix(uint64_t pin, std::string salt, std::vector<TokenId> tokens,
+                          std::function<void(int64_t)> done) = 0;
+  virtual void unpin_prefix(uint64_t pin) = 0;  // also of ids that are unknown. Any thread
+
   // When submit() said kExhausted: seconds until it would not, as things go now. Any thread.
   virtual double retry_after_seconds() const { return 1; }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "kv/prefix_pins.h"
 #include "kv/sequence_blocks.h"
 
 namespace headrace {
@@ -232,6 +233,32 @@ TEST(PrefixCache, PinnedPrefixesGoLast) {
   rig.cache.unpin(kNobody, numbers(8));
   for (int i = 1; i < 20; ++i) rig.serve(numbers(16, 100 * i));
   EXPECT_EQ(rig.found(numbers(8)), 0);
+}
+
+// What was pinned is unpinned, whatever the tree became meanwhile; pins of the same pages nest.
+TEST(PrefixPins, TakeBackWhatTheyPinned) {
+  Rig rig(6);
+  PrefixPins pins(&rig.cache);
+  const auto flood = [&] {
+    for (int i = 1; i < 20; ++i) rig.serve(numbers(16, 100 * i));
+  };
+  EXPECT_EQ(pins.pin(1, "", numbers(8)), 0);  // not there yet
+  rig.serve(numbers(8));
+  EXPECT_EQ(pins.pin(2, "other", numbers(8)), 0);
+  EXPECT_EQ(pins.pin(3, "", numbers(11)), 8);  // whole units of what is there
+  EXPECT_EQ(pins.pin(4, "", numbers(7)), 4);
+  flood();
+  EXPECT_EQ(rig.found(numbers(8)), 8);
+  pins.unpin(3);
+  flood();
+  EXPECT_EQ(rig.found(numbers(8)), 4);
+  rig.serve(numbers(8));  // its second unit is new, and nobody's
+  pins.unpin(4);
+  pins.unpin(4);
+  EXPECT_EQ(pins.size(), 0u);
+  flood();
+  EXPECT_EQ(rig.found(numbers(8)), 0);
+  EXPECT_EQ(PrefixPins(nullptr).pin(1, "", numbers(8)), 0);
 }
 
 TEST(PrefixCache, ASlidingGroupNeedsOnlyItsWindow) {

@@ -6,14 +6,24 @@
 #include <fmt/format.h>
 
 namespace headrace {
+namespace {
 
-void QueueGauge::Rate::add(double amount, double now) {
-  value = at(now) + amount / kWindowSeconds;
-  last = now;
+constexpr double kBusySecondsMin = 1;  // less is no measure of a rate
+
+}  // namespace
+
+void QueueGauge::Rate::add(double amount, double busy) {
+  value = value * std::exp(-(busy - last) / kWindowSeconds) + amount / kWindowSeconds;
+  last = busy;
 }
 
-double QueueGauge::Rate::at(double now) const {
-  return value * std::exp(-std::max(0.0, now - last) / kWindowSeconds);
+double QueueGauge::Rate::at(double busy) const {
+  const double seen = 1 - std::exp(-std::max(kBusySecondsMin, busy) / kWindowSeconds);
+  return value * std::exp(-(busy - last) / kWindowSeconds) / seen;
+}
+
+double QueueGauge::busy_seconds(double now_seconds) const {
+  return busy_before_ + (outstanding_ > 0 ? std::max(0.0, now_seconds - busy_since_) : 0);
 }
 
 QueueGauge::QueueGauge(const SchedulerOptions& options)
@@ -43,31 +53,33 @@ Status QueueGauge::check(int64_t prompt_tokens, double now_seconds) const {
   return ok_status();
 }
 
-void QueueGauge::entered(int64_t prompt_tokens) {
-  ++outstanding_;
+void QueueGauge::entered(int64_t prompt_tokens, double now_seconds) {
+  if (outstanding_++ == 0) busy_since_ = now_seconds;
   queued_tokens_ += prompt_tokens;
 }
 
 void QueueGauge::started(int64_t prompt_tokens, double now_seconds) {
   queued_tokens_ -= prompt_tokens;
-  prompt_tokens_.add(static_cast<double>(prompt_tokens), now_seconds);
+  prompt_tokens_.add(static_cast<double>(prompt_tokens), busy_seconds(now_seconds));
 }
 
 void QueueGauge::left_unstarted(int64_t prompt_tokens) { queued_tokens_ -= prompt_tokens; }
 
 void QueueGauge::ended(double now_seconds) {
-  --outstanding_;
-  ends_.add(1, now_seconds);
+  const double busy = busy_seconds(now_seconds);
+  ends_.add(1, busy);
+  if (--outstanding_ == 0) busy_before_ = busy;
 }
 
 double QueueGauge::drain_seconds(double now_seconds) const {
-  const double rate = prompt_tokens_.at(now_seconds);
+  const double rate = prompt_tokens_.at(busy_seconds(now_seconds));
   return rate > 0 ? static_cast<double>(queued_tokens_) / rate : 0;
 }
 
 double QueueGauge::retry_seconds(int64_t prompt_tokens, double now_seconds) const {
   double seconds = 0;
-  const double ends = ends_.at(now_seconds), tokens = prompt_tokens_.at(now_seconds);
+  const double busy = busy_seconds(now_seconds);
+  const double ends = ends_.at(busy), tokens = prompt_tokens_.at(busy);
   if (outstanding_ >= requests_max_ && ends > 0) {
     seconds = static_cast<double>(outstanding_ + 1 - requests_max_) / ends;
   }

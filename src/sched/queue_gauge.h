@@ -1,6 +1,7 @@
 // How full the queue is, in requests, tokens and seconds, and how long until it has room: what a
-// refusal tells the client. Rates are exponential means over kWindowSeconds of what really
-// happened. One thread at a time.
+// refusal tells the client. Rates are exponential means over the last kWindowSeconds in which there
+// was work, of what really happened: an idle hour says nothing about how fast a queue drains. One
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ class QueueGauge {
 
   // kExhausted, naming the bound, where a request with such a prompt would overfill the queue.
   Status check(int64_t prompt_tokens, double now_seconds) const;
-  void entered(int64_t prompt_tokens);
+  void entered(int64_t prompt_tokens, double now_seconds);
   void started(int64_t prompt_tokens, double now_seconds);  // its first result is there
   void left_unstarted(int64_t prompt_tokens);               // cancelled in the queue
   void ended(double now_seconds);
@@ -32,17 +33,20 @@ class QueueGauge {
   double retry_seconds(int64_t prompt_tokens, double now_seconds) const;
 
  private:
-  // Events a second.
+  // Events a second of busy time, which begins at 0.
   struct Rate {
-    double value = 0, last = 0;
-    void add(double amount, double now);
-    double at(double now) const;
+    double value = 0, last = 0;  // not yet divided by how much of the window there was
+    void add(double amount, double busy);
+    double at(double busy) const;
   };
+  double busy_seconds(double now_seconds) const;
 
   const int64_t requests_max_, tokens_max_;
   const double seconds_max_;
   int64_t outstanding_ = 0;
   int64_t queued_tokens_ = 0;
+  double busy_before_ = 0;  // seconds with requests, until the last time without
+  double busy_since_ = 0;   // while outstanding_ > 0
   Rate prompt_tokens_, ends_;
 };
 

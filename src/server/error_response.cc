@@ -1,5 +1,9 @@
 #include "server/error_response.h"
 
+#include <cmath>
+
+#include <fmt/format.h>
+
 namespace headrace {
 
 std::string_view error_type(int http_status) {
@@ -61,6 +65,17 @@ HttpResponse error_response(int http_status, std::string_view message, std::stri
   if (http_status == 429) response.headers.push_back({"Retry-After", "1"});
   if (http_status == 503) response.headers.push_back({"Retry-After", "5"});
   if (http_status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  return response;
+}
+
+HttpResponse too_many_requests(std::string_view message, double retry_seconds) {
+  HttpResponse response = error_response(429, message);
+  const double milliseconds = std::ceil(retry_seconds * 1e3);
+  for (HttpHeader& header : response.headers) {
+    if (header.name == "Retry-After")
+      header.value = fmt::format("{:.0f}", std::ceil(retry_seconds));
+  }
+  response.headers.push_back({"retry-after-ms", fmt::format("{:.0f}", milliseconds)});
   return response;
 }
 

@@ -17,6 +17,9 @@ int http_status_of(StatusCode code);
 
 Json error_json(int http_status, std::string_view message, std::string_view param = {});
 HttpResponse error_response(int http_status, std::string_view message, std::string_view param = {});
+// 429 that tells when to come again: Retry-After in whole seconds, rounded up, and retry-after-ms,
+// which OpenAI's clients prefer.
+HttpResponse too_many_requests(std::string_view message, double retry_seconds);
 // kExhausted becomes 429 with Retry-After, kUnavailable 503, kInvalidArgument 400, ...
 HttpResponse error_response(const Status& status);
 

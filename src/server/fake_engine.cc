@@ -11,6 +11,8 @@ namespace headrace {
 FakeEngine::FakeEngine(FakeEngineOptions options) : options_(std::move(options)) {
   engine_options_.vocab_size = options_.vocab_size;
   engine_options_.scheduler.max_model_len = options_.max_model_len;
+  engine_options_.scheduler.groups = {{.block_tokens = 16}};
+  engine_options_.scheduler.block_count = 100;
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -67,6 +69,37 @@ EngineStats FakeEngine::stats() const {
   return stats;
 }
 
+void FakeEngine::pin_prefix(uint64_t pin, std::string, std::vector<TokenId> tokens,
+                            std::function<void(int64_t)> done) {
+  {
+    std::lock_guard lock(mutex_);
+    pinned_[pin] = tokens.size();
+    pin_done_.emplace_back(std::move(done), tokens.size());
+  }
+  wake_.notify_all();
+}
+
+void FakeEngine::unpin_prefix(uint64_t pin) {
+  std::lock_guard lock(mutex_);
+  pinned_.erase(pin);
+}
+
+std::map<uint64_t, size_t> FakeEngine::pinned() const {
+  std::lock_guard lock(mutex_);
+  return pinned_;
+}
+
+// What was pinned is told on the engine's thread, as the real one does. True: it let go of the
+// lock.
+bool FakeEngine::tell_pinned(std::unique_lock<std::mutex>& lock) {
+  if (pin_done_.empty()) return false;
+  const auto told = std::exchange(pin_done_, {});
+  lock.unlock();
+  for (const auto& [done, tokens] : told) done(static_cast<int64_t>(tokens));
+  lock.lock();
+  return true;
+}
+
 bool FakeEngine::drain(double) {
   std::lock_guard lock(mutex_);
   draining_ = true;
@@ -106,7 +139,7 @@ TokenId FakeEngine::token_at(const Request& request, int32_t choice, size_t posi
 void FakeEngine::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (admit(lock)) continue;
+    if (tell_pinned(lock) || admit(lock)) continue;
     if (live_.empty() || paused_) {
       wake_.wait(lock);
       continue;

@@ -34,6 +34,11 @@ class FakeEngine final : public Engine {
   Status submit(Request request, EmissionSink sink) override;
   void cancel(RequestId request) override;
   void cancel_choice(RequestId request, int32_t choice) override;
+  // Pins what it is told, but of the empty prompt.
+  void pin_prefix(uint64_t pin, std::string salt, std::vector<TokenId> tokens,
+                  std::function<void(int64_t)> done) override;
+  void unpin_prefix(uint64_t pin) override;
+  std::map<uint64_t, size_t> pinned() const;  // tokens by pin
   EngineStats stats() const override;
   bool healthy() const override { return healthy_; }
   bool drain(double seconds_max) override;
@@ -61,6 +66,7 @@ class FakeEngine final : public Engine {
   };
   void loop();
   bool admit(std::unique_lock<std::mutex>& lock);
+  bool tell_pinned(std::unique_lock<std::mutex>& lock);
   void step(std::unique_lock<std::mutex>& lock);
   std::vector<Emission> step_request(Live& live);
   Emission step_choice(Live& live, int32_t choice);
@@ -77,6 +83,8 @@ class FakeEngine final : public Engine {
   std::condition_variable wake_;
   std::map<RequestId, Live> live_;  // in order of submission
   Request last_request_;
+  std::map<uint64_t, size_t> pinned_;
+  std::vector<std::pair<std::function<void(int64_t)>, size_t>> pin_done_;  // to be told
   bool stopping_ = false, paused_ = false, draining_ = false;
   std::thread thread_;
 };

@@ -108,22 +108,65 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
   return plan;
 }
 
-void start_or_refuse(RouteCall& call, Result<GenerationPlan> plan) {
-  if (!plan.ok()) return call.exchange->respond(error_response(plan.status()));
+// What a route makes of its body.
+using MakePlan = Result<GenerationPlan> (*)(const ReadyModel&, const FieldContext&, const Json&);
+
+// The tokens that a request takes at most; of a request that names no max_tokens its prompts'.
+std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& plan) {
+  int64_t prompt = 0;
+  for (const std::vector<TokenId>& ids : plan.prompts) prompt += static_cast<int64_t>(ids.size());
+  const auto answers = static_cast<int64_t>(plan.prompts.size()) * plan.settings.sampling.n;
+  return quota.take_tokens(*plan.lease, prompt, answers * plan.settings.max_tokens.value_or(0));
+}
+
+// Room for the prompts that shall stay in the cache, as far as there is some; x-cache-pin names it.
+void reserve_pins(ServerState& state, const std::string& owner, GenerationPlan& plan) {
+  state.pins->expire();
+  const GenerationSettings& settings = plan.settings;
+  if (settings.pin_seconds <= 0) return;
+  std::string names;
+  for (const std::vector<TokenId>& prompt : plan.prompts) {
+    plan.pins.push_back(
+        state.pins->reserve(owner, settings.cache_salt, prompt, settings.pin_seconds).value_or(""));
+    if (plan.pins.back().empty()) continue;
+    if (!names.empty()) names += ", ";
+    names += plan.pins.back();
+  }
+  if (!names.empty()) plan.headers.push_back({"x-cache-pin", std::move(names)});
+}
+
+// The quota is asked before the body is worked on: refusing many requests must cost little.
+void generate(RouteCall& call, MakePlan make_plan) {
+  // A batch takes what is left over: its bounds are others (BatchServiceOptions).
+  KeyQuota* const quota = call.caller.job ? nullptr : call.state.quotas.of(call.caller.key);
+  KeyQuota::Admission admission;
+  if (quota) admission = quota->admit();
+  if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
+  Result<GenerationPlan> plan =
+      make_plan(*call.state.model(), call.state.field_context(), call.body);
+  if (!plan.ok()) {
+    admission.lease.reset();  // before the client can know, who may send its next request
+    return call.exchange->respond(error_response(plan.status()));
+  }
+  if (quota) {
+    plan->lease = std::move(admission.lease);
+    const auto refusal = take_tokens(*quota, *plan);
+    if (refusal) {
+      plan->lease.reset();
+      return call.exchange->respond(quota_response(*refusal, *quota));
+    }
+    plan->headers = quota->headers();
+  }
   // Who holds the key is the tenant: a name that the client chooses is no share of its own.
-  if (call.caller.key >= 0) plan->settings.tenant = call.caller.owner(call.state.keys);
+  const std::string owner = call.caller.owner(call.state.keys);
+  if (call.caller.key >= 0) plan->settings.tenant = owner;
+  reserve_pins(call.state, owner, *plan);
   GenerationSession::start(call.state, std::move(*plan), call.exchange);
 }
 
 }  // namespace
 
-void handle_completions(RouteCall& call) {
-  start_or_refuse(call,
-                  plan_completion(*call.state.model(), call.state.field_context(), call.body));
-}
-
-void handle_chat_completions(RouteCall& call) {
-  start_or_refuse(call, plan_chat(*call.state.model(), call.state.field_context(), call.body));
-}
+void handle_completions(RouteCall& call) { generate(call, plan_completion); }
+void handle_chat_completions(RouteCall& call) { generate(call, plan_chat); }
 
 }  // namespace headrace

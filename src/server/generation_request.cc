@@ -100,6 +100,28 @@ Status read_service_tier(const Json& value, const Context&, Settings& settings) 
   return ok_status();
 }
 
+// OpenAI's: 24h keeps the prompt's keys and values, in_memory is what a cache does anyway.
+Status read_retention(const Json& value, const Context& context, Settings& settings) {
+  const std::string& retention = value.as_string();
+  if (retention != "24h" && retention != "in_memory") {
+    return field_error("prompt_cache_retention", "one of in_memory, 24h", value);
+  }
+  if (retention == "24h" && settings.pin_seconds == 0) {
+    settings.pin_seconds = context.limits.pin_seconds_max;
+  }
+  return ok_status();
+}
+
+Status read_pin(const Json& value, const Context& context, Settings& settings) {
+  if (integer_of(value) > static_cast<int64_t>(context.limits.pin_seconds_max)) {
+    return field_error("cache_pin",
+                       fmt::format("a number of seconds up to {}", context.limits.pin_seconds_max),
+                       value);
+  }
+  settings.pin_seconds = static_cast<double>(integer_of(value));
+  return ok_status();
+}
+
 Status read_stream_options(const Json& value, const Context& context, Settings& settings) {
   if (!value.is_object()) return field_error("stream_options", "an object", value);
   static constexpr Field<Settings> kOptions[] = {
@@ -170,6 +192,8 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"service_tier", FieldType::kString, {}, read_service_tier},
     {"user", FieldType::kString, {}, HR_STORE(tenant, v.as_string())},
     {"cache_salt", FieldType::kString, {}, HR_STORE(cache_salt, v.as_string())},
+    {"cache_pin", FieldType::kInteger, {1, kInt32Max}, read_pin},
+    {"prompt_cache_retention", FieldType::kString, {}, read_retention},
 };
 #undef HR_STORE
 

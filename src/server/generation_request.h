@@ -32,6 +32,7 @@ struct GenerationSettings {
   bool background = false;  // service_tier flex: what others leave idle
   std::string tenant;       // user; a server with API keys goes by the key instead
   std::string cache_salt;
+  double pin_seconds = 0;  // the prompts stay in the cache so long; 0: as others
 };
 
 struct CompletionRequest {

@@ -81,7 +81,9 @@ const Accepted& generation_rows() {
       {"return_token_ids", kOnlyTrue},
       {"priority", {"-1", "0", "2^31-1"}},
       {"cache_salt", kTexts},
-      {"slo_class", {}},  // one of the server's names
+      {"cache_pin", {}},
+      {"prompt_cache_retention", {}},  // one of two words
+      {"slo_class", {}},               // one of the server's names
       {"service_tier", {}},
       {"user", kTexts},
   };

@@ -20,13 +20,13 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   const Status status = session->submit();
   if (!status.ok()) {
     session->cancel_all();
+    session->plan_.lease.reset();
     HttpResponse refusal = error_response(status);
     if (status.code() == StatusCode::kExhausted) {
-      const double seconds = session->model_.served.engine->retry_after_seconds();
-      for (auto& [name, value] : refusal.headers) {
-        if (name == "Retry-After") value = std::to_string(std::llround(std::ceil(seconds)));
-      }
+      refusal =
+          too_many_requests(status.message(), session->model_.served.engine->retry_after_seconds());
     }
+    for (HttpHeader& header : session->plan_.headers) refusal.headers.push_back(std::move(header));
     session->exchange_->respond(std::move(refusal));
     session->end(FinishReason::kAbort);
     return;
@@ -138,6 +138,7 @@ void GenerationSession::handle(Arrival arrival) {
   const int32_t number = emission.choice;
   ChoiceDelta delta = choice.stream.take(std::move(emission));
   generated_ += delta.generated;
+  if (plan_.lease) plan_.lease->spend(delta.generated);
   model_.metrics->on_generation_tokens(delta.generated);
   choice.ready.append(std::move(delta));
   if (choice.stream.finished() && !was_finished) {
@@ -154,6 +155,10 @@ void GenerationSession::handle(Arrival arrival) {
 void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival& arrival) {
   if (!prompt.started) {
     prompt.started = true;
+    if (!plan_.pins.empty()) {
+      state_.pins->place(plan_.pins[arrival.prompt], plan_.settings.cache_salt,
+                         plan_.prompts[arrival.prompt]);
+    }
     cached_tokens_ += arrival.emission.cached_tokens;
     model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()),
                                      arrival.emission.cached_tokens);
@@ -193,6 +198,7 @@ void GenerationSession::deliver(size_t choice_index) {
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
     head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+    std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
     exchange_->begin_stream(std::move(head));
   }
   exchange_->write(out);
@@ -221,6 +227,7 @@ void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
 }
 
 void GenerationSession::finish() {
+  plan_.lease.reset();  // before the client can know, who may send its next request
   if (plan_.settings.stream) {
     std::string out;
     if (plan_.settings.include_usage) append_sse_event(out, plan_.format->usage_event(usage()));
@@ -232,6 +239,7 @@ void GenerationSession::finish() {
     for (Choice& choice : choices_) answers.push_back(std::move(choice.ready));
     HttpResponse response;
     response.body = write_json(plan_.format->whole(answers, usage()));
+    response.headers = std::move(plan_.headers);
     exchange_->respond(std::move(response));
   }
   end(FinishReason::kNone);
@@ -239,6 +247,7 @@ void GenerationSession::finish() {
 
 // Before the first byte an error is an HTTP status; in a stream it is an event, and no clean end.
 void GenerationSession::fail(int http_status, std::string_view message) {
+  plan_.lease.reset();
   cancel_all();
   if (streaming_) {
     std::string out;
@@ -268,6 +277,8 @@ void GenerationSession::cancel_all() {
 void GenerationSession::end(FinishReason reason) {
   done_ = true;
   arrivals_->close();
+  plan_.lease.reset();
+  for (const std::string& pin : plan_.pins) state_.pins->give_up(pin);
   state_.sessions.remove(this);
   if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
   RequestTimes times;
@@ -283,6 +294,7 @@ void GenerationSession::end(FinishReason reason) {
 void GenerationSession::abandon() {
   if (!std::exchange(done_, true)) cancel_all();
   arrivals_->close();
+  plan_.lease.reset();
   exchange_.reset();
 }
 

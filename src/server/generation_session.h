@@ -15,6 +15,7 @@
 #include "server/choice_stream.h"
 #include "server/exchange.h"
 #include "server/generation_request.h"
+#include "server/key_quota.h"
 #include "server/server_state.h"
 
 namespace headrace {
@@ -25,6 +26,9 @@ struct GenerationPlan {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echo;  // with echo: the text of each prompt
   std::unique_ptr<AnswerFormat> format;
+  std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
+  std::vector<HttpHeader> headers;         // of the answer
+  std::vector<std::string> pins;           // of each prompt (cache_pins.h); empty: none is wanted
 };
 
 class GenerationSession : public ExchangeObserver,

@@ -22,6 +22,10 @@ void handle_tokenize(RouteCall& call);
 void handle_detokenize(RouteCall& call);
 void handle_apply_template(RouteCall& call);
 
+// pin_handlers.cc
+void handle_pins(RouteCall& call);
+void handle_delete_pin(RouteCall& call);
+
 // file_handlers.cc
 void handle_upload_file(RouteCall& call);
 void handle_files(RouteCall& call);

@@ -36,6 +36,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", kKey, kJson, kReady, handle_tokenize},
     {"POST", "/detokenize", kKey, kJson, kReady, handle_detokenize},
     {"POST", "/apply-template", kKey, kJson, kReady, handle_apply_template},
+    {"GET", "/v1/cache/pins", kKey, kNoBody, kReady, handle_pins},
+    {"DELETE", "/v1/cache/pins/{id}", kKey, kNoBody, kReady, handle_delete_pin},
     {"POST", "/v1/files", kKey, kUpload, kAnyTime, handle_upload_file},
     {"GET", "/v1/files", kKey, kNoBody, kAnyTime, handle_files},
     {"GET", "/v1/files/{id}/content", kKey, kNoBody, kAnyTime, handle_file_content},

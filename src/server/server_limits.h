@@ -28,6 +28,12 @@ struct HttpLimits {
   double stalled_write_seconds_max = 30;  // no byte taken by the peer: the request is aborted
 };
 
+// Prefixes that clients pin (cache_pins.h).
+struct PinLimits {
+  int64_t tokens_per_key = -1;  // -1: a quarter of the cache; 0: no pins
+  int32_t pins_per_key = 64;
+};
+
 struct RequestLimits {
   JsonLimits json;            // depth 64, 100,000 keys
   int32_t choices_max = 8;    // `n`
@@ -38,9 +44,10 @@ struct RequestLimits {
   int32_t logit_bias_max = 1024;
   int32_t stop_token_ids_max = 1024;
   int32_t messages_max = 16384;
-  size_t label_bytes_max = 256;         // request_id, user, cache_salt
-  double queue_seconds_max = 30;        // waiting for the first step; over: 503
-  double retry_after_seconds = 1;       // told with a 429
+  size_t label_bytes_max = 256;   // request_id, user, cache_salt
+  double queue_seconds_max = 30;  // waiting for the first step; over: 503
+  PinLimits pins;
+  double pin_seconds_max = 24 * 3600;
   size_t pending_tokens_max = 1 << 16;  // of one request, behind a paused stream; over: aborted
 };
 

@@ -104,6 +104,36 @@ struct ServerMetrics::Series {
   prometheus::Histogram& request_max_tokens =
       histogram("vllm:request_params_max_tokens", "max_tokens per request.", kTokens);
 
+  // Of the edge.
+  prometheus::Family<prometheus::Gauge>& batches = prometheus::BuildGauge()
+                                                       .Name("headrace:batches")
+                                                       .Help("Batches of /v1/batches, by status.")
+                                                       .Register(registry);
+  prometheus::Family<prometheus::Gauge>& batch_files = prometheus::BuildGauge()
+                                                           .Name("headrace:batch_files")
+                                                           .Help("Files of /v1/files.")
+                                                           .Register(registry);
+  prometheus::Family<prometheus::Gauge>& batch_bytes = prometheus::BuildGauge()
+                                                           .Name("headrace:batch_file_bytes")
+                                                           .Help("Bytes of the files of /v1/files.")
+                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& quota_refusals =
+      prometheus::BuildCounter()
+          .Name("headrace:quota_refusals_total")
+          .Help("Requests over a limit of their API key, by key and limit.")
+          .Register(registry);
+
+  prometheus::Family<prometheus::Gauge>& pins =
+      prometheus::BuildGauge()
+          .Name("headrace:cache_pins")
+          .Help("Prompts that clients asked to keep, by API key.")
+          .Register(registry);
+  prometheus::Family<prometheus::Gauge>& pinned_tokens = prometheus::BuildGauge()
+                                                             .Name("headrace:cache_pinned_tokens")
+                                                             .Help("Their tokens.")
+                                                             .Register(registry);
+  std::vector<std::pair<prometheus::Family<prometheus::Gauge>*, prometheus::Gauge*>> owners_seen;
+
   // Of the engine's steps.
   prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
   prometheus::Counter& device_seconds =
@@ -182,8 +212,48 @@ void ServerMetrics::add_timing(const EngineStats& stats) {
   }
 }
 
-std::string ServerMetrics::expose(const EngineStats* stats) {
+void ServerMetrics::set_edge(const EdgeStats& edge) {
+  const auto labels_with =
+      [&](std::initializer_list<std::pair<const std::string, std::string>> more) {
+        prometheus::Labels labels = series_->labels;
+        labels.insert(more);
+        return labels;
+      };
+  if (edge.batches) {
+    series_->batch_files.Add(series_->labels).Set(static_cast<double>(edge.batches->files));
+    series_->batch_bytes.Add(series_->labels).Set(static_cast<double>(edge.batches->bytes));
+    for (int i = 0; i < kBatchStatusCount; ++i) {
+      const std::string status(batch_status_name(static_cast<BatchStatus>(i)));
+      series_->batches.Add(labels_with({{"status", status}}))
+          .Set(static_cast<double>(edge.batches->batches[static_cast<size_t>(i)]));
+    }
+  }
+  for (auto& [family, gauge] : series_->owners_seen) family->Remove(gauge);
+  series_->owners_seen.clear();
+  const auto set_pins = [&](prometheus::Family<prometheus::Gauge>& family, const PinCounts& pins,
+                            int64_t value) {
+    prometheus::Gauge& gauge = family.Add(labels_with({{"key", pins.owner}}));
+    gauge.Set(static_cast<double>(value));
+    series_->owners_seen.emplace_back(&family, &gauge);
+  };
+  for (const PinCounts& pins : edge.pins) {
+    set_pins(series_->pins, pins, pins.pins);
+    set_pins(series_->pinned_tokens, pins, pins.tokens);
+  }
+  for (const EdgeStats::Key& key : edge.keys) {
+    for (int i = 0; i < kQuotaKindCount; ++i) {
+      const std::string limit(quota_kind_name(static_cast<QuotaKind>(i)));
+      prometheus::Counter& counter =
+          series_->quota_refusals.Add(labels_with({{"key", key.name}, {"limit", limit}}));
+      counter.Increment(static_cast<double>(key.refusals[static_cast<size_t>(i)]) -
+                        counter.Value());
+    }
+  }
+}
+
+std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edge) {
   std::lock_guard lock(series_->expose_mutex);
+  set_edge(edge);
   if (stats) {
     const SchedulerStats& scheduler = stats->scheduler;
     const double usage = scheduler.blocks_total > 0

@@ -1,12 +1,17 @@
 // Counters and histograms under the names that vLLM's dashboards and gateways read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "sched/request.h"
+#include "server/batch_service.h"
+#include "server/cache_pins.h"
+#include "server/key_quota.h"
 
 namespace headrace {
 
@@ -18,6 +23,17 @@ struct RequestTimes {
   int64_t generation_tokens = 0;
   int32_t choices = 1;
   int32_t max_tokens = 0;
+};
+
+// What the edge counts beside requests, at an exposition.
+struct EdgeStats {
+  const BatchCounts* batches = nullptr;  // nullptr: no batches are kept
+  struct Key {
+    std::string name;
+    std::array<uint64_t, kQuotaKindCount> refusals{};
+  };
+  std::vector<Key> keys;  // those with limits
+  std::vector<PinCounts> pins;
 };
 
 // Any thread.
@@ -35,10 +51,11 @@ class ServerMetrics {
   void on_request_finished(const RequestTimes& times);
 
   // Prometheus text format 0.0.4. `stats` fills the gauges; nullptr while there is no engine.
-  std::string expose(const EngineStats* stats);
+  std::string expose(const EngineStats* stats, const EdgeStats& edge);
 
  private:
   struct Series;
+  void set_edge(const EdgeStats& edge);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::unique_ptr<Series> series_;
 };

@@ -50,6 +50,7 @@ Status ServerState::set_model(ServedModel served) {
   }
   ready->metrics = std::make_unique<ServerMetrics>(served.names.front());
   ready->served = std::move(served);
+  pins->set_engine(*ready->served.engine);
   ready_ = std::move(ready);
   model_.store(ready_.get(), std::memory_order_release);
   return ok_status();

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
+#include "server/cache_pins.h"
+#include "server/key_quota.h"
 #include "server/post_box.h"
 #include "server/request_fields.h"
 #include "server/served_model.h"
@@ -54,13 +56,17 @@ struct ServerState {
               PostBox::RunLater run_later = nullptr)
       : limits(request_limits),
         keys(std::move(api_keys)),
+        quotas(keys, clock),
+        pins(std::make_shared<CachePins>(request_limits.pins)),
         allowed_origins(std::move(origins)),
         post_box(std::move(run_later)) {}
 
   const RequestLimits limits;
   const ApiKeys keys;
-  const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   SystemClock clock;
+  const KeyQuotas quotas;
+  const std::shared_ptr<CachePins> pins;
+  const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
 
   std::atomic<bool> draining{false};

@@ -1,3 +1,7 @@
+#include <utility>
+#include <vector>
+
+#include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
 
@@ -10,6 +14,21 @@ Json model_card(const ReadyModel& model, const std::string& name) {
   card.set("owned_by", "headrace").set("root", model.served.names.front()).set("parent", Json());
   card.set("max_model_len", model.served.max_model_len).set("permission", Json::array());
   return card;
+}
+
+// The keys that have limits, with what they were refused.
+std::vector<EdgeStats::Key> limited_keys(const ServerState& state) {
+  std::vector<EdgeStats::Key> keys;
+  for (int place = 0; place < static_cast<int>(state.keys.size()); ++place) {
+    const KeyQuota* quota = state.quotas.of(place);
+    if (!quota) continue;
+    EdgeStats::Key key{.name = state.keys.name(place)};
+    for (int kind = 0; kind < kQuotaKindCount; ++kind) {
+      key.refusals[static_cast<size_t>(kind)] = quota->refusals(static_cast<QuotaKind>(kind));
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
 }
 
 }  // namespace
@@ -44,7 +63,13 @@ void handle_metrics(RouteCall& call) {
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   if (const ReadyModel* model = call.state.model()) {
     const EngineStats stats = model->served.engine->stats();
-    response.body = model->metrics->expose(&stats);
+    EdgeStats edge{.keys = limited_keys(call.state), .pins = call.state.pins->counts()};
+    BatchCounts batches;
+    if (call.state.batches) {
+      batches = call.state.batches->counts();
+      edge.batches = &batches;
+    }
+    response.body = model->metrics->expose(&stats, edge);
   }
   call.exchange->respond(std::move(response));
 }

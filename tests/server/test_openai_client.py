@@ -452,3 +452,58 @@ def test_control_tokens_spelled_by_users_stay_text(server):
         back = post_json(server.url + "/detokenize", {"tokens": spelled})
         assert back["prompt"] == rendered["prompt"]
         assert spelling in rendered["prompt"]
+
+
+# --- Keys and pins -------------------------------------------------------------------------------
+
+
+def test_a_limited_key_is_told_when_to_come_again(start_server, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text('{"key": "slow", "name": "slow", "requests_per_minute": 60, "tokens_per_minute": 2000}\nfree\n')
+    server = start_server("--api-key-file", keys)
+    options = dict(model=NAME, messages=QUESTION, max_tokens=4)
+    client = server.client(api_key="slow")
+    answer = client.chat.completions.with_raw_response.create(**options)
+    assert answer.headers["x-ratelimit-limit-requests"] == "60"
+    assert int(answer.headers["x-ratelimit-remaining-tokens"]) < 2000
+    with pytest.raises(openai.RateLimitError) as refused:
+        for _ in range(70):
+            client.chat.completions.create(**options)
+    wait = int(refused.value.response.headers["retry-after-ms"]) / 1000
+    assert 0 < wait <= int(refused.value.response.headers["retry-after"])
+    time.sleep(wait)
+    client.chat.completions.create(**options)  # what was told is true
+    server.client(api_key="free").chat.completions.create(**options)
+    with pytest.raises(openai.BadRequestError, match="2000 tokens a minute"):
+        client.completions.create(model=NAME, prompt="x", max_tokens=1990, n=2)
+    # The client's own way: it waits as it is told, and every request is answered.
+    patient = server.client(api_key="slow", max_retries=5)
+    assert all(patient.chat.completions.create(**options).choices for _ in range(3))
+
+
+def test_a_pinned_prompt_stays_when_others_go(start_server):
+    # A pool of about 60 pages, of which a key may pin a quarter.
+    server = start_server("--max-model-len", 512, "--max-num-seqs", 2, "--kv-cache-memory-bytes", 60 * 368640)
+    client = server.client()
+
+    def ask(words, **extra):
+        answer = client.completions.with_raw_response.create(
+            model=NAME, prompt=words * 60, max_tokens=1, extra_body=extra)
+        return answer.parse().usage.prompt_tokens_details.cached_tokens, answer.headers.get("x-cache-pin")
+
+    def flood():
+        for number in range(12):
+            ask(f" {number}")
+
+    assert ask(" apple")[0] == 0
+    flood()
+    assert ask(" apple", cache_pin=600)[0] == 0
+    flood()
+    cached, pin = ask(" apple", prompt_cache_retention="24h")
+    assert cached > 40 and pin
+    assert server.metric("headrace:cache_pins") == 1 and server.metric("headrace:cache_pinned_tokens") >= 48
+    listed = client.get("/cache/pins", cast_to=object)["data"]
+    assert [shown["id"] for shown in listed] == [pin]
+    client.delete(f"/cache/pins/{pin}", cast_to=object)
+    flood()
+    assert ask(" apple")[0] == 0

@@ -1,0 +1,36 @@
+// Prefixes that somebody asked to keep, by an id: what PrefixCache::pin() was told, so that the
+// same is taken back. One thread, the cache's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/prefix_cache.h"
+
+namespace headrace {
+
+class PrefixPins {
+ public:
+  // `cache` outlives this; null: nothing is ever pinned.
+  explicit PrefixPins(PrefixCache* cache) : cache_(cache) {}
+
+  // Pins the longest beginning of `tokens` that is in the cache, in whole units. Returns its
+  // tokens; 0: nothing is pinned. An id that is in use is unpinned first.
+  int32_t pin(uint64_t id, std::string salt, std::vector<TokenId> tokens);
+  // Nothing happens for an id that is not in use.
+  void unpin(uint64_t id);
+
+  size_t size() const { return pinned_.size(); }
+
+ private:
+  struct Pinned {
+    std::string salt;
+    std::vector<TokenId> tokens;
+  };
+  PrefixCache* const cache_;
+  std::unordered_map<uint64_t, Pinned> pinned_;
+};
+
+}  // namespace headrace
