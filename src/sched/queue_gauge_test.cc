@@ -88,7 +88,8 @@ TEST(QueueGauge, BoundsSeconds) {
   }
   gauge.entered(1000, 10);
   EXPECT_TRUE(gauge.check(100, 10).ok());
-  gauge.entered(1000, 10);
+  gauge.entered(1500, 10);  // 2,500 tokens at 1,000 a second
+  EXPECT_NEAR(gauge.drain_seconds(10), 2.5, 0.05);
   EXPECT_FALSE(gauge.check(100, 10).ok());
   EXPECT_GE(gauge.retry_seconds(100, 10), 1);
 }

@@ -172,9 +172,9 @@ int64_t run_trial(Engine& engine, uint64_t seed, const std::vector<Answer>& alon
 TEST(AbortEverywhere, OnModelsOnTheCpu) {
   // Room for all; so little that some are preempted; sliding windows; without the cache.
   const Setting settings[] = {{"llama", "llama", 64, 0, true},
-                              {"llama, few pages", "llama", 24, 14, true},
-                              {"gemma3, few pages", "gemma3", 24, 28, true},
-                              {"qwen2, no cache", "qwen2", 16, 14, false}};
+                              {"llama, few pages", "llama", 24, 8, true},
+                              {"gemma3, few pages", "gemma3", 24, 13, true},
+                              {"qwen2, no cache", "qwen2", 16, 8, false}};
   for (const Setting& setting : settings) {
     SCOPED_TRACE(setting.name);
     StackOptions options{.model = std::string("tests/data/models/") + setting.model,
