@@ -212,8 +212,8 @@ TEST_F(BatchServiceTest, FilesExpire) {
   const auto file = service->files()
                         .upload({.filename = "in", .purpose = "batch", .expires_unix_s = 5}, "text")
                         .value();
-  EXPECT_TRUE(eventually([&] { return !service->files().find("", file.id); }));
-  EXPECT_FALSE(fs::exists(service->files().content_path(file.id)));
+  EXPECT_TRUE(eventually([&] { return !fs::exists(service->files().content_path(file.id)); }));
+  EXPECT_FALSE(service->files().find("", file.id));
   EXPECT_EQ(service->files().bytes_total(), 0);
 }
 
