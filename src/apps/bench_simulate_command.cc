@@ -276,6 +276,10 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
   app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum, "Tokens of mlfq's first quantum");
+  app.add_option("--crowd-step-ratio", flags->scheduler.crowd_step_ratio,
+                 "fair: a step with prompts of a tenant with more than its share takes at most so "
+                 "many times what its decodes take; 0: no bound")
+      ->check(CLI::Range(0.0, 1000.0));
   app.add_option("--promote-after-steps", flags->scheduler.promote_after_steps,
                  "Steps after which a waiting request goes first");
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",

@@ -258,6 +258,12 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
            "Steps without work after which a request goes before all others, under policies that "
            "reorder the queue");
   add_size("--mlfq-quantum", stack.mlfq_quantum, 1, 1 << 20, "mlfq: tokens of the first quantum");
+  app.add_option("--crowd-step-ratio", stack.crowd_step_ratio,
+                 "fair: a step with prompts of a tenant with more than its share takes at most so "
+                 "many times what its decodes take; 0: no bound")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->type_name("X")
+      ->group("Engine");
   app.add_option("--waiting-served-ratio", stack.waiting_served_ratio,
                  "waiting-ratio: prompts go first when so many times as many wait as run")
       ->check(CLI::Range(0.0, 1e6))

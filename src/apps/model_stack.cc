@@ -487,6 +487,7 @@ class StackLoader {
                       .max_waiting_tokens = options_.max_waiting_tokens,
                       .max_prefill_seqs = options_.max_prefill_seqs,
                       .mlfq_quantum = options_.mlfq_quantum,
+                      .crowd_step_ratio = options_.crowd_step_ratio,
                       .slo_classes = options_.slo_classes},
         .vocab_size = spec.vocab_size,
         .kv_save_path = options_.kv_save_path,

@@ -56,6 +56,7 @@ struct StackOptions {
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
   int32_t promote_after_steps = 2000;
   int32_t mlfq_quantum = 16;          // tokens
+  double crowd_step_ratio = 1.25;      // fair
   double waiting_served_ratio = 1.2;  // waiting-ratio
   int32_t max_waiting_tokens = 20;    // waiting-ratio
   int32_t max_prefill_seqs = 8;       // openppl

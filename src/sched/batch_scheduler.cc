@@ -126,6 +126,7 @@ void BatchScheduler::retire(Sequence& sequence) {
     leave_batch(sequence, /*ended=*/true);
   } else {
     const auto waiting = std::get<Waiting>(sequence.state);
+    unpin_pages(sequence);
     if (waiting.leader == nullptr) dequeue(sequence);
     if (waiting.slot) free_slots_.push_back(*waiting.slot);
     if (waiting.leader != nullptr) {

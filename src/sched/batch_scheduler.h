@@ -104,6 +104,9 @@ class BatchScheduler final : public Scheduler {
   double seconds_beside_decodes();
   bool spend_long_step();
   void share_prompt_budget();
+  bool gives_way_to_prompt();
+  int32_t crowd_budget();
+  int32_t chunk_for(const Sequence& sequence, int32_t first, int32_t remaining) const;
   int32_t budget_for_waiting(int32_t budget) const;
   void note_cost(const StepPlan& plan);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
@@ -119,6 +122,8 @@ class BatchScheduler final : public Scheduler {
   std::span<Sequence* const> live_running() const;
   Sequence* next_to_join();
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
+  bool may_displace() const;
+  bool may_promote() const;
   bool displaces(const Sequence& head, const Sequence& running) const;
   bool held_back(const Sequence& head) const;
   Sequence* victim_for(const Sequence& head) const;
@@ -137,11 +142,16 @@ class BatchScheduler final : public Scheduler {
   void preempt(Sequence& victim);
   void yield(Sequence& victim);
   void requeue(Sequence& victim);
+  void pin_pages(Sequence& victim);
+  void unpin_pages(Sequence& sequence);
+  void note_displacement_budget(double step_seconds);
+  void charge_displacement(Sequence& head, int32_t found_tokens);
 
   // apply()
   void note_computed(const Work& work, Sequence& sequence);
   void take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
                 std::vector<Emission>& out);
+  void charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
   void take_sampled_row(Sequence& sequence, const StepResult::Row& row, Emission& emission);
   void take_prompt_logprobs(Sequence& sequence, const Work& work, const StepResult::Row& row,
                             Emission& emission);
@@ -202,6 +212,8 @@ class BatchScheduler final : public Scheduler {
   double applied_seconds_ = 0;  // of the last step
   bool work_left_ = false;      // after it
   bool reserves_ = false;       // its policy has reserved pages for somebody
+  // Seconds of computing again that the policy's preemptions may still cost.
+  double displacement_seconds_ = 0;
   uint64_t next_step_ = 1;
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;
@@ -216,7 +228,8 @@ class BatchScheduler final : public Scheduler {
   StepLoad load_;
   int32_t budget_left_ = 0;
   double seconds_max_ = 0;
-  double long_steps_ = 0;  // that may be taken by tpot_over_share
+  double long_steps_ = 0;   // that may be taken by tpot_over_share
+  int32_t crowd_left_ = 0;  // of it, for prompts of tenants that crowd
   int32_t rows_at_start_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // apply(): what a step brought.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "sched/batch_scheduler.h"
@@ -68,10 +69,21 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
                              ? applied_seconds_
                              : std::max(in_flight_.front().planned_seconds, applied_seconds_);
   applied_seconds_ = now();
-  cost_.observe(StepLoad::of(plan), applied_seconds_ - started);
+  const double seconds = applied_seconds_ - started;
+  cost_.observe(StepLoad::of(plan), seconds);
+  note_displacement_budget(seconds);
   if (cache_ != nullptr && cost_.knows()) {
     cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
   }
+}
+
+// What is not used in ten minutes is forgotten.
+void BatchScheduler::note_displacement_budget(double step_seconds) {
+  constexpr double kRemembered = 600;
+  const double share = policy_->displacement_share();
+  if (std::isinf(share)) return;
+  displacement_seconds_ =
+      std::min(displacement_seconds_ + share * step_seconds, share * kRemembered);
 }
 
 // Pages that are now full are written: they may be shared.
@@ -83,13 +95,18 @@ void BatchScheduler::note_computed(const Work& work, Sequence& sequence) {
   const int32_t prompt_end = std::clamp(sequence.prompt_length(), fresh_from, end);
   totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence.computed_max = std::max(sequence.computed_max, end);
+  charge(sequence, prompt_end - fresh_from, work.samples ? 1 : 0);
+  for (const SampleTarget& target : work.also_sample) charge(*find(target.sequence), 0, 1);
   if (!sequence.running()) return;
-  const bool charged = !sequence.rank.background;
-  if (charged && policy_->served(sequence, prompt_end - fresh_from, work.samples ? 1 : 0)) {
-    rerank(sequence);
-  }
   sequence.blocks.publish_full(pool_, work.first, end);
   cache_prefix(sequence, end);
+}
+
+// Also what was in flight when it was preempted: its policy has it served.
+void BatchScheduler::charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
+  if (sequence.is<Retiring>() || sequence.rank.background) return;
+  const bool moved = policy_->served(sequence, prompt_tokens, output_tokens);
+  if (moved && sequence.running()) rerank(sequence);
 }
 
 // Tokens [0, length) are computed and their step was applied: whole units of them may be found.

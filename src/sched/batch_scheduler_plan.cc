@@ -111,13 +111,13 @@ void BatchScheduler::promote_starving() {
     Sequence& sequence = *running_[i];
     if (sequence.waits_since + after > next_step_) continue;
     if (sequence.rank.level == kPromotedLevel) continue;
-    if (sequence.rank.background) continue;
+    if (sequence.rank.background || !may_promote()) continue;
     policy_->promote(sequence);
     sequence.waits_since = next_step_;
     std::sort(running_.begin(), running_.end(), ByRank());
     ++totals_.promotions;
   }
-  while (!waits_.empty() && waits_.front().since + after <= next_step_) {
+  while (!waits_.empty() && waits_.front().since + after <= next_step_ && may_promote()) {
     const Wait wait = waits_.front();
     waits_.pop_front();
     Sequence* sequence = find(wait.sequence);
@@ -154,7 +154,7 @@ bool BatchScheduler::can_decode(const Sequence& sequence) const {
 
 // The budget of a step: tokens, and seconds where its decodes are promised a time per token.
 void BatchScheduler::begin_budget() {
-  budget_left_ = options_.max_num_batched_tokens;
+  crowd_left_ = budget_left_ = options_.max_num_batched_tokens;
   load_ = {};
   seconds_max_ = std::numeric_limits<double>::infinity();
 }
@@ -190,6 +190,7 @@ int32_t BatchScheduler::prompt_tokens_within(double seconds, int32_t first, int3
 void BatchScheduler::take_budget(const Sequence& sequence, int32_t first, int32_t count) {
   if (count == 0) return;
   budget_left_ -= count;
+  if (!sequence.is<Decoding>() && policy_->crowds(sequence)) crowd_left_ -= count;
   load_.add({.first = first, .count = count, .samples = sequence.is<Decoding>()});
 }
 
@@ -225,8 +226,10 @@ void BatchScheduler::choose_tokens(StepShape shape) {
   candidates_.clear();
   begin_budget();
   const int32_t kept = budget_for_oldest(shape);
+  const bool crowd_waits = shape == StepShape::kMixed && gives_way_to_prompt();
   for (Sequence* sequence : running_) {
-    const bool decodes_now = shape != StepShape::kPrefill && sequence->is<Decoding>() &&
+    const bool pauses = crowd_waits && sequence != running_.front() && policy_->crowds(*sequence);
+    const bool decodes_now = !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
                              !sequence->rank.background && budget_left_ > kept &&
                              can_decode(*sequence);
     candidates_.push_back({sequence, decodes_now ? 1 : 0, {}});
@@ -296,7 +299,8 @@ void BatchScheduler::share_prompt_budget() {
   };
   const auto give = [&](Candidate& candidate, int32_t most) {
     const int32_t first = candidate.sequence->planned + candidate.count;
-    const int32_t tokens = chunk_of(first, std::min(remaining(candidate) - candidate.count, most));
+    const int32_t tokens = chunk_for(*candidate.sequence, first,
+                                     std::min(remaining(candidate) - candidate.count, most));
     take_budget(*candidate.sequence, first, tokens);
     candidate.count += tokens;
   };
@@ -305,13 +309,17 @@ void BatchScheduler::share_prompt_budget() {
     const bool live = !candidate.sequence->rank.background;
     if (live && candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
+  if (options_.chunked_prefill) crowd_left_ = crowd_budget();
   if (prompts.empty()) return;
   Candidate* first = prompts[0];
   std::stable_sort(prompts.begin(), prompts.end(), [&](const Candidate* a, const Candidate* b) {
     return policy_->prompt_order(*a->sequence) < policy_->prompt_order(*b->sequence);
   });
   // The first by rank goes on whatever the policy's order.
-  if (options_.chunked_prefill && prompts[0] != first) give(*first, 1);
+  if (options_.chunked_prefill && prompts[0] != first) {
+    crowd_left_ = std::max(crowd_left_, 1);
+    give(*first, 1);
+  }
   if (!options_.chunked_prefill) {
     for (Candidate* prompt : prompts) give(*prompt, remaining(*prompt));
     return;
@@ -543,6 +551,7 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
       yield(*victim);  // so that the next step has budget
       return;
     }
+    if (!no_budget && chunk_for(*head, hit.tokens, head->known_length() - hit.tokens) == 0) return;
     if (!may_join(*head, hit)) return;
     if (!make_pages(*head, hit)) {
       if (policy_->holds_after_refusal()) {
@@ -584,8 +593,16 @@ bool BatchScheduler::displaces(const Sequence& head, const Sequence& running) co
   if (head.rank.level == kPromotedLevel && policy_->promoted_displaces()) {
     return head.rank < running.rank;
   }
-  return policy_->preempts(head, running);
+  return may_displace() && policy_->preempts(head, running);
 }
+
+// Whether what the policy's preemptions cost leaves room for more.
+bool BatchScheduler::may_displace() const {
+  return displacement_seconds_ >= 0 || std::isinf(policy_->displacement_share());
+}
+
+// The promoted displace others whatever that costs: so they wait until it may cost something.
+bool BatchScheduler::may_promote() const { return may_displace() && policy_->may_promote(); }
 
 // The youngest of those that give way to it; null: nobody does.
 Sequence* BatchScheduler::victim_for(const Sequence& head) const {
@@ -681,7 +698,9 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
   for (Sequence* follower : head.followers) {
     std::get<Waiting>(follower->state).slot = take_slot();
   }
+  charge_displacement(head, hit.tokens);
   const Ticket usable_after = adopt_prefix(head, hit);
+  unpin_pages(head);
   plan.admitted.push_back({.sequence = head.id,
                            .slot = head.slot(),
                            .choice = head.choice,
@@ -693,7 +712,7 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
     head.last_step = usable_after;  // the load refers to its pages
     return;
   }
-  const int32_t chunk = chunk_of(head.planned, head.known_length() - head.planned);
+  const int32_t chunk = chunk_for(head, head.planned, head.known_length() - head.planned);
   Candidate candidate{&head, longest_fit(head, chunk), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
   take_budget(head, head.planned, candidate.count);
@@ -712,7 +731,32 @@ void BatchScheduler::preempt(Sequence& victim) {
 void BatchScheduler::yield(Sequence& victim) {
   ++totals_.yields;
   ++victim.yields;
+  victim.displaced = !victim.rank.background;
   requeue(victim);
+}
+
+// Who was displaced joins again: what was lost of it is computed at the cost of all.
+void BatchScheduler::charge_displacement(Sequence& head, int32_t found_tokens) {
+  if (!std::exchange(head.displaced, false)) return;
+  StepLoad again;
+  again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
+  displacement_seconds_ -= cost_.cost().seconds(again) - cost_.cost().base;
+}
+
+// Its pages stay in the cache until everything that nobody waits for has gone.
+void BatchScheduler::pin_pages(Sequence& victim) {
+  if (cache_ == nullptr || victim.path.lost || victim.path.units == 0) return;
+  const int32_t unit = cache_->unit_tokens();
+  const PrefixMatch match = longest_prefix(victim, victim.path.units * unit);
+  cache_->pin(match);
+  victim.pinned_tokens = match.tokens / unit * unit;
+}
+
+void BatchScheduler::unpin_pages(Sequence& sequence) {
+  const int32_t tokens = std::exchange(sequence.pinned_tokens, 0);
+  if (tokens == 0) return;
+  cache_->unpin({.salt = sequence.request->cache_salt},
+                TokenSpan(sequence.known_tokens()).first(static_cast<size_t>(tokens)));
 }
 
 void BatchScheduler::requeue(Sequence& victim) {
@@ -722,6 +766,7 @@ void BatchScheduler::requeue(Sequence& victim) {
     retire(victim);
     return;
   }
+  pin_pages(victim);
   leave_batch(victim, /*ended=*/false);
   victim.state = Waiting{};
   // It has waited since its last work, and not only since it lost its slot: who joined, had its

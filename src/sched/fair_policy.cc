@@ -28,7 +28,8 @@ int32_t FairPolicy::find_or_add(const std::string& name) {
   }
   found->second = free_.back();
   free_.pop_back();
-  tenants_[static_cast<size_t>(found->second)] = {.name = name, .counter = 0, .queue = {}};
+  tenants_[static_cast<size_t>(found->second)] = {
+      .name = name, .counter = 0, .recent = 0, .queue = {}};
   return found->second;
 }
 
@@ -45,7 +46,8 @@ void FairPolicy::queued(Sequence& sequence) {
       if (other.queue.empty()) continue;
       if (least == nullptr || other.counter < least->counter) least = &other;
     }
-    tenant.counter = std::max(tenant.counter, least != nullptr ? least->counter : last_counter_);
+    const double others = least != nullptr ? least->counter : last_counter_;
+    tenant.counter = std::max(tenant.counter, others - credit_);
   }
   tenant.queue.insert(&sequence);
 }
@@ -58,9 +60,32 @@ void FairPolicy::dequeued(Sequence& sequence) {
 }
 
 bool FairPolicy::served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
-  tenants_[static_cast<size_t>(sequence.policy.tenant)].counter +=
-      kPromptWeight * prompt_tokens + kOutputWeight * output_tokens;
+  const double service = kPromptWeight * prompt_tokens + kOutputWeight * output_tokens;
+  Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  tenant.counter += service;
+  note_recent(tenant, service);
   return false;
+}
+
+void FairPolicy::note_recent(Tenant& tenant, double service) {
+  constexpr double kCounts = 0.001;  // of all
+  if (tenant.recent == 0 && service > 0) ++recent_tenants_;
+  tenant.recent += service;
+  recent_ += service;
+  if (recent_ < kRecentService) return;
+  recent_ = 0;
+  recent_tenants_ = 0;
+  for (Tenant& each : tenants_) {
+    each.recent = each.recent < kCounts * kRecentService ? 0 : each.recent / 2;
+    recent_ += each.recent;
+    recent_tenants_ += each.recent > 0 ? 1 : 0;
+  }
+}
+
+bool FairPolicy::crowds(const Sequence& sequence) const {
+  if (!bounds_crowds() || sequence.rank.background) return false;
+  const Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  return tenant.recent * recent_tenants_ > kCrowd * recent_;
 }
 
 void FairPolicy::ended(const Sequence& sequence) {
@@ -68,6 +93,8 @@ void FairPolicy::ended(const Sequence& sequence) {
   Tenant& tenant = tenants_[static_cast<size_t>(index)];
   if (--tenant.open > 0 || by_name_.size() <= kTenantsMax) return;
   by_name_.erase(tenant.name);
+  recent_ -= tenant.recent;
+  recent_tenants_ -= tenant.recent > 0 ? 1 : 0;
   tenant = {};
   free_.push_back(index);
 }

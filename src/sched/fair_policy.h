@@ -1,6 +1,7 @@
 // Virtual token counter (Sheng et al., OSDI 2024): the tenant that was served least goes next.
 // Service is weighted tokens: 1 for a prompt token, 2 for an output token. A tenant that had
-// nothing to do is lifted to the least of the others, so idleness earns nothing. Slots are shared
+// nothing to do is lifted to the least of the others but for one request's worth, so idleness earns
+// no more than that. Slots are shared
 // too: a tenant takes one of a tenant that holds more and was served no less, and its prompts go
 // before that one's.
 //
@@ -20,9 +21,15 @@ namespace headrace {
 class FairPolicy final : public QueuePolicy {
  public:
   static constexpr double kPromptWeight = 1, kOutputWeight = 2;
+  // So many times an equal share of what was served lately is a crowd.
+  static constexpr double kCrowd = 1.5;
+  // The while over which a share is told: halved when it has so much service.
+  static constexpr double kRecentService = 100000;
   // Tenants without work are forgotten when there are more.
   static constexpr size_t kTenantsMax = 4096;
 
+  explicit FairPolicy(const SchedulerOptions& options)
+      : credit_(kOutputWeight * options.max_model_len) {}
   Sequence* next(const StepView& view) override;
   void arrived(Sequence& sequence) override;
   void queued(Sequence& sequence) override;
@@ -35,12 +42,16 @@ class FairPolicy final : public QueuePolicy {
     return tenants_[static_cast<size_t>(sequence.policy.tenant)].counter;
   }
 
+  bool crowds(const Sequence& sequence) const override;
+  bool bounds_crowds() const override { return recent_tenants_ >= 2; }
+
   double service_of(const std::string& tenant) const;
 
  private:
   struct Tenant {
     std::string name;
     double counter = 0;
+    double recent = 0;  // service, older halved again and again
     WaitingQueue queue;
     int32_t open = 0;          // choices that have not ended
     uint64_t last_joined = 0;  // in the order in which sequences left the queues
@@ -51,12 +62,18 @@ class FairPolicy final : public QueuePolicy {
     }
   };
   int32_t find_or_add(const std::string& name);
+  void note_recent(Tenant& tenant, double service);
 
   std::vector<Tenant> tenants_;
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> by_name_;
+  // How far behind the others a tenant may come back: one request's worth. More than the bound on
+  // the difference of counters would break it.
+  const double credit_;
   double last_counter_ = 0;  // of the tenant that was served last
   uint64_t joins_ = 0;
+  double recent_ = 0;           // of all tenants
+  int32_t recent_tenants_ = 0;  // with a part in it that counts
 };
 
 }  // namespace headrace

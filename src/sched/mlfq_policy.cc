@@ -7,9 +7,8 @@ namespace headrace {
 Rank MlfqPolicy::rank(const Sequence& sequence) const { return {.level = sequence.policy.level}; }
 
 void MlfqPolicy::promote(Sequence& sequence) {
-  sequence.policy.level = 0;
-  sequence.policy.service = 0;
-  sequence.rank.level = 0;
+  QueuePolicy::promote(sequence);
+  promoted_.insert(sequence.id);
 }
 
 bool MlfqPolicy::preempts(const Sequence& waiting, const Sequence& running) const {

@@ -9,6 +9,9 @@
 // is needed, and is computed again where it was lost.
 #pragma once
 
+#include <algorithm>
+#include <set>
+
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -19,18 +22,27 @@ class MlfqPolicy final : public QueuePolicy {
   // 64 prompt tokens cost about what a decode step does, in weights read (CPU 135M, H200 8B alike).
   static constexpr double kPromptWeight = 1.0 / 64;
 
-  explicit MlfqPolicy(const SchedulerOptions& options) : quantum_(options.mlfq_quantum) {}
+  // Of the machine's time, for computing again what was displaced.
+  static constexpr double kDisplacementShare = 0.03;
+
+  explicit MlfqPolicy(const SchedulerOptions& options)
+      : quantum_(options.mlfq_quantum), promoted_max_(std::max(1, options.max_num_seqs / 16)) {}
   Rank rank(const Sequence& sequence) const override;
   bool may_starve() const override { return true; }
   void promote(Sequence& sequence) override;
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
   void arrived(Sequence& sequence) override;
   bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
+  double displacement_share() const override { return kDisplacementShare; }
+  bool may_promote() const override { return promoted_.size() < promoted_max_; }
+  void ended(const Sequence& sequence) override { promoted_.erase(sequence.id); }
 
  private:
   int64_t quantum_of(int32_t queue) const { return int64_t{quantum_} << queue; }
 
   const int32_t quantum_;
+  const size_t promoted_max_;
+  std::set<SequenceId> promoted_;  // that have not ended
 };
 
 }  // namespace headrace

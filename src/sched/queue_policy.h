@@ -78,11 +78,19 @@ class QueuePolicy {
   virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
     return false;
   }
+  // Share of the machine's time that computing again what preempts() displaced may take. Where it
+  // is used up nobody is displaced but by the promoted.
+  virtual double displacement_share() const { return std::numeric_limits<double>::infinity(); }
+  // Whether another may be promoted now; who has waited longest is asked for again.
+  virtual bool may_promote() const { return true; }
   // Whether a promoted sequence takes slots and memory from those behind it; else it is only the
   // next to join.
   virtual bool promoted_displaces() const { return true; }
   // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
   virtual double prompt_order(const Sequence&) const { return 0; }
+  // Whether its prompts make room for others who may come: they are cut so that steps stay short.
+  virtual bool crowds(const Sequence&) const { return false; }
+  virtual bool bounds_crowds() const { return false; }  // whether anybody may
   virtual StepShape shape(const StepView&) { return StepShape::kMixed; }
   // How long a step with decodes may take: prompt chunks are cut to keep it.
   virtual double step_seconds(const StepView&) const {

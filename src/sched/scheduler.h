@@ -72,6 +72,9 @@ struct SchedulerOptions {
   int32_t max_waiting_tokens = 20;
   int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
   int32_t mlfq_quantum = 16;  // mlfq: tokens of the first queue's quantum; each next has twice it
+  // fair: prompts of a tenant with more than its share of the last while are cut so that a step
+  // takes no longer than this many times what its decodes take. 0: they are not.
+  double crowd_step_ratio = 1.25;
   std::vector<SloClass> slo_classes = {
       {"default", 1.0, 0.1}};    // deadline; the first is the default
   const Clock* clock = nullptr;  // of deadlines and of the prefill budget; null: time stands still

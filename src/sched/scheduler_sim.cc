@@ -60,7 +60,8 @@ bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
 
 }  // namespace
 
-SchedulerSimulation::SchedulerSimulation(uint64_t seed) : rng_(seed), seed_(seed) {
+SchedulerSimulation::SchedulerSimulation(uint64_t seed, std::string policy)
+    : rng_(seed), seed_(seed), policy_(std::move(policy)) {
   draw_options();
   draw_habits();
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
@@ -83,7 +84,8 @@ void SchedulerSimulation::draw_options() {
   options_.max_queued_requests = 8;
   options_.steps_in_flight_max = pick(rng_, {1, 1, 2, 2, 3});
   // One seed in three is fcfs, the others go through the table.
-  options_.policy = chance(0.33) ? "fcfs" : kPolicies[seed_ % std::size(kPolicies)].name;
+  const std::string drawn = kPolicies[seed_ % std::size(kPolicies)].name;
+  options_.policy = chance(0.33) ? "fcfs" : policy_.empty() ? drawn : policy_;
   options_.promote_after_steps = kPromoteAfterSteps;
   options_.mlfq_quantum = pick(rng_, {1, 4});
   options_.max_prefill_seqs = pick(rng_, {1, 4});
@@ -142,7 +144,16 @@ void SchedulerSimulation::draw_habits() {
              .priorities = options_.policy == "priority",
              .scoring = chance(0.5),
              .sharing = pick(rng_, {0.0, 0.5, 0.9}),
-             .background = pick(rng_, {0.0, 0.0, 0.5})};
+             .background = pick(rng_, {0.0, 0.0, 0.5}),
+             .flood = 0.8,
+             .cancel_leaders = seed_ / std::size(kPolicies) % 3 == 0};
+  if (habits_.cancel_leaders) habits_.cancel_choice = 0.2;
+  if (options_.policy != "fair") return;
+  // Both tenants have something waiting nearly always.
+  habits_.arrival = 1;
+  habits_.outstanding_max = 40;
+  habits_.flood = 0.6;
+  habits_.n_max = std::min(habits_.n_max, 2);
 }
 
 Request SchedulerSimulation::draw_request() {
@@ -152,13 +163,16 @@ Request SchedulerSimulation::draw_request() {
   request.priority = habits_.priorities ? static_cast<int32_t>(rng_.below(3)) : 0;
   request.cache_salt = chance(0.5) ? "a" : "b";
   request.slo_class = static_cast<int32_t>(rng_.below(2));
-  request.tenant = chance(0.8) ? "flood" : "calm";
+  request.tenant = chance(habits_.flood) ? "flood" : "calm";
   request.background = chance(habits_.background);
+  // Prompts are most of what one asks for, outputs of what the other does.
+  const bool short_output = options_.policy == "fair" && request.tenant == "calm";
   SamplingParams& sampling = request.sampling;
   sampling.seed = rng_.next();
   sampling.n = static_cast<int32_t>(rng_.between(1, habits_.n_max));
   sampling.max_tokens =
       static_cast<int32_t>(rng_.between(chance(0.05) ? 0 : 1, habits_.output_max));
+  if (short_output) sampling.max_tokens = std::min(sampling.max_tokens, 2);
   const auto room = options_.max_model_len - static_cast<int32_t>(request.prompt.size());
   if (chance(0.9)) sampling.max_tokens = std::min(sampling.max_tokens, room);
   sampling.min_tokens = chance(0.2) ? static_cast<int32_t>(rng_.below(8)) : 0;
@@ -267,6 +281,18 @@ SchedulerSimulation::Clients* SchedulerSimulation::random_clients() {
   return &at->second;
 }
 
+// A request of several choices whose first has not ended and of which nothing came yet; null: none.
+SchedulerSimulation::Clients* SchedulerSimulation::random_leader() {
+  std::vector<Clients*> leaders;
+  for (auto& [id, clients] : open_) {
+    const bool begun =
+        std::any_of(clients.choices.begin(), clients.choices.end(),
+                    [](const Client& client) { return client.output_count > 0 || client.ended; });
+    if (clients.choices.size() > 1 && !begun) leaders.push_back(&clients);
+  }
+  return leaders.empty() ? nullptr : leaders[rng_.below(leaders.size())];
+}
+
 void SchedulerSimulation::cancel_something() {
   if (chance(habits_.cancel)) {
     if (Clients* clients = random_clients(); clients != nullptr) {
@@ -278,9 +304,12 @@ void SchedulerSimulation::cancel_something() {
     }
   }
   if (chance(habits_.cancel_choice)) {
-    Clients* clients = random_clients();
+    // In some seeds one that leads others and has no token yet: they go on without it.
+    Clients* leads = habits_.cancel_leaders ? random_leader() : nullptr;
+    Clients* clients = leads != nullptr ? leads : random_clients();
     if (clients == nullptr) return;
-    const auto choice = static_cast<int32_t>(rng_.below(clients->choices.size()));
+    const auto choice =
+        leads != nullptr ? 0 : static_cast<int32_t>(rng_.below(clients->choices.size()));
     const bool ended = clients->choices[static_cast<size_t>(choice)].ended;
     const RequestId id = clients->request.id;
     ++tally_.cancels;
@@ -340,6 +369,7 @@ void SchedulerSimulation::submit(StepPlan plan) {
   check_pages(plan);
   check_prefixes(plan);
   check_progress(plan);
+  check_fairness(plan);
   if (failure_) return;
   StepResult result = device_->execute(plan);
   if (device_->mismatches() > 0) fail("the device read back a chain that was not written there");
@@ -352,6 +382,7 @@ void SchedulerSimulation::apply_oldest() {
   in_flight_.pop_front();
   applied_ = step.plan.step;
   current_ = &step.plan;
+  note_service(step.plan);
   for (const Emission& emission : scheduler_->apply(step.plan, step.result)) {
     check_emission(emission);
   }
@@ -369,9 +400,10 @@ void SchedulerSimulation::check_invariants() {
 
 void SchedulerSimulation::check_plan(const StepPlan& plan) {
   for (const Admission& admission : plan.admitted) {
+    const int32_t computed = admitted_[admission.sequence].computed;
     admitted_[admission.sequence] = {admission.request->id, admission.choice,
                                      static_cast<int32_t>(admission.tokens.size()),
-                                     longest(*admission.request)};
+                                     longest(*admission.request), computed};
     if (!admission.blocks.empty()) ++tally_.forks;
   }
   tally_.copies += static_cast<int64_t>(plan.copies.size());
@@ -389,6 +421,10 @@ void SchedulerSimulation::check_plan(const StepPlan& plan) {
   if (tokens != plan.token_count) fail("token_count is not the sum of the work");
   if (tokens > options_.max_num_batched_tokens) fail("a plan over the token budget");
   for (const ReleasedSlot& released : plan.released) {
+    const bool joins_again = std::any_of(
+        plan.admitted.begin(), plan.admitted.end(),
+        [&](const Admission& admission) { return admission.sequence == released.sequence; });
+    admitted_[released.sequence].has_slot = joins_again;
     for (const InFlight& step : in_flight_) {
       for (const Work& work : step.plan.work) {
         if (work.slot == released.slot) fail("a slot is released while a step in flight uses it");
@@ -492,6 +528,61 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
   if (++oldest_waits_ > steps_without_work_max()) {
     fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
                      oldest_waits_));
+  }
+}
+
+// All of its choices: none has a slot.
+bool SchedulerSimulation::is_waiting(const Clients& clients) const {
+  if (clients.request.background) return false;
+  return std::none_of(admitted_.begin(), admitted_.end(), [&](const auto& each) {
+    return each.second.request == clients.request.id && each.second.has_slot;
+  });
+}
+
+// What the steps that were applied brought each tenant: 1 for a prompt token, 2 for an output
+// token. Tokens that were computed before are nobody's service, those of the background neither.
+void SchedulerSimulation::note_service(const StepPlan& plan) {
+  for (const Work& work : plan.work) {
+    Admitted& admitted = admitted_.at(work.sequence);
+    const auto found = open_.find(admitted.request);
+    const int32_t before = std::max(admitted.computed, work.first);
+    admitted.computed = std::max(admitted.computed, work.first + work.count);
+    if (found == open_.end() || found->second.request.background) continue;
+    const Request& request = found->second.request;
+    const auto prompt = static_cast<int32_t>(request.prompt.size());
+    const double prompts = std::max(0, std::min(prompt, work.first + work.count) - before);
+    const auto outputs = static_cast<double>(work.also_sample.size()) + (work.samples ? 1 : 0);
+    service_gap_ += (request.tenant == "flood" ? 1 : -1) * (prompts + 2 * outputs);
+    for (const SampleTarget& target : work.also_sample) {
+      admitted_.at(target.sequence).computed = work.first + work.count;
+    }
+  }
+}
+
+// Sheng et al., OSDI 2024, theorem 4.4: 2 max(w_p x longest prompt, w_q x tokens of the batch). A
+// prompt is charged as it is computed, not when it joins: what runs and is not yet charged is of
+// the batch's tokens too, and w_q is the greater weight.
+void SchedulerSimulation::check_fairness(const StepPlan&) {
+  if (options_.policy != "fair") return;
+  const auto waits = [&](const char* tenant) {
+    return std::any_of(open_.begin(), open_.end(), [&](const auto& each) {
+      return each.second.request.tenant == tenant && is_waiting(each.second);
+    });
+  };
+  if (!waits("flood") || !waits("calm")) {
+    gap_range_.reset();
+    return;
+  }
+  ++tally_.steps_backlogged;
+  if (!gap_range_) gap_range_ = {service_gap_, service_gap_};
+  gap_range_->first = std::min(gap_range_->first, service_gap_);
+  gap_range_->second = std::max(gap_range_->second, service_gap_);
+  const double bound = 2 * 2.0 * options_.max_num_seqs * options_.max_model_len;
+  const double gap = gap_range_->second - gap_range_->first;
+  tally_.gap_share_max = std::max(tally_.gap_share_max, gap / bound);
+  if (gap > bound) {
+    fail(fmt::format("two tenants that wait were served {} apart, at most {} is allowed", gap,
+                     bound));
   }
 }
 

@@ -10,6 +10,9 @@
 //   - no page is found before the step that wrote it was applied
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
+//   - under fair the service of two tenants that both have something waiting differs by no more
+//   than
+//     the bound of the virtual token counter, over every stretch of steps (seen from the plans)
 //   - the oldest live request gets work within the bound that its policy promises
 // and at the end every request has ended and every page is free.
 #pragma once
@@ -22,6 +25,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -32,7 +36,8 @@ namespace headrace {
 
 class SchedulerSimulation {
  public:
-  explicit SchedulerSimulation(uint64_t seed);
+  // `policy`: instead of the one that the seed draws, unless that is fcfs.
+  explicit SchedulerSimulation(uint64_t seed, std::string policy = "");
 
   // Runs until `steps` plans were applied, then until everything has ended. The first thing that
   // went wrong, with the step and its plan; empty: nothing.
@@ -48,6 +53,8 @@ class SchedulerSimulation {
     int64_t preemptions = 0, dropped_tokens = 0;
     int64_t cached_tokens = 0, evictions = 0, yields = 0, promotions = 0;
     int64_t pages_stored = 0, pages_loaded = 0, resumed_tokens = 0;
+    int64_t steps_backlogged = 0;  // in which both tenants had something waiting, under fair
+    double gap_share_max = 0;      // of the bound on their service
   };
   const Tally& tally() const { return tally_; }
 
@@ -69,6 +76,8 @@ class SchedulerSimulation {
     int32_t choice = 0;
     int32_t prompt_end = 0;  // tokens from here on are decoded
     int32_t longest = 0;     // no token from here on is computed
+    int32_t computed = 0;    // the longest that it was
+    bool has_slot = true;
   };
   struct InFlight {
     StepPlan plan;
@@ -80,6 +89,8 @@ class SchedulerSimulation {
     bool priorities, scoring;
     double sharing;     // of prompts that begin as another did
     double background;  // of requests
+    double flood;       // of requests, the tenant that sends more
+    bool cancel_leaders;
   };
 
   void draw_options();
@@ -96,6 +107,7 @@ class SchedulerSimulation {
   void cancel_something();
   void fault_something();
   Clients* random_clients();
+  Clients* random_leader();
   void end_choice(RequestId id, int32_t choice);
 
   void step();
@@ -106,6 +118,9 @@ class SchedulerSimulation {
   bool has_ended(const Admitted& admitted) const;
   void check_pages(const StepPlan& plan);
   void check_prefixes(const StepPlan& plan);
+  void check_fairness(const StepPlan& plan);
+  void note_service(const StepPlan& plan);
+  bool is_waiting(const Clients& clients) const;
   void check_progress(const StepPlan& plan);
   int32_t steps_without_work_max() const;
   void check_emission(const Emission& emission);
@@ -120,6 +135,7 @@ class SchedulerSimulation {
 
   Rng rng_;
   const uint64_t seed_;
+  const std::string policy_;
   SchedulerOptions options_;
   Habits habits_{};
   VirtualClock clock_;
@@ -130,6 +146,9 @@ class SchedulerSimulation {
   std::deque<std::vector<TokenId>> heard_;  // prompts and whole conversations, to begin with
   std::map<RequestId, Clients> open_;
   std::map<SequenceId, Admitted> admitted_;
+  // Of "flood" less that of "calm": now, and its range since both have had something waiting.
+  double service_gap_ = 0;
+  std::optional<std::pair<double, double>> gap_range_;
   uint64_t next_id_ = 1;
   uint64_t applied_ = 0;
   int64_t steps_ = 0;

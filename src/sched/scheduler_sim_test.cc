@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -58,14 +59,19 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
     all.pages_stored += one.pages_stored;
     all.pages_loaded += one.pages_loaded;
     all.resumed_tokens += one.resumed_tokens;
+    all.steps_backlogged += one.steps_backlogged;
+    all.gap_share_max = std::max(all.gap_share_max, one.gap_share_max);
   }
   std::printf(
       "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
       "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions, "
-      "%ld yields, %ld promotions, %ld pages stored, %ld loaded, %ld tokens resumed\n",
+      "%ld yields, %ld promotions, %ld pages stored, %ld loaded, %ld tokens resumed; fair: %ld "
+      "steps "
+      "with two tenants waiting, service apart by %.2f of the bound at most\n",
       steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
       all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions, all.yields,
-      all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens);
+      all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens, all.steps_backlogged,
+      all.gap_share_max);
   if (replay >= 0) return;
   // The simulation is worth something only where it meets what it is for.
   EXPECT_GT(all.preemptions, steps_done / 500);
@@ -79,20 +85,26 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.pages_loaded, steps_done / 50);
   EXPECT_GT(all.pages_stored, all.pages_loaded);
   EXPECT_GT(all.resumed_tokens, steps_done / 50);
+  EXPECT_GT(all.steps_backlogged, steps_done / 100);
+  EXPECT_GT(all.gap_share_max, 0.1);
 }
 
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {
     uint64_t seed;
+    const char* policy;
     int64_t steps;
   };
   for (const Found& found : {
-           Found{1750824, 10},   // a load of pages counted as work: its request starved
-           Found{2001642, 200},  // waited for pages that windows of others turn over
-           Found{4030816, 200},  // under static: slots that the background left counted as rows
+           // a load of pages counted as work: its request starved
+           Found{1750824, "deadline", 10},
+           // waited for pages that windows of others turn over
+           Found{2001642, "packed-predicted", 200},
+           // slots that the background left counted as rows
+           Found{4030816, "static", 200},
        }) {
-    SchedulerSimulation simulation(found.seed);
+    SchedulerSimulation simulation(found.seed, found.policy);
     const std::optional<std::string> failure = simulation.run(found.steps);
     EXPECT_FALSE(failure) << *failure;
   }

@@ -93,10 +93,12 @@ struct Sequence {
   int32_t planned = 0;        // tokens [0, planned) are computed or in a submitted step
   int32_t reserved = 0;       // its policy's: pages for so many tokens are its own
   int32_t samples_in_flight = 0;
-  int32_t preemptions = 0;   // for want of pages
-  int32_t yields = 0;        // preempted by its policy
-  int32_t computed_max = 0;  // the longest it ever was: less is recomputation
-  Ticket last_step;          // the last step that has work for it
+  int32_t preemptions = 0;    // for want of pages
+  int32_t yields = 0;         // preempted by its policy
+  bool displaced = false;     // the last time, by its policy, and it has not joined again
+  int32_t pinned_tokens = 0;  // of a preempted one: its pages in the cache go after all others'
+  int32_t computed_max = 0;   // the longest it ever was: less is recomputation
+  Ticket last_step;           // the last step that has work for it
 
   std::variant<Waiting, Prefilling, Decoding, Retiring> state;
 

@@ -12,6 +12,7 @@ class SrptDeclaredPolicy final : public QueuePolicy {
   Rank rank(const Sequence& sequence) const override;
   bool may_starve() const override { return true; }
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
+  double displacement_share() const override { return 0.03; }
   bool served(Sequence&, int32_t, int32_t) override { return true; }  // less remains
 };
 

@@ -39,8 +39,8 @@ std::vector<TokenId> prompt_of(const TraceRequest& request, int32_t vocab_size);
 
 struct TraceOptions {
   std::string kind = "conversation";  // trace_kinds()
-  int32_t requests = 0;  // 0: 2,000
-  double rate = 0;       // requests a second, over the whole trace; 0: 10
+  int32_t requests = 0;               // 0: 2,000
+  double rate = 0;                    // requests a second, over the whole trace; 0: 10
   // When they come. poisson; gamma: gaps of a Gamma distribution of shape `burstiness` (1 is
   // Poisson, less comes in bursts; the gaps' coefficient of variation is 1 / sqrt(burstiness));
   // diurnal: Poisson with a rate that swings between 0.2 and 1.8 x rate in `period_seconds`.
