@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 #include "sched/queue_policy.h"
 #include "sched/trace_replay.h"
@@ -78,19 +79,41 @@ TEST(Policies, MlfqLetsShortAnswersPass) {
 }
 
 TEST(Policies, FairKeepsATenantBesideAFloodAsIfAlone) {
-  const auto trace = trace_of("flood", 124, 3000);
-  std::vector<TraceRequest> calm;
-  for (const TraceRequest& request : trace) {
-    if (request.tenant == "calm") calm.push_back(request);
+  // Requests a second: 1.2 x what the machine ends.
+  for (const auto& [kind, rate] : {std::pair("flood", 138), std::pair("flood-chat", 27.6)}) {
+    const auto trace = trace_of(kind, rate, 4000);
+    std::vector<TraceRequest> calm;
+    for (const TraceRequest& request : trace) {
+      if (request.tenant == "calm") calm.push_back(request);
+    }
+    ASSERT_GT(calm.size(), 20u);
+    const double alone = ttft_p99(run(calm, replay_options("fcfs")));
+    const ReplayReport fcfs = run(trace, replay_options("fcfs"));
+    const ReplayReport fair = run(trace, replay_options("fair"));
+    std::printf("%s, the calm tenant's TTFT p99: alone %.4f s, fcfs %.4f s, fair %.4f s\n", kind,
+                alone, ttft_p99(fcfs, "calm"), ttft_p99(fair, "calm"));
+    EXPECT_LT(ttft_p99(fair, "calm"), 1.3 * alone);
+    EXPECT_LT(fair.seconds, fcfs.seconds * 1.01) << "throughput";
   }
-  ASSERT_GT(calm.size(), 20u);
-  const double alone = ttft_p99(run(calm, replay_options("fcfs")));
-  const ReplayReport fcfs = run(trace, replay_options("fcfs"));
-  const ReplayReport fair = run(trace, replay_options("fair"));
-  std::printf("calm tenant's TTFT p99: alone %.3f s, fcfs %.3f s, fair %.3f s\n", alone,
-              ttft_p99(fcfs, "calm"), ttft_p99(fair, "calm"));
-  EXPECT_LT(ttft_p99(fair, "calm") * 10, ttft_p99(fcfs, "calm"));
-  EXPECT_LT(fair.seconds, fcfs.seconds * 1.01) << "throughput";
+}
+
+// Without a price on preemption this was three times longer than fcfs, and 7 % slower.
+TEST(Policies, MlfqIsNearTheClairvoyantOrderWhereMemoryIsShort) {
+  auto trace = trace_of("heavy-tail", 22.6, 6000);  // load 0.9
+  const auto mean_end = [&](const std::string& policy) {
+    SchedulerOptions options = replay_options(policy);
+    options.block_count = 16384 / 16;
+    const ReplayReport report = run(trace, options);
+    std::printf("%s: mean end %.3f s, TTFT p99 %.3f s\n", policy.c_str(),
+                mean(values(report, &ReplayReport::Row::completion)), ttft_p99(report));
+    return std::pair(mean(values(report, &ReplayReport::Row::completion)), ttft_p99(report));
+  };
+  const auto fcfs = mean_end("fcfs"), mlfq = mean_end("mlfq");
+  for (TraceRequest& request : trace) request.max_tokens = request.output;
+  const auto oracle = mean_end("srpt-declared");
+  EXPECT_LT(mlfq.first, fcfs.first);
+  EXPECT_LT(mlfq.first, 1.25 * oracle.first);
+  EXPECT_LT(5 * mlfq.second, fcfs.second);
 }
 
 TEST(Policies, SjfPredictedPutsShortAnswersFirstWhereTheyCanBeTold) {
