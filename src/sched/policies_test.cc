@@ -80,7 +80,7 @@ TEST(Policies, MlfqLetsShortAnswersPass) {
 
 TEST(Policies, FairKeepsATenantBesideAFloodAsIfAlone) {
   // Requests a second: 1.2 x what the machine ends.
-  for (const auto& [kind, rate] : {std::pair("flood", 138), std::pair("flood-chat", 27.6)}) {
+  for (const auto& [kind, rate] : {std::pair("flood", 138.0), std::pair("flood-chat", 27.6)}) {
     const auto trace = trace_of(kind, rate, 4000);
     std::vector<TraceRequest> calm;
     for (const TraceRequest& request : trace) {

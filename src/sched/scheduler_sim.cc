@@ -152,7 +152,7 @@ void SchedulerSimulation::draw_habits() {
   // Both tenants have something waiting nearly always.
   habits_.arrival = 1;
   habits_.outstanding_max = 40;
-  habits_.flood = 0.6;
+  habits_.flood = 0.4;
   habits_.n_max = std::min(habits_.n_max, 2);
 }
 
