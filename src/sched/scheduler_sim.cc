@@ -404,6 +404,7 @@ void SchedulerSimulation::check_plan(const StepPlan& plan) {
     admitted_[admission.sequence] = {admission.request->id, admission.choice,
                                      static_cast<int32_t>(admission.tokens.size()),
                                      longest(*admission.request), computed};
+    with_slot_.insert(admission.sequence);
     if (!admission.blocks.empty()) ++tally_.forks;
   }
   tally_.copies += static_cast<int64_t>(plan.copies.size());
@@ -424,7 +425,7 @@ void SchedulerSimulation::check_plan(const StepPlan& plan) {
     const bool joins_again = std::any_of(
         plan.admitted.begin(), plan.admitted.end(),
         [&](const Admission& admission) { return admission.sequence == released.sequence; });
-    admitted_[released.sequence].has_slot = joins_again;
+    if (!joins_again) with_slot_.erase(released.sequence);
     for (const InFlight& step : in_flight_) {
       for (const Work& work : step.plan.work) {
         if (work.slot == released.slot) fail("a slot is released while a step in flight uses it");
@@ -534,8 +535,8 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
 // All of its choices: none has a slot.
 bool SchedulerSimulation::is_waiting(const Clients& clients) const {
   if (clients.request.background) return false;
-  return std::none_of(admitted_.begin(), admitted_.end(), [&](const auto& each) {
-    return each.second.request == clients.request.id && each.second.has_slot;
+  return std::none_of(with_slot_.begin(), with_slot_.end(), [&](SequenceId sequence) {
+    return admitted_.at(sequence).request == clients.request.id;
   });
 }
 

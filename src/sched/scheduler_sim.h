@@ -77,7 +77,6 @@ class SchedulerSimulation {
     int32_t prompt_end = 0;  // tokens from here on are decoded
     int32_t longest = 0;     // no token from here on is computed
     int32_t computed = 0;    // the longest that it was
-    bool has_slot = true;
   };
   struct InFlight {
     StepPlan plan;
@@ -146,6 +145,7 @@ class SchedulerSimulation {
   std::deque<std::vector<TokenId>> heard_;  // prompts and whole conversations, to begin with
   std::map<RequestId, Clients> open_;
   std::map<SequenceId, Admitted> admitted_;
+  std::set<SequenceId> with_slot_;
   // Of "flood" less that of "calm": now, and its range since both have had something waiting.
   double service_gap_ = 0;
   std::optional<std::pair<double, double>> gap_range_;
