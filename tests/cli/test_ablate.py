@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def ablate(program, *arguments):
     lines = program.text("bench", "ablate", *arguments, "-o", "json", timeout=300).splitlines()
@@ -15,9 +17,10 @@ def test_simulated_rows_have_a_spread_and_the_better_side_counts(program, model)
         assert row["simulated"] and row["rounds"] == 1
         assert row["gain_min"] <= row["gain"] <= row["gain_max"]
     flooded = rows["beside a flooder, load 1.2", "first token p99"]
-    assert flooded["gain"] == flooded["off"] / flooded["on"] > 10
+    assert flooded["gain"] == pytest.approx(flooded["off"] / flooded["on"])
+    assert flooded["gain"] > 10
     in_time = rows["conversation, 22 a second", "in time"]
-    assert in_time["gain"] == in_time["on"] / in_time["off"]  # more is better
+    assert in_time["gain"] == pytest.approx(in_time["on"] / in_time["off"])  # more is better
 
 
 def test_a_prompt_that_was_sent_before_is_not_computed_again(program, model):
