@@ -25,7 +25,12 @@ struct Config {
 
 class AmxEmulation : public testing::Test {
  protected:
-  ~AmxEmulation() override { emulated::release(); }
+  void SetUp() override {
+    if (!CpuFeatures::detect().avx2) GTEST_SKIP() << "the emulation is compiled for AVX2";
+  }
+  void TearDown() override {
+    if (!IsSkipped()) emulated::release();
+  }
 
   template <class Element>
   static std::vector<Element> stored(int tile, int rows, int columns) {
