@@ -42,12 +42,14 @@ void tiled(OpContext& context, const LinearArgs& args) {
 }
 
 constexpr Kernel<LinearArgs> kCpuKernels[] = {
-    {"linear/cpu/amx", on_amx, tiled<kLinearAmx, kLinearAmxFloats>},
+    {"linear/cpu/amx", on_amx, tiled<kLinearAvx512Vnni, kLinearAmxFloats>},
     {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
     {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni, kLinearAvx512Floats>},
     {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512, kLinearAvx512Floats>},
     {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2, kLinearAvx2Floats>},
     {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline, kLinearBaselineFloats>},
+    // By name only (--prefer-kernels), until a machine with AMX has run its int8 tiles.
+    {"linear/cpu/amx_int8", on_amx, tiled<kLinearAmx, kLinearAmxFloats>},
     {"linear/cpu/reference", on_cpu, linear_cpu_reference},
 };
 
