@@ -294,7 +294,7 @@ void run_linear_stream(OpContext& context, const LinearArgs& args) {
 // For OpHooks::preferred: of W, only so many steps on the way before x is there.
 template <int kEarly>
 bool stream_early(const DeviceTraits& traits, const LinearArgs& args) {
-  return args.x.rows() <= kStreamRowsMax && stream_fits(traits, {.linear = args});
+  return stream_fits(traits, {.linear = args}) && args.x.rows() <= kStreamRowsMax;
 }
 template <int kEarly>
 void run_stream_early(OpContext& context, const LinearArgs& args) {

@@ -165,7 +165,7 @@ void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
 // For OpHooks::preferred: of W, only so many steps on the way before x is there.
 template <int kEarly>
 bool gated_stream_early(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return args.x.rows() <= kStreamRowsMax && stream_fits(traits, stream_args(args));
+  return stream_fits(traits, stream_args(args)) && args.x.rows() <= kStreamRowsMax;
 }
 template <int kEarly>
 void run_gated_stream_early(OpContext& context, const GatedLinearArgs& args) {

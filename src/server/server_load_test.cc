@@ -254,7 +254,7 @@ TEST(ServerLoad, DrainFinishesWhatRunsAndRefusesTheRest) {
   EXPECT_EQ(idle.get("/health")->status, 200);
   ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 16; }));
   f.server->drain();
-  EXPECT_TRUE(idle.wait_for_close(2));
+  EXPECT_TRUE(idle.wait_for_close(10));
   const TestResponse health = f.get("/health");
   EXPECT_EQ(health.status, 503);
   const TestResponse refused = f.post(kCompletions, R"({"prompt":"a"})");
