@@ -1,4 +1,5 @@
-"""Counts the test cases in a folder of JUnit XML files: prints "passed failed skipped".
+"""Counts the test cases in a folder of JUnit XML files: prints "passed failed skipped", or with --failed
+the names of those that failed, a line each with what was said first.
 
 ctest writes one case per program, GoogleTest and pytest one per test. A program that wrote a file
 of its own is counted by that file; one that failed without saying why there (a crash, a leak found
@@ -39,6 +40,23 @@ def count_folder(folder: pathlib.Path) -> dict:
     return {key: sum(counts[key] for counts in files.values()) for key in ("passed", "failed", "skipped")}
 
 
+def failed_lines(folder: pathlib.Path) -> list:
+    lines, programs = [], set()
+    for path in sorted(folder.glob("*.xml"), key=lambda path: path.stem == "ctest"):
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            if outcome(case) != "failed" or (path.stem == "ctest" and case.get("name") in programs):
+                continue
+            programs.add(path.stem)
+            what = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)
+            said = "" if what is None or path.stem == "ctest" else what.text or what.get("message") or ""
+            name = case.get("name") if path.stem == "ctest" else f'{path.stem} {case.get("classname")}.{case.get("name")}'
+            lines.append(f"{name}: {' | '.join(said.split(chr(10))[:8])[:500]}".rstrip(": "))
+    return lines
+
+
 if __name__ == "__main__":
-    total = count_folder(pathlib.Path(sys.argv[1]))
-    print(total["passed"], total["failed"], total["skipped"])
+    if sys.argv[1] == "--failed":
+        print("\n".join(failed_lines(pathlib.Path(sys.argv[2]))))
+    else:
+        total = count_folder(pathlib.Path(sys.argv[1]))
+        print(total["passed"], total["failed"], total["skipped"])

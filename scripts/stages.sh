@@ -28,14 +28,30 @@ RESULTS=$PWD/$LOGS/results  # one folder of JUnit XML files a stage
 
 one_of() { local IFS='|'; echo "^($*)\$"; }  # names -> a pattern for ctest -R
 
+# What failed is named again at the end of ./test: a line a test in RESULTS/STAGE.failures.
+note_failures() { /usr/bin/python3 scripts/count_tests.py --failed "$RESULTS/$1" >"$RESULTS/$1.failures"; }
+
+# Tests that talk over sockets or look at a clock can fail on a machine that stood still for seconds:
+# what failed runs once more, alone, and is named at the end if it passes then. What a sanitizer
+# reported is never tried again.
+second_try() {  # stage, log, command...
+  local stage=$1 log=$2
+  shift 2
+  grep -qE 'Sanitizer|runtime error:' "$LOGS/$log" && return 1
+  logged "second-$log" "$@" || return
+  mv "$RESULTS/$stage.failures" "$RESULTS/$stage.flaky"
+}
+
 # run_ctest STAGE FOLDER [ctest arguments]: GoogleTest programs also write their own counts.
 run_ctest() {
   local stage=$1 folder=$2
   shift 2
-  GTEST_OUTPUT="xml:$RESULTS/$stage/" \
-    logged "$stage.log" ctest --test-dir "$folder" --parallel "$(nproc)" --timeout 1200 \
-    --no-tests=error --output-on-failure --output-junit "$RESULTS/$stage/ctest.xml" "$@" ||
-    fail "ctest ${*:-(all)} in $folder"
+  local run=(ctest --test-dir "$folder" --timeout 1200 --no-tests=error --output-on-failure
+    --output-junit "$RESULTS/$stage/ctest.xml")
+  export GTEST_OUTPUT="xml:$RESULTS/$stage/"
+  logged "$stage.log" "${run[@]}" --parallel "$(nproc)" "$@" && return
+  note_failures "$stage"
+  second_try "$stage" "$stage.log" "${run[@]}" --rerun-failed || fail "ctest ${*:-(all)} in $folder"
 }
 
 stage_packages() { install_packages build model test fuzz; }
@@ -84,11 +100,14 @@ ensure_venv() {
 stage_clients() {
   begin clients
   ensure_venv
-  local suite failed=0
+  local suite failed=0 run
+  export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   for suite in server cli; do
-    HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH='' \
-      logged "clients-$suite.log" build/venv/bin/python -m pytest -q --durations=10 \
-      -p no:cacheprovider --junitxml="$RESULTS/clients/$suite.xml" "tests/$suite" ||
+    run=(build/venv/bin/python -m pytest -q --durations=10 -o "cache_dir=$PWD/build/pytest-$suite")
+    rm -rf "build/pytest-$suite"
+    logged "clients-$suite.log" "${run[@]}" --junitxml="$RESULTS/clients/$suite.xml" "tests/$suite" && continue
+    note_failures clients
+    second_try clients "clients-$suite.log" "${run[@]}" --last-failed "tests/$suite" ||
       { fail "pytest tests/$suite" || failed=1; }
   done
   ((failed == 0))

@@ -142,7 +142,8 @@ TEST_F(BatchServiceTest, OwnersTakeTurns) {
   const std::string one = running.state.keys.name(0), two = running.state.keys.name(1);
   const auto service = open({.jobs_at_once = 1});
   std::vector<BatchRecord> flood;
-  for (int i = 0; i < 8; ++i) flood.push_back(create(*service, one, lines(20)));
+  const std::string flood_lines = lines(20, R"({"prompt":"hi","max_tokens":100})");  // 2 s of steps
+  for (int i = 0; i < 8; ++i) flood.push_back(create(*service, one, flood_lines));
   const BatchRecord single = create(*service, two, lines(1));
   const auto other = open({.jobs_at_once = 2});  // reads the same folder; never started
   EXPECT_EQ(other->counts().batches[0], 9u);

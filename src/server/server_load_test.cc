@@ -106,7 +106,7 @@ TEST(ServerLoad, KeepAliveAndPipelining) {
   EXPECT_EQ(client.read_response()->status, 200);
   EXPECT_EQ(client.get("/ping")->status, 200);
   EXPECT_EQ(client.get("/ping", "Connection: close\r\n")->status, 200);
-  EXPECT_TRUE(client.wait_for_close(2));
+  EXPECT_TRUE(client.wait_for_close(10));
 }
 
 TEST(ServerLoad, ExpectContinue) {
@@ -115,7 +115,7 @@ TEST(ServerLoad, ExpectContinue) {
   client.send(fmt::format(
       "POST {} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
       kChatPath, kChat.size()));
-  EXPECT_EQ(client.receive(25, 2), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(client.receive(25, 10), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send(kChat);
   EXPECT_EQ(client.read_response()->status, 200);
 }
@@ -194,10 +194,10 @@ TEST(ServerLoad, SlowRequestsTimeOut) {
     head.send("T");
     body.send(" ");
   }
-  EXPECT_TRUE(silent.wait_for_close(2));
-  EXPECT_EQ(head.read_response(2)->status, 408);
-  EXPECT_EQ(body.read_response(2)->status, 408);
-  EXPECT_TRUE(idle.wait_for_close(2));
+  EXPECT_TRUE(silent.wait_for_close(10));
+  EXPECT_EQ(head.read_response()->status, 408);
+  EXPECT_EQ(body.read_response()->status, 408);
+  EXPECT_TRUE(idle.wait_for_close(10));
   EXPECT_EQ(f.get("/health").status, 200);
 }
 
