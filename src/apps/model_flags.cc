@@ -91,14 +91,17 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--quantization", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
              "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
       ->group("Model");
+  stack.packed_cache = "auto";
   add_choice(
       app, "--packed-cache", stack.packed_cache, {"off", "auto", "on"},
       "CPU, .gguf files: keep the weights as this machine's kernels want them in a file, which "
-      "later starts map instead of packing; auto: files of 16 MiB to 2 GiB")
+      "later starts map instead of packing; auto: files of 16 MiB to 2 GiB on a disk with ample "
+      "room; $HEADRACE_PACKED_CACHE sets it where the flag does not")
+      ->envname("HEADRACE_PACKED_CACHE")
       ->group("Model");
   app.add_option("--packed-cache-dir", stack.packed_cache_folder,
                  "Where those files lie (default: headrace/packed in the user's cache folder; the "
-                 "longest unused go when they are more than 8 GiB)")
+                 "longest unused go when they are more than 4 GiB)")
       ->type_name("FOLDER")
       ->group("Model");
   add_choice(app, "--cpu-bind", stack.cpu_bind, {"auto", "core", "node", "none"},

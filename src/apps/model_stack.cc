@@ -40,8 +40,9 @@ constexpr int32_t kModelLenDefaultMax = 8192;
 // first.
 constexpr double kDiskBytesPerSecond = 1e9;
 
-// --packed-cache: of all files together, and of one with auto.
-constexpr int64_t kPackedCacheFolderBytes = int64_t{8} << 30;
+// --packed-cache: of all files together; with auto of one, and what is free beside it, in its sizes.
+constexpr int64_t kPackedCacheFolderBytes = int64_t{4} << 30;
+constexpr int64_t kPackedCacheRoom = 8;
 constexpr int64_t kPackedCacheBytesMin = int64_t{16} << 20, kPackedCacheBytesMax = int64_t{2} << 30;
 constexpr std::chrono::seconds kPackedCacheDelay{2};
 
@@ -303,10 +304,21 @@ class StackLoader {
     std::string key = file_identity("/proc/self/exe");
     for (const std::string& path : paths) key += " " + file_identity(path);
     key += fmt::format(" {} {}", static_cast<int>(compute()), options_.quantization);
-    const std::string folder = options_.packed_cache_folder.empty()
-                                   ? (program_cache_folder() / "packed").string()
-                                   : options_.packed_cache_folder;
+    std::filesystem::path folder = options_.packed_cache_folder;
+    if (folder.empty()) folder = program_cache_folder() / "packed";
+    // Without a home its files would lie wherever the program is started.
+    if (options_.packed_cache_folder.empty() && folder.is_relative()) return;
     stack_->packed_cache_ = PackedCache::open(folder, model_name(options_.model), key, pool);
+  }
+
+  static bool has_ample_room(const PackedCache& cache) {
+    std::filesystem::path folder = cache.path();
+    std::error_code error;
+    do {  // the folder may be made only when a file is written
+      folder = folder.parent_path();
+    } while (!std::filesystem::exists(folder, error) && folder.has_relative_path());
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    return !error && space.available >= static_cast<uint64_t>(kPackedCacheRoom * cache.bytes());
   }
 
   void keep_packed_cache() {
@@ -314,7 +326,9 @@ class StackLoader {
     if (cache == nullptr || cache->hit()) return;
     const bool middle =
         cache->bytes() >= kPackedCacheBytesMin && cache->bytes() <= kPackedCacheBytesMax;
-    if (options_.packed_cache == "on" || middle) stack_->write_packed_cache_later();
+    if (options_.packed_cache == "on" || (middle && has_ample_room(*cache))) {
+      stack_->write_packed_cache_later();
+    }
   }
 
   // What is left of a GPU's memory.

@@ -37,7 +37,7 @@ struct StackOptions {
   int32_t threads = 0;                   // 0 = all CPUs this process may use
   std::string cpu_bind = "auto";         // where CPU threads may run: auto, core, node, none
   std::string quantization = "none";     // CPU: of float matrices on load: none, q8_0, q4_0, q4_k
-  std::string packed_cache = "off";      // CPU: keep packed weights in a file: off, auto (middle sizes), on
+  std::string packed_cache = "off";      // CPU: packed weights in a file: off, auto (middle sizes), on
   std::string packed_cache_folder;       // empty: "packed" in the user's cache folder
   int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
   int32_t max_num_seqs = 0;              // 0 = 64 on a CPU, 256 on a GPU

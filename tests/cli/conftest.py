@@ -21,14 +21,14 @@ class Program:
         self.binary = binary
         self.environment = environment
 
-    def run(self, *arguments, stdin="", check=None, timeout=120):
+    def run(self, *arguments, stdin="", check=None, timeout=120, environment=None):
         """Runs to the end. check: the exit code that is expected."""
         done = subprocess.run(
             [self.binary, *map(str, arguments)],
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             timeout=timeout,
-            env=self.environment,
+            env={**self.environment, **(environment or {})},
         )
         if check is not None:
             assert done.returncode == check, done.stderr.decode(errors="replace")

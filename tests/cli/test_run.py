@@ -153,3 +153,22 @@ def test_text_arrives_while_the_model_writes(program, model):
     assert len(arrivals) > 10
     assert arrivals[-1] - arrivals[0] > 0.02
     assert b"tok/s" in output
+
+
+def test_packed_weights_are_kept_and_used_by_the_next_start(program, model, tmp_path):
+    arguments = ("-p", QUESTION, "-n", "8", "--temperature", "0", "--packed-cache-dir", tmp_path)
+    first = answer(program, model, *arguments)["tokens"]
+    files = list(tmp_path.iterdir())
+    assert len(files) == 1 and files[0].stat().st_size > 50 << 20
+    written = files[0].stat().st_ino
+    assert answer(program, model, *arguments)["tokens"] == first
+    assert [path.stat().st_ino for path in tmp_path.iterdir()] == [written]
+
+
+def test_packed_weights_are_not_kept_where_the_environment_says_so(program, model, tmp_path):
+    environment = {"HEADRACE_PACKED_CACHE": "off"}
+    arguments = ("-p", QUESTION, "-n", "1", "--packed-cache-dir", tmp_path)
+    program.text("run", "-m", model, *arguments, environment=environment)
+    assert not list(tmp_path.iterdir())
+    environment["HEADRACE_PACKED_CACHE"] = "sometimes"
+    assert "off,auto,on" in program.error("run", "-m", model, *arguments, environment=environment)

@@ -32,7 +32,7 @@ class RunningServer:
             [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=open(log, "w") if log else subprocess.DEVNULL,
-            env={**os.environ, **(environment or {})},
+            env={"HEADRACE_PACKED_CACHE": "off", **os.environ, **(environment or {})},
             preexec_fn=limit,
         )
         line = self.child.stdout.readline().decode()
