@@ -40,7 +40,8 @@ constexpr int32_t kModelLenDefaultMax = 8192;
 // first.
 constexpr double kDiskBytesPerSecond = 1e9;
 
-// --packed-cache: of all files together; with auto of one, and what is free beside it, in its sizes.
+// --packed-cache: all files together; with auto how many of a file the disk must have room for, and
+// the sizes of one.
 constexpr int64_t kPackedCacheFolderBytes = int64_t{4} << 30;
 constexpr int64_t kPackedCacheRoom = 8;
 constexpr int64_t kPackedCacheBytesMin = int64_t{16} << 20, kPackedCacheBytesMax = int64_t{2} << 30;
