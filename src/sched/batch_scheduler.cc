@@ -8,6 +8,17 @@
 #include "sched/request_limits.h"
 
 namespace headrace {
+namespace {
+
+// Null: off. REQUIRES: the rule of eviction has a row in its table
+std::unique_ptr<PrefixCache> create_prefix_cache(const SchedulerOptions& options, BlockPool& pool) {
+  if (!options.enable_prefix_caching || options.allocation != KvAllocation::kPaged) return nullptr;
+  const EvictionRule rule = find_eviction_rule(options.prefix_cache_eviction).value();
+  return std::make_unique<PrefixCache>(pool, options.groups,
+                                       PrefixCacheOptions{.rule = rule, .tiers = options.tiers});
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerOptions options) {
   HR_RETURN_IF_ERROR(check_options(options));
@@ -20,14 +31,11 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
     : options_(std::move(options)),
       policy_(std::move(policy)),
       pool_(options_.block_count),
+      cache_(create_prefix_cache(options_, pool_)),
       admission_(options_),
+      supply_(options_, pool_, cache_.get(), admission_),
       cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
       fits_([this](const Sequence& s) { return fits(s); }) {
-  if (options_.enable_prefix_caching && options_.allocation == KvAllocation::kPaged) {
-    const EvictionRule rule = find_eviction_rule(options_.prefix_cache_eviction).value();
-    cache_ = std::make_unique<PrefixCache>(
-        pool_, options_.groups, PrefixCacheOptions{.rule = rule, .tiers = options_.tiers});
-  }
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
     free_slots_.push_back(SlotId(slot));
   }
@@ -126,7 +134,7 @@ void BatchScheduler::retire(Sequence& sequence) {
     leave_batch(sequence, /*ended=*/true);
   } else {
     const auto waiting = std::get<Waiting>(sequence.state);
-    unpin_pages(sequence);
+    supply_.unpin(sequence);
     if (waiting.leader == nullptr) dequeue(sequence);
     if (waiting.slot) free_slots_.push_back(*waiting.slot);
     if (waiting.leader != nullptr) {

@@ -1,5 +1,5 @@
 // The scheduler behind scheduler.h: continuous batching with chunked prefill. A plan is made in
-// named phases (batch_scheduler_plan.cc):
+// named phases (batch_scheduler_plan.cc; who gives way to whom in it: batch_scheduler_victims.cc):
 //
 //   release   slots whose last step was applied are free again
 //   promote   who has waited too long; look after reservations that were outgrown
@@ -33,6 +33,7 @@
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
+#include "sched/page_supply.h"
 #include "sched/queue_policy.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
@@ -111,10 +112,6 @@ class BatchScheduler final : public Scheduler {
   void note_cost(const StepPlan& plan);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
-  void await_pages(Sequence& sequence);
-  int64_t pages_turned_over(const Sequence& sequence) const;
-  int32_t longest_fit(const Sequence& sequence, int32_t count) const;
-  int32_t reserve_tokens() const;
   void grow(Candidate& candidate, StepPlan& plan);
   void add_work(Candidate& candidate, StepPlan& plan);
   void start_followers(Sequence& leader, Work& work, StepPlan& plan);
@@ -132,18 +129,12 @@ class BatchScheduler final : public Scheduler {
   int32_t cached_tokens(const Sequence& waiting) const;
   bool fits(const Sequence& waiting) const;
   void admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan);
-  PrefixMatch find_prefix(const Sequence& head) const;
-  PrefixMatch longest_prefix(const Sequence& head, int32_t tokens_max) const;
-  int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit) const;
-  Ticket adopt_prefix(Sequence& head, const PrefixMatch& hit);
+  void note_prefix(const Sequence& head, int32_t found_tokens);
   void collect_moves(StepPlan& plan);
-  void cache_prefix(Sequence& sequence, int32_t length);
   bool wants_prompt_logprobs(const Sequence& sequence, int32_t first, int32_t count) const;
   void preempt(Sequence& victim);
   void yield(Sequence& victim);
   void requeue(Sequence& victim);
-  void pin_pages(Sequence& victim);
-  void unpin_pages(Sequence& sequence);
   void note_displacement_budget(double step_seconds);
   void charge_displacement(Sequence& head, int32_t found_tokens);
 
@@ -188,6 +179,7 @@ class BatchScheduler final : public Scheduler {
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;  // null: off
   AdmissionControl admission_;
+  PageSupply supply_;
   StepCostFit cost_;
 
   std::unordered_map<RequestId, RequestEntry> requests_;

@@ -99,7 +99,7 @@ void BatchScheduler::note_computed(const Work& work, Sequence& sequence) {
   for (const SampleTarget& target : work.also_sample) charge(*find(target.sequence), 0, 1);
   if (!sequence.running()) return;
   sequence.blocks.publish_full(pool_, work.first, end);
-  cache_prefix(sequence, end);
+  supply_.cache_prefix(sequence, end);
 }
 
 // Also what was in flight when it was preempted: its policy has it served.
@@ -107,23 +107,6 @@ void BatchScheduler::charge(Sequence& sequence, int32_t prompt_tokens, int32_t o
   if (sequence.is<Retiring>() || sequence.rank.background) return;
   const bool moved = policy_->served(sequence, prompt_tokens, output_tokens);
   if (moved && sequence.running()) rerank(sequence);
-}
-
-// Tokens [0, length) are computed and their step was applied: whole units of them may be found.
-void BatchScheduler::cache_prefix(Sequence& sequence, int32_t length) {
-  if (cache_ == nullptr || sequence.path.lost) return;
-  const int32_t unit = cache_->unit_tokens();
-  const std::vector<TokenId>& prompt = sequence.request->prompt;
-  const std::vector<TokenId>& output = sequence.output;
-  std::vector<TokenId> tokens;
-  while (!sequence.path.lost && (sequence.path.units + 1) * unit <= length) {
-    const auto first = static_cast<size_t>(sequence.path.units) * static_cast<size_t>(unit);
-    tokens.clear();
-    for (size_t i = first; i < first + static_cast<size_t>(unit); ++i) {
-      tokens.push_back(i < prompt.size() ? prompt[i] : output.at(i - prompt.size()));
-    }
-    cache_->extend({.salt = sequence.request->cache_salt}, sequence.path, tokens, sequence.blocks);
-  }
 }
 
 void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
@@ -225,9 +208,7 @@ void BatchScheduler::end_prompt_only(const Work& work, const Sequence& leader,
 // NaN logits end the choice; of a leader, all who would have shared its pages. What it computed may
 // be wrong from some token on: nobody shall find it.
 void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
-  if (cache_ != nullptr) {
-    cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
-  }
+  supply_.forget(sequence);
   std::vector<Sequence*> ended = sequence.followers;
   ended.push_back(&sequence);
   for (Sequence* each : ended) {

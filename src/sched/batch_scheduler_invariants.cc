@@ -182,7 +182,7 @@ Status BatchScheduler::check_slots() const {
 // Each page's reference count equals its holders.
 Status BatchScheduler::check_pages() const {
   const auto total = static_cast<size_t>(pool_.total());
-  PageAudit audit{pool_, reserve_tokens(), std::vector<int32_t>(total, 0),
+  PageAudit audit{pool_, supply_.reserve_tokens(), std::vector<int32_t>(total, 0),
                   std::vector<const Request*>(total, nullptr)};
   for (const Sequence* sequence : running_) HR_RETURN_IF_ERROR(audit.add(*sequence));
   for (size_t page = 0; page < total; ++page) {

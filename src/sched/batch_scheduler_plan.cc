@@ -100,7 +100,7 @@ void BatchScheduler::make_room() {
   if (head == nullptr || victim_for(*head) == nullptr) return;
   if (head->last_step > pool_.applied() || held_back(*head)) return;
   if (!make_slots(*head)) release_slots();
-  make_pages(*head, find_prefix(*head));
+  make_pages(*head, supply_.find_prefix(*head, running_));
 }
 
 void BatchScheduler::promote_starving() {
@@ -347,79 +347,6 @@ int32_t BatchScheduler::budget_for_waiting(int32_t budget) const {
   return std::min(budget / 2, first.known_length());
 }
 
-// Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
-void BatchScheduler::secure_pages(StepPlan& plan) {
-  for (Candidate& candidate : candidates_) {
-    if (candidate.count == 0 || !candidate.sequence->running()) continue;
-    if (candidate.sequence->blocks.settled(candidate.sequence->planned, candidate.count)) continue;
-    const int32_t wanted = candidate.count;
-    candidate.count = secure(*candidate.sequence, wanted);
-    budget_left_ += wanted - candidate.count;
-    if (candidate.count > 0) grow(candidate, plan);
-  }
-}
-
-// How many of `count` tokens have their pages, after preempting as far as that helps. 0: not now.
-int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
-  sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
-  const int64_t turned_over = pages_turned_over(sequence);
-  while (true) {
-    const int32_t fits = longest_fit(sequence, count);
-    if (fits > 0) return fits;
-    admission_.allocation_failed(static_cast<int64_t>(running_.size()));
-    const int32_t least = options_.chunked_prefill ? 1 : count;
-    const int32_t needed =
-        sequence.blocks.pages_needed(pool_, sequence.planned, least, reserve_tokens());
-    // What the steps in flight give back is enough: waiting beats preempting.
-    if (needed <= pool_.free_count() + pool_.fenced_count() - turned_over) {
-      await_pages(sequence);
-      return 0;
-    }
-    Sequence* youngest = running_.back();
-    if (youngest == &sequence) return 0;
-    preempt(*youngest);
-    sequence.awaits_pages_since = 0;
-  }
-}
-
-void BatchScheduler::await_pages(Sequence& sequence) {
-  if (sequence.awaits_pages_since == 0) sequence.awaits_pages_since = next_step_;
-}
-
-// A fence falls within steps_in_flight_max plans. Who waited so long and has its pages not met
-// those that sliding windows of others turn over: they take again what they give back.
-int64_t BatchScheduler::pages_turned_over(const Sequence& sequence) const {
-  const uint64_t since = sequence.awaits_pages_since;
-  const auto depth = static_cast<uint64_t>(options_.steps_in_flight_max);
-  return since == 0 || next_step_ < since + depth ? 0 : pool_.fenced_count();
-}
-
-// The longest chunk of at most `count` tokens for which there are free pages.
-int32_t BatchScheduler::longest_fit(const Sequence& sequence, int32_t count) const {
-  const auto fits = [&](int32_t tokens) {
-    return sequence.blocks.pages_needed(pool_, sequence.planned, tokens, reserve_tokens()) <=
-           pool_.free_count();
-  };
-  if (fits(count)) return count;
-  if (!options_.chunked_prefill) return 0;
-  int32_t low = 0, high = count;  // fits(low), not fits(high)
-  while (high - low > 1) {
-    const int32_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-int32_t BatchScheduler::reserve_tokens() const {
-  return options_.allocation == KvAllocation::kReserveMax ? options_.max_model_len : 0;
-}
-
-void BatchScheduler::grow(Candidate& candidate, StepPlan& plan) {
-  Sequence& sequence = *candidate.sequence;
-  sequence.blocks.grow(pool_, sequence.planned, candidate.count, reserve_tokens(),
-                       Ticket(plan.step), candidate.new_blocks, plan.copies);
-}
-
 void BatchScheduler::emit_work(StepPlan& plan) {
   const auto emit = [&](auto&& wanted) {
     for (Candidate& candidate : candidates_) {
@@ -545,7 +472,7 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
     if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
     if (held_back(*head)) return;
     if (!make_slots(*head)) return;
-    const PrefixMatch hit = find_prefix(*head);
+    const PrefixMatch hit = supply_.find_prefix(*head, running_);
     const bool no_budget = chunk_of(hit.tokens, head->known_length() - hit.tokens) == 0;
     if (Sequence* victim = victim_for(*head); no_budget && victim != nullptr) {
       yield(*victim);  // so that the next step has budget
@@ -585,111 +512,25 @@ bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) cons
   return policy_->admits(batch);
 }
 
-// Whether what runs is preempted for it: as its policy says; the promoted displace all behind them,
-// the live all in the background.
-bool BatchScheduler::displaces(const Sequence& head, const Sequence& running) const {
-  if (head.rank.background) return false;
-  if (running.rank.background) return true;
-  if (head.rank.level == kPromotedLevel && policy_->promoted_displaces()) {
-    return head.rank < running.rank;
-  }
-  return may_displace() && policy_->preempts(head, running);
-}
-
-// Whether what the policy's preemptions cost leaves room for more.
-bool BatchScheduler::may_displace() const {
-  return displacement_seconds_ >= 0 || std::isinf(policy_->displacement_share());
-}
-
-// The promoted displace others whatever that costs: so they wait until it may cost something.
-bool BatchScheduler::may_promote() const { return may_displace() && policy_->may_promote(); }
-
-// The youngest of those that give way to it; null: nobody does.
-Sequence* BatchScheduler::victim_for(const Sequence& head) const {
-  const auto found = std::find_if(running_.rbegin(), running_.rend(), [&](const Sequence* running) {
-    return displaces(head, *running);
-  });
-  return found == running_.rend() ? nullptr : *found;
-}
-
-// Whether there are slots for it now. What is preempted for it gives its slot when its last step
-// was applied.
-bool BatchScheduler::make_slots(const Sequence& head) {
-  const size_t needed = 1 + head.followers.size();
-  while (free_slots_.size() + leaving_.size() < needed) {
-    Sequence* victim = victim_for(head);
-    if (victim == nullptr) break;
-    yield(*victim);
-  }
-  return free_slots_.size() >= needed;
-}
-
-bool BatchScheduler::make_pages(Sequence& head, const PrefixMatch& hit) {
-  const int64_t turned_over = pages_turned_over(head);
-  while (pages_to_join(head, hit) > pool_.free_count() + pool_.fenced_count() - turned_over) {
-    Sequence* victim = victim_for(head);
-    if (victim == nullptr) break;
-    yield(*victim);
-    head.awaits_pages_since = 0;
-  }
-  if (pages_to_join(head, hit) <= pool_.free_count()) return true;
-  await_pages(head);
-  return false;
-}
-
 int32_t BatchScheduler::cached_tokens(const Sequence& waiting) const {
-  return cache_ == nullptr ? 0 : find_prefix(waiting).tokens;
+  return supply_.find_prefix(waiting, running_).tokens;
 }
 
 bool BatchScheduler::fits(const Sequence& waiting) const {
-  return free_slots_.size() > waiting.followers.size() &&
-         pages_to_join(waiting, find_prefix(waiting)) <= pool_.free_count();
+  if (free_slots_.size() <= waiting.followers.size()) return false;
+  const PrefixMatch hit = supply_.find_prefix(waiting, running_);
+  return supply_.pages_to_join(waiting, hit, running_) <= pool_.free_count();
 }
 
-// Free pages that the head needs with this hit: what others hold of it is there already; a page
-// that it will write is there twice for a moment.
-int64_t BatchScheduler::pages_to_join(const Sequence& head, const PrefixMatch& hit) const {
-  const int64_t pages = admission_.pages_required(head, running_);
-  if (hit.tokens == 0) return pages;
-  return pages - cache_->pages_in_use(hit) + cache_->copies(hit);
-}
-
-// At least one token is computed: its logits are wanted. Whoever asks for the prompt's
-// log-probabilities computes all of it.
-PrefixMatch BatchScheduler::find_prefix(const Sequence& head) const {
-  if (cache_ == nullptr || head.request->sampling.prompt_logprobs >= 0) return {};
-  PrefixMatch hit = longest_prefix(head, head.known_length() - 1);
-  // The copy of a page used in part may be one page too many.
-  if (cache_->copies(hit) > 0 && pages_to_join(head, hit) > pool_.free_count()) {
-    const int32_t unit = cache_->unit_tokens();
-    return longest_prefix(head, hit.tokens / unit * unit);
+void BatchScheduler::note_prefix(const Sequence& head, int32_t found_tokens) {
+  if (cache_ == nullptr) return;
+  if (head.preemptions + head.yields > 0) {
+    totals_.resumed_tokens += static_cast<uint64_t>(found_tokens);
+    return;
   }
-  return hit;
-}
-
-PrefixMatch BatchScheduler::longest_prefix(const Sequence& head, int32_t tokens_max) const {
-  const PrefixKey key{.salt = head.request->cache_salt};
-  if (head.output.empty()) return cache_->match(key, head.request->prompt, tokens_max);
-  return cache_->match(key, head.known_tokens(), tokens_max);
-}
-
-// The plan after which its tokens can be used: that which loads the last page of them.
-Ticket BatchScheduler::adopt_prefix(Sequence& head, const PrefixMatch& hit) {
-  if (cache_ == nullptr) return Ticket();
-  if (head.preemptions + head.yields == 0) {
-    totals_.prefix_cache_queries += static_cast<uint64_t>(head.known_length());
-    totals_.prefix_cache_hits += static_cast<uint64_t>(hit.tokens);
-    head.entry->cached_tokens = hit.tokens;
-  } else {
-    totals_.resumed_tokens += static_cast<uint64_t>(hit.tokens);
-  }
-  if (hit.tokens == 0) return Ticket();
-  PrefixHold hold = cache_->acquire(hit);
-  head.blocks.adopt(std::move(hold.pages), hit.tokens);
-  head.path = hold.path;
-  head.prefix_tokens = hit.tokens;
-  head.planned = hit.tokens;
-  return hold.usable_after;
+  totals_.prefix_cache_queries += static_cast<uint64_t>(head.known_length());
+  totals_.prefix_cache_hits += static_cast<uint64_t>(found_tokens);
+  head.entry->cached_tokens = found_tokens;
 }
 
 void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& plan) {
@@ -699,8 +540,9 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
     std::get<Waiting>(follower->state).slot = take_slot();
   }
   charge_displacement(head, hit.tokens);
-  const Ticket usable_after = adopt_prefix(head, hit);
-  unpin_pages(head);
+  note_prefix(head, hit.tokens);
+  const Ticket usable_after = supply_.adopt(head, hit);
+  supply_.unpin(head);
   plan.admitted.push_back({.sequence = head.id,
                            .slot = head.slot(),
                            .choice = head.choice,
@@ -713,65 +555,11 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
     return;
   }
   const int32_t chunk = chunk_for(head, head.planned, head.known_length() - head.planned);
-  Candidate candidate{&head, longest_fit(head, chunk), {}};
+  Candidate candidate{&head, supply_.longest_fit(head, chunk), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
   take_budget(head, head.planned, candidate.count);
   grow(candidate, plan);
   add_work(candidate, plan);
-}
-
-// Its pages go to one before it. What it has generated is kept and computed again later.
-void BatchScheduler::preempt(Sequence& victim) {
-  ++totals_.preemptions;
-  ++victim.preemptions;
-  requeue(victim);
-}
-
-// The same, because its policy prefers another.
-void BatchScheduler::yield(Sequence& victim) {
-  ++totals_.yields;
-  ++victim.yields;
-  victim.displaced = !victim.rank.background;
-  requeue(victim);
-}
-
-// Who was displaced joins again: what was lost of it is computed at the cost of all.
-void BatchScheduler::charge_displacement(Sequence& head, int32_t found_tokens) {
-  if (!std::exchange(head.displaced, false)) return;
-  StepLoad again;
-  again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
-  displacement_seconds_ -= cost_.cost().seconds(again) - cost_.cost().base;
-}
-
-// Its pages stay in the cache until everything that nobody waits for has gone.
-void BatchScheduler::pin_pages(Sequence& victim) {
-  if (cache_ == nullptr || victim.path.lost || victim.path.units == 0) return;
-  const int32_t unit = cache_->unit_tokens();
-  const PrefixMatch match = longest_prefix(victim, victim.path.units * unit);
-  cache_->pin(match);
-  victim.pinned_tokens = match.tokens / unit * unit;
-}
-
-void BatchScheduler::unpin_pages(Sequence& sequence) {
-  const int32_t tokens = std::exchange(sequence.pinned_tokens, 0);
-  if (tokens == 0) return;
-  cache_->unpin({.salt = sequence.request->cache_salt},
-                TokenSpan(sequence.known_tokens()).first(static_cast<size_t>(tokens)));
-}
-
-void BatchScheduler::requeue(Sequence& victim) {
-  drop_reserved_slots(victim);
-  if (victim.muted) {
-    hand_over(victim);
-    retire(victim);
-    return;
-  }
-  pin_pages(victim);
-  leave_batch(victim, /*ended=*/false);
-  victim.state = Waiting{};
-  // It has waited since its last work, and not only since it lost its slot: who joined, had its
-  // pages loaded and lost them again got nothing.
-  enqueue(victim, victim.waits_since);
 }
 
 }  // namespace headrace

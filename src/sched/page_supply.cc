@@ -1,0 +1,118 @@
+#include "sched/page_supply.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headrace {
+
+PrefixMatch PageSupply::find_prefix(const Sequence& head,
+                                    std::span<Sequence* const> running) const {
+  if (cache_ == nullptr || head.request->sampling.prompt_logprobs >= 0) return {};
+  PrefixMatch hit = longest_prefix(head, head.known_length() - 1);
+  // The copy of a page used in part may be one page too many.
+  if (cache_->copies(hit) > 0 && pages_to_join(head, hit, running) > pool_.free_count()) {
+    const int32_t unit = cache_->unit_tokens();
+    return longest_prefix(head, hit.tokens / unit * unit);
+  }
+  return hit;
+}
+
+PrefixMatch PageSupply::longest_prefix(const Sequence& sequence, int32_t tokens_max) const {
+  const PrefixKey key{.salt = sequence.request->cache_salt};
+  if (sequence.output.empty()) return cache_->match(key, sequence.request->prompt, tokens_max);
+  return cache_->match(key, sequence.known_tokens(), tokens_max);
+}
+
+int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
+                                  std::span<Sequence* const> running) const {
+  const int64_t pages = admission_.pages_required(head, running);
+  if (hit.tokens == 0) return pages;
+  return pages - cache_->pages_in_use(hit) + cache_->copies(hit);
+}
+
+Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
+  if (hit.tokens == 0) return Ticket();
+  PrefixHold hold = cache_->acquire(hit);
+  head.blocks.adopt(std::move(hold.pages), hit.tokens);
+  head.path = hold.path;
+  head.prefix_tokens = hit.tokens;
+  head.planned = hit.tokens;
+  return hold.usable_after;
+}
+
+int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const {
+  return sequence.blocks.pages_needed(pool_, sequence.planned, count, reserve_tokens());
+}
+
+int32_t PageSupply::longest_fit(const Sequence& sequence, int32_t count) const {
+  const auto fits = [&](int32_t tokens) {
+    return pages_needed(sequence, tokens) <= pool_.free_count();
+  };
+  if (fits(count)) return count;
+  if (!options_.chunked_prefill) return 0;
+  int32_t low = 0, high = count;  // fits(low), not fits(high)
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+void PageSupply::grow(Sequence& sequence, int32_t count, Ticket step,
+                      std::vector<GroupBlocks>& new_blocks, std::vector<BlockCopy>& copies) {
+  sequence.blocks.grow(pool_, sequence.planned, count, reserve_tokens(), step, new_blocks, copies);
+}
+
+void PageSupply::cache_prefix(Sequence& sequence, int32_t length) {
+  if (cache_ == nullptr || sequence.path.lost) return;
+  const int32_t unit = cache_->unit_tokens();
+  const std::vector<TokenId>& prompt = sequence.request->prompt;
+  const std::vector<TokenId>& output = sequence.output;
+  std::vector<TokenId> tokens;
+  while (!sequence.path.lost && (sequence.path.units + 1) * unit <= length) {
+    const auto first = static_cast<size_t>(sequence.path.units) * static_cast<size_t>(unit);
+    tokens.clear();
+    for (size_t i = first; i < first + static_cast<size_t>(unit); ++i) {
+      tokens.push_back(i < prompt.size() ? prompt[i] : output.at(i - prompt.size()));
+    }
+    cache_->extend({.salt = sequence.request->cache_salt}, sequence.path, tokens, sequence.blocks);
+  }
+}
+
+void PageSupply::forget(Sequence& sequence) {
+  if (cache_ == nullptr) return;
+  cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
+}
+
+void PageSupply::await(Sequence& sequence, uint64_t step) const {
+  if (sequence.awaits_pages_since == 0) sequence.awaits_pages_since = step;
+}
+
+// A fence falls within steps_in_flight_max plans. Who waited so long and has its pages not met
+// those that sliding windows of others turn over: they take again what they give back.
+int64_t PageSupply::turned_over(const Sequence& sequence, uint64_t step) const {
+  const uint64_t since = sequence.awaits_pages_since;
+  const auto depth = static_cast<uint64_t>(options_.steps_in_flight_max);
+  return since == 0 || step < since + depth ? 0 : pool_.fenced_count();
+}
+
+void PageSupply::pin(Sequence& victim) {
+  if (cache_ == nullptr || victim.path.lost || victim.path.units == 0) return;
+  const int32_t unit = cache_->unit_tokens();
+  const PrefixMatch match = longest_prefix(victim, victim.path.units * unit);
+  cache_->pin(match);
+  victim.pinned_tokens = match.tokens / unit * unit;
+}
+
+void PageSupply::unpin(Sequence& sequence) {
+  const int32_t tokens = std::exchange(sequence.pinned_tokens, 0);
+  if (tokens == 0) return;
+  cache_->unpin({.salt = sequence.request->cache_salt},
+                TokenSpan(sequence.known_tokens()).first(static_cast<size_t>(tokens)));
+}
+
+int32_t PageSupply::reserve_tokens() const {
+  return options_.allocation == KvAllocation::kReserveMax ? options_.max_model_len : 0;
+}
+
+}  // namespace headrace

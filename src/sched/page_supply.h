@@ -1,0 +1,75 @@
+// What the pool and the prefix cache have for one sequence: how much of it is computed already, for
+// how many of its tokens there are pages, and whether those that it lacks come free by themselves.
+// It takes pages only from the free ones: who gives way to whom is the scheduler's choice
+// (batch_scheduler_victims.cc).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+#include "kv/sequence_blocks.h"
+#include "sched/admission.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+
+namespace headrace {
+
+class PageSupply {
+ public:
+  // All outlive this object. `cache` null: prefixes are not shared.
+  PageSupply(const SchedulerOptions& options, BlockPool& pool, PrefixCache* cache,
+             const AdmissionControl& admission)
+      : options_(options), pool_(pool), cache_(cache), admission_(admission) {}
+
+  // --- of a sequence that waits, to join `running`
+  // The longest prefix that it can begin with. At least one token is left to compute: its logits
+  // are wanted. Whoever asks for the prompt's log-probabilities computes all of it.
+  PrefixMatch find_prefix(const Sequence& head, std::span<Sequence* const> running) const;
+  // Free pages that it needs with this hit: what others hold of it is there already; a page that it
+  // will write is there twice for a moment.
+  int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit,
+                        std::span<Sequence* const> running) const;
+  // It begins with the hit. The plan after which those tokens can be used: that which loads the
+  // last page of them.
+  Ticket adopt(Sequence& head, const PrefixMatch& hit);
+
+  // --- of a sequence that runs
+  // Pages that its next `count` tokens need beside those it holds.
+  int32_t pages_needed(const Sequence& sequence, int32_t count) const;
+  // The longest chunk of at most `count` tokens for which there are free pages.
+  int32_t longest_fit(const Sequence& sequence, int32_t count) const;
+  // Takes the pages of its next `count` tokens, for plan `step`. REQUIRES: they are free
+  void grow(Sequence& sequence, int32_t count, Ticket step, std::vector<GroupBlocks>& new_blocks,
+            std::vector<BlockCopy>& copies);
+  // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
+  void cache_prefix(Sequence& sequence, int32_t length);
+  // What it computed may be wrong: nobody shall find it.
+  void forget(Sequence& sequence);
+
+  // --- pages that steps in flight still refer to
+  // All that the sequence lacks comes free by itself: it waits from plan `step` on.
+  void await(Sequence& sequence, uint64_t step) const;
+  // Of them, pages that are not met by waiting, in plan `step`.
+  int64_t turned_over(const Sequence& sequence, uint64_t step) const;
+
+  // --- of a sequence that was preempted
+  // Its pages stay in the cache until everything that nobody waits for has gone.
+  void pin(Sequence& victim);
+  void unpin(Sequence& sequence);
+
+  // Tokens for which a sequence takes its pages when it first grows.
+  int32_t reserve_tokens() const;
+
+ private:
+  PrefixMatch longest_prefix(const Sequence& sequence, int32_t tokens_max) const;
+
+  const SchedulerOptions& options_;
+  BlockPool& pool_;
+  PrefixCache* const cache_;
+  const AdmissionControl& admission_;
+};
+
+}  // namespace headrace
