@@ -504,7 +504,8 @@ int32_t SchedulerSimulation::steps_without_work_max() const {
       return kPromoteAfterSteps + kStepsWithoutWorkMax * options_.steps_in_flight_max +
              options_.max_num_seqs;
     case Patience::kPhases:
-      return kStepsWithoutWorkMax + options_.max_waiting_tokens + steps_for_a_batch;
+      return kStepsWithoutWorkMax + options_.max_waiting_tokens + steps_for_a_batch +
+             options_.max_num_seqs;
     case Patience::kQueues:
     case Patience::kShares:
       return kStepsWithoutWorkMax + kPromoteAfterSteps +

@@ -103,6 +103,8 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{2001642, "packed-predicted", 200},
            // slots that the background left counted as rows
            Found{4030816, "static", 200},
+           // answers of one token gave their slots back, so that prompts never ended
+           Found{20003622, "prefill-first", 2000},
        }) {
     SchedulerSimulation simulation(found.seed, found.policy);
     const std::optional<std::string> failure = simulation.run(found.steps);
