@@ -83,13 +83,14 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
-  // REQUIRES: ok()
+  // REQUIRES: ok(). Of a temporary the value itself, not a reference into it: in
+  // `for (auto& x : *f())` a reference would outlive what it refers to.
   T& value() & { return CHECK(ok()), std::get<0>(state_); }
   const T& value() const& { return CHECK(ok()), std::get<0>(state_); }
-  T&& value() && { return CHECK(ok()), std::get<0>(std::move(state_)); }
+  T value() && { return CHECK(ok()), std::get<0>(std::move(state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
