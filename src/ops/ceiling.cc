@@ -29,6 +29,8 @@ constexpr ArithmeticCeiling kCeilings[] = {
      multiply_add_avx512_bf16, operations(32)},
     {"avx512", "f32", [](const CpuFeatures& cpu) { return cpu.avx512; }, multiply_add_avx512_f32,
      operations(16)},
+    {"avx_vnni", "int8", [](const CpuFeatures& cpu) { return cpu.avx_vnni; }, multiply_add_avx_vnni,
+     operations(32)},
     {"avx2", "f32", [](const CpuFeatures& cpu) { return cpu.avx2; }, multiply_add_avx2_f32,
      operations(8)},
 };

@@ -37,6 +37,7 @@ uint64_t read_all_avx512(const std::byte* data, int64_t bytes);
 uint64_t read_all_avx2(const std::byte* data, int64_t bytes);
 double multiply_add_avx512_f32(int64_t rounds);
 double multiply_add_avx2_f32(int64_t rounds);
+double multiply_add_avx_vnni(int64_t rounds);
 double multiply_add_avx512_vnni(int64_t rounds);
 double multiply_add_avx512_bf16(int64_t rounds);
 double multiply_add_amx_int8(int64_t rounds);

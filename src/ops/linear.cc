@@ -19,6 +19,10 @@ bool on_avx2(const DeviceTraits& traits, const LinearArgs& args) {
   return on_cpu(traits, args) && traits.cpu.avx2;
 }
 
+bool on_avx_vnni(const DeviceTraits& traits, const LinearArgs& args) {
+  return on_avx2(traits, args) && traits.cpu.avx_vnni;
+}
+
 bool on_avx512(const DeviceTraits& traits, const LinearArgs& args) {
   return on_cpu(traits, args) && traits.cpu.avx512;
 }
@@ -46,6 +50,7 @@ constexpr Kernel<LinearArgs> kCpuKernels[] = {
     {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
     {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni, kLinearAvx512Floats>},
     {"linear/cpu/avx512", on_avx512, tiled<kLinearAvx512, kLinearAvx512Floats>},
+    {"linear/cpu/avx_vnni", on_avx_vnni, tiled<kLinearAvxVnni, kLinearAvx2Floats>},
     {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2, kLinearAvx2Floats>},
     {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline, kLinearBaselineFloats>},
     // By name only (--prefer-kernels), until a machine with AMX has run its int8 tiles.

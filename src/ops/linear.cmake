@@ -1,4 +1,4 @@
-list(APPEND sources gated_linear.cc linear.cc linear_cpu.cc linear_cpu_plan.cc linear_cpu_baseline.cc linear_cpu_avx2.cc
+list(APPEND sources gated_linear.cc linear.cc linear_cpu.cc linear_cpu_plan.cc linear_cpu_baseline.cc linear_cpu_avx2.cc linear_cpu_avx_vnni.cc
      linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc linear_cpu_vnni_panels.cc
      linear_cpu_avx512_bf16.cc linear_cpu_amx.cc linear_cpu_amx_panels.cc linear_cpu_float.cc packed_weight.cc pack_blocks.cc
      pack_blocks_baseline.cc pack_blocks_avx512.cc matrix_weight.cc)
@@ -9,6 +9,7 @@ set(avx2_flags -mavx2 -mfma -mf16c)
 set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
 set_source_files_properties(linear_cpu_avx2.cc PROPERTIES COMPILE_OPTIONS "${avx2_flags}")
+set_source_files_properties(linear_cpu_avx_vnni.cc PROPERTIES COMPILE_OPTIONS "${avx2_flags};-mavxvnni")
 set_source_files_properties(linear_cpu_avx512.cc pack_blocks_avx512.cc PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
 set_source_files_properties(linear_cpu_avx512_vnni.cc linear_cpu_vnni_panels.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512vnni")

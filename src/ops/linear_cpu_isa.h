@@ -94,6 +94,7 @@ extern const LinearPanelKernels kLinearAvx512VnniPanels;
 extern const LinearPanelKernels kLinearAmxPanels;
 extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
+extern const LinearCpuIsa kLinearAvxVnni;
 extern const LinearCpuIsa kLinearAvx512;
 extern const LinearCpuIsa kLinearAvx512Vnni;
 extern const LinearCpuIsa kLinearAmx;

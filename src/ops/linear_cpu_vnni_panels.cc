@@ -15,6 +15,8 @@ namespace {
 
 struct Avx512VnniPanels : Avx512 {
   static constexpr BlockLayout kLayout = BlockLayout::kPlanarBytes;
+  static constexpr int kPanelRows = 6;
+  static constexpr int kPanelGroups = 2;
 
   static I32 dot_bytes(I32 sum, I32 weights, I32 x) { return _mm512_dpbusd_epi32(sum, weights, x); }
   // 256 dot + value.

@@ -57,6 +57,8 @@ constexpr std::array kLevels = {
           [](CpuFeatures& cpu) { cpu = CpuFeatures{}; }},
     Level{"avx2", [](const CpuFeatures& cpu) { return cpu.avx2; },
           [](CpuFeatures& cpu) { cpu = CpuFeatures{.avx2 = cpu.avx2}; }},
+    Level{"avx_vnni", [](const CpuFeatures& cpu) { return cpu.avx_vnni; },
+          [](CpuFeatures& cpu) { cpu = CpuFeatures{.avx2 = cpu.avx2, .avx_vnni = cpu.avx_vnni}; }},
     Level{"avx512", [](const CpuFeatures& cpu) { return cpu.avx512; },
           [](CpuFeatures& cpu) { cpu.amx_int8 = cpu.amx_bf16 = false; }},
     Level{"amx", [](const CpuFeatures& cpu) { return cpu.amx_int8 && cpu.amx_bf16; },
@@ -81,6 +83,7 @@ CpuFeatures detect_all() {
   const bool zmm = (saved & 0xe6) == 0xe6;
   const bool tiles = (saved & 0x60000) == 0x60000;
   features.avx2 = ymm && bit(seven.ebx, 5) && bit(one.ecx, 12) && bit(one.ecx, 29);
+  features.avx_vnni = features.avx2 && bit(seven_one.eax, 4);
   features.avx512 = features.avx2 && zmm && bit(seven.ebx, 16) && bit(seven.ebx, 17) &&
                     bit(seven.ebx, 30) && bit(seven.ebx, 31);
   features.avx512_vnni = features.avx512 && bit(seven.ecx, 11);
@@ -108,11 +111,10 @@ Status check_cpu_isa() {
   if (wanted == nullptr) return ok_status();
   const Level* level = find_level(wanted);
   if (level == nullptr) {
-    return invalid_argument(
-        fmt::format("HEADRACE_CPU_ISA={}: levels are baseline, avx2, avx512 and amx; unset it for "
-                    "all that this "
-                    "CPU has",
-                    wanted));
+    return invalid_argument(fmt::format(
+        "HEADRACE_CPU_ISA={}: levels are baseline, avx2, avx_vnni, avx512 and amx; unset "
+        "it for all that this CPU has",
+        wanted));
   }
   const CpuFeatures features = detect_all();
   if (level->has(features)) return ok_status();
@@ -128,6 +130,7 @@ std::string CpuFeatures::to_string() const {
     if (has) out += (out.empty() ? "" : " ") + std::string(name);
   };
   add(avx2, "avx2");
+  add(avx_vnni, "avx_vnni");
   add(avx512, "avx512");
   add(avx512_vnni, "avx512_vnni");
   add(avx512_bf16, "avx512_bf16");

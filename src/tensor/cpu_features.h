@@ -9,6 +9,7 @@ namespace headrace {
 
 struct CpuFeatures {
   bool avx2 = false;         // with FMA and F16C
+  bool avx_vnni = false;     // vpdpbusd on 256 bits without AVX-512
   bool avx512 = false;       // F, BW, DQ, VL
   bool avx512_vnni = false;  // vpdpbusd, vpdpwssd on 512 bits
   bool avx512_bf16 = false;
@@ -18,9 +19,10 @@ struct CpuFeatures {
   bool amx_int8 = false;
   bool amx_bf16 = false;
 
-  // The environment variable HEADRACE_CPU_ISA=baseline|avx2|avx512|amx lowers what is detected to
-  // that level; any other value is as if it were not set (check_cpu_isa() says so). AMX counts only
-  // where Linux lets this process use its registers, which is asked for here: before threads start.
+  // The environment variable HEADRACE_CPU_ISA=baseline|avx2|avx_vnni|avx512|amx lowers what is
+  // detected to that level; any other value is as if it were not set (check_cpu_isa() says so). AMX
+  // counts only where Linux lets this process use its registers, which is asked for here: before
+  // threads start.
   static CpuFeatures detect();
   std::string to_string() const;  // "avx2 avx512 vnni"
 };

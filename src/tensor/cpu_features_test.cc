@@ -27,6 +27,9 @@ TEST_F(CpuIsa, LowersWhatIsDetected) {
   EXPECT_TRUE(check_cpu_isa().ok());
   set("avx2");
   EXPECT_EQ(CpuFeatures::detect().avx2, all_.avx2);
+  EXPECT_FALSE(CpuFeatures::detect().avx512 || CpuFeatures::detect().avx_vnni);
+  set("avx_vnni");
+  EXPECT_EQ(CpuFeatures::detect().avx_vnni, all_.avx_vnni);
   EXPECT_FALSE(CpuFeatures::detect().avx512);
   set("avx512");
   EXPECT_EQ(CpuFeatures::detect().avx512_vnni, all_.avx512_vnni);
