@@ -134,6 +134,16 @@ TEST(Policies, SjfPredictedPutsShortAnswersFirstWhereTheyCanBeTold) {
   EXPECT_LT(random, 1.05);
 }
 
+// 1,000 answers of very different length, all there at once: the last one ends sooner.
+TEST(Policies, LjfDeclaredEndsAJobSooner) {
+  auto trace = trace_of("heavy-tail", 1e6, 1000);
+  for (TraceRequest& request : trace) request.max_tokens = request.output;
+  const double fcfs = run(trace, replay_options("fcfs")).seconds;
+  const double longest_first = run(trace, replay_options("ljf-declared")).seconds;
+  std::printf("end of a job, ljf-declared over fcfs: %.3f\n", longest_first / fcfs);
+  EXPECT_LT(longest_first, 0.95 * fcfs);
+}
+
 TEST(Policies, PackedPredictedFitsMoreThanTheWorstCase) {
   const auto trace =
       make_trace({.kind = "learnable", .requests = 3000, .rate = 40, .max_model_len = 8192})

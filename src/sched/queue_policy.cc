@@ -9,6 +9,7 @@
 #include "sched/deadline_policy.h"
 #include "sched/fair_policy.h"
 #include "sched/fcfs_policy.h"
+#include "sched/ljf_declared_policy.h"
 #include "sched/lpm_policy.h"
 #include "sched/mlfq_policy.h"
 #include "sched/one_at_a_time_policy.h"
@@ -54,6 +55,7 @@ constexpr std::array kPolicies = {
     PolicyRow{"mlfq", make<MlfqPolicy>},
     PolicyRow{"sjf-predicted", make<SjfPredictedPolicy>},
     PolicyRow{"sjf-declared", make<SjfDeclaredPolicy>},
+    PolicyRow{"ljf-declared", make<LjfDeclaredPolicy>},
     PolicyRow{"srpt-declared", make<SrptDeclaredPolicy>},
     PolicyRow{"packed-predicted", make<PackedPredictedPolicy>},
     PolicyRow{"fair", make<FairPolicy>},

@@ -36,6 +36,7 @@ constexpr SimulatedPolicy kPolicies[] = {
     {"deadline", Patience::kPromoted},
     {"sjf-predicted", Patience::kPromoted},
     {"sjf-declared", Patience::kPromoted},
+    {"ljf-declared", Patience::kPromoted},
     {"srpt-declared", Patience::kQueues},
     {"packed-predicted", Patience::kQueues},
     {"mlfq", Patience::kQueues},

@@ -57,6 +57,15 @@ Status check_line(const Json& line, const BatchRules& rules) {
   return ok_status();
 }
 
+// For the order of the job only: what is no number is refused when the request is read.
+int64_t declared_tokens(const Json& body) {
+  for (const std::string_view name : {"max_completion_tokens", "max_tokens"}) {
+    const Json* value = body.find(name);
+    if (value != nullptr && value->is_int()) return value->as_int();
+  }
+  return INT64_MAX;
+}
+
 }  // namespace
 
 Result<BatchRequests> BatchRequests::open(const std::string& path, const BatchRules& rules) {
@@ -91,7 +100,7 @@ Status BatchRequests::add(std::string_view line, const BatchRules& rules) {
   if (!places_.emplace(id, requests_.size()).second) {
     return invalid_argument("custom_id is the same as an earlier line's");
   }
-  requests_.push_back({std::move(id), line});
+  requests_.push_back({std::move(id), line, declared_tokens(*json.find("body"))});
   return ok_status();
 }
 

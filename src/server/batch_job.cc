@@ -98,7 +98,7 @@ class BatchRun {
     progress_.requests = requests.size();
     progress_.done_before = journal.done_count();
     for (size_t i = 0; i < requests.size(); ++i) {
-      if (!journal.is_done(i)) waiting_.insert(i);
+      if (!journal.is_done(i)) wait(i);
     }
   }
 
@@ -130,10 +130,12 @@ class BatchRun {
     return ok_status();
   }
 
+  void wait(size_t request) { waiting_.emplace(-requests_[request].declared_tokens, request); }
+
   void send() {
     if (Clock::now() < not_before_) return;
     while (!waiting_.empty() && running_.size() < options_.in_flight_max) {
-      const size_t request = *waiting_.begin();
+      const size_t request = waiting_.begin()->second;
       waiting_.erase(waiting_.begin());
       running_.push_back(std::make_shared<BatchExchange>(tasks_, request));
       route_request_of(state_, caller_, http_request(requests_[request]), running_.back());
@@ -169,7 +171,7 @@ class BatchRun {
   Status take(const BatchExchange& exchange) {
     const HttpResponse& response = *exchange.response();
     if (is_not_now(response.status)) {
-      waiting_.insert(exchange.request());
+      wait(exchange.request());
       not_before_ = Clock::now() + kRetryAfter;
       return ok_status();
     }
@@ -194,7 +196,9 @@ class BatchRun {
   Caller caller_;
   const std::function<void(const BatchProgress&)>& report_;
   const std::shared_ptr<TaskQueue> tasks_ = std::make_shared<TaskQueue>();
-  std::set<size_t> waiting_;  // in the order of the file
+  // The longest declared answers first, which end last: so the job ends sooner. Equals in the order
+  // of the file.
+  std::set<std::pair<int64_t, size_t>> waiting_;
   std::vector<std::shared_ptr<BatchExchange>> running_;
   Clock::time_point not_before_ = Clock::time_point::min();
   BatchProgress progress_;
