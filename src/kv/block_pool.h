@@ -80,6 +80,7 @@ class BlockPool {
   // Whether a holder must copy it before it writes: others hold it, or may find it.
   bool is_shared(BlockId block) const { return at(block).references > 1 || at(block).kept; }
   BlockState state(BlockId block) const { return at(block).state; }
+  void prefetch(BlockId block) const { __builtin_prefetch(&at(block)); }
 
   // free + idle + fenced + held = total; every page is in exactly the list that its state says.
   Status check_invariants() const;

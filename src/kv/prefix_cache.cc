@@ -56,9 +56,10 @@ PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups,
           {static_cast<int32_t>(group), index, groups[group].kind == KvKind::kSliding});
     }
   }
+  CHECK(page_slots_.size() <= INT8_MAX);
   size_t capacity = 16;
   while (capacity < 2 * static_cast<size_t>(node_max_)) capacity *= 2;
-  table_.assign(capacity, kNone);
+  table_.assign(capacity, {});
   pool_.set_keeper(this);
 }
 
@@ -79,9 +80,11 @@ std::span<const TierPage> PrefixCache::pages_of(int32_t node) const {
   return std::span(page_of_).subspan(static_cast<size_t>(node) * count, count);
 }
 
-// Two tokens a multiplication; the parent makes equal units under different prefixes different.
-uint64_t PrefixCache::hash_of(int32_t parent, TokenSpan unit) const {
-  uint64_t hash = mix64(static_cast<uint64_t>(parent));
+// Two tokens a multiplication; the parent's makes equal units under different prefixes different.
+// It does not depend on where the parent lies, so that those of a whole prompt can be computed, and
+// their places fetched, before a node is read.
+uint64_t PrefixCache::hash_of(uint64_t parent_hash, TokenSpan unit) const {
+  uint64_t hash = parent_hash;
   for (size_t i = 0; i < unit.size(); i += 2) {
     const auto low = static_cast<uint32_t>(unit[i]);
     const auto high = i + 1 < unit.size() ? static_cast<uint32_t>(unit[i + 1]) : 0u;
@@ -97,7 +100,11 @@ int32_t PrefixCache::find_root(const PrefixKey& key) const {
 }
 
 int32_t PrefixCache::find_child(int32_t parent, TokenSpan unit) const {
-  const int32_t node = table_[table_find(hash_of(parent, unit))];
+  return find_child(parent, unit, hash_of(at(parent).hash, unit));
+}
+
+int32_t PrefixCache::find_child(int32_t parent, TokenSpan unit, uint64_t hash) const {
+  const int32_t node = table_[table_find(hash)].node;
   if (node == kNone || at(node).parent != parent) return kNone;
   return std::equal(unit.begin(), unit.end(), tokens_of(node).begin()) ? node : kNone;
 }
@@ -124,8 +131,10 @@ PrefixMatch PrefixCache::match(const PrefixKey& key, TokenSpan tokens, int32_t t
   const auto most = std::min(tokens.size(), static_cast<size_t>(std::max(0, tokens_max)));
   const auto unit = static_cast<size_t>(unit_tokens_);
   size_t length = 0;
+  uint64_t hash = at(node).hash;
   while (length < most && length + unit <= tokens.size()) {
-    const int32_t child = find_child(node, tokens.subspan(length, unit));
+    hash = hash_of(hash, tokens.subspan(length, unit));
+    const int32_t child = find_child(node, tokens.subspan(length, unit), hash);
     if (child == kNone) break;
     match.nodes.push_back(child);
     node = child;
@@ -239,7 +248,7 @@ PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
     }
     std::vector<BlockId>& blocks = hold.pages.back().blocks;
     const TierPage place = pages_of(node)[slot];
-    hold.usable_after = std::max(hold.usable_after, at(node).loaded_in);
+    hold.usable_after = std::max(hold.usable_after, loaded_in_[static_cast<size_t>(node)]);
     blocks.push_back(place.tier == kPoolTier ? block_of(place) : kNoBlock);
     if (place.tier == kPoolTier) return pool_.share(block_of(place));
     loads.push_back({hold.pages.size() - 1, blocks.size() - 1, node, slot, place});
@@ -250,7 +259,7 @@ PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
     CHECK_MSG(block.has_value(), "acquire() without enough free pages");
     pool_.publish(*block);
     attach(load.node, load.slot, {kPoolTier, block->value});
-    at(load.node).loaded_in = hold.usable_after = step_;
+    loaded_in_[static_cast<size_t>(load.node)] = hold.usable_after = step_;
     hold.pages[load.table].blocks[load.entry] = *block;
     moves_.loads.push_back({page_slots_[load.slot].group, load.from, {kPoolTier, block->value}});
     tier(load.from.tier).release_after(load.from.page, step_);
@@ -268,27 +277,46 @@ PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
 
 // --- growing
 
-void PrefixCache::extend(const PrefixKey& key, PrefixPath& path, TokenSpan unit,
+void PrefixCache::extend(const PrefixKey& key, PrefixPath& path, TokenSpan units,
                          const SequenceBlocks& blocks) {
+  const auto unit = static_cast<size_t>(unit_tokens_);
+  CHECK(!units.empty() && units.size() % unit == 0);
   if (path.lost) return;
-  CHECK(unit.size() == static_cast<size_t>(unit_tokens_));
-  int32_t parent = path.node;
-  if (path.units == 0) {
-    parent = make_root(key);
-  } else if (!at(parent).used || at(parent).generation != path.generation) {
+  const int32_t parent = path.units == 0 ? make_root(key) : path.node;
+  if (parent == kNone || (path.units > 0 && at(parent).generation != path.generation)) {
     path.lost = true;
     return;
   }
-  int32_t node = parent == kNone ? kNone : find_child(parent, unit);
-  if (node == kNone && parent != kNone) node = add_child(parent, unit);
-  if (node != kNone) {
-    path = {.node = node, .generation = at(node).generation, .units = path.units + 1};
-    fill_pages(node, blocks);
-    prune(node);
-  } else {
-    path.lost = true;
-    if (parent != kNone) prune(parent);
+  path.node = parent;
+  path.generation = at(parent).generation;
+  uint64_t hash = hash_of(at(parent).hash, units.first(unit));
+  for (size_t first = 0; first < units.size() && !path.lost; first += unit) {
+    const uint64_t own = hash;
+    if (first + unit < units.size()) {
+      hash = hash_of(own, units.subspan(first + unit, unit));
+      prefetch_table(hash);
+    }
+    extend_unit(path, units.subspan(first, unit), own, blocks);
   }
+}
+
+void PrefixCache::extend_unit(PrefixPath& path, TokenSpan unit, uint64_t hash,
+                              const SequenceBlocks& blocks) {
+  const int32_t parent = path.node;
+  if (!at(parent).used || at(parent).generation != path.generation) {
+    path.lost = true;
+    return;
+  }
+  int32_t node = find_child(parent, unit, hash);
+  if (node == kNone) node = add_child(parent, unit, hash);
+  if (node == kNone) {
+    path.lost = true;
+    prune(parent);
+    return;
+  }
+  path = {.node = node, .generation = at(node).generation, .units = path.units + 1};
+  fill_pages(node, blocks);
+  prune(node);
 }
 
 int32_t PrefixCache::make_root(const PrefixKey& key) {
@@ -297,15 +325,15 @@ int32_t PrefixCache::make_root(const PrefixKey& key) {
   if (found != roots_.end()) return found->second;
   const int32_t root = new_node();
   if (root == kNone) return kNone;
+  at(root).hash = mix64(static_cast<uint64_t>(root));
   root_names_.emplace(root, name);
   roots_.emplace(std::move(name), root);
   return root;
 }
 
 // kNone: the tree is full, or another unit has the same hash.
-int32_t PrefixCache::add_child(int32_t parent, TokenSpan unit) {
-  const uint64_t hash = hash_of(parent, unit);
-  if (table_[table_find(hash)] != kNone) return kNone;
+int32_t PrefixCache::add_child(int32_t parent, TokenSpan unit, uint64_t hash) {
+  if (table_[table_find(hash)].node != kNone) return kNone;
   const int32_t child = new_node();
   if (child == kNone) return kNone;
   Node& node = at(child);
@@ -330,12 +358,16 @@ int32_t PrefixCache::new_node() {
   } else if (static_cast<int32_t>(nodes_.size()) < node_max_) {
     node = static_cast<int32_t>(nodes_.size());
     nodes_.emplace_back();
+    pins_of_.emplace_back();
+    loaded_in_.emplace_back();
     unit_of_.resize(nodes_.size() * static_cast<size_t>(unit_tokens_));
     page_of_.resize(nodes_.size() * page_slots_.size());
   } else {
     return kNone;
   }
   at(node) = {.generation = at(node).generation + 1, .used = true};
+  pins_of_[static_cast<size_t>(node)] = 0;
+  loaded_in_[static_cast<size_t>(node)] = Ticket();
   ++node_count_;
   return node;
 }
@@ -366,7 +398,7 @@ void PrefixCache::attach(int32_t node, size_t slot, TierPage place) {
   if (place.tier == kPoolTier) {
     pool_.keep(block_of(place));
   } else if (is_sliding(slot)) {
-    queue(place.tier).push(page_handle(place), {at(node).pins > 0, worth_of(node)});
+    queue(place.tier).push(page_handle(place), {at(node).pinned, worth_of(node)});
   } else {
     note_loose(node, place.tier, 1);
   }
@@ -465,20 +497,20 @@ void PrefixCache::unpin(const PrefixKey& key, TokenSpan tokens) {
   const auto unit = static_cast<size_t>(unit_tokens_);
   for (size_t first = 0; node != kNone && first + unit <= tokens.size(); first += unit) {
     node = find_child(node, tokens.subspan(first, unit));
-    if (node != kNone && at(node).pins > 0) nodes.push_back(node);
+    if (node != kNone && at(node).pinned) nodes.push_back(node);
   }
   change_pins(nodes, -1);
 }
 
 void PrefixCache::change_pins(std::span<const int32_t> nodes, int32_t change) {
   for (int32_t node : nodes) {
-    at(node).pins += change;
+    at(node).pinned = (pins_of_[static_cast<size_t>(node)] += change) > 0;
     for (int32_t tier = 0; tier <= lowest_tier(); ++tier) {
       if (queue(tier).contains(node)) update_candidate(node, tier);
     }
     for (TierPage place : pages_of(node)) {
       if (place.none() || !queue(place.tier).contains(page_handle(place))) continue;
-      queue(place.tier).push(page_handle(place), {at(node).pins > 0, worth_of(node)});
+      queue(place.tier).push(page_handle(place), {at(node).pinned, worth_of(node)});
     }
   }
 }
@@ -487,23 +519,33 @@ void PrefixCache::change_pins(std::span<const int32_t> nodes, int32_t change) {
 
 size_t PrefixCache::table_find(uint64_t hash) const {
   const size_t mask = table_.size() - 1;
+  const auto low = static_cast<uint32_t>(hash);
   size_t place = hash & mask;
-  while (table_[place] != kNone && at(table_[place]).hash != hash) place = (place + 1) & mask;
+  while (table_[place].node != kNone &&
+         (table_[place].hash_low != low || at(table_[place].node).hash != hash)) {
+    place = (place + 1) & mask;
+  }
   return place;
 }
 
-void PrefixCache::table_insert(uint64_t hash, int32_t node) { table_[table_find(hash)] = node; }
+void PrefixCache::prefetch_table(uint64_t hash) const {
+  __builtin_prefetch(&table_[hash & (table_.size() - 1)]);
+}
+
+void PrefixCache::table_insert(uint64_t hash, int32_t node) {
+  table_[table_find(hash)] = {node, static_cast<uint32_t>(hash)};
+}
 
 // Entries behind the hole that were pushed past it move back (Knuth, TAOCP 6.4, algorithm R).
 void PrefixCache::table_erase(uint64_t hash) {
   const size_t mask = table_.size() - 1;
   size_t hole = table_find(hash);
-  table_[hole] = kNone;
-  for (size_t place = (hole + 1) & mask; table_[place] != kNone; place = (place + 1) & mask) {
-    const size_t home = at(table_[place]).hash & mask;
+  table_[hole] = {};
+  for (size_t place = (hole + 1) & mask; table_[place].node != kNone; place = (place + 1) & mask) {
+    const size_t home = table_[place].hash_low & mask;
     if (((place - home) & mask) < ((place - hole) & mask)) continue;
     table_[hole] = table_[place];
-    table_[place] = kNone;
+    table_[place] = {};
     hole = place;
   }
 }

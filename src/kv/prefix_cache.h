@@ -123,9 +123,11 @@ class PrefixCache final : private PageKeeper {
   // plan, and notes the use. REQUIRES: pool.free_count() covers what is not in use
   PrefixHold acquire(const PrefixMatch& match);
 
-  // Puts unit `path.units` into the tree: `unit` are its tokens, `blocks` the sequence's pages.
-  // REQUIRES: those pages are published (or not held: behind a window)
-  void extend(const PrefixKey& key, PrefixPath& path, TokenSpan unit, const SequenceBlocks& blocks);
+  // Puts units from `path.units` on into the tree: `units` are their tokens, `blocks` the
+  // sequence's pages. REQUIRES: whole units; those pages are published (or not held: behind a
+  // window)
+  void extend(const PrefixKey& key, PrefixPath& path, TokenSpan units,
+              const SequenceBlocks& blocks);
   // Takes units [units, path.units) and all below out of the tree: their content is not to be
   // trusted.
   void forget_from(PrefixPath& path, int32_t units);
@@ -166,23 +168,25 @@ class PrefixCache final : private PageKeeper {
 
  private:
   static constexpr int32_t kNone = -1;
-  struct Node {
+  // A cache line: every step takes nodes in and evicts others, and finds both cold.
+  struct alignas(64) Node {
     int32_t parent = kNone;
     int32_t first_child = kNone, next = kNone, previous = kNone;  // siblings, newest first
     int32_t depth = 0;                                            // units from the root; a root: 0
     uint32_t generation = 0;
     uint64_t hash = 0;
-    int32_t pages = 0;    // kept for this unit, in any tier
-    bool locked = false;  // acquire() is at work on it: it stays
-    // Per tier: its full-attention pages that may go (in the pool: idle ones), and its children
-    // that have some.
-    std::array<int32_t, kTierCount> loose{}, loose_children{};
-    Ticket loaded_in;  // the last plan that loads a page of it
-    uint32_t hits = 0;
-    int32_t pins = 0;
     double worth = 0;
+    uint32_t hits = 0;
+    // Per tier: its children that have full-attention pages that may go (in the pool: idle ones),
+    // and its own such pages.
+    std::array<int32_t, kTierCount> loose_children{};
+    std::array<int8_t, kTierCount> loose{};
+    int8_t pages = 0;  // kept for this unit, in any tier
     bool used = false;
+    bool locked = false;  // acquire() is at work on it: it stays
+    bool pinned = false;  // pins_of_ > 0
   };
+  static_assert(sizeof(Node) == 64);
   // Where a page of a unit belongs.
   struct PageSlot {
     int32_t group = 0;
@@ -202,16 +206,18 @@ class PrefixCache final : private PageKeeper {
   BlockId block_of(TierPage place) const { return BlockId(place.page); }
   int32_t lowest_tier() const { return static_cast<int32_t>(tiers_.size()); }
   TierPool& tier(int32_t index) { return tiers_[static_cast<size_t>(index) - 1]; }
-  uint64_t hash_of(int32_t parent, TokenSpan unit) const;
+  uint64_t hash_of(uint64_t parent_hash, TokenSpan unit) const;
   int32_t find_root(const PrefixKey& key) const;
   int32_t find_child(int32_t parent, TokenSpan unit) const;
+  int32_t find_child(int32_t parent, TokenSpan unit, uint64_t hash) const;
   int32_t best_partial_child(int32_t parent, TokenSpan rest, int32_t& length) const;
   int32_t usable_length(std::span<const int32_t> nodes, int32_t tokens) const;
   template <class Visit>
   void for_each_page(const PrefixMatch& match, const Visit& visit) const;
 
   int32_t make_root(const PrefixKey& key);
-  int32_t add_child(int32_t parent, TokenSpan unit);
+  int32_t add_child(int32_t parent, TokenSpan unit, uint64_t hash);
+  void extend_unit(PrefixPath& path, TokenSpan unit, uint64_t hash, const SequenceBlocks& blocks);
   int32_t new_node();
   void fill_pages(int32_t node, const SequenceBlocks& blocks);
   void remove_subtree(int32_t node);
@@ -222,6 +228,7 @@ class PrefixCache final : private PageKeeper {
   void prune(int32_t node);  // nodes without page and child, upwards
   void evict_from(int32_t tier);
   void evict_node(int32_t node, int32_t tier);
+  void prefetch_parents(int32_t node) const;
   bool demote(int32_t node, size_t slot);
   bool is_worth_storing(int32_t node, int32_t tier) const;
   void cut_costly_loads(PrefixMatch& match) const;
@@ -246,8 +253,15 @@ class PrefixCache final : private PageKeeper {
   bool is_sliding(size_t slot) const { return page_slots_[slot].sliding; }
   Status check_node(int32_t node) const;
 
-  // Children by hash: open addressing, linear probing, at most half full.
+  // Children by hash: open addressing, linear probing, at most half full. An entry has enough of
+  // its node's hash to pass it by, and to know its home (of at most 2^32), without reading the
+  // node.
+  struct TableEntry {
+    int32_t node = kNone;
+    uint32_t hash_low = 0;
+  };
   size_t table_find(uint64_t hash) const;  // its place, or the empty one where it would go
+  void prefetch_table(uint64_t hash) const;
   void table_insert(uint64_t hash, int32_t node);
   void table_erase(uint64_t hash);
 
@@ -259,10 +273,12 @@ class PrefixCache final : private PageKeeper {
   std::vector<PageSlot> page_slots_;  // [pages of a unit]
 
   std::vector<Node> nodes_;
+  std::vector<int32_t> pins_of_;   // [nodes]
+  std::vector<Ticket> loaded_in_;  // [nodes] the last plan that loads a page of it
   std::vector<TokenId> unit_of_;   // [nodes][unit_tokens]
   std::vector<TierPage> page_of_;  // [nodes][pages of a unit]
   std::vector<int32_t> free_nodes_;
-  std::vector<int32_t> table_;  // node or kNone
+  std::vector<TableEntry> table_;
   std::unordered_map<std::string, int32_t> roots_;
   std::unordered_map<int32_t, std::string> root_names_;
   std::vector<TierPool> tiers_;             // from the host's

@@ -58,7 +58,8 @@ Status PrefixCache::check_invariants() const {
 Status PrefixCache::check_node(int32_t node) const {
   const Node& n = at(node);
   int32_t pages = 0;
-  std::array<int32_t, kTierCount> loose{}, loose_children{};
+  std::array<int8_t, kTierCount> loose{};
+  std::array<int32_t, kTierCount> loose_children{};
   for (size_t slot = 0; slot < page_slots_.size(); ++slot) {
     const TierPage place = pages_of(node)[slot];
     if (place.none()) continue;
@@ -75,7 +76,7 @@ Status PrefixCache::check_node(int32_t node) const {
     }
     const auto tier = static_cast<size_t>(place.tier);
     if (!is_sliding(slot)) {
-      loose[tier] += is_loose(place) ? 1 : 0;
+      if (is_loose(place)) ++loose[tier];
     } else if (is_loose(place) != queues_[tier].contains(page_handle(place))) {
       return broken("sliding page {} of tier {} is wrong in the queue", place.page, place.tier);
     }
@@ -91,6 +92,9 @@ Status PrefixCache::check_node(int32_t node) const {
   if (pages != n.pages || n.locked || loose != n.loose || loose_children != n.loose_children) {
     return broken("node {} counts {} pages, has {}; or is locked, or its loose pages are wrong",
                   node, n.pages, pages);
+  }
+  if (n.pinned != (pins_of_[static_cast<size_t>(node)] > 0)) {
+    return broken("node {} has {} pins", node, pins_of_[static_cast<size_t>(node)]);
   }
   if (pages == 0 && n.first_child == kNone) return broken("node {} holds nothing", node);
   for (size_t tier = 0; tier < queues_.size(); ++tier) {

@@ -25,7 +25,7 @@ void PrefixCache::page_idle(BlockId block) {
   const auto [node, slot] = owner(place);
   ++tick_;
   if (is_sliding(static_cast<size_t>(slot))) {
-    queue(kPoolTier).push(page_handle(place), {at(node).pins > 0, worth_of(node)});
+    queue(kPoolTier).push(page_handle(place), {at(node).pinned, worth_of(node)});
   } else {
     at(node).worth = worth_of(node);
     note_loose(node, kPoolTier, 1);
@@ -45,7 +45,7 @@ void PrefixCache::page_held(BlockId block) {
 void PrefixCache::note_loose(int32_t node, int32_t tier, int32_t change) {
   const auto t = static_cast<size_t>(tier);
   const bool before = at(node).loose[t] > 0;
-  at(node).loose[t] += change;
+  at(node).loose[t] = static_cast<int8_t>(at(node).loose[t] + change);
   const bool after = at(node).loose[t] > 0;
   update_candidate(node, tier);
   const int32_t parent = at(node).parent;
@@ -59,7 +59,7 @@ void PrefixCache::update_candidate(int32_t node, int32_t tier) {
   const Node& n = at(node);
   const auto t = static_cast<size_t>(tier);
   if (n.loose[t] > 0 && n.loose_children[t] == 0) {
-    queue(tier).push(node, {n.pins > 0, n.worth});
+    queue(tier).push(node, {n.pinned, n.worth});
   } else {
     queue(tier).remove(node);
   }
@@ -77,8 +77,27 @@ void PrefixCache::evict_from(int32_t tier) {
   prune(node);
 }
 
+// Most often the next to go is its parent, and then that one's: what their evictions read is
+// fetched now. (A third of a step's time in the scheduler was waiting for it: of 30,000 pages
+// nothing is in a near cache.)
+void PrefixCache::prefetch_parents(int32_t node) const {
+  const int32_t parent = at(node).parent;
+  if (parent == kNone) return;
+  prefetch_table(at(parent).hash);
+  for (TierPage place : pages_of(parent)) {
+    if (place.none()) continue;
+    __builtin_prefetch(&owner(place));
+    if (place.tier == kPoolTier) pool_.prefetch(block_of(place));
+  }
+  const int32_t next = at(parent).parent;
+  if (next == kNone) return;
+  __builtin_prefetch(&at(next));
+  __builtin_prefetch(pages_of(next).data());
+}
+
 // Its full-attention pages go down together; where one cannot, the rest is of no use either.
 void PrefixCache::evict_node(int32_t node, int32_t tier) {
+  prefetch_parents(node);
   const uint32_t generation = at(node).generation;
   for (size_t slot = 0; slot < page_slots_.size(); ++slot) {
     const TierPage place = pages_of(node)[slot];
@@ -171,7 +190,7 @@ std::optional<RestoredUnit> PrefixCache::restore_unit(const PrefixKey& key, int3
   if (!makes_sense || slots.size() > unused) return std::nullopt;
   if (parent < 0) parent = make_root(key);
   if (parent == kNone || find_child(parent, tokens) != kNone) return std::nullopt;
-  const int32_t node = add_child(parent, tokens);
+  const int32_t node = add_child(parent, tokens, hash_of(at(parent).hash, tokens));
   if (node == kNone) {
     prune(parent);
     return std::nullopt;

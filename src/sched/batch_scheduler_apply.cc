@@ -121,19 +121,15 @@ void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepRe
   }
   if (row == nullptr) return;  // all its prompt tokens were the first of the prompt
   if (row->fault) return fault(sequence, out);
-  Emission emission{.request = sequence.request->id,
-                    .owner = sequence.request->owner,
-                    .choice = sequence.choice,
-                    .tokens = {},
-                    .logprobs = {},
-                    .prompt_logprobs = {},
-                    .cached_tokens = sequence.entry->cached_tokens};
+  Emission& emission = out.emplace_back();
+  emission.request = sequence.request->id;
+  emission.owner = sequence.request->owner;
+  emission.choice = sequence.choice;
+  emission.cached_tokens = sequence.entry->cached_tokens;
   if (work.rows == LogitRows::kAll) take_prompt_logprobs(sequence, work, *row, emission);
   if (work.samples) take_sampled_row(sequence, *row, emission);
   const bool ends = emission.finish != FinishReason::kNone;
-  if (ends || !emission.tokens.empty() || !emission.prompt_logprobs.empty()) {
-    out.push_back(std::move(emission));
-  }
+  if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
   policy_->finished(sequence);
   end_choice(sequence);

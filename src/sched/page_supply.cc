@@ -66,17 +66,20 @@ void PageSupply::grow(Sequence& sequence, int32_t count, Ticket step,
 void PageSupply::cache_prefix(Sequence& sequence, int32_t length) {
   if (cache_ == nullptr || sequence.path.lost) return;
   const int32_t unit = cache_->unit_tokens();
+  const int32_t first = sequence.path.units * unit, end = length / unit * unit;
+  if (end <= first) return;
+  const PrefixKey key{.salt = sequence.request->cache_salt};
   const std::vector<TokenId>& prompt = sequence.request->prompt;
-  const std::vector<TokenId>& output = sequence.output;
-  std::vector<TokenId> tokens;
-  while (!sequence.path.lost && (sequence.path.units + 1) * unit <= length) {
-    const auto first = static_cast<size_t>(sequence.path.units) * static_cast<size_t>(unit);
-    tokens.clear();
-    for (size_t i = first; i < first + static_cast<size_t>(unit); ++i) {
-      tokens.push_back(i < prompt.size() ? prompt[i] : output.at(i - prompt.size()));
-    }
-    cache_->extend({.salt = sequence.request->cache_salt}, sequence.path, tokens, sequence.blocks);
+  if (end <= sequence.prompt_length()) {
+    const TokenSpan units =
+        TokenSpan(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
+    return cache_->extend(key, sequence.path, units, sequence.blocks);
   }
+  std::vector<TokenId> units;
+  for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end); ++i) {
+    units.push_back(i < prompt.size() ? prompt[i] : sequence.output.at(i - prompt.size()));
+  }
+  cache_->extend(key, sequence.path, units, sequence.blocks);
 }
 
 void PageSupply::forget(Sequence& sequence) {
