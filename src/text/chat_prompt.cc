@@ -31,6 +31,46 @@ void replace_all(std::string& text, std::string_view from, char to) {
   text.resize(out);
 }
 
+bool has_null_content(const Json& message) {
+  const Json* content = message.find("content");
+  return content != nullptr && content->is_null();
+}
+
+// Null contents become empty texts.
+Json with_empty_contents(const Json& messages) {
+  Json result = messages;
+  for (Json& message : result.as_array()) {
+    if (has_null_content(message)) message.set("content", "");
+  }
+  return result;
+}
+
+size_t count_of(std::string_view text, std::string_view word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// Whether the template minds that a turn of tool calls has null for its content, as clients send
+// it. Some ask for it and then write the calls; others join it to a text, which fails, or print it,
+// which gives "None".
+bool takes_null_content(const ChatTemplate& chat_template, const Vocab& vocab) {
+  const Json function = Json::object().set("name", "f").set("arguments", Json::object());
+  const Json call =
+      Json::object().set("id", "call00001").set("type", "function").set("function", function);
+  const Json user = Json::object().set("role", "user").set("content", "x");
+  const Json calls = Json::object()
+                         .set("role", "assistant")
+                         .set("content", Json())
+                         .set("tool_calls", Json(Json::Array{call}));
+  const Json chat(Json::Array{user, calls});
+  const auto with_null = render_chat(chat_template, vocab, chat, Json(), false, Json());
+  if (!with_null.ok()) return false;
+  const auto with_empty =
+      render_chat(chat_template, vocab, with_empty_contents(chat), Json(), false, Json());
+  return !with_empty.ok() || count_of(*with_null, "None") <= count_of(*with_empty, "None");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ChatPromptEncoder>> ChatPromptEncoder::create(
@@ -54,8 +94,13 @@ ChatPromptEncoder::ChatPromptEncoder(const Tokenizer& tokenizer, const ChatTempl
 
 Result<std::string> ChatPromptEncoder::render(const Json& messages, const Json& variables,
                                               bool add_generation_prompt) const {
-  return render_chat(chat_template_, tokenizer_.vocab(), messages, Json(), add_generation_prompt,
-                     variables);
+  const Vocab& vocab = tokenizer_.vocab();
+  const bool any_null =
+      messages.is_array() &&
+      std::any_of(messages.as_array().begin(), messages.as_array().end(), has_null_content);
+  const bool fill = any_null && !takes_null_content(chat_template_, vocab);
+  return render_chat(chat_template_, vocab, fill ? with_empty_contents(messages) : messages, Json(),
+                     add_generation_prompt, variables);
 }
 
 Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, const Json& variables,

@@ -32,7 +32,8 @@ class ChatPromptEncoder {
   static Result<std::unique_ptr<ChatPromptEncoder>> create(const Tokenizer& tokenizer,
                                                            const ChatTemplate& chat_template);
 
-  // The template's text, byte for byte. kInvalidArgument where the template refuses.
+  // The template's text, byte for byte. kInvalidArgument where the template refuses. A content that
+  // is null is an empty text for templates that cannot do with null.
   Result<std::string> render(const Json& messages, const Json& variables,
                              bool add_generation_prompt) const;
   Result<std::vector<TokenId>> encode(const Json& messages, const Json& variables,

@@ -61,6 +61,28 @@ TEST(ChatPrompt, PlainTextIsEncodedAsTheWholeRendering) {
   EXPECT_EQ(f.encode(messages), *expected);
 }
 
+// As clients send a turn that only calls tools.
+TEST(ChatPrompt, ANullContentIsEmptyWhereTheTemplateCannotDoWithIt) {
+  const Json chat = *parse_json(
+      R"([{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":)"
+      R"([{"id":"1","type":"function","function":{"name":"f","arguments":{"b":1}}}]}])");
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"{% for m in messages %}<{{ m['role'] + m['content'] }}>{% endfor %}",  // fails
+       "<usera><assistant>"},
+      {"{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", "<a><>"},  // prints None
+      {"{% for m in messages %}{% if m.content is none %}<{{ m.tool_calls[0].function.name }}>"
+       "{% else %}({{ m.content }}){% endif %}{% endfor %}",  // asks for it
+       "(a)<f>"},
+      {"None {% for m in messages %}<{{ m.content or '-' }}>{% endfor %}", "None <a><->"},
+  };
+  for (const auto& [source, expected] : cases) {
+    Fixture f(source);
+    const auto text = f.encoder->render(chat, Json(), false);
+    ASSERT_TRUE(text.ok()) << source << ": " << text.status().message();
+    EXPECT_EQ(*text, expected) << source;
+  }
+}
+
 TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
   Fixture f;
   const auto& tokens = f.tokenizer->vocab().tokens;
