@@ -106,6 +106,13 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
   return spec;
 }
 
+void slide_all_but_each(DecoderSpec& spec, const ModelConfig& config, int32_t period) {
+  if (!config.sliding_layers.empty()) return;
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    if ((i + 1) % period == 0) layer.window = 0;
+  });
+}
+
 ModelSpec model_spec(const DecoderSpec& spec) {
   ModelSpec model = spec.model;
   for (const DecoderLayerSpec& layer : spec.layers) {

@@ -25,7 +25,7 @@ enum class NormKind {
 enum class QkNorm {
   kNone,
   kHead,  // RMSNorm of each head's components (Qwen3, Gemma 3)
-  kRow,   // RMSNorm over all heads of a row (OLMo 2)
+  kRow,   // RMSNorm over all heads of a row (OLMo 2 and 3)
 };
 
 enum class QkvTensors {
@@ -93,6 +93,9 @@ template <class Change>
 void for_each_layer(DecoderSpec& spec, Change change) {
   for (size_t i = 0; i < spec.layers.size(); ++i) change(spec.layers[i], static_cast<int32_t>(i));
 }
+
+// Which layers slide where a file does not say it: all but each `period`-th.
+void slide_all_but_each(DecoderSpec& spec, const ModelConfig& config, int32_t period);
 
 // Fills in what follows from the layers: model.kv, model.query_heads.
 ModelSpec model_spec(const DecoderSpec& spec);

@@ -86,14 +86,6 @@ float score_scale(const ModelConfig& config, int32_t wide_layers) {
   return 1.0f / std::sqrt(static_cast<float>(size));
 }
 
-// Which layers slide where a file does not say it: all but each `period`-th.
-void slide_all_but_each(DecoderSpec& spec, const ModelConfig& config, int32_t period) {
-  if (!config.sliding_layers.empty()) return;
-  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
-    if ((i + 1) % period == 0) layer.window = 0;
-  });
-}
-
 }  // namespace
 
 DecoderSpec gemma_spec(const ModelConfig& config) {

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "models/rope_table.h"
+
 namespace headrace {
 namespace {
 
@@ -22,6 +24,15 @@ constexpr auto kNames = std::to_array<HfTensorName>({
     {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
 });
 
+void slide_as_olmo3(DecoderSpec& spec, const ModelConfig& config) {
+  constexpr int32_t kPeriod = 4;
+  slide_all_but_each(spec, config, kPeriod);
+  const double theta = config.rope_theta_local > 0 ? config.rope_theta_local : config.rope_theta;
+  spec.ropes.push_back(plain_rope_table(theta, config.rope_dim));
+  for_each_layer(spec,
+                 [](DecoderLayerSpec& layer, int32_t) { layer.rope = layer.window > 0 ? 1 : 0; });
+}
+
 }  // namespace
 
 DecoderSpec olmo2_spec(const ModelConfig& config) {
@@ -31,6 +42,7 @@ DecoderSpec olmo2_spec(const ModelConfig& config) {
     layer.post_norm = NormKind::kRms;
     layer.qk_norm = QkNorm::kRow;
   });
+  if (config.window > 0) slide_as_olmo3(spec, config);
   return spec;
 }
 

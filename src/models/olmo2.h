@@ -1,5 +1,6 @@
 // OLMo 2 (2024): Llama with norms after each part instead of before it, and norms over whole rows
-// of q and k.
+// of q and k. OLMo 3 (2025), in GGUF files under the same name: three of four layers slide, and
+// only the others have scaled positions.
 #pragma once
 
 #include "models/decoder_spec.h"

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 33;
+constexpr size_t kModelCount = 35;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;

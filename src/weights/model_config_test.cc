@@ -344,6 +344,9 @@ TEST(HuggingFaceConfig, TheOtherFamilies) {
   EXPECT_FALSE(qwen2.attention_out_bias);
   EXPECT_EQ(read(sizes_of("Qwen3ForCausalLM")).head_dim, 128);
   EXPECT_EQ(read(sizes_of("Olmo2ForCausalLM")).architecture, "olmo2");
+  EXPECT_EQ(read(sizes_of("Olmo2ForCausalLM")).window, 0);
+  EXPECT_EQ(read(sizes_of("Olmo3ForCausalLM")).architecture, "olmo2");
+  EXPECT_EQ(read(sizes_of("Olmo3ForCausalLM")).window, 4096);
 }
 
 // ---- GGUF ----

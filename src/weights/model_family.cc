@@ -117,6 +117,10 @@ void smollm3_defaults(ModelConfig& config) {
   config.tied_embeddings = true;
 }
 void olmo2_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
+void olmo3_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 2048, 1e-5f);
+  config.window = 4096;
+}
 void granite_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 2048, 1e-6f);
   config.attention_scale = 1;
@@ -142,6 +146,7 @@ constexpr NameArray<2> kGemma3Classes{"Gemma3ForCausalLM", "Gemma3ForConditional
 constexpr NameArray<1> kPhi3Classes{"Phi3ForCausalLM"};
 constexpr NameArray<1> kSmolLm3Classes{"SmolLM3ForCausalLM"};
 constexpr NameArray<1> kOlmo2Classes{"Olmo2ForCausalLM"};
+constexpr NameArray<1> kOlmo3Classes{"Olmo3ForCausalLM"};
 constexpr NameArray<1> kGraniteClasses{"GraniteForCausalLM"};
 constexpr NameArray<1> kStarCoder2Classes{"Starcoder2ForCausalLM"};
 constexpr NameArray<1> kSilu{"silu"};
@@ -164,6 +169,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},
     {"smollm3", kSmolLm3Classes, kSilu, kInterleaved, kRmsFields, smollm3_defaults},
     {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},
+    {"olmo2", kOlmo3Classes, kSilu, !kInterleaved, kRmsFields, olmo3_defaults},
     {"granite", kGraniteClasses, kSilu, kInterleaved, kGraniteFields, granite_defaults},
     {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
      starcoder2_defaults},

@@ -111,6 +111,16 @@ GGUF_FILES = {
     "starcoder2-gguf": ("Starcoder2", dict(tie_word_embeddings=True)),
 }
 
+
+def olmo3(**scaling):
+    return dict(num_hidden_layers=4, sliding_window=WINDOW, rope_parameters=dict(
+        full_attention=scaling, sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
+
+
+# Behind all others: a model's seed is its place.
+LATER_FOLDERS = {"olmo3": ("Olmo3", olmo3(**YARN["rope_parameters"]), "bfloat16")}
+LATER_GGUF_FILES = {"olmo3-gguf": ("Olmo3", olmo3(**YARN["rope_parameters"]))}
+
 # Configurations that are written as transformers 4 did.
 IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-linear", "phi3-long",
                        "mistral", "granite"}
@@ -210,7 +220,7 @@ def write_folder(folder, name, model, dtype):
 # ---- GGUF, with the keys and the row orders that llama.cpp's converter writes ----
 
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
-                 "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2",
+                 "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Starcoder2": "starcoder2"}
 INTERLEAVED = {"llama", "smollm3", "granite"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -259,7 +269,7 @@ def write_keys(writer, config, architecture):
     if architecture in INTERLEAVED:
         writer.add_vocab_size(config.vocab_size)
         writer.add_rope_dimension_count(head_dim or config.hidden_size // config.num_attention_heads)
-    if architecture in ("gemma2", "gemma3"):
+    if architecture in ("gemma2", "gemma3") or config.model_type == "olmo3":
         writer.add_sliding_window(config.sliding_window)
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -331,12 +341,13 @@ def main():
     out = pathlib.Path(sys.argv[1])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    cases = {**FOLDERS, **{name: (*case, "float16") for name, case in GGUF_FILES.items()}}
+    half = lambda files: {name: (*case, "float16") for name, case in files.items()}
+    cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)
         save_file(expected_values(model, seed), out / f"{name}.expected.safetensors")
-        if name in FOLDERS:
+        if name in {**FOLDERS, **LATER_FOLDERS}:
             write_folder(out / name, name, model, dtype)
         else:
             write_gguf(out / f"{name}.gguf", kind, model)
