@@ -1,7 +1,10 @@
 // The program: finds the subcommand, reads its flags, runs it. Errors are one line on stderr and
 // exit code 1.
+#include <signal.h>
+
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,5 +92,11 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace headrace
 
 int main(int argc, char** argv) {
-  return headrace::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that file only
+  try {
+    return headrace::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {
+    return headrace::fail(
+        "there is not enough memory: see 'headrace inspect' for what a model needs");
+  }
 }

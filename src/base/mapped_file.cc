@@ -22,13 +22,14 @@ Status errno_status(const std::string& path, const char* what, int error) {
 }  // namespace
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: the opening of a pipe would wait for somebody who writes.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno_status(path, "cannot open", errno);
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    const int error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
     ::close(fd);
-    return errno_status(path, "not a regular file", error);
+    return invalid_argument(path +
+                            (S_ISDIR(info.st_mode) ? ": is a folder" : ": not a regular file"));
   }
   const auto size = static_cast<size_t>(info.st_size);
   const std::byte* data = nullptr;

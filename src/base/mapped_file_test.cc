@@ -1,6 +1,8 @@
 #include "base/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -23,7 +25,11 @@ TEST(MappedFile, ErrorsNameThePath) {
   const Status status = MappedFile::open("/nowhere/model.gguf").status();
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_NE(status.message().find("/nowhere/model.gguf"), std::string::npos);
-  EXPECT_FALSE(MappedFile::open("/tmp").ok());
+  EXPECT_EQ(MappedFile::open("/tmp").status().message(), "/tmp: is a folder");
+  const std::string pipe = testing::TempDir() + "/mapped_file_test.pipe";
+  ::mkfifo(pipe.c_str(), 0600);  // whose opening waits for a writer
+  EXPECT_EQ(MappedFile::open(pipe).status().message(), pipe + ": not a regular file");
+  ::unlink(pipe.c_str());
 }
 
 }  // namespace

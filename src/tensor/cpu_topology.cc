@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "tensor/cgroup.h"
+
 namespace headrace {
 namespace {
 
@@ -117,34 +119,10 @@ double quota_v1(const std::string& folder) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-template <class Quota>
-double least_quota(const std::string& mount, std::string group, const Quota& quota) {
-  double least = quota(mount);  // a container often sees its own group here
-  while (group.size() > 1) {
-    least = std::min(least, quota(mount + group));
-    group.erase(group.rfind('/'));
-  }
-  return least;
-}
-
-// Lines of /proc/self/cgroup: "0::/a/b" (v2), "4:cpu,cpuacct:/a/b" (v1).
 double read_quota(const std::string& root) {
-  const std::string mount = root + "/sys/fs/cgroup";
   double least = 1e9;
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos || line.compare(second + 1, 1, "/") != 0) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") {
-      least = std::min(least, least_quota(mount, group, quota_v2));
-      least = std::min(least, least_quota(mount + "/unified", group, quota_v2));
-    } else if (controllers.find(",cpu,") != controllers.npos) {
-      least = std::min(least, least_quota(mount + "/cpu", group, quota_v1));
-      least = std::min(least, least_quota(mount + "/cpu,cpuacct", group, quota_v1));
-    }
+  for (const CgroupFolder& folder : cgroup_folders("cpu", root)) {
+    least = std::min(least, folder.v2 ? quota_v2(folder.path) : quota_v1(folder.path));
   }
   return least;
 }

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "tensor/device.h"
+#include "tensor/free_memory.h"
 #include "tensor/page_arena.h"
 
 namespace headrace {
@@ -83,17 +83,7 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CpuStream>(); }
 
-  int64_t free_bytes() const override {
-    std::ifstream info("/proc/meminfo");
-    for (std::string line; std::getline(info, line);) {
-      if (line.starts_with("MemAvailable:")) {
-        int64_t kib = 0;
-        std::istringstream(line.substr(13)) >> kib;
-        return kib << 10;
-      }
-    }
-    return traits_.memory_bytes;
-  }
+  int64_t free_bytes() const override { return free_memory_bytes().value_or(traits_.memory_bytes); }
 
   ThreadPool& pool() override { return pool_; }
   Result<GemmLibrary*> gemm_library() override {

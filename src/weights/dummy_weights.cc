@@ -122,6 +122,16 @@ std::vector<std::string_view> DummyWeightSource::names() const {
   return names;
 }
 
+std::optional<WeightInfo> DummyWeightSource::info(std::string_view name) const {
+  const Entry* entry = find(name);
+  if (entry == nullptr) return std::nullopt;
+  return WeightInfo{.name_in_file = entry->name,
+                    .type = dtype_name(entry->dtype),
+                    .dtype = entry->dtype,
+                    .shape = entry->shape,
+                    .bytes = static_cast<int64_t>(entry->bytes)};
+}
+
 Result<ConstTensorView> DummyWeightSource::get(std::string_view name) const {
   Entry* entry = find(name);
   if (entry == nullptr) {

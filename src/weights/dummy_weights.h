@@ -46,6 +46,7 @@ class DummyWeightSource final : public WeightSource {
   using WeightSource::get;
   bool has(std::string_view name) const override;
   std::vector<std::string_view> names() const override;
+  std::optional<WeightInfo> info(std::string_view name) const override;  // makes nothing
   Result<ConstTensorView> get(std::string_view name) const override;
   void release(const ConstTensorView& view) const override;
   std::string_view description() const override { return "dummy weights"; }

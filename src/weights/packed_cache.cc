@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -69,11 +70,20 @@ struct CachedFile {
   uint64_t bytes;
 };
 
-// Removes the files that were used longest ago, until the rest has at most `bytes_max`.
+// What a process left that was ended while it wrote: "MODEL-KEY.packed.PID", untouched for an hour.
+bool is_left_over(const fs::directory_entry& entry) {
+  std::error_code error;
+  const auto age = fs::file_time_type::clock::now() - entry.last_write_time(error);
+  return entry.path().stem().extension() == kSuffix && !error && age > std::chrono::hours(1);
+}
+
+// Removes what others left, and the files that were used longest ago, until the rest has at most
+// `bytes_max`.
 void shrink_folder(const fs::path& folder, uint64_t bytes_max) {
   std::error_code error;
   std::vector<CachedFile> files;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (is_left_over(entry)) fs::remove(entry.path(), error);
     if (entry.path().extension() != kSuffix) continue;
     files.push_back({entry.path(), entry.last_write_time(error), entry.file_size(error)});
   }

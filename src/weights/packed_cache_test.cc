@@ -114,12 +114,17 @@ TEST_F(PackedCacheTest, TheLongestUnusedGo) {
   };
   back(first, 2);
   back(second, 3);
+  const std::string under_way = first + ".4242", left_over = first + ".4243";
+  for (const std::string& path : {under_way, left_over}) std::ofstream(path) << "half";
+  back(left_over, 2);
   EXPECT_TRUE(open("2")->hit());  // used: now the first is the oldest
   const auto two_files = static_cast<int64_t>(2 * fs::file_size(second));
   const std::string third = write("3", "m", two_files);
   EXPECT_FALSE(fs::exists(first));
   EXPECT_TRUE(fs::exists(second));
   EXPECT_TRUE(fs::exists(third));
+  EXPECT_TRUE(fs::exists(under_way));
+  EXPECT_FALSE(fs::exists(left_over));  // by a process that was ended while it wrote
 }
 
 TEST_F(PackedCacheTest, AFolderThatCannotBeMadeIsAnError) {

@@ -115,6 +115,16 @@ TEST_F(Dummy, TensorsHaveTheirOwnMemoryUntilReleased) {
             (std::vector<std::string_view>{"a.weight", "b.weight", "norm.weight"}));
 }
 
+TEST(DummyWeights, TellsOfATensorWithoutMakingIt) {
+  const auto source = DummyWeightSource::create({{"big.weight", Shape{1 << 20, 1 << 20}}}, {});
+  ASSERT_TRUE(source.ok());
+  const auto info = (*source)->info("big.weight");  // 2 TiB
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->bytes, int64_t{2} << 40);
+  EXPECT_EQ(info->type, "BF16");
+  EXPECT_FALSE((*source)->info("other").has_value());
+}
+
 TEST_F(Dummy, SaysWhatItCannotMake) {
   auto source = DummyWeightSource::create({{"odd.weight", Shape{4, 33}}}, {.dtype = DType::kQ8_0});
   EXPECT_EQ(source.status().message(),

@@ -172,3 +172,44 @@ def test_packed_weights_are_not_kept_where_the_environment_says_so(program, mode
     assert not list(tmp_path.iterdir())
     environment["HEADRACE_PACKED_CACHE"] = "sometimes"
     assert "off,auto,on" in program.error("run", "-m", model, *arguments, environment=environment)
+
+
+def limited(program, limit, value, *arguments):
+    """The program where a resource is short."""
+    import resource
+    import subprocess
+
+    return subprocess.run(
+        [program.binary, *map(str, arguments)], env=program.environment, capture_output=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(limit, (value, value)),
+    )
+
+
+def test_an_answer_does_not_need_room_for_packed_weights(program, model, tmp_path):
+    import resource
+
+    done = limited(
+        program, resource.RLIMIT_FSIZE, 1 << 20,
+        "run", "-m", model, "-p", QUESTION, "--packed-cache", "on", "--packed-cache-dir", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0 and b"Paris" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_memory_cannot_hold_is_refused(program, tmp_path):
+    """Before anything is allocated; the limit keeps the machine whole where it is not."""
+    import resource
+
+    config = {
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 65536, "intermediate_size": 262144,
+        "num_hidden_layers": 1000, "num_attention_heads": 512, "num_key_value_heads": 512, "vocab_size": 300,
+        "max_position_embeddings": 256,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = limited(
+        program, resource.RLIMIT_AS, 4 << 30,
+        "run", "-m", tmp_path, "--load-format", "dummy", "--raw", "-p", "x",
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stdout == b""
+    message = done.stderr.decode()
+    assert "need " in message and " GiB are free" in message and "--quantization" in message, message
