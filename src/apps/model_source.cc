@@ -4,6 +4,7 @@
 
 #include "apps/gguf_source.h"
 #include "apps/hf_folder.h"
+#include "apps/hub_cache.h"
 
 namespace headrace {
 namespace {
@@ -35,6 +36,10 @@ std::string model_name(const std::string& path) {
 Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path) {
   std::error_code ignored;
   const fs::path extension = fs::path(path).extension();
+  if (!fs::exists(path, ignored) && is_hub_name(path)) {
+    HR_ASSIGN_OR_RETURN(const std::string snapshot, hub_snapshot(path));
+    return open_hf_folder(snapshot);
+  }
   const bool hf =
       fs::is_directory(path, ignored) || extension == ".json" || extension == ".safetensors";
   return hf ? open_hf_folder(path) : open_gguf_source(path);
