@@ -45,7 +45,9 @@ Status make_folder(const std::string& folder) {
   }
   if (!error && !fs::is_directory(folder, error))
     return invalid_argument(folder + ": is no folder");
-  if (error) return invalid_argument(fmt::format("{}: {}", folder, error.message()));
+  if (error) {
+    return invalid_argument(fmt::format("{}: cannot be made: {}", folder, error.message()));
+  }
   return ok_status();
 }
 

@@ -162,6 +162,7 @@ void HttpConnection::dispatch() {
   set_deadline(-1);
   HttpRequest request = std::move(reader_->request());
   http11_ = request.http11;
+  head_only_ = request.method == "HEAD";
   keep_alive_ = request.keep_alive;
   common_headers_ = context_.common_headers(request);
   exchange_open_ = true;
@@ -190,6 +191,7 @@ void HttpConnection::answer_unreadable(const HttpError& error) {
 void HttpConnection::answer_unread(HttpResponse response) {
   state_ = State::kHandling;
   http11_ = true;
+  head_only_ = false;
   response.close = true;
   respond(++serial_, std::move(response));
 }
@@ -202,13 +204,13 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
   outbox_ +=
       format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);
-  outbox_ += response.body;
+  if (!head_only_) outbox_ += response.body;
   finish_answer();
 }
 
 void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
   if (!is_current(serial) || answer_complete_) return;
-  chunked_ = http11_;
+  chunked_ = http11_ && !head_only_;
   keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
   head.headers.insert(head.headers.end(), common_headers_.begin(), common_headers_.end());
   outbox_ += format_response_head(head, -1, http11_, keep_alive_);
@@ -216,7 +218,7 @@ void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
 }
 
 void HttpConnection::write(uint64_t serial, std::string_view bytes) {
-  if (!is_current(serial) || answer_complete_ || bytes.empty()) return;
+  if (!is_current(serial) || answer_complete_ || head_only_ || bytes.empty()) return;
   if (chunked_) {
     append_chunk(outbox_, bytes);
   } else {

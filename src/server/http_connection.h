@@ -113,6 +113,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<void> upload_lease_;      // of the request being read or answered
   std::vector<HttpHeader> common_headers_;  // of the answer under way
   bool http11_ = true;
+  bool head_only_ = false;  // the request's method is HEAD
   bool keep_alive_ = false;
   bool chunked_ = false;
   bool answer_complete_ = false;  // its last byte is in outbox_

@@ -24,16 +24,18 @@ Status HttpListener::listen(const std::string& host, uint16_t port) {
   error_code error;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error)
-    return invalid_argument("host must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
+    return invalid_argument(
+        "--host " + host + ": must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
   const tcp::endpoint endpoint(address, port);
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    return unavailable(
-        "cannot listen on " + host + " port " + std::to_string(port) + ": " + error.message(),
-        "port");
+    const bool taken = error == boost::system::errc::address_in_use;
+    return unavailable("cannot listen on " + host + " port " + std::to_string(port) + ": " +
+                           error.message() + (taken ? ": name another with --port" : ""),
+                       "port");
   }
   port_ = acceptor_.local_endpoint(error).port();
   return ok_status();

@@ -4,6 +4,8 @@
 #include <exception>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
@@ -73,13 +75,17 @@ struct Match {
   std::string parameter;
 };
 
+// HEAD is GET without the body, which the connection leaves out (RFC 9110 9.3.2): a body after it
+// would be taken for the next answer.
 Match find_route(const HttpRequest& request) {
+  std::string_view method = request.method;
+  if (method == "HEAD") method = "GET";
   Match match;
   for (const Route& route : kRoutes) {
     auto parameter = match_path(route, request.path);
     if (!parameter) continue;
     match.path_only = &route;
-    if (route.method != request.method) continue;
+    if (route.method != method) continue;
     match.route = &route;
     match.parameter = std::move(*parameter);
     break;
@@ -88,13 +94,14 @@ Match find_route(const HttpRequest& request) {
 }
 
 HttpResponse method_not_allowed(std::string_view path) {
-  HttpResponse response = error_response(405, "this path has another method");
   std::string allowed;
   for (const Route& route : kRoutes) {
     if (!match_path(route, path)) continue;
     if (!allowed.empty()) allowed += ", ";
     allowed += route.method;
   }
+  HttpResponse response =
+      error_response(405, fmt::format("this path does not take this method, but {}", allowed));
   response.headers.push_back({"Allow", allowed});
   return response;
 }
@@ -133,8 +140,7 @@ void handle_matched(ServerState& state, const Caller& caller, HttpRequest& reque
   if (match.route->limit == LimitClass::kJson) {
     Result<Json> body = parse_json(request.body, state.limits.json);
     if (!body.ok()) {
-      return exchange->respond(
-          error_response(400, "the body is not valid JSON: " + body.status().message()));
+      return exchange->respond(error_response(400, "the body: " + body.status().message()));
     }
     if (!body->is_object())
       return exchange->respond(error_response(400, "the body must be a JSON object"));

@@ -1,6 +1,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
@@ -41,7 +43,8 @@ void respond_json(RouteCall& call, const Json& body) {
 
 Status check_model_name(const ReadyModel& model, const std::string& name) {
   if (model.serves(name)) return ok_status();
-  return not_found("the model does not exist; /v1/models lists what is served", "model");
+  return not_found(
+      fmt::format("there is no model \"{}\" here: /v1/models lists what is served", name), "model");
 }
 
 // A statement about progress: ready to answer, now.
