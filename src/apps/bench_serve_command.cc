@@ -100,7 +100,7 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
   app.add_option(
          "--request-rate", flags.rate,
          "Requests a second, on average (0: all at once; a trace: 10, a file: as it has them)")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0.0, 1e6))
       ->type_name("X")
       ->group(kGroup);
   app.add_flag("--stream,!--no-stream", flags.stream, "Answers as server-sent events")

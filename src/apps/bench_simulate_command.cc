@@ -262,7 +262,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
   app.add_option("--tpot-over-share", flags->scheduler.tpot_over_share,
                  "Share of the steps with decodes that may take longer than that")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_between(0.0, 1.0));
   app.add_option("--background-step", flags->scheduler.background_step_seconds,
                  "Seconds that a step with background work may take beside live requests");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
@@ -279,7 +279,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--crowd-step-ratio", flags->scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
-      ->check(CLI::Range(0.0, 1000.0));
+      ->check(number_between(0.0, 1000.0));
   app.add_option("--promote-after-steps", flags->scheduler.promote_after_steps,
                  "Steps after which a waiting request goes first");
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",

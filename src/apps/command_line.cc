@@ -82,14 +82,19 @@ std::string option_heading(const CLI::Option& option) {
   return heading;
 }
 
-// " (also --ctx-size, -c)"
+// " (also --ctx-size, -c) (off: --no-overlap)"
 std::string option_aliases(const CLI::Option& option) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, off;
   const auto& longs = option.get_lnames();
   const auto& shorts = option.get_snames();
-  for (size_t i = 1; i < longs.size(); ++i) names.push_back("--" + longs[i]);
+  const auto& negated = option.get_fnames();
+  for (size_t i = 0; i < longs.size(); ++i) {
+    const bool is_off = std::find(negated.begin(), negated.end(), longs[i]) != negated.end();
+    if (is_off || i > 0) (is_off ? off : names).push_back("--" + longs[i]);
+  }
   for (size_t i = 1; i < shorts.size(); ++i) names.push_back("-" + shorts[i]);
-  return names.empty() ? "" : fmt::format(" (also {})", fmt::join(names, ", "));
+  const std::string also = names.empty() ? "" : fmt::format(" (also {})", fmt::join(names, ", "));
+  return also + (off.empty() ? "" : fmt::format(" (off: {})", fmt::join(off, ", ")));
 }
 
 // " (default 64)", where the description does not tell it in words
@@ -175,6 +180,16 @@ CLI::Validator size_between(int64_t low, int64_t high) {
         }
         text = std::to_string(*size);
         return {};
+      },
+      "");
+}
+
+CLI::Validator number_between(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) -> std::string {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return good ? "" : fmt::format("{} is no number from {} to {}", text, low, high);
       },
       "");
 }

@@ -27,6 +27,9 @@ Result<std::vector<int64_t>> parse_size_list(std::string_view text);
 // A validator that rewrites sizes to plain digits and refuses values outside [low, high].
 CLI::Validator size_between(int64_t low, int64_t high);
 
+// A validator that refuses numbers outside [low, high], and NaN.
+CLI::Validator number_between(double low, double high);
+
 // A flag whose value is one of `choices`.
 CLI::Option* add_choice(CLI::App& app, const std::string& names, std::string& value,
                         std::vector<std::string> choices, const std::string& description);

@@ -65,6 +65,7 @@ class EditLineReader final : public LineReader {
     // Before the prompt shows, not at the first read: a key typed in between would be the shell
     // mode's, and Ctrl-C a signal.
     el_set(edit_, EL_PREP_TERM, 1);
+    el_resize(edit_);  // the window may have another size than at the last line
     int bytes = 0;
     const char* text = el_gets(edit_, &bytes);
     if (interrupted_) {

@@ -17,7 +17,7 @@ void add_trace_flags(CLI::App& app, TraceFlags& flags, const std::string& group)
       ->group(group);
   app.add_option("--burstiness", options.burstiness,
                  "Shape of gamma's gaps: 1 is Poisson, less comes in bursts")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(number_between(0.01, 100.0))
       ->type_name("X")
       ->group(group);
   app.add_option("--period", options.period_seconds, "Seconds of a tide of diurnal")

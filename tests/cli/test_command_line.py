@@ -41,6 +41,10 @@ def test_unknown_command(program):
     [
         (["run", "--no-such-flag"], "--no-such-flag"),
         (["run", "-p", "x", "--temperature", "warm"], "--temperature"),
+        (["run", "-p", "x", "--temperature", "nan"], "--temperature"),
+        (["serve", "--gpu-memory-utilization", "nan"], "--gpu-memory-utilization"),
+        (["serve", "--port", "99999"], "--port"),
+        (["serve", "-m", "any.gguf", "--allowed-origins", "[1"], "--allowed-origins"),
         (["run", "-p", "x", "--max-model-len", "1.5K"], "--max-model-len"),
         (["run", "-p", "x", "--dtype", "int3"], "--dtype"),
         (["bench", "-p", "5x12"], "5x12"),
