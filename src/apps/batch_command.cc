@@ -54,6 +54,7 @@ Result<int> run(BatchFlags& flags) {
                                       .chat_template = stack->chat_template(),
                                       .names = {info.model_name, info.model_path},
                                       .max_model_len = info.max_model_len,
+                                      .sampling = stack->sampling(),
                                       .created_unix_s = std::time(nullptr)}));
   std::atomic<bool> stop{false};
   signals.set_handler([&](int) {
@@ -84,6 +85,7 @@ SubcommandRun define_batch(CLI::App& app) {
       ->type_name("FILE")
       ->group("Batch");
   add_model_flags(app, flags->model);
+  add_generation_config_flags(app, flags->model);
   add_engine_flags(app, flags->model);
   app.footer(kFooter);
   return [flags] { return run(*flags); };

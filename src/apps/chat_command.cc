@@ -42,6 +42,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       ->group("Chat");
   add_sampling_flags(app, flags.sampling);
   add_model_flags(app, flags.model);
+  add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
   app.footer(kFooter);
@@ -119,10 +120,11 @@ Result<int> run(ChatFlags& flags) {
     lines->restore_terminal();
     _exit(128 + signal);
   });
-  ChatSession session(
-      *stack,
-      {.sampling = flags.sampling.sampling, .stops = flags.sampling.stops, .system = flags.system},
-      [](std::string_view line) { fmt::print("{}\n", line); });
+  ChatSession session(*stack,
+                      {.sampling = resolve_sampling(flags.sampling, stack->sampling()),
+                       .stops = flags.sampling.stops,
+                       .system = flags.system},
+                      [](std::string_view line) { fmt::print("{}\n", line); });
   if (isatty(STDIN_FILENO) != 0) {
     fmt::print("{} ({}). /help lists the commands.\n", stack->info().model_name,
                stack->info().weight_types);

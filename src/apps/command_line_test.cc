@@ -125,12 +125,32 @@ TEST_F(ModelFlagsTest, SamplingFlags) {
   ASSERT_TRUE(parse({"--temp", "0.5", "--top-k=40", "--top_p", "0.9", "--seed",
                      "18446744073709551615", "-n", "-1", "--stop", "a", "--stop", "b,c"})
                   .ok());
-  EXPECT_FLOAT_EQ(sampling_.sampling.temperature, 0.5f);
-  EXPECT_EQ(sampling_.sampling.top_k, 40);
-  EXPECT_FLOAT_EQ(sampling_.sampling.top_p, 0.9f);
-  EXPECT_EQ(sampling_.sampling.seed, UINT64_MAX);
-  EXPECT_EQ(sampling_.sampling.max_tokens, -1);
+  const SamplingParams sampling = resolve_sampling(sampling_, {});
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.seed, UINT64_MAX);
+  EXPECT_EQ(sampling.max_tokens, -1);
   EXPECT_EQ(sampling_.stops, (std::vector<std::string>{"a", "b,c"}));
+}
+
+TEST_F(ModelFlagsTest, TheCommandLineGoesBeforeTheModelBeforeTheCommand) {
+  sampling_.sampling.min_p = 0.1f;
+  ASSERT_TRUE(parse({"--temperature", "0", "-n", "100"}).ok());
+  const SamplingParams sampling =
+      resolve_sampling(sampling_, {.temperature = 0.7f, .top_k = 20, .max_new_tokens = 50});
+  EXPECT_EQ(sampling.temperature, 0.0f);
+  EXPECT_EQ(sampling.top_k, 20);
+  EXPECT_EQ(sampling.min_p, 0.1f);
+  EXPECT_EQ(sampling.max_tokens, 50);
+}
+
+TEST_F(ModelFlagsTest, HelpTellsWhatTurnsAFlagOff) {
+  std::istringstream words(help_page(app_));
+  std::string page;
+  for (std::string word; words >> word;) page += word + " ";
+  EXPECT_NE(page.find("(off: --enforce-eager, --no-cuda-graphs)"), page.npos) << page;
+  EXPECT_NE(page.find("(also --async-scheduling)"), page.npos) << page;
 }
 
 TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
@@ -142,6 +162,7 @@ TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
   EXPECT_NE(message({"--dtype", "int8"}).find("--dtype"), std::string::npos);
   EXPECT_NE(message({"--temperature", "warm"}).find("--temperature"), std::string::npos);
   EXPECT_NE(message({"--top-p", "1.5"}).find("--top-p"), std::string::npos);
+  EXPECT_NE(message({"--top-p", "nan"}).find("--top-p"), std::string::npos);
   EXPECT_NE(message({"--no-such-flag"}).find("--no-such-flag"), std::string::npos);
   EXPECT_EQ(message({"--no-such-flag"}).find('\n'), std::string::npos);
 }
@@ -156,6 +177,25 @@ TEST_F(ModelFlagsTest, FlagsWithoutMeaningHereAreAcceptedAndTold) {
     EXPECT_NE(told.find(name), std::string::npos) << name;
   }
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 4);
+}
+
+TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(
+      parse({"-tp", "1", "--kv_cache_dtype", "auto", "-ctk", "f16", "--block-size=16"}).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  const std::string message = parse({"--tensor-parallel-size", "2"}).message();
+  EXPECT_TRUE(message.starts_with(
+      "--tensor-parallel-size: 2 is not supported, only 1: a model runs whole on one device"))
+      << message;
+}
+
+TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
+  const std::string message = parse({"--tool-call-parser", "hermes"}).message();
+  EXPECT_TRUE(message.starts_with("--tool-call-parser: is not supported: answers are given as"))
+      << message;
+  EXPECT_FALSE(parse({"--enable-lora"}).ok());
+  EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
 }
 
 TEST_F(ModelFlagsTest, HelpHidesThem) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/gguf_vocab.h"
+#include "weights/generation_config.h"
 #include "weights/gguf.h"
 
 namespace headrace {
@@ -41,6 +42,8 @@ class GgufSource final : public ModelSource {
     HR_ASSIGN_OR_RETURN(const auto text, file_->optional_string("tokenizer.chat_template"));
     return std::string(text.value_or(""));
   }
+
+  Result<SamplingDefaults> sampling() const override { return sampling_defaults_from_gguf(*file_); }
 
   void release_pages() const override { file_->release_all(); }
 

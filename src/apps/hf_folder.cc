@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "text/tokenizer_json.h"
+#include "weights/generation_config.h"
 #include "weights/safetensors_source.h"
 
 namespace headrace {
@@ -92,6 +93,11 @@ class HfFolder final : public ModelSource {
     return std::string();
   }
 
+  Result<SamplingDefaults> sampling() const override {
+    if (!has("generation_config.json")) return SamplingDefaults();
+    return sampling_of_folder(folder_.string());
+  }
+
  private:
   bool has(std::string_view name) const {
     std::error_code ignored;
@@ -165,6 +171,12 @@ std::string gguf_hint(const fs::path& folder) {
 }
 
 }  // namespace
+
+Result<SamplingDefaults> sampling_of_folder(const std::string& folder) {
+  const fs::path path = fs::path(folder) / "generation_config.json";
+  HR_ASSIGN_OR_RETURN(const Json json, read_json_file(path));
+  return sampling_defaults_from_json(json, path.string());
+}
 
 Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path) {
   std::error_code ignored;

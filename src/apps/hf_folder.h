@@ -14,4 +14,7 @@ namespace headrace {
 // are read).
 Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path);
 
+// What the generation_config.json of a folder says of sampling. kNotFound: there is none.
+Result<SamplingDefaults> sampling_of_folder(const std::string& folder);
+
 }  // namespace headrace

@@ -90,6 +90,9 @@ InspectReport make_report(std::unique_ptr<ModelSource> source, int32_t context) 
   for (const Status& problem : check_agreement(*source, report.weights, report.text)) {
     problems.push_back(problem);
   }
+  const auto sampling = read_sampling_defaults(*source, "auto", "");
+  if (sampling.ok()) report.sampling = *sampling;
+  if (!sampling.ok()) problems.push_back(sampling.status());
   for (const Status& problem : problems) report.problems.push_back(problem.message());
   report.source = std::move(source);
   return report;

@@ -32,6 +32,7 @@ struct InspectReport {
   SourceTitle title;
   ModelWeights weights;
   ModelText text;
+  SamplingDefaults sampling;     // that its makers suggest
   std::vector<TypeShare> types;  // the most bytes first
   int64_t tensor_count = 0;
   int64_t tensor_bytes = 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/inspect_report.h"
+#include "weights/generation_config.h"
 #include "weights/gguf.h"
 
 namespace headrace {
@@ -160,6 +161,9 @@ std::string text_report(const InspectReport& report, bool list_tensors) {
   add_line(text, "parameters", grouped(report.weights.parameter_count));
   add_line(text, "tokenizer", report.text.vocab ? vocab_text(*report.text.vocab) : "none");
   add_line(text, "chat template", template_text(report.text));
+  if (const std::string sampling = to_string(report.sampling); !sampling.empty()) {
+    add_line(text, "sampling", sampling);
+  }
   add_tensor_lines(text, report);
   add_memory_lines(text, report);
   add_line(text, "runs here", report.problems.empty() ? "yes" : "no");

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "apps/hf_folder.h"
 #include "base/mapped_file.h"
 #include "weights/dummy_weights.h"
+#include "weights/generation_config.h"
 
 namespace headrace {
 namespace {
@@ -163,6 +165,33 @@ Status read_template(const ModelSource& source, const std::string& chosen, Model
   return ok_status();
 }
 
+// ---- sampling ---------------------------------------------------------------------------------
+
+Result<SamplingDefaults> configured_sampling(const ModelSource& source, const std::string& choice) {
+  if (choice == "vllm") return SamplingDefaults();
+  auto sampling = choice == "auto" ? source.sampling() : sampling_of_folder(choice);
+  if (sampling.ok()) return sampling;
+  if (choice != "auto") return sampling.status().with_context("--generation-config");
+  return Status(sampling.status().code(),
+                sampling.status().message() + " (--generation-config vllm leaves it out)",
+                sampling.status().field());
+}
+
+// Unlike in a file, a key that is not read was typed in vain.
+Result<SamplingDefaults> parse_sampling_overrides(const std::string& text) {
+  constexpr std::string_view kFlag = "--override-generation-config";
+  const auto json = parse_json(text);
+  if (!json.ok()) return json.status().with_context(kFlag);
+  HR_ASSIGN_OR_RETURN(const SamplingDefaults given, sampling_defaults_from_json(*json, kFlag));
+  const auto keys = generation_config_keys();
+  for (const auto& [key, value] : json->as_object()) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    return invalid_argument(
+        fmt::format("{}: {} is not one of {}", kFlag, printable(key), fmt::join(keys, ", ")), key);
+  }
+  return given;
+}
+
 }  // namespace
 
 Status refusal(const Problems& problems) {
@@ -199,6 +228,15 @@ ModelText read_text(const ModelSource& source, const std::string& chat_template)
   add_problem(text.problems, read_tokenizer(source, text));
   add_problem(text.problems, read_template(source, chat_template, text));
   return text;
+}
+
+Result<SamplingDefaults> read_sampling_defaults(const ModelSource& source,
+                                                const std::string& generation_config,
+                                                const std::string& overrides) {
+  HR_ASSIGN_OR_RETURN(SamplingDefaults defaults, configured_sampling(source, generation_config));
+  if (overrides.empty()) return defaults;
+  HR_ASSIGN_OR_RETURN(const SamplingDefaults given, parse_sampling_overrides(overrides));
+  return given.over(defaults);
 }
 
 Problems check_agreement(const ModelSource& source, const ModelWeights& weights,

@@ -60,6 +60,13 @@ struct ModelText {
 // source's.
 ModelText read_text(const ModelSource& source, const std::string& chat_template = "");
 
+// Sampling of requests that do not say it themselves, in vLLM's words. `generation_config`: auto,
+// what the model brings; vllm: nothing; else a folder with a generation_config.json. `overrides`: a
+// JSON object of such keys that goes before it; empty: none. Errors name the flag that helps.
+Result<SamplingDefaults> read_sampling_defaults(const ModelSource& source,
+                                                const std::string& generation_config,
+                                                const std::string& overrides);
+
 // What the two halves say of each other.
 Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
                          const ModelText& text);

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "apps/default_model.h"
-#include "apps/ignored_flags.h"
+#include "apps/foreign_flags.h"
 #include "base/log.h"
 #include "engine/kv_memory.h"
 #include "sched/queue_policy.h"
@@ -54,9 +54,13 @@ void add_log_level(CLI::App& app, ModelFlags& flags) {
 
 void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
-  app.add_option("-m,--model,--model-path" + positional, flags.stack.model,
-                 "The model: a .gguf file or a Hugging Face folder (default: $HEADRACE_MODEL, else "
-                 "SmolLM2-135M-Instruct as ./quickstart fetched it)")
+  app.add_option(
+         "-m,--model,--model-path" + positional, flags.stack.model,
+         "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B that "
+         "is in the Hugging Face cache (default: $HEADRACE_MODEL, else "
+         "SmolLM2-135M-Instruct as ./quickstart fetched it)")
+      ->check(CLI::Validator(
+          [](std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, ""))
       ->type_name("PATH")
       ->group("Model");
   app.add_option("-t,--threads", flags.stack.threads,
@@ -88,7 +92,7 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
       ->type_name("DEVICE")
       ->group("Model");
-  add_choice(app, "--quantization", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
+  add_choice(app, "--quantization,-q", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
              "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
       ->group("Model");
   stack.packed_cache = "auto";
@@ -109,7 +113,22 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
              "where the threads take every core and no quota shares them")
       ->group("Model");
   add_log_level(app, flags);
-  add_ignored_flags(app);
+  add_foreign_flags(app);
+}
+
+void add_generation_config_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option(
+         "--generation-config", flags.stack.generation_config,
+         "Sampling where nothing else is said. auto: as the model's makers suggest "
+         "(generation_config.json, general.sampling.* of a GGUF file); vllm: none of it; or "
+         "a folder with a generation_config.json")
+      ->type_name("auto|vllm|FOLDER")
+      ->group("Model");
+  app.add_option("--override-generation-config", flags.stack.override_generation_config,
+                 "Goes before it, as {\"temperature\": 0.6, \"top_k\": 20}; keys: temperature, "
+                 "top_p, top_k, min_p, repetition_penalty, max_new_tokens")
+      ->type_name("JSON")
+      ->group("Model");
 }
 
 void add_template_flag(CLI::App& app, ModelFlags& flags) {
@@ -149,7 +168,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
            "what --gpu-memory-utilization leaves)");
   app.add_option("--gpu-memory-utilization,--mem-fraction-static", stack.gpu_memory_utilization,
                  "Share of a GPU's memory for weights, activations, keys and values")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check(number_between(0.01, 1.0))
       ->type_name("X")
       ->group("Engine");
   app.add_flag(
@@ -194,7 +213,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   const auto add_gib = [&](const std::string& names, double& value,
                            const std::string& description) {
     app.add_option(names, value, description)
-        ->check(CLI::Range(0.0, 1048576.0))
+        ->check(number_between(0.0, 1048576.0))
         ->type_name("GIB")
         ->group("Engine");
   };
@@ -223,28 +242,28 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--priority-order", stack.priority_order, {"lower-first", "higher-first"},
              "Which value of a request's priority goes first, under --policy priority")
       ->group("Engine");
-  add_size("--max-queued-tokens", stack.max_queued_tokens, 0, kInt64Max,
+  add_size("--max-queued-tokens,--max-num-queued-tokens", stack.max_queued_tokens, 0, kInt64Max,
            "Most prompt tokens that wait; a request over it is answered 429 (0: no bound)");
   app.add_option("--max-queue-seconds", stack.max_queue_seconds,
                  "Longest predicted wait; a request over it is answered 429 (0: no bound)")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(number_between(0.0, 86400.0))
       ->type_name("S")
       ->group("Engine");
   app.add_option("--tpot-target", stack.tpot_target_seconds,
                  "Seconds that a step with running answers may take: prompt chunks are cut to keep "
                  "it (0: chunks fill every step)")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
   app.add_option("--tpot-over-share", stack.tpot_over_share,
                  "Share of the steps with decodes that may take longer than --tpot-target: full "
                  "steps for the ends of long prompts")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->group("Engine");
   app.add_option("--background-step", stack.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
   app.add_option_function<std::vector<std::string>>(
@@ -264,12 +283,12 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--crowd-step-ratio", stack.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(number_between(0.0, 1000.0))
       ->type_name("X")
       ->group("Engine");
   app.add_option("--waiting-served-ratio", stack.waiting_served_ratio,
                  "waiting-ratio: prompts go first when so many times as many wait as run")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0.0, 1e6))
       ->type_name("X")
       ->group("Engine");
   add_size("--max-waiting-tokens", stack.max_waiting_tokens, 1, kInt32Max,

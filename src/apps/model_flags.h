@@ -19,8 +19,10 @@ enum class ModelArgument { kFlag, kFlagOrPositional };
 // Adds -m/--model, --threads and all of add_compute_flags(). Defaults are what `flags` holds.
 void add_model_flags(CLI::App& app, ModelFlags& flags,
                      ModelArgument argument = ModelArgument::kFlag);
-// Adds --load-format, --dtype, --device, --log-level, and the flags that are ignored.
+// Adds --load-format, --dtype, --device, --log-level, and the flags of other programs.
 void add_compute_flags(CLI::App& app, ModelFlags& flags);
+// Adds --generation-config and --override-generation-config.
+void add_generation_config_flags(CLI::App& app, ModelFlags& flags);
 // Adds --chat-template.
 void add_template_flag(CLI::App& app, ModelFlags& flags);
 // Adds --max-model-len and all of add_batch_flags().

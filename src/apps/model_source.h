@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "text/vocab.h"
 #include "weights/hf_names.h"
@@ -40,13 +41,16 @@ class ModelSource {
   virtual Result<std::optional<Vocab>> vocab() const = 0;
   // Empty = none.
   virtual Result<std::string> chat_template() const = 0;
+  // The sampling that its makers suggest.
+  virtual Result<SamplingDefaults> sampling() const = 0;
   // The load is over: gives back what is in memory of mapped files. What was handed out stays
   // valid, and is read from the file again where it is looked at.
   virtual void release_pages() const {}
 };
 
 // `path`: a .gguf file (any part of a split one), a Hugging Face folder, or a file in one
-// (config.json, model.safetensors). Checks that it can be opened, and a GGUF file's headers.
+// (config.json, model.safetensors), or the name of a model in the Hugging Face cache (hub_cache.h).
+// Checks that it can be opened, and a GGUF file's headers.
 Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path);
 
 // "SmolLM2-135M.Q4_1" for a file of that name, the folder's name for a folder or its config.json.

@@ -74,6 +74,7 @@ class ModelStackImpl final : public ModelStack {
     return text_.chat_template ? &*text_.chat_template : nullptr;
   }
   const ModelConfig& config() const override { return weights_.config; }
+  const SamplingDefaults& sampling() const override { return sampling_; }
   const StackInfo& info() const override { return info_; }
   Timeline& timeline() override { return timeline_; }
   std::optional<GpuMemoryUse> gpu_memory() const override {
@@ -94,6 +95,7 @@ class ModelStackImpl final : public ModelStack {
   std::unique_ptr<ModelSource> source_;
   ModelWeights weights_;
   ModelText text_;
+  SamplingDefaults sampling_;
   StackInfo info_;
   int64_t planned_free_bytes_ = 0;  // of a GPU
   std::unique_ptr<Device> device_;
@@ -111,6 +113,12 @@ void ModelStackImpl::write_packed_cache_later() {
     const Status status = packed_cache_->write(kPackedCacheFolderBytes);
     if (!status.ok()) log_info("no packed weights are kept: {}", status.message());
   });
+}
+
+int64_t tensor_bytes(const WeightSource& weights) {
+  int64_t bytes = 0;
+  for (const std::string_view name : weights.names()) bytes += weights.info(name)->bytes;
+  return bytes;
 }
 
 // The stages of a load, in order.
@@ -145,9 +153,11 @@ class StackLoader {
     if (options_.dtype != "auto") return options_.dtype == "float16" || options_.dtype == "half";
     const ModelWeights& weights = stack_->weights_;
     if (stack_->source_->kind() == SourceKind::kHuggingFace) return weights.weight_types == "F16";
-    const bool is_float =
-        weights.weight_types.starts_with("F") || weights.weight_types.starts_with("BF");
-    return !is_float && activations_fit_f16(weights.config);
+    return !float_weights() && activations_fit_f16(weights.config);
+  }
+  bool float_weights() const {
+    const std::string& types = stack_->weights_.weight_types;
+    return types.starts_with("F") || types.starts_with("BF");
   }
   ComputeType compute() const {
     if (options_.dtype == "float32") return ComputeType::kFloat32;
@@ -248,6 +258,9 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
     const ModelSource& source = *stack_->source_;
     HR_RETURN_IF_ERROR(check_load_format(source, options_.load_format));
+    HR_ASSIGN_OR_RETURN(stack_->sampling_,
+                        read_sampling_defaults(source, options_.generation_config,
+                                               options_.override_generation_config));
     std::future<ModelText> text = std::async(std::launch::async, [&] {
       const Timeline::Span span(timeline(), "tokenizer");
       return read_text(source, options_.chat_template);
@@ -287,11 +300,34 @@ class StackLoader {
     const BoundScope bound = stack_->device_->pool().bind_caller_here();
     open_packed_cache();
     options.packed_cache = stack_->packed_cache_.get();
+    HR_RETURN_IF_ERROR(check_memory());
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);
     stack_->model_ = std::move(model).value();
     return ok_status();
+  }
+
+  // Memory that is not there would be noticed by the kernel's killer, which may take another
+  // program. The estimate is on the low side: what is refused cannot fit.
+  Status check_memory() const {
+    const PackedCache* const cache = stack_->packed_cache_.get();
+    if (on_gpu() || (cache != nullptr && cache->hit())) return ok_status();
+    const ModelWeights& weights = stack_->weights_;
+    int64_t needed = tensor_bytes(*weights.weights);
+    const std::optional<DType> quantised = quantised_dtype(options_.quantization);
+    if (quantised) {
+      const int64_t whole_blocks = weights.parameter_count / 256 * 256;
+      needed = std::min(needed, row_bytes(*quantised, whole_blocks).value_or(needed));
+    }
+    const int64_t free = stack_->device_->free_bytes();
+    if (needed <= free) return ok_status();
+    return exhausted(fmt::format(
+        "{}: its weights need {:.1f} GiB of memory, and {:.1f} GiB are free: use a file with fewer "
+        "bits a weight{}",
+        options_.model, static_cast<double>(needed) / (1 << 30),
+        static_cast<double>(free) / (1 << 30),
+        float_weights() && !quantised ? ", or --quantization q4_0" : ""));
   }
 
   // Not where memory belongs to nodes, each of which packs what it will read, nor for weights that

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "base/timeline.h"
 #include "engine/engine.h"
@@ -23,6 +24,9 @@ struct StackOptions {
   std::string model;                     // a .gguf file or a Hugging Face folder
   std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
   std::string chat_template;             // instead of the model's: a template, or a file's path
+  std::string generation_config = "auto";  // sampling where requests say nothing: auto (the model's),
+                                           // vllm (none), or a folder
+  std::string override_generation_config;  // a JSON object that goes before it
   std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
   int32_t activation_bits = 8;           // CPU, block types: 8 (and 16 for outliers) or 16 throughout
   std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
@@ -113,6 +117,8 @@ class ModelStack {
   virtual const Tokenizer* tokenizer() const = 0;         // nullptr for a dummy without vocabulary
   virtual const ChatTemplate* chat_template() const = 0;  // nullptr when the file has none
   virtual const ModelConfig& config() const = 0;
+  // Of requests that do not say it themselves (--generation-config).
+  virtual const SamplingDefaults& sampling() const = 0;
   virtual const StackInfo& info() const = 0;
   // What the start spent its time on. log_first_token() adds the first token of whoever asked.
   virtual Timeline& timeline() = 0;

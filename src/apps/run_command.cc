@@ -49,6 +49,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
       ->group("Prompt");
   add_sampling_flags(app, flags.sampling);
   add_model_flags(app, flags.model);
+  add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
   app.footer(kFooter);
@@ -120,8 +121,9 @@ Result<int> run(RunFlags& flags) {
   SignalWatch signals;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   HR_ASSIGN_OR_RETURN(auto ids, encode_prompt(*stack, flags, prompt));
+  const SamplingParams sampling = resolve_sampling(flags.sampling, stack->sampling());
   HR_ASSIGN_OR_RETURN(const auto answer, Answer::start(*stack, {.prompt = std::move(ids),
-                                                                .sampling = flags.sampling.sampling,
+                                                                .sampling = sampling,
                                                                 .stops = flags.sampling.stops}));
   bool interrupted = false;  // written under the watch's lock, read after it
   signals.set_handler([&](int signal) {

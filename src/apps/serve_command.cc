@@ -16,11 +16,13 @@
 
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
+#include "apps/sampling_flags.h"
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "server/batch_job.h"
 #include "server/server.h"
+#include "weights/generation_config.h"
 
 namespace headrace {
 namespace {
@@ -34,6 +36,7 @@ The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a 
 
 struct ServeFlags {
   ModelFlags model{.log_level = "info"};
+  SamplingDefaults sampling;  // of requests that do not say it themselves
   ServerOptions server;
   std::vector<std::string> names;
   std::vector<std::string> api_keys;
@@ -51,6 +54,7 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->type_name("IP")
       ->group(kGroup);
   app.add_option("--port", server.port, "The port; 0: any free one (default: 8000)")
+      ->check(CLI::Range(0, 65535))
       ->type_name("N")
       ->group(kGroup);
   app.add_option("--served-model-name,--alias,--model-name,-a", flags.names,
@@ -76,7 +80,7 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->group(kGroup);
   app.add_option("--shutdown-timeout", server.drain_seconds_max,
                  "How long answers under way may go on after SIGTERM (default: 30)")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(number_between(0.0, 86400.0))
       ->type_name("SECONDS")
       ->group(kGroup);
 }
@@ -161,9 +165,10 @@ void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
 Result<std::vector<std::string>> parse_origins(const std::string& text) {
   if (text.empty()) return std::vector<std::string>();
   if (!text.starts_with('[')) return std::vector<std::string>{text};
-  HR_ASSIGN_OR_RETURN(const Json json, parse_json(text));
+  const Result<Json> json = parse_json(text);
+  if (!json.ok()) return json.status().with_context("--allowed-origins");
   std::vector<std::string> origins;
-  for (const Json& origin : json.as_array()) {
+  for (const Json& origin : json->as_array()) {
     if (!origin.is_string()) return invalid_argument("--allowed-origins must hold texts only");
     origins.push_back(origin.as_string());
   }
@@ -262,11 +267,16 @@ class BackgroundLoad {
                        .chat_template = stack_->chat_template(),
                        .names = flags_.names,
                        .max_model_len = info.max_model_len,
+                       .sampling = flags_.sampling.over(stack_->sampling()),
                        .created_unix_s = std::time(nullptr)};
     if (served.names.empty()) served.names = {info.model_name, info.model_path};
     const std::string name = served.names.front();
+    const std::string sampling = to_string(served.sampling);
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
     if (batch_ != nullptr) batch_->start(server_.state());
+    if (!sampling.empty()) {
+      log_info("sampling of requests that do not say it themselves: {}", sampling);
+    }
     if (!info.memory_plan.empty()) fmt::print("{}: {}\n", info.device, info.memory_plan);
     fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
                info.weight_types, info.threads, info.max_model_len, info.load_seconds);
@@ -287,7 +297,6 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that file only
   SignalWatch signals;
   std::unique_ptr<BatchBeside> batch;
   if (!flags.batch_input.empty()) {
@@ -326,6 +335,8 @@ SubcommandRun define_serve(CLI::App& app) {
   add_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
+  add_generation_config_flags(app, flags->model);
+  add_chosen_sampling_flags(app, flags->sampling, {});
   add_template_flag(app, flags->model);
   add_engine_flags(app, flags->model);
   app.footer(kFooter);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -13,7 +14,8 @@ namespace {
 
 constexpr int32_t kCompletionMaxTokens = 16;  // the OpenAI API's default
 
-// Fixes sampling.max_tokens: what was asked for, or `otherwise`, and refuses what cannot fit.
+// Fixes sampling.max_tokens: what was asked for, or `otherwise`, within the served model's own
+// bound, and refuses what cannot fit.
 Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_t otherwise,
                    GenerationPlan& plan) {
   const int64_t context = model.served.max_model_len;
@@ -36,6 +38,8 @@ Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_
   SamplingParams& sampling = plan.settings.sampling;
   sampling.max_tokens = static_cast<int32_t>(
       plan.settings.max_tokens ? asked : std::min<int64_t>(otherwise, context - longest));
+  const std::optional<int32_t> bound = model.served.sampling.max_new_tokens;
+  if (bound) sampling.max_tokens = std::min(sampling.max_tokens, *bound);
   sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
   return ok_status();
 }

@@ -16,6 +16,7 @@ using Settings = GenerationSettings;
 using Context = FieldContext;
 
 constexpr double kInt32Max = std::numeric_limits<int32_t>::max();
+constexpr size_t kEchoBytesMax = 32;                 // of a client's text in a message
 constexpr double kInt64Max = 9.2233720368547748e18;  // the largest double below 2^63
 
 float to_float(const Json& value) { return static_cast<float>(value.as_double()); }
@@ -67,11 +68,16 @@ Status read_logit_bias(const Json& value, const Context& context, Settings& sett
       value.as_object().size() > static_cast<size_t>(context.limits.logit_bias_max)) {
     return field_error("logit_bias", expected, value);
   }
+  const std::string entry_expected =
+      fmt::format("a number in [-100, 100] for a token id below {}", context.vocab_size);
   settings.sampling.logit_bias.clear();
   for (const auto& [key, bias] : value.as_object()) {
     const auto id = parse_token_key(key, context.vocab_size);
     const bool good = id && bias.is_number() && bias.as_double() >= -100 && bias.as_double() <= 100;
-    if (!good) return field_error("logit_bias", expected, value);
+    if (!good) {
+      const std::string entry = fmt::format("logit_bias[\"{}\"]", key.substr(0, kEchoBytesMax));
+      return invalid_argument(field_error(entry, entry_expected, bias).message(), "logit_bias");
+    }
     settings.sampling.logit_bias.emplace_back(*id, to_float(bias));
   }
   return ok_status();
@@ -395,6 +401,7 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
   HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
   HR_RETURN_IF_ERROR(check_refused(kRefusedCompletion, body));
   CompletionRequest request;
+  context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
@@ -411,6 +418,7 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
   HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
   HR_RETURN_IF_ERROR(check_refused(kRefusedChat, body));
   ChatRequest request;
+  context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "sched/scheduler.h"
 #include "server/server_limits.h"
@@ -32,6 +33,7 @@ struct FieldContext {
   const RequestLimits& limits;
   int32_t vocab_size = 0;
   std::span<const SloClass> slo_classes = {};  // that slo_class may name
+  SamplingDefaults defaults = {};              // of fields that a body does not have
 };
 
 template <class Target>

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sampling_defaults.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -18,6 +19,7 @@ struct ServedModel {
   const ChatTemplate* chat_template = nullptr;  // nullptr: no chat
   std::vector<std::string> names;               // accepted in `model`; the first is returned
   int32_t max_model_len = 0;                    // prompt and answer together, tokens
+  SamplingDefaults sampling;                    // of requests that do not say it themselves
   int64_t created_unix_s = 0;
 };
 

@@ -79,7 +79,7 @@ struct ServerState {
 
   FieldContext context_of(const ReadyModel& ready) const {
     const EngineOptions& engine = ready.served.engine->options();
-    return {limits, engine.vocab_size, engine.scheduler.slo_classes};
+    return {limits, engine.vocab_size, engine.scheduler.slo_classes, ready.served.sampling};
   }
   FieldContext field_context() const { return context_of(*model()); }
 

@@ -50,10 +50,56 @@ TEST(Server, UnknownRoutesMethodsAndModels) {
   const TestResponse wrong_method = f.get(kCompletions);
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_EQ(wrong_method.headers.at("allow"), "POST");
+  EXPECT_NE(wrong_method.body.find("but POST"), wrong_method.body.npos) << wrong_method.body;
   const TestResponse unknown = f.post(kCompletions, R"({"model":"gpt-9","prompt":"a"})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(at(at(unknown.json(), "error"), "type").as_string(), "NotFoundError");
   EXPECT_EQ(at(at(unknown.json(), "error"), "code").as_int(), 404);
+  EXPECT_NE(unknown.body.find("gpt-9"), unknown.body.npos) << unknown.body;
+}
+
+// A body behind the head would be read as the beginning of the next answer.
+TEST(Server, HeadIsGetWithoutTheBody) {
+  Fixture f;
+  const std::pair<const char*, int> targets[] = {{"/health", 200},
+                                                 {"/v1/models", 200},
+                                                 {"/metrics", 200},
+                                                 {"/nothing", 404},
+                                                 {"/tokenize", 405}};
+  for (const auto& [target, status] : targets) {
+    TestClient client(f.server->port());
+    client.send(fmt::format("HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n", target));
+    std::string head;
+    while (!head.ends_with("\r\n\r\n") && head.size() < 4096) head += client.receive(1);
+    EXPECT_TRUE(head.starts_with(fmt::format("HTTP/1.1 {} ", status))) << head;
+    EXPECT_NE(head.find("\r\nContent-Length: "), head.npos) << head;
+    const auto next = client.get("/health");
+    ASSERT_TRUE(next.has_value()) << target;
+    EXPECT_EQ(next->body, R"({"status":"ok"})") << target;
+  }
+}
+
+TEST(Server, WhatARequestDoesNotSayTheModelSays) {
+  Fixture f({}, "hello world", {}, false);
+  ServedModel model = f.model.served();
+  model.sampling = {.temperature = 0.25f, .top_k = 7, .max_new_tokens = 5};
+  ASSERT_TRUE(f.server->set_ready(std::move(model)).ok());
+  const auto sampling = [&](std::string_view path, std::string_view body) {
+    EXPECT_EQ(f.post(path, body).status, 200) << body;
+    return f.model.engine->last_request().sampling;
+  };
+  const SamplingParams silent = sampling(kCompletions, R"({"prompt":"a","temperature":null})");
+  EXPECT_EQ(silent.temperature, 0.25f);
+  EXPECT_EQ(silent.top_k, 7);
+  EXPECT_EQ(silent.top_p, 1.0f);
+  EXPECT_EQ(silent.max_tokens, 5);
+  const SamplingParams explicit_ones = sampling(
+      kChatPath,
+      R"({"messages":[{"role":"user","content":"a"}],"temperature":1,"top_k":-1,"max_tokens":3})");
+  EXPECT_EQ(explicit_ones.temperature, 1.0f);
+  EXPECT_EQ(explicit_ones.top_k, 0);
+  EXPECT_EQ(explicit_ones.max_tokens, 3);
+  EXPECT_EQ(sampling(kCompletions, R"({"prompt":"a","max_tokens":50})").max_tokens, 5);
 }
 
 TEST(Server, TokenizeAndDetokenizeInBothForms) {

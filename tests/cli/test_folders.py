@@ -125,6 +125,54 @@ def test_end_ids_of_generation_config(program, folder):
     assert answer["finish_reason"] == "stop" and answer["tokens"] == [first]
 
 
+def answer_to(program, folder, *flags):
+    return json.loads(program.text("run", "-m", folder, "-p", "x", "-n", "8", "--ignore-eos", "--json", *flags))
+
+
+def test_sampling_of_generation_config(program, folder, tmp_path):
+    """The model's own where the command line says nothing; --generation-config as vLLM has it."""
+    greedy = answer_to(program, folder)["tokens"]
+    suggested = folder / "generation_config.json"
+    suggested.write_text(json.dumps({"eos_token_id": 1, "temperature": 100, "max_new_tokens": 5}))
+    warm = {tuple(answer_to(program, folder, "--seed", seed)["tokens"]) for seed in "1234"}
+    assert len(warm) > 1 and all(len(tokens) == 5 for tokens in warm)
+    assert "sampling       temperature 100, max_new_tokens 5" in program.text("inspect", folder)
+    assert answer_to(program, folder, "--temperature", "0")["tokens"] == greedy[:5]
+    assert answer_to(program, folder, "--generation-config", "vllm")["tokens"] == greedy
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "generation_config.json").write_text('{"top_k": 1, "temperature": 1}')
+    assert answer_to(program, folder, "--generation-config", other)["tokens"] == greedy
+    override = ("--override-generation-config", '{"temperature": 0, "max_new_tokens": 2}')
+    assert answer_to(program, folder, *override)["tokens"] == greedy[:2]
+
+
+def test_wrong_generation_configs_say_what_helps(program, folder, tmp_path):
+    run = ("run", "-m", folder, "-p", "x")
+    (folder / "generation_config.json").write_text('{"top_p": 7}')
+    message = program.error(*run)
+    assert "generation_config.json: top_p" in message and "--generation-config vllm" in message
+    assert str(tmp_path / "no") in program.error(*run, "--generation-config", tmp_path / "no")
+    for text, named in (("{", "--override-generation-config"), ('{"temprature": 1}', "temprature")):
+        message = program.error(*run, "--generation-config", "vllm", "--override-generation-config", text)
+        assert named in message
+
+
+def test_models_of_the_hugging_face_cache_are_found_by_name(program, folder, tmp_path):
+    model = tmp_path / "hub" / "models--maker--tiny-1.5"
+    (model / "snapshots").mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0123abc")
+    (model / "snapshots" / "0123abc").symlink_to(folder)
+    run = ("run", "-m", "maker/tiny-1.5", "-p", "x", "-n", "8", "--ignore-eos", "--json")
+    for environment in ({"HF_HOME": str(tmp_path)}, {"HF_HUB_CACHE": str(tmp_path / "hub")}):
+        answer = json.loads(program.text(*run, environment=environment))
+        assert answer["tokens"] == answer_to(program, folder)["tokens"]
+        assert answer["model"] == "tiny-1.5"
+    message = program.error("run", "-m", "maker/other", "-p", "x", environment={"HF_HOME": str(tmp_path)})
+    assert "hf download maker/other" in message and str(tmp_path / "hub") in message
+
+
 def test_inspect_of_a_folder(program, folder):
     found = report(program, folder)
     assert found["supported"] and found["problems"] == []
