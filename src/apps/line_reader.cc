@@ -8,14 +8,32 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cwchar>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 namespace headrace {
 namespace {
 
 constexpr int kHistoryLines = 1000;
+
+// A terminal that knows bracketed paste puts marks around what is pasted, while it is asked to.
+constexpr const char* kPasteOn = "\x1b[?2004h";
+constexpr const char* kPasteOff = "\x1b[?2004l";
+constexpr wchar_t kInterruptKey = 3;  // Ctrl-C, should the mark at the end not come
+constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
+// Stands for a line's end inside a pasted text while it is edited and in the history.
+constexpr wchar_t kPastedNewline = L'\u23ce';
+constexpr std::string_view kPastedNewlineUtf8 = "\u23ce";
+
+void restore_newlines(std::string& line) {
+  size_t at = 0;
+  while ((at = line.find(kPastedNewlineUtf8, at)) != line.npos) {
+    line.replace(at, kPastedNewlineUtf8.size(), "\n");
+  }
+}
 
 class PlainLineReader final : public LineReader {
  public:
@@ -44,6 +62,8 @@ class EditLineReader final : public LineReader {
     el_set(edit_, EL_ADDFN, "headrace-interrupt", "Drops the line", &EditLineReader::on_interrupt);
     el_source(edit_, nullptr);  // the user's ~/.editrc
     el_set(edit_, EL_BIND, "^C", "headrace-interrupt", nullptr);
+    el_set(edit_, EL_ADDFN, "headrace-paste", "Takes what is pasted", &EditLineReader::on_paste);
+    el_set(edit_, EL_BIND, "\\e[200~", "headrace-paste", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
     el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
   }
@@ -66,8 +86,12 @@ class EditLineReader final : public LineReader {
     // mode's, and Ctrl-C a signal.
     el_set(edit_, EL_PREP_TERM, 1);
     el_resize(edit_);  // the window may have another size than at the last line
+    std::fputs(kPasteOn, stdout);
+    std::fflush(stdout);
     int bytes = 0;
     const char* text = el_gets(edit_, &bytes);
+    std::fputs(kPasteOff, stdout);
+    std::fflush(stdout);
     if (interrupted_) {
       el_reset(edit_);
       std::fputs("^C\n", stdout);
@@ -80,10 +104,15 @@ class EditLineReader final : public LineReader {
     line.assign(text, static_cast<size_t>(bytes));
     if (line.ends_with('\n')) line.pop_back();
     remember(line);
+    restore_newlines(line);
     return Event::kLine;
   }
 
-  void restore_terminal() override { tcsetattr(STDIN_FILENO, TCSANOW, &found_); }
+  void restore_terminal() override {
+    tcsetattr(STDIN_FILENO, TCSANOW, &found_);
+    // Its result does not matter: the process is about to end.
+    if (::write(STDOUT_FILENO, kPasteOff, std::strlen(kPasteOff)) < 0) return;
+  }
 
  private:
   static EditLineReader& self(EditLine* edit) {
@@ -95,6 +124,23 @@ class EditLineReader final : public LineReader {
   static unsigned char on_interrupt(EditLine* edit, int) {
     self(edit).interrupted_ = true;
     return CC_EOF;
+  }
+
+  // Many lines are one input, as they were copied.
+  static unsigned char on_paste(EditLine* edit, int) {
+    std::wstring text;
+    wchar_t c = 0;
+    while (!text.ends_with(kPasteEnd) && c != kInterruptKey && el_wgetc(edit, &c) == 1) text += c;
+    if (text.ends_with(kPasteEnd)) text.resize(text.size() - kPasteEnd.size());
+    std::wstring line;
+    for (const wchar_t character : text) {
+      if (character == L'\n' || character == L'\r') {
+        line += kPastedNewline;
+      } else if (character >= L' ' || character == L'\t') {
+        line += character;
+      }
+    }
+    return el_winsertstr(edit, line.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
   void remember(const std::string& line) {

@@ -73,6 +73,8 @@ class Terminal:
             ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
             assert ready, f"no {pattern!r} in {self.output[self.seen:]!r}"
             self.output += os.read(self.file, 4096).decode(errors="replace")
+            unread = re.sub("\x1b\\[\\?2004[hl]", "", self.output[self.seen :])  # marks of pastes, on and off
+            self.output = self.output[: self.seen] + unread
 
     def exit_code(self):
         """Reads to the end first: a terminal that nobody reads holds the program up."""
@@ -112,6 +114,20 @@ def test_interrupt_stops_the_answer_and_ctrl_d_leaves(terminal):
     terminal.wait_for("> ")
     terminal.type("\x04")
     assert terminal.exit_code() == 0
+
+
+def test_what_is_pasted_is_one_input(terminal, tmp_path):
+    terminal.wait_for("> ")
+    terminal.type("/set max_tokens 1\r")
+    terminal.wait_for(r"max_tokens = 1\)")
+    terminal.wait_for("> ")
+    terminal.type("Why? \x1b[200~first line\nsecond 日本\rthird\x1b[201~\r")
+    terminal.wait_for(r"tok/s")
+    terminal.wait_for("> ")
+    terminal.type(f"/save {tmp_path}/chat.json\r")
+    terminal.wait_for(r"saved to")
+    messages = json.loads((tmp_path / "chat.json").read_text())
+    assert messages[0]["content"] == "Why? first line\nsecond 日本\nthird"
 
 
 def test_history_is_kept(program, model, terminal):
