@@ -1,8 +1,10 @@
 // Thread block clusters (sm_90): blocks that run at the same time and read each other's shared
-// memory. PTX ISA 8.0: barrier.cluster, mapa, ld.shared::cluster.
+// memory. PTX ISA 8.0: barrier.cluster, mapa, ld.shared::cluster, cp.async.bulk.tensor multicast.
 #pragma once
 
 #include <cstdint>
+
+#include "gpu/tma.cuh"
 
 namespace headrace::gpu {
 
@@ -22,6 +24,27 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t 
   uint32_t mapped;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
   return mapped;
+}
+// Arrives at the barrier that block `rank` of the cluster has where this block has `barrier`. What
+// this thread wrote is not said to be seen there: with .release.cluster an arrival waits for a
+// fence of the whole device, which one that only gives back what the copy engine wrote does not
+// need.
+__device__ __forceinline__ void arrive_in_block(Barrier& barrier, uint32_t rank) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
+                   address_in_block(shared_address(&barrier.state), rank))
+               : "memory");
+}
+// As copy_box(), to every block of the cluster whose bit is set in `blocks`, at this block's
+// address in each; the bytes count towards the barrier at `barrier` in each.
+__device__ __forceinline__ void copy_box_to_blocks(void* to, const CUtensorMap& map,
+                                                   Barrier& barrier, uint16_t blocks, int32_t c0,
+                                                   int32_t c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5}], [%2], %3;" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&barrier.state)), "h"(blocks),
+      "r"(c0), "r"(c1)
+      : "memory");
 }
 __device__ __forceinline__ float2 load_pair_of_cluster(uint32_t address) {
   float2 pair;

@@ -87,4 +87,27 @@ __device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, Barri
       : "memory");
 }
 
+// One box of shared memory into a tensor; elements outside of it are dropped. In groups of the
+// thread, as products are (wgmma.cuh).
+__device__ __forceinline__ void store_box(const CUtensorMap& map, const void* from, int32_t c0,
+                                          int32_t c1) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+                   reinterpret_cast<uint64_t>(&map)),
+               "r"(shared_address(from)), "r"(c0), "r"(c1)
+               : "memory");
+}
+__device__ __forceinline__ void stores_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until all but the latest kGroups groups have read shared memory.
+template <int kGroups>
+__device__ __forceinline__ void stores_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+// Until all but the latest kGroups groups are written.
+template <int kGroups>
+__device__ __forceinline__ void stores_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
 }  // namespace headrace::gpu

@@ -3,15 +3,11 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/exponential.cuh"
+
 namespace headrace::gpu {
 
 inline constexpr float kLog2e = 1.4426950408889634f;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // q k' -> the score times log2(e).
 struct ScoreScale {

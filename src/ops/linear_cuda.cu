@@ -9,6 +9,7 @@
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear_stream.h"
+#include "ops/linear_wgmma.h"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -301,10 +302,20 @@ void run_stream_early(OpContext& context, const LinearArgs& args) {
   run_stream(context, {.linear = args, .early_steps = kEarly});
 }
 
+// --- many rows, tiles of our own (linear_wgmma.h): for OpHooks::preferred ---
+
+bool wgmma(const DeviceTraits& traits, const LinearArgs& args) {
+  return wgmma_fits(traits, {.linear = args});
+}
+void run_linear_wgmma(OpContext& context, const LinearArgs& args) {
+  run_wgmma(context, {.linear = args});
+}
+
 constexpr std::array kKernels = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
+    Kernel<LinearArgs>{"linear/cuda/wgmma", wgmma, run_linear_wgmma},
     Kernel<LinearArgs>{"linear/cuda/stream_early0", stream_early<0>, run_stream_early<0>},
     Kernel<LinearArgs>{"linear/cuda/stream_early2", stream_early<2>, run_stream_early<2>},
     Kernel<LinearArgs>{"linear/cuda/stream_early4", stream_early<4>, run_stream_early<4>},

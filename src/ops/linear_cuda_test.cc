@@ -143,6 +143,22 @@ TEST(LinearCuda, TilesOfStreamedWeights) {
   }
 }
 
+// Tiles of both widths, rows and columns past the end, one and several tiles a cluster.
+TEST(LinearCuda, TilesOfManyRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{48, 64}, {520, 72}, {264, 1000}, {129, 192}}) {
+    for (const int64_t m : {256, 257, 384, 700}) {
+      run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, false, false});
+    }
+    run_case(cuda, {DType::kF16, DType::kF16, 400, n, k, 8, true, false});
+  }
+  for (const int64_t n : {16800, 17000}) {  // 2 rounds of 256, 5 of 128 on 132 multiprocessors
+    run_case(cuda, {DType::kBF16, DType::kBF16, 300, n, 72, 0, false, false});
+    run_case(cuda, {DType::kF16, DType::kF16, 520, n, 328, 8, true, false});
+  }
+}
+
 // Random weights, [n, k].
 LinearWeight random_weight(TestDevice& cuda, DType dtype, Rng& rng, int64_t n, int64_t k,
                            std::vector<float>* values) {
@@ -247,6 +263,18 @@ TEST(LinearCuda, GatedLinearAgreesWithDoubles) {
     run_gated_case(cuda, {DType::kBF16, 3, features, k, 8, Activation::kGeluErf, true});
     run_gated_case(cuda, {DType::kF32, 2, features, k, 0, Activation::kSilu, true});
   }
+}
+
+TEST(LinearCuda, GatedTilesOfManyRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const auto& [features, k] : {std::pair<int64_t, int64_t>{32, 64}, {200, 136}, {336, 72}}) {
+    for (const int64_t m : {256, 385}) {
+      run_gated_case(cuda, {DType::kBF16, m, features, k, 8, Activation::kSilu, false});
+    }
+    run_gated_case(cuda, {DType::kF16, 300, features, k, 8, Activation::kGeluTanh, true});
+  }
+  run_gated_case(cuda, {DType::kBF16, 300, 8400, 72, 0, Activation::kSilu, true});
+  run_gated_case(cuda, {DType::kBF16, 260, 8504, 136, 8, Activation::kGeluTanh, false});
 }
 
 TEST(MatrixWeight, TheCpuDoesNotTakeHalfPrecision) {

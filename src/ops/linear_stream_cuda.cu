@@ -3,6 +3,7 @@
 
 #include "ops/gated_linear.h"
 #include "ops/linear_stream.cuh"
+#include "ops/linear_wgmma.h"
 #include "ops/tensor_map.cuh"
 
 namespace headrace {
@@ -174,9 +175,22 @@ void run_gated_stream_early(OpContext& context, const GatedLinearArgs& args) {
   run_stream(context, stream);
 }
 
+// The same of many rows.
+WgmmaArgs wgmma_args(const GatedLinearArgs& args) {
+  return {.linear = {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.y},
+          .gate = &args.activation};
+}
+bool gated_wgmma(const DeviceTraits& traits, const GatedLinearArgs& args) {
+  return wgmma_fits(traits, wgmma_args(args));
+}
+void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
+  run_wgmma(context, wgmma_args(args));
+}
+
 constexpr std::array kGatedKernels = {
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream, run_gated_stream}};
 constexpr std::array kGatedVariants = {
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma", gated_wgmma, run_gated_wgmma},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream_early0", gated_stream_early<0>,
                             run_gated_stream_early<0>},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream_early2", gated_stream_early<2>,

@@ -1,0 +1,27 @@
+// linear on CUDA for many rows (prompts, mixed steps), where the tensor cores are all the time
+// there is: y = x W^T (+ bias), or act(gate) * up of [gate, up] = x W^T (+ bias) without gate and
+// up ever leaving the registers.
+#pragma once
+
+#include "ops/activation_row.h"
+#include "ops/linear.h"
+
+namespace headrace {
+
+struct WgmmaPlan {
+  int32_t tile_rows = 0;  // rows of W of a tile: 256 or 128
+  int32_t clusters = 0;   // of two thread blocks, that run at a time
+};
+// Of y [m, n] (gated: n = 2 F) on a device of so many multiprocessors.
+WgmmaPlan plan_wgmma(int64_t m, int64_t n, int32_t sm_count);
+
+inline constexpr int64_t kWgmmaRowsMin = 256;  // fewer leave half a cluster without rows
+
+struct WgmmaArgs {
+  LinearArgs linear;  // y: [M, N], gated [M, N / 2]
+  const Activation* gate = nullptr;
+};
+bool wgmma_fits(const DeviceTraits& traits, const WgmmaArgs& args);
+void run_wgmma(OpContext& context, const WgmmaArgs& args);
+
+}  // namespace headrace
