@@ -11,6 +11,9 @@ void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
+// The same files: the softmax of prompts where it was meant to run (attention_prefill.cuh).
+void attention_cuda_d64_held(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d128_held(OpContext& context, const AttentionArgs& args);
 
 namespace {
 
@@ -140,6 +143,9 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
     Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
+    // For OpHooks::preferred:
+    Kernel<AttentionArgs>{"attention/cuda/d64_held", fast<64>, attention_cuda_d64_held},
+    Kernel<AttentionArgs>{"attention/cuda/d128_held", fast<128>, attention_cuda_d128_held},
 };
 
 }  // namespace

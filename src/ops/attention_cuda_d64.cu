@@ -6,4 +6,8 @@ void attention_cuda_d64(OpContext& context, const AttentionArgs& args) {
   gpu::run_attention<64>(context, args);
 }
 
+void attention_cuda_d64_held(OpContext& context, const AttentionArgs& args) {
+  gpu::run_attention<64, gpu::PrefillSoftmax::kHeld>(context, args);
+}
+
 }  // namespace headrace

@@ -25,6 +25,15 @@ inline constexpr int kConsumers = 2;  // warpgroups
 inline constexpr int kPrefillThreads = (1 + kConsumers) * kWarpgroupThreads;
 inline constexpr int kConsumerRows = kPrefillTileRows / kConsumers;
 
+// Where the softmax of the next S runs. ptxas (13.0) moves the wait for O += P V to before the
+// exponentials that were to run meanwhile: arithmetic may pass a wait, but not a branch on what it
+// computes.
+enum class PrefillSoftmax {
+  kScheduled,  // where ptxas puts it: after O += P V, seen in the machine code of every head size
+  kHeld,  // before the wait, and the largest score by four chains in place of one. Head sizes to
+          // 128: at 256 ptxas has too few registers for it and serialises every product (C7512)
+};
+
 template <int kDim>
 struct PrefillShape {
   static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
@@ -229,7 +238,7 @@ struct RowPair {
   int32_t first_key[2];
 };
 
-template <class T, int kDim>
+template <class T, int kDim, PrefillSoftmax kSoftmax>
 class PrefillConsumer {
   using P = Page<kDim>;
   using Shape = PrefillShape<kDim>;
@@ -308,6 +317,7 @@ class PrefillConsumer {
       release(shared_.keys_empty[place_.slot]);
       mask(args, tile, step, rows, scores);
       weigh(args, rows, scores, keep);
+      if constexpr (kSoftmax == PrefillSoftmax::kHeld) hold(rows);
       products_wait<0>();
       pin(sums);
       release(shared_.values_empty[before.slot]);
@@ -422,11 +432,18 @@ class PrefillConsumer {
     const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      float largest = rows.largest[j];
+      constexpr int kChains = kSoftmax == PrefillSoftmax::kHeld ? 4 : 1;
+      float chains[kChains];
+#pragma unroll
+      for (int i = 0; i < kChains; ++i) chains[i] = rows.largest[j];
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) {
-        if (i / 2 % 2 == j) largest = fmaxf(largest, scores[i]);
+        float& chain = chains[i / 4 % kChains];
+        if (i / 2 % 2 == j) chain = fmaxf(chain, scores[i]);
       }
+      float largest = chains[0];
+#pragma unroll
+      for (int i = 1; i < kChains; ++i) largest = fmaxf(largest, chains[i]);
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
       const float origin = softmax_origin(largest) * factor;
@@ -442,6 +459,11 @@ class PrefillConsumer {
       }
       rows.total[j] = rows.total[j] * keep[j] + total;
     }
+  }
+
+  // Nothing, once the softmax is computed; a total is never negative.
+  __device__ __forceinline__ void hold(const RowPair& rows) const {
+    if (rows.total[0] < 0.0f || rows.total[1] < 0.0f) asm volatile("trap;");
   }
 
   __device__ __forceinline__ void rescale(Sums& sums, const float (&keep)[2]) const {
@@ -536,7 +558,7 @@ class PrefillConsumer {
   RingPlace<Shape::kStages> place_;
 };
 
-template <class T, int kDim>
+template <class T, int kDim, PrefillSoftmax kSoftmax>
 __global__ void __launch_bounds__(kPrefillThreads, 1)
     attention_prefill(const __grid_constant__ CUtensorMap queries,
                       const __grid_constant__ CUtensorMap keys,
@@ -551,14 +573,14 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
     if (threadIdx.x < 32) PrefillProducer<T, kDim>(shared, queries, keys, values).run(args);
   } else {
     registers_raise<240>();
-    PrefillConsumer<T, kDim>(shared, warpgroup - 1).run(args);
+    PrefillConsumer<T, kDim, kSoftmax>(shared, warpgroup - 1).run(args);
   }
 }
 
-template <class T, int kDim>
+template <class T, int kDim, PrefillSoftmax kSoftmax>
 void launch_prefill(OpContext& context, const AttentionArgs& args,
                     const AttentionArguments<T>& arguments) {
-  constexpr auto kernel = attention_prefill<T, kDim>;
+  constexpr auto kernel = attention_prefill<T, kDim, kSoftmax>;
   constexpr int kBytes = sizeof(PrefillShared<kDim>);
   static_assert(kBytes <= 227 * 1024);
   constexpr int kChunk = Page<kDim>::kChunk;
