@@ -99,6 +99,7 @@ class WgmmaConsumer {
   using Shape = WgmmaShape<kTile>;
   static constexpr int kOutColumns = kGated ? Shape::kHalfRows : kTile;
   static constexpr int kOutBoxes = kOutColumns / kWgmmaBoxColumns;
+  static constexpr int kTurns = kOutBoxes < kWgmmaBoxes ? kOutBoxes : kWgmmaBoxes;
   static constexpr int kBarrier = 1;  // + group: its own threads; 0 is __syncthreads()
 
  public:
@@ -154,13 +155,13 @@ class WgmmaConsumer {
     }
   }
 
-  // 64 rows of y from `row` on, box after box; two boxes take turns.
+  // 64 rows of y from `row` on, box after box; kTurns places in shared memory take turns.
   __device__ __forceinline__ void store(int32_t row, int32_t column) {
     add_bias(column);
 #pragma unroll
     for (int box = 0; box < kOutBoxes; ++box) {
-      std::byte* to = shared_.out[group_][box % kWgmmaBoxes];
-      if (thread_ == 0) stores_wait_read<kWgmmaBoxes - 1>();
+      std::byte* to = shared_.out[group_][box % kTurns];
+      if (thread_ == 0) stores_wait_read<kTurns - 1>();
       named_sync();
       write_box(box, to);
       fence_async_proxy();
