@@ -49,7 +49,7 @@ __device__ __forceinline__ float2 gated_pair(const SigmoidGate& gate, float2 x) 
     return 1.0f + exp2_fast(fminf(value * fmaf(gate.cubic, square, gate.linear), 62.0f));
   };
   const float a = denominator(x.x), b = denominator(x.y);
-  const float both = __fdividef(1.0f, a * b);
+  const float both = reciprocal_fast(a * b);
   return {x.x * b * both, x.y * a * both};
 }
 

@@ -13,7 +13,7 @@ list(APPEND sources op.cc kernel_names.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 # Only these files, and the kernels' below, may include gpu/.
 headrace_include_root(gpu gpu_root)
-set_source_files_properties(linear_wgmma_plan.cc linear_wgmma_layout_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
+set_source_files_properties(linear_wgmma_plan.cc linear_wgmma_layout_test.cc linear_wgmma_protocol_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
 if(HEADRACE_CUDA)
   set(kernel_sources
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
