@@ -143,20 +143,18 @@ TEST(LinearCuda, TilesOfStreamedWeights) {
   }
 }
 
-// Tiles of both widths, rows and columns past the end, one and several tiles a cluster.
+// Rows and columns past the end of tiles, and of the boxes that come and go.
 TEST(LinearCuda, TilesOfManyRows) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const auto& [n, k] :
-       {std::pair<int64_t, int64_t>{48, 64}, {520, 72}, {264, 1000}, {129, 192}}) {
+       {std::pair<int64_t, int64_t>{48, 64}, {520, 72}, {264, 1000}, {392, 192}}) {
     for (const int64_t m : {256, 257, 384, 700}) {
       run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, false, false});
     }
     run_case(cuda, {DType::kF16, DType::kF16, 400, n, k, 8, true, false});
   }
-  for (const int64_t n : {16800, 17000}) {  // 2 rounds of 256, 5 of 128 on 132 multiprocessors
-    run_case(cuda, {DType::kBF16, DType::kBF16, 300, n, 72, 0, false, false});
-    run_case(cuda, {DType::kF16, DType::kF16, 520, n, 328, 8, true, false});
-  }
+  // 70 tiles of 128: one round of 256 is less.
+  run_case(cuda, {DType::kBF16, DType::kBF16, 300, 4456, 72, 8, true, false});
 }
 
 // Random weights, [n, k].
@@ -272,6 +270,16 @@ TEST(LinearCuda, GatedTilesOfManyRows) {
       run_gated_case(cuda, {DType::kBF16, m, features, k, 8, Activation::kSilu, false});
     }
     run_gated_case(cuda, {DType::kF16, 300, features, k, 8, Activation::kGeluTanh, true});
+  }
+  run_gated_case(cuda, {DType::kBF16, 300, 2232, 72, 8, Activation::kSilu, true});
+}
+
+// Several tiles a cluster: 2 rounds of 256, 5 of 128 on 132 multiprocessors.
+TEST(LinearCuda, RoundsOfTilesOfManyRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t n : {16800, 17000}) {
+    run_case(cuda, {DType::kBF16, DType::kBF16, 300, n, 72, 0, false, false});
+    run_case(cuda, {DType::kF16, DType::kF16, 520, n, 328, 8, true, false});
   }
   run_gated_case(cuda, {DType::kBF16, 300, 8400, 72, 0, Activation::kSilu, true});
   run_gated_case(cuda, {DType::kBF16, 260, 8504, 136, 8, Activation::kGeluTanh, false});
