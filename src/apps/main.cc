@@ -2,7 +2,9 @@
 // exit code 1.
 #include <signal.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -88,13 +90,23 @@ int run_program(std::vector<std::string> arguments) {
   return run_subcommand(*subcommand, std::move(arguments));
 }
 
+// A result that did not reach its file is no success.
+int with_output_written(int exit_code) {
+  const bool flushed = std::fflush(stdout) == 0;
+  if (exit_code != 0 || (flushed && std::ferror(stdout) == 0)) return exit_code;
+  // Of a write that failed before, the reason is not known any more.
+  return fail(flushed ? "the output could not be written"
+                      : fmt::format("the output cannot be written: {}", std::strerror(errno)));
+}
+
 }  // namespace
 }  // namespace headrace
 
 int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that file only
   try {
-    return headrace::run_program(std::vector<std::string>(argv + 1, argv + argc));
+    return headrace::with_output_written(
+        headrace::run_program(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {
     return headrace::fail(
         "there is not enough memory: see 'headrace inspect' for what a model needs");

@@ -32,6 +32,13 @@ def test_help_of_each_command(program, command):
     assert page == program.text("help", command)
 
 
+def test_output_that_cannot_be_written_is_an_error(program):
+    with open("/dev/full", "wb") as full:
+        child = program.start("--help", stdout=full, stderr=subprocess.PIPE)
+        assert b"the output cannot be written: No space left" in child.communicate()[1]
+    assert child.returncode == 1
+
+
 def test_unknown_command(program):
     assert "'frobnicate'" in program.error("frobnicate")
 

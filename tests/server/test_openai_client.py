@@ -208,6 +208,20 @@ def test_tools_are_shown_to_the_template_and_the_answer_is_text(client):
     assert answer.choices[0].message.tool_calls is None
 
 
+def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
+    """As clients send it back: the turn's content is null, which many templates cannot join to text."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    messages = QUESTION + [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "Paris"},
+    ]
+    ask = dict(model=NAME, tools=TOOLS, max_tokens=8, temperature=0)
+    answer = client.chat.completions.create(messages=messages, **ask)
+    assert answer.choices[0].message.content
+    messages[-2]["content"] = ""
+    assert client.chat.completions.create(messages=messages, **ask).usage.prompt_tokens == answer.usage.prompt_tokens
+
+
 # --- Errors --------------------------------------------------------------------------------------
 
 
