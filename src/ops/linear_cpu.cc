@@ -38,25 +38,16 @@ struct StagedRows {
   StagedFloats floats;
 };
 
-// tile_wide of a tile of `rows` rows, which lie as [blocks][stride].
-void mark_wide(QuantisedBlock* tile, int64_t blocks, int64_t rows, int64_t stride) {
-  for (int64_t b = 0; b < blocks; ++b, tile += stride) {
-    tile->tile_wide = 0;
-    for (int64_t r = 0; r < rows; ++r) tile->tile_wide |= tile[r].wide << r;
-  }
-}
-
 // Rows [first, first + count) of x as a tile of `stride` rows, of which those behind are zeros.
 void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, int64_t stride,
                    const LinearCpuIsa& isa, float wide_from, QuantisedBlock* tile) {
   const int64_t k = x.columns(), blocks = k / kBlock;
   for (int64_t r = 0; r < count; ++r) {
-    isa.quantise_row(f32_row(x, first + r), k, wide_from, tile + r, stride);
+    isa.quantise_row(f32_row(x, first + r), k, wide_from, tile, r, stride);
   }
   for (int64_t b = 0; b < blocks; ++b) {
     std::fill(tile + b * stride + count, tile + (b + 1) * stride, QuantisedBlock{});
   }
-  mark_wide(tile, blocks, count, stride);
 }
 
 QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa,
@@ -102,6 +93,19 @@ LinearRangeKernel block_kernel(const LinearCpuIsa& isa, LinearMethod method, DTy
 int64_t share_unit(const LinearCpuKernels& kernels, LinearMethod method, DType dtype) {
   if (!is_quantised(dtype)) return group_multiple(kernels.floats, dtype);
   return method == LinearMethod::kPanels ? kernels.blocks.panels->groups : 1;
+}
+
+// Units of work in a piece: four to eight pieces a thread, in the number that all threads share out
+// most evenly (15 pieces of 4 on two threads are 32 for one of them, 10 of 6 are 30).
+int64_t piece_units(int64_t units, int64_t threads) {
+  int64_t best = 1, best_share = units;
+  for (int64_t pieces = threads * 8; pieces >= threads * 4; --pieces) {
+    const int64_t piece = (units + pieces - 1) / pieces;
+    const int64_t count = (units + piece - 1) / piece;
+    const int64_t share = (count + threads - 1) / threads * piece;
+    if (share < best_share) best = piece, best_share = share;
+  }
+  return best;
 }
 
 // Groups [first, last) of a segment against all rows of x, block of rows after block of rows.
@@ -175,8 +179,7 @@ void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCp
   }
   for (const auto& segment : segments) {
     const int64_t unit = share_unit(kernels, plan.method, segment.dtype);
-    const int64_t piece = std::max<int64_t>(1, segment.group_count / (threads * 8));
-    const int64_t grain = (piece + unit - 1) / unit * unit;
+    const int64_t grain = unit * piece_units((segment.group_count + unit - 1) / unit, threads);
     pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
       run_groups(args, kernels, plan, staged, segment, first, last);
     });

@@ -11,6 +11,8 @@ namespace {
 #include "ops/linear_cpu_avx512.inc"
 #include "ops/linear_cpu_tiles.inc"
 
+#include "ops/quantise_rows_avx512.inc"
+
 // High bytes, and low ones where a block is wide. |sum| stays below 2^29: 255 * 32512 * 32 columns.
 struct Avx512Vnni : Avx512 {
   static constexpr BlockLayout kLayout = BlockLayout::kPlanarBytes;
@@ -33,8 +35,10 @@ struct Avx512Vnni : Avx512 {
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearAvx512Vnni = isa_table<Avx512Vnni>(&kLinearAvx512VnniPanels);
+constinit const LinearCpuIsa kLinearAvx512Vnni =
+    isa_table<Avx512Vnni>(&kLinearAvx512VnniPanels, quantise_planar_row);
 // Few rows are no work for tiles of 16: they are the same code.
-constinit const LinearCpuIsa kLinearAmx = isa_table<Avx512Vnni>(&kLinearAmxPanels);
+constinit const LinearCpuIsa kLinearAmx =
+    isa_table<Avx512Vnni>(&kLinearAmxPanels, quantise_planar_row);
 
 }  // namespace headrace

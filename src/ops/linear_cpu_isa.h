@@ -19,16 +19,14 @@ struct QuantisedBlock {
   float scale;         // of q; NaN when a column is NaN or infinite
   float scaled_sum;    // scale * sum(q), the factor of a weight's minimum
   int32_t zero_8;      // -8 sum(first): what a weight stored as q + 8 has too much. Words: of q
-  int32_t zero_16;     // -16 sum(first)
+  int32_t tile_wide;   // of the first row of a staged tile: bit r: row r is wide here
   int32_t zero_128;    // -128 sum(first)
   int32_t zero_32[2];  // -32 sum(first) of each half
   float wide_scale;    // of 256 first + second: scale, or scale / 256 of a narrow block
   signed char second[32];
   float scaled_halves[2];  // scale * sum(q) of each half
   int32_t low_sum[2];      // sum(second) of each half; planar bytes only
-  int32_t wide;            // 1 or 0
-  int32_t tile_wide;       // of the first row of a staged tile: bit r: row r is wide here
-  int32_t unused[2];
+  int32_t unused[4];
 };
 static_assert(sizeof(struct QuantisedBlock) == 128);
 
@@ -82,10 +80,11 @@ struct LinearPanelKernels {
 
 struct LinearCpuIsa {
   int32_t tile_rows;
-  // Writes k / 32 blocks, `stride` blocks apart. A block is wide if its largest magnitude is over
-  // `wide_from` times the root mean square of the row's largest magnitudes: 0 makes all wide.
-  void (*quantise_row)(const float* x, int64_t k, float wide_from, QuantisedBlock* out,
-                       int64_t stride);
+  // Writes row `row` of a staged tile of `stride` rows, its rows in ascending order. A block is
+  // wide if its largest magnitude is over `wide_from` times the root mean square of the row's
+  // largest magnitudes: 0 makes all wide.
+  void (*quantise_row)(const float* x, int64_t k, float wide_from, QuantisedBlock* tile,
+                       int64_t row, int64_t stride);
   const LinearRangeKernel* blocks;   // by DType, from kQ8_0 on
   const LinearPanelKernels* panels;  // null: none
 };

@@ -7,7 +7,7 @@ namespace {
 
 constexpr LinearPanelKernels kPanels{.tile_rows = 6,
                                      .row_unit = 1,
-                                     .row_block = 126,
+                                     .row_block = 132,
                                      .rows_from = 17,
                                      .groups = 2,
                                      .blocks = nullptr};
@@ -37,17 +37,18 @@ constexpr LinearDeal kOne = LinearDeal::kOneThread, kShares = LinearDeal::kShare
                      kPieces = LinearDeal::kPieces;
 
 constexpr Case kCases[] = {
-    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 120}},
-    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 120}},
-    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 120}},
-    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 120}},
-    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 126}},
-    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 126}},
-    {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 1, 120}},
-    {"rows padded to tiles", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 16, 256}},
-    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 1, 124}},
-    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 1, 120}},
-    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 1, 126}},
+    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 8}},
+    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 8}},
+    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 16}},
+    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 16}},
+    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 18}},
+    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 132}},
+    {"blocks are nearly equal", {140, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 72}},
+    {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 1, 24}},
+    {"rows padded to tiles", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 16, 32}},
+    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 1, 128}},
+    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 1, 8}},
+    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 1, 132}},
 };
 
 TEST(LinearCpuPlan, IsAFunctionOfSizes) {
