@@ -162,7 +162,8 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
            "Answers computed at the same time (default: CPU 64, GPU 256)");
   add_size("--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
            stack.max_num_batched_tokens, 1, 1 << 20,
-           "Most tokens in one step (default: CPU 512, GPU 8192)");
+           "Most tokens in one step (default: CPU 512, or 256 for less than 1 GiB of weights; GPU "
+           "8192)");
   add_size("--kv-cache-memory-bytes", stack.kv_cache_memory_bytes, 0, kInt64Max,
            "Memory for keys and values (default: CPU: by --max-model-len and --max-num-seqs; GPU: "
            "what --gpu-memory-utilization leaves)");

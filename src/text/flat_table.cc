@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 namespace headrace {
@@ -28,8 +27,8 @@ uint32_t hash_text(std::string_view text) {
   return static_cast<uint32_t>(state ^ state >> 32);
 }
 
-// At most two thirds full: 262,144 tokens have 4 MB of slots, not 8.
-size_t slot_count_for(size_t entries) { return std::bit_ceil(entries + entries / 2 + 1); }
+// At most three quarters full, and never all of them.
+size_t slot_count_for(size_t entries) { return entries + entries / 3 + 1; }
 
 // How many look-ups wait for memory together.
 constexpr size_t kBatch = 32;
@@ -38,23 +37,22 @@ constexpr size_t kBatch = 32;
 
 TokenTable::TokenTable(const std::vector<std::string_view>& tokens)
     : tokens_(&tokens), slots_(slot_count_for(tokens.size()), Slot{0, -1}) {
-  const size_t mask = slots_.size() - 1;
   std::array<uint32_t, kBatch> hashes;
   for (size_t begin = 0; begin < tokens.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, tokens.size() - begin);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = hash_text(tokens[begin + i]);
-      __builtin_prefetch(&slots_[hashes[i] & mask]);
+      __builtin_prefetch(&slots_[home(hashes[i])]);
       text_bytes_max_ = std::max(text_bytes_max_, tokens[begin + i].size());
     }
     for (size_t i = 0; i < count; ++i) {
-      size_t at = hashes[i] & mask;
+      size_t at = home(hashes[i]);
       while (slots_[at].id >= 0) {
         const Slot& slot = slots_[at];
         const bool same =
             slot.hash == hashes[i] && tokens[static_cast<size_t>(slot.id)] == tokens[begin + i];
         if (same) break;
-        at = (at + 1) & mask;
+        at = next_slot(at, slots_.size());
       }
       if (slots_[at].id < 0) slots_[at] = {hashes[i], static_cast<int32_t>(begin + i)};
     }
@@ -64,8 +62,7 @@ TokenTable::TokenTable(const std::vector<std::string_view>& tokens)
 int32_t TokenTable::find(std::string_view text) const { return find_hashed(text, hash_text(text)); }
 
 int32_t TokenTable::find_hashed(std::string_view text, uint32_t hash) const {
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask; slots_[at].id >= 0; at = (at + 1) & mask) {
+  for (size_t at = home(hash); slots_[at].id >= 0; at = next_slot(at, slots_.size())) {
     const Slot& slot = slots_[at];
     if (slot.hash == hash && (*tokens_)[static_cast<size_t>(slot.id)] == text) return slot.id;
   }
@@ -74,21 +71,20 @@ int32_t TokenTable::find_hashed(std::string_view text, uint32_t hash) const {
 
 void TokenTable::find_all(std::span<const std::string_view> texts, std::span<int32_t> ids) const {
   CHECK(texts.size() == ids.size());
-  const size_t mask = slots_.size() - 1;
   std::array<uint32_t, kBatch> hashes;
   for (size_t begin = 0; begin < texts.size(); begin += kBatch) {
     const size_t count = std::min(kBatch, texts.size() - begin);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = hash_text(texts[begin + i]);
-      __builtin_prefetch(&slots_[hashes[i] & mask]);
+      __builtin_prefetch(&slots_[home(hashes[i])]);
     }
     // What the first slot names is nearly always the token: its view, then its text.
     for (size_t i = 0; i < count; ++i) {
-      const int32_t id = slots_[hashes[i] & mask].id;
+      const int32_t id = slots_[home(hashes[i])].id;
       if (id >= 0) __builtin_prefetch(&(*tokens_)[static_cast<size_t>(id)]);
     }
     for (size_t i = 0; i < count; ++i) {
-      const int32_t id = slots_[hashes[i] & mask].id;
+      const int32_t id = slots_[home(hashes[i])].id;
       if (id >= 0) __builtin_prefetch((*tokens_)[static_cast<size_t>(id)].data());
     }
     for (size_t i = 0; i < count; ++i) {
@@ -98,14 +94,14 @@ void TokenTable::find_all(std::span<const std::string_view> texts, std::span<int
 }
 
 PairTable::PairTable(size_t capacity)
-    : mask_(slot_count_for(capacity) - 1), room_(capacity), slots_(mask_ + 1, Slot{0, 0, kNone}) {}
+    : room_(capacity), slots_(slot_count_for(capacity), Slot{0, 0, kNone}) {}
 
 bool PairTable::insert(uint32_t left, uint32_t right, uint32_t value) {
   CHECK(value != kNone);
   size_t at = home(left, right);
   while (slots_[at].value != kNone) {
     if (slots_[at].left == left && slots_[at].right == right) return false;
-    at = (at + 1) & mask_;
+    at = next_slot(at, slots_.size());
   }
   CHECK(room_ > 0);
   --room_;

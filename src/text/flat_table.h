@@ -1,5 +1,5 @@
 // Two open-addressing hash tables with linear probing, built once and then only read: one
-// allocation each, no node per entry. At 49,152 tokens and 48,900 merges they take 2.5 MB.
+// allocation each, no node per entry. At 49,152 tokens and 48,900 merges they take 1.3 MB.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,13 @@
 #include "base/check.h"
 
 namespace headrace {
+
+// Slots are as many as entries need, not a power of two (1.3 MB instead of 2.5): a hash is scaled
+// to their number.
+inline size_t slot_of(uint32_t hash, size_t slot_count) {
+  return static_cast<size_t>(uint64_t{hash} * slot_count >> 32);
+}
+inline size_t next_slot(size_t at, size_t slot_count) { return at + 1 == slot_count ? 0 : at + 1; }
 
 // Token text -> id. Holds views of the vocabulary, not copies.
 class TokenTable {
@@ -32,9 +39,10 @@ class TokenTable {
     int32_t id;
   };
   int32_t find_hashed(std::string_view text, uint32_t hash) const;
+  size_t home(uint32_t hash) const { return slot_of(hash, slots_.size()); }
 
   const std::vector<std::string_view>* tokens_;
-  std::vector<Slot> slots_;  // a power of two, at most two thirds full; id -1 = free
+  std::vector<Slot> slots_;  // at most three quarters full; id -1 = free
   size_t text_bytes_max_ = 0;
 };
 
@@ -57,7 +65,7 @@ class PairTable {
 
   // The value, or kNone.
   uint32_t find(uint32_t left, uint32_t right) const {
-    for (size_t at = home(left, right);; at = (at + 1) & mask_) {
+    for (size_t at = home(left, right);; at = next_slot(at, slots_.size())) {
       const Slot& slot = slots_[at];
       if (slot.value == kNone || (slot.left == left && slot.right == right)) return slot.value;
     }
@@ -69,10 +77,9 @@ class PairTable {
   };
   size_t home(uint32_t left, uint32_t right) const {
     const uint64_t key = (uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15ull;
-    return (key ^ key >> 32) & mask_;
+    return slot_of(static_cast<uint32_t>(key >> 32), slots_.size());
   }
 
-  size_t mask_;
   size_t room_;
   std::vector<Slot> slots_;
 };
