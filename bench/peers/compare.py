@@ -99,6 +99,10 @@ def prefill(setting: Setting):
     return bench_commands(setting, ["-p", "512", "-n", "0"])
 
 
+def long_prefill(setting: Setting):
+    return bench_commands(setting, ["-p", "4096", "-n", "0"])
+
+
 def our_streams(setting: Setting, streams: int) -> float:
     # 128 tokens of prompt and 128 of answer for each stream, as theirs below.
     command = [setting.headrace, "bench", "-m", setting.model, "-t", str(setting.threads)]
@@ -171,6 +175,7 @@ PEERS = {
 MEASURES = {
     "decode": Measure("decode, 1 stream, tg128", "tok/s", True, decode),
     "prefill": Measure("prefill, pp512", "tok/s", True, prefill),
+    "prefill4096": Measure("prefill, pp4096", "tok/s", True, long_prefill),
     "streams1": Measure("decode at 128, 1 stream", "tok/s", True, streams_of(1)),
     "streams8": Measure(f"decode at 128, {STREAMS} streams, in all", "tok/s", True, streams_of(STREAMS)),
     "first-token": Measure("process start to first byte", "ms", False, first_token),
