@@ -308,6 +308,7 @@ class StackLoader {
     open_packed_cache();
     options.packed_cache = stack_->packed_cache_.get();
     HR_RETURN_IF_ERROR(check_memory());
+    release_code_pages();  // of the start; the end of a load is when most memory is in use
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);

@@ -20,11 +20,12 @@ bool traced() {
   return true;  // unknown: leave everything as it is
 }
 
-// Segments that are executed and never written are as they are in their file.
+// Segments that are never written (code, constants, tables of symbols) are as they are in their
+// file.
 int release_segments(dl_phdr_info* object, size_t, void* released) {
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & (PF_X | PF_W)) != PF_X) continue;
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0) continue;
     const uintptr_t begin = object->dlpi_addr + segment.p_vaddr;
     const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
     const uintptr_t last = (begin + segment.p_memsz) / kPage * kPage;
