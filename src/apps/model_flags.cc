@@ -236,6 +236,10 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "Memory of keys and values: pages in block tables, pages mapped into a range of "
              "addresses for each request, or a range of memory for each")
       ->group("Engine");
+  app.add_flag("--kv-populate", stack.kv_populate,
+               "CPU: take all memory of keys and values at start, not as it is first used (slower "
+               "starts, no pauses later)")
+      ->group("Engine");
   add_choice(app, "--preemption-mode", stack.preemption_mode, {"auto", "swap", "recompute"},
              "What --kv-offloading-size keeps: auto: what is cheaper to load than to compute; "
              "swap: everything; recompute: nothing")

@@ -517,6 +517,7 @@ class StackLoader {
                                                             : plan_blocks(kv, max_model_len));
     runner_options.block_count = block_count;
     runner_options.kv_memory = kv_memory;
+    runner_options.kv_populate = options_.kv_populate;
     HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;

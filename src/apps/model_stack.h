@@ -71,6 +71,7 @@ struct StackOptions {
   std::string kv_disk_path;      // the folder; empty: the temporary one
   std::string kv_save_path;      // the prefix cache is kept here between runs; empty: it is not
   std::string kv_memory = "paged";       // paged, virtual, contiguous
+  bool kv_populate = false;              // CPU: KV memory is touched at start, not as it is used
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
   const OpHooks* op_hooks = nullptr;     // for measurements; outlives the stack

@@ -238,6 +238,16 @@ Result<int64_t> KvMemory::page_bytes_for(KvMemoryKind kind, Device& device, int6
       "kv_memory");
 }
 
+void KvMemory::populate(ThreadPool& threads) {
+  constexpr int64_t kSlice = int64_t{2} << 20;
+  std::byte* const begin = pool() != nullptr ? pool() : base();
+  const int64_t bytes = stats().bytes;
+  threads.parallel_for((bytes + kSlice - 1) / kSlice, 1, [&](int64_t first, int64_t last) {
+    const int64_t from = first * kSlice, to = std::min(last * kSlice, bytes);
+    std::fill(begin + from, begin + to, std::byte{0});
+  });
+}
+
 Result<std::unique_ptr<KvMemory>> KvMemory::create(KvMemoryKind kind, Device& device,
                                                    const KvMemoryShape& shape) {
   const int64_t entries =

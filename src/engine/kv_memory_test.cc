@@ -3,7 +3,9 @@
 #include "engine/kv_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -179,6 +181,30 @@ TEST_P(KvMemories, RangesAreContiguous) {
       for (size_t i = 1; i < table.size(); ++i) EXPECT_EQ(table[i], table[i - 1] + 1);
     }
   }
+}
+
+// The system's pages that have memory behind them.
+int64_t resident_bytes(std::byte* begin, int64_t bytes) {
+  constexpr int64_t kSystemPage = 4096;
+  std::vector<unsigned char> there(static_cast<size_t>(bytes / kSystemPage));
+  EXPECT_EQ(::mincore(begin, static_cast<size_t>(bytes), there.data()), 0);
+  return kSystemPage * std::count_if(there.begin(), there.end(),
+                                     [](unsigned char page) { return (page & 1) != 0; });
+}
+
+TEST_P(KvMemories, PopulateTakesItsMemoryAtOnce) {
+  const auto memory = KvMemory::create(kind_, *device_,
+                                       {.page_bytes = 1 << 20,
+                                        .page_count = 24,
+                                        .slot_count = 6,
+                                        .group_count = 1,
+                                        .pages_per_sequence = 4})
+                          .value();
+  std::byte* const begin = memory->pool() != nullptr ? memory->pool() : memory->base();
+  const int64_t bytes = memory->stats().bytes;
+  EXPECT_LT(resident_bytes(begin, bytes), bytes);
+  memory->populate(device_->pool());
+  EXPECT_EQ(resident_bytes(begin, bytes), bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KvMemories, ::testing::ValuesIn(kv_memory_names()),

@@ -184,6 +184,7 @@ Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model&
                                         .group_count = static_cast<int32_t>(plan.groups.size()),
                                         .pages_per_sequence =
                                             pages_for(options.max_model_len, plan.block_tokens)}));
+  if (options.kv_populate && device.kind() == DeviceKind::kCpu) memory->populate(device.pool());
   KvStorage storage = KvStorage::create(device, model.spec(), std::move(plan), std::move(memory));
   storage.set_tiers(options.tiers);
   if (ahead) {

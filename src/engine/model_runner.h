@@ -24,6 +24,7 @@ struct ModelRunnerOptions {
   int32_t block_count = 0;
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
+  bool kv_populate = false;  // CPU: the KV memory is touched before the first step
   std::vector<TokenId> end_ids;
   bool graphs = true;            // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;  // all of them before the first step
