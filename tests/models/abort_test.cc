@@ -17,6 +17,7 @@
 
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
+#include "tensor/device.h"
 
 namespace headrace {
 namespace {
@@ -169,16 +170,18 @@ int64_t run_trial(Engine& engine, uint64_t seed, const std::vector<Answer>& alon
   return aborts;
 }
 
-TEST(AbortEverywhere, OnModelsOnTheCpu) {
-  // Room for all; so little that some are preempted; sliding windows; without the cache.
-  const Setting settings[] = {{"llama", "llama", 64, 0, true},
-                              {"llama, few pages", "llama", 24, 8, true},
-                              {"gemma3, few pages", "gemma3", 24, 13, true},
-                              {"qwen2, no cache", "qwen2", 16, 8, false}};
-  for (const Setting& setting : settings) {
+// Room for all; so little that some are preempted; sliding windows; without the cache.
+constexpr Setting kSettings[] = {{"llama", "llama", 64, 0, true},
+                                 {"llama, few pages", "llama", 24, 8, true},
+                                 {"gemma3, few pages", "gemma3", 24, 13, true},
+                                 {"qwen2, no cache", "qwen2", 16, 8, false}};
+
+void abort_on(const std::string& device, bool batch_invariant, int64_t aborts_of_each) {
+  for (const Setting& setting : kSettings) {
     SCOPED_TRACE(setting.name);
     StackOptions options{.model = std::string("tests/data/models/") + setting.model,
-                         .device = "cpu",
+                         .device = device,
+                         .batch_invariant = batch_invariant,
                          .threads = 1,
                          .max_model_len = 96,
                          .max_num_seqs = 4,
@@ -188,7 +191,8 @@ TEST(AbortEverywhere, OnModelsOnTheCpu) {
     ASSERT_TRUE(model.ok()) << model.status().message();
     if (setting.pages > 0) {
       const StackInfo& info = model->stack().info();
-      options.kv_cache_memory_bytes = setting.pages * (info.kv_bytes / info.block_count);
+      const int32_t pages = setting.pages + (info.on_gpu ? 1 : 0);  // one is for rows of padding
+      options.kv_cache_memory_bytes = pages * (info.kv_bytes / info.block_count);
       model = ModelUnderTest::load(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
     }
@@ -201,7 +205,7 @@ TEST(AbortEverywhere, OnModelsOnTheCpu) {
     }
     int64_t aborts = 0;
     uint64_t seed = 0;
-    while (aborts < aborts_wanted() && !HasFailure()) {
+    while (aborts < aborts_of_each && !::testing::Test::HasFailure()) {
       aborts += run_trial(engine, ++seed, alone);
       expect_nothing_held(engine, "seed " + std::to_string(seed));
     }
@@ -209,8 +213,19 @@ TEST(AbortEverywhere, OnModelsOnTheCpu) {
     std::printf("%s: %ld aborts in %lu trials, %lu preemptions\n", setting.name, aborts, seed,
                 stats.preemptions);
     if (setting.pages > 0) EXPECT_GT(stats.preemptions, 0u);
-    if (HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST(AbortEverywhere, OnModelsOnTheCpu) { abort_on("cpu", false, aborts_wanted()); }
+
+// On the CPU the flag changes nothing: a row has the same bits in every batch there.
+TEST(AbortEverywhere, BatchInvariantOnTheCpu) { abort_on("cpu", true, aborts_wanted() / 4); }
+
+// Whom others leave beside it must not matter to a row's bits.
+TEST(AbortEverywhere, BatchInvariantOnAGpu) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  abort_on("cuda", true, aborts_wanted());
 }
 
 }  // namespace
