@@ -75,6 +75,7 @@ inline constexpr AblationUnit kTokensPerSecond = {"tok/s", 1, true};
 inline constexpr AblationUnit kPercent = {"%", 100, false};
 inline constexpr AblationUnit kRequestsPerSecond = {"req/s", 1, true};
 inline constexpr AblationUnit kSequences = {"sequences", 1, true};
+inline constexpr AblationUnit kTimes = {"times", 1};
 
 struct AblationCase {
   std::string name;  // "prompt of 2048 tokens"
