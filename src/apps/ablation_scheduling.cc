@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/ablation.h"
 #include "apps/ablation_simulated.h"
 
@@ -11,11 +13,19 @@ namespace {
 
 constexpr int32_t kSlots = 8;
 
-AblationMeasure on_policy(std::string policy, std::vector<WorkItem> (*work)(uint64_t seed)) {
+struct PolicySetup {
+  std::string policy;
+  int32_t slots = kSlots;
+  std::string ended_rows = "computed";  // of static batches
+};
+
+AblationMeasure on_policy(PolicySetup setup, std::vector<WorkItem> (*work)(uint64_t seed)) {
   return [=](AblationBench& bench) -> Result<double> {
-    HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine(policy, [&](StackOptions& options) {
-      options.policy = policy;
-      options.max_num_seqs = kSlots;
+    const std::string name = fmt::format("{}, {}, {}", setup.policy, setup.slots, setup.ended_rows);
+    HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine(name, [&](StackOptions& options) {
+      options.policy = setup.policy;
+      options.static_ended_rows = setup.ended_rows;
+      options.max_num_seqs = setup.slots;
       options.max_model_len = 1024;
       options.enable_prefix_caching = false;
     }));
@@ -25,8 +35,9 @@ AblationMeasure on_policy(std::string policy, std::vector<WorkItem> (*work)(uint
   };
 }
 
+template <int32_t requests>
 std::vector<WorkItem> alike(uint64_t) {
-  return std::vector<WorkItem>(16, {.prompt = 32, .output = 48});
+  return std::vector<WorkItem>(requests, {.prompt = 32, .output = 48});
 }
 
 // Lengths as people's chats have them, cut to a quarter of a small context.
@@ -147,6 +158,15 @@ SimulatedSetup simulated_policy(std::string policy, std::string kind, double loa
   return setup;
 }
 
+// Everything is there from the start, as in bench throughput.
+SimulatedSetup all_at_once(std::string policy, int32_t slots) {
+  SimulatedSetup setup{.trace = {.kind = "sharegpt", .requests = 1000, .rate = 1e6}};
+  setup.scheduler.policy = policy;
+  setup.scheduler.max_num_seqs = slots;
+  return setup;
+}
+double seconds(const ReplayReport& report) { return report.seconds; }
+
 // Little memory, and clients that allow what the context leaves.
 SimulatedSetup packed(std::string policy) {
   SimulatedSetup setup{
@@ -173,6 +193,48 @@ SimulatedSetup batch_beside(void (*edit)(TraceRequest&)) {
 }
 
 void to_live(TraceRequest& request) { request.background = false; }
+
+SimulatedSetup without_batch() {
+  SimulatedSetup setup = batch_beside(nullptr);
+  setup.live_only = true;
+  return setup;
+}
+double background_used(const ReplayReport& report) { return report.stats.background_used_seconds; }
+double background_room(const ReplayReport& report) { return report.stats.background_room_seconds; }
+
+// ---- a batch beside chats, on a real engine
+
+constexpr int32_t kChats = 24, kBatchItems = 160;
+
+// Chats four times a second; the batch is there from the start.
+AblationMeasure beside_batch(int32_t batch, double (*figure)(const WorkloadResult&)) {
+  return [=](AblationBench& bench) -> Result<double> {
+    HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine("batch", [](StackOptions& options) {
+      options.max_num_seqs = 32;
+      options.max_model_len = 512;
+      options.enable_prefix_caching = false;
+    }));
+    std::vector<WorkItem> items;
+    for (int32_t i = 0; i < batch; ++i) {
+      items.push_back({.prompt = 64, .output = 64, .background = true});
+    }
+    for (int32_t i = 0; i < kChats; ++i) {
+      items.push_back({.prompt = 48 + 8 * (i % 5), .output = 96, .at_seconds = 1 + 0.25 * i});
+    }
+    HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(*stack, items, bench.seed()));
+    return figure(result);
+  };
+}
+
+double live_ttft_p99(const WorkloadResult& result) {
+  std::vector<double> ttft;
+  for (size_t i = result.requests.size() - kChats; i < result.requests.size(); ++i) {
+    ttft.push_back(result.requests[i].first_token - result.requests[i].submitted);
+  }
+  return percentile(ttft, 0.99);
+}
+double room_used(const WorkloadResult& result) { return result.background_used_seconds; }
+double room_there(const WorkloadResult& result) { return result.background_room_seconds; }
 
 double running_mean(const ReplayReport& report) { return report.running_mean; }
 
@@ -203,14 +265,40 @@ AblationMeasure overlapped(bool overlap) {
 
 }  // namespace
 
+// The batch curve: answers of one length, so that no row of a static batch ends before its batch.
 std::vector<AblationCase> batching_cases() {
-  return {{"16 requests alike, 8 slots", "throughput", on_policy("static", alike),
-           on_policy("one-at-a-time", alike), kTokensPerSecond}};
+  const auto slots = [](int32_t count, std::vector<WorkItem> (*work)(uint64_t)) {
+    return AblationCase{fmt::format("requests alike, {} slots", count), "throughput",
+                        on_policy({"static", count}, work), on_policy({"one-at-a-time"}, work),
+                        kTokensPerSecond};
+  };
+  return {
+      slots(2, alike<8>),
+      slots(4, alike<8>),
+      slots(8, alike<16>),
+      slots(16, alike<16>),
+      slots(32, alike<32>),
+      slots(64, alike<64>),
+      {"1,000 sharegpt, 256 slots", "all of them", simulated(all_at_once("static", 256), seconds),
+       simulated(all_at_once("one-at-a-time", 256), seconds), kMilliseconds, true}};
 }
 
 std::vector<AblationCase> continuous_batching_cases() {
-  return {{"40 chats, 8 slots", "throughput", on_policy("fcfs", chats), on_policy("static", chats),
-           kTokensPerSecond}};
+  const auto over_static = [](std::string ended_rows) {
+    return AblationCase{fmt::format("40 chats, 8 slots, {}", ended_rows), "throughput",
+                        on_policy({"fcfs"}, chats),
+                        on_policy({"static", kSlots, ended_rows}, chats), kTokensPerSecond};
+  };
+  const auto simulated_over_static = [](int32_t slots) {
+    return AblationCase{fmt::format("1,000 sharegpt, {} slots", slots),
+                        "all of them",
+                        simulated(all_at_once("fcfs", slots), seconds),
+                        simulated(all_at_once("static", slots), seconds),
+                        kMilliseconds,
+                        true};
+  };
+  return {over_static("computed"), over_static("skipped"), simulated_over_static(32),
+          simulated_over_static(256)};
 }
 
 std::vector<AblationCase> chunked_prefill_cases() {
@@ -253,10 +341,23 @@ std::vector<AblationCase> target_cases() {
            kMilliseconds, true}};
 }
 
+// "Room": what steps with live work leave under --background-step. Its on is what the batch takes
+// of it, its off all there is.
 std::vector<AblationCase> background_cases() {
+  constexpr AblationUnit kSeconds = {"s", 1, true};
   return {{"chats beside a batch", "first token p99",
            simulated(batch_beside(nullptr), tenant_ttft_p99<'l'>),
-           simulated(batch_beside(to_live), tenant_ttft_p99<'l'>), kMilliseconds, true}};
+           simulated(batch_beside(to_live), tenant_ttft_p99<'l'>), kMilliseconds, true},
+          {"chats, batch or none", "first token p99",
+           simulated(batch_beside(nullptr), tenant_ttft_p99<'l'>),
+           simulated(without_batch(), tenant_ttft_p99<'l'>), kMilliseconds, true},
+          {"chats beside a batch", "room used of room there",
+           simulated(batch_beside(nullptr), background_used),
+           simulated(batch_beside(nullptr), background_room), kSeconds, true},
+          {"24 chats, batch or none", "first token p99", beside_batch(kBatchItems, live_ttft_p99),
+           beside_batch(0, live_ttft_p99)},
+          {"24 chats beside a batch", "room used of room there",
+           beside_batch(kBatchItems, room_used), beside_batch(kBatchItems, room_there), kSeconds}};
 }
 
 std::vector<AblationCase> overlap_cases() {

@@ -33,6 +33,9 @@ Result<ReplayReport> replay_setup(SimulatedSetup setup) {
     setup.trace.rate = setup.load * full;
     HR_ASSIGN_OR_RETURN(trace, make_trace(setup.trace));
   }
+  if (setup.live_only) {
+    std::erase_if(trace, [](const TraceRequest& request) { return request.background; });
+  }
   if (setup.edit != nullptr) std::for_each(trace.begin(), trace.end(), setup.edit);
   return replay(trace, scheduler, machine.cost);
 }

@@ -13,6 +13,7 @@ struct SimulatedSetup {
   SchedulerOptions scheduler = {.max_num_batched_tokens = 2048, .policy = "fcfs"};
   int32_t kv_tokens = 0;                  // 0: the machine's
   void (*edit)(TraceRequest&) = nullptr;  // each request, before the replay
+  bool live_only = false;                 // requests in the background are left out
 };
 
 using ReportFigure = double (*)(const ReplayReport& report);

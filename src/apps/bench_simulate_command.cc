@@ -26,6 +26,7 @@ struct SimulateFlags {
   double load = 0;
   double slo_ttft = 0.5, slo_tpot = 0.03;
   bool declare_lengths = false;
+  std::string static_ended_rows = "computed";
   std::string step_cost;  // file
   std::string rows;       // file
   std::string format = "table";
@@ -86,6 +87,9 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
     json.set("background_tokens_per_s",
              static_cast<double>(report.background_tokens) / report.seconds);
     json.set("beside_seconds_max", report.beside_seconds_max);
+    // Of the room that live steps left under --background-step.
+    json.set("background_fill",
+             stats.background_used_seconds / std::max(stats.background_room_seconds, 1e-9));
   }
   json.set("goodput", goodput(report, flags)).set("running_mean", report.running_mean);
   json.set("waste", report.waste);
@@ -95,6 +99,8 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
   json.set("yields", static_cast<int64_t>(stats.yields));
   json.set("promotions", static_cast<int64_t>(stats.promotions));
   json.set("recomputed_tokens", static_cast<int64_t>(stats.recomputed_tokens));
+  json.set("ended_row_tokens", static_cast<int64_t>(stats.ended_row_tokens));
+  json.set("idle_row_steps", static_cast<int64_t>(stats.idle_row_steps));
   json.set("us_per_step", 1e6 * report.scheduler_seconds / static_cast<double>(report.steps));
   return json;
 }
@@ -201,6 +207,7 @@ Result<int> run_simulate(SimulateFlags& flags) {
   scheduler.groups = {{.block_tokens = 16}};
   const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
   scheduler.block_count = kv_tokens / 16;
+  scheduler.static_computes_ended_rows = flags.static_ended_rows == "computed";
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
   HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
@@ -280,6 +287,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
       ->check(number_between(0.0, 1000.0));
+  add_choice(
+      app, "--static-ended-rows", flags->static_ended_rows, {"computed", "skipped"},
+      "static: rows that have ended are computed until their batch has, or hold their slots");
   app.add_option("--promote-after-steps", flags->scheduler.promote_after_steps,
                  "Steps after which a waiting request goes first");
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",

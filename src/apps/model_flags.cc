@@ -300,6 +300,10 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
            "waiting-ratio: decode steps after which prompts go first");
   add_size("--max-prefill-seqs", stack.max_prefill_seqs, 1, 1 << 16,
            "openppl: prompts computed at a time");
+  add_choice(app, "--static-ended-rows", stack.static_ended_rows, {"computed", "skipped"},
+             "static: a row whose answer has ended is computed, and holds its memory, until its "
+             "batch has ended, as in engines whose batches have one shape, or only holds its slot")
+      ->group("Engine");
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");

@@ -546,6 +546,7 @@ class StackLoader {
                       .waiting_served_ratio = options_.waiting_served_ratio,
                       .max_waiting_tokens = options_.max_waiting_tokens,
                       .max_prefill_seqs = options_.max_prefill_seqs,
+                      .static_computes_ended_rows = options_.static_ended_rows == "computed",
                       .mlfq_quantum = options_.mlfq_quantum,
                       .crowd_step_ratio = options_.crowd_step_ratio,
                       .slo_classes = options_.slo_classes},

@@ -64,6 +64,7 @@ struct StackOptions {
   double waiting_served_ratio = 1.2;  // waiting-ratio
   int32_t max_waiting_tokens = 20;    // waiting-ratio
   int32_t max_prefill_seqs = 8;       // openppl
+  std::string static_ended_rows = "computed";  // static: computed, skipped
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
   double kv_offloading_gib = 0;  // host memory for keys and values that the pool has no room for

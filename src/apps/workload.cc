@@ -77,6 +77,7 @@ Request random_request(Engine& engine, const WorkItem& item, Rng& rng) {
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   request.sampling.max_tokens = item.output;
+  request.background = item.background;
   return request;
 }
 
@@ -147,7 +148,14 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   }
   const EngineStats after = engine.stats();
   result.steps = after.steps - before.steps;
+  result.computed_tokens = after.step_tokens_total - before.step_tokens_total;
+  result.ended_row_tokens = after.scheduler.ended_row_tokens - before.scheduler.ended_row_tokens;
+  result.idle_row_steps = after.scheduler.idle_row_steps - before.scheduler.idle_row_steps;
   result.allocations = allocation_count() - allocations;
+  result.background_room_seconds =
+      after.scheduler.background_room_seconds - before.scheduler.background_room_seconds;
+  result.background_used_seconds =
+      after.scheduler.background_used_seconds - before.scheduler.background_used_seconds;
   result.host = after.host - before.host;
   result.device_seconds = after.device_seconds_total - before.device_seconds_total;
   result.device_gap_seconds = after.device_gap_seconds_total - before.device_gap_seconds_total;

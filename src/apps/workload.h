@@ -13,9 +13,10 @@
 namespace headrace {
 
 struct WorkItem {
-  int32_t prompt = 0;     // tokens, >= 1
-  int32_t output = 0;     // tokens, >= 1
-  double at_seconds = 0;  // submitted so long after the first; in ascending order
+  int32_t prompt = 0;       // tokens, >= 1
+  int32_t output = 0;       // tokens, >= 1
+  double at_seconds = 0;    // submitted so long after the first; in ascending order
+  bool background = false;  // Request::background
 };
 
 // Reads [[prompt, output], ...], or an object whose "requests" is that. Errors name the entry.
@@ -39,13 +40,22 @@ struct WorkloadResult {
   double seconds = 0;                  // first submission to last token
   int64_t prompt_tokens = 0, output_tokens = 0;
   uint64_t steps = 0;
-  int64_t allocations = 0;                            // of device memory, while it ran
-  HostSeconds host;                                   // of all steps
+  // Rows of all steps, and those of answers that had ended; steps in which an ended row only held a
+  // slot (static batches).
+  uint64_t computed_tokens = 0, ended_row_tokens = 0, idle_row_steps = 0;
+  int64_t allocations = 0;  // of device memory, while it ran
+  HostSeconds host;         // of all steps
+  // Of steps with live work beside background work that could use it (SchedulerStats).
+  double background_room_seconds = 0, background_used_seconds = 0;
   double device_seconds = 0, device_gap_seconds = 0;  // of all steps; 0 on the CPU
 
   // Of the device's time while there was work.
   double device_gap_share() const {
     return device_gap_seconds / (device_seconds + device_gap_seconds);
+  }
+  // Of what was computed, what was not for an answer that had ended.
+  double useful_share() const {
+    return 1 - static_cast<double>(ended_row_tokens) / static_cast<double>(computed_tokens);
   }
   double output_rate() const { return static_cast<double>(output_tokens) / seconds; }
 };

@@ -60,6 +60,16 @@ TEST(Background, DelaysLiveRequestsByAShortStepAtMost) {
   EXPECT_GT(beside.background_tokens, 0);
 }
 
+// Of what steps with live work leave under the bound.
+TEST(Background, FillsTheRoomThatItHas) {
+  const Mix traces = mix(16, 2000);
+  const SchedulerStats stats = run(traces.both, "fcfs").stats;
+  std::printf("a batch used %.2f of %.2f s of room\n", stats.background_used_seconds,
+              stats.background_room_seconds);
+  EXPECT_GT(stats.background_room_seconds, 1);
+  EXPECT_GE(stats.background_used_seconds, 0.9 * stats.background_room_seconds);
+}
+
 TEST(Background, EveryRequestEndsUnderEveryPolicy) {
   const Mix traces = mix(20, 200);
   for (const std::string& policy : queue_policy_names()) {

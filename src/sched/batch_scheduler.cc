@@ -130,6 +130,7 @@ void BatchScheduler::end_choice(Sequence& sequence) {
 }
 
 void BatchScheduler::retire(Sequence& sequence) {
+  const bool goes_on = goes_on_in_batch(sequence);
   if (sequence.running()) {
     leave_batch(sequence, /*ended=*/true);
   } else {
@@ -143,20 +144,24 @@ void BatchScheduler::retire(Sequence& sequence) {
     }
   }
   sequence.entry = nullptr;
-  sequence.state = Retiring{};
+  sequence.state = Retiring{.in_batch = goes_on};
   retiring_.push_back(&sequence);
 }
 
-// Out of running_: the pages go at once (fenced), the slot when no step in flight refers to it.
+// Out of running_: the pages go at once (fenced), the slot when no step in flight refers to it. A
+// row that goes on in its batch keeps both.
 void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
   // A finished row of the background is held for no batch.
   const bool of_batch = ended && !sequence.rank.background;
-  leaving_.push_back(
-      {sequence.id, sequence.slot(), sequence.last_step, of_batch, sequence.rank.background});
-  sequence.blocks.release_all(pool_, sequence.last_step);
+  const bool goes_on = ended && goes_on_in_batch(sequence);
+  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, of_batch,
+                      sequence.rank.background, goes_on ? &sequence : nullptr});
   sequence.path = {};
-  sequence.prefix_tokens = 0;
-  sequence.planned = 0;
+  if (!goes_on) {
+    sequence.blocks.release_all(pool_, sequence.last_step);
+    sequence.prefix_tokens = 0;
+    sequence.planned = 0;
+  }
   const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
   CHECK(at != running_.end() && *at == &sequence);
   running_.erase(at);

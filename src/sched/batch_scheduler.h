@@ -69,6 +69,7 @@ class BatchScheduler final : public Scheduler {
     Ticket last_step;
     bool ended = false;  // not just preempted
     bool background = false;
+    Sequence* row = nullptr;  // of a static batch: is computed until the batch has ended
   };
   // A running sequence and what the plan under construction gives it.
   struct Candidate {
@@ -92,9 +93,11 @@ class BatchScheduler final : public Scheduler {
   void choose_background(StepShape shape);
   int32_t budget_for_oldest(StepShape shape) const;
   double background_seconds() const;
+  void note_background_room(const StepPlan& plan);
   int32_t background_prompt_tokens(const Sequence& sequence) const;
   void secure_pages(StepPlan& plan);
   void emit_work(StepPlan& plan);
+  void compute_ended_rows(StepPlan& plan);
   void admit_waiting(StepPlan& plan);
 
   bool can_decode(const Sequence& sequence) const;
@@ -112,6 +115,10 @@ class BatchScheduler final : public Scheduler {
   void note_cost(const StepPlan& plan);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
+  bool goes_on_in_batch(const Sequence& sequence) const;
+  void drop_row(LeavingSlot& leaving);
+  bool drop_an_ended_row();
+  void drop_ended_rows();
   void grow(Candidate& candidate, StepPlan& plan);
   void add_work(Candidate& candidate, StepPlan& plan);
   void start_followers(Sequence& leader, Work& work, StepPlan& plan);

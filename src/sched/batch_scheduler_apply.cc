@@ -89,6 +89,10 @@ void BatchScheduler::note_displacement_budget(double step_seconds) {
 // Pages that are now full are written: they may be shared.
 void BatchScheduler::note_computed(const Work& work, Sequence& sequence) {
   CHECK_MSG(sequence.id == work.sequence, "a sequence left while a step in flight referred to it");
+  if (work.ended) {
+    totals_.ended_row_tokens += static_cast<uint64_t>(work.count);
+    return;
+  }
   const int32_t end = work.first + work.count;
   const int32_t fresh_from = std::clamp(sequence.computed_max, work.first, end);
   totals_.recomputed_tokens += static_cast<uint64_t>(fresh_from - work.first);
@@ -217,9 +221,10 @@ void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
 }
 
 void BatchScheduler::sweep_retiring() {
+  if (live_running().empty()) drop_ended_rows();
   const Ticket applied = pool_.applied();
   std::erase_if(retiring_, [&](Sequence* sequence) {
-    if (sequence->last_step > applied) return false;
+    if (sequence->last_step > applied || std::get<Retiring>(sequence->state).in_batch) return false;
     sequences_.erase(sequence->id);
     return true;
   });

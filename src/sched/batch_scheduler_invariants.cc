@@ -126,7 +126,9 @@ Status BatchScheduler::check_lists() const {
     if (sequence->samples_in_flight < 0 || (drained && sequence->samples_in_flight != 0)) {
       return broken("sequence {} has {} samples in flight", id.value, sequence->samples_in_flight);
     }
-    if (!sequence->running() && (sequence->blocks.pages_held() != 0 || sequence->planned != 0)) {
+    const auto* retiring = std::get_if<Retiring>(&sequence->state);
+    const bool in_batch = sequence->running() || (retiring != nullptr && retiring->in_batch);
+    if (!in_batch && (sequence->blocks.pages_held() != 0 || sequence->planned != 0)) {
       return broken("sequence {} does not run and holds {} pages", id.value,
                     sequence->blocks.pages_held());
     }
@@ -185,6 +187,9 @@ Status BatchScheduler::check_pages() const {
   PageAudit audit{pool_, supply_.reserve_tokens(), std::vector<int32_t>(total, 0),
                   std::vector<const Request*>(total, nullptr)};
   for (const Sequence* sequence : running_) HR_RETURN_IF_ERROR(audit.add(*sequence));
+  for (const LeavingSlot& leaving : leaving_) {
+    if (leaving.row != nullptr) HR_RETURN_IF_ERROR(audit.add(*leaving.row));
+  }
   for (size_t page = 0; page < total; ++page) {
     const int32_t references = pool_.references(BlockId(static_cast<int32_t>(page)));
     if (references != audit.holders[page]) {
@@ -206,7 +211,11 @@ Status BatchScheduler::check_cache() const {
 KvWaste BatchScheduler::kv_waste() const {
   KvWaste waste;
   std::vector<bool> seen(static_cast<size_t>(pool_.total()), false);
-  for (const Sequence* sequence : running_) {
+  std::vector<const Sequence*> holders(running_.begin(), running_.end());
+  for (const LeavingSlot& leaving : leaving_) {
+    if (leaving.row != nullptr) holders.push_back(leaving.row);
+  }
+  for (const Sequence* sequence : holders) {
     for (size_t group = 0; group < options_.groups.size(); ++group) {
       const int64_t block_tokens = options_.groups[group].block_tokens;
       int64_t begin = 0;

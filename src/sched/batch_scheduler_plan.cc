@@ -41,6 +41,7 @@ StepPlan BatchScheduler::plan() {
   }
   plan.released = std::move(released_);
   released_.clear();
+  note_background_room(plan);
   in_flight_.push_back({next_step_++, now(), planned_});
   ++totals_.steps;
   return plan;
@@ -49,12 +50,13 @@ StepPlan BatchScheduler::plan() {
 void BatchScheduler::release_slots() {
   // A batch is done when nothing of it runs; a preempted row joins the next one.
   const bool hold_ended = policy_->holds_finished_rows() && !live_running().empty();
+  if (!hold_ended) drop_ended_rows();
   std::erase_if(leaving_, [&](const LeavingSlot& leaving) {
-    if (leaving.last_step > pool_.applied()) return false;
     if (hold_ended && leaving.ended) {
       ++totals_.idle_row_steps;
       return false;
     }
+    if (leaving.last_step > pool_.applied()) return false;
     free_slots_.push_back(leaving.slot);
     released_.push_back({leaving.sequence, leaving.slot});
     return true;
@@ -247,50 +249,6 @@ int32_t BatchScheduler::budget_for_oldest(StepShape shape) const {
   return options_.chunked_prefill ? 1 : unplanned_prompt(*running_.front());
 }
 
-// What the live ones left, decodes first; while there are any, only as much as keeps the step
-// short. Where there are none, the oldest of all is of the background. It must get its token here
-// too: when all pages are held it can preempt everybody, and the youngest nobody; were the whole
-// budget the youngest's, for a decode, neither would ever go on.
-void BatchScheduler::choose_background(StepShape shape) {
-  if (background_queue_.empty() && live_running().size() == running_.size()) return;
-  const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
-  for (Candidate& candidate : candidates_) {
-    const Sequence& sequence = *candidate.sequence;
-    if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
-      continue;
-    if (budget_left_ <= kept || !can_decode(sequence)) continue;
-    StepLoad one;
-    one.add({.first = sequence.planned, .count = 1, .samples = true});
-    if (cost_.cost().seconds(load_ + one) > background_seconds()) break;
-    candidate.count = 1;
-    take_budget(sequence, sequence.planned, 1);
-  }
-  for (Candidate& candidate : candidates_) {
-    const Sequence& sequence = *candidate.sequence;
-    if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
-      continue;
-    const int32_t room = std::min(unplanned_prompt(sequence), background_prompt_tokens(sequence));
-    if (!options_.chunked_prefill && room < unplanned_prompt(sequence)) continue;
-    candidate.count = chunk_of(sequence.planned, room);
-    take_budget(sequence, sequence.planned, candidate.count);
-  }
-}
-
-// How long the step under construction may take with background work in it.
-double BatchScheduler::background_seconds() const {
-  const bool alone = queue_.empty() && (running_.empty() || running_.front()->rank.background);
-  if (alone) return std::numeric_limits<double>::infinity();
-  // Nothing is known: no step is short for certain. What is known is only so good.
-  return cost_.knows() ? options_.background_step_seconds / (1 + cost_.error()) : -1;
-}
-
-// Prompt tokens of a background sequence that fit into the step, by its cost.
-int32_t BatchScheduler::background_prompt_tokens(const Sequence& sequence) const {
-  const double limit = background_seconds();
-  if (std::isinf(limit)) return budget_left_;
-  return prompt_tokens_within(limit, sequence.planned, budget_left_);
-}
-
 // The first prompt gets half of the budget at least, so that its time to the first token at most
 // doubles; shorter ones need not wait until it is computed.
 void BatchScheduler::share_prompt_budget() {
@@ -357,6 +315,7 @@ void BatchScheduler::emit_work(StepPlan& plan) {
     }
   };
   emit([](const Sequence& sequence) { return sequence.is<Decoding>(); });
+  compute_ended_rows(plan);
   emit([](const Sequence& sequence) { return sequence.is<Prefilling>(); });
 }
 

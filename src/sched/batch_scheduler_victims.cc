@@ -33,6 +33,7 @@ int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
       supply_.await(sequence, next_step_);
       return 0;
     }
+    if (drop_an_ended_row()) continue;
     Sequence* youngest = running_.back();
     if (youngest == &sequence) return 0;
     preempt(*youngest);
@@ -62,7 +63,9 @@ bool BatchScheduler::may_displace() const {
 }
 
 // The promoted displace others whatever that costs: so they wait until it may cost something.
-bool BatchScheduler::may_promote() const { return may_displace() && policy_->may_promote(); }
+bool BatchScheduler::may_promote() const {
+  return may_displace() && policy_->may_promote(running_.size());
+}
 
 // The youngest of those that give way to it; null: nobody does.
 Sequence* BatchScheduler::victim_for(const Sequence& head) const {

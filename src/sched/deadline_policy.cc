@@ -12,6 +12,9 @@ namespace {
 constexpr double kGraceTokens = 12;
 // A step is never cut below this share of the target: who is behind catches up by a tenth.
 constexpr double kStepShareMin = 0.9;
+// The late join where the answers that run take no more than this share of a step. Prompts need the
+// rest: at capacity about two thirds of the time is theirs (conversation).
+constexpr double kLateStepShare = 0.33;
 // Sequences that are looked at, from the first in line.
 constexpr int kLook = 256;
 
@@ -19,7 +22,20 @@ const SloClass& class_of(const std::vector<SloClass>& classes, const Sequence& s
   return classes.at(static_cast<size_t>(sequence.request->slo_class));
 }
 
+StepLoad decodes_of(const StepView& view) {
+  StepLoad decodes;
+  for (const Sequence* each : view.running) {
+    if (each->is<Decoding>()) decodes.add({.first = each->planned, .count = 1, .samples = true});
+  }
+  return decodes;
+}
+
 }  // namespace
+
+void DeadlinePolicy::promote(Sequence& sequence) {
+  QueuePolicy::promote(sequence);
+  promoted_.insert(sequence.id);
+}
 
 Rank DeadlinePolicy::rank(const Sequence& sequence) const {
   return {.level = sequence.policy.level, .key = sequence.policy.deadline_seconds};
@@ -47,19 +63,23 @@ Sequence* DeadlinePolicy::next(const StepView& view) {
     if (each->policy.level == 0) return each;
     if (++looked == kLook) break;
   }
-  return first;
+  return has_room_for_late(view) ? first : nullptr;
+}
+
+// Nothing is known of costs: a late one is as good as any.
+bool DeadlinePolicy::has_room_for_late(const StepView& view) const {
+  if (view.cost == nullptr || view.running.empty()) return true;
+  const bool prompts = std::any_of(view.running.begin(), view.running.end(),
+                                   [](const Sequence* each) { return each->is<Prefilling>(); });
+  const double step = classes_.front().tpot_seconds;
+  return !prompts && view.cost->seconds(decodes_of(view)) <= kLateStepShare * step;
 }
 
 // Beside the decodes of now, in steps as long as the first class's target.
-
 double DeadlinePolicy::prompt_pace(const StepView& view) const {
   if (view.cost == nullptr) return 0;
   const double step = classes_.front().tpot_seconds;
-  StepLoad decodes;
-  for (const Sequence* each : view.running) {
-    if (each->is<Decoding>()) decodes.add({.first = each->planned, .count = 1, .samples = true});
-  }
-  const double left = std::max(0.1 * step, step - view.cost->seconds(decodes));
+  const double left = std::max(0.1 * step, step - view.cost->seconds(decodes_of(view)));
   return view.cost->seconds_per_prompt_token() * step / left;
 }
 

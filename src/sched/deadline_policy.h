@@ -2,7 +2,9 @@
 // (SchedulerOptions::slo_classes). Who has already missed his deadline goes behind those who can
 // still keep theirs: under overload the late ones wait, instead of making everybody late. Where the
 // prompts that wait cannot all be in time, the longest are given up until the rest are: the most
-// that can be on time by one machine (Moore 1968).
+// that can be on time by one machine (Moore 1968). The late join where they take nothing from the
+// others: no prompt is being computed, and the running answers leave the most of a step. Who has
+// waited for promote_after_steps joins all the same, a few at a time.
 //
 // Steps are as long as the running answers can bear. An answer of n tokens is in time when its last
 // comes within n times the class's target per token after its first: what it gained in short steps
@@ -10,6 +12,8 @@
 // has not gained: few answers are so short that they cannot make up for it.
 #pragma once
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 #include "sched/queue_policy.h"
@@ -21,6 +25,12 @@ class DeadlinePolicy final : public QueuePolicy {
   explicit DeadlinePolicy(const SchedulerOptions& options) : classes_(options.slo_classes) {}
   Rank rank(const Sequence& sequence) const override;
   bool may_starve() const override { return true; }
+  void promote(Sequence& sequence) override;
+  // Each is late, and takes a row from answers that could be in time.
+  bool may_promote(size_t running) const override {
+    return promoted_.size() < std::max<size_t>(1, running / 32);
+  }
+  void ended(const Sequence& sequence) override { promoted_.erase(sequence.id); }
   void arrived(Sequence& sequence) override;
   bool reconsider(Sequence& first, double now_seconds) override;
   Sequence* next(const StepView& view) override;
@@ -30,10 +40,12 @@ class DeadlinePolicy final : public QueuePolicy {
  private:
   // Seconds to compute a prompt beside what runs, per token of it.
   double prompt_pace(const StepView& view) const;
+  bool has_room_for_late(const StepView& view) const;
   void give_up_the_longest(const StepView& view) const;
 
   const std::vector<SloClass> classes_;
   uint64_t looked_at_step_ = 0;
+  std::set<SequenceId> promoted_;  // that have not ended
 };
 
 }  // namespace headrace

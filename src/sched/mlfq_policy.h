@@ -26,7 +26,8 @@ class MlfqPolicy final : public QueuePolicy {
   static constexpr double kDisplacementShare = 0.03;
 
   explicit MlfqPolicy(const SchedulerOptions& options)
-      : quantum_(options.mlfq_quantum), promoted_max_(std::max(1, options.max_num_seqs / 16)) {}
+      : quantum_(options.mlfq_quantum),
+        promoted_max_(static_cast<size_t>(std::max(1, options.max_num_seqs / 16))) {}
   Rank rank(const Sequence& sequence) const override;
   bool may_starve() const override { return true; }
   void promote(Sequence& sequence) override;
@@ -34,7 +35,11 @@ class MlfqPolicy final : public QueuePolicy {
   void arrived(Sequence& sequence) override;
   bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
   double displacement_share() const override { return kDisplacementShare; }
-  bool may_promote() const override { return promoted_.size() < promoted_max_; }
+  // Who is promoted is long, and holds much memory until it ends: where memory is for few, a
+  // sixteenth of the slots would be all that runs. So one in twelve of what runs is; one at least.
+  bool may_promote(size_t running) const override {
+    return promoted_.size() < std::min(promoted_max_, std::max<size_t>(1, running / 12));
+  }
   void ended(const Sequence& sequence) override { promoted_.erase(sequence.id); }
 
  private:

@@ -82,7 +82,7 @@ class QueuePolicy {
   // is used up nobody is displaced but by the promoted.
   virtual double displacement_share() const { return std::numeric_limits<double>::infinity(); }
   // Whether another may be promoted now; who has waited longest is asked for again.
-  virtual bool may_promote() const { return true; }
+  virtual bool may_promote(size_t /*running*/) const { return true; }
   // Whether a promoted sequence takes slots and memory from those behind it; else it is only the
   // next to join.
   virtual bool promoted_displaces() const { return true; }
@@ -101,6 +101,8 @@ class QueuePolicy {
   virtual bool holds_after_refusal() const { return false; }
   // Whether a finished sequence keeps its slot until the whole batch is done.
   virtual bool holds_finished_rows() const { return false; }
+  // And is computed meanwhile, with all its memory.
+  virtual bool computes_finished_rows() const { return false; }
 
   // The first of the queue, before it is asked to join. True: its rank has changed.
   virtual bool reconsider(Sequence&, double /*now_seconds*/) { return false; }

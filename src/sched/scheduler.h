@@ -71,6 +71,9 @@ struct SchedulerOptions {
   double waiting_served_ratio = 1.2;
   int32_t max_waiting_tokens = 20;
   int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
+  // static: a row whose answer has ended is computed, and holds its memory, until the whole batch
+  // has ended, as in engines whose batches have one shape. Off: it only holds its slot.
+  bool static_computes_ended_rows = true;
   int32_t mlfq_quantum = 16;  // mlfq: tokens of the first queue's quantum; each next has twice it
   // fair: prompts of a tenant with more than its share of the last while are cut so that a step
   // takes no longer than this many times what its decodes take. 0: they are not.
@@ -90,10 +93,11 @@ struct SchedulerStats {
   uint64_t promotions = 0;   // waited promote_after_steps
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
-  uint64_t idle_row_steps = 0;     // static batching: steps in which a finished row held its slot
-  uint64_t recomputed_tokens = 0;  // computed again after a preemption; not in the two above
-  uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
-  int32_t blocks_cached = 0;       // of those not used: hold a prefix that may be used again
+  // Static batching: steps in which an ended row held its slot, and tokens computed for such rows.
+  uint64_t idle_row_steps = 0, ended_row_tokens = 0;
+  uint64_t recomputed_tokens = 0;     // computed again after a preemption; not in the two above
+  uint64_t dropped_tokens = 0;        // sampled for a sequence that had already ended
+  int32_t blocks_cached = 0;          // of those not used: hold a prefix that may be used again
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
   uint64_t prefix_cache_evictions = 0;
@@ -101,6 +105,9 @@ struct SchedulerStats {
   // Pages that went to a lower tier, came back, or were dropped there.
   uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
   int32_t pages_in_host = 0, pages_on_disk = 0;
+  // Of steps with live work while background work waited: what was left under
+  // background_step_seconds, and what of it the background took, by the measured cost of steps.
+  double background_room_seconds = 0, background_used_seconds = 0;
   StepCost step_cost;          // as measured with the clock; all 0: nothing is known yet
   double step_cost_error = 0;  // mean relative error of its predictions
 };

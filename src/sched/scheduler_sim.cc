@@ -33,7 +33,7 @@ constexpr SimulatedPolicy kPolicies[] = {
     {"prefill-first", Patience::kPhases},
     {"priority", Patience::kPromoted},
     {"lpm", Patience::kPromoted},
-    {"deadline", Patience::kPromoted},
+    {"deadline", Patience::kQueues},
     {"sjf-predicted", Patience::kPromoted},
     {"sjf-declared", Patience::kPromoted},
     {"ljf-declared", Patience::kPromoted},
@@ -90,6 +90,7 @@ void SchedulerSimulation::draw_options() {
   options_.promote_after_steps = kPromoteAfterSteps;
   options_.mlfq_quantum = pick(rng_, {1, 4});
   options_.max_prefill_seqs = pick(rng_, {1, 4});
+  options_.static_computes_ended_rows = seed_ % 32 < 24;
   options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
   options_.clock = &clock_;
   options_.background_step_seconds = pick(rng_, {0.0011, 0.002, 1.0});
@@ -438,11 +439,13 @@ void SchedulerSimulation::check_plan(const StepPlan& plan) {
 void SchedulerSimulation::check_work(const Work& work) {
   const Admitted& admitted = admitted_.at(work.sequence);
   if (work.count <= 0) fail("work without tokens");
-  if (work.first + work.count > admitted.longest) fail("a token after max_tokens is computed");
+  if (work.ended && !has_ended(admitted)) fail("the row of an ended choice is of one that goes on");
+  const int32_t longest = work.ended ? options_.max_model_len : admitted.longest;
+  if (work.first + work.count > longest) fail("a token after max_tokens is computed");
   if (work.first >= admitted.prompt_end && (work.count != 1 || !work.samples)) {
     fail("a decode is one token that samples");
   }
-  if (work.samples && has_ended(admitted)) fail("a choice that has ended samples");
+  if (work.samples && !work.ended && has_ended(admitted)) fail("a choice that has ended samples");
   for (const SampleTarget& target : work.also_sample) {
     if (has_ended(admitted_.at(target.sequence))) fail("a choice that has ended samples");
   }

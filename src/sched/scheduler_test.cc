@@ -411,29 +411,59 @@ TEST(Scheduler, TheOldestPromptOfTheBackgroundGoesOn) {
   EXPECT_EQ(rig.scheduler->stats().pages_loaded, 3u);
 }
 
-// Static batching against continuous batching: the same work, steps and rows that idle.
+// Static batching against continuous batching: the same work, steps, rows that idle and rows that
+// are computed for nobody.
 TEST(Scheduler, ContinuousBatchingKeepsRowsBusy) {
-  std::map<std::string, int> steps;
-  std::map<std::string, uint64_t> idle;
-  for (const char* policy : {"fcfs", "static", "one-at-a-time"}) {
+  struct Counts {
+    int steps = 0;
+    uint64_t idle = 0, for_nobody = 0;
+  };
+  const auto run = [](const std::string& policy, bool computes_ended_rows) {
     SchedulerOptions options = small_options();
     options.policy = policy;
+    options.static_computes_ended_rows = computes_ended_rows;
     options.max_num_batched_tokens = 128;
     Rig rig(options);
     for (uint64_t id = 1; id <= 64; ++id) {
-      ASSERT_TRUE(rig.scheduler->add(make_request(id, 8, id % 8 == 0 ? 100 : 10)).ok());
+      EXPECT_TRUE(rig.scheduler->add(make_request(id, 8, id % 8 == 0 ? 100 : 10)).ok());
     }
     rig.run();
-    EXPECT_EQ(rig.scheduler->stats().generation_tokens, 8u * 100 + 56 * 10);
-    steps[policy] = rig.steps;
-    idle[policy] = rig.scheduler->stats().idle_row_steps;
-    std::printf("%s: %d steps for 1360 tokens, %lu idle row steps\n", policy, steps[policy],
-                idle[policy]);
+    const SchedulerStats stats = rig.scheduler->stats();
+    EXPECT_EQ(stats.generation_tokens, 8u * 100 + 56 * 10);
+    EXPECT_EQ(stats.recomputed_tokens, 0u);
+    std::printf("%s: %d steps for 1360 tokens, %lu idle row steps, %lu tokens for nobody\n",
+                policy.c_str(), rig.steps, stats.idle_row_steps, stats.ended_row_tokens);
+    return Counts{rig.steps, stats.idle_row_steps, stats.ended_row_tokens};
+  };
+  const Counts fcfs = run("fcfs", true), computed = run("static", true),
+               skipped = run("static", false), one = run("one-at-a-time", true);
+  EXPECT_LT(fcfs.steps * 2, computed.steps);
+  EXPECT_LT(computed.steps, one.steps);
+  EXPECT_EQ(fcfs.idle, 0u);
+  EXPECT_EQ(fcfs.for_nobody, 0u);
+  // 7 of 8 rows wait for the longest.
+  EXPECT_EQ(computed.idle, 8u * 7 * 90);
+  EXPECT_EQ(computed.for_nobody, computed.idle);
+  EXPECT_EQ(skipped.steps, computed.steps);
+  EXPECT_EQ(skipped.idle, computed.idle);
+  EXPECT_EQ(skipped.for_nobody, 0u);
+}
+
+// A row that has ended gives its pages to those of its batch that go on.
+TEST(Scheduler, AnEndedRowOfABatchGivesItsPagesFirst) {
+  SchedulerOptions options = small_options();
+  options.policy = "static";
+  options.groups = {{.block_tokens = 4}};
+  options.block_count = 32;  // 128 tokens: the long one alone has 108
+  options.enable_prefix_caching = false;
+  options.max_num_batched_tokens = 128;
+  Rig rig(options);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(rig.scheduler->add(make_request(id, 8, id == 1 ? 100 : 4)).ok());
   }
-  EXPECT_LT(steps["fcfs"] * 2, steps["static"]);
-  EXPECT_LT(steps["static"], steps["one-at-a-time"]);
-  EXPECT_EQ(idle["fcfs"], 0u);
-  EXPECT_GT(idle["static"], 4000u);
+  rig.run();
+  EXPECT_EQ(rig.scheduler->stats().preemptions, 0u);
+  EXPECT_GT(rig.scheduler->stats().ended_row_tokens, 0u);
 }
 
 // PagedAttention's figure: reserving max_len wastes most of the pool, paging almost nothing.

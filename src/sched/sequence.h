@@ -69,7 +69,9 @@ struct Prefilling {
 struct Decoding {
   SlotId slot;
 };
-struct Retiring {};  // ended, but a step in flight still refers to it
+struct Retiring {  // ended, but a step in flight still refers to it
+  bool in_batch = false;  // or its row is computed until its static batch has ended
+};
 
 struct Sequence {
   SequenceId id;

@@ -1,5 +1,7 @@
 // Static batching, the baseline: requests start together, and a finished row holds its slot until
-// the whole batch is done.
+// the whole batch is done. Where batches have one shape (HF generate, FasterTransformer) such a row
+// is computed to the end of the batch and keeps its memory: that is the default. With
+// static_computes_ended_rows off only its slot is held.
 #pragma once
 
 #include "sched/queue_policy.h"
@@ -8,8 +10,14 @@ namespace headrace {
 
 class StaticPolicy final : public QueuePolicy {
  public:
+  explicit StaticPolicy(const SchedulerOptions& options)
+      : computes_(options.static_computes_ended_rows) {}
   bool admits(const BatchView& batch) const override;
   bool holds_finished_rows() const override { return true; }
+  bool computes_finished_rows() const override { return computes_; }
+
+ private:
+  const bool computes_;
 };
 
 }  // namespace headrace

@@ -42,6 +42,8 @@ struct Work {
   int32_t count = 0;
   LogitRows rows = LogitRows::kNone;  // kAll: prompt log-probabilities of these tokens
   bool samples = false;               // the last row draws the sequence's next token
+  // Of a choice that has ended: computed because its batch is (static), for nobody.
+  bool ended = false;
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
 };

@@ -1,0 +1,72 @@
+// Background requests in a step (Request::background): what all others leave of it under
+// background_step_seconds is theirs.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sched/batch_scheduler.h"
+
+namespace headrace {
+
+// What the live ones left, decodes first; while there are any, only as much as keeps the step
+// short. Where there are none, the oldest of all is of the background. It must get its token here
+// too: when all pages are held it can preempt everybody, and the youngest nobody; were the whole
+// budget the youngest's, for a decode, neither would ever go on.
+void BatchScheduler::choose_background(StepShape shape) {
+  if (background_queue_.empty() && live_running().size() == running_.size()) return;
+  const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
+  for (Candidate& candidate : candidates_) {
+    const Sequence& sequence = *candidate.sequence;
+    if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
+      continue;
+    if (budget_left_ <= kept || !can_decode(sequence)) continue;
+    StepLoad one;
+    one.add({.first = sequence.planned, .count = 1, .samples = true});
+    if (cost_.cost().seconds(load_ + one) > background_seconds()) break;
+    candidate.count = 1;
+    take_budget(sequence, sequence.planned, 1);
+  }
+  for (Candidate& candidate : candidates_) {
+    const Sequence& sequence = *candidate.sequence;
+    if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
+      continue;
+    const int32_t left = std::get<Prefilling>(sequence.state).target - sequence.planned;
+    const int32_t room = std::min(left, background_prompt_tokens(sequence));
+    if (!options_.chunked_prefill && room < left) continue;
+    candidate.count = chunk_of(sequence.planned, room);
+    take_budget(sequence, sequence.planned, candidate.count);
+  }
+}
+
+// How long the step under construction may take with background work in it.
+double BatchScheduler::background_seconds() const {
+  const bool alone = queue_.empty() && (running_.empty() || running_.front()->rank.background);
+  if (alone) return std::numeric_limits<double>::infinity();
+  // Nothing is known: no step is short for certain. What is known is only so good.
+  return cost_.knows() ? options_.background_step_seconds / (1 + cost_.error()) : -1;
+}
+
+// Prompt tokens of a background sequence that fit into the step, by its cost.
+int32_t BatchScheduler::background_prompt_tokens(const Sequence& sequence) const {
+  const double limit = background_seconds();
+  if (std::isinf(limit)) return budget_left_;
+  return prompt_tokens_within(limit, sequence.planned, budget_left_);
+}
+
+// What live work left of a step under its bound while there was more background work than could run,
+// and how much of that it took, by the cost of steps.
+void BatchScheduler::note_background_room(const StepPlan& plan) {
+  if (background_queue_.empty() || !cost_.knows()) return;
+  StepLoad live;
+  for (size_t i = 0; i < plan.work.size(); ++i) {
+    if (!planned_[i]->rank.background) live.add(plan.work[i]);
+  }
+  if (live.rows() == 0) return;  // the whole step is theirs
+  const double taken = cost_.cost().seconds(live);
+  const double room = std::max(0.0, options_.background_step_seconds - taken);
+  const double used = cost_.cost().seconds(StepLoad::of(plan)) - taken;
+  totals_.background_room_seconds += room;
+  totals_.background_used_seconds += std::min(room, used);  // live work may join after it
+}
+
+}  // namespace headrace
