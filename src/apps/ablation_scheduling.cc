@@ -185,6 +185,19 @@ SimulatedSetup chats_with_target(std::string policy, double tpot_target) {
   return setup;
 }
 
+SimulatedSetup chats_by_prompts(double rate) {
+  SimulatedSetup setup = chats_with_target("prefill-first", 0);
+  setup.trace.rate = rate;
+  return setup;
+}
+SimulatedSetup chats_with_deadlines(double rate) {
+  SimulatedSetup setup = chats_by_prompts(rate);
+  setup.scheduler.policy = "deadline";
+  setup.scheduler.max_num_batched_tokens = 4096;
+  setup.scheduler.slo_classes = {{"default", 0.5, 0.03}};
+  return setup;
+}
+
 SimulatedSetup batch_beside(void (*edit)(TraceRequest&)) {
   SimulatedSetup setup{.trace = {.kind = "batch-beside", .requests = 2000, .rate = 16},
                        .edit = edit};
@@ -312,13 +325,23 @@ std::vector<AblationCase> chunked_prefill_cases() {
           both(&BesidePrompts::first_token, "prompt's TTFT / alone")};
 }
 
+// Where a queue hardly forms, where it forms, and where memory is for ten of 64 slots.
 std::vector<AblationCase> feedback_queue_cases() {
-  const auto on = simulated_policy("mlfq", "heavy-tail", 0.95);
-  const auto off = simulated_policy("fcfs", "heavy-tail", 0.95);
-  return {{"heavy-tail, load 0.95", "first token p99", simulated(on, ttft_p99),
-           simulated(off, ttft_p99), kMilliseconds, true},
-          {"heavy-tail, load 0.95", "mean end", simulated(on, completion_mean),
-           simulated(off, completion_mean), kMilliseconds, true}};
+  std::vector<AblationCase> cases;
+  const auto add = [&](const std::string& name, double load, int32_t kv_tokens) {
+    SimulatedSetup on = simulated_policy("mlfq", "heavy-tail", load);
+    on.kv_tokens = kv_tokens;
+    SimulatedSetup off = on;
+    off.scheduler.policy = "fcfs";
+    cases.push_back({name, "first token p99", simulated(on, ttft_p99), simulated(off, ttft_p99),
+                     kMilliseconds, true});
+    cases.push_back({name, "mean end", simulated(on, completion_mean),
+                     simulated(off, completion_mean), kMilliseconds, true});
+  };
+  add("heavy-tail, load 0.95", 0.95, 0);
+  add("heavy-tail, load 1", 1.0, 0);
+  add("load 0.95, 8,192 tokens", 0.95, 8192);
+  return cases;
 }
 
 std::vector<AblationCase> predicted_length_cases() {
@@ -335,6 +358,9 @@ std::vector<AblationCase> target_cases() {
            simulated(chats_with_target("fcfs", 0.025), requests_in_time),
            simulated(chats_with_target("prefill-first", 0), requests_in_time), kRequestsPerSecond,
            true},
+          {"conversation, 26 a second", "in time",
+           simulated(chats_with_deadlines(26), requests_in_time),
+           simulated(chats_by_prompts(26), requests_in_time), kRequestsPerSecond, true},
           {"beside a flooder, load 1.2", "first token p99",
            simulated(simulated_policy("fair", "flood-chat", 1.2), tenant_ttft_p99<'c'>),
            simulated(simulated_policy("fcfs", "flood-chat", 1.2), tenant_ttft_p99<'c'>),
