@@ -12,7 +12,7 @@ def ablate(program, *arguments):
 
 def test_simulated_rows_have_a_spread_and_the_better_side_counts(program, model):
     rows = ablate(program, "S6", "-r", 1, "-m", model)
-    assert len(rows) == 2
+    assert len(rows) >= 2
     for row in rows.values():
         assert row["simulated"] and row["rounds"] == 1
         assert row["gain_min"] <= row["gain"] <= row["gain_max"]
