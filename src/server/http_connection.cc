@@ -82,11 +82,13 @@ void HttpConnection::refuse(int status, std::string_view message) {
   });
 }
 
+bool HttpConnection::is_idle() const {
+  return state_ == State::kReading && reader_->phase() == HttpRequestReader::Phase::kIdle;
+}
+
 void HttpConnection::close_if_idle() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    const bool idle = self->state_ == State::kReading &&
-                      self->reader_->phase() == HttpRequestReader::Phase::kIdle;
-    if (idle) self->close();
+    if (self->is_idle()) self->close();
   });
 }
 
@@ -285,6 +287,8 @@ void HttpConnection::after_answer() {
   read_phase_ = HttpRequestReader::Phase::kIdle;
   set_deadline(context_.limits.idle_seconds_max);
   consume_input();
+  // A drain that began while the answer was written has passed by: it was not idle yet.
+  if (is_idle() && context_.draining()) return close();
   read_some();
 }
 

@@ -59,6 +59,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Clock = std::chrono::steady_clock;
   enum class State { kReading, kHandling, kLingering, kClosed };
 
+  bool is_idle() const;
+
   // Reading.
   void read_some();
   void on_read(boost::system::error_code error, size_t count);
