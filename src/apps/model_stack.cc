@@ -287,7 +287,13 @@ class StackLoader {
     stack_->text_.vocab.reset();
     stack_->source_->release_pages();
     ::malloc_trim(0);
-    release_code_pages();
+    release_code();
+  }
+
+  // Not beside a GPU: what its driver's libraries do with their own code is not known, and host
+  // memory is not what runs out there.
+  void release_code() const {
+    if (!on_gpu()) release_code_pages();
   }
 
   Status load_weights() {
@@ -308,7 +314,7 @@ class StackLoader {
     open_packed_cache();
     options.packed_cache = stack_->packed_cache_.get();
     HR_RETURN_IF_ERROR(check_memory());
-    release_code_pages();  // of the start; the end of a load is when most memory is in use
+    release_code();  // of the start; the end of a load is when most memory is in use
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);

@@ -20,9 +20,24 @@ bool traced() {
   return true;  // unknown: leave everything as it is
 }
 
+// Whether the loader wrote addresses into the object's code: its pages are not those of the file.
+bool has_text_relocations(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    if (object.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    const auto* entry =
+        reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+    for (; entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag == DT_TEXTREL) return true;
+      if (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_TEXTREL) != 0) return true;
+    }
+  }
+  return false;
+}
+
 // Segments that are never written (code, constants, tables of symbols) are as they are in their
 // file.
 int release_segments(dl_phdr_info* object, size_t, void* released) {
+  if (has_text_relocations(*object)) return 0;
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0) continue;
