@@ -53,8 +53,8 @@ int32_t BatchScheduler::background_prompt_tokens(const Sequence& sequence) const
   return prompt_tokens_within(limit, sequence.planned, budget_left_);
 }
 
-// What live work left of a step under its bound while there was more background work than could run,
-// and how much of that it took, by the cost of steps.
+// What live work left of a step under its bound while there was more background work than could
+// run, and how much of that it took, by the cost of steps.
 void BatchScheduler::note_background_room(const StepPlan& plan) {
   if (background_queue_.empty() || !cost_.knows()) return;
   StepLoad live;

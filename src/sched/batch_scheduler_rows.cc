@@ -61,8 +61,9 @@ void BatchScheduler::drop_row(LeavingSlot& leaving) {
 
 // For its pages. False: there is none.
 bool BatchScheduler::drop_an_ended_row() {
-  const auto found = std::find_if(leaving_.begin(), leaving_.end(),
-                                  [](const LeavingSlot& leaving) { return leaving.row != nullptr; });
+  const auto found = std::find_if(leaving_.begin(), leaving_.end(), [](const LeavingSlot& leaving) {
+    return leaving.row != nullptr;
+  });
   if (found == leaving_.end()) return false;
   drop_row(*found);
   return true;

@@ -23,7 +23,7 @@ namespace headrace {
 // One line of the requests. The views live as long as the BatchRequests.
 struct BatchRequest {
   std::string custom_id;
-  std::string_view line;  // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
+  std::string_view line;    // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
   int64_t declared_tokens;  // the body's max_tokens; without one more than any
 };
 
