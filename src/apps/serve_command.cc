@@ -32,7 +32,8 @@ constexpr const char* kFooter = R"(Examples:
   headrace serve model.gguf --host 0.0.0.0 --port 8000 --api-key secret
   headrace serve -m model.gguf --served-model-name smol --max-num-seqs 32 --max-model-len 4k
 
-The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one does not.)";
+The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one ends them with an error, a third one
+ends the program at once.)";
 
 struct ServeFlags {
   ModelFlags model{.log_level = "info"};
@@ -92,6 +93,19 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
                  "Requests that may wait; more are told 429 (default: 256)")
       ->transform(size_between(1, 1 << 20))
       ->type_name("N")
+      ->group(kGroup);
+  RequestLimits& requests = flags.server.requests;
+  app.add_option("--queue-timeout", requests.queue_seconds_max,
+                 "Longest wait for the first step; then a request is told 503 (0: no bound) "
+                 "(default: 30)")
+      ->check(number_between(0.0, 86400.0))
+      ->type_name("SECONDS")
+      ->group(kGroup);
+  app.add_option("--flex-queue-timeout", requests.flex_queue_seconds_max,
+                 "The same of requests with service_tier flex, which take what others leave "
+                 "(default: 600)")
+      ->check(number_between(0.0, 86400.0))
+      ->type_name("SECONDS")
       ->group(kGroup);
   const auto key_limit = [&](const char* name, auto& limit, const char* help) {
     app.add_option(name, limit, help)
@@ -306,12 +320,16 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(server->start());
   fmt::print("listening on http://{}:{}\n", flags.server.host, server->port());
   std::fflush(stdout);
-  bool draining = false;  // under the watch's lock
+  int signal_count = 0;  // under the watch's lock
   signals.set_handler([&](int signal) {
-    if (draining) _exit(128 + signal);
-    draining = true;
-    log_info("draining: answers under way have {} s", flags.server.drain_seconds_max);
-    server->drain();
+    switch (++signal_count) {
+      case 1:
+        return server->drain();
+      case 2:
+        return server->cut();
+      default:
+        _exit(128 + signal);
+    }
   });
   BackgroundLoad load(*server, flags, batch.get());
   const bool finished_all = server->wait();
@@ -323,7 +341,7 @@ Result<int> run(ServeFlags& flags) {
   if (batch) batch->stop();
   signals.set_handler(nullptr);
   HR_RETURN_IF_ERROR(load.status());
-  if (!finished_all) log_warning("answers were cut off after {} s", flags.server.drain_seconds_max);
+  if (!finished_all) log_warning("answers were cut off");
   return 0;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/sse.h"
@@ -31,7 +33,8 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
     session->end(FinishReason::kAbort);
     return;
   }
-  session->watch_queue(state.limits.queue_seconds_max);
+  session->watch_queue(session->plan_.settings.background ? state.limits.flex_queue_seconds_max
+                                                          : state.limits.queue_seconds_max);
 }
 
 GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
@@ -96,10 +99,13 @@ Status GenerationSession::submit() {
 
 // Refuses late rather than never: a request that no step has touched in time gets a 503.
 void GenerationSession::watch_queue(double seconds) {
-  exchange_->call_after(seconds, [weak = weak_from_this()] {
+  if (seconds <= 0) return;
+  exchange_->call_after(seconds, [weak = weak_from_this(), seconds] {
     const auto self = weak.lock();
     if (!self || self->done_ || self->prompts_[0].admitted) return;
-    self->fail(503, "the request waited too long in the queue");
+    self->fail(503, fmt::format("the request waited {} s in the queue, which is the most: send it "
+                                "again later",
+                                seconds));
   });
 }
 
@@ -289,6 +295,13 @@ void GenerationSession::end(FinishReason reason) {
   times.choices = static_cast<int32_t>(choices_.size());
   times.max_tokens = plan_.settings.sampling.max_tokens;
   model_.metrics->on_request_finished(times);
+}
+
+void GenerationSession::cut() {
+  exchange_->post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self && !self->done_) self->fail(503, "the server shuts down: send the request again");
+  });
 }
 
 void GenerationSession::abandon() {

@@ -41,6 +41,8 @@ class GenerationSession : public ExchangeObserver,
   void on_peer_gone() override;
   void on_writable() override;
 
+  // The server will not wait: ends the answer with an error that says so. Any thread.
+  void cut();
   // The server stops: cancels in the engine and lets the exchange go. REQUIRES: the strand is dead.
   void abandon();
 

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
@@ -30,6 +31,8 @@ using boost::system::error_code;
 
 constexpr size_t kBatchUploadBytesMax = 200 << 20;  // as OpenAI's
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
+// For the last bytes of answers that were cut: clients that read take them in milliseconds.
+constexpr double kCutSecondsMax = 1;
 
 class HttpServer final : public Server {
  public:
@@ -49,8 +52,9 @@ class HttpServer final : public Server {
             [this] { return state_.draining.load(); },
             exchanges_open_},
         listener_(io_, context_),
-        signals_(io_),
-        drain_timer_(io_) {
+        stopping_(asio::make_strand(io_)),
+        signals_(stopping_),
+        drain_timer_(stopping_) {
     state_.batches = batches_.get();
   }
 
@@ -79,7 +83,10 @@ class HttpServer final : public Server {
   }
 
   void drain() override {
-    asio::post(drain_timer_.get_executor(), [this] { begin_drain(); });
+    asio::post(stopping_, [this] { begin_drain(); });
+  }
+  void cut() override {
+    asio::post(stopping_, [this] { begin_cut(); });
   }
 
   void stop() override { io_.stop(); }
@@ -108,11 +115,13 @@ class HttpServer final : public Server {
   void wait_for_signal() {
     signals_.async_wait([this](error_code error, int) {
       if (error) return;
+      if (cut_) return stop();
       if (state_.draining) {
-        log_warning("second signal: stopping at once");
-        return stop();
+        log_warning("second signal: answers under way are cut");
+        begin_cut();
+      } else {
+        begin_drain();
       }
-      begin_drain();
       wait_for_signal();
     });
   }
@@ -120,20 +129,33 @@ class HttpServer final : public Server {
   void begin_drain() {
     if (state_.draining.exchange(true)) return;
     const int open = exchanges_open_;
-    log_info("draining: {} requests under way", open);
+    log_info("draining: {} requests under way have {} s", open, options_.drain_seconds_max);
     drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
     listener_.close_idle();
     if (batches_) batches_->begin_stop();  // what is left of the time is for those who wait
     poll_drain();
   }
 
+  // Who still waits is told so, if its connection takes it.
+  void begin_cut() {
+    if (std::exchange(cut_, true)) return;
+    const bool was_draining = state_.draining.exchange(true);
+    drain_deadline_ = clock_.now_seconds() + kCutSecondsMax;
+    for (const auto& session : state_.sessions.alive()) session->cut();
+    if (!was_draining) poll_drain();
+  }
+
   // The port stays open meanwhile: late clients get a 503 that says so, not a refused connection.
   void poll_drain() {
     const int open = exchanges_open_;
-    drained_ = open == 0;
-    if (drained_ || clock_.now_seconds() >= drain_deadline_) {
-      if (!drained_) log_warning("drain: time is over, {} requests cut", open);
+    if (open == 0) {
+      drained_ = !cut_;
       return stop();
+    }
+    if (clock_.now_seconds() >= drain_deadline_) {
+      if (cut_) return stop();
+      log_warning("drain: time is over, {} requests are cut", open);
+      begin_cut();
     }
     drain_timer_.expires_after(kDrainPoll);
     drain_timer_.async_wait([this](error_code error) {
@@ -159,9 +181,11 @@ class HttpServer final : public Server {
   ConnectionContext context_;
   asio::io_context io_;  // takes the last connections with it: what they refer to stands above
   HttpListener listener_;
+  asio::strand<asio::io_context::executor_type> stopping_;  // of all that follows
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;
   double drain_deadline_ = 0;
+  bool cut_ = false;
   std::atomic<bool> drained_{false};
   bool started_ = false;
   std::vector<std::thread> threads_;

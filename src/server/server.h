@@ -27,7 +27,7 @@ struct ServerOptions {
   std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
   int http_threads = 2;
   double drain_seconds_max = 30;  // for answers under way when the server stops
-  bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: stop at once
+  bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: cut()
   HttpLimits http;
   RequestLimits requests;
   BatchServiceOptions batches;  // with a folder: /v1/files and /v1/batches
@@ -55,8 +55,10 @@ class Server {
   Status run(ServedModel model);
 
   // No new requests (503, close), /health says 503, answers under way go on for drain_seconds_max,
-  // then stop(). Returns at once; wait() tells the end. Any thread, not from a signal handler.
+  // then cut(). Returns at once; wait() tells the end. Any thread, not from a signal handler.
   virtual void drain() = 0;
+  // Ends answers under way with an error that says why, then stop(): within two seconds. As above.
+  virtual void cut() = 0;
   virtual void stop() = 0;  // ends everything now. Any thread but the server's own.
 };
 

@@ -45,7 +45,9 @@ struct RequestLimits {
   int32_t stop_token_ids_max = 1024;
   int32_t messages_max = 16384;
   size_t label_bytes_max = 256;   // request_id, user, cache_salt
-  double queue_seconds_max = 30;  // waiting for the first step; over: 503
+  double queue_seconds_max = 30;  // waiting for the first step; over: 503. 0: no bound
+  // The same of background requests (service_tier flex): as long as OpenAI's clients wait.
+  double flex_queue_seconds_max = 600;
   PinLimits pins;
   double pin_seconds_max = 24 * 3600;
   size_t pending_tokens_max = 1 << 16;  // of one request, behind a paused stream; over: aborted

@@ -65,6 +65,27 @@ TEST(ServerLoad, WaitingTooLongInTheQueueIs503) {
       << f.get("/metrics").body;
 }
 
+// What takes only what others leave may wait longer than they may.
+TEST(ServerLoad, FlexRequestsHaveAQueueTimeOfTheirOwn) {
+  ServerOptions options;
+  options.requests.queue_seconds_max = 0.05;
+  Fixture f({.running_max = 1}, "x", options);
+  f.model.engine->set_paused(true);
+  const std::string request = R"({"prompt":"a","max_tokens":1,"service_tier":"flex"})";
+  TestClient running(f.server->port()), flex(f.server->port());
+  for (TestClient* client : {&running, &flex}) {
+    client->send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                             kCompletions, request.size(), request));
+  }
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 2; }));
+  const TestResponse refused = f.post(kCompletions, R"({"prompt":"a","max_tokens":1})");
+  EXPECT_EQ(refused.status, 503);  // it came after them, and its time is over first
+  EXPECT_NE(refused.body.find("waited 0.05 s in the queue"), std::string::npos) << refused.body;
+  f.model.engine->set_paused(false);
+  EXPECT_EQ(running.read_response()->status, 200);
+  EXPECT_EQ(flex.read_response()->status, 200);
+}
+
 TEST(ServerLoad, ClientsWithOneIdGetTheirOwnAnswers) {
   Fixture f({}, "");
   std::vector<std::thread> threads;
@@ -277,6 +298,32 @@ TEST(ServerLoad, DrainEndsAtItsDeadline) {
   f.server->drain();
   EXPECT_FALSE(f.server->wait());
   EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }));
+}
+
+// Who is cut off is told so: a stream by its last event, others by a status.
+TEST(ServerLoad, AnswersThatAreCutEndWithAnError) {
+  Fixture f({.step_seconds = 0.01}, "");
+  TestClient stream(f.server->port()), whole(f.server->port());
+  for (TestClient* client : {&stream, &whole}) {
+    const std::string body = fmt::format(R"({{"prompt":"a","max_tokens":4000,"stream":{}}})",
+                                         client == &stream ? "true" : "false");
+    client->send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                             kCompletions, body.size(), body));
+  }
+  const std::string begin = stream.receive(15);
+  EXPECT_EQ(begin, "HTTP/1.1 200 OK");
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 2; }));
+  f.server->cut();
+  const std::string rest = stream.receive(1 << 20);
+  const std::string end = "data: [DONE]\n\n\r\n0\r\n\r\n";
+  EXPECT_TRUE(rest.ends_with(end)) << rest.substr(rest.size() - std::min<size_t>(200, rest.size()));
+  EXPECT_NE(rest.find(R"({"error":{"message":"the server shuts down)"), std::string::npos);
+  const auto response = whole.read_response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 503);
+  EXPECT_NE(response->body.find("the server shuts down"), std::string::npos) << response->body;
+  EXPECT_FALSE(f.server->wait());
+  EXPECT_EQ(f.model.engine->cancelled(), 2);
 }
 
 TEST(ServerLoad, StopsWithAnswersUnderWay) {
