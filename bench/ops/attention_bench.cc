@@ -1,7 +1,7 @@
 // attention_bench: attention over the paged cache on the GPU: prefill by TFLOP/s (4 d Hq T^2 / 2 a
 // causal sequence), decode by bytes of keys and values a second.
 //
-//   attention_bench [--case PART] [--kernel PART] [--rounds N]
+//   attention_bench [--case PART] [--kernel PART] [--rounds N] [--section-bytes N]
 //
 // One JSON line a measurement: the median over graph replays of kLaunches launches each. Blocks are
 // scattered; values are random. `plan_us`: making the plan on the host.
@@ -32,6 +32,7 @@ struct Options {
   std::string test_case;  // parts of names; empty: all
   std::string kernel;
   int rounds = 11;
+  int64_t section_bytes = kAttentionSectionBytes;
 };
 
 struct Part {
@@ -128,7 +129,7 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
-Setting make(Device& device, Stream& stream, const Case& c) {
+Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
   KvLayerView kv{.dtype = DType::kBF16,
@@ -170,7 +171,8 @@ Setting make(Device& device, Stream& stream, const Case& c) {
                                  .window = c.window,
                                  .sm_count = device.traits().sm_count,
                                  .rows_max = rows,
-                                 .sequences_max = sequences};
+                                 .sequences_max = sequences,
+                                 .section_bytes = section_bytes};
   std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
   for (int i = 0; i < 5; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -239,7 +241,7 @@ void run(const Options& options) {
   Mesh mesh{&one, &one, &one};
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
-    Setting setting = make(device, *stream, c);
+    Setting setting = make(device, *stream, c, options.section_bytes);
     setting.args.plan = &setting.plan;
     Workspace workspace(std::move(setting.workspace_memory));
     OpContext context{device, *stream, workspace, mesh};
@@ -271,6 +273,7 @@ int main(int argc, char** argv) {
     if (flag == "--case") options.test_case = argv[i + 1];
     if (flag == "--kernel") options.kernel = argv[i + 1];
     if (flag == "--rounds") options.rounds = std::atoi(argv[i + 1]);
+    if (flag == "--section-bytes") options.section_bytes = std::atoll(argv[i + 1]);
   }
   headrace::run(options);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace headrace {
@@ -59,7 +60,7 @@ int32_t blocks_of(const AttentionPlanShape& shape, const AttentionTileWork& tile
   return ceil_div(tile.key_last - tile.key_first, shape.block_tokens);
 }
 
-void longest_first(std::vector<AttentionTileWork>& tiles) {
+void longest_first(std::span<AttentionTileWork> tiles) {
   const auto keys = [](const AttentionTileWork& tile) { return tile.key_last - tile.key_first; };
   const auto longer = [&](const auto& a, const auto& b) { return keys(a) > keys(b); };
   if (std::is_sorted(tiles.begin(), tiles.end(), longer)) return;
@@ -73,7 +74,39 @@ void longest_first(std::vector<AttentionTileWork>& tiles) {
   std::vector<AttentionTileWork> sorted;
   sorted.reserve(tiles.size());
   for (const uint64_t place : order) sorted.push_back(tiles[static_cast<uint32_t>(place)]);
-  tiles = std::move(sorted);
+  std::copy(sorted.begin(), sorted.end(), tiles.begin());
+}
+
+// Bytes of keys and values that the rows of a prompt see.
+int64_t seen_bytes(const AttentionPlanShape& shape, const AttentionSequence& sequence) {
+  constexpr int64_t kKeyAndValue = 2 * 2;
+  const int32_t keys = shape.window > 0
+                           ? std::min(sequence.kv_length, sequence.row_count - 1 + shape.window)
+                           : sequence.kv_length;
+  return kKeyAndValue * keys * shape.kv_heads * shape.head_dim;
+}
+
+// The tiles of prompts, longest first within each section. The longest prompts come first, so that
+// the last tiles of all are short ones.
+std::vector<AttentionTileWork> cut_prompts(const AttentionPlanShape& shape,
+                                           std::vector<AttentionSequence> prompts) {
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const auto& a, const auto& b) { return a.kv_length > b.kv_length; });
+  std::vector<AttentionTileWork> tiles;
+  size_t section = 0;
+  int64_t bytes = 0;
+  for (const AttentionSequence& prompt : prompts) {
+    const int64_t more = seen_bytes(shape, prompt);
+    if (shape.section_bytes > 0 && bytes > 0 && bytes + more > shape.section_bytes) {
+      longest_first(std::span(tiles).subspan(section));
+      section = tiles.size();
+      bytes = 0;
+    }
+    bytes += more;
+    cut_rows(shape, prompt, kPrefillTileRows, tiles);
+  }
+  longest_first(std::span(tiles).subspan(section));
+  return tiles;
 }
 
 // Blocks of keys of a split, such that the step's decode work makes about
@@ -192,16 +225,17 @@ int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
 AttentionPlan plan_attention(const AttentionPlanShape& shape,
                              std::span<const AttentionSequence> sequences,
                              std::span<std::byte> arena) {
-  std::vector<AttentionTileWork> prefill, decode;
+  std::vector<AttentionSequence> prompts;
+  std::vector<AttentionTileWork> decode;
   decode.reserve(sequences.size());
   for (const AttentionSequence& sequence : sequences) {
     if (takes_decode_tiles(shape, sequence.row_count)) {
       cut_rows(shape, sequence, decode_tile_rows(shape), decode);
     } else {
-      cut_rows(shape, sequence, kPrefillTileRows, prefill);
+      prompts.push_back(sequence);
     }
   }
-  longest_first(prefill);
+  const std::vector<AttentionTileWork> prefill = cut_prompts(shape, std::move(prompts));
   SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
 

@@ -7,7 +7,8 @@
 // key head. Tiles come in two kinds: prefill (many rows, all their keys) and decode (few rows; the
 // keys of a long sequence are shared out over several tiles, whose partial results are merged:
 // Flash-Decoding, Dao et al. 2023). Long tiles come first, so that a grid that takes the next tile
-// when it is free ends evenly.
+// when it is free ends evenly; prompts are taken in sections whose keys and values stay in the L2
+// cache until their last tile is done (as FlashAttention-3's scheduler does).
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,10 @@
 #include "ops/attention.h"
 
 namespace headrace {
+
+// A quarter of an H200's L2 cache, each half of which keeps what its multiprocessors read; queries
+// and results pass through it too.
+inline constexpr int64_t kAttentionSectionBytes = int64_t{12} << 20;
 
 // What is fixed at start for the layers of one KV group.
 struct AttentionPlanShape {
@@ -32,6 +37,9 @@ struct AttentionPlanShape {
   // every row takes prefill tiles, whose keys are folded in steps that start at absolute multiples
   // of kPrefillSteps. Decode is slower, most of all few long sequences.
   bool batch_invariant = false;
+  // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
+  // those of others are; 0: no sections.
+  int64_t section_bytes = kAttentionSectionBytes;
 };
 
 inline constexpr int32_t kPrefillSteps = 128;

@@ -178,6 +178,38 @@ TEST(AttentionPlan, LongTilesComeFirst) {
   }
 }
 
+// 16 prompts of 4 MB of keys and values each: three at a time, so that a section's are still in the
+// L2 cache when its shorter tiles read them again.
+TEST(AttentionPlan, PromptsComeInSectionsThatTheCacheHolds) {
+  constexpr int32_t kPrompts = 16, kLength = 1024, kTiles = kLength / 32;
+  AttentionPlanShape shape = kLlama8b;
+  shape.rows_max = kPrompts * kLength;
+  const auto sequences =
+      step(std::vector<std::pair<int32_t, int32_t>>(kPrompts, {kLength, kLength}));
+  const Planned planned = plan_of(shape, sequences);
+  expect_whole(planned, sequences);
+  const auto tiles = planned.prefill();
+  ASSERT_EQ(tiles.size(), size_t{kPrompts} * kTiles);
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const size_t section = i / (3 * kTiles);
+    EXPECT_EQ(static_cast<size_t>(tiles[i].row_first / kLength / 3), section);
+    if (i % (3 * kTiles) > 0) EXPECT_LE(tiles[i].key_last, tiles[i - 1].key_last);
+  }
+  shape.section_bytes = 0;
+  const auto whole = plan_of(shape, sequences).prefill();
+  EXPECT_TRUE(std::is_sorted(whole.begin(), whole.end(),
+                             [](const auto& a, const auto& b) { return a.key_last > b.key_last; }));
+}
+
+// The end of a long prompt, whose few tiles take longest, is not left for last.
+TEST(AttentionPlan, TheLongestPromptComesFirst) {
+  AttentionPlanShape shape = kLlama8b;
+  const Planned planned = plan_of(shape, step({{4000, 4000}, {3000, 3000}, {128, 32768}}));
+  const auto tiles = planned.prefill();
+  for (size_t i = 0; i < 4; ++i) EXPECT_GT(tiles[i].key_last, 32000);
+  EXPECT_LE(tiles.back().key_last, 32);
+}
+
 TEST(AttentionPlan, AWindowLeavesOldKeysOut) {
   AttentionPlanShape shape = kLlama8b;
   shape.window = 100;
