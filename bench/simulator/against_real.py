@@ -6,7 +6,12 @@
 For each rate: starts `headrace serve`, sends the trace with `headrace bench serve`, takes the cost of
 steps that the server fitted, and replays the same trace with it in `headrace bench simulate`. Prints
 throughput and percentiles of both with the error of the simulation, or JSON lines (-o json).
---fit-from FIRST uses the cost of the first rate for all: a prediction of loads never seen.
+--fit-from FIRST uses the cost of the first rate for all, which one server runs: a prediction of loads
+never seen. What stands after -- is for the server:
+
+    bench/simulator/against_real.py -m /tmp/llama-8b --device cuda --kv-memory auto --trace conversation \\
+        --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 2048 --fit-from FIRST \\
+        --rate 8 16 22 --num-prompts 200 400 500 --warm-ups 4 -- --graphs-at-start --http-threads 4
 """
 
 import argparse
@@ -30,16 +35,35 @@ def parse_arguments():
     parser.add_argument("--program", default=str(ROOT / "build" / "headrace"))
     parser.add_argument("--trace", default="sharegpt", help="a kind or a file")
     parser.add_argument("--rate", type=float, nargs="+", default=[2.5])
-    parser.add_argument("--num-prompts", type=int, default=100)
+    parser.add_argument("--num-prompts", type=int, nargs="+", default=[100],
+                        help="for each rate, or one for all")
+    parser.add_argument("--warm-ups", type=int, default=1, help="requests before the clock starts")
+    parser.add_argument("--device", default="cpu", help="the server's: cpu, cuda, cuda:N")
+    parser.add_argument("--client-threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-model-len", type=int, default=2048)
     parser.add_argument("--max-num-seqs", type=int, default=32)
     parser.add_argument("--max-num-batched-tokens", type=int, default=512)
     parser.add_argument("--kv-memory", default="2G",
-                        help="the server's, enough for --max-num-seqs of --max-model-len")
+                        help="the server's, enough for --max-num-seqs of --max-model-len; auto: "
+                        "as much as it takes by itself")
     parser.add_argument("--fit-from", choices=["SAME", "FIRST"], default="SAME")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    return parser.parse_args()
+    parser.add_argument("server_flags", nargs="*", metavar="-- SERVER FLAG")
+    options = parser.parse_args()
+    if len(options.num_prompts) not in (1, len(options.rate)):
+        parser.error("--num-prompts: one number, or one for each --rate")
+    if len(options.num_prompts) == 1:
+        options.num_prompts *= len(options.rate)
+    return options
+
+
+class Load:
+    """One of the rates; each with requests of its own, so that none finds another's prefixes."""
+
+    def __init__(self, options, index):
+        self.rate, self.requests = options.rate[index], options.num_prompts[index]
+        self.seed = options.seed + index
 
 
 class Server:
@@ -50,12 +74,14 @@ class Server:
 
     def __enter__(self):
         o = self.options
+        memory = [] if o.kv_memory == "auto" else ["--kv-cache-memory-bytes", o.kv_memory]
         self.process = subprocess.Popen(
             [o.program, "serve", "-m", o.model, "--port", "0",
              "--max-model-len", str(o.max_model_len), "--max-num-seqs", str(o.max_num_seqs),
              "--max-num-batched-tokens", str(o.max_num_batched_tokens),
-             "--kv-cache-memory-bytes", o.kv_memory,
-             "--max-queued-requests", str(o.num_prompts), "--device", "cpu"],
+             "--max-queued-requests", str(max(o.num_prompts)),
+             "--max-connections-per-address", str(max(o.num_prompts) + 8), "--device", o.device, *memory,
+             *o.server_flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.port = None
         for line in self.process.stdout:
@@ -70,9 +96,9 @@ class Server:
         self.process.wait()
 
 
-def trace_flags(options, rate, count_flag, rate_flag):
-    return ["--trace", options.trace, rate_flag, str(rate), count_flag, str(options.num_prompts),
-            "--seed", str(options.seed), "--max-model-len", str(options.max_model_len)]
+def trace_flags(options, load, count_flag, rate_flag):
+    return ["--trace", options.trace, rate_flag, str(load.rate), count_flag, str(load.requests),
+            "--seed", str(load.seed), "--max-model-len", str(options.max_model_len)]
 
 
 def read_rows(path):
@@ -83,27 +109,27 @@ def read_rows(path):
     return rows
 
 
-def replay_real(options, rate, folder):
+def replay_real(options, server, load, folder):
     rows = folder / "real.jsonl"
-    with Server(options) as server:
-        done = subprocess.run(
-            [options.program, "bench", "serve", "--port", server.port, "-o", "json", "--rows", rows,
-             *trace_flags(options, rate, "--num-prompts", "--request-rate")],
-            capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(done.stderr or done.stdout)
+    done = subprocess.run(
+        [options.program, "bench", "serve", "--port", server.port, "-o", "json", "--rows", rows,
+         "--num-warmups", str(options.warm_ups), "--client-threads", str(options.client_threads),
+         *trace_flags(options, load, "--num-prompts", "--request-rate")],
+        capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr or done.stdout)
     return read_rows(rows), json.loads(done.stdout)["step_cost"]
 
 
-def replay_simulated(options, rate, cost, folder):
+def replay_simulated(options, load, cost, folder):
     rows, cost_file = folder / "simulated.jsonl", folder / "cost.json"
     cost_file.write_text(json.dumps(cost))
     done = subprocess.run(
         [options.program, "bench", "simulate", "--step-cost", cost_file, "--declare-lengths",
          "--max-num-seqs", str(options.max_num_seqs), "--format", "json", "--rows", rows,
-         "--max-num-batched-tokens", str(options.max_num_batched_tokens), 
+         "--max-num-batched-tokens", str(options.max_num_batched_tokens),
          "--kv-tokens", str(options.max_num_seqs * options.max_model_len),
-         *trace_flags(options, rate, "--requests", "--rate")],
+         *trace_flags(options, load, "--requests", "--rate")],
         capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
@@ -126,11 +152,11 @@ def summary(rows):
     return figures
 
 
-def compare(options, rate, cost, real_rows, folder):
-    simulated_rows = replay_simulated(options, rate, cost, folder)
+def compare(options, load, cost, real_rows, folder):
+    simulated_rows = replay_simulated(options, load, cost, folder)
     real, simulated = summary(real_rows), summary(simulated_rows)
     return {"bench": "simulator against reality", "trace": os.path.basename(options.trace),
-            "rate": rate, "requests": len(real_rows), "fit_from": options.fit_from.lower(),
+            "device": options.device, "seed": load.seed, "rate": load.rate, "requests": len(real_rows), "fit_from": options.fit_from.lower(),
             "real": real, "simulated": simulated,
             "error": {name: simulated[name] / real[name] - 1 for name in real},
             "step_cost": cost}
@@ -145,16 +171,28 @@ def print_text(row):
               f"{row['error'][name]:>+9.1%}")
 
 
+def replays(options, folder):
+    """What each rate came to: its load, the real rows and the cost that its server fitted."""
+    loads = [Load(options, index) for index in range(len(options.rate))]
+    if options.fit_from == "FIRST":
+        with Server(options) as server:
+            for load in loads:
+                yield load, *replay_real(options, server, load, folder)
+        return
+    for load in loads:
+        with Server(options) as server:
+            yield load, *replay_real(options, server, load, folder)
+
+
 def main():
     options = parse_arguments()
     cost = None
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for rate in options.rate:
-            rows, fitted = replay_real(options, rate, folder)
+        for load, rows, fitted in replays(options, folder):
             if cost is None or options.fit_from == "SAME":
                 cost = fitted
-            row = compare(options, rate, cost, rows, folder)
+            row = compare(options, load, cost, rows, folder)
             print(json.dumps(row)) if options.output == "json" else print_text(row)
             sys.stdout.flush()
 

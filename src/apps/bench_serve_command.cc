@@ -1,6 +1,7 @@
 #include "apps/bench_serve_command.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -48,7 +49,8 @@ struct ServeLoadFlags {
   int32_t input = 128, output = 128, warm_ups = 1;
   int32_t prompts = 0;  // 0: 64; of a trace 2,000, or all of a file
   int32_t vocab_size = 30000;
-  double rate = 0;  // requests a second; 0: all at once
+  double rate = 0;                   // requests a second; 0: all at once
+  std::vector<std::string> goodput;  // targets, "ttft:500"
   uint64_t seed = 0;
   bool stream = true;
   std::string format = "text";
@@ -113,6 +115,12 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
       ->group(kGroup);
   app.add_option("--rows", flags.rows, "Also write a row for each request, JSON lines")
       ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option(
+         "--goodput", flags.goodput,
+         "Also count the requests that kept these targets in milliseconds: ttft:500 tpot:30 "
+         "e2el:5000")
+      ->type_name("NAME:MS...")
       ->group(kGroup);
   add_choice(app, "-o,--output", flags.format, {"text", "json"}, "Output format")->group(kGroup);
 }
@@ -241,23 +249,47 @@ double counter_in(std::string_view metrics, std::string_view name) {
 // What the server's engine did meanwhile, where its /metrics tell.
 struct ServerSteps {
   double steps = 0, host_seconds = 0, device_seconds = 0, device_gap_seconds = 0;
+  // Of background requests (sched/scheduler.h).
+  double background_tokens = 0, room_seconds = 0, used_seconds = 0;
+  double beside_steps = 0, beside_steps_over = 0, beside_seconds = 0;
+  double beside_seconds_max = 0;  // since the server started
 
   static ServerSteps now(const LoadOptions& client) {
+    ServerSteps steps;
     const auto metrics = fetch(client, "/metrics");
-    if (!metrics.ok()) return {};
-    const auto read = [&](std::string_view name) { return counter_in(metrics->body, name); };
-    return {read("headrace:steps_total"), read("headrace:host_seconds_total"),
-            read("headrace:device_seconds_total"), read("headrace:device_gap_seconds_total")};
+    if (!metrics.ok()) return steps;
+    for (const auto& [name, sum] : kSums) steps.*sum = counter_in(metrics->body, name);
+    steps.beside_seconds_max = counter_in(metrics->body, "headrace:beside_step_seconds_max");
+    return steps;
   }
   ServerSteps since(const ServerSteps& before) const {
-    return {steps - before.steps, host_seconds - before.host_seconds,
-            device_seconds - before.device_seconds, device_gap_seconds - before.device_gap_seconds};
+    ServerSteps steps = *this;
+    for (const auto& [name, sum] : kSums) steps.*sum -= before.*sum;
+    return steps;
   }
   double host_us_per_step() const { return host_seconds * 1e6 / steps; }
   double gpu_gap_share() const {
     return device_gap_seconds / (device_seconds + device_gap_seconds);
   }
+
+  struct Sum {
+    const char* name;
+    double ServerSteps::*sum;
+  };
+  static const std::array<Sum, 10> kSums;
 };
+const std::array<ServerSteps::Sum, 10> ServerSteps::kSums = {{
+    {"headrace:steps_total", &ServerSteps::steps},
+    {"headrace:host_seconds_total", &ServerSteps::host_seconds},
+    {"headrace:device_seconds_total", &ServerSteps::device_seconds},
+    {"headrace:device_gap_seconds_total", &ServerSteps::device_gap_seconds},
+    {"headrace:background_tokens_total", &ServerSteps::background_tokens},
+    {"headrace:background_room_seconds_total", &ServerSteps::room_seconds},
+    {"headrace:background_used_seconds_total", &ServerSteps::used_seconds},
+    {"headrace:beside_steps_total", &ServerSteps::beside_steps},
+    {"headrace:beside_steps_over_total", &ServerSteps::beside_steps_over},
+    {"headrace:beside_step_seconds_total", &ServerSteps::beside_seconds},
+}};
 
 // The server's fitted cost of steps: what bench simulate --step-cost reads. Null where its /metrics
 // do not tell.
@@ -276,10 +308,25 @@ Json step_cost_of(const LoadOptions& client) {
   return cost;
 }
 
+// Of a batch beside the load.
+void add_background(const ServerSteps& steps, Json::Object& row) {
+  row.emplace_back("background_tokens", static_cast<int64_t>(steps.background_tokens));
+  if (steps.room_seconds > 0) {
+    row.emplace_back("background_room_seconds", steps.room_seconds);
+    row.emplace_back("background_fill", steps.used_seconds / steps.room_seconds);
+  }
+  if (steps.beside_steps == 0) return;
+  row.emplace_back("beside_steps", static_cast<int64_t>(steps.beside_steps));
+  row.emplace_back("beside_steps_over_share", steps.beside_steps_over / steps.beside_steps);
+  row.emplace_back("beside_step_ms_mean", steps.beside_seconds * 1e3 / steps.beside_steps);
+  row.emplace_back("beside_step_ms_max", steps.beside_seconds_max * 1e3);
+}
+
 void add_steps(const ServerSteps& steps, Json::Object& row) {
   if (steps.steps == 0) return;
   row.emplace_back("steps", static_cast<int64_t>(steps.steps));
   row.emplace_back("host_us_per_step", steps.host_us_per_step());
+  if (steps.background_tokens > 0) add_background(steps, row);
   if (steps.device_seconds == 0) return;
   row.emplace_back("gpu_ms_per_step", steps.device_seconds * 1e3 / steps.steps);
   row.emplace_back("gpu_gap_share", steps.gpu_gap_share());
@@ -293,11 +340,22 @@ std::string steps_text(const ServerSteps& steps) {
     text += fmt::format(", GPU {:.3f} ms each, {:.2f} % idle between them",
                         steps.device_seconds * 1e3 / steps.steps, steps.gpu_gap_share() * 100);
   }
+  if (steps.background_tokens > 0) {
+    text += fmt::format(
+        "\nbackground      {:.0f} tokens; {:.3f} of {:.3f} s of room; {:.0f} steps beside live "
+        "answers, {:.0f} of them too long, the longest ever {:.2f} ms",
+        steps.background_tokens, steps.used_seconds, steps.room_seconds, steps.beside_steps,
+        steps.beside_steps_over, steps.beside_seconds_max * 1e3);
+  }
   return text + "\n";
 }
 
 Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
+  LatencyTargets targets;
+  for (const std::string& text : flags.goodput) {
+    HR_RETURN_IF_ERROR(parse_latency_target(text, targets));
+  }
   std::vector<TraceRequest> trace;
   std::vector<WorkItem> items;
   TraceOptions& options = flags.trace.options;
@@ -325,12 +383,17 @@ Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(rows.close());
   HR_RETURN_IF_ERROR(check_tokens(items, outcomes));
   const LoadReport report = summarise(outcomes);
+  const int64_t in_time = count_in_time(outcomes, targets);
   if (flags.format == "json") {
     Json::Object row{{"commit", build_commit()},
                      {"stream", flags.stream},
                      {"max_concurrency", flags.client.concurrency_max},
                      {"request_rate", flags.rate}};
     for (auto& member : to_json(report)) row.push_back(std::move(member));
+    if (targets.any()) {
+      row.emplace_back("in_time", in_time);
+      row.emplace_back("request_goodput", report.per_second(in_time));
+    }
     add_steps(steps, row);
     if (Json cost = step_cost_of(flags.client); !cost.is_null()) {
       row.emplace_back("step_cost", std::move(cost));
@@ -342,6 +405,9 @@ Result<int> run(ServeLoadFlags& flags) {
     fmt::print("{}\n", write_json(Json(std::move(row))));
   } else {
     fmt::print("{}{}", to_text(report), steps_text(steps));
+    if (targets.any()) {
+      fmt::print("in time         {}, {:.2f} a second\n", in_time, report.per_second(in_time));
+    }
     for (const auto& [tenant, row] : tenant_rows(trace, outcomes)) {
       fmt::print("{}: {}\n", tenant, write_json(row));
     }

@@ -97,6 +97,47 @@ TEST(LoadClient, RefusalsForLoadAreCountedByThemselves) {
   EXPECT_LT(report.refusal_ms.max, report.e2el_ms.max);
 }
 
+TEST(LoadReport, CountsWhatKeptItsTargets) {
+  const auto answered = [](double first, double last, int64_t tokens) {
+    return LoadOutcome{.sent = 1,
+                       .first_token = 1 + first,
+                       .last_token = 1 + last,
+                       .ended = 1 + last,
+                       .output_tokens = tokens};
+  };
+  // 100 ms to the first token and 10 a later one; 400 and 50; 100 and none later; refused.
+  const std::vector<LoadOutcome> outcomes = {answered(0.1, 0.2, 11),
+                                             answered(0.4, 0.9, 11),
+                                             answered(0.1, 0.1, 1),
+                                             {.ended = 1, .error = "429: busy", .status = 429}};
+  LatencyTargets targets;
+  EXPECT_FALSE(targets.any());
+  EXPECT_EQ(count_in_time(outcomes, targets), 3);
+  ASSERT_TRUE(parse_latency_target("ttft:500", targets).ok());
+  EXPECT_EQ(count_in_time(outcomes, targets), 3);
+  ASSERT_TRUE(parse_latency_target("tpot:30", targets).ok());
+  EXPECT_EQ(count_in_time(outcomes, targets), 2);
+  ASSERT_TRUE(parse_latency_target("e2el:150", targets).ok());
+  EXPECT_EQ(count_in_time(outcomes, targets), 1);
+  EXPECT_TRUE(targets.any());
+  for (const char* bad : {"", "ttft", "ttft:", "ttft:x", "ttft:5x", "ttft:0", "ttft:-1", "itl:5"}) {
+    const Status status = parse_latency_target(bad, targets);
+    EXPECT_FALSE(status.ok()) << bad;
+    EXPECT_NE(status.message().find("as ttft:500"), std::string::npos) << bad;
+  }
+}
+
+// 1 to 1,000: one in a thousand is above the 99.9th percentile.
+TEST(LoadReport, Percentiles) {
+  std::vector<double> values;
+  for (int i = 1000; i >= 1; --i) values.push_back(i);
+  const Percentiles percentiles = percentiles_of(values);
+  EXPECT_EQ(percentiles.p50, 500);
+  EXPECT_EQ(percentiles.p99, 990);
+  EXPECT_EQ(percentiles.p999, 999);
+  EXPECT_EQ(percentiles.max, 1000);
+}
+
 TEST(LoadClient, NoServerIsAFailureAndNotAnEnd) {
   uint16_t port = 0;
   {

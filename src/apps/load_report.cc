@@ -1,6 +1,8 @@
 #include "apps/load_report.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -16,7 +18,51 @@ Percentiles percentiles_of(const std::vector<double>& values) {
           .p50 = percentile(values, 0.5),
           .p90 = percentile(values, 0.9),
           .p99 = percentile(values, 0.99),
+          .p999 = percentile(values, 0.999),
           .max = percentile(values, 1)};
+}
+
+namespace {
+
+struct TargetRow {
+  std::string_view name;
+  double LatencyTargets::*bound;
+  double (*value)(const LoadOutcome& outcome);  // seconds
+};
+constexpr std::array<TargetRow, 3> kTargets = {{
+    {"ttft", &LatencyTargets::ttft_ms,
+     [](const LoadOutcome& outcome) { return outcome.first_token - outcome.sent; }},
+    {"tpot", &LatencyTargets::tpot_ms,
+     [](const LoadOutcome& outcome) { return outcome.per_token(); }},
+    {"e2el", &LatencyTargets::e2el_ms,
+     [](const LoadOutcome& outcome) { return outcome.ended - outcome.sent; }},
+}};
+
+}  // namespace
+
+Status parse_latency_target(std::string_view text, LatencyTargets& targets) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view name = text.substr(0, colon);
+  const std::string_view number = text.substr(std::min(colon + 1, text.size()));
+  double value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  const bool whole = error == std::errc() && end == number.data() + number.size();
+  const auto row = std::find_if(kTargets.begin(), kTargets.end(),
+                                [&](const TargetRow& each) { return each.name == name; });
+  if (row == kTargets.end() || !whole || !(value > 0)) {
+    return invalid_argument(
+        fmt::format("--goodput {}: expected ttft:MS, tpot:MS or e2el:MS, as ttft:500", text));
+  }
+  targets.*row->bound = value;
+  return ok_status();
+}
+
+int64_t count_in_time(std::span<const LoadOutcome> outcomes, const LatencyTargets& targets) {
+  return std::count_if(outcomes.begin(), outcomes.end(), [&](const LoadOutcome& outcome) {
+    return outcome.ok() && std::all_of(kTargets.begin(), kTargets.end(), [&](const TargetRow& row) {
+             return row.value(outcome) * 1e3 <= targets.*row.bound;
+           });
+  });
 }
 
 LoadReport summarise(std::span<const LoadOutcome> outcomes) {
@@ -68,6 +114,7 @@ Json::Object to_json(const LoadReport& report) {
                            {"median_" + name, values.p50},
                            {"p90_" + name, values.p90},
                            {"p99_" + name, values.p99},
+                           {"p99.9_" + name, values.p999},
                            {"max_" + name, values.max}});
   };
   add("ttft_ms", report.ttft_ms);
@@ -90,8 +137,9 @@ std::string to_text(const LoadReport& report) {
   text += fmt::format("output tok/s    {:.1f}  ({} prompt tokens, {} output tokens)\n",
                       report.output_rate(), report.prompt_tokens, report.output_tokens);
   const auto add = [&](std::string_view name, const Percentiles& values) {
-    text += fmt::format("{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}  max {:.2f}\n", name,
-                        values.mean, values.p50, values.p90, values.p99, values.max);
+    text += fmt::format(
+        "{:<16}mean {:.2f}  p50 {:.2f}  p90 {:.2f}  p99 {:.2f}  p99.9 {:.2f}  max {:.2f}\n", name,
+        values.mean, values.p50, values.p90, values.p99, values.p999, values.max);
   };
   add("TTFT ms", report.ttft_ms);
   add("TPOT ms", report.tpot_ms);

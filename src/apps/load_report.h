@@ -2,18 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/load_client.h"
 #include "base/json.h"
+#include "base/status.h"
 
 namespace headrace {
 
 // Of values in milliseconds; all 0 where there are none.
 struct Percentiles {
-  double mean = 0, p50 = 0, p90 = 0, p99 = 0, max = 0;
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0, p999 = 0, max = 0;
 };
 Percentiles percentiles_of(const std::vector<double>& values);
 
@@ -33,6 +36,18 @@ struct LoadReport {
     return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
   }
 };
+// What a request must keep to count as answered in time; milliseconds, no bound unless said.
+struct LatencyTargets {
+  double ttft_ms = kNone, tpot_ms = kNone, e2el_ms = kNone;
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+
+  bool any() const { return ttft_ms < kNone || tpot_ms < kNone || e2el_ms < kNone; }
+};
+// From "ttft:500": sets that target. kInvalidArgument: another name, or no time above 0.
+Status parse_latency_target(std::string_view text, LatencyTargets& targets);
+// How many were answered and kept all of them.
+int64_t count_in_time(std::span<const LoadOutcome> outcomes, const LatencyTargets& targets);
+
 LoadReport summarise(std::span<const LoadOutcome> outcomes);
 
 Json::Object to_json(const LoadReport& report);

@@ -60,6 +60,20 @@ TEST(Background, DelaysLiveRequestsByAShortStepAtMost) {
   EXPECT_GT(beside.background_tokens, 0);
 }
 
+// What operators are told is what the replay saw.
+TEST(Background, ItsStepsAndTokensAreCounted) {
+  const Mix traces = mix(8, 1000);
+  const ReplayReport report = run(traces.both, "fcfs");
+  const SchedulerStats& stats = report.stats;
+  EXPECT_EQ(static_cast<int64_t>(stats.background_tokens), report.background_tokens);
+  EXPECT_GT(stats.beside_steps, 0U);
+  EXPECT_LE(stats.beside_steps_over, stats.beside_steps);
+  EXPECT_NEAR(stats.beside_seconds_max, report.beside_seconds_max, 1e-6);
+  EXPECT_LE(stats.beside_seconds / static_cast<double>(stats.beside_steps),
+            stats.beside_seconds_max);
+  EXPECT_EQ(run(traces.live, "fcfs").stats.background_tokens, 0U);
+}
+
 // Of what steps with live work leave under the bound.
 TEST(Background, FillsTheRoomThatItHas) {
   const Mix traces = mix(16, 2000);

@@ -113,6 +113,7 @@ class BatchScheduler final : public Scheduler {
   int32_t chunk_for(const Sequence& sequence, int32_t first, int32_t remaining) const;
   int32_t budget_for_waiting(int32_t budget) const;
   void note_cost(const StepPlan& plan);
+  void note_beside(const StepPlan& plan, double seconds);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
   bool goes_on_in_batch(const Sequence& sequence) const;

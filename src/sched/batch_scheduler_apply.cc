@@ -72,6 +72,7 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
   const double seconds = applied_seconds_ - started;
   cost_.observe(StepLoad::of(plan), seconds);
   note_displacement_budget(seconds);
+  note_beside(plan, seconds);
   if (cache_ != nullptr && cost_.knows()) {
     cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
   }

@@ -69,4 +69,26 @@ void BatchScheduler::note_background_room(const StepPlan& plan) {
   totals_.background_used_seconds += std::min(room, used);  // live work may join after it
 }
 
+// What the oldest step in flight, which took so long, computed for the background, and whether that
+// cost live answers more than they were promised. (A live prompt makes its step long by itself.)
+void BatchScheduler::note_beside(const StepPlan& plan, double seconds) {
+  const std::vector<Sequence*>& sequences = in_flight_.front().sequences;
+  uint64_t background = 0;
+  bool live = false, live_prompt = false;
+  for (size_t i = 0; i < plan.work.size(); ++i) {
+    if (sequences[i]->rank.background) {
+      background += static_cast<uint64_t>(plan.work[i].count);
+    } else {
+      live = true;
+      live_prompt = live_prompt || plan.work[i].count > 1;
+    }
+  }
+  totals_.background_tokens += background;
+  if (background == 0 || !live || live_prompt || seconds <= 0) return;
+  ++totals_.beside_steps;
+  if (seconds > options_.background_step_seconds) ++totals_.beside_steps_over;
+  totals_.beside_seconds += seconds;
+  totals_.beside_seconds_max = std::max(totals_.beside_seconds_max, seconds);
+}
+
 }  // namespace headrace

@@ -108,6 +108,11 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
+  uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
+  // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
+  // they took, and how many of them longer than background_step_seconds.
+  uint64_t beside_steps = 0, beside_steps_over = 0;
+  double beside_seconds = 0, beside_seconds_max = 0;
   StepCost step_cost;          // as measured with the clock; all 0: nothing is known yet
   double step_cost_error = 0;  // mean relative error of its predictions
 };

@@ -1,6 +1,8 @@
 #include "server/server_metrics.h"
 
+#include <array>
 #include <mutex>
+#include <vector>
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
@@ -24,6 +26,28 @@ const Buckets kTokens = {1,    2,    5,     10,    20,    50,     100,    200,  
                          2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
 const Buckets kChoices = {1, 2, 5, 10, 20};
 const Buckets kStepTokens(kStepTokenBounds.begin(), kStepTokenBounds.end());
+
+// Sums that the scheduler keeps of background requests (Request::background).
+struct BackgroundSum {
+  const char* name;
+  const char* help;
+  double (*value)(const SchedulerStats& stats);
+};
+constexpr std::array<BackgroundSum, 6> kBackgroundSums = {{
+    {"headrace:background_tokens_total", "Tokens computed for background requests.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.background_tokens); }},
+    {"headrace:background_room_seconds_total",
+     "What live work left of its steps under --background-step while background work waited.",
+     [](const SchedulerStats& stats) { return stats.background_room_seconds; }},
+    {"headrace:background_used_seconds_total", "What background work took of that room.",
+     [](const SchedulerStats& stats) { return stats.background_used_seconds; }},
+    {"headrace:beside_steps_total", "Steps with background work beside decodes of live requests.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.beside_steps); }},
+    {"headrace:beside_steps_over_total", "Of them, those longer than --background-step.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.beside_steps_over); }},
+    {"headrace:beside_step_seconds_total", "What those steps took.",
+     [](const SchedulerStats& stats) { return stats.beside_seconds; }},
+}};
 
 }  // namespace
 
@@ -150,6 +174,18 @@ struct ServerMetrics::Series {
           .Name("headrace:host_seconds_total")
           .Help("The engine thread's work, by phase of a step.")
           .Register(registry);
+
+  // In the order of kBackgroundSums.
+  std::vector<prometheus::Counter*> background = background_counters();
+  prometheus::Gauge& beside_max =
+      gauge("headrace:beside_step_seconds_max",
+            "The longest step with background work beside decodes of live requests.");
+  std::vector<prometheus::Counter*> background_counters() {
+    std::vector<prometheus::Counter*> counters;
+    for (const BackgroundSum& sum : kBackgroundSums)
+      counters.push_back(&counter(sum.name, sum.help));
+    return counters;
+  }
 
   std::mutex expose_mutex;
   EngineStats seen;  // at the last exposition
@@ -284,6 +320,11 @@ std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edg
         steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
     add(series_->steps, stats->steps, series_->seen.steps);
     add_timing(*stats);
+    for (size_t i = 0; i < kBackgroundSums.size(); ++i) {
+      series_->background[i]->Increment(kBackgroundSums[i].value(scheduler) -
+                                        kBackgroundSums[i].value(seen));
+    }
+    series_->beside_max.Set(scheduler.beside_seconds_max);
     for (const StepCostTerm& field : kStepCostTerms) {
       prometheus::Labels labels = series_->labels;
       labels.emplace("term", field.name);
