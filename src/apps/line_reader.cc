@@ -1,11 +1,17 @@
 #include "apps/line_reader.h"
 
+#include <fcntl.h>
 #include <histedit.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,6 +49,76 @@ class PlainLineReader final : public LineReader {
   void restore_terminal() override {}
 };
 
+int columns_of(wchar_t character) {
+  const int width = ::wcwidth(character);
+  return width < 0 ? 2 : width;  // control characters are shown as ^X
+}
+
+// How a text that a terminal wrapped at `columns` is shown.
+struct Wrapping {
+  int columns = 80;
+  // libedit draws a line anew without the spaces at the ends of its rows, and begins the next row
+  // itself: the terminal takes them for lines of their own.
+  bool drawn_anew = false;
+};
+
+// Rows above the text's end once the terminal has another width.
+int rows_above_end(std::wstring_view text, const Wrapping& wrapping, int columns) {
+  int rows = 0, line = 0, row = 0;  // columns of the terminal's line, of them in the present row
+  int spaces = 0;                   // at the end of the row
+  for (const wchar_t character : text) {
+    const int width = columns_of(character);
+    if (row + width > wrapping.columns) {
+      if (wrapping.drawn_anew && spaces > 0) {
+        rows += std::max(0, line - spaces - 1) / columns + 1;
+        line = 0;
+      }
+      row = spaces = 0;
+    }
+    row += width;
+    line += width;
+    spaces = character == L' ' ? spaces + 1 : 0;
+  }
+  return rows + line / columns;
+}
+
+// Tells of a window that has changed its size while somebody types. One in a process.
+class WindowWatch {
+ public:
+  WindowWatch() {
+    if (::pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) return;  // then nothing is told
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      const int saved = errno;
+      if (::write(pipe_[1], "", 1) < 0) errno = saved;  // full: it will be told already
+      errno = saved;
+    };
+    action.sa_flags = SA_RESTART;
+    ::sigaction(SIGWINCH, &action, nullptr);
+  }
+  ~WindowWatch() {
+    ::signal(SIGWINCH, SIG_DFL);
+    for (const int file : pipe_) ::close(file);
+  }
+  WindowWatch(const WindowWatch&) = delete;
+  WindowWatch& operator=(const WindowWatch&) = delete;
+
+  // Blocks until `file` has input (true) or the window has another size (false).
+  bool wait_for_input(int file) const {
+    pollfd files[] = {{pipe_[0], POLLIN, 0}, {file, POLLIN, 0}};
+    while (::poll(files, 2, -1) < 0 && errno == EINTR) {
+    }
+    if (files[0].revents == 0) return true;
+    char ignored[64];
+    while (::read(pipe_[0], ignored, sizeof ignored) > 0) {
+    }
+    return false;
+  }
+
+ private:
+  static inline int pipe_[2] = {-1, -1};  // a signal handler reaches nothing else
+};
+
 // libedit keeps the terminal's signal keys to itself (-isig), so Ctrl-C is a key like any other
 // and never races with the line being edited.
 class EditLineReader final : public LineReader {
@@ -66,6 +142,7 @@ class EditLineReader final : public LineReader {
     el_set(edit_, EL_BIND, "\\e[200~", "headrace-paste", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
     el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
+    el_wset(edit_, EL_GETCFN, &EditLineReader::read_character);
   }
 
   ~EditLineReader() override {
@@ -86,6 +163,7 @@ class EditLineReader final : public LineReader {
     // mode's, and Ctrl-C a signal.
     el_set(edit_, EL_PREP_TERM, 1);
     el_resize(edit_);  // the window may have another size than at the last line
+    wrapping_ = {window_columns(), false};
     std::fputs(kPasteOn, stdout);
     std::fflush(stdout);
     int bytes = 0;
@@ -126,6 +204,49 @@ class EditLineReader final : public LineReader {
     return CC_EOF;
   }
 
+  // libedit's own cannot be told of a new window size without leaving it all other signals too.
+  static int read_character(EditLine* edit, wchar_t* character) {
+    EditLineReader& reader = self(edit);
+    std::mbstate_t state{};
+    while (true) {
+      if (!reader.window_.wait_for_input(STDIN_FILENO)) {
+        reader.redraw();
+        continue;
+      }
+      char byte = 0;
+      const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return static_cast<int>(count);
+      const size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<size_t>(-2)) continue;  // the character goes on
+      if (used != static_cast<size_t>(-1)) return 1;
+      state = {};  // no character of this locale: dropped
+    }
+  }
+
+  // The terminal has wrapped what it shows to its new width: goes to the first of these rows, takes
+  // them away and shows the line anew.
+  void redraw() {
+    const int columns = window_columns();
+    const LineInfoW* line = el_wline(edit_);
+    std::wstring shown(prompt_.begin(), prompt_.end());  // prompts are ASCII
+    shown.append(line->buffer, line->cursor);
+    const int rows_up = rows_above_end(shown, wrapping_, columns);
+    std::fputs("\r", stdout);
+    if (rows_up > 0) std::fprintf(stdout, "\x1b[%dA", rows_up);
+    std::fputs("\x1b[J", stdout);
+    std::fflush(stdout);
+    el_resize(edit_);
+    el_set(edit_, EL_REFRESH);
+    wrapping_ = {columns, true};
+  }
+
+  static int window_columns() {
+    winsize size{};
+    const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return known ? size.ws_col : 80;
+  }
+
   // Many lines are one input, as they were copied.
   static unsigned char on_paste(EditLine* edit, int) {
     std::wstring text;
@@ -153,6 +274,8 @@ class EditLineReader final : public LineReader {
   termios found_{};
   EditLine* edit_ = nullptr;
   History* history_ = nullptr;
+  const WindowWatch window_;
+  Wrapping wrapping_;  // of the line being edited
   std::string prompt_;
   bool interrupted_ = false;
 };

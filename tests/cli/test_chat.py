@@ -1,11 +1,14 @@
 """`headrace chat`, piped and on a terminal."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
+import termios
 import time
 
 import pytest
@@ -76,6 +79,9 @@ class Terminal:
             unread = re.sub("\x1b\\[\\?2004[hl]", "", self.output[self.seen :])  # marks of pastes, on and off
             self.output = self.output[: self.seen] + unread
 
+    def resize(self, columns):
+        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
     def exit_code(self):
         """Reads to the end first: a terminal that nobody reads holds the program up."""
         try:
@@ -128,6 +134,22 @@ def test_what_is_pasted_is_one_input(terminal, tmp_path):
     terminal.wait_for(r"saved to")
     messages = json.loads((tmp_path / "chat.json").read_text())
     assert messages[0]["content"] == "Why? first line\nsecond 日本\nthird"
+
+
+def test_a_line_is_drawn_anew_when_the_window_changes(terminal):
+    terminal.resize(40)
+    terminal.wait_for("> ")
+    word = "/" + "x" * 49
+    terminal.type(word)
+    terminal.wait_for("(x[ \\b\\r\\n]*){49}")
+    terminal.resize(20)
+    # The terminal shows 52 columns in three rows now: two up, away with them, and again.
+    terminal.wait_for("\r\x1b\\[2A\x1b\\[J> /x{17}[ \r]*x{20}[ \r]*x{12}")
+    terminal.type("yz\r")
+    terminal.wait_for(f"{word}yz is no command")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
 
 
 def test_history_is_kept(program, model, terminal):
