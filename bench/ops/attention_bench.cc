@@ -129,7 +129,8 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
-Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes) {
+Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes,
+             int32_t prefill_rows) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
   KvLayerView kv{.dtype = DType::kBF16,
@@ -172,6 +173,7 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                                  .sm_count = device.traits().sm_count,
                                  .rows_max = rows,
                                  .sequences_max = sequences,
+                                 .prefill_rows = prefill_rows,
                                  .section_bytes = section_bytes};
   std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
   for (int i = 0; i < 5; ++i) {
@@ -232,33 +234,40 @@ double measure(OpContext& context, const Kernel<AttentionArgs>& kernel, const At
   return times[times.size() / 2];
 }
 
+// Every kernel that takes prefill tiles of so many rows.
+void run_case(Device& device, Stream& stream, const Options& options, const Case& c,
+              int32_t prefill_rows) {
+  SingleRank one;
+  Mesh mesh{&one, &one, &one};
+  Setting setting = make(device, stream, c, options.section_bytes, prefill_rows);
+  setting.args.plan = &setting.plan;
+  Workspace workspace(std::move(setting.workspace_memory));
+  OpContext context{device, stream, workspace, mesh};
+  for (const auto& kernel : attention_cuda_kernels()) {
+    const bool reference = kernel.name.find("reference") != std::string_view::npos;
+    if (options.kernel.empty() ? reference
+                               : kernel.name.find(options.kernel) == std::string_view::npos) {
+      continue;
+    }
+    if (!kernel.supports(device.traits(), setting.args)) continue;
+    const double us = measure(context, kernel, setting.args, options.rounds);
+    fmt::print(
+        "{{\"case\": \"{}\", \"kernel\": \"{}\", \"section_mb\": {}, \"us\": {:.2f}, \"tflops\": "
+        "{:.1f}, \"gb_s\": {:.0f}, \"plan_us\": {:.1f}}}\n",
+        c.name, kernel.name, options.section_bytes >> 20, us, setting.flops / us * 1e-6,
+        setting.bytes / us * 1e-3, setting.plan_us);
+    std::fflush(stdout);
+  }
+}
+
 void run(const Options& options) {
   auto created = create_cuda_device(0);
   CHECK_MSG(created.ok(), created.status().message().c_str());
-  Device& device = **created;
-  const std::unique_ptr<Stream> stream = device.create_stream();
-  SingleRank one;
-  Mesh mesh{&one, &one, &one};
+  const std::unique_ptr<Stream> stream = (*created)->create_stream();
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
-    Setting setting = make(device, *stream, c, options.section_bytes);
-    setting.args.plan = &setting.plan;
-    Workspace workspace(std::move(setting.workspace_memory));
-    OpContext context{device, *stream, workspace, mesh};
-    for (const auto& kernel : attention_cuda_kernels()) {
-      const bool reference = kernel.name.find("reference") != std::string_view::npos;
-      if (options.kernel.empty() ? reference
-                                 : kernel.name.find(options.kernel) == std::string_view::npos) {
-        continue;
-      }
-      if (!kernel.supports(device.traits(), setting.args)) continue;
-      const double us = measure(context, kernel, setting.args, options.rounds);
-      fmt::print(
-          "{{\"case\": \"{}\", \"kernel\": \"{}\", \"us\": {:.2f}, \"tflops\": {:.1f}, "
-          "\"gb_s\": {:.0f}, \"plan_us\": {:.1f}}}\n",
-          c.name, kernel.name, us, setting.flops / us * 1e-6, setting.bytes / us * 1e-3,
-          setting.plan_us);
-      std::fflush(stdout);
+    for (const int32_t rows : {kPrefillTileRows, 192}) {
+      run_case(**created, *stream, options, c, rows);
     }
   }
 }

@@ -11,9 +11,12 @@ void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
-// The same files: the softmax of prompts where it was meant to run (attention_prefill.cuh).
-void attention_cuda_d64_held(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d128_held(OpContext& context, const AttentionArgs& args);
+// The same files; PrefillOptions in attention_prefill.cuh.
+void attention_cuda_d64_lazy(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d64_three(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d64_three_lazy(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d128_lazy(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d256_lazy(OpContext& context, const AttentionArgs& args);
 
 namespace {
 
@@ -126,14 +129,15 @@ bool any(const DeviceTraits& traits, const AttentionArgs& args) {
 }
 
 // The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
-template <int32_t kDim>
+template <int32_t kDim, int32_t kTileRows = kPrefillTileRows>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.head_dim == kDim &&
-         kv.dtype != DType::kF32 && kv.block_tokens == 16 &&
-         args.q.columns() / kDim / kv.kv_heads <= kPrefillTileRows && gpu::rows_aligned(args.q) &&
-         gpu::rows_aligned(args.out) && gpu::multiple_of_access(kv.base) &&
-         kv.block_stride % gpu::kAccessBytes == 0 && kv.v_offset % gpu::kAccessBytes == 0;
+         args.plan->shape.prefill_rows == kTileRows && kv.dtype != DType::kF32 &&
+         kv.block_tokens == 16 && args.q.columns() / kDim / kv.kv_heads <= kPrefillTileRows &&
+         gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
+         gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
+         kv.v_offset % gpu::kAccessBytes == 0;
 }
 
 constexpr std::array kKernels = {
@@ -144,8 +148,12 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
     Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
     // For OpHooks::preferred:
-    Kernel<AttentionArgs>{"attention/cuda/d64_held", fast<64>, attention_cuda_d64_held},
-    Kernel<AttentionArgs>{"attention/cuda/d128_held", fast<128>, attention_cuda_d128_held},
+    Kernel<AttentionArgs>{"attention/cuda/d64_lazy", fast<64>, attention_cuda_d64_lazy},
+    Kernel<AttentionArgs>{"attention/cuda/d64_three", fast<64, 192>, attention_cuda_d64_three},
+    Kernel<AttentionArgs>{"attention/cuda/d64_three_lazy", fast<64, 192>,
+                          attention_cuda_d64_three_lazy},
+    Kernel<AttentionArgs>{"attention/cuda/d128_lazy", fast<128>, attention_cuda_d128_lazy},
+    Kernel<AttentionArgs>{"attention/cuda/d256_lazy", fast<256>, attention_cuda_d256_lazy},
 };
 
 }  // namespace

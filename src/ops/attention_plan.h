@@ -19,6 +19,12 @@
 
 namespace headrace {
 
+inline constexpr int32_t kPrefillSteps = 128;
+
+// Rows of a tile (query positions x query heads of a key head).
+inline constexpr int32_t kPrefillTileRows = 128;  // unless the shape says otherwise
+inline constexpr int32_t kDecodeTileRowsMax = 16;
+
 // A quarter of an H200's L2 cache, each half of which keeps what its multiprocessors read; queries
 // and results pass through it too.
 inline constexpr int64_t kAttentionSectionBytes = int64_t{12} << 20;
@@ -37,16 +43,12 @@ struct AttentionPlanShape {
   // every row takes prefill tiles, whose keys are folded in steps that start at absolute multiples
   // of kPrefillSteps. Decode is slower, most of all few long sequences.
   bool batch_invariant = false;
+  int32_t prefill_rows = kPrefillTileRows;  // of a prefill tile, as the kernel takes them: or 192
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
   int64_t section_bytes = kAttentionSectionBytes;
 };
 
-inline constexpr int32_t kPrefillSteps = 128;
-
-// Rows of a tile (query positions x query heads of a key head).
-inline constexpr int32_t kPrefillTileRows = 128;
-inline constexpr int32_t kDecodeTileRowsMax = 16;
 // 8 or 16: one step of the tensor cores, or two.
 int32_t decode_tile_rows(const AttentionPlanShape& shape);
 

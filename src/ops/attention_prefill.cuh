@@ -1,14 +1,14 @@
 // Attention of many rows, after FlashAttention-3 (Shah et al. 2024). A thread block is persistent
-// and has three warpgroups: one warp of the first has the copy engine fetch queries, keys and
-// values; the other two hold 64 rows of a tile each and compute
+// and has three or four warpgroups: one warp of the first has the copy engine fetch queries, keys
+// and values; the others hold 64 rows of a tile each and compute
 //   S [64, keys] = Q K'      O [64, d] += P V      (wgmma, P from registers)
 // Softmax hides in two ways: within a warpgroup, that of the next S runs while O += P V is in
-// flight; between the two, one warpgroup's products run while the other is at its softmax (named
+// flight; between them, one warpgroup's products run while the others are at their softmax (named
 // barriers hand the turn over).
 //
-// A tile is 128 rows: positions x the query heads of one key head, so that keys and values are read
-// once for all heads. Its keys are taken from the last to the first: only the first steps meet the
-// diagonal.
+// A tile is 64 rows a warpgroup: positions x the query heads of one key head, so that keys and
+// values are read once for all heads. Its keys are taken from the last to the first: only the first
+// steps meet the diagonal.
 #pragma once
 
 #include "gpu/mma.cuh"
@@ -21,29 +21,35 @@
 namespace headrace::gpu {
 
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr int kConsumers = 2;  // warpgroups
-inline constexpr int kPrefillThreads = (1 + kConsumers) * kWarpgroupThreads;
-inline constexpr int kConsumerRows = kPrefillTileRows / kConsumers;
+inline constexpr int kConsumerRows = 64;
 
-// Where the softmax of the next S runs. ptxas (13.0) moves the wait for O += P V to before the
-// exponentials that were to run meanwhile: arithmetic may pass a wait, but not a branch on what it
-// computes.
-enum class PrefillSoftmax {
-  kScheduled,  // where ptxas puts it: after O += P V, seen in the machine code of every head size
-  kHeld,  // before the wait, and the largest score by four chains in place of one. Head sizes to
-          // 128: at 256 ptxas has too few registers for it and serialises every product (C7512)
+// How the kernel of one head size is made.
+struct PrefillOptions {
+  int consumers = 2;  // warpgroups that compute
+  // Sums are rescaled where the largest score has grown by a factor of more than 2^8, not where it
+  // has grown: weights are then up to 2^8, and most steps multiply nothing. Queries of a tile are
+  // given back with its last scores, and the first keys of the next fetched before its queries.
+  bool lazy = false;
 };
 
-template <int kDim>
+template <int kHeadDim, PrefillOptions kOptions>
 struct PrefillShape {
+  static constexpr int kDim = kHeadDim;
+  static constexpr int kConsumers = kOptions.consumers;
+  static constexpr bool kLazy = kOptions.lazy;
+  static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
+  static constexpr int kTileRows = kConsumers * kConsumerRows;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
   static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
   static constexpr int kPages = kKeys / kPageTokens;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = kConsumers;
   static constexpr int kQueryStages = kDim <= 128 ? 2 : 1;  // tiles
   static constexpr int kStepBytes = kPages * Page<kDim>::kBytes;
-  static constexpr int kQueryChunkBytes = kPrefillTileRows * Page<kDim>::kRowBytes;
+  static constexpr int kQueryChunkBytes = kTileRows * Page<kDim>::kRowBytes;
   // Whether the warpgroups take turns at the tensor cores.
   static constexpr bool kTurns = kDim <= 128;
+  // Whether a tile's first keys are fetched before its queries.
+  static constexpr bool kKeysFirst = kLazy && kQueryStages == 1;
 };
 
 struct PrefillItem {
@@ -51,10 +57,9 @@ struct PrefillItem {
   int32_t head;  // < 0: no more
 };
 
-template <int kDim>
+template <class Shape>
 struct alignas(1024) PrefillShared {
-  using Shape = PrefillShape<kDim>;
-  std::byte queries[Shape::kQueryStages][Page<kDim>::kChunks][Shape::kQueryChunkBytes];
+  std::byte queries[Shape::kQueryStages][Page<Shape::kDim>::kChunks][Shape::kQueryChunkBytes];
   std::byte keys[Shape::kStages][Shape::kStepBytes];
   std::byte values[Shape::kStages][Shape::kStepBytes];
   PrefillItem items[2];
@@ -64,7 +69,7 @@ struct alignas(1024) PrefillShared {
   Barrier values_full[Shape::kStages], values_empty[Shape::kStages];
 
   __device__ void init_barriers() {
-    constexpr uint32_t kWarps = kConsumers * kWarpgroupThreads / 32;
+    constexpr uint32_t kWarps = Shape::kConsumers * kWarpgroupThreads / 32;
     for (int i = 0; i < 2; ++i) {
       item_full[i].init(1);
       item_empty[i].init(kWarps);
@@ -98,21 +103,19 @@ struct RingPlace {
 };
 
 // Steps of kKeys keys of a tile, numbered from step_first on.
-template <int kDim>
+template <int kKeys>
 __device__ int32_t steps_of(const AttentionTileWork& tile) {
-  constexpr int kKeys = PrefillShape<kDim>::kKeys;
   return (tile.key_last - tile.step_first + kKeys - 1) / kKeys;
 }
 
 // --- the warp that has everything fetched ---
 
-template <class T, int kDim>
+template <class T, class Shape>
 class PrefillProducer {
-  using P = Page<kDim>;
-  using Shape = PrefillShape<kDim>;
+  using P = Page<Shape::kDim>;
 
  public:
-  __device__ PrefillProducer(PrefillShared<kDim>& shared, const CUtensorMap& queries,
+  __device__ PrefillProducer(PrefillShared<Shape>& shared, const CUtensorMap& queries,
                              const CUtensorMap& keys, const CUtensorMap& values)
       : shared_(shared),
         queries_(queries),
@@ -131,8 +134,7 @@ class PrefillProducer {
       int32_t next = 0;
       if (lane_ == 0) next = static_cast<int32_t>(gridDim.x + atomicAdd(&header.prefill_next, 1u));
       announce({tile, head});
-      load_queries(args, tile, head);
-      load_steps(tile, head);
+      load_tile(args, tile, head);
       item = __shfl_sync(0xffffffffu, next, 0);
     }
     announce({.tile = {}, .head = -1});
@@ -155,7 +157,7 @@ class PrefillProducer {
     shared_.queries_empty[slot].wait(query_.parity ^ 1);
     query_.advance();
     if (lane_ != 0) return;
-    const int positions = kPrefillTileRows / args.group;
+    const int positions = Shape::kTileRows / args.group;
     shared_.queries_full[slot].arrive_expecting(
         static_cast<uint32_t>(P::kChunks * positions * args.group * P::kRowBytes));
 #pragma unroll
@@ -166,12 +168,15 @@ class PrefillProducer {
   }
 
   // Keys are needed one step ahead of values.
-  __device__ void load_steps(const AttentionTileWork& tile, int32_t head) {
-    const int32_t steps = steps_of<kDim>(tile);
+  __device__ void load_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                            int32_t head) {
+    if constexpr (!Shape::kKeysFirst) load_queries(args, tile, head);
+    const int32_t steps = steps_of<Shape::kKeys>(tile);
     RingPlace<Shape::kStages> key_place = place_, value_place = place_;
     int32_t key_block = block_of(tile, steps - 1);
     load_step(head, key_block, keys_, shared_.keys, shared_.keys_full, shared_.keys_empty,
               key_place);
+    if constexpr (Shape::kKeysFirst) load_queries(args, tile, head);
     for (int32_t step = steps - 1; step >= 0; --step) {
       const int32_t value_block = key_block;
       if (step > 0) {
@@ -207,7 +212,7 @@ class PrefillProducer {
     place.advance();
   }
 
-  PrefillShared<kDim>& shared_;
+  PrefillShared<Shape>& shared_;
   const CUtensorMap& queries_;
   const CUtensorMap& keys_;
   const CUtensorMap& values_;
@@ -221,7 +226,7 @@ class PrefillProducer {
 
 // Named barriers; 0 is __syncthreads().
 inline constexpr int kTurnBarrier = 1;      // + consumer: its turn at the tensor cores
-inline constexpr int kConsumerBarrier = 3;  // + consumer: its own threads
+inline constexpr int kConsumerBarrier = 4;  // + consumer: its own threads
 
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -232,30 +237,31 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
 
 // Softmax state of this thread's two rows.
 struct RowPair {
-  float largest[2];  // of what scores hold
+  float largest[2];  // of what scores hold; lazy: what weights are relative to
   float total[2];    // of this thread's keys
   int32_t last_key[2];
   int32_t first_key[2];
 };
 
-template <class T, int kDim, PrefillSoftmax kSoftmax>
+template <class T, class Shape>
 class PrefillConsumer {
-  using P = Page<kDim>;
-  using Shape = PrefillShape<kDim>;
-  static constexpr int kKeys = Shape::kKeys;
+  using P = Page<Shape::kDim>;
+  static constexpr int kDim = Shape::kDim, kKeys = Shape::kKeys;
+  // By how many powers of two the largest score may outgrow what weights are relative to.
+  static constexpr float kLazyBits = 8.0f;
   using Scores = float[kKeys / 2];
   using Weights = uint32_t[kKeys / 4];
   using Sums = float[kDim / 2];
 
  public:
-  __device__ PrefillConsumer(PrefillShared<kDim>& shared, int consumer)
+  __device__ PrefillConsumer(PrefillShared<Shape>& shared, int consumer)
       : shared_(shared),
         consumer_(consumer),
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
         row_(consumer * kConsumerRows + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
   __device__ __forceinline__ void run(const AttentionArguments<T>& args) {
-    if (Shape::kTurns && consumer_ == 1) pass_turn();
+    if (Shape::kTurns && consumer_ == Shape::kConsumers - 1) pass_turn();
     RingPlace<2> place;
     while (true) {
       shared_.item_full[place.slot].wait(place.parity);
@@ -273,7 +279,10 @@ class PrefillConsumer {
     if constexpr (Shape::kTurns) named_sync(kTurnBarrier + consumer_, 2 * kWarpgroupThreads);
   }
   __device__ __forceinline__ void pass_turn() {
-    if constexpr (Shape::kTurns) named_arrive(kTurnBarrier + 1 - consumer_, 2 * kWarpgroupThreads);
+    if constexpr (Shape::kTurns) {
+      const int next = consumer_ == Shape::kConsumers - 1 ? 0 : consumer_ + 1;
+      named_arrive(kTurnBarrier + next, 2 * kWarpgroupThreads);
+    }
   }
   // This warp reads no more of what the barrier guards.
   __device__ __forceinline__ void release(Barrier& empty) {
@@ -284,7 +293,7 @@ class PrefillConsumer {
   __device__ __forceinline__ void attend(const AttentionArguments<T>& args,
                                          const AttentionTileWork& tile, int32_t head) {
     RowPair rows = rows_of_tile(args, tile);
-    const int32_t steps = steps_of<kDim>(tile);
+    const int32_t steps = steps_of<kKeys>(tile);
     Scores scores;
     Weights weights;
     Sums sums;
@@ -298,6 +307,7 @@ class PrefillConsumer {
     products_wait<0>();
     pin(scores);
     release(shared_.keys_empty[place_.slot]);
+    if (Shape::kKeysFirst && steps == 1) release(shared_.queries_empty[query_.slot]);
     mask(args, tile, steps - 1, rows, scores);
     weigh(args, rows, scores, keep);
     pack(scores, weights);
@@ -315,16 +325,16 @@ class PrefillConsumer {
       products_wait<1>();
       pin(scores);
       release(shared_.keys_empty[place_.slot]);
+      if (Shape::kKeysFirst && step == 0) release(shared_.queries_empty[query_.slot]);
       mask(args, tile, step, rows, scores);
       weigh(args, rows, scores, keep);
-      if constexpr (kSoftmax == PrefillSoftmax::kHeld) hold(rows);
       products_wait<0>();
       pin(sums);
       release(shared_.values_empty[before.slot]);
       rescale(sums, keep);
       pack(scores, weights);
     }
-    release(shared_.queries_empty[query_.slot]);
+    if constexpr (!Shape::kKeysFirst) release(shared_.queries_empty[query_.slot]);
     query_.advance();
     shared_.values_full[place_.slot].wait(place_.parity);
     clear_values(tile, 0, place_.slot);
@@ -432,20 +442,19 @@ class PrefillConsumer {
     const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      constexpr int kChains = kSoftmax == PrefillSoftmax::kHeld ? 4 : 1;
-      float chains[kChains];
-#pragma unroll
-      for (int i = 0; i < kChains; ++i) chains[i] = rows.largest[j];
+      float largest = rows.largest[j];
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) {
-        float& chain = chains[i / 4 % kChains];
-        if (i / 2 % 2 == j) chain = fmaxf(chain, scores[i]);
+        if (i / 2 % 2 == j) largest = fmaxf(largest, scores[i]);
       }
-      float largest = chains[0];
-#pragma unroll
-      for (int i = 1; i < kChains; ++i) largest = fmaxf(largest, chains[i]);
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      if constexpr (Shape::kLazy) {
+        // Each row by itself: its bits do not depend on others. Its first keys are a growth from
+        // -inf; of no keys yet (-inf - -inf) it is none.
+        const bool grows = (largest - rows.largest[j]) * factor > kLazyBits;
+        largest = grows ? largest : rows.largest[j];
+      }
       const float origin = softmax_origin(largest) * factor;
       keep[j] = exp2_fast(rows.largest[j] * factor - origin);
       rows.largest[j] = largest;
@@ -461,12 +470,8 @@ class PrefillConsumer {
     }
   }
 
-  // Nothing, once the softmax is computed; a total is never negative.
-  __device__ __forceinline__ void hold(const RowPair& rows) const {
-    if (rows.total[0] < 0.0f || rows.total[1] < 0.0f) asm volatile("trap;");
-  }
-
   __device__ __forceinline__ void rescale(Sums& sums, const float (&keep)[2]) const {
+    if (Shape::kLazy && !__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < kDim / 2; ++i) sums[i] *= keep[i / 2 % 2];
   }
@@ -552,46 +557,47 @@ class PrefillConsumer {
     }
   }
 
-  PrefillShared<kDim>& shared_;
+  PrefillShared<Shape>& shared_;
   const int consumer_, thread_, row_;
   RingPlace<Shape::kQueryStages> query_;
   RingPlace<Shape::kStages> place_;
 };
 
-template <class T, int kDim, PrefillSoftmax kSoftmax>
-__global__ void __launch_bounds__(kPrefillThreads, 1)
+template <class T, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
     attention_prefill(const __grid_constant__ CUtensorMap queries,
                       const __grid_constant__ CUtensorMap keys,
                       const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
   extern __shared__ __align__(1024) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<PrefillShared<kDim>*>(dynamic);
+  auto& shared = *reinterpret_cast<PrefillShared<Shape>*>(dynamic);
   if (threadIdx.x == 0) shared.init_barriers();
   __syncthreads();
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   if (warpgroup == 0) {
     registers_lower<24>();
-    if (threadIdx.x < 32) PrefillProducer<T, kDim>(shared, queries, keys, values).run(args);
+    if (threadIdx.x < 32) PrefillProducer<T, Shape>(shared, queries, keys, values).run(args);
   } else {
-    registers_raise<240>();
-    PrefillConsumer<T, kDim, kSoftmax>(shared, warpgroup - 1).run(args);
+    registers_raise<Shape::kConsumerRegisters>();
+    PrefillConsumer<T, Shape>(shared, warpgroup - 1).run(args);
   }
 }
 
-template <class T, int kDim, PrefillSoftmax kSoftmax>
+// REQUIRES: args.plan->shape.prefill_rows == Shape::kTileRows
+template <class T, class Shape>
 void launch_prefill(OpContext& context, const AttentionArgs& args,
                     const AttentionArguments<T>& arguments) {
-  constexpr auto kernel = attention_prefill<T, kDim, kSoftmax>;
-  constexpr int kBytes = sizeof(PrefillShared<kDim>);
+  constexpr auto kernel = attention_prefill<T, Shape>;
+  constexpr int kBytes = sizeof(PrefillShared<Shape>);
   static_assert(kBytes <= 227 * 1024);
-  constexpr int kChunk = Page<kDim>::kChunk;
+  constexpr int kChunk = Page<Shape::kDim>::kChunk;
   const std::byte* base = args.kv.base;
   check_launch(launch_overlapped(
       kernel,
       {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
-       .threads = kPrefillThreads,
+       .threads = Shape::kThreads,
        .shared_bytes = kBytes},
       stream_of(context),
-      query_map(args.q, kDim, arguments.group, kPrefillTileRows / arguments.group, kChunk),
+      query_map(args.q, Shape::kDim, arguments.group, Shape::kTileRows / arguments.group, kChunk),
       page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
       arguments));
 }
