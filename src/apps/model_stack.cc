@@ -323,24 +323,35 @@ class StackLoader {
   }
 
   // Memory that is not there would be noticed by the kernel's killer, which may take another
-  // program. The estimate is on the low side: what is refused cannot fit.
+  // program. The estimate is on the low side: what is refused cannot fit. What the load finds out
+  // (activations, the default pool) is counted behind it.
   Status check_memory() const {
     const PackedCache* const cache = stack_->packed_cache_.get();
-    if (on_gpu() || (cache != nullptr && cache->hit())) return ok_status();
+    if (on_gpu()) return ok_status();
     const ModelWeights& weights = stack_->weights_;
-    int64_t needed = tensor_bytes(*weights.weights);
+    int64_t needed = cache != nullptr && cache->hit() ? 0 : tensor_bytes(*weights.weights);
     const std::optional<DType> quantised = quantised_dtype(options_.quantization);
     if (quantised) {
       const int64_t whole_blocks = weights.parameter_count / 256 * 256;
       needed = std::min(needed, row_bytes(*quantised, whole_blocks).value_or(needed));
     }
     const int64_t free = stack_->device_->free_bytes();
-    if (needed <= free) return ok_status();
+    const int64_t kv_bytes = options_.kv_cache_memory_bytes + tier_bytes();
+    if (needed + kv_bytes <= free) return ok_status();
+    const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+    if (needed <= free) {
+      return exhausted(fmt::format(
+          "{}: beside {:.1f} GiB of weights {:.1f} GiB are asked for keys and values, and {:.1f} "
+          "GiB are free: lower {}",
+          options_.model, gib(needed), gib(kv_bytes), gib(free),
+          tier_bytes() == 0                     ? "--kv-cache-memory-bytes"
+          : options_.kv_cache_memory_bytes == 0 ? "--kv-offloading-size"
+                                                : "--kv-cache-memory-bytes, --kv-offloading-size"));
+    }
     return exhausted(fmt::format(
         "{}: its weights need {:.1f} GiB of memory, and {:.1f} GiB are free: use a file with fewer "
         "bits a weight{}",
-        options_.model, static_cast<double>(needed) / (1 << 30),
-        static_cast<double>(free) / (1 << 30),
+        options_.model, gib(needed), gib(free),
         float_weights() && !quantised ? ", or --quantization q4_0" : ""));
   }
 
@@ -384,7 +395,7 @@ class StackLoader {
 
   // What is left of a GPU's memory.
   Result<int32_t> plan_gpu_blocks(const KvPlan& kv, const ModelRunnerOptions& runner) const {
-    const Device& device = *stack_->device_;
+    Device& device = *stack_->device_;
     const int64_t pages_min = (runner.max_model_len + kBlockTokens - 1) / kBlockTokens *
                                   static_cast<int64_t>(kv.groups.size()) +
                               1;
@@ -406,24 +417,27 @@ class StackLoader {
   }
 
   // The CPU's pool is as large as asked, or as the defaults and the machine say.
-  Result<int32_t> plan_blocks(const KvPlan& kv, int32_t max_model_len) const {
-    int64_t bytes = options_.kv_cache_memory_bytes;
-    const auto blocks_for = [&](int64_t tokens) {
-      return (tokens + kBlockTokens - 1) / kBlockTokens * static_cast<int64_t>(kv.groups.size());
-    };
-    if (bytes == 0) {
-      const int64_t wanted =
-          std::max(blocks_for(max_model_len), blocks_for(kTokensPerSlot * options_.max_num_seqs));
-      bytes = std::min(wanted * kv.page_bytes, stack_->device_->free_bytes() / 4);
-    }
-    const int64_t blocks = std::min<int64_t>(bytes / kv.page_bytes, 1 << 30);
-    if (blocks < static_cast<int64_t>(kv.groups.size())) {
-      return exhausted(
-          fmt::format("{} bytes of KV cache hold no block of {} bytes: raise "
-                      "--kv-cache-memory-bytes",
-                      bytes, kv.page_bytes));
-    }
-    return static_cast<int32_t>(blocks);
+  Result<int32_t> plan_host_blocks(const KvPlan& kv, const ModelRunnerOptions& runner) const {
+    const auto groups = static_cast<int64_t>(kv.groups.size());
+    const int64_t tokens =
+        std::max<int64_t>(runner.max_model_len, kTokensPerSlot * options_.max_num_seqs);
+    const int64_t pages = (tokens + kBlockTokens - 1) / kBlockTokens * groups;
+    HR_ASSIGN_OR_RETURN(const int64_t planned,
+                        plan_host_pages({.free_bytes = stack_->device_->free_bytes(),
+                                         .runner_bytes = model_runner_bytes(
+                                             *stack_->device_, *stack_->model_, kv, runner),
+                                         .tier_bytes = tier_bytes(),
+                                         .kv_bytes_wanted = options_.kv_cache_memory_bytes,
+                                         .kv_bytes_default = pages * kv.page_bytes,
+                                         .page_bytes = kv.page_bytes,
+                                         .pages_min = groups}));
+    return static_cast<int32_t>(planned);
+  }
+
+  // Host memory below the pool.
+  int64_t tier_bytes() const {
+    if (options_.preemption_mode == "recompute") return 0;
+    return static_cast<int64_t>(std::max(0.0, options_.kv_offloading_gib) * (1 << 30));
   }
 
   Result<int32_t> model_len() const {
@@ -520,7 +534,7 @@ class StackLoader {
                                       .poison_workspace = options_.poison_workspace,
                                       .hooks = hooks()};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
-                                                            : plan_blocks(kv, max_model_len));
+                                                            : plan_host_blocks(kv, runner_options));
     runner_options.block_count = block_count;
     runner_options.kv_memory = kv_memory;
     runner_options.kv_populate = options_.kv_populate;

@@ -61,4 +61,32 @@ Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
                     .free_after_bytes = input.free_bytes - fixed - pages * input.page_bytes};
 }
 
+Result<int64_t> plan_host_pages(const HostMemoryInput& input) {
+  const int64_t left = input.free_bytes - input.runner_bytes - input.tier_bytes;
+  if (left < 0) {
+    return exhausted(fmt::format(
+        "activations need {:.2f} GiB of memory{}, {:.2f} GiB are free beside the weights: lower "
+        "--max-num-batched-tokens or --max-model-len{}",
+        gib(input.runner_bytes),
+        input.tier_bytes > 0
+            ? fmt::format(" and --kv-offloading-size {:.2f}", gib(input.tier_bytes))
+            : "",
+        gib(input.free_bytes), input.tier_bytes > 0 ? ", or --kv-offloading-size" : ""));
+  }
+  if (input.kv_bytes_wanted > left) {
+    return exhausted(
+        fmt::format("--kv-cache-memory-bytes asks for {:.2f} GiB, {:.2f} GiB are free beside "
+                    "weights and activations ({:.2f} GiB): lower it",
+                    gib(input.kv_bytes_wanted), gib(left), gib(input.runner_bytes)));
+  }
+  const bool asked = input.kv_bytes_wanted > 0;
+  const int64_t bytes = asked ? input.kv_bytes_wanted : std::min(input.kv_bytes_default, left / 4);
+  const int64_t pages = std::min(bytes / input.page_bytes, kPagesMax);
+  if (pages >= input.pages_min) return pages;
+  return exhausted(fmt::format("{} bytes of KV cache hold no block of {} bytes: {}", bytes,
+                               input.pages_min * input.page_bytes,
+                               asked ? "raise --kv-cache-memory-bytes"
+                                     : "set --kv-cache-memory-bytes, or free some memory"));
+}
+
 }  // namespace headrace

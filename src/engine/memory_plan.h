@@ -1,4 +1,5 @@
-// MemoryPlan: what the memory of a GPU is used for, decided at start.
+// MemoryPlan: what memory is used for, decided at start: of a GPU all of it, of a CPU what its host
+// has left.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +36,20 @@ struct MemoryPlan {
 
 // kExhausted naming the flag to change where one sequence of --max-model-len does not fit.
 Result<MemoryPlan> plan_memory(const MemoryPlanInput& input);
+
+// On a CPU other programs take and give memory too: the default is modest.
+struct HostMemoryInput {
+  int64_t free_bytes = 0;        // now: weights are in place
+  int64_t runner_bytes = 0;      // model_runner_bytes(): not yet allocated
+  int64_t tier_bytes = 0;        // --kv-offloading-size
+  int64_t kv_bytes_wanted = 0;   // --kv-cache-memory-bytes; 0 = kv_bytes_default
+  int64_t kv_bytes_default = 0;  // at most a quarter of what is left is taken for it
+  int64_t page_bytes = 0;
+  int64_t pages_min = 0;  // of one block of tokens
+};
+
+// Pages of keys and values. kExhausted naming the flag to change where it does not fit: pages are
+// taken when they are first used, and memory that is not there then ends the process.
+Result<int64_t> plan_host_pages(const HostMemoryInput& input);
 
 }  // namespace headrace

@@ -49,5 +49,43 @@ TEST(MemoryPlan, NamesTheFlagThatWouldHelp) {
             std::string::npos);
 }
 
+// A small model beside 8 GiB of free memory.
+HostMemoryInput host_input() {
+  return {.free_bytes = 8 * kGiB,
+          .runner_bytes = kGiB / 8,
+          .kv_bytes_default = kGiB,
+          .page_bytes = 1 << 20,
+          .pages_min = 2};
+}
+
+TEST(HostMemory, TheDefaultTakesAQuarterOfWhatIsLeftAtMost) {
+  EXPECT_EQ(plan_host_pages(host_input()).value(), 1024);
+  HostMemoryInput tight = host_input();
+  tight.free_bytes = kGiB + kGiB / 8;
+  EXPECT_EQ(plan_host_pages(tight).value(), 256);
+  tight.tier_bytes = kGiB / 2;
+  EXPECT_EQ(plan_host_pages(tight).value(), 128);
+}
+
+TEST(HostMemory, NamesTheFlagThatWouldHelp) {
+  HostMemoryInput tight = host_input();
+  tight.kv_bytes_wanted = 8 * kGiB;  // as much as is free, without the activations
+  EXPECT_NE(plan_host_pages(tight).status().message().find("--kv-cache-memory-bytes asks for 8.00"),
+            std::string::npos);
+  tight = host_input();
+  tight.runner_bytes = 9 * kGiB;
+  EXPECT_NE(plan_host_pages(tight).status().message().find("--max-num-batched-tokens"),
+            std::string::npos);
+  EXPECT_EQ(plan_host_pages(tight).status().message().find("--kv-offloading-size"),
+            std::string::npos);
+  tight.tier_bytes = kGiB;
+  EXPECT_NE(plan_host_pages(tight).status().message().find("--kv-offloading-size"),
+            std::string::npos);
+  tight = host_input();
+  tight.kv_bytes_wanted = 3 << 19;
+  EXPECT_NE(plan_host_pages(tight).status().message().find("raise --kv-cache-memory-bytes"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace headrace

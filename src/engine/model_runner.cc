@@ -16,6 +16,20 @@ namespace {
 // Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
 constexpr int32_t kLogitRowsMax = 32;
 
+// Of the workspace of a runner on the CPU.
+int64_t workspace_bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
+  const ModelSpec& spec = model.spec();
+  const int threads = device.pool().thread_count();
+  const int64_t hidden_row_bytes =
+      int64_t{spec.hidden_size} * dtype_info(model.activation_dtype()).block_bytes;
+  return (options.max_num_batched_tokens + kLogitRowsMax) * hidden_row_bytes +
+         int64_t{kLogitRowsMax} * spec.vocab_size * 4 +
+         sample_workspace_bytes(threads, spec.vocab_size) +
+         model.workspace_bytes(options.max_num_batched_tokens, kLogitRowsMax, options.max_model_len,
+                               threads) +
+         (64 << 10);
+}
+
 // Whether steps are started and go on beside the host: on a GPU, and where one is stood in for.
 bool runs_ahead(const Device& device) { return device.kind() != DeviceKind::kCpu; }
 
@@ -73,17 +87,7 @@ class ModelRunner final : public Runner {
 };
 
 Status ModelRunner::allocate_workspace() {
-  const ModelSpec& spec = model_.spec();
-  const int64_t tokens = options_.max_num_batched_tokens;
-  const int threads = device_.pool().thread_count();
-  const int64_t hidden_bytes = (tokens + kLogitRowsMax) * hidden_row_bytes();
-  const int64_t logits_bytes = int64_t{kLogitRowsMax} * spec.vocab_size * 4;
-  const int64_t bytes = hidden_bytes + logits_bytes +
-                        sample_workspace_bytes(threads, spec.vocab_size) +
-                        model_.workspace_bytes(options_.max_num_batched_tokens, kLogitRowsMax,
-                                               options_.max_model_len, threads) +
-                        (64 << 10);
-  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
+  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(workspace_bytes(device_, model_, options_)));
   workspace_ = Workspace(std::move(buffer));
   return ok_status();
 }
@@ -161,9 +165,10 @@ Result<StepResult> ModelRunner::wait(Ticket ticket) {
 
 }  // namespace
 
-int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
+int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
-  return runs_ahead(device) ? device_runner_bytes(device, model, plan, options) : 0;
+  return runs_ahead(device) ? device_runner_bytes(device, model, plan, options)
+                            : workspace_bytes(device, model, options);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,

@@ -37,8 +37,8 @@ struct ModelRunnerOptions {
 inline constexpr int32_t kDeviceStepsInFlight = 2;
 
 // Bytes of device memory that a runner takes beside weights and KV pool: activations, logits,
-// results, tables of slots. Nothing on the CPU counts: its memory is not planned.
-int64_t model_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
+// results, tables of slots; on the CPU activations and logits.
+int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options);
 
 // What the driver is expected to take for recorded steps; 0 where none are.

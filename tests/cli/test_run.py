@@ -6,6 +6,8 @@ import pty
 import signal
 import time
 
+import pytest
+
 QUESTION = "What is the capital of France?"
 
 
@@ -213,3 +215,9 @@ def test_a_model_that_memory_cannot_hold_is_refused(program, tmp_path):
     assert done.returncode == 1 and done.stdout == b""
     message = done.stderr.decode()
     assert "need " in message and " GiB are free" in message and "--quantization" in message, message
+
+
+@pytest.mark.parametrize("flag, value", [("--kv-cache-memory-bytes", "90t"), ("--kv-offloading-size", 90000)])
+def test_keys_and_values_that_need_more_memory_than_there_is_are_an_error(program, model, flag, value):
+    message = program.error("run", "-m", model, "-p", "x", flag, value)
+    assert " GiB are free" in message and f"lower {flag}" in message, message
