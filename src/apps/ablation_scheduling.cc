@@ -118,7 +118,7 @@ class PromptsBesideDecoders {
     options.max_num_seqs = kDecoders + kLongPrompts;
     options.enable_prefix_caching = false;
     // Else who needs a page that was never used waits for the system (kv_memory.h).
-    options.kv_populate = true;
+    options.kv_populate = "start";
   }
 
   // Between the decoders' tokens, on an engine like this one and with no prompt beside them.

@@ -272,6 +272,8 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->check(number_between(0.0, 1.0));
   app.add_option("--background-step", flags->scheduler.background_step_seconds,
                  "Seconds that a step with background work may take beside live requests");
+  app.add_option("--background-gap-step", flags->scheduler.background_gap_seconds,
+                 "The same of a step between live requests (0: no bound)");
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies,
                  "Policies to compare; srpt-oracle: srpt-declared with the true lengths")

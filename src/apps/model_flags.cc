@@ -7,6 +7,7 @@
 #include "apps/foreign_flags.h"
 #include "base/log.h"
 #include "engine/kv_memory.h"
+#include "engine/kv_population.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -236,9 +237,9 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
              "Memory of keys and values: pages in block tables, pages mapped into a range of "
              "addresses for each request, or a range of memory for each")
       ->group("Engine");
-  app.add_flag("--kv-populate", stack.kv_populate,
-               "CPU: take all memory of keys and values at start, not as it is first used (slower "
-               "starts, no pauses later)")
+  add_choice(app, "--kv-populate", stack.kv_populate, kv_populate_names(),
+             "CPU: when the memory of keys and values is taken: off: as it is first used; idle: "
+             "while there is nothing to compute; start: all at start")
       ->group("Engine");
   add_choice(app, "--preemption-mode", stack.preemption_mode, {"auto", "swap", "recompute"},
              "What --kv-offloading-size keeps: auto: what is cheaper to load than to compute; "
@@ -268,6 +269,12 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--background-step", stack.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")
+      ->check(number_between(0.0, 3600.0))
+      ->type_name("S")
+      ->group("Engine");
+  app.add_option("--background-gap-step", stack.background_gap_seconds,
+                 "Seconds that a step of background work alone may take while live requests come "
+                 "and go (one in the last 5 s; 0: no bound)")
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");

@@ -537,7 +537,7 @@ class StackLoader {
                                                             : plan_host_blocks(kv, runner_options));
     runner_options.block_count = block_count;
     runner_options.kv_memory = kv_memory;
-    runner_options.kv_populate = options_.kv_populate;
+    HR_ASSIGN_OR_RETURN(runner_options.kv_populate, find_kv_populate(options_.kv_populate));
     HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;
@@ -554,6 +554,7 @@ class StackLoader {
                       .tpot_target_seconds = options_.tpot_target_seconds,
                       .tpot_over_share = options_.tpot_over_share,
                       .background_step_seconds = options_.background_step_seconds,
+                      .background_gap_seconds = options_.background_gap_seconds,
                       .groups = kv.groups,
                       .block_count = block_count,
                       .end_ids = runner_options.end_ids,

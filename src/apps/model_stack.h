@@ -57,6 +57,7 @@ struct StackOptions {
   double tpot_over_share = 0;      // of steps that may take longer
   std::string priority_order = "lower-first";
   double background_step_seconds = 0.006;  // of steps with background work beside live requests
+  double background_gap_seconds = 0.025;   // of such steps between live requests; 0: no bound
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
   int32_t promote_after_steps = 2000;
   int32_t mlfq_quantum = 16;          // tokens
@@ -72,7 +73,7 @@ struct StackOptions {
   std::string kv_disk_path;      // the folder; empty: the temporary one
   std::string kv_save_path;      // the prefix cache is kept here between runs; empty: it is not
   std::string kv_memory = "paged";       // paged, virtual, contiguous
-  bool kv_populate = false;              // CPU: KV memory is touched at start, not as it is used
+  std::string kv_populate = "off";       // CPU: memory of the pool is found: off (as used), idle, start
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
   const OpHooks* op_hooks = nullptr;     // for measurements; outlives the stack

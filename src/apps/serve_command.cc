@@ -349,6 +349,8 @@ Result<int> run(ServeFlags& flags) {
 
 SubcommandRun define_serve(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
+  // A server lives long enough to use all of the pool.
+  flags->model.stack.kv_populate = "idle";
   add_http_flags(app, *flags);
   add_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);

@@ -35,11 +35,13 @@ bool runs_ahead(const Device& device) { return device.kind() != DeviceKind::kCpu
 
 class ModelRunner final : public Runner {
  public:
-  ModelRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options)
+  ModelRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
+              std::unique_ptr<KvPopulation> population)
       : device_(device),
         model_(model),
         options_(std::move(options)),
         storage_(std::move(storage)),
+        population_(std::move(population)),
         stream_(device.create_stream()),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                pages_for(options_.max_model_len, storage_.plan().block_tokens)),
@@ -51,6 +53,10 @@ class ModelRunner final : public Runner {
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  bool idle_work() override {
+    if (population_ != nullptr) population_->idle();
+    return false;
+  }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
     return storage_.read_page(*stream_, from, to);
@@ -70,6 +76,7 @@ class ModelRunner final : public Runner {
   const Model& model_;
   const ModelRunnerOptions options_;
   KvStorage storage_;
+  std::unique_ptr<KvPopulation> population_;  // of its pool; null: none
   std::unique_ptr<Stream> stream_;
   SingleRank single_rank_;
   Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
@@ -97,6 +104,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   device_.pool().bind_caller();
   CHECK(!step_mark_.has_value());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
+  if (population_ != nullptr) population_->begin_step(plan, device_.pool());
   storage_.move_pages(*stream_, plan.stores);
   storage_.move_pages(*stream_, plan.loads);
   const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
@@ -189,14 +197,24 @@ Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model&
                                         .group_count = static_cast<int32_t>(plan.groups.size()),
                                         .pages_per_sequence =
                                             pages_for(options.max_model_len, plan.block_tokens)}));
-  if (options.kv_populate && device.kind() == DeviceKind::kCpu) memory->populate(device.pool());
+  const bool on_cpu = device.kind() == DeviceKind::kCpu;
+  if (on_cpu && options.kv_populate == KvPopulate::kStart) memory->populate(device.pool());
+  // Memory of several nodes is left to who uses it first; a contiguous range has no pool, and most
+  // of its memory is never used.
+  const bool when_idle = on_cpu && options.kv_populate == KvPopulate::kIdle &&
+                         memory->pool() != nullptr && !device.pool().several_nodes();
+  const KvPoolMemory pool{memory->pool(), plan.page_bytes, options.block_count};
   KvStorage storage = KvStorage::create(device, model.spec(), std::move(plan), std::move(memory));
   storage.set_tiers(options.tiers);
   if (ahead) {
     return create_device_runner(device, model, std::move(storage), std::move(options));
   }
-  auto runner =
-      std::make_unique<ModelRunner>(device, model, std::move(storage), std::move(options));
+  std::unique_ptr<KvPopulation> population;
+  if (when_idle) {
+    population = std::make_unique<KvPopulation>(pool, [&device] { return device.free_bytes(); });
+  }
+  auto runner = std::make_unique<ModelRunner>(device, model, std::move(storage), std::move(options),
+                                              std::move(population));
   HR_RETURN_IF_ERROR(runner->allocate_workspace());
   return std::unique_ptr<Runner>(std::move(runner));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/kv_population.h"
 #include "engine/kv_storage.h"
 #include "engine/runner.h"
 #include "models/model.h"
@@ -24,7 +25,7 @@ struct ModelRunnerOptions {
   int32_t block_count = 0;
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
-  bool kv_populate = false;  // CPU: the KV memory is touched before the first step
+  KvPopulate kv_populate = KvPopulate::kOff;  // CPU: when the KV pool's memory is found
   std::vector<TokenId> end_ids;
   bool graphs = true;            // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;  // all of them before the first step

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "sched/queue_policy.h"
 #include "sched/trace_replay.h"
@@ -94,39 +95,111 @@ TEST(Background, EveryRequestEndsUnderEveryPolicy) {
   }
 }
 
-// All slots are taken by a batch: who comes live has one at once.
-TEST(Background, GivesWayWithinAStep) {
-  SchedulerOptions options = options_of("fcfs");
-  options.max_num_seqs = 4;
-  VirtualClock clock;
-  options.clock = &clock;
-  const auto scheduler = Scheduler::create(options).value();
-  const auto add = [&](uint64_t id, bool background) {
-    Request request{.id = RequestId(id), .prompt = std::vector<TokenId>(8, 1)};
-    request.sampling.max_tokens = 100;
+// A scheduler driven step by step, each of which takes what the model says.
+class Machine {
+ public:
+  explicit Machine(SchedulerOptions options) {
+    options.clock = &clock_;
+    scheduler_ = Scheduler::create(options).value();
+  }
+
+  Scheduler& scheduler() { return *scheduler_; }
+  void add(uint64_t id, bool background, int32_t prompt = 8, int32_t output = 100) {
+    Request request{
+        .id = RequestId(id),
+        .prompt = std::vector<TokenId>(static_cast<size_t>(prompt), static_cast<TokenId>(id))};
+    request.sampling.max_tokens = output;
     request.sampling.ignore_eos = true;
     request.background = background;
-    ASSERT_TRUE(scheduler->add(std::move(request)).ok());
-  };
-  const auto step = [&] {
-    StepPlan plan = scheduler->plan();
-    clock.advance_ns(5000000);
+    ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+  }
+  StepPlan step() {
+    StepPlan plan = scheduler_->plan();
+    seconds_ = cost_.seconds(StepLoad::of(plan));
+    clock_.advance_ns(static_cast<int64_t>(1e9 * seconds_));
     StepResult result;
     for (const Work& work : plan.work) {
       if (work.samples) result.rows.push_back({.sequence = work.sequence, .accepted = {7}});
     }
-    scheduler->apply(plan, result);
+    scheduler_->apply(plan, result);
     return plan;
-  };
-  for (uint64_t id = 1; id <= 6; ++id) add(id, true);
-  for (int i = 0; i < 5; ++i) step();
-  EXPECT_EQ(scheduler->stats().background_running, 4);
-  add(7, false);
-  const StepPlan plan = step();
+  }
+  double seconds() const { return seconds_; }  // of the last step
+  double now() const { return clock_.now_seconds(); }
+  void live_request_comes_and_goes(uint64_t id) {
+    add(id, false, 8, 1);
+    while (scheduler_->stats().running > scheduler_->stats().background_running ||
+           scheduler_->stats().waiting > 0) {
+      step();
+    }
+  }
+
+ private:
+  const StepCost cost_{.base = 0.003, .per_prompt_token = 0.0005, .per_decode = 0.0005};
+  VirtualClock clock_;
+  std::unique_ptr<Scheduler> scheduler_;
+  double seconds_ = 0;
+};
+
+// All slots are taken by a batch: who comes live has one at once.
+TEST(Background, GivesWayWithinAStep) {
+  SchedulerOptions options = options_of("fcfs");
+  options.max_num_seqs = 4;
+  Machine machine(options);
+  for (uint64_t id = 1; id <= 6; ++id) machine.add(id, true);
+  for (int i = 0; i < 5; ++i) machine.step();
+  EXPECT_EQ(machine.scheduler().stats().background_running, 4);
+  machine.add(7, false);
+  const StepPlan plan = machine.step();
   EXPECT_TRUE(std::any_of(plan.admitted.begin(), plan.admitted.end(), [](const Admission& each) {
     return each.request->id == RequestId(7);
   })) << plan.to_string();
-  EXPECT_EQ(scheduler->stats().background_running, 3);
+  EXPECT_EQ(machine.scheduler().stats().background_running, 3);
+}
+
+// Who comes next waits for the rest of a step: of a short one, as long as live requests come.
+TEST(Background, StepsBetweenLiveRequestsAreShort) {
+  SchedulerOptions options = options_of("fcfs");
+  options.background_gap_seconds = 0.02;
+  Machine machine(options);
+  uint64_t id = 0;
+  for (int i = 0; i < 40; ++i) machine.add(++id, true, 256, 400);
+  machine.step();
+  EXPECT_GT(machine.seconds(), 1);  // no live request was ever there
+  for (int i = 0; i < 30; ++i) machine.step();
+  machine.live_request_comes_and_goes(++id);
+  const double gone = machine.now();
+  for (int i = 0; i < 40; ++i) machine.add(++id, true, 256, 400);
+  double longest = 0, tokens = 0;
+  while (machine.now() < gone + 4.9) {
+    tokens += machine.step().token_count;
+    longest = std::max(longest, machine.seconds());
+  }
+  EXPECT_LT(longest, 1.05 * 0.02);
+  EXPECT_GT(tokens, 0.9 * 4.9 * (0.02 - 0.003) / 0.02 / 0.0005);  // and no step is wasted
+  while (machine.now() < gone + 6) machine.step();
+  for (int i = 0; i < 40; ++i) machine.add(++id, true, 256, 400);
+  longest = 0;
+  for (int i = 0; i < 10; ++i) machine.step(), longest = std::max(longest, machine.seconds());
+  EXPECT_GT(longest, 0.5);
+}
+
+// A bound that no step keeps stops nobody: each takes twice the shortest step.
+TEST(Background, GoesOnUnderAnyBoundOfStepsBetweenLiveRequests) {
+  SchedulerOptions options = options_of("fcfs");
+  options.background_gap_seconds = 1e-6;
+  Machine machine(options);
+  // Of every size, so that the cost of steps is known.
+  for (uint64_t id = 1; id <= 20; ++id) machine.add(id, true, 16, static_cast<int32_t>(2 * id));
+  while (machine.scheduler().has_work()) machine.step();
+  machine.live_request_comes_and_goes(21);
+  const double gone = machine.now();
+  for (uint64_t id = 22; id <= 30; ++id) machine.add(id, true, 300, 4);
+  while (machine.now() < gone + 4.9 && machine.scheduler().has_work()) {
+    EXPECT_GT(machine.step().token_count, 0);
+    EXPECT_LE(machine.seconds(), 2.05 * 0.0035);
+  }
+  EXPECT_FALSE(machine.scheduler().has_work());
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,6 +62,7 @@ class BatchScheduler final : public Scheduler {
   // Prompts go on whatever decodes are promised: a step has room for so many tokens of them.
   static constexpr int32_t kPromptTokensMin = 16;
   static constexpr double kLongStepsMax = 8;  // that can be saved up
+  static constexpr double kLiveLatelySeconds = 5;
 
   // A slot whose sequence has left it. It is free again when no step in flight refers to it.
   struct LeavingSlot {
@@ -93,6 +95,8 @@ class BatchScheduler final : public Scheduler {
   void choose_background(StepShape shape);
   int32_t budget_for_oldest(StepShape shape) const;
   double background_seconds() const;
+  double gap_seconds() const;
+  bool nobody_live() const;
   void note_background_room(const StepPlan& plan);
   int32_t background_prompt_tokens(const Sequence& sequence) const;
   void secure_pages(StepPlan& plan);
@@ -209,9 +213,10 @@ class BatchScheduler final : public Scheduler {
     std::vector<Sequence*> sequences;  // of its works, in their order; it keeps them alive
   };
   std::deque<InFlight> in_flight_;
-  double applied_seconds_ = 0;  // of the last step
-  bool work_left_ = false;      // after it
-  bool reserves_ = false;       // its policy has reserved pages for somebody
+  double applied_seconds_ = 0;                                      // of the last step
+  double live_seconds_ = -std::numeric_limits<double>::infinity();  // a live request had work
+  bool work_left_ = false;                                          // after it
+  bool reserves_ = false;  // its policy has reserved pages for somebody
   // Seconds of computing again that the policy's preemptions may still cost.
   double displacement_seconds_ = 0;
   uint64_t next_step_ = 1;

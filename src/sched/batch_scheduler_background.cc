@@ -22,7 +22,8 @@ void BatchScheduler::choose_background(StepShape shape) {
     if (budget_left_ <= kept || !can_decode(sequence)) continue;
     StepLoad one;
     one.add({.first = sequence.planned, .count = 1, .samples = true});
-    if (cost_.cost().seconds(load_ + one) > background_seconds()) break;
+    const bool must = nobody_live() && candidate.sequence == running_.front();
+    if (!must && cost_.cost().seconds(load_ + one) > background_seconds()) break;
     candidate.count = 1;
     take_budget(sequence, sequence.planned, 1);
   }
@@ -31,7 +32,9 @@ void BatchScheduler::choose_background(StepShape shape) {
     if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
       continue;
     const int32_t left = std::get<Prefilling>(sequence.state).target - sequence.planned;
-    const int32_t room = std::min(left, background_prompt_tokens(sequence));
+    int32_t room = std::min(left, background_prompt_tokens(sequence));
+    if (nobody_live() && candidate.sequence == running_.front())
+      room = std::max(room, std::min(left, kept));
     if (!options_.chunked_prefill && room < left) continue;
     candidate.count = chunk_of(sequence.planned, room);
     take_budget(sequence, sequence.planned, candidate.count);
@@ -40,10 +43,26 @@ void BatchScheduler::choose_background(StepShape shape) {
 
 // How long the step under construction may take with background work in it.
 double BatchScheduler::background_seconds() const {
-  const bool alone = queue_.empty() && (running_.empty() || running_.front()->rank.background);
-  if (alone) return std::numeric_limits<double>::infinity();
+  if (nobody_live()) return gap_seconds();
   // Nothing is known: no step is short for certain. What is known is only so good.
   return cost_.knows() ? options_.background_step_seconds / (1 + cost_.error()) : -1;
+}
+
+bool BatchScheduler::nobody_live() const {
+  return queue_.empty() && (running_.empty() || running_.front()->rank.background);
+}
+
+// The same where nobody live has work now.
+double BatchScheduler::gap_seconds() const {
+  const bool lately = now() - live_seconds_ <= kLiveLatelySeconds;
+  // A prompt that may not be cut would wait for as long as live requests come.
+  if (!lately || options_.background_gap_seconds <= 0 || !options_.chunked_prefill ||
+      !cost_.knows()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  StepLoad shortest;
+  shortest.add({.count = 1, .samples = true});
+  return std::max(options_.background_gap_seconds, 2 * cost_.cost().seconds(shortest));
 }
 
 // Prompt tokens of a background sequence that fit into the step, by its cost.

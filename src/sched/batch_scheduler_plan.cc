@@ -24,6 +24,7 @@ StepPlan BatchScheduler::plan() {
   plan.step = next_step_;
   plan.work.reserve(running_.size());
   if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
+  if (!nobody_live()) live_seconds_ = now();
   release_slots();
   promote_starving();
   check_reservations();

@@ -50,6 +50,10 @@ struct SchedulerOptions {
   // While anybody else has work, a step with background work (Request::background) takes no longer
   // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
+  // So long may a step take in which only background work is, while live requests come and go (in
+  // the last kLiveLatelySeconds there was one): who comes next waits for the rest of it. A step may
+  // take twice the shortest one all the same. 0: no bound. Needs `clock`.
+  double background_gap_seconds = 0.025;
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
