@@ -43,8 +43,8 @@ class ModelSource {
   virtual Result<std::string> chat_template() const = 0;
   // The sampling that its makers suggest.
   virtual Result<SamplingDefaults> sampling() const = 0;
-  // The load is over: gives back what is in memory of mapped files. What was handed out stays
-  // valid, and is read from the file again where it is looked at.
+  // Gives back what is in memory of mapped files. What was handed out stays valid, and is read from
+  // the file again where it is looked at. Any thread, also beside readers.
   virtual void release_pages() const {}
 };
 

@@ -267,11 +267,15 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(stack_->sampling_,
                         read_sampling_defaults(source, options_.generation_config,
                                                options_.override_generation_config));
+    std::promise<bool> on_cpu;
     std::future<ModelText> text = std::async(std::launch::async, [&] {
       const Timeline::Span span(timeline(), "tokenizer");
-      return read_text(source, options_.chat_template);
+      ModelText text = read_text(source, options_.chat_template);
+      if (on_cpu.get_future().get()) release_text_memory();
+      return text;
     });
     Status status = create_device();
+    on_cpu.set_value(status.ok() && !on_gpu());
     if (status.ok()) status = load_weights();
     stack_->text_ = text.get();
     HR_RETURN_IF_ERROR(status);
@@ -279,6 +283,13 @@ class StackLoader {
     HR_RETURN_IF_ERROR(refusal(check_agreement(source, stack_->weights_, stack_->text_)));
     release_load_memory();
     return ok_status();
+  }
+
+  // The vocabulary's pages of the file and most code of a load, while weights are packed. (What is
+  // needed is mapped again.)
+  void release_text_memory() const {
+    stack_->source_->release_pages();
+    release_code_pages();
   }
 
   // What only the load needed: the vocabulary (the tokenizer has its own), pages of the file (2 to
@@ -311,10 +322,10 @@ class StackLoader {
                              .timeline = timeline()};
     if (progress_) options.progress = [this](double done) { report("loading", done); };
     const BoundScope bound = stack_->device_->pool().bind_caller_here();
+    release_code();  // of the start; the end of a load is when most memory is in use
     open_packed_cache();
     options.packed_cache = stack_->packed_cache_.get();
     HR_RETURN_IF_ERROR(check_memory());
-    release_code();  // of the start; the end of a load is when most memory is in use
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
     if (!model.ok()) return model.status().with_context(options_.model);
@@ -538,6 +549,7 @@ class StackLoader {
     runner_options.block_count = block_count;
     runner_options.kv_memory = kv_memory;
     HR_ASSIGN_OR_RETURN(runner_options.kv_populate, find_kv_populate(options_.kv_populate));
+    runner_options.release_code = !on_gpu();
     HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/code_pages.h"
 #include "engine/batch_builder.h"
 #include "engine/device_runner.h"
 #include "engine/sampler.h"
@@ -68,6 +69,7 @@ class ModelRunner final : public Runner {
  private:
   OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   void sample_chunk(std::span<const LogitRow> rows);
+  void release_code_of_prompts(const StepPlan& plan);
   int64_t hidden_row_bytes() const {
     return int64_t{model_.spec().hidden_size} * dtype_info(model_.activation_dtype()).block_bytes;
   }
@@ -91,6 +93,7 @@ class ModelRunner final : public Runner {
   StepResult result_;
   Status status_;  // of memory that could not be mapped; sticky
   uint64_t last_ticket_ = 0;
+  bool code_to_release_ = options_.release_code;
 };
 
 Status ModelRunner::allocate_workspace() {
@@ -99,9 +102,16 @@ Status ModelRunner::allocate_workspace() {
   return ok_status();
 }
 
+void ModelRunner::release_code_of_prompts(const StepPlan& plan) {
+  if (!code_to_release_ || plan.work.empty() || plan.token_count > std::ssize(plan.work)) return;
+  release_code_pages();
+  code_to_release_ = false;
+}
+
 Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   flush_denormals_on_this_thread();
   device_.pool().bind_caller();
+  release_code_of_prompts(plan);
   CHECK(!step_mark_.has_value());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   if (population_ != nullptr) population_->begin_step(plan, device_.pool());

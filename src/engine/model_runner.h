@@ -26,6 +26,9 @@ struct ModelRunnerOptions {
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   KvPopulate kv_populate = KvPopulate::kOff;  // CPU: when the KV pool's memory is found
+  // CPU: code is unmapped (base/code_pages.h) once, before the first step without a prompt: what
+  // the start of an engine and prompts run over is as much as what decoding runs over.
+  bool release_code = false;
   std::vector<TokenId> end_ids;
   bool graphs = true;            // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;  // all of them before the first step

@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 // Of address space; what is not touched costs nothing.
 constexpr size_t kChunkBytes = size_t{64} << 20;
+// The first bytes of a chunk are in pages of 4 KiB: a short answer uses 0.4 MiB of the keys and
+// values and 0.5 of the scratch memory of a small model, and would have 2 of each.
+constexpr size_t kSmallPagesBytes = kHugePage;
 // A piece as large as this has a chunk of its own, which goes back as soon as it does.
 constexpr size_t kOwnChunkBytes = size_t{16} << 20;
 constexpr size_t kAlignment = 64;
@@ -32,7 +35,9 @@ std::byte* map_aligned(size_t size) {
   if (begin != first) ::munmap(first, static_cast<size_t>(begin - first));
   const auto behind = static_cast<size_t>(first + wide - (begin + size));
   if (behind > 0) ::munmap(begin + size, behind);
-  ::madvise(begin, size, MADV_HUGEPAGE);
+  if (size > kSmallPagesBytes) {
+    ::madvise(begin + kSmallPagesBytes, size - kSmallPagesBytes, MADV_HUGEPAGE);
+  }
   return begin;
 }
 
