@@ -235,6 +235,8 @@ Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arg
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
     return ParseOutcome::kHelp;
+  } catch (const CLI::FileError& error) {
+    return invalid_argument(fmt::format("--config: {}", error.what()));
   } catch (const CLI::ParseError& error) {
     return invalid_argument(
         fmt::format("{} (see 'headrace {} --help')", error.what(), app.get_name()));

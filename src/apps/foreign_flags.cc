@@ -145,7 +145,6 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--uds", true, "the server listens on TCP only: --host and --port"},
     {"--root-path,--api-prefix", true, "paths are as they are: a proxy can take a prefix away"},
     {"--tokenizer,--tokenizer-path", true, "a model is used with its own tokenizer"},
-    {"--config", true, "flags are read from the command line"},
     {"--enable-lora", false, kNoAdapters},
     {"--lora-modules,--lora-paths,--lora", true, kNoAdapters},
     {"--embeddings,--embedding", false, kNoEmbeddings},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "apps/config_file.h"
 #include "apps/default_model.h"
 #include "apps/foreign_flags.h"
 #include "base/log.h"
@@ -54,6 +55,7 @@ void add_log_level(CLI::App& app, ModelFlags& flags) {
 }  // namespace
 
 void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
+  add_config_flag(app);
   const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
   app.add_option(
          "-m,--model,--model-path" + positional, flags.stack.model,

@@ -32,8 +32,8 @@ constexpr const char* kFooter = R"(Examples:
   headrace serve model.gguf --host 0.0.0.0 --port 8000 --api-key secret
   headrace serve -m model.gguf --served-model-name smol --max-num-seqs 32 --max-model-len 4k
 
-The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one ends them with an error, a third one
-ends the program at once.)";
+The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one ends them
+with an error, a third one the program.)";
 
 struct ServeFlags {
   ModelFlags model{.log_level = "info"};
