@@ -21,7 +21,8 @@ Result<Json> read_content(const Json& content, size_t message) {
     const Json* type = part.find("type");
     const Json* part_text = part.find("text");
     const bool good = type && *type == Json("text") && part_text && part_text->is_string();
-    if (!good) return bad_message(name + " must hold only parts of type \"text\" with a string");
+    if (!good)
+      return bad_message(name + " may hold parts {\"type\": \"text\", \"text\": ...} only");
     if (!text.empty()) text += '\n';
     text += part_text->as_string();
   }

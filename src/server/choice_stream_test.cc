@@ -65,7 +65,8 @@ TEST(ChoiceStream, TokensKeepTheirLogprobsAndOffsets) {
   ASSERT_EQ(whole.tokens.size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(whole.tokens[i].logprobs->logprob, -static_cast<float>(i));
-    if (i != 2) EXPECT_EQ(whole.tokens[i].offset, offsets[i]) << i;
+    if (i == 2) continue;  // the second half of a character
+    EXPECT_EQ(whole.tokens[i].offset, offsets[i]) << i;
   }
 }
 

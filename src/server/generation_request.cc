@@ -5,7 +5,6 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "server/chat_input.h"
 
@@ -87,9 +86,7 @@ Status read_slo_class(const Json& value, const Context& context, Settings& setti
   std::vector<std::string_view> names;
   for (const SloClass& each : context.slo_classes) names.push_back(each.name);
   const auto found = std::find(names.begin(), names.end(), value.as_string());
-  if (found == names.end()) {
-    return field_error("slo_class", fmt::format("one of {}", fmt::join(names, ", ")), value);
-  }
+  if (found == names.end()) return choice_error("slo_class", names, value);
   settings.slo_class = static_cast<int32_t>(found - names.begin());
   return ok_status();
 }
@@ -100,7 +97,7 @@ Status read_service_tier(const Json& value, const Context&, Settings& settings) 
                                                              "scale"};
   const std::string& tier = value.as_string();
   if (std::find(kTiers.begin(), kTiers.end(), tier) == kTiers.end()) {
-    return field_error("service_tier", fmt::format("one of {}", fmt::join(kTiers, ", ")), value);
+    return choice_error("service_tier", kTiers, value);
   }
   settings.background = tier == "flex";
   return ok_status();
@@ -108,13 +105,21 @@ Status read_service_tier(const Json& value, const Context&, Settings& settings) 
 
 // OpenAI's: 24h keeps the prompt's keys and values, in_memory is what a cache does anyway.
 Status read_retention(const Json& value, const Context& context, Settings& settings) {
+  static constexpr std::array<std::string_view, 2> kRetentions = {"in_memory", "24h"};
   const std::string& retention = value.as_string();
-  if (retention != "24h" && retention != "in_memory") {
-    return field_error("prompt_cache_retention", "one of in_memory, 24h", value);
+  if (std::find(kRetentions.begin(), kRetentions.end(), retention) == kRetentions.end()) {
+    return choice_error("prompt_cache_retention", kRetentions, value);
   }
   if (retention == "24h" && settings.pin_seconds == 0) {
     settings.pin_seconds = context.limits.pin_seconds_max;
   }
+  return ok_status();
+}
+
+Status read_choice_count(const Json& value, const Context& context, Settings& settings) {
+  const FieldRange range{1, static_cast<double>(context.limits.choices_max)};
+  HR_RETURN_IF_ERROR(check_field("n", FieldType::kInteger, range, value, context));
+  settings.sampling.n = to_int32(value);
   return ok_status();
 }
 
@@ -179,8 +184,7 @@ constexpr Field<Settings> kGenerationFields[] = {
      FieldType::kInteger,
      {-kInt64Max, kInt64Max},
      HR_STORE(sampling.seed, static_cast<uint64_t>(integer_of(v)))},
-    // The upper bound of n is RequestLimits::choices_max: see check_settings.
-    {"n", FieldType::kInteger, {1, kInt32Max}, HR_STORE(sampling.n, to_int32(v))},
+    {"n", FieldType::kAny, {}, read_choice_count},
     {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
     {"min_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(sampling.min_tokens, to_int32(v))},
     {"ignore_eos", FieldType::kBool, {}, HR_STORE(sampling.ignore_eos, v.as_bool())},
@@ -313,6 +317,9 @@ bool if_not_text_format(const Json& v) {
   const Json* type = v.find("type");
   return !type || !type->is_string() || type->as_string() != "text";
 }
+constexpr std::string_view kNoForms =
+    "the form of answers is not enforced here; ask for it in the prompt";
+
 bool if_not_none(const Json& v) { return !v.is_string() || v.as_string() != "none"; }
 bool if_forced_tool(const Json& v) {  // the others leave the choice to the model
   return !v.is_string() || (v.as_string() != "none" && v.as_string() != "auto");
@@ -322,19 +329,20 @@ bool if_not_text_only(const Json& v) {
 }
 
 constexpr RefusedField kRefusedGeneration[] = {
-    {"best_of", if_over_one},
+    {"best_of", if_over_one, "send n, and choose"},
     {"use_beam_search", if_true},
     {"length_penalty", if_over_one},
-    {"response_format", if_not_text_format},
-    {"structured_outputs", if_not_empty},
-    {"guided_json", always},
-    {"guided_regex", always},
-    {"guided_choice", always},
-    {"guided_grammar", always},
-    {"grammar", if_not_empty},
-    {"json_schema", always},
-    {"regex", always},
-    {"ebnf", always},
+    {"response_format", if_not_text_format,
+     "only {\"type\": \"text\"} is; the form of answers is not enforced here"},
+    {"structured_outputs", if_not_empty, kNoForms},
+    {"guided_json", always, kNoForms},
+    {"guided_regex", always, kNoForms},
+    {"guided_choice", always, kNoForms},
+    {"guided_grammar", always, kNoForms},
+    {"grammar", if_not_empty, kNoForms},
+    {"json_schema", always, kNoForms},
+    {"regex", always, kNoForms},
+    {"ebnf", always, kNoForms},
     {"allowed_token_ids", always},
     {"bad_words", if_not_empty},
     {"truncate_prompt_tokens", always},
@@ -346,13 +354,13 @@ constexpr RefusedField kRefusedGeneration[] = {
 };
 
 constexpr RefusedField kRefusedChat[] = {
-    {"tool_choice", if_forced_tool,
-     "tool_choice must be \"auto\" or \"none\": a call of a certain tool cannot be forced"},
-    {"functions", if_not_empty},
-    {"function_call", if_not_none},
+    {"tool_choice", if_forced_tool, "only \"auto\" and \"none\" are; a tool cannot be forced"},
+    {"functions", if_not_empty, "send tools"},
+    {"function_call", if_not_none, "send tools"},
     {"echo", if_true},
     {"continue_final_message", if_true},
-    {"chat_template", always},  // a client's template is a client's program
+    // A client's template is a client's program.
+    {"chat_template", always, "the server's --chat-template is the one"},
     {"mm_processor_kwargs", if_not_empty},
     {"modalities", if_not_text_only},
     {"audio", always},
@@ -367,11 +375,6 @@ Status check_settings(const Settings& settings, const Context& context,
                       std::string_view logprobs_name) {
   const SamplingParams& sampling = settings.sampling;
   const RequestLimits& limits = context.limits;
-  if (sampling.n > limits.choices_max) {
-    return invalid_argument(
-        fmt::format("n must be an integer in [1, {}], got {}", limits.choices_max, sampling.n),
-        "n");
-  }
   if (sampling.logprobs > limits.logprobs_max) {
     return invalid_argument(fmt::format("{} must be an integer in [0, {}], got {}", logprobs_name,
                                         limits.logprobs_max, sampling.logprobs),

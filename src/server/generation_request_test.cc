@@ -392,5 +392,31 @@ TEST(ChatInput, ArgumentsOfToolCallsBecomeObjects) {
   }
 }
 
+// What a person reads who made a mistake.
+TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"("service_tier":"gold")",
+       "service_tier must be one of auto, default, flex, priority, scale, got \"gold\""},
+      {R"("n":0)", "n must be an integer in [1, 8], got 0"},
+      {R"("n":9)", "n must be an integer in [1, 8], got 9"},
+      {R"("seed":1.5)", "seed must be an integer of 64 bits, got 1.5"},
+      {R"("stop":"")", "of 1 to 256 bytes, got an empty string"},
+      {R"("stream":"yes")", "stream must be true or false, got a string"},
+      {R"("best_of":2)", "best_of is not supported: send n, and choose"},
+      {R"("bad_words":["x"])", "bad_words is not supported: leave it out"},
+      {R"("response_format":{"type":"json_object"})",
+       "response_format is not supported: only {\"type\": \"text\"} is;"},
+  };
+  for (const auto& [field, message] : cases) {
+    const Json body = *parse_json("{\"prompt\":\"a\"," + field + "}");
+    const Status status = parse_completion_request(body, kContext).status();
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  }
+  // Long words, which may be anybody's text, are not repeated.
+  const Json body =
+      *parse_json(R"({"prompt":"a","service_tier":")" + std::string(100, 'x') + "\"}");
+  EXPECT_TRUE(parse_completion_request(body, kContext).status().message().ends_with("a string"));
+}
+
 }  // namespace
 }  // namespace headrace

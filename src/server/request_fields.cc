@@ -4,17 +4,28 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace headrace {
 namespace {
 
+constexpr size_t kQuotedBytesMax = 32;        // of a client's word in a message
+constexpr double kExactIntegersMax = 0x1p53;  // beyond it a double does not say which was meant
+
+// What was sent, without its text.
 std::string describe(const Json& value) {
   if (value.is_int()) return fmt::format("{}", value.as_int());
   if (value.is_double()) return fmt::format("{}", value.as_double());
-  return std::string(value.type_name());
+  if (value.is_bool()) return value.as_bool() ? "true" : "false";
+  if (value.is_string() && value.as_string().empty()) return "an empty string";
+  if (value.is_string()) return "a string";
+  if (value.is_array() && value.as_array().empty()) return "an empty array";
+  if (value.is_array()) return "an array";
+  return value.is_object() ? "an object" : std::string(value.type_name());
 }
 
 std::string describe(std::string_view noun, const FieldRange& range) {
+  if (range.high > kExactIntegersMax) return fmt::format("{} of 64 bits", noun);
   return fmt::format("{} in {}{}, {}]", noun, range.above_low ? '(' : '[', range.low, range.high);
 }
 
@@ -24,8 +35,7 @@ bool in_range(double x, const FieldRange& range) {
 
 bool is_integral(const Json& value) {
   if (value.is_int()) return true;
-  // 2^53: beyond it a double does not say which integer was meant.
-  return value.is_double() && std::abs(value.as_double()) <= 0x1p53 &&
+  return value.is_double() && std::abs(value.as_double()) <= kExactIntegersMax &&
          value.as_double() == std::trunc(value.as_double());
 }
 
@@ -34,6 +44,15 @@ bool is_integral(const Json& value) {
 Status field_error(std::string_view name, std::string_view expected, const Json& value) {
   return invalid_argument(fmt::format("{} must be {}, got {}", name, expected, describe(value)),
                           std::string(name));
+}
+
+Status choice_error(std::string_view name, std::span<const std::string_view> choices,
+                    const Json& value) {
+  const bool quotable = value.is_string() && value.as_string().size() <= kQuotedBytesMax;
+  return invalid_argument(
+      fmt::format("{} must be one of {}, got {}", name, fmt::join(choices, ", "),
+                  quotable ? write_json(value) : describe(value)),
+      std::string(name));
 }
 
 Status check_field(std::string_view name, FieldType type, const FieldRange& range,
@@ -67,9 +86,7 @@ Status check_refused(std::span<const RefusedField> refused, const Json& body) {
   for (const RefusedField& field : refused) {
     const Json* value = body.find(field.name);
     if (value && !value->is_null() && field.asks_for_something(*value)) {
-      return invalid_argument(field.message.empty()
-                                  ? fmt::format("{} is not supported with this value", field.name)
-                                  : std::string(field.message),
+      return invalid_argument(fmt::format("{} is not supported: {}", field.name, field.remedy),
                               std::string(field.name));
     }
   }

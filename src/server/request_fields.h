@@ -52,13 +52,16 @@ Status check_field(std::string_view name, FieldType type, const FieldRange& rang
 // REQUIRES: check_field(kInteger) was ok
 int64_t integer_of(const Json& value);
 Status field_error(std::string_view name, std::string_view expected, const Json& value);
+// Of a word that is none of some; quotes it where it is short.
+Status choice_error(std::string_view name, std::span<const std::string_view> choices,
+                    const Json& value);
 
 // Fields that would change what the answer means and that this server does not implement. Silence
 // about them would be a wrong answer with status 200.
 struct RefusedField {
   std::string_view name;
   bool (*asks_for_something)(const Json& value);
-  std::string_view message = {};  // empty: that it is not supported with this value
+  std::string_view remedy = "leave it out";
 };
 Status check_refused(std::span<const RefusedField> refused, const Json& body);
 
