@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -129,6 +130,48 @@ void append_option(std::string& page, const CLI::Option& option) {
                            option_aliases(option));
 }
 
+// Letters to add, drop or change (Levenshtein).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, changed}));
+    }
+  }
+  return row.back();
+}
+
+// The flag that somebody who wrote `name` may have meant; empty: none is near.
+std::string nearest_flag(const CLI::App& app, std::string_view name) {
+  std::string nearest;
+  size_t least = std::max<size_t>(2, name.size() / 4) + 1;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    for (const std::string& known : option->get_lnames()) {
+      const bool begins = known.starts_with(name) || name.starts_with(known);
+      const size_t distance = begins ? 1 : edit_distance(name, known);
+      if (distance < least) nearest = known, least = distance;
+    }
+  }
+  return nearest;
+}
+
+// Of the first argument that `app` does not take.
+std::string unexpected_argument(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    const std::string name(flag_name(argument));
+    const bool is_flag = name.size() > 1 && name[0] == '-' && !all_digits(name.substr(1, 1));
+    if (!is_flag || app.get_option_no_throw(name) != nullptr) continue;
+    const std::string near = nearest_flag(app, name.substr(name.find_first_not_of('-')));
+    return fmt::format("there is no flag {}{}", name,
+                       near.empty() ? "" : fmt::format("; did you mean --{}?", near));
+  }
+  return fmt::format("'{}' was not expected", app.remaining().back());
+}
+
 }  // namespace
 
 Result<int64_t> parse_size(std::string_view text) {
@@ -230,16 +273,20 @@ Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arg
     if (option->get_items_expected_max() == 1) option->take_last();
   }
   arguments = normalise_arguments(app, std::move(arguments));
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  const auto failure = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{} (see 'headrace {} --help')", what, app.get_name()));
+  };
   try {
-    app.parse(arguments);
+    app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     return ParseOutcome::kHelp;
   } catch (const CLI::FileError& error) {
     return invalid_argument(fmt::format("--config: {}", error.what()));
+  } catch (const CLI::ExtrasError&) {
+    return failure(unexpected_argument(app, arguments));
   } catch (const CLI::ParseError& error) {
-    return invalid_argument(
-        fmt::format("{} (see 'headrace {} --help')", error.what(), app.get_name()));
+    return failure(error.what());
   }
   return ParseOutcome::kRun;
 }

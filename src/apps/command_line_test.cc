@@ -167,6 +167,24 @@ TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
   EXPECT_EQ(message({"--no-such-flag"}).find('\n'), std::string::npos);
 }
 
+TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {
+  const auto message = [](std::vector<std::string> arguments) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    return parse_arguments(app, std::move(arguments)).status().message();
+  };
+  EXPECT_TRUE(
+      message({"x.gguf", "--max_model_length", "4"})
+          .starts_with("there is no flag --max-model-length; did you mean --max-model-len?"))
+      << message({"x.gguf", "--max_model_length", "4"});
+  EXPECT_TRUE(
+      message({"--treads=4"}).starts_with("there is no flag --treads; did you mean --thre"));
+  EXPECT_TRUE(message({"--frobnicate", "7"}).starts_with("there is no flag --frobnicate (see"));
+  EXPECT_TRUE(message({"x.gguf", "y.gguf"}).starts_with("'y.gguf' was not expected"));
+}
+
 TEST_F(ModelFlagsTest, FlagsWithoutMeaningHereAreAcceptedAndTold) {
   testing::internal::CaptureStderr();
   ASSERT_TRUE(
