@@ -448,18 +448,29 @@ TEST(Server, MetricsUnderTheNamesOfVllm) {
   Fixture f;
   EXPECT_EQ(f.post(kChatPath, kChat).status, 200);
   const std::string text = f.get("/metrics").body;
-  for (std::string_view name :
-       {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
-        "vllm:gpu_cache_usage_perc", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
-        "vllm:num_preemptions_total", "vllm:time_to_first_token_seconds_bucket",
-        "vllm:request_queue_time_seconds_count", "vllm:iteration_tokens_total_bucket",
-        "vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count",
-        "vllm:request_time_per_output_token_seconds_sum", "vllm:e2e_request_latency_seconds_bucket",
-        "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket",
-        "headrace:background_tokens_total", "headrace:background_room_seconds_total",
-        "headrace:background_used_seconds_total", "headrace:beside_steps_total",
-        "headrace:beside_steps_over_total", "headrace:beside_step_seconds_total",
-        "headrace:beside_step_seconds_max"}) {
+  for (std::string_view name : {"vllm:num_requests_running",
+                                "vllm:num_requests_waiting",
+                                "vllm:kv_cache_usage_perc",
+                                "vllm:gpu_cache_usage_perc",
+                                "vllm:prompt_tokens_total",
+                                "vllm:generation_tokens_total",
+                                "vllm:num_preemptions_total",
+                                "vllm:time_to_first_token_seconds_bucket",
+                                "vllm:request_queue_time_seconds_count",
+                                "vllm:iteration_tokens_total_bucket",
+                                "vllm:inter_token_latency_seconds_count",
+                                "vllm:time_per_output_token_seconds_count",
+                                "vllm:request_time_per_output_token_seconds_sum",
+                                "vllm:e2e_request_latency_seconds_bucket",
+                                "vllm:request_prompt_tokens_bucket",
+                                "vllm:request_generation_tokens_bucket",
+                                "headrace:background_tokens_total",
+                                "headrace:background_room_seconds_total",
+                                "headrace:background_used_seconds_total",
+                                "headrace:beside_steps_total",
+                                "headrace:beside_steps_over_total",
+                                "headrace:beside_step_seconds_total",
+                                "headrace:beside_step_seconds_max"}) {
     EXPECT_NE(text.find("\n" + std::string(name) + "{"), std::string::npos) << name;
   }
   EXPECT_NE(text.find("vllm:generation_tokens_total{engine=\"0\",model_name=\"tiny\"} 12"),
