@@ -129,8 +129,7 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
-Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes,
-             int32_t prefill_rows) {
+Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
   KvLayerView kv{.dtype = DType::kBF16,
@@ -173,7 +172,6 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                                  .sm_count = device.traits().sm_count,
                                  .rows_max = rows,
                                  .sequences_max = sequences,
-                                 .prefill_rows = prefill_rows,
                                  .section_bytes = section_bytes};
   std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
   for (int i = 0; i < 5; ++i) {
@@ -234,12 +232,10 @@ double measure(OpContext& context, const Kernel<AttentionArgs>& kernel, const At
   return times[times.size() / 2];
 }
 
-// Every kernel that takes prefill tiles of so many rows.
-void run_case(Device& device, Stream& stream, const Options& options, const Case& c,
-              int32_t prefill_rows) {
+void run_case(Device& device, Stream& stream, const Options& options, const Case& c) {
   SingleRank one;
   Mesh mesh{&one, &one, &one};
-  Setting setting = make(device, stream, c, options.section_bytes, prefill_rows);
+  Setting setting = make(device, stream, c, options.section_bytes);
   setting.args.plan = &setting.plan;
   Workspace workspace(std::move(setting.workspace_memory));
   OpContext context{device, stream, workspace, mesh};
@@ -266,9 +262,7 @@ void run(const Options& options) {
   const std::unique_ptr<Stream> stream = (*created)->create_stream();
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
-    for (const int32_t rows : {kPrefillTileRows, 192}) {
-      run_case(**created, *stream, options, c, rows);
-    }
+    run_case(**created, *stream, options, c);
   }
 }
 

@@ -197,7 +197,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
       ->group("Engine");
   app.add_option("--prefer-kernels", stack.prefer_kernels,
                  "For measurements: kernels that run wherever they fit, in place of the best "
-                 "(linear/cuda/stream_early2,...)")
+                 "(linear/cuda/library,...)")
       ->delimiter(',')
       ->type_name("NAME,...")
       ->group("Engine");

@@ -34,7 +34,7 @@ struct StackOptions {
   bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
   bool batch_invariant = false;          // GPU: a row has the same bits in every batch (the CPU's always have)
   bool graphs_at_start = false;          // GPU: all recordings before the first request, not beside it
-  bool gemm_trials = false;              // GPU: the library's algorithms are timed before steps are recorded
+  bool gemm_trials = true;               // GPU: the library's algorithms are timed before steps are recorded
   std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
   bool poison_workspace = false;         // GPU, tests: scratch memory is NaN before each step
   double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV

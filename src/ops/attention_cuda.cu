@@ -11,12 +11,6 @@ void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
-// The same files; PrefillOptions in attention_prefill.cuh.
-void attention_cuda_d64_lazy(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d64_three(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d64_three_lazy(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d128_lazy(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d256_lazy(OpContext& context, const AttentionArgs& args);
 
 namespace {
 
@@ -129,12 +123,12 @@ bool any(const DeviceTraits& traits, const AttentionArgs& args) {
 }
 
 // The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
-template <int32_t kDim, int32_t kTileRows = kPrefillTileRows>
+template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.head_dim == kDim &&
-         args.plan->shape.prefill_rows == kTileRows && kv.dtype != DType::kF32 &&
-         kv.block_tokens == 16 && args.q.columns() / kDim / kv.kv_heads <= kPrefillTileRows &&
+         kv.dtype != DType::kF32 && kv.block_tokens == 16 &&
+         args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
          gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
          kv.v_offset % gpu::kAccessBytes == 0;
@@ -147,13 +141,6 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
     Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
-    // For OpHooks::preferred:
-    Kernel<AttentionArgs>{"attention/cuda/d64_lazy", fast<64>, attention_cuda_d64_lazy},
-    Kernel<AttentionArgs>{"attention/cuda/d64_three", fast<64, 192>, attention_cuda_d64_three},
-    Kernel<AttentionArgs>{"attention/cuda/d64_three_lazy", fast<64, 192>,
-                          attention_cuda_d64_three_lazy},
-    Kernel<AttentionArgs>{"attention/cuda/d128_lazy", fast<128>, attention_cuda_d128_lazy},
-    Kernel<AttentionArgs>{"attention/cuda/d256_lazy", fast<256>, attention_cuda_d256_lazy},
 };
 
 }  // namespace

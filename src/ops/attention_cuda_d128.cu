@@ -6,8 +6,4 @@ void attention_cuda_d128(OpContext& context, const AttentionArgs& args) {
   gpu::run_attention<128>(context, args);
 }
 
-void attention_cuda_d128_lazy(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<128, gpu::PrefillOptions{.lazy = true}>(context, args);
-}
-
 }  // namespace headrace

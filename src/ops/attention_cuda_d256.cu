@@ -6,8 +6,4 @@ void attention_cuda_d256(OpContext& context, const AttentionArgs& args) {
   gpu::run_attention<256>(context, args);
 }
 
-void attention_cuda_d256_lazy(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<256, gpu::PrefillOptions{.lazy = true}>(context, args);
-}
-
 }  // namespace headrace

@@ -209,14 +209,8 @@ class OnDevice {
     return args;
   }
 
-  // Plans the tiles that the kernel takes. False where it does not support the case.
   bool supports(const Kernel<AttentionArgs>& kernel) {
-    for (const int32_t rows : {kPrefillTileRows, 192}) {
-      prefill_rows_ = rows;
-      make_plan(problem_.sequences(), false);
-      if (kernel.supports(device_.device().traits(), arguments())) return true;
-    }
-    return false;
+    return kernel.supports(device_.device().traits(), arguments());
   }
 
   // [rows, columns]; the output was poisoned before.
@@ -287,8 +281,7 @@ class OnDevice {
                                    .sm_count = sm_count,
                                    .rows_max = static_cast<int32_t>(rows_),
                                    .sequences_max = static_cast<int32_t>(sequences.size()),
-                                   .batch_invariant = batch_invariant,
-                                   .prefill_rows = prefill_rows_};
+                                   .batch_invariant = batch_invariant};
     std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
     plan_ = plan_attention(shape, sequences, arena);
     if (arena_.size() < plan_.bytes) {
@@ -306,7 +299,6 @@ class OnDevice {
   std::vector<Buffer> tables_;
   std::vector<std::byte> poison_;
   AttentionPlan plan_;
-  int32_t prefill_rows_ = kPrefillTileRows;
   int64_t rows_, columns_, stride_, element_;
 };
 

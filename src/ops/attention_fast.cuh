@@ -7,7 +7,7 @@
 
 namespace headrace::gpu {
 
-template <class T, int kDim, PrefillOptions kPrefill>
+template <class T, int kDim>
 void run_attention_of(OpContext& context, const AttentionArgs& args) {
   const AttentionPlan& plan = *args.plan;
   const Workspace::Mark mark(context.workspace);
@@ -18,7 +18,7 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
         reinterpret_cast<float*>(context.workspace.take(attention_partial_bytes(plan.shape)));
   }
   const auto arguments = attention_arguments<T>(args, partials);
-  if (plan.has_prefill) launch_prefill<T, PrefillShape<kDim, kPrefill>>(context, args, arguments);
+  if (plan.has_prefill) launch_prefill<T, PrefillShape<kDim>>(context, args, arguments);
   if (!plan.has_decode) return;
   if (decode_tile_rows(plan.shape) == 8) {
     launch_decode<T, kDim, 8>(context, args, arguments);
@@ -27,12 +27,12 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
   }
 }
 
-template <int kDim, PrefillOptions kPrefill = PrefillOptions{}>
+template <int kDim>
 void run_attention(OpContext& context, const AttentionArgs& args) {
   if (args.q.dtype == DType::kF16) {
-    run_attention_of<__half, kDim, kPrefill>(context, args);
+    run_attention_of<__half, kDim>(context, args);
   } else {
-    run_attention_of<__nv_bfloat16, kDim, kPrefill>(context, args);
+    run_attention_of<__nv_bfloat16, kDim>(context, args);
   }
 }
 

@@ -103,7 +103,7 @@ std::vector<AttentionTileWork> cut_prompts(const AttentionPlanShape& shape,
       bytes = 0;
     }
     bytes += more;
-    cut_rows(shape, prompt, shape.prefill_rows, tiles);
+    cut_rows(shape, prompt, prefill_tile_rows(shape.head_dim), tiles);
   }
   longest_first(std::span(tiles).subspan(section));
   return tiles;
@@ -206,7 +206,8 @@ bool fits_decode_tiles(const AttentionPlanShape& shape) {
 int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
   const int32_t group = group_of(shape);
   const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
-  const int64_t prefill_tiles = rows / tile_positions(shape.prefill_rows, group) + sequences;
+  const int64_t prefill_tiles =
+      rows / tile_positions(prefill_tile_rows(shape.head_dim), group) + sequences;
   // A sequence has decode tiles for kDecodeRowsMax rows at most.
   const int64_t decode_tiles =
       std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);

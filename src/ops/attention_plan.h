@@ -21,8 +21,9 @@ namespace headrace {
 
 inline constexpr int32_t kPrefillSteps = 128;
 
-// Rows of a tile (query positions x query heads of a key head).
-inline constexpr int32_t kPrefillTileRows = 128;  // unless the shape says otherwise
+// Rows of a tile (query positions x query heads of a key head): 64 for each warpgroup that
+// computes, of which heads of 64 leave registers for three.
+constexpr int32_t prefill_tile_rows(int32_t head_dim) { return head_dim == 64 ? 192 : 128; }
 inline constexpr int32_t kDecodeTileRowsMax = 16;
 
 // A quarter of an H200's L2 cache, each half of which keeps what its multiprocessors read; queries
@@ -43,7 +44,6 @@ struct AttentionPlanShape {
   // every row takes prefill tiles, whose keys are folded in steps that start at absolute multiples
   // of kPrefillSteps. Decode is slower, most of all few long sequences.
   bool batch_invariant = false;
-  int32_t prefill_rows = kPrefillTileRows;  // of a prefill tile, as the kernel takes them: or 192
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
   int64_t section_bytes = kAttentionSectionBytes;

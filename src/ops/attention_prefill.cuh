@@ -23,22 +23,12 @@ namespace headrace::gpu {
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerRows = 64;
 
-// How the kernel of one head size is made.
-struct PrefillOptions {
-  int consumers = 2;  // warpgroups that compute
-  // Sums are rescaled where the largest score has grown by a factor of more than 2^8, not where it
-  // has grown: weights are then up to 2^8, and most steps multiply nothing. Queries of a tile are
-  // given back with its last scores, and the first keys of the next fetched before its queries.
-  bool lazy = false;
-};
-
-template <int kHeadDim, PrefillOptions kOptions>
+template <int kHeadDim>
 struct PrefillShape {
   static constexpr int kDim = kHeadDim;
-  static constexpr int kConsumers = kOptions.consumers;
-  static constexpr bool kLazy = kOptions.lazy;
+  static constexpr int kTileRows = prefill_tile_rows(kDim);
+  static constexpr int kConsumers = kTileRows / kConsumerRows;  // warpgroups that compute
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
-  static constexpr int kTileRows = kConsumers * kConsumerRows;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
   static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
   static constexpr int kPages = kKeys / kPageTokens;
@@ -48,8 +38,6 @@ struct PrefillShape {
   static constexpr int kQueryChunkBytes = kTileRows * Page<kDim>::kRowBytes;
   // Whether the warpgroups take turns at the tensor cores.
   static constexpr bool kTurns = kDim <= 128;
-  // Whether a tile's first keys are fetched before its queries.
-  static constexpr bool kKeysFirst = kLazy && kQueryStages == 1;
 };
 
 struct PrefillItem {
@@ -170,13 +158,12 @@ class PrefillProducer {
   // Keys are needed one step ahead of values.
   __device__ void load_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                             int32_t head) {
-    if constexpr (!Shape::kKeysFirst) load_queries(args, tile, head);
+    load_queries(args, tile, head);
     const int32_t steps = steps_of<Shape::kKeys>(tile);
     RingPlace<Shape::kStages> key_place = place_, value_place = place_;
     int32_t key_block = block_of(tile, steps - 1);
     load_step(head, key_block, keys_, shared_.keys, shared_.keys_full, shared_.keys_empty,
               key_place);
-    if constexpr (Shape::kKeysFirst) load_queries(args, tile, head);
     for (int32_t step = steps - 1; step >= 0; --step) {
       const int32_t value_block = key_block;
       if (step > 0) {
@@ -237,7 +224,7 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
 
 // Softmax state of this thread's two rows.
 struct RowPair {
-  float largest[2];  // of what scores hold; lazy: what weights are relative to
+  float largest[2];  // of what scores hold
   float total[2];    // of this thread's keys
   int32_t last_key[2];
   int32_t first_key[2];
@@ -247,8 +234,6 @@ template <class T, class Shape>
 class PrefillConsumer {
   using P = Page<Shape::kDim>;
   static constexpr int kDim = Shape::kDim, kKeys = Shape::kKeys;
-  // By how many powers of two the largest score may outgrow what weights are relative to.
-  static constexpr float kLazyBits = 8.0f;
   using Scores = float[kKeys / 2];
   using Weights = uint32_t[kKeys / 4];
   using Sums = float[kDim / 2];
@@ -307,7 +292,6 @@ class PrefillConsumer {
     products_wait<0>();
     pin(scores);
     release(shared_.keys_empty[place_.slot]);
-    if (Shape::kKeysFirst && steps == 1) release(shared_.queries_empty[query_.slot]);
     mask(args, tile, steps - 1, rows, scores);
     weigh(args, rows, scores, keep);
     pack(scores, weights);
@@ -325,7 +309,6 @@ class PrefillConsumer {
       products_wait<1>();
       pin(scores);
       release(shared_.keys_empty[place_.slot]);
-      if (Shape::kKeysFirst && step == 0) release(shared_.queries_empty[query_.slot]);
       mask(args, tile, step, rows, scores);
       weigh(args, rows, scores, keep);
       products_wait<0>();
@@ -334,7 +317,7 @@ class PrefillConsumer {
       rescale(sums, keep);
       pack(scores, weights);
     }
-    if constexpr (!Shape::kKeysFirst) release(shared_.queries_empty[query_.slot]);
+    release(shared_.queries_empty[query_.slot]);
     query_.advance();
     shared_.values_full[place_.slot].wait(place_.parity);
     clear_values(tile, 0, place_.slot);
@@ -449,12 +432,6 @@ class PrefillConsumer {
       }
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-      if constexpr (Shape::kLazy) {
-        // Each row by itself: its bits do not depend on others. Its first keys are a growth from
-        // -inf; of no keys yet (-inf - -inf) it is none.
-        const bool grows = (largest - rows.largest[j]) * factor > kLazyBits;
-        largest = grows ? largest : rows.largest[j];
-      }
       const float origin = softmax_origin(largest) * factor;
       keep[j] = exp2_fast(rows.largest[j] * factor - origin);
       rows.largest[j] = largest;
@@ -471,7 +448,6 @@ class PrefillConsumer {
   }
 
   __device__ __forceinline__ void rescale(Sums& sums, const float (&keep)[2]) const {
-    if (Shape::kLazy && !__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < kDim / 2; ++i) sums[i] *= keep[i / 2 % 2];
   }
@@ -582,7 +558,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
 }
 
-// REQUIRES: args.plan->shape.prefill_rows == Shape::kTileRows
 template <class T, class Shape>
 void launch_prefill(OpContext& context, const AttentionArgs& args,
                     const AttentionArguments<T>& arguments) {

@@ -9,7 +9,6 @@
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear_stream.h"
-#include "ops/linear_wgmma.h"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -72,9 +71,9 @@ constexpr int kFewThreads = kFewWarps * gpu::kWarpThreads;
 constexpr int kSpan = 32;  // columns of W that a warp loads at a time
 constexpr int kAhead = 4;  // spans in flight: 8 warps x 4 x 1 KB a row tile hide 1 us of DRAM
 // Measured on an H200 (docs/kernels/notebook.md): with more rows, or more weights than these, the
-// library is ahead.
+// library is ahead; of 4096 x 4096 inside a step, though not alone.
 constexpr int kFewRowsMax = 8;
-constexpr int64_t kFewElementsMax = 4096 * 4096;
+constexpr int64_t kFewElementsMax = 2048 * 2048;
 
 template <class T, class Y, int kColumnTiles, int kRowTiles>
 __global__ void __launch_bounds__(kFewThreads) few_rows(Arguments<T, Y> args) {
@@ -276,8 +275,8 @@ void run_any(OpContext& context, const LinearArgs& args) {
 // --- W streamed through shared memory (linear_stream.h) ---
 
 // Measured inside a step on an H200 (docs/kernels/notebook.md), where the first weights that it
-// asks for early delay the small kernels before it: with fewer rows few_rows is ahead, with more
-// rows, or larger or much smaller weights (a 135M model's), the library.
+// asks for early delay the small kernels before it: with fewer rows, more
+// rows, or larger or much smaller weights (a 135M model's), the library is ahead.
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
@@ -292,33 +291,10 @@ void run_linear_stream(OpContext& context, const LinearArgs& args) {
   run_stream(context, {.linear = args});
 }
 
-// For OpHooks::preferred: of W, only so many steps on the way before x is there.
-template <int kEarly>
-bool stream_early(const DeviceTraits& traits, const LinearArgs& args) {
-  return stream_fits(traits, {.linear = args}) && args.x.rows() <= kStreamRowsMax;
-}
-template <int kEarly>
-void run_stream_early(OpContext& context, const LinearArgs& args) {
-  run_stream(context, {.linear = args, .early_steps = kEarly});
-}
-
-// --- many rows, tiles of our own (linear_wgmma.h): for OpHooks::preferred ---
-
-bool wgmma(const DeviceTraits& traits, const LinearArgs& args) {
-  return wgmma_fits(traits, {.linear = args});
-}
-void run_linear_wgmma(OpContext& context, const LinearArgs& args) {
-  run_wgmma(context, {.linear = args});
-}
-
 constexpr std::array kKernels = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
-    Kernel<LinearArgs>{"linear/cuda/wgmma", wgmma, run_linear_wgmma},
-    Kernel<LinearArgs>{"linear/cuda/stream_early0", stream_early<0>, run_stream_early<0>},
-    Kernel<LinearArgs>{"linear/cuda/stream_early2", stream_early<2>, run_stream_early<2>},
-    Kernel<LinearArgs>{"linear/cuda/stream_early4", stream_early<4>, run_stream_early<4>},
     Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},
 };
 

@@ -38,7 +38,6 @@ struct StreamArguments {
   int32_t second_half;  // row of W of the second half of a tile, relative to the first
   int32_t steps;        // of K, in all
   int32_t tiles, stages;
-  int32_t early_steps;  // of W, before the kernels before this one have ended
   int32_t stage_bytes;
   Activation activation;
   bool y_is_float, accumulates, gated;
@@ -94,17 +93,12 @@ class StreamProducer {
 
   __device__ void run(int32_t first_tile, int32_t tile_step, StreamRange range) {
     const int32_t first_round = min(args_.stages, range.count);
-    const int32_t early = min(args_.early_steps, first_round);
     if (first_tile < args_.tiles) {
-      for (int32_t i = 0; i < early; ++i) load_weight(i, first_tile, range.first + i);
+      for (int32_t i = 0; i < first_round; ++i) load_weight(i, first_tile, range.first + i);
     }
     wait_for_earlier_kernels();
     if (first_tile < args_.tiles) {
-      for (int32_t i = 0; i < early; ++i) load_x(i, range.first + i);
-      for (int32_t i = early; i < first_round; ++i) {
-        load_weight(i, first_tile, range.first + i);
-        load_x(i, range.first + i);
-      }
+      for (int32_t i = 0; i < first_round; ++i) load_x(i, range.first + i);
     }
     int32_t done = first_round;
     StreamPosition at;

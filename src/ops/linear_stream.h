@@ -21,14 +21,10 @@ StreamPlan plan_stream(int64_t n, int64_t k, bool gated, int32_t sm_count);
 // Most rows of x at which W is read once; more are taken kStreamRowsMax at a time.
 inline constexpr int32_t kStreamRowsMax = 128;
 
-inline constexpr int32_t kStreamEarlyAll = 1 << 20;  // as many as its ring holds
-
 // y = act(gate) * up of a row of x W^T = [gate, up] where `gate` is there, else as linear.
 struct StreamArgs {
   LinearArgs linear;  // y: [M, N], gated [M, N / 2]
   const Activation* gate = nullptr;
-  // Steps of W that a block asks for before the kernels before this one have ended.
-  int32_t early_steps = kStreamEarlyAll;
 };
 bool stream_fits(const DeviceTraits& traits, const StreamArgs& args);
 void run_stream(OpContext& context, const StreamArgs& args);

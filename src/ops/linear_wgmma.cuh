@@ -1,5 +1,5 @@
 // The kernel of linear_wgmma.h.
-//   x [M, K], W [N, K] of T, 16 bits; sums in f32; y [M, N] or, gated, [M, N / 2] of T
+//   x [M, K], W [N, K] of T, 16 bits: gate's rows, then up's; sums in f32; y [M, N / 2] of T
 // A cluster of two thread blocks computes 256 rows of y: each block 128 rows of x with the same
 // kTile rows of W. One thread a block has the copy engine fill a ring of steps of 64 columns of K:
 // its own 128 rows of x, and its half of W's rows, which the engine writes to both blocks (32 KB a
@@ -30,7 +30,7 @@ struct WgmmaArguments {
   int32_t steps;        // of K
   int32_t second_half;  // rows of W from the first half of a tile to the second
   int32_t n_out;        // columns of y
-  SigmoidGate gate;     // gated
+  SigmoidGate gate;
 };
 
 template <int kTile>
@@ -66,12 +66,12 @@ struct WgmmaPosition {
 
 // --- the thread that copies ---
 
-template <int kTile, bool kGated>
+template <int kTile>
 __device__ void copy_wgmma_tiles(WgmmaShared<kTile>& shared, const CUtensorMap& weight,
                                  const CUtensorMap& x, const WgmmaArguments& args, int32_t rank,
                                  int32_t cluster, int32_t clusters) {
   using Shape = WgmmaShape<kTile>;
-  constexpr int32_t kOutColumns = kGated ? Shape::kHalfRows : kTile;
+  constexpr int32_t kOutColumns = Shape::kHalfRows;
   constexpr uint16_t kBoth = (1u << kWgmmaBlocks) - 1;
   wait_for_earlier_kernels();
   WgmmaPosition<Shape::kStages> at;
@@ -94,10 +94,10 @@ __device__ void copy_wgmma_tiles(WgmmaShared<kTile>& shared, const CUtensorMap& 
 
 // --- a warpgroup that multiplies ---
 
-template <class T, int kTile, bool kGated>
+template <class T, int kTile>
 class WgmmaConsumer {
   using Shape = WgmmaShape<kTile>;
-  static constexpr int kOutColumns = kGated ? Shape::kHalfRows : kTile;
+  static constexpr int kOutColumns = Shape::kHalfRows;
   static constexpr int kOutBoxes = kOutColumns / kWgmmaBoxColumns;
   static constexpr int kTurns = kOutBoxes < kWgmmaBoxes ? kOutBoxes : kWgmmaBoxes;
   static constexpr int kBarrier = 1;  // + group: its own threads; 0 is __syncthreads()
@@ -192,7 +192,6 @@ class WgmmaConsumer {
   // Columns 8 j and the next of this thread of a tile of y.
   __device__ __forceinline__ float2 finished(int j, int half) const {
     const float2 value = pair(j, half);
-    if constexpr (!kGated) return value;
     const float2 up = pair(j + kOutColumns / 8, half);
     const float2 gate = gated_pair(args_.gate, value);
     return {gate.x * up.x, gate.y * up.y};
@@ -201,7 +200,7 @@ class WgmmaConsumer {
     if (args_.bias == nullptr) return;
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
-      const bool second = kGated && j >= kOutColumns / 8;
+      const bool second = j >= kOutColumns / 8;
       const int32_t at =
           column + wgmma_sum_place(thread_).column + 8 * (second ? j - kOutColumns / 8 : j);
       const float* bias = args_.bias + (second ? args_.n_out : 0);
@@ -230,7 +229,7 @@ class WgmmaConsumer {
   float sums_[Shape::kSums];
 };
 
-template <class T, int kTile, bool kGated>
+template <class T, int kTile>
 __global__ void __launch_bounds__(WgmmaShape<kTile>::kThreads, 1)
     linear_wgmma(const __grid_constant__ CUtensorMap weight, const __grid_constant__ CUtensorMap x,
                  const __grid_constant__ CUtensorMap y,
@@ -255,11 +254,11 @@ __global__ void __launch_bounds__(WgmmaShape<kTile>::kThreads, 1)
   if (warpgroup == 0) {
     registers_lower<24>();
     if (threadIdx.x == 0) {
-      copy_wgmma_tiles<kTile, kGated>(shared, weight, x, args, rank, cluster, clusters);
+      copy_wgmma_tiles<kTile>(shared, weight, x, args, rank, cluster, clusters);
     }
   } else {
     registers_raise<240>();
-    WgmmaConsumer<T, kTile, kGated>(shared, y, args, warpgroup - 1).run(rank, cluster, clusters);
+    WgmmaConsumer<T, kTile>(shared, y, args, warpgroup - 1).run(rank, cluster, clusters);
   }
   __syncwarp();
   cluster_sync();  // nobody leaves while the other block writes or arrives here

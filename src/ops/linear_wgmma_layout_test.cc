@@ -270,6 +270,8 @@ TEST(LinearWgmmaLayout, TheWidthOfATileFollowsTheRounds) {
   EXPECT_EQ(plan_wgmma(8192, 28672, 132).clusters, 66);
   EXPECT_EQ(plan_wgmma(1024, 6144, 132).tile_rows, 128);  // 2 rounds of 256 or 3 of 128
   EXPECT_EQ(plan_wgmma(256, 4096, 132).tile_rows, 128);
+  EXPECT_NEAR(plan_wgmma(1024, 28672, 132).filled, 448.0 / (7 * 66), 1e-9);
+  EXPECT_NEAR(plan_wgmma(300, 28672, 132).filled, 300.0 / 512 * 224 / (4 * 66), 1e-9);
   EXPECT_EQ(plan_wgmma(256, 4096, 132).clusters, 32);
 }
 

@@ -21,8 +21,13 @@ WgmmaPlan plan_wgmma(int64_t m, int64_t n, int32_t sm_count) {
   const int64_t wide = rows * divided_up(n, 256), narrow = rows * divided_up(n, 128);
   const bool is_narrow =
       divided_up(narrow, at_a_time) * kCostOf128 < divided_up(wide, at_a_time) * kCostOf256;
-  return {is_narrow ? 128 : 256,
-          static_cast<int32_t>(std::min(is_narrow ? narrow : wide, at_a_time))};
+  const int64_t tiles = is_narrow ? narrow : wide, width = is_narrow ? 128 : 256;
+  const int64_t rounds = divided_up(tiles, at_a_time);
+  const double could =
+      static_cast<double>(rounds * at_a_time) * static_cast<double>(kWgmmaClusterRows * width);
+  return {.tile_rows = static_cast<int32_t>(width),
+          .clusters = static_cast<int32_t>(std::min(tiles, at_a_time)),
+          .filled = static_cast<double>(m) * static_cast<double>(n) / could};
 }
 
 }  // namespace headrace

@@ -27,18 +27,16 @@ struct Rows {
   float residual_scale;
 };
 
+// value := value + scale * added, stored to x.
 template <class T, int kWidth>
-__device__ gpu::Vector<T, kWidth> load_sum(T* x, const T* residual, float scale) {
-  auto value = gpu::Vector<T, kWidth>::load(x);
-  if (residual == nullptr) return value;
-  const auto added = gpu::Vector<T, kWidth>::load(residual);
+__device__ void add_residual(gpu::Vector<T, kWidth>& value, const gpu::Vector<T, kWidth>& added,
+                             float scale, T* x) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     const float sum = gpu::to_float(value.values[i]) + scale * gpu::to_float(added.values[i]);
     value.values[i] = gpu::from_float<T>(sum);
   }
   value.store(x);
-  return value;
 }
 
 template <class T, int kWidth>
@@ -84,20 +82,33 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
     if (at < rows.columns) weights[i] = Weights::load(rows.weight + at);
   }
   gpu::wait_for_earlier_kernels();
-  gpu::Vector<T, kWidth> held[kHeld];
+  // All loads before the first store: the compiler cannot tell that a store to x is not what the
+  // next load reads.
+  gpu::Vector<T, kWidth> held[kHeld], added[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int32_t at = first + i * kStep;
+    if (at >= rows.columns) continue;
+    held[i] = gpu::Vector<T, kWidth>::load(x + at);
+    if (residual != nullptr) added[i] = gpu::Vector<T, kWidth>::load(residual + at);
+  }
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     const int32_t at = first + i * kStep;
-    if (at < rows.columns) {
-      held[i] = load_sum<T, kWidth>(x + at, residual == nullptr ? nullptr : residual + at,
-                                    rows.residual_scale);
-      sum += sum_squares<T, kWidth>(held[i]);
+    if (at >= rows.columns) continue;
+    if (residual != nullptr) {
+      add_residual<T, kWidth>(held[i], added[i], rows.residual_scale, x + at);
     }
+    sum += sum_squares<T, kWidth>(held[i]);
   }
   for (int32_t at = first + kHeld * kStep; at < rows.columns; at += kStep) {
-    sum += sum_squares<T, kWidth>(load_sum<T, kWidth>(
-        x + at, residual == nullptr ? nullptr : residual + at, rows.residual_scale));
+    auto value = gpu::Vector<T, kWidth>::load(x + at);
+    if (residual != nullptr) {
+      const auto more = gpu::Vector<T, kWidth>::load(residual + at);
+      add_residual<T, kWidth>(value, more, rows.residual_scale, x + at);
+    }
+    sum += sum_squares<T, kWidth>(value);
   }
 
   const float mean = gpu::block_sum<kThreads>(sum) / static_cast<float>(rows.columns);

@@ -112,69 +112,57 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
 // a head away.
 constexpr int kLaneElements = 8;
 
-// With kAhead > 1 a thread has an element of that many heads on their way at a time, and reads the
-// angles of its token once for all.
-template <class T, int kLanes, int kAhead>
+template <class T, int kLanes>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
   using Elements = gpu::Vector<T, kLaneElements>;
   using Floats = gpu::Vector<float, kLaneElements>;
   constexpr int kDim = kLanes * kLaneElements, kHeads = kWarps * gpu::kWarpThreads / kLanes;
   gpu::let_next_kernel_start();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int32_t first = static_cast<int32_t>(blockIdx.y * kAhead * kHeads + threadIdx.x / kLanes);
+  const int32_t head = static_cast<int32_t>(blockIdx.y * kHeads + threadIdx.x / kLanes);
   const int32_t keys_from = args.query_heads, values_from = keys_from + args.kv_heads;
   const int32_t heads = values_from + args.kv_heads;
+  const bool is_value = head >= values_from, is_query = head < keys_from;
   const int64_t t = blockIdx.x;
   gpu::wait_for_earlier_kernels();
   // Lanes without a head go on: the others ask them.
-  const auto place = [&](int32_t head) {
-    return args.qkv.row(t) + static_cast<int64_t>(head < heads ? head : 0) * kDim +
-           lane * kLaneElements;
-  };
-  Elements loaded[kAhead];
-#pragma unroll
-  for (int a = 0; a < kAhead; ++a) loaded[a] = Elements::load(place(first + a * kHeads));
+  T* at =
+      args.qkv.row(t) + static_cast<int64_t>(head < heads ? head : 0) * kDim + lane * kLaneElements;
+  Elements elements = Elements::load(at);
   const int angle = lane * kLaneElements % (kDim / 2);
   const Floats cos = Floats::load(args.cos.row(t) + angle);
   const Floats sin = Floats::load(args.sin.row(t) + angle);
   const int64_t slot = args.slots[t];
+  float values[kLaneElements], squares = 0.0f;
 #pragma unroll
-  for (int a = 0; a < kAhead; ++a) {
-    const int32_t head = first + a * kHeads;
-    const bool is_value = head >= values_from, is_query = head < keys_from;
-    Elements elements = loaded[a];
-    float values[kLaneElements], squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) {
-      values[i] = gpu::to_float(elements.values[i]);
-      squares += values[i] * values[i];
-    }
-    if (args.q_norm != nullptr) {
-#pragma unroll
-      for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-        squares += __shfl_xor_sync(0xffffffffu, squares, distance);
-      }
-      const float factor = rsqrtf(squares / static_cast<float>(kDim) + args.norm_eps);
-      const Floats norm =
-          Floats::load((is_query ? args.q_norm : args.k_norm) + lane * kLaneElements);
-#pragma unroll
-      for (int i = 0; i < kLaneElements; ++i) values[i] *= factor * norm.values[i];
-    }
-    const bool first_half = lane < kLanes / 2;
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) {
-      const float other = __shfl_xor_sync(0xffffffffu, values[i], kLanes / 2);
-      const float turned = first_half ? values[i] * cos.values[i] - other * sin.values[i]
-                                      : values[i] * cos.values[i] + other * sin.values[i];
-      if (!is_value) elements.values[i] = gpu::from_float<T>(turned);
-    }
-    if (head >= heads) continue;
-    if (!is_value) elements.store(place(head));
-    if (is_query) continue;
-    const int32_t kv_head = head - (is_value ? values_from : keys_from);
-    T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
-    elements.store(cached + lane * kLaneElements);
+  for (int i = 0; i < kLaneElements; ++i) {
+    values[i] = gpu::to_float(elements.values[i]);
+    squares += values[i] * values[i];
   }
+  if (args.q_norm != nullptr) {
+#pragma unroll
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      squares += __shfl_xor_sync(0xffffffffu, squares, distance);
+    }
+    const float factor = rsqrtf(squares / static_cast<float>(kDim) + args.norm_eps);
+    const Floats norm = Floats::load((is_query ? args.q_norm : args.k_norm) + lane * kLaneElements);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) values[i] *= factor * norm.values[i];
+  }
+  const bool first_half = lane < kLanes / 2;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    const float other = __shfl_xor_sync(0xffffffffu, values[i], kLanes / 2);
+    const float turned = first_half ? values[i] * cos.values[i] - other * sin.values[i]
+                                    : values[i] * cos.values[i] + other * sin.values[i];
+    if (!is_value) elements.values[i] = gpu::from_float<T>(turned);
+  }
+  if (head >= heads) return;
+  if (!is_value) elements.store(at);
+  if (is_query) return;
+  const int32_t kv_head = head - (is_value ? values_from : keys_from);
+  T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
+  elements.store(cached + lane * kLaneElements);
 }
 
 template <class T>
@@ -217,15 +205,14 @@ void run(OpContext& context, const RopeKvArgs& args) {
   });
 }
 
-template <class T, int kLanes, int kAhead>
+template <class T, int kLanes>
 void launch_lanes(OpContext& context, const RopeKvArgs& args) {
-  launch<T>(context, args, rope_kv_lanes<T, kLanes, kAhead>,
-            kAhead * kWarps * gpu::kWarpThreads / kLanes);
+  launch<T>(context, args, rope_kv_lanes<T, kLanes>, kWarps * gpu::kWarpThreads / kLanes);
 }
-template <int kLanes, int kAhead = 1>
+template <int kLanes>
 void run_lanes(OpContext& context, const RopeKvArgs& args) {
-  if (args.qkv.dtype == DType::kF16) return launch_lanes<__half, kLanes, kAhead>(context, args);
-  launch_lanes<__nv_bfloat16, kLanes, kAhead>(context, args);
+  if (args.qkv.dtype == DType::kF16) return launch_lanes<__half, kLanes>(context, args);
+  launch_lanes<__nv_bfloat16, kLanes>(context, args);
 }
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
@@ -263,9 +250,6 @@ constexpr std::array kKernels = {
     Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_32", lanes<32>, run_lanes<32>},
     Kernel<RopeKvArgs>{"rope_kv/cuda/wide_head", wide, run<true>},
     Kernel<RopeKvArgs>{"rope_kv/cuda/any_head", any, run<false>},
-    // Of many rows, for OpHooks::preferred:
-    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_8_ahead", lanes<8>, run_lanes<8, 3>},
-    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_16_ahead", lanes<16>, run_lanes<16, 3>},
 };
 
 }  // namespace
