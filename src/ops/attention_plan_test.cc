@@ -193,7 +193,9 @@ TEST(AttentionPlan, PromptsComeInSectionsThatTheCacheHolds) {
   for (size_t i = 0; i < tiles.size(); ++i) {
     const size_t section = i / (3 * kTiles);
     EXPECT_EQ(static_cast<size_t>(tiles[i].row_first / kLength / 3), section);
-    if (i % (3 * kTiles) > 0) EXPECT_LE(tiles[i].key_last, tiles[i - 1].key_last);
+    if (i % (3 * kTiles) > 0) {
+      EXPECT_LE(tiles[i].key_last, tiles[i - 1].key_last);
+    }
   }
   shape.section_bytes = 0;
   const auto whole = plan_of(shape, sequences).prefill();
