@@ -156,6 +156,10 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
       after.scheduler.background_room_seconds - before.scheduler.background_room_seconds;
   result.background_used_seconds =
       after.scheduler.background_used_seconds - before.scheduler.background_used_seconds;
+  result.background_room_tokens =
+      after.scheduler.background_room_tokens - before.scheduler.background_room_tokens;
+  result.background_used_tokens =
+      after.scheduler.background_used_tokens - before.scheduler.background_used_tokens;
   result.host = after.host - before.host;
   result.device_seconds = after.device_seconds_total - before.device_seconds_total;
   result.device_gap_seconds = after.device_gap_seconds_total - before.device_gap_seconds_total;

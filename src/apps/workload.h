@@ -47,6 +47,7 @@ struct WorkloadResult {
   HostSeconds host;         // of all steps
   // Of steps with live work beside background work that could use it (SchedulerStats).
   double background_room_seconds = 0, background_used_seconds = 0;
+  uint64_t background_room_tokens = 0, background_used_tokens = 0;
   double device_seconds = 0, device_gap_seconds = 0;  // of all steps; 0 on the CPU
 
   // Of the device's time while there was work.

@@ -107,7 +107,11 @@ class BatchScheduler final : public Scheduler {
   bool can_decode(const Sequence& sequence) const;
   void begin_budget();
   int32_t chunk_of(int32_t first, int32_t remaining) const;
-  int32_t prompt_tokens_within(double seconds, int32_t first, int32_t most) const;
+  int32_t prompt_tokens_within(double seconds, int32_t first, int32_t most) const {
+    return prompt_tokens_beside(load_, seconds, first, most);
+  }
+  int32_t prompt_tokens_beside(const StepLoad& load, double seconds, int32_t first,
+                               int32_t most) const;
   void take_budget(const Sequence& sequence, int32_t first, int32_t count);
   double seconds_beside_decodes();
   bool spend_long_step();

@@ -81,6 +81,12 @@ void BatchScheduler::note_background_room(const StepPlan& plan) {
     if (!planned_[i]->rank.background) live.add(plan.work[i]);
   }
   if (live.rows() == 0) return;  // the whole step is theirs
+  const auto live_rows = static_cast<int32_t>(live.rows());
+  const int32_t fit = prompt_tokens_beside(live, options_.background_step_seconds, 0,
+                                           options_.max_num_batched_tokens - live_rows);
+  totals_.background_room_tokens += static_cast<uint64_t>(fit);
+  totals_.background_used_tokens +=
+      static_cast<uint64_t>(std::min(fit, plan.token_count - live_rows));
   const double taken = cost_.cost().seconds(live);
   const double room = std::max(0.0, options_.background_step_seconds - taken);
   const double used = cost_.cost().seconds(StepLoad::of(plan)) - taken;

@@ -172,13 +172,14 @@ int32_t BatchScheduler::chunk_of(int32_t first, int32_t remaining) const {
   return std::min(most, std::max(least, prompt_tokens_within(seconds_max_, first, most)));
 }
 
-// Tokens of a prompt, from `first` on and at most so many, with which the step under construction
-// takes no longer than `seconds`, by the measured cost of steps.
-int32_t BatchScheduler::prompt_tokens_within(double seconds, int32_t first, int32_t most) const {
+// Tokens of a prompt, from `first` on and at most so many, with which a step that has `load` takes
+// no longer than `seconds`, by the measured cost of steps.
+int32_t BatchScheduler::prompt_tokens_beside(const StepLoad& load, double seconds, int32_t first,
+                                             int32_t most) const {
   const auto fits = [&](int32_t tokens) {
     StepLoad chunk;
     chunk.add({.first = first, .count = tokens});
-    return cost_.cost().seconds(load_ + chunk) <= seconds;
+    return cost_.cost().seconds(load + chunk) <= seconds;
   };
   if (most <= 0 || fits(most)) return std::max(0, most);
   int32_t low = 0, high = most;  // fits(low) or nothing does, not fits(high)

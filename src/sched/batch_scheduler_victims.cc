@@ -116,12 +116,15 @@ void BatchScheduler::yield(Sequence& victim) {
   requeue(victim);
 }
 
-// Who was displaced joins again: what was lost of it is computed at the cost of all.
+// Who was displaced joins again: what was lost of it is computed at the cost of all, in steps whose
+// first rows others have paid for.
 void BatchScheduler::charge_displacement(Sequence& head, int32_t found_tokens) {
   if (!std::exchange(head.displaced, false)) return;
   StepLoad again;
   again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
-  displacement_seconds_ -= cost_.cost().seconds(again) - cost_.cost().base;
+  const StepCost& cost = cost_.cost();
+  displacement_seconds_ -= again.prompt_tokens * cost.seconds_per_prompt_token() +
+                           again.prompt_context * cost.per_prompt_context;
 }
 
 void BatchScheduler::requeue(Sequence& victim) {

@@ -116,6 +116,28 @@ TEST(Policies, MlfqIsNearTheClairvoyantOrderWhereMemoryIsShort) {
   EXPECT_LT(5 * mlfq.second, fcfs.second);
 }
 
+// Its bad case: answers of one length, which a line ends soonest and taking turns only delays, with
+// more of them than the machine can do: everybody loses its slot again and again. The mean end gets
+// longer; the price on preemption keeps the throughput.
+TEST(Policies, MlfqKeepsTheThroughputWhereAllAnswersAreAlike) {
+  std::vector<TraceRequest> trace = trace_of("heavy-tail", 28);
+  for (TraceRequest& request : trace) request.output = 400;
+  const auto run_with = [&](const std::string& policy) {
+    SchedulerOptions options = replay_options(policy);
+    options.block_count = 3125;
+    return run(trace, options);
+  };
+  const ReplayReport fcfs = run_with("fcfs"), mlfq = run_with("mlfq");
+  const double line = mean(values(fcfs, &ReplayReport::Row::completion));
+  const double turns = mean(values(mlfq, &ReplayReport::Row::completion));
+  std::printf("answers alike: mean end fcfs %.2f s, mlfq %.2f s; all of it %.1f and %.1f s\n", line,
+              turns, fcfs.seconds, mlfq.seconds);
+  EXPECT_GT(line, 2) << "no queue: nothing is shown";
+  EXPECT_GT(mlfq.stats.yields, 100u);
+  EXPECT_LT(mlfq.seconds, 1.05 * fcfs.seconds);
+  EXPECT_LT(turns, 3 * line);
+}
+
 TEST(Policies, SjfPredictedPutsShortAnswersFirstWhereTheyCanBeTold) {
   const auto completion = [](const std::string& kind, const std::string& policy) {
     const auto trace = trace_of(kind, 30, 3000);

@@ -112,6 +112,9 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
+  // The same in tokens: as many as still fitted beside the live ones, by that cost, where seconds
+  // are left over that no whole token fits into. And what the background computed of them.
+  uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
   // they took, and how many of them longer than background_step_seconds.

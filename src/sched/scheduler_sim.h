@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,21 @@
 #include "sched/scheduler.h"
 
 namespace headrace {
+
+// A policy that is simulated, and what it promises: how long the oldest request may go without
+// work.
+struct SimulatedPolicy {
+  enum class Patience : uint8_t {
+    kInLine,    // nobody goes before it
+    kPromoted,  // after promote_after_steps nobody does
+    kPhases,    // the prompts of a full batch are computed first, or four steps of them
+    kQueues,    // all that are in the first queue before it use their quantum
+    kShares,    // its tenant's turn comes: all others' requests may be served before
+  };
+  const char* name;
+  Patience patience;
+};
+std::span<const SimulatedPolicy> simulated_policies();
 
 class SchedulerSimulation {
  public:

@@ -51,6 +51,22 @@ TEST(StepCostFit, FindsTheCostOfStepsThroughNoise) {
   EXPECT_NEAR(fit.cost().base, kTruth.base, 0.1 * kTruth.base);
 }
 
+// A CPU's kernels take rows in tiles of 8: 9 rows cost much more than 8, 16 little more than 9.
+TEST(StepCostFit, FindsTheStepWhereATileIsFull) {
+  Rng rng(3);
+  StepCostFit fit;
+  const auto seconds = [](double rows) {
+    return 0.0015 + 0.00035 * rows + (rows > 8 ? 0.0015 : 0) + (rows > 16 ? 0.002 : 0);
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const StepLoad load{.decodes = static_cast<double>(rng.between(1, 24))};
+    fit.observe(load, seconds(load.decodes) * (0.97 + 0.06 * rng.uniform()));
+  }
+  for (const double rows : {1.0, 8.0, 9.0, 16.0, 17.0, 24.0}) {
+    EXPECT_NEAR(fit.cost().seconds({.decodes = rows}), seconds(rows), 0.03 * seconds(rows)) << rows;
+  }
+}
+
 // Steps scatter: the cost is their mean, not what the fast ones among them took.
 TEST(StepCostFit, IsTheMeanOfStepsThatScatter) {
   Rng rng(5);

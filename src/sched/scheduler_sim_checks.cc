@@ -1,0 +1,372 @@
+// SchedulerSimulation: what must hold of plans, steps and emissions.
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "sched/scheduler_sim.h"
+
+namespace headrace {
+namespace {
+
+using Patience = SimulatedPolicy::Patience;
+
+// With three steps in flight a page comes back three steps after it was given up, and the oldest
+// may need pages of several victims.
+constexpr int32_t kStepsWithoutWorkMax = 8;
+
+constexpr SimulatedPolicy kPolicies[] = {
+    {"fcfs", Patience::kInLine},
+    {"static", Patience::kInLine},
+    {"one-at-a-time", Patience::kInLine},
+    {"openppl", Patience::kInLine},
+    {"waiting-ratio", Patience::kPhases},
+    {"phase-pure", Patience::kPhases},
+    {"prefill-first", Patience::kPhases},
+    {"priority", Patience::kPromoted},
+    {"lpm", Patience::kPromoted},
+    {"deadline", Patience::kQueues},
+    {"sjf-predicted", Patience::kPromoted},
+    {"sjf-declared", Patience::kPromoted},
+    {"ljf-declared", Patience::kPromoted},
+    {"srpt-declared", Patience::kQueues},
+    {"packed-predicted", Patience::kQueues},
+    {"mlfq", Patience::kQueues},
+    {"fair", Patience::kShares},
+};
+
+// The last token is sampled and never computed.
+int32_t longest(const Request& request) {
+  return static_cast<int32_t>(request.prompt.size()) + std::max(0, request.sampling.max_tokens - 1);
+}
+
+bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
+  return a.token == b.token && a.logprob == b.logprob && a.top == b.top;
+}
+
+}  // namespace
+
+std::span<const SimulatedPolicy> simulated_policies() { return kPolicies; }
+
+void SchedulerSimulation::check_invariants() {
+  if (failure_) return;
+  const Status status = scheduler_->check_invariants();
+  if (!status.ok()) fail(status.message());
+}
+
+void SchedulerSimulation::check_plan(const StepPlan& plan) {
+  for (const Admission& admission : plan.admitted) {
+    const int32_t computed = admitted_[admission.sequence].computed;
+    admitted_[admission.sequence] = {admission.request->id, admission.choice,
+                                     static_cast<int32_t>(admission.tokens.size()),
+                                     longest(*admission.request), computed};
+    with_slot_.insert(admission.sequence);
+    if (!admission.blocks.empty()) ++tally_.forks;
+  }
+  tally_.copies += static_cast<int64_t>(plan.copies.size());
+  int32_t tokens = 0;
+  bool prompts_begun = false;
+  std::set<SequenceId> seen;
+  for (const Work& work : plan.work) {
+    tokens += work.count;
+    if (!seen.insert(work.sequence).second) fail("two works of one sequence");
+    check_work(work);
+    const bool decodes = work.first >= admitted_.at(work.sequence).prompt_end;
+    if (decodes && prompts_begun) fail("a decode after a prompt chunk");
+    prompts_begun = prompts_begun || !decodes;
+  }
+  if (tokens != plan.token_count) fail("token_count is not the sum of the work");
+  if (tokens > options_.max_num_batched_tokens) fail("a plan over the token budget");
+  for (const ReleasedSlot& released : plan.released) {
+    const bool joins_again = std::any_of(
+        plan.admitted.begin(), plan.admitted.end(),
+        [&](const Admission& admission) { return admission.sequence == released.sequence; });
+    if (!joins_again) with_slot_.erase(released.sequence);
+    for (const InFlight& step : in_flight_) {
+      for (const Work& work : step.plan.work) {
+        if (work.slot == released.slot) fail("a slot is released while a step in flight uses it");
+      }
+    }
+  }
+}
+
+void SchedulerSimulation::check_work(const Work& work) {
+  const Admitted& admitted = admitted_.at(work.sequence);
+  if (work.count <= 0) fail("work without tokens");
+  if (work.ended && !has_ended(admitted)) fail("the row of an ended choice is of one that goes on");
+  const int32_t longest = work.ended ? options_.max_model_len : admitted.longest;
+  if (work.first + work.count > longest) fail("a token after max_tokens is computed");
+  if (work.first >= admitted.prompt_end && (work.count != 1 || !work.samples)) {
+    fail("a decode is one token that samples");
+  }
+  if (work.samples && !work.ended && has_ended(admitted)) fail("a choice that has ended samples");
+  for (const SampleTarget& target : work.also_sample) {
+    if (has_ended(admitted_.at(target.sequence))) fail("a choice that has ended samples");
+  }
+}
+
+bool SchedulerSimulation::has_ended(const Admitted& admitted) const {
+  const auto found = open_.find(admitted.request);
+  return found == open_.end() || found->second.choices[static_cast<size_t>(admitted.choice)].ended;
+}
+
+// A prefix is found only when the steps that wrote it were applied. (A fork shares what its own
+// plan computes.)
+void SchedulerSimulation::check_prefixes(const StepPlan& plan) {
+  std::set<SequenceId> forks;
+  for (const Work& work : plan.work) {
+    for (const SampleTarget& target : work.also_sample) forks.insert(target.sequence);
+  }
+  for (const Admission& admission : plan.admitted) {
+    if (forks.contains(admission.sequence)) continue;
+    for (const GroupBlocks& group : admission.blocks) {
+      for (BlockId block : group.blocks) {
+        if (device_->last_write(block).value > applied_) {
+          fail(fmt::format("page {} is found before step {}, which wrote it, was applied",
+                           block.value, device_->last_write(block).value));
+        }
+      }
+    }
+  }
+}
+
+void SchedulerSimulation::check_pages(const StepPlan& plan) {
+  for (const PageMove& load : plan.loads) {
+    if (device_->last_touch(BlockId(load.to.page)).value > applied_) {
+      fail(fmt::format("page {} is loaded while a step may touch it", load.to.page));
+    }
+  }
+  for (const Work& work : plan.work) {
+    for (const GroupBlocks& group : work.new_blocks) {
+      for (BlockId block : group.blocks) {
+        if (device_->last_touch(block).value > applied_) {
+          fail(fmt::format("page {} is given away while step {} may touch it", block.value,
+                           device_->last_touch(block).value));
+        }
+      }
+    }
+  }
+}
+
+int32_t SchedulerSimulation::steps_without_work_max() const {
+  const auto policy = std::find_if(std::begin(kPolicies), std::end(kPolicies),
+                                   [&](const auto& row) { return row.name == options_.policy; });
+  const int32_t steps_for_a_batch =
+      options_.max_num_seqs * options_.max_model_len / options_.max_num_batched_tokens;
+  switch (policy->patience) {
+    case Patience::kInLine:
+      return kStepsWithoutWorkMax;
+    case Patience::kPromoted:
+      // Slots, pages and budget are made free one after the other, each when a step was applied;
+      // for budget those that run give way one by one.
+      return options_.promote_after_steps + kStepsWithoutWorkMax * options_.steps_in_flight_max +
+             options_.max_num_seqs;
+    case Patience::kPhases:
+      return kStepsWithoutWorkMax + options_.max_waiting_tokens + steps_for_a_batch +
+             options_.max_num_seqs;
+    case Patience::kQueues:
+    case Patience::kShares:
+      return kStepsWithoutWorkMax + options_.promote_after_steps +
+             40 * (options_.max_model_len +
+                   options_.max_model_len / options_.max_num_batched_tokens);
+  }
+  return 0;
+}
+
+void SchedulerSimulation::check_progress(const StepPlan& plan) {
+  // Of the live ones: those in the background may starve, and delay nobody.
+  const auto live = std::find_if(open_.begin(), open_.end(),
+                                 [](const auto& each) { return !each.second.request.background; });
+  if (live == open_.end()) return;
+  const RequestId oldest = live->first;
+  const bool worked = std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
+    return admitted_.at(work.sequence).request == oldest;
+  });
+  if (oldest != oldest_ || worked) oldest_waits_ = 0;
+  oldest_ = oldest;
+  if (worked) return;
+  if (++oldest_waits_ > steps_without_work_max()) {
+    fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
+                     oldest_waits_));
+  }
+}
+
+// All of its choices: none has a slot.
+bool SchedulerSimulation::is_waiting(const Clients& clients) const {
+  if (clients.request.background) return false;
+  return std::none_of(with_slot_.begin(), with_slot_.end(), [&](SequenceId sequence) {
+    return admitted_.at(sequence).request == clients.request.id;
+  });
+}
+
+// What the steps that were applied brought each tenant: 1 for a prompt token, 2 for an output
+// token. Tokens that were computed before are nobody's service, those of the background neither.
+void SchedulerSimulation::note_service(const StepPlan& plan) {
+  for (const Work& work : plan.work) {
+    Admitted& admitted = admitted_.at(work.sequence);
+    const auto found = open_.find(admitted.request);
+    const int32_t before = std::max(admitted.computed, work.first);
+    admitted.computed = std::max(admitted.computed, work.first + work.count);
+    if (found == open_.end() || found->second.request.background) continue;
+    const Request& request = found->second.request;
+    const auto prompt = static_cast<int32_t>(request.prompt.size());
+    const double prompts = std::max(0, std::min(prompt, work.first + work.count) - before);
+    const auto outputs = static_cast<double>(work.also_sample.size()) + (work.samples ? 1 : 0);
+    service_gap_ += (request.tenant == "flood" ? 1 : -1) * (prompts + 2 * outputs);
+    for (const SampleTarget& target : work.also_sample) {
+      admitted_.at(target.sequence).computed = work.first + work.count;
+    }
+  }
+}
+
+// Sheng et al., OSDI 2024, theorem 4.4: 2 max(w_p x longest prompt, w_q x tokens of the batch). A
+// prompt is charged as it is computed, not when it joins: what runs and is not yet charged is of
+// the batch's tokens too, and w_q is the greater weight.
+void SchedulerSimulation::check_fairness(const StepPlan&) {
+  if (options_.policy != "fair") return;
+  const auto waits = [&](const char* tenant) {
+    return std::any_of(open_.begin(), open_.end(), [&](const auto& each) {
+      return each.second.request.tenant == tenant && is_waiting(each.second);
+    });
+  };
+  if (!waits("flood") || !waits("calm")) {
+    gap_range_.reset();
+    return;
+  }
+  ++tally_.steps_backlogged;
+  if (!gap_range_) gap_range_ = {service_gap_, service_gap_};
+  gap_range_->first = std::min(gap_range_->first, service_gap_);
+  gap_range_->second = std::max(gap_range_->second, service_gap_);
+  const double bound = 2 * 2.0 * options_.max_num_seqs * options_.max_model_len;
+  const double gap = gap_range_->second - gap_range_->first;
+  tally_.gap_share_max = std::max(tally_.gap_share_max, gap / bound);
+  if (gap > bound) {
+    fail(fmt::format("two tenants that wait were served {} apart, at most {} is allowed", gap,
+                     bound));
+  }
+}
+
+void SchedulerSimulation::check_emission(const Emission& emission) {
+  const auto found = open_.find(emission.request);
+  if (found == open_.end()) return fail("an emission for a request that has ended");
+  Clients& clients = found->second;
+  Client& client = clients.choices.at(static_cast<size_t>(emission.choice));
+  if (client.ended) return fail("an emission for a choice that has ended");
+  check_prompt_logprobs(clients, client, emission);
+  check_cached_tokens(clients.request, emission);
+  if (emission.finish == FinishReason::kFault) {
+    if (!client.may_fault) fail("a fault that nobody injected");
+    if (!emission.tokens.empty()) fail("a token of a NaN row");
+    return end_choice(emission.request, emission.choice);
+  }
+  check_tokens(clients, client, emission);
+  const bool whole_prompt =
+      client.prompt_scored == static_cast<int32_t>(clients.request.prompt.size());
+  if (emission.finish == FinishReason::kNone) return;
+  if (emission.choice == 0 && clients.request.sampling.prompt_logprobs >= 0 && !whole_prompt) {
+    fail("prompt log-probabilities are missing");
+  }
+  end_choice(emission.request, emission.choice);
+}
+
+void SchedulerSimulation::check_tokens(const Clients& clients, Client& client,
+                                       const Emission& emission) {
+  const Request& request = clients.request;
+  const bool wants = request.sampling.logprobs >= 0;
+  if (emission.logprobs.size() != (wants ? emission.tokens.size() : 0)) {
+    return fail("one entry of log-probabilities per token, when asked for");
+  }
+  FinishReason finish = FinishReason::kNone;
+  std::optional<TokenId> stop_token;
+  for (size_t i = 0; i < emission.tokens.size(); ++i) {
+    const TokenId expected = oracle_next_token(model_, request, emission.choice, client.tokens);
+    if (emission.tokens[i] != expected) {
+      return fail(fmt::format("request {} choice {}: token {} is {}, the oracle says {}",
+                              request.id.value, emission.choice, client.output_count,
+                              emission.tokens[i], expected));
+    }
+    if (wants &&
+        !same(emission.logprobs[i], oracle_logprobs(model_, request.cache_salt, client.tokens,
+                                                    expected, request.sampling.logprobs))) {
+      return fail("wrong log-probabilities");
+    }
+    if (finish != FinishReason::kNone) return fail("a token after the end");
+    client.tokens.push_back(expected);
+    ++client.output_count;
+    ++tally_.tokens;
+    finish = expected_finish(request, client, stop_token);
+  }
+  if (request.sampling.max_tokens == 0 && emission.finish != FinishReason::kNone) {
+    finish = FinishReason::kLength;
+  }
+  if (emission.finish != finish || emission.stop_token != stop_token) {
+    fail(fmt::format("request {} choice {} finishes with {}, expected {}", request.id.value,
+                     emission.choice, finish_reason_name(emission.finish),
+                     finish_reason_name(finish)));
+  }
+}
+
+FinishReason SchedulerSimulation::expected_finish(const Request& request, const Client& client,
+                                                  std::optional<TokenId>& stop_token) const {
+  const SamplingParams& sampling = request.sampling;
+  const TokenId last = client.tokens.back();
+  const auto& stops = sampling.stop_token_ids;
+  if (client.output_count > sampling.min_tokens) {
+    if (last == model_.end_id && !sampling.ignore_eos) return FinishReason::kStop;
+    if (std::find(stops.begin(), stops.end(), last) != stops.end()) {
+      stop_token = last;
+      return FinishReason::kStop;
+    }
+  }
+  return client.output_count == sampling.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+}
+
+void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& client,
+                                                const Emission& emission) {
+  if (emission.prompt_logprobs.empty()) return;
+  const Request& request = clients.request;
+  if (emission.choice != 0 || request.sampling.prompt_logprobs < 0) {
+    return fail("prompt log-probabilities that nobody asked for");
+  }
+  if (emission.prompt_first != client.prompt_scored) {
+    return fail(fmt::format("prompt log-probabilities from {}, expected from {}",
+                            emission.prompt_first, client.prompt_scored));
+  }
+  for (const TokenLogprobs& entry : emission.prompt_logprobs) {
+    const auto at = static_cast<size_t>(client.prompt_scored++);
+    if (at >= request.prompt.size()) return fail("log-probabilities beyond the prompt");
+    if (!same(entry,
+              oracle_logprobs(model_, request.cache_salt, TokenSpan(request.prompt).first(at),
+                              request.prompt[at], request.sampling.prompt_logprobs))) {
+      return fail("wrong prompt log-probabilities");
+    }
+  }
+}
+
+// That they were computed before, and for this salt, the oracle's tokens say.
+void SchedulerSimulation::check_cached_tokens(const Request& request, const Emission& emission) {
+  const bool may_read = options_.enable_prefix_caching && request.sampling.prompt_logprobs < 0;
+  const auto most = may_read ? static_cast<int32_t>(request.prompt.size()) - 1 : 0;
+  if (emission.cached_tokens < 0 || emission.cached_tokens > most) {
+    fail(fmt::format("{} cached tokens of a prompt of {}", emission.cached_tokens,
+                     request.prompt.size()));
+  }
+}
+
+void SchedulerSimulation::check_end() {
+  const SchedulerStats stats = scheduler_->stats();
+  tally_.preemptions = static_cast<int64_t>(stats.preemptions);
+  tally_.yields = static_cast<int64_t>(stats.yields);
+  tally_.promotions = static_cast<int64_t>(stats.promotions);
+  tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
+  tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
+  tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
+  tally_.pages_stored = static_cast<int64_t>(stats.pages_stored);
+  tally_.pages_loaded = static_cast<int64_t>(stats.pages_loaded);
+  tally_.resumed_tokens = static_cast<int64_t>(stats.resumed_tokens);
+  if (!open_.empty()) fail("a request got no end");
+  if (stats.blocks_used != 0) fail(fmt::format("{} pages are lost", stats.blocks_used));
+  if (stats.running != 0 || stats.waiting != 0) fail("something is left in a list");
+}
+
+}  // namespace headrace
