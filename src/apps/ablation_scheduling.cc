@@ -228,22 +228,41 @@ double background_room(const ReplayReport& report) {
 
 constexpr int32_t kChats = 24, kBatchItems = 160;
 
-// Chats four times a second; the batch is there from the start.
-AblationMeasure beside_batch(int32_t batch, double (*figure)(const WorkloadResult&)) {
-  return [=](AblationBench& bench) -> Result<double> {
+// Chats four times a second beside a batch that is there from the start. A round is run once,
+// whoever asks for which of its figures.
+class ChatsBesideBatch {
+ public:
+  explicit ChatsBesideBatch(int32_t batch) : batch_(batch) {}
+
+  Result<WorkloadResult> measure(AblationBench& bench) {
+    if (seed_ == bench.seed()) return last_;
     HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine("batch", [](StackOptions& options) {
       options.max_num_seqs = 32;
       options.max_model_len = 512;
       options.enable_prefix_caching = false;
     }));
     std::vector<WorkItem> items;
-    for (int32_t i = 0; i < batch; ++i) {
+    for (int32_t i = 0; i < batch_; ++i) {
       items.push_back({.prompt = 64, .output = 64, .background = true});
     }
     for (int32_t i = 0; i < kChats; ++i) {
       items.push_back({.prompt = 48 + 8 * (i % 5), .output = 96, .at_seconds = 1 + 0.25 * i});
     }
-    HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(*stack, items, bench.seed()));
+    HR_ASSIGN_OR_RETURN(last_, run_workload(*stack, items, bench.seed()));
+    seed_ = bench.seed();
+    return last_;
+  }
+
+ private:
+  const int32_t batch_;
+  uint64_t seed_ = 0;  // of the round that `last_` is of; no round has 0
+  WorkloadResult last_;
+};
+
+AblationMeasure beside_batch(std::shared_ptr<ChatsBesideBatch> side,
+                             double (*figure)(const WorkloadResult&)) {
+  return [=](AblationBench& bench) -> Result<double> {
+    HR_ASSIGN_OR_RETURN(const WorkloadResult result, side->measure(bench));
     return figure(result);
   };
 }
@@ -386,6 +405,8 @@ std::vector<AblationCase> target_cases() {
 // batch computes of them, its off all there are.
 std::vector<AblationCase> background_cases() {
   constexpr AblationUnit kTokens = {"tokens", 1, true};
+  const auto batch = std::make_shared<ChatsBesideBatch>(kBatchItems);
+  const auto none = std::make_shared<ChatsBesideBatch>(0);
   return {{"chats beside a batch", "first token p99",
            simulated(batch_beside(nullptr), tenant_ttft_p99<'l'>),
            simulated(batch_beside(to_live), tenant_ttft_p99<'l'>), kMilliseconds, true},
@@ -395,10 +416,10 @@ std::vector<AblationCase> background_cases() {
           {"chats beside a batch", "room used of room there",
            simulated(batch_beside(nullptr), background_used),
            simulated(batch_beside(nullptr), background_room), kTokens, true},
-          {"24 chats, batch or none", "first token p99", beside_batch(kBatchItems, live_ttft_p99),
-           beside_batch(0, live_ttft_p99)},
-          {"24 chats beside a batch", "room used of room there",
-           beside_batch(kBatchItems, room_used), beside_batch(kBatchItems, room_there), kTokens}};
+          {"24 chats, batch or none", "first token p99", beside_batch(batch, live_ttft_p99),
+           beside_batch(none, live_ttft_p99)},
+          {"24 chats beside a batch", "room used of room there", beside_batch(batch, room_used),
+           beside_batch(batch, room_there), kTokens}};
 }
 
 std::vector<AblationCase> overlap_cases() {

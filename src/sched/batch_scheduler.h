@@ -121,7 +121,8 @@ class BatchScheduler final : public Scheduler {
   int32_t chunk_for(const Sequence& sequence, int32_t first, int32_t remaining) const;
   int32_t budget_for_waiting(int32_t budget) const;
   void note_cost(const StepPlan& plan);
-  void note_beside(const StepPlan& plan, double seconds);
+  void note_beside(const StepPlan& plan, double seconds, double predicted);
+  void note_overrun(double ratio);
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
   bool goes_on_in_batch(const Sequence& sequence) const;
@@ -219,8 +220,10 @@ class BatchScheduler final : public Scheduler {
   std::deque<InFlight> in_flight_;
   double applied_seconds_ = 0;                                      // of the last step
   double live_seconds_ = -std::numeric_limits<double>::infinity();  // a live request had work
-  bool work_left_ = false;                                          // after it
-  bool reserves_ = false;  // its policy has reserved pages for somebody
+  // What steps with background work beside live ones took, of what was predicted.
+  double beside_overrun_ = 1.1;
+  bool work_left_ = false;  // after it
+  bool reserves_ = false;   // its policy has reserved pages for somebody
   // Seconds of computing again that the policy's preemptions may still cost.
   double displacement_seconds_ = 0;
   uint64_t next_step_ = 1;

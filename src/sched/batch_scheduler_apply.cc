@@ -70,9 +70,11 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
                              : std::max(in_flight_.front().planned_seconds, applied_seconds_);
   applied_seconds_ = now();
   const double seconds = applied_seconds_ - started;
-  cost_.observe(StepLoad::of(plan), seconds);
+  const StepLoad load = StepLoad::of(plan);
+  const double predicted = cost_.knows() ? cost_.cost().seconds(load) : 0;
+  cost_.observe(load, seconds);
   note_displacement_budget(seconds);
-  note_beside(plan, seconds);
+  note_beside(plan, seconds, predicted);
   if (cache_ != nullptr && cost_.knows()) {
     cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
   }

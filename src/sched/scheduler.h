@@ -53,7 +53,7 @@ struct SchedulerOptions {
   // So long may a step take in which only background work is, while live requests come and go (in
   // the last kLiveLatelySeconds there was one): who comes next waits for the rest of it. A step may
   // take twice the shortest one all the same. 0: no bound. Needs `clock`.
-  double background_gap_seconds = 0.025;
+  double background_gap_seconds = 0.006;
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
@@ -112,8 +112,8 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
-  // The same in tokens: as many as still fitted beside the live ones, by that cost, where seconds
-  // are left over that no whole token fits into. And what the background computed of them.
+  // The same in tokens (seconds may be left over that no whole token fits into): what the background
+  // computed, and with it as many tokens of a prompt as still fitted, by that cost.
   uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
