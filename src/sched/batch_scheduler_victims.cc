@@ -116,15 +116,17 @@ void BatchScheduler::yield(Sequence& victim) {
   requeue(victim);
 }
 
-// Who was displaced joins again: what was lost of it is computed at the cost of all, in steps whose
-// first rows others have paid for.
+// Who was displaced joins again: what was lost of it is computed at the cost of all, in a step of
+// its own but for the weights, or in one whose first rows others have paid for: the dearer.
 void BatchScheduler::charge_displacement(Sequence& head, int32_t found_tokens) {
   if (!std::exchange(head.displaced, false)) return;
   StepLoad again;
   again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
   const StepCost& cost = cost_.cost();
-  displacement_seconds_ -= again.prompt_tokens * cost.seconds_per_prompt_token() +
-                           again.prompt_context * cost.per_prompt_context;
+  const double alone = cost.seconds(again) - cost.base;
+  const double in_full_step = again.prompt_tokens * cost.seconds_per_prompt_token() +
+                              again.prompt_context * cost.per_prompt_context;
+  displacement_seconds_ -= std::max(alone, in_full_step);
 }
 
 void BatchScheduler::requeue(Sequence& victim) {
