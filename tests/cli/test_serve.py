@@ -81,7 +81,8 @@ def test_interrupt_drains(serve, model):
     body = {"prompt": "Once", "max_tokens": 100, "ignore_eos": True}
     asking = threading.Thread(target=lambda: answers.append(server.post("/v1/completions", body)))
     asking.start()
-    time.sleep(0.2)
+    while json.loads(server.get("/load")[1])["server_load"] < 1:
+        time.sleep(0.01)
     assert server.stop(signal.SIGINT) == 0
     asking.join()
     status, text = answers[0]
