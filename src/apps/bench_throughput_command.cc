@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/engine_flags.h"
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
 #include "apps/step_trace.h"

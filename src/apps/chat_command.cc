@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "apps/chat_session.h"
+#include "apps/engine_flags.h"
 #include "apps/line_reader.h"
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"

@@ -147,7 +147,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 // The flag that somebody who wrote `name` may have meant; empty: none is near.
 std::string nearest_flag(const CLI::App& app, std::string_view name) {
   std::string nearest;
-  size_t least = std::max<size_t>(2, name.size() / 4) + 1;
+  size_t least = std::max<size_t>(1, name.size() / 4) + 1;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;  // hidden
     for (const std::string& known : option->get_lnames()) {

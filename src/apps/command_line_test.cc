@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/engine_flags.h"
 #include "apps/model_flags.h"
 #include "apps/sampling_flags.h"
 #include "apps/subcommand.h"

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/engine_flags.h"
 #include "apps/eval_perplexity.h"
 #include "apps/eval_score.h"
 #include "apps/model_flags.h"

@@ -25,11 +25,6 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags);
 void add_generation_config_flags(CLI::App& app, ModelFlags& flags);
 // Adds --chat-template.
 void add_template_flag(CLI::App& app, ModelFlags& flags);
-// Adds --max-model-len and all of add_batch_flags().
-void add_engine_flags(CLI::App& app, ModelFlags& flags);
-// Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...
-void add_batch_flags(CLI::App& app, ModelFlags& flags);
-
 // Sets the log level, and fills in the default model where none was named (see default_model.h).
 Status apply_model_flags(ModelFlags& flags);
 

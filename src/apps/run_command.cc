@@ -12,6 +12,7 @@
 
 #include "apps/answer.h"
 #include "apps/chat_prompt.h"
+#include "apps/engine_flags.h"
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
 #include "apps/sampling_flags.h"

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/engine_flags.h"
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
 #include "apps/sampling_flags.h"
