@@ -31,7 +31,7 @@ constexpr int64_t kTokensMax = 1 << 24;
 struct BenchFlags {
   ModelFlags model;
   std::vector<std::string> models;
-  std::vector<int64_t> prompts{512}, generates{128}, threads{0}, streams, batch_tokens{512};
+  std::vector<int64_t> prompts{512}, generates{128}, threads{0}, streams, batch_tokens{0};
   std::vector<std::string> pairs;  // -pg
   BenchPlan plan;
   bool no_warm_up = false;
@@ -74,7 +74,7 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
            "Also N answers at a time, 128 tokens of prompt and 128 of answer each", 1 << 12);
   add_list(app, "-t,--threads", flags.threads, "CPU threads (default: every CPU)", 1024);
   add_list(app, "-u,--ubatch-size,--ub,--max-num-batched-tokens", flags.batch_tokens,
-           "Most tokens in one step (default 512)", 1 << 20);
+           "Most tokens in one step (default, 0: what run and serve take)", 1 << 20);
   app.add_option("-r,--repetitions", flags.plan.repetitions, "Timed runs of each test")
       ->check(CLI::Range(1, 100000))
       ->type_name("N")
@@ -140,7 +140,7 @@ Status run_setup(const StackOptions& options, const std::vector<BenchTest>& test
                  const BenchPlan& plan, BenchReport& report) {
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   BenchSetup setup = bench_setup(*stack);
-  setup.batch_tokens = options.max_num_batched_tokens;
+  setup.batch_tokens = stack->engine().options().scheduler.max_num_batched_tokens;
   setup.kv_type = options.dtype == "float32" ? "f32" : "f16";
   for (const BenchTest& test : tests) {
     HR_ASSIGN_OR_RETURN(const BenchResult result, measure(*stack, test, plan));
@@ -163,7 +163,7 @@ Result<int> run(BenchFlags& flags) {
       for (int64_t batch_tokens : flags.batch_tokens) {
         options.model = model;
         options.threads = static_cast<int32_t>(threads);
-        options.max_num_batched_tokens = static_cast<int32_t>(std::max<int64_t>(batch_tokens, 1));
+        options.max_num_batched_tokens = static_cast<int32_t>(batch_tokens);
         HR_RETURN_IF_ERROR(run_setup(options, tests, flags.plan, report));
       }
     }
