@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a server gives away under ten times the load that it can take.
 
-    bench/overload.py [-m MODEL] [--seconds S] [--times N] [-- SERVER FLAG...]
+    bench/overload.py [-m MODEL] [--seconds S] [--times N] [--idle S] [-- SERVER FLAG...]
 
 Starts `headrace serve` and drives it with `headrace bench serve`: a closed loop that keeps it full, without refusals; an open
 loop at N times the rate that this came to, for S seconds; the closed loop again. Prints goodput, refusals and other errors,
@@ -70,7 +70,7 @@ def drive(arguments, server, work, requests, seed, *flags):
     kept = ("request_rate", "completed", "failed", "refused", "duration", "request_throughput", "output_throughput",
             "median_ttft_ms", "p99_ttft_ms", "median_refusal_ms", "p99_refusal_ms", "max_refusal_ms", "median_retry_after_s")
     return {"date": datetime.date.today().isoformat(), "machine": arguments.machine, "model": pathlib.Path(arguments.model).stem,
-            "flags": arguments.flags, "work": work, "input": 32, "output": 32,
+            "flags": arguments.flags, "idle": arguments.idle, "work": work, "input": 32, "output": 32,
             **{name: round(row[name], 3) for name in kept if name in row},
             "server_processors": round((processor_seconds(server.process.pid) - before) / seconds, 3),
             "client_processors": round(client_seconds / seconds, 3)}
@@ -82,12 +82,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--times", type=float, default=10)
     parser.add_argument("--closed", type=int, default=640, help="requests of the closed loops")
+    parser.add_argument("--idle", type=float, default=0, help="seconds without work before the first loop, as a server mostly has them")
     parser.add_argument("--machine", default=f"{os.cpu_count()} CPUs")
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
     parser.add_argument("--output", default=str(ROOT / "bench/results/overload.jsonl"))
     parser.add_argument("flags", nargs="*")
     arguments = parser.parse_args()
     server = Server(arguments)
+    time.sleep(arguments.idle)
     closed = ("--max-concurrency", "64")
     rows = [drive(arguments, server, "closed loop, 64 under way, before", arguments.closed, 1, *closed)]
     rate = arguments.times * rows[0]["request_throughput"]
