@@ -100,8 +100,7 @@ HttpResponse method_not_allowed(std::string_view path) {
     if (!allowed.empty()) allowed += ", ";
     allowed += route.method;
   }
-  HttpResponse response =
-      error_response(405, fmt::format("this path does not take this method, but {}", allowed));
+  HttpResponse response = error_response(405, fmt::format("this route takes {} only", allowed));
   response.headers.push_back({"Allow", allowed});
   return response;
 }
@@ -126,7 +125,8 @@ HttpResponse unauthorized() { return error_response(401, "a valid API key is req
 // Everything that can be refused before a handler runs.
 std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& request,
                                    const Match& match) {
-  if (!match.path_only) return error_response(404, "there is no such route");
+  if (!match.path_only)
+    return error_response(404, "there is no such route: those of the OpenAI API are under /v1");
   if (!match.route) return method_not_allowed(request.path);
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");

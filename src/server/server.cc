@@ -129,7 +129,9 @@ class HttpServer final : public Server {
   void begin_drain() {
     if (state_.draining.exchange(true)) return;
     const int open = exchanges_open_;
-    log_info("draining: {} requests under way have {} s", open, options_.drain_seconds_max);
+    if (open > 0) {
+      log_info("draining: {} requests under way have {} s", open, options_.drain_seconds_max);
+    }
     drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
     listener_.close_idle();
     if (batches_) batches_->begin_stop();  // what is left of the time is for those who wait

@@ -50,7 +50,7 @@ TEST(Server, UnknownRoutesMethodsAndModels) {
   const TestResponse wrong_method = f.get(kCompletions);
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_EQ(wrong_method.headers.at("allow"), "POST");
-  EXPECT_NE(wrong_method.body.find("but POST"), wrong_method.body.npos) << wrong_method.body;
+  EXPECT_NE(wrong_method.body.find("takes POST only"), wrong_method.body.npos) << wrong_method.body;
   const TestResponse unknown = f.post(kCompletions, R"({"model":"gpt-9","prompt":"a"})");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(at(at(unknown.json(), "error"), "type").as_string(), "NotFoundError");
