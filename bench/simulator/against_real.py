@@ -129,6 +129,7 @@ def replay_simulated(options, load, cost, folder):
          "--max-num-seqs", str(options.max_num_seqs), "--format", "json", "--rows", rows,
          "--max-num-batched-tokens", str(options.max_num_batched_tokens),
          "--kv-tokens", str(options.max_num_seqs * options.max_model_len),
+         "--steps-in-flight", "2" if options.device.startswith("cuda") else "1",
          *trace_flags(options, load, "--requests", "--rate")],
         capture_output=True, text=True)
     if done.returncode != 0:

@@ -283,6 +283,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--max-num-batched-tokens", flags->scheduler.max_num_batched_tokens,
                  "Most tokens of a step")
       ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--steps-in-flight", flags->scheduler.steps_in_flight_max,
+                 "Steps that are planned before the first of them has ended: a GPU's engine has 2")
+      ->check(CLI::Range(1, 8));
   app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
   app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum, "Tokens of mlfq's first quantum");
   app.add_option("--crowd-step-ratio", flags->scheduler.crowd_step_ratio,

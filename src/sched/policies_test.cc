@@ -226,5 +226,29 @@ TEST(Policies, DeadlineLetsTheLateWait) {
   EXPECT_GT(static_cast<double>(deadline), 1.3 * static_cast<double>(fcfs));
 }
 
+// Who comes while a step runs waits for its end, and with two in flight for the step behind it too.
+TEST(Replay, TwoStepsInFlightDelayAFirstTokenByAStep) {
+  const StepCost cost{.base = 0.010};
+  const auto request = [](double arrival, uint64_t content, int32_t output) {
+    return TraceRequest{.arrival_seconds = arrival,
+                        .prompt = {{content, 32}},
+                        .output = output,
+                        .max_tokens = output};
+  };
+  const std::vector<TraceRequest> trace = {request(0, 1, 100), request(0.205, 2, 10)};
+  SchedulerOptions options = replay_options("fcfs");
+  const ReplayReport one = replay(trace, options, cost).value();
+  options.steps_in_flight_max = 2;
+  const ReplayReport two = replay(trace, options, cost).value();
+  EXPECT_NEAR(one.rows[1].ttft, 0.015, 1e-6);  // the rest of a step, and its own
+  EXPECT_NEAR(two.rows[1].ttft, 0.025, 1e-6);
+  for (size_t i = 0; i < trace.size(); ++i) {
+    EXPECT_NEAR(one.rows[i].tpot, 0.010, 1e-6);
+    EXPECT_NEAR(two.rows[i].tpot, 0.010, 1e-6);
+  }
+  EXPECT_EQ(one.stats.generation_tokens, 110U);
+  EXPECT_EQ(two.stats.generation_tokens, 110U);
+}
+
 }  // namespace
 }  // namespace headrace

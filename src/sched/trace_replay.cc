@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,6 +67,10 @@ class Replay {
   }
 
  private:
+  struct InFlight {
+    StepPlan plan;
+    double seconds = 0;  // that it takes
+  };
   struct Live {
     int32_t output = 0;  // so far
     double first = 0, last = 0;
@@ -106,16 +112,22 @@ class Replay {
     if (gap > 0) clock_.advance_ns(static_cast<int64_t>(std::ceil(gap * 1e9)));
   }
 
+  // Plans a step, or lets the oldest in flight end where no more may be, or none can, be planned.
   void step() {
+    if (in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max) && plan_step())
+      return;
+    if (!in_flight_.empty()) return finish_step();
+    CHECK_MSG(!scheduler_->has_work() || next_ < trace_.size(), "the scheduler stands still");
+    if (next_ < trace_.size()) advance_to(trace_[next_].arrival_seconds);
+  }
+
+  // False: there is nothing to plan.
+  bool plan_step() {
     const SystemClock real;
     const double before = real.now_seconds();
-    const StepPlan plan = scheduler_->plan();
-    const double planned = real.now_seconds();
-    if (plan.empty()) {
-      CHECK_MSG(!scheduler_->has_work() || next_ < trace_.size(), "the scheduler stands still");
-      if (next_ < trace_.size()) advance_to(trace_[next_].arrival_seconds);
-      return;
-    }
+    StepPlan plan = scheduler_->plan();
+    report_.scheduler_seconds += real.now_seconds() - before;
+    if (plan.empty()) return false;
     for (const Admission& admission : plan.admitted) {
       requests_[static_cast<size_t>(admission.slot.value)] = admission.request->owner;
     }
@@ -124,13 +136,21 @@ class Replay {
     for (const PageMove& load : plan.loads) {
       seconds += options_.tiers[static_cast<size_t>(load.from.tier) - 1].seconds_per_page;
     }
+    in_flight_.push_back({std::move(plan), seconds});
+    return true;
+  }
+
+  void finish_step() {
+    const auto [plan, seconds] = std::move(in_flight_.front());
+    in_flight_.pop_front();
     clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
     note_use(seconds);
     if (has_background_) note_background(plan, seconds);
     const StepResult result = answer(plan);
+    const SystemClock real;
     const double answered = real.now_seconds();
     const std::vector<Emission> emissions = scheduler_->apply(plan, result);
-    report_.scheduler_seconds += (planned - before) + (real.now_seconds() - answered);
+    report_.scheduler_seconds += real.now_seconds() - answered;
     for (const Emission& emission : emissions) note(emission);
   }
 
@@ -217,6 +237,7 @@ class Replay {
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Live> live_;          // [requests of the trace]
   std::vector<uint32_t> requests_;  // [slots] whose sequence has it
+  std::deque<InFlight> in_flight_;  // the oldest runs, the others wait for it
   bool has_background_ = false;
   size_t next_ = 0;
   int64_t live_requests_ = 0;  // that have arrived and not ended, and are no background
