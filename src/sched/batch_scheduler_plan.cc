@@ -415,7 +415,9 @@ Sequence* BatchScheduler::next_to_join() {
   if (queue_.empty()) {
     if (background_queue_.empty()) return nullptr;
     Sequence* first = *background_queue_.begin();
-    budget_left_ = std::min(budget_left_, background_prompt_tokens(*first));
+    // Alone it goes on, however little the bound leaves.
+    const int32_t least = running_.empty() ? 1 : 0;
+    budget_left_ = std::min(budget_left_, std::max(least, background_prompt_tokens(*first)));
     const int32_t cached = cached_tokens(*first);
     return chunk_of(cached, first->known_length() - cached) > 0 ? first : nullptr;
   }

@@ -106,6 +106,8 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{4030816, "static", 200},
            // answers of one token gave their slots back, so that prompts never ended
            Found{20003622, "prefill-first", 2000},
+           // alone in the background, with not a token of a prompt within the bound
+           Found{70000233, "srpt-declared", 200},
        }) {
     SchedulerSimulation simulation(found.seed, found.policy);
     const std::optional<std::string> failure = simulation.run(found.steps);
