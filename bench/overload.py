@@ -13,21 +13,15 @@ import datetime
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
+
+from server import Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 MODEL = CACHE / "headrace/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def processor_seconds(pid):
@@ -35,29 +29,9 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Server:
-    def __init__(self, arguments):
-        self.port = free_port()
-        self.process = subprocess.Popen([arguments.headrace, "serve", "-m", arguments.model, "--port", str(self.port), *arguments.flags],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
-                    return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("the server did not start: run `headrace serve` with these flags to see why")
-                time.sleep(0.05)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
 # Each phase has prompts of its own (a seed): else the closed loop behind would find those of the one before in the prefix cache.
 def drive(arguments, server, work, requests, seed, *flags):
-    command = [arguments.headrace, "bench", "serve", "--port", str(server.port), "-o", "json", "--num-prompts", str(requests),
+    command = [arguments.headrace, "bench", "serve", "--port", server.port, "-o", "json", "--num-prompts", str(requests),
                "--random-input-len", "32", "--random-output-len", "32", "--seed", str(seed), *flags]
     before, client_before, start = processor_seconds(server.process.pid), os.times(), time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
@@ -88,7 +62,7 @@ def main():
     parser.add_argument("--output", default=str(ROOT / "bench/results/overload.jsonl"))
     parser.add_argument("flags", nargs="*")
     arguments = parser.parse_args()
-    server = Server(arguments)
+    server = Server(arguments.headrace, arguments.model, *arguments.flags)
     time.sleep(arguments.idle)
     closed = ("--max-concurrency", "64")
     rows = [drive(arguments, server, "closed loop, 64 under way, before", arguments.closed, 1, *closed)]

@@ -20,41 +20,26 @@ import subprocess
 import time
 import urllib.request
 
-from overload import MODEL, ROOT, free_port
+from overload import MODEL, ROOT
+from server import Server
 
 PHASES = ("plan", "apply")
 
 
-class Server:
-    def __init__(self, arguments, cache):
-        self.port = free_port()
-        self.process = subprocess.Popen([arguments.headrace, "serve", "-m", arguments.model, "--port", str(self.port), "--kv-populate", "start",
-                                         "--enable-prefix-caching" if cache else "--no-enable-prefix-caching", *arguments.flags],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while self.process.poll() is None:
-            try:
-                self.read("/health")
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise SystemExit("a server did not start: run `headrace serve` with these flags to see why")
-
-    def read(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-            return answer.read().decode()
-
-    def host_seconds(self):
-        found = re.findall(r'^headrace:host_seconds_total\{.*?phase="(\w+)".*?\} (\S+)', self.read("/metrics"), re.M)
-        return sum(float(seconds) for phase, seconds in found if phase in PHASES)
+# Of the engine's thread.
+def host_seconds(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        found = re.findall(r'^headrace:host_seconds_total\{.*?phase="(\w+)".*?\} (\S+)', answer.read().decode(), re.M)
+    return sum(float(seconds) for phase, seconds in found if phase in PHASES)
 
 
 def drive(arguments, server, seed):
-    before, start = server.host_seconds(), time.monotonic()
-    done = subprocess.run([arguments.headrace, "bench", "serve", "--port", str(server.port), "-o", "json", "--num-prompts", str(arguments.requests),
+    before, start = host_seconds(server), time.monotonic()
+    done = subprocess.run([arguments.headrace, "bench", "serve", "--port", server.port, "-o", "json", "--num-prompts", str(arguments.requests),
                            "--max-concurrency", "64", "--random-input-len", "64", "--random-output-len", "32", "--seed", str(seed)],
                           capture_output=True, text=True, check=True)
     seconds = time.monotonic() - start
-    return (server.host_seconds() - before) / seconds, json.loads(done.stdout.splitlines()[-1])["output_throughput"]
+    return (host_seconds(server) - before) / seconds, json.loads(done.stdout.splitlines()[-1])["output_throughput"]
 
 
 def main():
@@ -67,7 +52,8 @@ def main():
     parser.add_argument("--output", default=str(ROOT / "bench/results/prefix_cache.jsonl"))
     parser.add_argument("flags", nargs="*")
     arguments = parser.parse_args()
-    servers = {"on": Server(arguments, True), "off": Server(arguments, False)}
+    servers = {name: Server(arguments.headrace, arguments.model, "--kv-populate", "start", flag, *arguments.flags)
+               for name, flag in (("on", "--enable-prefix-caching"), ("off", "--no-enable-prefix-caching"))}
     shares, rates = {"on": [], "off": []}, {"on": [], "off": []}
     for turn in range(arguments.rounds):
         for name in ("on", "off") if turn % 2 == 0 else ("off", "on"):
@@ -75,8 +61,7 @@ def main():
             shares[name].append(share)
             rates[name].append(rate)
     for server in servers.values():
-        server.process.terminate()
-        server.process.wait()
+        server.stop()
     row = {"date": datetime.date.today().isoformat(), "machine": arguments.machine, "model": pathlib.Path(arguments.model).stem, "rounds": arguments.rounds,
            **{f"host_share_{name}": round(statistics.median(values), 6) for name, values in shares.items()},
            **{f"output_tokens_per_s_{name}": round(statistics.median(values), 1) for name, values in rates.items()}}

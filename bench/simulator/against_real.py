@@ -18,12 +18,13 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+from server import Server  # noqa: E402
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 TIMES = ("ttft", "tpot", "completion")
 
@@ -66,34 +67,13 @@ class Load:
         self.seed = options.seed + index
 
 
-class Server:
-    """headrace serve on a free port, with enough KV memory that nothing is preempted."""
-
-    def __init__(self, options):
-        self.options = options
-
-    def __enter__(self):
-        o = self.options
-        memory = [] if o.kv_memory == "auto" else ["--kv-cache-memory-bytes", o.kv_memory]
-        self.process = subprocess.Popen(
-            [o.program, "serve", "-m", o.model, "--port", "0",
-             "--max-model-len", str(o.max_model_len), "--max-num-seqs", str(o.max_num_seqs),
-             "--max-num-batched-tokens", str(o.max_num_batched_tokens),
-             "--max-queued-requests", str(max(o.num_prompts)),
-             "--max-connections-per-address", str(max(o.num_prompts) + 8), "--device", o.device, *memory,
-             *o.server_flags],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.port = None
-        for line in self.process.stdout:
-            if match := re.search(r"listening on http://\S+:(\d+)", line):
-                self.port = match.group(1)
-            if line.startswith("ready"):
-                return self
-        raise SystemExit("against_real: the server did not start")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
+def serve(options):
+    """With enough KV memory that nothing is preempted."""
+    o = options
+    memory = [] if o.kv_memory == "auto" else ["--kv-cache-memory-bytes", o.kv_memory]
+    return Server(o.program, o.model, "--max-model-len", str(o.max_model_len), "--max-num-seqs", str(o.max_num_seqs),
+                  "--max-num-batched-tokens", str(o.max_num_batched_tokens), "--max-queued-requests", str(max(o.num_prompts)),
+                  "--max-connections-per-address", str(max(o.num_prompts) + 8), "--device", o.device, *memory, *o.server_flags)
 
 
 def trace_flags(options, load, count_flag, rate_flag):
@@ -176,12 +156,12 @@ def replays(options, folder):
     """What each rate came to: its load, the real rows and the cost that its server fitted."""
     loads = [Load(options, index) for index in range(len(options.rate))]
     if options.fit_from == "FIRST":
-        with Server(options) as server:
+        with serve(options) as server:
             for load in loads:
                 yield load, *replay_real(options, server, load, folder)
         return
     for load in loads:
-        with Server(options) as server:
+        with serve(options) as server:
             yield load, *replay_real(options, server, load, folder)
 
 
