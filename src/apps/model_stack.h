@@ -21,33 +21,33 @@ namespace headrace {
 struct OpHooks;  // ops/op.h
 
 struct StackOptions {
-  std::string model;                     // a .gguf file or a Hugging Face folder
-  std::string load_format = "auto";      // auto, gguf, safetensors, hf, dummy
-  std::string chat_template;             // instead of the model's: a template, or a file's path
-  std::string generation_config = "auto";  // sampling where requests say nothing: auto (the model's),
-                                           // vllm (none), or a folder
+  std::string model;                       // a .gguf file or a Hugging Face folder
+  std::string load_format = "auto";        // auto, gguf, safetensors, hf, dummy
+  std::string chat_template;               // instead of the model's: a template, or a file's path
+  std::string generation_config = "auto";  // sampling where requests say nothing: auto (the
+                                           // model's), vllm (none), or a folder
   std::string override_generation_config;  // a JSON object that goes before it
-  std::string dtype = "auto";            // auto: the fast path of the file's types; float32: all fp32
-  int32_t activation_bits = 8;           // CPU, block types: 8 (and 16 for outliers) or 16 throughout
-  std::string device = "auto";           // auto (the GPU if there is one), cpu, cuda, cuda:N
-  bool overlap = true;                   // GPU: plan and submit a step before the last one's tokens are read
-  bool graphs = true;                    // GPU: steps that only decode are recorded and replayed
-  bool batch_invariant = false;          // GPU: a row has the same bits in every batch (the CPU's always have)
-  bool graphs_at_start = false;          // GPU: all recordings before the first request, not beside it
-  bool gemm_trials = true;               // GPU: the library's algorithms are timed before steps are recorded
+  std::string dtype = "auto";   // auto: the fast path of the file's types; float32: all fp32
+  int32_t activation_bits = 8;  // CPU, block types: 8 (and 16 for outliers) or 16 throughout
+  std::string device = "auto";  // auto (the GPU if there is one), cpu, cuda, cuda:N
+  bool overlap = true;          // GPU: plan and submit a step before the last one's tokens are read
+  bool graphs = true;           // GPU: steps that only decode are recorded and replayed
+  bool batch_invariant = false;  // GPU: a row's bits are the same in every batch (a CPU's always are)
+  bool graphs_at_start = false;  // GPU: all recordings before the first request, not beside it
+  bool gemm_trials = true;  // GPU: the library's algorithms are timed before steps are recorded
   std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
-  bool poison_workspace = false;         // GPU, tests: scratch memory is NaN before each step
-  double gpu_memory_utilization = 0.9;   // share of the GPU's memory for weights, activations and KV
-  int32_t threads = 0;                   // 0 = all CPUs this process may use
-  std::string cpu_bind = "auto";         // where CPU threads may run: auto, core, node, none
-  std::string quantization = "none";     // CPU: of float matrices on load: none, q8_0, q4_0, q4_k
-  std::string packed_cache = "off";      // CPU: packed weights in a file: off, auto (middle sizes), on
-  std::string packed_cache_folder;       // empty: "packed" in the user's cache folder
-  int32_t max_model_len = 0;             // 0 = min(the model's context, 8192 and what memory allows)
-  int32_t max_num_seqs = 0;              // 0 = 64 on a CPU, 256 on a GPU
-  int32_t max_num_batched_tokens = 0;    // 0 = 512 on a CPU, 8192 on a GPU
-  int64_t kv_cache_memory_bytes = 0;     // 0 = CPU: enough for max_num_seqs short or one long request;
-                                         // GPU: what gpu_memory_utilization leaves
+  bool poison_workspace = false;            // GPU, tests: scratch memory is NaN before each step
+  double gpu_memory_utilization = 0.9;  // share of the GPU's memory for weights, activations and KV
+  int32_t threads = 0;                  // 0 = all CPUs this process may use
+  std::string cpu_bind = "auto";        // where CPU threads may run: auto, core, node, none
+  std::string quantization = "none";    // CPU: of float matrices on load: none, q8_0, q4_0, q4_k
+  std::string packed_cache = "off";  // CPU: packed weights in a file: off, auto (middle sizes), on
+  std::string packed_cache_folder;   // empty: "packed" in the user's cache folder
+  int32_t max_model_len = 0;         // 0 = min(the model's context, 8192 and what memory allows)
+  int32_t max_num_seqs = 0;          // 0 = 64 on a CPU, 256 on a GPU
+  int32_t max_num_batched_tokens = 0;  // 0 = CPU 512, 256 for a small model; GPU 8192
+  int64_t kv_cache_memory_bytes = 0;  // 0 = CPU: enough for max_num_seqs short or one long request;
+                                      // GPU: what gpu_memory_utilization leaves
   int32_t max_queued_requests = 256;
   std::string policy = "fcfs";  // fcfs, static, one-at-a-time
   bool chunked_prefill = true;
@@ -60,20 +60,20 @@ struct StackOptions {
   double background_gap_seconds = 0.006;   // of such steps between live requests; 0: no bound
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
   int32_t promote_after_steps = 2000;
-  int32_t mlfq_quantum = 16;          // tokens
-  double crowd_step_ratio = 1.25;      // fair
-  double waiting_served_ratio = 1.2;  // waiting-ratio
-  int32_t max_waiting_tokens = 20;    // waiting-ratio
-  int32_t max_prefill_seqs = 8;       // openppl
+  int32_t mlfq_quantum = 16;                   // tokens
+  double crowd_step_ratio = 1.25;              // fair
+  double waiting_served_ratio = 1.2;           // waiting-ratio
+  int32_t max_waiting_tokens = 20;             // waiting-ratio
+  int32_t max_prefill_seqs = 8;                // openppl
   std::string static_ended_rows = "computed";  // static: computed, skipped
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
-  double kv_offloading_gib = 0;  // host memory for keys and values that the pool has no room for
-  double kv_disk_gib = 0;        // the same on disk, below it
-  std::string kv_disk_path;      // the folder; empty: the temporary one
-  std::string kv_save_path;      // the prefix cache is kept here between runs; empty: it is not
-  std::string kv_memory = "paged";       // paged, virtual, contiguous
-  std::string kv_populate = "off";       // CPU: memory of the pool is found: off (as used), idle, start
+  double kv_offloading_gib = 0;     // host memory for keys and values that the pool has no room for
+  double kv_disk_gib = 0;           // the same on disk, below it
+  std::string kv_disk_path;         // the folder; empty: the temporary one
+  std::string kv_save_path;         // the prefix cache is kept here between runs; empty: it is not
+  std::string kv_memory = "paged";  // paged, virtual, contiguous
+  std::string kv_populate = "off";  // CPU: memory of the pool is found: off (as used), idle, start
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
   const OpHooks* op_hooks = nullptr;     // for measurements; outlives the stack

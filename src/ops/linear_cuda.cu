@@ -275,8 +275,8 @@ void run_any(OpContext& context, const LinearArgs& args) {
 // --- W streamed through shared memory (linear_stream.h) ---
 
 // Measured inside a step on an H200 (docs/kernels/notebook.md), where the first weights that it
-// asks for early delay the small kernels before it: with fewer rows, more
-// rows, or larger or much smaller weights (a 135M model's), the library is ahead.
+// asks for early delay the small kernels before it: with fewer rows, more rows, or larger or
+// much smaller weights (a 135M model's), the library is ahead.
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 

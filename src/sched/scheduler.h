@@ -112,8 +112,8 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
-  // The same in tokens (seconds may be left over that no whole token fits into): what the background
-  // computed, and with it as many tokens of a prompt as still fitted, by that cost.
+  // The same in tokens (seconds may be left over that no whole token fits into): what the
+  // background computed, and with it as many tokens of a prompt as still fitted, by that cost.
   uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long

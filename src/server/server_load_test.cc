@@ -59,8 +59,9 @@ TEST(ServerLoad, WaitingTooLongInTheQueueIs503) {
   f.model.engine->set_paused(false);
   EXPECT_EQ(running.read_response()->status, 200);
   // One request left the queue; the other never did.
-  EXPECT_NE(f.get("/metrics").body.find("vllm:request_queue_time_seconds_count{engine=\"0\","
-                                        "model_name=\"tiny\"} 1\n"),
+  EXPECT_NE(f.get("/metrics")
+                .body.find("vllm:request_queue_time_seconds_count{engine=\"0\","
+                           "model_name=\"tiny\"} 1\n"),
             std::string::npos)
       << f.get("/metrics").body;
 }

@@ -1,6 +1,7 @@
-// Anonymous memory in large chunks of 2-MiB pages (but for the first 2 MiB), handed out in pieces. A model has hundreds of
-// buffers, most of them smaller than a huge page: mapped one by one, every 4 KiB of them would be a
-// page fault (20,000 of them, 25 ms of a start of 46, for 90 MB of weights).
+// Anonymous memory in large chunks of 2-MiB pages (but for the first 2 MiB), handed out in pieces.
+// A model has hundreds of buffers, most of them smaller than a huge page: mapped one by one, every
+// 4 KiB of them would be a page fault (20,000 of them, 25 ms of a start of 46, for 90 MB of
+// weights).
 #pragma once
 
 #include <cstddef>
