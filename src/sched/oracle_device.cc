@@ -21,14 +21,6 @@ uint64_t chain_next(uint64_t before, TokenId token, int32_t position) {
                mix64((static_cast<uint64_t>(position) << 32) | static_cast<uint32_t>(token)));
 }
 
-uint64_t chain_of(std::string_view salt, TokenSpan tokens) {
-  uint64_t chain = chain_start(salt);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    chain = chain_next(chain, tokens[i], static_cast<int32_t>(i));
-  }
-  return chain;
-}
-
 TokenId draw(const OracleModel& model, uint64_t chain, uint64_t seed, int32_t choice) {
   const uint64_t bits =
       counter_hash(seed, static_cast<uint64_t>(choice), chain, RngPurpose::kSample);
@@ -56,14 +48,26 @@ TokenLogprobs rank_token(const OracleModel& model, uint64_t chain, TokenId token
 
 }  // namespace
 
-TokenId oracle_next_token(const OracleModel& model, std::string_view salt, uint64_t seed,
-                          int32_t choice, TokenSpan tokens) {
-  return draw(model, chain_of(salt, tokens), seed, choice);
+OracleChain::OracleChain(std::string_view salt) : hash_(chain_start(salt)) {}
+
+OracleChain::OracleChain(std::string_view salt, TokenSpan tokens) : OracleChain(salt) {
+  for (TokenId token : tokens) append(token);
 }
 
-TokenLogprobs oracle_logprobs(const OracleModel& model, std::string_view salt, TokenSpan tokens,
-                              TokenId token, int32_t top) {
-  return rank_token(model, chain_of(salt, tokens), token, top);
+void OracleChain::append(TokenId token) { hash_ = chain_next(hash_, token, length_++); }
+
+TokenId OracleChain::next_token(const OracleModel& model, uint64_t seed, int32_t choice) const {
+  return draw(model, hash_, seed, choice);
+}
+
+TokenLogprobs OracleChain::logprobs(const OracleModel& model, TokenId token, int32_t top) const {
+  return rank_token(model, hash_, token, top);
+}
+
+TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
+                          TokenSpan tokens) {
+  const OracleChain chain(request.cache_salt, tokens);
+  return chain.next_token(model, request.sampling.seed.value_or(0), choice);
 }
 
 struct OracleDevice::Slot {
@@ -202,12 +206,14 @@ uint64_t* OracleDevice::page(int32_t group, int32_t block) {
   return cells_.data() + static_cast<size_t>(block) * static_cast<size_t>(page_cells_);
 }
 
-uint64_t& OracleDevice::cell(const Slot& slot, size_t group, int32_t position) {
+// The cells from `position` to the end of its page.
+std::span<uint64_t> OracleDevice::cells_from(const Slot& slot, size_t group, int32_t position) {
   const int32_t block_tokens = groups_[group].block_tokens;
   const int32_t block = slot.tables[group].at(static_cast<size_t>(position / block_tokens));
   CHECK_MSG(block >= 0, "a token of a page that its sequence does not hold");
   last_touch_[static_cast<size_t>(block)] = step_;
-  return page(static_cast<int32_t>(group), block)[position % block_tokens];
+  return std::span(page(static_cast<int32_t>(group), block), static_cast<size_t>(block_tokens))
+      .subspan(static_cast<size_t>(position % block_tokens));
 }
 
 // A cell continues the chain that is read from the cell before it. A group that slides over one
@@ -215,18 +221,25 @@ uint64_t& OracleDevice::cell(const Slot& slot, size_t group, int32_t position) {
 void OracleDevice::compute(const Work& work) {
   const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
   CHECK(work.first >= 0 && work.count > 0);
-  CHECK_MSG(static_cast<size_t>(work.first + work.count) <= slot.tokens.size(),
+  const int32_t end = work.first + work.count;
+  CHECK_MSG(static_cast<size_t>(end) <= slot.tokens.size(),
             "a token is computed before it is known");
   for (size_t group = 0; group < groups_.size(); ++group) {
-    const bool sees_before = groups_[group].kind == KvKind::kFull || groups_[group].window > 1;
-    for (int32_t position = work.first; position < work.first + work.count; ++position) {
-      const auto at = static_cast<size_t>(position);
-      uint64_t before = position == 0 ? chain_start(slot.request->cache_salt) : slot.chain[at - 1];
-      if (position > 0 && sees_before) before = cell(slot, group, position - 1);
-      cell(slot, group, position) = chain_next(before, slot.tokens[at], position);
-      const int32_t block =
-          slot.tables[group][at / static_cast<size_t>(groups_[group].block_tokens)];
+    const KvGroupSpec& spec = groups_[group];
+    const bool sees_before = spec.kind == KvKind::kFull || spec.window > 1;
+    const uint64_t* cell_before = nullptr;
+    if (sees_before && work.first > 0) cell_before = &cells_from(slot, group, work.first - 1)[0];
+    for (int32_t position = work.first; position < end;) {
+      const std::span<uint64_t> cells = cells_from(slot, group, position);
+      const int32_t block = slot.tables[group][static_cast<size_t>(position / spec.block_tokens)];
       last_write_[static_cast<size_t>(block)] = step_;
+      for (size_t i = 0; i < cells.size() && position < end; ++i, ++position) {
+        const auto at = static_cast<size_t>(position);
+        uint64_t before = at == 0 ? chain_start(slot.request->cache_salt) : slot.chain[at - 1];
+        if (cell_before != nullptr) before = *cell_before;
+        cells[i] = chain_next(before, slot.tokens[at], position);
+        if (sees_before) cell_before = &cells[i];
+      }
     }
   }
 }
@@ -238,11 +251,14 @@ uint64_t OracleDevice::read_back(Slot& slot, int32_t position) {
   const uint64_t expected = chain;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const KvGroupSpec& spec = groups_[group];
-    const int32_t first =
-        spec.kind == KvKind::kSliding ? std::max(0, position - spec.window + 1) : 0;
-    for (int32_t p = first; p <= position; ++p) {
-      const uint64_t read = cell(slot, group, p);
-      if (read != slot.chain[static_cast<size_t>(p)]) chain = mix64(chain ^ read ^ kPoison);
+    int32_t p = spec.kind == KvKind::kSliding ? std::max(0, position - spec.window + 1) : 0;
+    while (p <= position) {
+      const std::span<uint64_t> cells = cells_from(slot, group, p);
+      for (size_t i = 0; i < cells.size() && p <= position; ++i, ++p) {
+        if (cells[i] != slot.chain[static_cast<size_t>(p)]) {
+          chain = mix64(chain ^ cells[i] ^ kPoison);
+        }
+      }
     }
   }
   if (chain != expected) ++mismatches_;

@@ -32,19 +32,28 @@ struct OracleModel {
   double end_probability = 0;  // of the end id at each position; otherwise any other token
 };
 
+// Reads a sequence token by token: what follows it depends on salt and tokens alone.
+class OracleChain {
+ public:
+  explicit OracleChain(std::string_view salt);
+  OracleChain(std::string_view salt, TokenSpan tokens);
+  void append(TokenId token);
+  int32_t length() const { return length_; }  // tokens read
+  // The next token of choice `choice` of a request with this seed.
+  TokenId next_token(const OracleModel& model, uint64_t seed, int32_t choice) const;
+  // Log-probabilities of `token` as the next, with the `top` best: echo gives the same as
+  // generation.
+  TokenLogprobs logprobs(const OracleModel& model, TokenId token, int32_t top) const;
+
+ private:
+  uint64_t hash_;
+  int32_t length_ = 0;
+};
+
 // The next token of choice `choice` of a request with this salt and seed, after `tokens` (prompt
 // and output so far). Pure.
-TokenId oracle_next_token(const OracleModel& model, std::string_view salt, uint64_t seed,
-                          int32_t choice, TokenSpan tokens);
-inline TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
-                                 TokenSpan tokens) {
-  return oracle_next_token(model, request.cache_salt, request.sampling.seed.value_or(0), choice,
-                           tokens);
-}
-// Log-probabilities of `token` after `tokens`, with the `top` best: they depend on salt and tokens
-// alone, so echo gives the same as generation.
-TokenLogprobs oracle_logprobs(const OracleModel& model, std::string_view salt, TokenSpan tokens,
-                              TokenId token, int32_t top);
+TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
+                          TokenSpan tokens);
 
 class OracleDevice {
  public:
@@ -85,7 +94,7 @@ class OracleDevice {
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
   uint64_t* page(int32_t group, int32_t block);
-  uint64_t& cell(const Slot& slot, size_t group, int32_t position);
+  std::span<uint64_t> cells_from(const Slot& slot, size_t group, int32_t position);
 
   const OracleModel model_;
   const std::vector<KvGroupSpec> groups_;

@@ -18,8 +18,11 @@ T pick(Rng& rng, const T (&values)[N]) {
 
 }  // namespace
 
-SchedulerSimulation::SchedulerSimulation(uint64_t seed, std::string policy)
-    : rng_(seed), seed_(seed), policy_(std::move(policy)) {
+SchedulerSimulation::SchedulerSimulation(uint64_t seed, std::string policy, int32_t check_every)
+    : rng_(seed),
+      seed_(seed),
+      policy_(std::move(policy)),
+      check_every_(static_cast<uint64_t>(check_every)) {
   draw_options();
   draw_habits();
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
@@ -229,9 +232,10 @@ void SchedulerSimulation::arrive() {
   }
   ++tally_.requests;
   Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
-  for (int32_t choice = 0; choice < request.sampling.n; ++choice) {
-    clients.choices.push_back({.tokens = request.prompt});
-  }
+  const Client client{.tokens = request.prompt,
+                      .heard = OracleChain(request.cache_salt, request.prompt),
+                      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1))};
+  clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
   open_.emplace(request.id, std::move(clients));
 }
 

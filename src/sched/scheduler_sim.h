@@ -2,7 +2,9 @@
 // every client must see. One seed gives one run: options, arrivals, lengths, choices, cancels,
 // faults and the moments of apply() are all drawn from it.
 //
-// Each step checks Scheduler::check_invariants() and, from outside:
+// Each step checks Scheduler::check_invariants() (in long runs: one step in `check_every`, drawn from
+// the seed, and the last; what is broken stays broken, and the same seed with every step checked
+// says where it began) and, from outside:
 //   - tokens, log-probabilities and finish reasons equal the oracle's, each index exactly once
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
@@ -53,7 +55,7 @@ std::span<const SimulatedPolicy> simulated_policies();
 class SchedulerSimulation {
  public:
   // `policy`: instead of the one that the seed draws, unless that is fcfs.
-  explicit SchedulerSimulation(uint64_t seed, std::string policy = "");
+  explicit SchedulerSimulation(uint64_t seed, std::string policy = "", int32_t check_every = 1);
 
   // Runs until `steps` plans were applied, then until everything has ended. The first thing that
   // went wrong, with the step and its plan; empty: nothing.
@@ -77,8 +79,9 @@ class SchedulerSimulation {
  private:
   struct Client {                 // what one choice has received
     std::vector<TokenId> tokens;  // prompt, then output
+    OracleChain heard;            // of them
+    OracleChain scored;           // of the prompt as far as log-probabilities came
     int32_t output_count = 0;
-    int32_t prompt_scored = 1;
     bool ended = false;
     bool may_fault = false;
   };
@@ -151,6 +154,7 @@ class SchedulerSimulation {
   Rng rng_;
   const uint64_t seed_;
   const std::string policy_;
+  const uint64_t check_every_;
   SchedulerOptions options_;
   Habits habits_{};
   VirtualClock clock_;

@@ -50,6 +50,9 @@ std::span<const SimulatedPolicy> simulated_policies() { return kPolicies; }
 
 void SchedulerSimulation::check_invariants() {
   if (failure_) return;
+  // Not from rng_: a seed gives the same run however often it is checked.
+  const uint64_t moment = mix64(seed_ ^ mix64(static_cast<uint64_t>(steps_) * 2 + applied_));
+  if (moment % check_every_ != 0 && scheduler_->has_work()) return;
   const Status status = scheduler_->check_invariants();
   if (!status.ok()) fail(status.message());
 }
@@ -261,7 +264,7 @@ void SchedulerSimulation::check_emission(const Emission& emission) {
   }
   check_tokens(clients, client, emission);
   const bool whole_prompt =
-      client.prompt_scored == static_cast<int32_t>(clients.request.prompt.size());
+      client.scored.length() == static_cast<int32_t>(clients.request.prompt.size());
   if (emission.finish == FinishReason::kNone) return;
   if (emission.choice == 0 && clients.request.sampling.prompt_logprobs >= 0 && !whole_prompt) {
     fail("prompt log-probabilities are missing");
@@ -279,19 +282,21 @@ void SchedulerSimulation::check_tokens(const Clients& clients, Client& client,
   FinishReason finish = FinishReason::kNone;
   std::optional<TokenId> stop_token;
   for (size_t i = 0; i < emission.tokens.size(); ++i) {
-    const TokenId expected = oracle_next_token(model_, request, emission.choice, client.tokens);
+    const TokenId expected =
+        client.heard.next_token(model_, request.sampling.seed.value_or(0), emission.choice);
     if (emission.tokens[i] != expected) {
       return fail(fmt::format("request {} choice {}: token {} is {}, the oracle says {}",
                               request.id.value, emission.choice, client.output_count,
                               emission.tokens[i], expected));
     }
     if (wants &&
-        !same(emission.logprobs[i], oracle_logprobs(model_, request.cache_salt, client.tokens,
-                                                    expected, request.sampling.logprobs))) {
+        !same(emission.logprobs[i],
+              client.heard.logprobs(model_, expected, request.sampling.logprobs))) {
       return fail("wrong log-probabilities");
     }
     if (finish != FinishReason::kNone) return fail("a token after the end");
     client.tokens.push_back(expected);
+    client.heard.append(expected);
     ++client.output_count;
     ++tally_.tokens;
     finish = expected_finish(request, client, stop_token);
@@ -328,18 +333,19 @@ void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& 
   if (emission.choice != 0 || request.sampling.prompt_logprobs < 0) {
     return fail("prompt log-probabilities that nobody asked for");
   }
-  if (emission.prompt_first != client.prompt_scored) {
+  if (emission.prompt_first != client.scored.length()) {
     return fail(fmt::format("prompt log-probabilities from {}, expected from {}",
-                            emission.prompt_first, client.prompt_scored));
+                            emission.prompt_first, client.scored.length()));
   }
   for (const TokenLogprobs& entry : emission.prompt_logprobs) {
-    const auto at = static_cast<size_t>(client.prompt_scored++);
+    const auto at = static_cast<size_t>(client.scored.length());
     if (at >= request.prompt.size()) return fail("log-probabilities beyond the prompt");
+    const TokenId token = request.prompt[at];
     if (!same(entry,
-              oracle_logprobs(model_, request.cache_salt, TokenSpan(request.prompt).first(at),
-                              request.prompt[at], request.sampling.prompt_logprobs))) {
+              client.scored.logprobs(model_, token, request.sampling.prompt_logprobs))) {
       return fail("wrong prompt log-probabilities");
     }
+    client.scored.append(token);
   }
 }
 

@@ -1,6 +1,7 @@
 // The simulation over many seeds. HEADRACE_SIM_STEPS scales the whole (default 1e6 steps),
 // HEADRACE_SIM_SEEDS the number of seeds (default 100), from HEADRACE_SIM_FIRST_SEED (default 1);
-// HEADRACE_SIM_SEED replays one for HEADRACE_SIM_STEPS steps and prints its plans.
+// HEADRACE_SIM_SEED replays one for HEADRACE_SIM_STEPS steps and prints its plans. HEADRACE_SIM_CHECK_EVERY
+// (default 1) reads the scheduler's whole state in one step of so many, for long runs.
 #include "sched/scheduler_sim.h"
 
 #include <gtest/gtest.h>
@@ -30,12 +31,13 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds;
   const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
   const int64_t last = replay >= 0 ? replay : first + seeds - 1;
+  const auto check_every = static_cast<int32_t>(setting("HEADRACE_SIM_CHECK_EVERY", 1));
   std::signal(SIGABRT, print_seed);
   SchedulerSimulation::Tally all;
   int64_t steps_done = 0;
   for (int64_t seed = first; seed <= last; ++seed) {
     seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed));
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed), "", check_every);
     if (replay >= 0) simulation.watch(print_plan);
     const std::optional<std::string> failure = simulation.run(steps);
     steps_done += simulation.steps();

@@ -119,7 +119,7 @@ class StepCostFit {
   using Vector = std::array<double, kTerms>;
   void solve();
 
-  std::array<Vector, kTerms> normal_{};  // sum of w x x^T
+  std::array<Vector, kTerms> normal_{};  // sum of w x x^T; its lower triangle
   Vector target_{};                      // sum of w x seconds
   StepCost cost_;
   int64_t steps_ = 0;
