@@ -232,9 +232,10 @@ void SchedulerSimulation::arrive() {
   }
   ++tally_.requests;
   Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
-  const Client client{.tokens = request.prompt,
-                      .heard = OracleChain(request.cache_salt, request.prompt),
-                      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1))};
+  const Client client{
+      .tokens = request.prompt,
+      .heard = OracleChain(request.cache_salt, request.prompt),
+      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1))};
   clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
   open_.emplace(request.id, std::move(clients));
 }

@@ -2,9 +2,9 @@
 // every client must see. One seed gives one run: options, arrivals, lengths, choices, cancels,
 // faults and the moments of apply() are all drawn from it.
 //
-// Each step checks Scheduler::check_invariants() (in long runs: one step in `check_every`, drawn from
-// the seed, and the last; what is broken stays broken, and the same seed with every step checked
-// says where it began) and, from outside:
+// Each step checks Scheduler::check_invariants() (in long runs: one step in `check_every`, drawn
+// from the seed, and the last; what is broken stays broken, and the same seed with every step
+// checked says where it began) and, from outside:
 //   - tokens, log-probabilities and finish reasons equal the oracle's, each index exactly once
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some

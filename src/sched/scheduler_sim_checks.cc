@@ -289,9 +289,8 @@ void SchedulerSimulation::check_tokens(const Clients& clients, Client& client,
                               request.id.value, emission.choice, client.output_count,
                               emission.tokens[i], expected));
     }
-    if (wants &&
-        !same(emission.logprobs[i],
-              client.heard.logprobs(model_, expected, request.sampling.logprobs))) {
+    if (wants && !same(emission.logprobs[i],
+                       client.heard.logprobs(model_, expected, request.sampling.logprobs))) {
       return fail("wrong log-probabilities");
     }
     if (finish != FinishReason::kNone) return fail("a token after the end");
@@ -341,8 +340,7 @@ void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& 
     const auto at = static_cast<size_t>(client.scored.length());
     if (at >= request.prompt.size()) return fail("log-probabilities beyond the prompt");
     const TokenId token = request.prompt[at];
-    if (!same(entry,
-              client.scored.logprobs(model_, token, request.sampling.prompt_logprobs))) {
+    if (!same(entry, client.scored.logprobs(model_, token, request.sampling.prompt_logprobs))) {
       return fail("wrong prompt log-probabilities");
     }
     client.scored.append(token);

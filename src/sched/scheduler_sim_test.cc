@@ -1,7 +1,8 @@
 // The simulation over many seeds. HEADRACE_SIM_STEPS scales the whole (default 1e6 steps),
 // HEADRACE_SIM_SEEDS the number of seeds (default 100), from HEADRACE_SIM_FIRST_SEED (default 1);
-// HEADRACE_SIM_SEED replays one for HEADRACE_SIM_STEPS steps and prints its plans. HEADRACE_SIM_CHECK_EVERY
-// (default 1) reads the scheduler's whole state in one step of so many, for long runs.
+// HEADRACE_SIM_SEED replays one for HEADRACE_SIM_STEPS steps and prints its plans.
+// HEADRACE_SIM_CHECK_EVERY (default 1) reads the scheduler's whole state in one step of so many,
+// for long runs.
 #include "sched/scheduler_sim.h"
 
 #include <gtest/gtest.h>

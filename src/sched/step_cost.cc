@@ -51,8 +51,7 @@ void StepCostFit::observe(const StepLoad& load, double seconds) {
   const double weight = 1 / (typical * typical);
   constexpr double kKeep = 1 - 1.0 / kMemory;
   for (size_t i = 0; i < kTerms; ++i) {
-    for (size_t j = 0; j <= i; ++j)
-      normal_[i][j] = kKeep * normal_[i][j] + weight * x[i] * x[j];
+    for (size_t j = 0; j <= i; ++j) normal_[i][j] = kKeep * normal_[i][j] + weight * x[i] * x[j];
     target_[i] = kKeep * target_[i] + weight * x[i] * seconds;
   }
   ++steps_;
