@@ -22,6 +22,13 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t row_ad
                : "r"(row_address)
                : "memory");
 }
+// Two; lanes 8 i .. 8 i + 7 of the first 16 give the rows of matrix i.
+__device__ __forceinline__ void load_matrices(uint32_t (&to)[2], uint32_t row_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(row_address)
+               : "memory");
+}
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])

@@ -9,7 +9,9 @@
 #include "ops/gated_linear.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/norm_linear.h"
 #include "ops/residual_add.h"
+#include "ops/residual_linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
 #include "ops/rope_kv.h"
@@ -140,6 +142,18 @@ class DecoderPass {
   struct Angles {
     TensorView cos, sin;  // [T, rope_dim / 2]
   };
+  struct RowRange {
+    int64_t first, count;
+  };
+  // What a part of a layer reads: rows of `hidden` through a norm that may add the branch before it
+  // first.
+  struct PartInput {
+    const NormWeights* norm;
+    bool adds_branch;
+    RowRange rows;
+
+    PartInput of(RowRange range) const { return {norm, adds_branch, range}; }
+  };
 
   TensorView take(int64_t columns) {
     return context_.workspace.take_tensor(hidden_.dtype, Shape{hidden_.rows(), columns});
@@ -177,7 +191,7 @@ class DecoderPass {
     const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
     const TensorView attended = columns_of(attention_out_, q_width);
 
-    multiply(layer.qkv, normalised_input(layer.attention_norm), qkv);
+    multiply(layer.qkv, input_through(layer.attention_norm), qkv);
     rotate_and_store(layer, kv, group, qkv);
     attention(context_, {.q = column_range(qkv, 0, q_width),
                          .kv = kv,
@@ -187,44 +201,39 @@ class DecoderPass {
                          .soft_cap = spec.attention_soft_cap,
                          .plan = group.plan,
                          .out = attended});
-    multiply(layer.attention_out, attended, branch_);
+    branch_waits_ = multiply_branch(layer.attention_out, attended, {0, hidden_.rows()},
+                                    layer.attention_post_norm);
     finish_branch(layer.attention_post_norm);
   }
 
   void feed_forward_part(const DecoderLayer& layer) {
-    const ConstTensorView input = normalised_input(layer.ffn_norm);
+    const PartInput input = input_through(layer.ffn_norm);
     // Runs of equal size: one row at the end would cost as much as many.
-    const int64_t rows = input.rows(), rows_max = gate_up_.rows();
+    const int64_t rows = hidden_.rows(), rows_max = gate_up_.rows();
     const int64_t runs = (rows + rows_max - 1) / std::max<int64_t>(rows_max, 1);
     for (int64_t run = 0, first = 0; run < runs; ++run) {
       const int64_t count = (rows - first) / (runs - run);
-      feed_forward(layer, input.row_range(first, count), branch_.row_range(first, count));
+      branch_waits_ = feed_forward(layer, input.of({first, count}));
       first += count;
     }
     finish_branch(layer.ffn_post_norm);
   }
 
-  // `out` may be where `input` is.
-  void feed_forward(const DecoderLayer& layer, const ConstTensorView& input,
-                    const TensorView& out) {
+  // As multiply_branch(), which it ends with.
+  bool feed_forward(const DecoderLayer& layer, const PartInput& input) {
     const DecoderLayerSpec& spec = layer.spec;
-    const int64_t rows = input.rows();
-    const TensorView gate_up = columns_of(gate_up_.row_range(0, rows), layer.gate_up.weight.n());
+    const int64_t count = input.rows.count;
+    const TensorView gate_up = columns_of(gate_up_.row_range(0, count), layer.gate_up.weight.n());
     const TensorView activated = activated_.data == nullptr
                                      ? column_range(gate_up, 0, spec.ffn)
-                                     : columns_of(activated_.row_range(0, rows), spec.ffn);
+                                     : columns_of(activated_.row_range(0, count), spec.ffn);
     if (spec.feed_forward == FeedForward::kPlain) {
       multiply(layer.gate_up, input, gate_up);
       activation(context_, {.x = gate_up, .activation = spec.activation, .out = activated});
     } else {
-      gated_linear(context_, {.x = input,
-                              .weight = &layer.gate_up.weight,
-                              .bias = layer.gate_up.bias.data(),
-                              .activation = spec.activation,
-                              .gate_up = gate_up,
-                              .y = activated});
+      multiply_gated(layer, input, gate_up, activated);
     }
-    multiply(layer.down, activated, out);
+    return multiply_branch(layer.down, activated, input.rows, layer.ffn_post_norm);
   }
 
   void rotate_and_store(const DecoderLayer& layer, const KvLayerView& kv,
@@ -256,24 +265,88 @@ class DecoderPass {
         {.x = rows, .residual = {}, .weight = weight.data(), .eps = spec_.norm_eps, .out = rows});
   }
 
-  // What a part of a layer reads: hidden, up to date, through its norm.
-  ConstTensorView normalised_input(const NormWeights& norm) {
-    if (unfused()) settle();
-    if (norm.kind == NormKind::kNone) {
-      settle();
-      return hidden_;
+  PartInput input_through(const NormWeights& norm) {
+    if (unfused() || norm.kind == NormKind::kNone) settle();
+    const bool adds = std::exchange(branch_waits_, false);
+    return {&norm, adds, {0, hidden_.rows()}};
+  }
+
+  // The rows themselves, for ops that do not take a norm along.
+  ConstTensorView normalised(const PartInput& input) {
+    const auto [first, count] = input.rows;
+    const TensorView x = hidden_.row_range(first, count);
+    if (input.norm->kind == NormKind::kNone) return x;
+    const TensorView normed = normed_.row_range(first, count);
+    normalise(context_, spec_, *input.norm, x, residual_of(input), normed);
+    return normed;
+  }
+
+  ConstTensorView residual_of(const PartInput& input) const {
+    if (!input.adds_branch) return {};
+    return branch_.row_range(input.rows.first, input.rows.count);
+  }
+
+  // Whether its norm may be one op with the product that reads it.
+  bool joins_product(const PartInput& input) const {
+    return input.norm->kind == NormKind::kRms && !unfused();
+  }
+  RmsNormArgs norm_args(const PartInput& input) const {
+    const auto [first, count] = input.rows;
+    return {.x = hidden_.row_range(first, count),
+            .residual = residual_of(input),
+            .weight = input.norm->weight.data(),
+            .eps = spec_.norm_eps,
+            .out = normed_.row_range(first, count),
+            .residual_scale = spec_.residual_scale};
+  }
+
+  void multiply(const LinearLayer& layer, const PartInput& input, const TensorView& y) {
+    if (!joins_product(input)) return multiply(layer, normalised(input), y);
+    const RmsNormArgs norm = norm_args(input);
+    norm_linear(
+        context_,
+        {.norm = norm,
+         .linear = {.x = norm.out, .weight = &layer.weight, .bias = layer.bias.data(), .y = y}});
+  }
+
+  void multiply_gated(const DecoderLayer& layer, const PartInput& input, const TensorView& gate_up,
+                      const TensorView& activated) {
+    GatedLinearArgs gated{.x = {},
+                          .weight = &layer.gate_up.weight,
+                          .bias = layer.gate_up.bias.data(),
+                          .activation = layer.spec.activation,
+                          .gate_up = gate_up,
+                          .y = activated};
+    if (joins_product(input)) {
+      const RmsNormArgs norm = norm_args(input);
+      gated.x = norm.out;
+      norm_gated_linear(context_, {.norm = norm, .gated = gated});
+    } else {
+      gated.x = normalised(input);
+      gated_linear(context_, gated);
     }
-    const ConstTensorView residual = branch_waits_ ? ConstTensorView(branch_) : ConstTensorView();
-    normalise(context_, spec_, norm, hidden_, residual, normed_);
-    branch_waits_ = false;
-    return normed_;
+  }
+
+  // The product that a branch ends with, of these rows. Whether it is still to be added to
+  // `hidden`: it lies in branch_ then. (It may lie where the branch's input was.)
+  bool multiply_branch(const LinearLayer& layer, const ConstTensorView& x, RowRange rows,
+                       const NormWeights& post_norm) {
+    const TensorView branch = branch_.row_range(rows.first, rows.count);
+    if (unfused() || post_norm.kind != NormKind::kNone) {
+      multiply(layer, x, branch);
+      return true;
+    }
+    return !residual_linear(context_, {.in = x,
+                                       .weight = &layer.weight,
+                                       .bias = layer.bias.data(),
+                                       .scale = spec_.residual_scale,
+                                       .x = hidden_.row_range(rows.first, rows.count),
+                                       .branch = branch});
   }
 
   void finish_branch(const NormWeights& post_norm) {
-    if (post_norm.kind != NormKind::kNone) {
-      normalise(context_, spec_, post_norm, branch_, {}, branch_);
-    }
-    branch_waits_ = true;
+    if (post_norm.kind == NormKind::kNone) return;
+    normalise(context_, spec_, post_norm, branch_, {}, branch_);
   }
 
   bool unfused() const { return context_.hooks != nullptr && context_.hooks->unfused; }

@@ -232,6 +232,17 @@ TEST_F(TinyModels, UnfusedOpsGiveTheSameBits) {
   });
 }
 
+// Branches that their last product adds to the residual stream, not the norm that reads it next.
+TEST_F(TinyModels, SumsAddedByProductsAreTheSameBits) {
+  const OpHooks accumulated{.preferred = {"residual_linear/accumulated"}};
+  for_each_model(ComputeType::kFast, [&](const TinyModel& model) {
+    const SequenceValues by_norms = model.run({model.length()});
+    const SequenceValues by_products = model.run({model.length()}, &accumulated);
+    EXPECT_EQ(by_products.logits, by_norms.logits);
+    EXPECT_EQ(by_products.hidden, by_norms.hidden);
+  });
+}
+
 // What 8 bits of weights cost by themselves is measured by fp32 arithmetic on the same rounded
 // weights. Activations of 8 bits are rounded as finely, so together they may cost about 1.4 times
 // as much; the largest of a few hundred errors scatters, so three times is allowed (2.33 measured).

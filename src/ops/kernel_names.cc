@@ -7,7 +7,9 @@
 #include "ops/gated_linear.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/norm_linear.h"
 #include "ops/residual_add.h"
+#include "ops/residual_linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
 #include "ops/rope_kv.h"
@@ -34,7 +36,8 @@ std::vector<std::string_view> names_of(const Sets&... sets) {
 std::vector<std::string_view> kernel_names() {
   return names_of(activation_kernels(), attention_kernels(), device_sample_kernels(),
                   embedding_kernels(), gated_activation_kernels(), gated_linear_kernels(),
-                  layer_norm_kernels(), linear_kernels(), residual_add_kernels(),
+                  layer_norm_kernels(), linear_kernels(), norm_gated_linear_kernels(),
+                  norm_linear_kernels(), residual_add_kernels(), residual_linear_kernels(),
                   rms_norm_kernels(), rope_angles_kernels(), rope_kv_kernels(),
                   row_gather_kernels(), sample_kernels(), slot_state_kernels(), soft_cap_kernels(),
                   token_logprobs_kernels());

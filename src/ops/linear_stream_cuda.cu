@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ops/gated_linear.h"
+#include "ops/linear_resident.h"
 #include "ops/linear_stream.cuh"
 #include "ops/linear_wgmma.h"
 #include "ops/tensor_map.cuh"
@@ -185,11 +186,24 @@ void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
   run_wgmma(context, wgmma_args(args));
 }
 
+// Whole rows in shared memory (linear_resident.h); by name only until it has run on a GPU.
+ResidentArgs resident_args(const GatedLinearArgs& args) {
+  return {
+      .x = args.x, .weight = args.weight, .bias = args.bias, .gate = &args.activation, .y = args.y};
+}
+bool gated_resident(const DeviceTraits& traits, const GatedLinearArgs& args) {
+  return resident_fits(traits, resident_args(args));
+}
+void run_gated_resident(OpContext& context, const GatedLinearArgs& args) {
+  run_resident(context, resident_args(args));
+}
+
 constexpr std::array kGatedKernels = {
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream, run_gated_stream},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma", gated_wgmma_pays, run_gated_wgmma}};
 constexpr std::array kGatedVariants = {
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma_any_rows", gated_wgmma, run_gated_wgmma}};
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma_any_rows", gated_wgmma, run_gated_wgmma},
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/resident", gated_resident, run_gated_resident}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "ops/gated_linear.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/norm_linear.h"
 #include "ops/residual_add.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
@@ -26,6 +27,8 @@ std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return {}; }
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() { return {}; }
 int64_t linear_cuda_workspace_bytes() { return 0; }
 void read_all_cuda(Stream&, int32_t, std::span<const std::byte>) {
   CHECK_MSG(false, "this build has no CUDA device");

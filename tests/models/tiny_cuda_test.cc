@@ -107,11 +107,14 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
 }
 
 // Of prompts in 16 bits on the GPU to fp32 on the CPU, for every architecture.
-void expect_near(const char* dtype, double distance_max) {
+void expect_near(const char* dtype, double distance_max,
+                 const std::vector<std::string>& preferred = {}) {
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
     auto cpu = ModelUnderTest::load(options_of(path, "cpu", "float32"));
-    auto gpu = ModelUnderTest::load(options_of(path, "cuda", dtype));
+    StackOptions options = options_of(path, "cuda", dtype);
+    options.prefer_kernels = preferred;
+    auto gpu = ModelUnderTest::load(options);
     ASSERT_TRUE(cpu.ok()) << cpu.status().message();
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
@@ -135,6 +138,17 @@ TEST(TinyCuda, AnswersInBf16AreNear) {
 TEST(TinyCuda, AnswersInF16AreNearer) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   expect_near("float16", 0.1);
+}
+
+// A layer of a small model in few launches (ops/linear_resident.h, residual_linear.h).
+const std::vector<std::string> kFewLaunches = {
+    "norm_linear/cuda/resident", "norm_gated_linear/cuda/resident", "residual_linear/accumulated",
+    "linear/cuda/resident", "gated_linear/cuda/resident"};
+
+TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  expect_near("bfloat16", 0.5, kFewLaunches);
+  expect_near("float16", 0.1, kFewLaunches);
 }
 
 // Rows of padding compute on whatever is there; nothing of it comes into another row, and no kernel
@@ -217,8 +231,8 @@ std::string model_with_a_nan_row() {
 }
 
 // A request whose row is NaN ends with a fault; those beside it answer as beside one that is well.
-// (Kernel by kernel: ops/nan_rows_cuda_test.cc. Requests reach their first step in different company
-// each time, so equal bits need --batch-invariant here.)
+// (Kernel by kernel: ops/nan_rows_cuda_test.cc. Requests reach their first step in different
+// company each time, so equal bits need --batch-invariant here.)
 TEST(TinyCuda, ANanStaysInItsRequest) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   const std::string path = model_with_a_nan_row();
@@ -256,13 +270,13 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
 }
 
 // With --batch-invariant a row's bits are its sequence's own: together, alone, and cut otherwise.
-TEST(TinyCuda, BatchInvariantRowsAreBitEqual) {
-  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+void expect_bit_equal(const std::vector<std::string>& preferred) {
   for (const char* name : {"/llama", "/gemma3", "/phi3"}) {
     SCOPED_TRACE(name);
     StackOptions options = options_of(std::string(kFolder) + name, "cuda", "auto");
     options.batch_invariant = true;
     options.enable_prefix_caching = false;
+    options.prefer_kernels = preferred;
     const auto all = requests(kLength);
     auto together = ModelUnderTest::load(options);
     ASSERT_TRUE(together.ok()) << together.status().message();
@@ -283,6 +297,16 @@ TEST(TinyCuda, BatchInvariantRowsAreBitEqual) {
       }
     }
   }
+}
+
+TEST(TinyCuda, BatchInvariantRowsAreBitEqual) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  expect_bit_equal({});
+}
+
+TEST(TinyCuda, BatchInvariantRowsInFewLaunchesAreBitEqual) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  expect_bit_equal(kFewLaunches);
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+// linear on CUDA for small models at few rows, where a launch takes longer than its bytes: a thread
+// block has all columns of its rows of x and of W in shared memory, so that W is on its way before
+// the kernels before this one have ended, the norm of x and the gate or the addition after the
+// product cost no launch of their own, and one barrier stands where a ring of steps has many.
+//
+// An element of y is, in f32, ((p0 + p1) + p2) + p3, where p_i adds up the products of 16 columns
+// of K that are i, i + 8, ... and i + 4, i + 12, ... in two chains: its bits depend on its row of x
+// and its row of W alone, whatever tile it is in and whatever stands beside it.
+#pragma once
+
+#include "ops/activation_row.h"
+#include "ops/linear.h"
+#include "ops/rms_norm.h"
+
+namespace headrace {
+
+// How y is cut into thread blocks. All of it may depend on M: no bit does.
+struct ResidentPlan {
+  int32_t tile_rows = 0;     // of x; 0: no tile fits into shared memory
+  int32_t tile_columns = 0;  // rows of W; of a gated tile half gate, half up
+  int32_t row_tiles = 0;
+  int32_t column_tiles = 0;
+  int32_t shared_bytes = 0;
+};
+struct ResidentProduct {
+  int64_t m = 0, n = 0, k = 0;  // n: rows of W
+  bool gated = false, normed = false;
+};
+ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count);
+
+// y = x W^T (+ bias) (+ y), or act(gate) * up of [gate, up] = x W^T (+ bias); x through `norm`
+// first, rounded to its type, where there is one.
+struct ResidentArgs {
+  ConstTensorView x;
+  const RmsNormArgs* norm = nullptr;  // of x, without a residual; `out` is not used
+  const LinearWeight* weight = nullptr;
+  const float* bias = nullptr;
+  const Activation* gate = nullptr;
+  TensorView y;
+  LinearOutput output = LinearOutput::kStore;
+};
+// Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind.
+bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args);
+void run_resident(OpContext& context, const ResidentArgs& args);
+
+}  // namespace headrace

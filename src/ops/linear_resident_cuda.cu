@@ -1,0 +1,139 @@
+#include "ops/linear_resident.cuh"
+
+#include <array>
+
+#include "ops/linear_resident.h"
+#include "ops/norm_linear.h"
+
+namespace headrace {
+namespace {
+
+using gpu::ResidentArguments;
+
+// Measured where a launch takes longer than its bytes; more rows of W and of x are read too often.
+constexpr int64_t kRowsMax = 256;
+constexpr int64_t kOutputsMax = 8192;
+
+ResidentProduct product_of(const ResidentArgs& args) {
+  return {.m = args.x.rows(),
+          .n = args.weight->n(),
+          .k = args.weight->k(),
+          .gated = args.gate != nullptr,
+          .normed = args.norm != nullptr};
+}
+
+template <class T>
+ResidentArguments<T> arguments_of(const ResidentArgs& args, const ResidentPlan& plan) {
+  const auto n = static_cast<int32_t>(args.weight->n());
+  const bool gated = args.gate != nullptr;
+  return {.x = gpu::rows_of<T>(args.x),
+          .weight = gpu::rows_of<T>(args.weight->matrix()),
+          .y = gpu::rows_of<T>(args.y),
+          .norm = args.norm == nullptr ? nullptr : args.norm->weight,
+          .bias = args.bias,
+          .eps = args.norm == nullptr ? 0.0f : args.norm->eps,
+          .m = static_cast<int32_t>(args.x.rows()),
+          .n = n,
+          .k = static_cast<int32_t>(args.weight->k()),
+          .n_out = gated ? n / 2 : n,
+          .second_half = gated ? n / 2 : plan.tile_columns / 2,
+          .activation = gated ? *args.gate : Activation::kSilu,
+          .gated = gated,
+          .accumulates = args.output == LinearOutput::kAccumulate};
+}
+
+template <class T, int kRows, int kColumns>
+void launch(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
+  gpu::check_launch(gpu::launch_overlapped(
+      gpu::linear_resident<T, kRows, kColumns>,
+      {.blocks =
+           dim3(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.column_tiles)),
+       .threads = kResidentThreads,
+       .shared_bytes = plan.shared_bytes},
+      gpu::stream_of(context), arguments_of<T>(args, plan)));
+}
+
+template <class T, int kRows>
+void launch_columns(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
+  if (plan.tile_columns == 16) return launch<T, kRows, 16>(context, args, plan);
+  if (plan.tile_columns == 32) return launch<T, kRows, 32>(context, args, plan);
+  CHECK(plan.tile_columns == 64);
+  launch<T, kRows, 64>(context, args, plan);
+}
+
+template <class T>
+void launch_plan(OpContext& context, const ResidentArgs& args) {
+  const ResidentPlan plan = plan_resident(product_of(args), context.device.traits().sm_count);
+  if (plan.tile_rows == 16) return launch_columns<T, 16>(context, args, plan);
+  if (plan.tile_rows == 32) return launch_columns<T, 32>(context, args, plan);
+  CHECK(plan.tile_rows == 64);
+  launch_columns<T, 64>(context, args, plan);
+}
+
+bool norm_fits(const ResidentArgs& args) {
+  return args.norm == nullptr ||
+         (args.norm->residual.data == nullptr && gpu::multiple_of_access(args.norm->weight));
+}
+
+}  // namespace
+
+bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
+  const DType dtype = args.x.dtype;
+  const bool floats = dtype == DType::kBF16 || dtype == DType::kF16;
+  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 && floats &&
+         args.weight->matrix().dtype == dtype && args.y.dtype == dtype &&
+         (traits.batch_invariant || args.x.rows() <= kRowsMax) && args.y.columns() <= kOutputsMax &&
+         args.y.columns() % 2 == 0 && gpu::whole_accesses(dtype, args.x.columns()) &&
+         gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
+         gpu::rows_aligned(args.y) && norm_fits(args) &&
+         plan_resident(product_of(args), traits.sm_count).tile_rows > 0;
+}
+
+void run_resident(OpContext& context, const ResidentArgs& args) {
+  if (args.x.dtype == DType::kF16) return launch_plan<__half>(context, args);
+  launch_plan<__nv_bfloat16>(context, args);
+}
+
+namespace {
+
+ResidentArgs resident_args(const NormLinearArgs& args) {
+  return {.x = args.norm.x,
+          .norm = &args.norm,
+          .weight = args.linear.weight,
+          .bias = args.linear.bias,
+          .y = args.linear.y,
+          .output = args.linear.output};
+}
+ResidentArgs resident_args(const NormGatedLinearArgs& args) {
+  return {.x = args.norm.x,
+          .norm = &args.norm,
+          .weight = args.gated.weight,
+          .bias = args.gated.bias,
+          .gate = &args.gated.activation,
+          .y = args.gated.y};
+}
+
+template <class Args>
+bool normed_fits(const DeviceTraits& traits, const Args& args) {
+  return resident_fits(traits, resident_args(args));
+}
+template <class Args>
+void run_normed(OpContext& context, const Args& args) {
+  run_resident(context, resident_args(args));
+}
+
+// By name only (--prefer-kernels), until they have run on a GPU.
+constexpr std::array kNormLinear = {Kernel<NormLinearArgs>{
+    "norm_linear/cuda/resident", normed_fits<NormLinearArgs>, run_normed<NormLinearArgs>}};
+constexpr std::array kNormGatedLinear = {
+    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/resident", normed_fits<NormGatedLinearArgs>,
+                                run_normed<NormGatedLinearArgs>}};
+
+}  // namespace
+
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return kNormLinear; }
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() {
+  return kNormGatedLinear;
+}
+
+}  // namespace headrace
