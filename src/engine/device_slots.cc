@@ -1,5 +1,7 @@
 #include "engine/device_slots.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/slot_table.h"
 
@@ -13,6 +15,20 @@ int64_t table_bytes(const DeviceSlotsShape& shape) {
 int64_t count_columns(const DeviceSlotsShape& shape) { return shape.vocab_size; }
 int64_t count_bytes(const DeviceSlotsShape& shape) {
   return (int64_t{shape.slot_count} * count_columns(shape) + 1) / 2 * 4;
+}
+
+// Entries are applied all at once: of several for one place only the last may stay.
+void keep_last_of_each_place(std::vector<BlockTableEntry>& entries) {
+  const auto by_place = [](const BlockTableEntry& a, const BlockTableEntry& b) {
+    return a.index < b.index;
+  };
+  std::stable_sort(entries.begin(), entries.end(), by_place);
+  size_t kept = 0;
+  for (const BlockTableEntry& entry : entries) {
+    if (kept > 0 && entries[kept - 1].index == entry.index) --kept;
+    entries[kept++] = entry;
+  }
+  entries.resize(kept);
 }
 
 }  // namespace
@@ -46,6 +62,8 @@ void DeviceSlots::collect(const StepPlan& plan) {
   for (const Work& work : plan.work) {
     for (const GroupBlocks& blocks : work.new_blocks) add_blocks(work.slot, blocks);
   }
+  // A sequence joins with the page that it shares and writes into its copy in the same step.
+  if (!plan.admitted.empty() && !plan.copies.empty()) keep_last_of_each_place(entries_);
 }
 
 void DeviceSlots::add_blocks(SlotId slot, const GroupBlocks& blocks) {

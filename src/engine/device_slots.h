@@ -30,6 +30,7 @@ class DeviceSlots {
 
   // Collects what a plan changes: entries(), marks() and joined().
   void collect(const StepPlan& plan);
+  // Each place of a table once.
   std::span<const BlockTableEntry> entries() const { return entries_; }
   std::span<const TokenMark> marks() const { return marks_; }
   // Zeroes the counts of the slots that joined with penalties. In the stream before the marks.

@@ -11,7 +11,7 @@
 
 namespace headrace {
 
-// block_tables[index] = block.
+// block_tables[index] = block. In any order: no two of a step have the same index.
 struct BlockTableEntry {
   int32_t index;
   int32_t block;
