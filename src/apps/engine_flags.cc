@@ -230,7 +230,8 @@ void add_policy_flags(CLI::App& app, StackOptions& stack) {
 void add_engine_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
                  flags.stack.max_model_len,
-                 "Longest prompt plus answer, in tokens (default: the model's, at most 8192)")
+                 "Longest prompt plus answer, in tokens (default: the model's; on a CPU at most "
+                 "8192)")
       ->transform(model_len())
       ->type_name("N")
       ->group("Engine");

@@ -36,7 +36,11 @@ constexpr int32_t kBlockTokens = 16;
 // Without --kv-cache-memory-bytes the pool holds this many tokens for each slot (and at least one
 // sequence of max_model_len), within a quarter of the memory that is free.
 constexpr int64_t kTokensPerSlot = 1024;
+// On a CPU, and where a sequence's whole context is reserved.
 constexpr int32_t kModelLenDefaultMax = 8192;
+// Of a GPU's memory, beside weights and the default context of one sequence: activations, logits,
+// recordings.
+constexpr int64_t kGpuRunnerBytes = int64_t{4} << 30;
 // Packed weights below which a step on a CPU has half as many tokens.
 constexpr int64_t kSmallModelBytes = int64_t{1} << 30;
 // What a disk is taken to read: an NVMe drive's order. Not measured: the file is in memory at
@@ -451,9 +455,26 @@ class StackLoader {
     return static_cast<int64_t>(std::max(0.0, options_.kv_offloading_gib) * (1 << 30));
   }
 
+  // The model's whole context where there is memory for a sequence of it: on a GPU, as engines on
+  // GPUs do. What is asked for is taken at its word; plan_gpu_blocks() says where it does not fit.
+  int32_t default_model_len() const {
+    const ModelConfig& config = stack_->weights_.config;
+    const int32_t least = std::min(config.context_length, kModelLenDefaultMax);
+    if (!on_gpu() || !options_.chunked_prefill || options_.kv_memory == "contiguous") return least;
+    const int64_t token_bytes = int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim;
+    const auto usable = static_cast<int64_t>(static_cast<double>(stack_->device_->free_bytes()) *
+                                             options_.gpu_memory_utilization);
+    const int64_t weight_bytes = 2 * stack_->weights_.parameter_count;  // at most: 16 bits
+    const int64_t kv_bytes = options_.kv_cache_memory_bytes > 0
+                                 ? options_.kv_cache_memory_bytes
+                                 : usable - weight_bytes - kGpuRunnerBytes;
+    const int64_t fits = kv_bytes / token_bytes / kBlockTokens * kBlockTokens;
+    return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
+  }
+
   Result<int32_t> model_len() const {
     const ModelConfig& config = stack_->weights_.config;
-    if (options_.max_model_len == 0) return std::min(config.context_length, kModelLenDefaultMax);
+    if (options_.max_model_len == 0) return default_model_len();
     if (options_.max_model_len > config.context_length_max) {
       return invalid_argument(
           fmt::format("--max-model-len {} is more than the model's context of {}",
@@ -524,7 +545,7 @@ class StackLoader {
   Status create_engine() {
     const Timeline::Span span(timeline(), "engine");
     const ModelSpec& spec = stack_->model_->spec();
-    HR_ASSIGN_OR_RETURN(const int32_t max_model_len, model_len());
+    const int32_t max_model_len = stack_->weights_.config.served_length;  // model_len(), once
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
     const DType kv_dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
     KvPlan kv = plan_kv(spec, kv_dtype, kBlockTokens);
