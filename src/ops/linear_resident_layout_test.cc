@@ -250,7 +250,7 @@ TEST(ResidentPlan, OfASmallModel) {
   EXPECT_GE(blocks(960, 576, false), 100);
   EXPECT_GE(blocks(3072, 576, true), 90);
   EXPECT_GE(blocks(576, 576, false), 70);
-  EXPECT_GE(blocks(576, 1536, false), 70);
+  EXPECT_GE(blocks(576, 1536, false), 100);
 }
 
 }  // namespace

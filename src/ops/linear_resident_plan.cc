@@ -19,8 +19,12 @@ int64_t shared_bytes(const ResidentProduct& product, int64_t rows, int64_t colum
   return std::max(tile, sums) + (product.normed ? 4 * product.k : 0);
 }
 
-// Bytes that the busiest multiprocessor asks for. W comes while kernels before this one end, and
-// counts half; a round of blocks that has to wait for the one before starts anew.
+// A block that leaves room for one of the next kernel, so that its W may come meanwhile.
+constexpr int64_t kSharedOfHalf = 113 << 10;
+
+// Bytes that the busiest multiprocessor asks for. W counts half where it comes while kernels before
+// this one end, and double where it has to wait for them to leave; a round of blocks that has to
+// wait for the one before starts anew.
 int64_t cost_of(const ResidentProduct& product, const ResidentPlan& plan, int32_t sm_count) {
   constexpr int64_t kAnotherRound = 64 << 10;
   const int64_t blocks = int64_t{plan.row_tiles} * plan.column_tiles;
@@ -28,7 +32,8 @@ int64_t cost_of(const ResidentProduct& product, const ResidentPlan& plan, int32_
   const int64_t at_a_time = (kSharedMax + 1024) / (plan.shared_bytes + 1024);
   const int64_t rounds = divided_up(share, at_a_time);
   const int64_t rows = std::min<int64_t>(plan.tile_rows, product.m);
-  return share * product.k * (2 * rows + plan.tile_columns) + (rounds - 1) * kAnotherRound;
+  const int64_t weight = plan.tile_columns * (plan.shared_bytes > kSharedOfHalf ? 4 : 1);
+  return share * product.k * (2 * rows + weight) + (rounds - 1) * kAnotherRound;
 }
 
 }  // namespace
