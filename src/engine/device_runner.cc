@@ -25,9 +25,9 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
 constexpr int64_t kBiasesPlanned = 300;
-// Steps that time the candidates of a layer's products, each a layer's turn: 32 layers give 12
-// candidates four timings in two steps.
-constexpr int kGemmTrialRuns = 2;
+// Steps that time the candidates of a layer's products, each a layer's turn: 24 layers give 12
+// candidates eight timings in four steps.
+constexpr int kGemmTrialRuns = 4;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
 // More than a tile of one key may fetch ahead.

@@ -22,7 +22,7 @@ class GemmTrial {
   int best() const;
   double seconds(int candidate) const;  // median; 0: no timing
 
-  static constexpr int kSamples = 4;
+  static constexpr int kSamples = 8;
   static constexpr double kGain = 0.01;  // less is noise, and candidate 0 is what was tested most
 
  private:
