@@ -68,6 +68,7 @@ Result<ModelStack*> AblationBench::engine(const std::string& name, const Change&
   auto& stack = engines_[name];
   if (stack != nullptr) return stack.get();
   StackOptions options = options_;
+  options.gpu_memory_utilization *= static_cast<double>(engines_.size()) / kAblationEnginesMax;
   change(options);
   HR_ASSIGN_OR_RETURN(stack, load_with_progress(options));
   return stack.get();

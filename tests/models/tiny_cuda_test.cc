@@ -233,6 +233,35 @@ std::string model_with_a_nan_row() {
 // A request whose row is NaN ends with a fault; those beside it answer as beside one that is well.
 // (Kernel by kernel: ops/nan_rows_cuda_test.cc. Requests reach their first step in different
 // company each time, so equal bits need --batch-invariant here.)
+// Prompts that end and go on within a cached page: what a sequence writes goes into its own copy.
+TEST(TinyCuda, ACachedBeginningChangesNoToken) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  std::vector<TestRequest> all = requests(kLength);
+  for (TestRequest& request : all) {
+    request.sampling.prompt_logprobs = -1;  // such a prompt is computed whole
+    const size_t shared = std::min(request.prompt.size(), all.back().prompt.size()) * 2 / 3;
+    std::copy_n(all.back().prompt.begin(), shared, request.prompt.begin());
+  }
+  StackOptions options = options_of(std::string(kFolder) + "/llama", "cuda", "float32");
+  options.enable_prefix_caching = false;
+  auto without = ModelUnderTest::load(options);
+  ASSERT_TRUE(without.ok()) << without.status().message();
+  const auto expected = without->answer(all).value();
+  options.enable_prefix_caching = true;
+  auto with = ModelUnderTest::load(options);
+  ASSERT_TRUE(with.ok()) << with.status().message();
+  for (int turn = 0; turn < 3; ++turn) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(with->answer(all[i]).value().tokens, expected[i].tokens) << turn << ", " << i;
+    }
+    const auto together = with->answer(all).value();
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(together[i].tokens, expected[i].tokens) << turn << ", " << i;
+    }
+  }
+  EXPECT_GT(with->stack().engine().stats().scheduler.prefix_cache_hits, 0u);
+}
+
 TEST(TinyCuda, ANanStaysInItsRequest) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   const std::string path = model_with_a_nan_row();
