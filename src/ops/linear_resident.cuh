@@ -1,7 +1,7 @@
 // The kernel of linear_resident.h.
 //   x [M, K], W [N, K], y of T, 16 bits; the norm's weights and the bias f32; sums in f32
-// A block has kRows rows of x and kColumns rows of W, whole. Four warps share the columns of K of
-// one half of W's rows, four those of the other (of a gated tile: gate and up), and the four's sums
+// A block has kRows rows of x and kColumns rows of W, whole. Eight warps share the columns of K of
+// one half of W's rows, eight those of the other (of a gated tile: gate and up), and their sums
 // meet in shared memory. Rows past the end are zeros.
 #pragma once
 
@@ -130,11 +130,11 @@ class ResidentBlock {
     // The next fragments are asked for before the products of those that are there.
     while (step < steps_) {
       if (step + kResidentParts < steps_) load(second, step + kResidentParts);
-      add_products(sums_[0], first);
+      add_products(first);
       step += kResidentParts;
       if (step >= steps_) break;
       if (step + kResidentParts < steps_) load(first, step + kResidentParts);
-      add_products(sums_[1], second);
+      add_products(second);
       step += kResidentParts;
     }
   }
@@ -152,7 +152,7 @@ class ResidentBlock {
           const int column = half + 8 * c + resident_sum_column(lane_, i);
           *reinterpret_cast<float2*>(
               left() + resident_sum_index<kRows, kColumns>(resident_part(warp_), row, column)) = {
-              sums_[0][r][c][i] + sums_[1][r][c][i], sums_[0][r][c][i + 1] + sums_[1][r][c][i + 1]};
+              sums_[r][c][i], sums_[r][c][i + 1]};
         }
       }
     }
@@ -246,13 +246,12 @@ class ResidentBlock {
     }
   }
 
-  __device__ __forceinline__ static void add_products(float (&sums)[kRowTiles][kColumnTiles][4],
-                                                      const Fragments& of) {
+  __device__ __forceinline__ void add_products(const Fragments& of) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
-        multiply_add<T>(sums[r][c], of.x[r], of.weight[c][0], of.weight[c][1]);
+        multiply_add<T>(sums_[r][c], of.x[r], of.weight[c][0], of.weight[c][1]);
       }
     }
   }
@@ -288,7 +287,7 @@ class ResidentBlock {
   const int32_t row_first_, column_first_;
   const T* x_[kWarpRows];  // this warp's rows, or null past the end
   uint32_t before_[kPairs];
-  float sums_[2][kRowTiles][kColumnTiles][4] = {};
+  float sums_[kRowTiles][kColumnTiles][4] = {};
 };
 
 template <class T, int kRows, int kColumns>

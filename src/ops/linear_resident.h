@@ -3,9 +3,9 @@
 // the kernels before this one have ended, the norm of x and the gate or the addition after the
 // product cost no launch of their own, and one barrier stands where a ring of steps has many.
 //
-// An element of y is, in f32, ((p0 + p1) + p2) + p3, where p_i adds up the products of 16 columns
-// of K that are i, i + 8, ... and i + 4, i + 12, ... in two chains: its bits depend on its row of x
-// and its row of W alone, whatever tile it is in and whatever stands beside it.
+// An element of y is, in f32, p0 + p1 + ... + p7 from the left, where p_i adds up the products of
+// steps i, i + 8, ... of 16 columns of K: its bits depend on its row of x and its row of W alone,
+// whatever tile it is in and whatever stands beside it.
 #pragma once
 
 #include "ops/activation_row.h"

@@ -58,7 +58,7 @@ void launch_columns(OpContext& context, const ResidentArgs& args, const Resident
   if (plan.tile_columns == 16) return launch<T, kRows, 16>(context, args, plan);
   if (plan.tile_columns == 32) return launch<T, kRows, 32>(context, args, plan);
   CHECK(plan.tile_columns == 64);
-  launch<T, kRows, 64>(context, args, plan);
+  if constexpr (kRows * 64 <= kResidentTileMax) launch<T, kRows, 64>(context, args, plan);
 }
 
 template <class T>

@@ -9,11 +9,12 @@
 
 namespace headrace {
 
-inline constexpr int kResidentWarps = 8;
+inline constexpr int kResidentWarps = 16;
 inline constexpr int kResidentThreads = 32 * kResidentWarps;
-inline constexpr int kResidentParts = 4;  // of K: warps that share a tile's columns
-inline constexpr int kResidentStep = 16;  // columns of K of one product
-inline constexpr int kResidentPad = 8;    // floats after a row of sums: other banks for the next
+inline constexpr int kResidentParts = 8;          // of K: warps that share a half of a tile
+inline constexpr int kResidentStep = 16;          // columns of K of one product
+inline constexpr int kResidentTileMax = 32 * 64;  // sums: of 64 x 64 ptxas spills
+inline constexpr int kResidentPad = 8;  // floats after a row of sums: other banks for the next
 
 // Of K, the last filled up with zeros.
 HEADRACE_HOST_DEVICE constexpr int resident_steps(int k) {
@@ -47,8 +48,7 @@ HEADRACE_HOST_DEVICE constexpr int resident_sum_column(int lane, int i) {
   return lane % 4 * 2 + i % 2;
 }
 
-// A warp's steps of K are part, part + kResidentParts, ... The first, third, ... are added up apart
-// from the others, so that a product need not wait for the one before it.
+// A warp's steps of K are part, part + kResidentParts, ...
 HEADRACE_HOST_DEVICE constexpr int resident_part(int warp) { return warp % kResidentParts; }
 // Which half of a tile's rows of W a warp multiplies: of a gated tile, gate or up.
 HEADRACE_HOST_DEVICE constexpr int resident_half(int warp) { return warp / kResidentParts; }

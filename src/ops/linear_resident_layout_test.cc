@@ -210,7 +210,6 @@ TEST(ResidentLayout, TilesOfEverySizeAreProducts) {
     expect_products<32, 64>(20, 66, 48, gated);
     expect_products<64, 16>(65, 16, 8, gated);
     expect_products<64, 32>(50, 40, 80, gated);
-    expect_products<64, 64>(64, 64, 144, gated);
   }
 }
 

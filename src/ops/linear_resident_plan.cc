@@ -44,6 +44,7 @@ ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count) {
   int64_t least = INT64_MAX;
   for (const int32_t rows : kSizes) {
     for (const int32_t columns : kSizes) {
+      if (rows * columns > kResidentTileMax) continue;
       const ResidentPlan plan = {.tile_rows = rows,
                                  .tile_columns = columns,
                                  .row_tiles = static_cast<int32_t>(divided_up(product.m, rows)),
