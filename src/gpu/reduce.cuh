@@ -1,9 +1,17 @@
-// Sums over a warp and over a block, in one order whatever the data: the same bits every time.
+// Sums over a warp and over a block, in one order whatever the data: the same bits every time. A
+// maximum that keeps NaN.
 #pragma once
 
 namespace headrace::gpu {
 
 inline constexpr int kWarpThreads = 32;
+
+// The larger of two; NaN if one is.
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
 
 // The sum over the 32 lanes, on every lane.
 __device__ __forceinline__ float warp_sum(float value) {

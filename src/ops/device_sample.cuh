@@ -102,6 +102,67 @@ __device__ inline float logprob_of(float logit, float largest, double log_total)
   return static_cast<float>(static_cast<double>(logit) - static_cast<double>(largest) - log_total);
 }
 
+// Sums of weights w * 2^40, w in [0, 1], truncated each: added up in halves of 20 bits, which an
+// addition that rounds towards 0 cuts out, without conversions.
+struct WeightSum {
+  uint32_t high = 0, low = 0, tokens = 0;
+
+  // The halves of one weight, above the bits of 2^23.
+  struct Halves {
+    uint32_t high, low;
+  };
+  __device__ __forceinline__ static Halves halves(float w) {
+    constexpr float kHalf = 0x1p20f, kUnit = 0x1p23f;
+    const float whole = __fmaf_rz(w, kHalf, kUnit);
+    const float rest = __fmaf_rn(w, kHalf, kUnit - whole);
+    return {__float_as_uint(whole), __float_as_uint(__fmaf_rz(rest, kHalf, kUnit))};
+  }
+  __device__ __forceinline__ void add(const Halves& weight) {
+    high += weight.high;
+    low += weight.low;
+    ++tokens;
+  }
+  __device__ __forceinline__ void add(float w) { add(halves(w)); }
+  __device__ __forceinline__ SampleWeight total() const {
+    constexpr uint32_t kUnitBits = 0x4b000000u;  // of 2^23
+    return (static_cast<SampleWeight>(high - tokens * kUnitBits) << 20) +
+           (low - tokens * kUnitBits);
+  }
+};
+
+__device__ __forceinline__ int sample_warp() {
+  return static_cast<int>(threadIdx.x) / kWarpThreads;
+}
+__device__ __forceinline__ int sample_lane() {
+  return static_cast<int>(threadIdx.x) % kWarpThreads;
+}
+
+template <class T>
+__device__ __forceinline__ T warp_total(T value) {
+#pragma unroll
+  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, distance);
+  }
+  return value;
+}
+__device__ __forceinline__ SampleKey warp_best(SampleKey key) {
+#pragma unroll
+  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+    key = min(key, __shfl_xor_sync(0xffffffffu, key, distance));
+  }
+  return key;
+}
+// The sum over the lanes up to and with this one.
+template <class T>
+__device__ __forceinline__ T warp_scan(T value) {
+#pragma unroll
+  for (int distance = 1; distance < kWarpThreads; distance *= 2) {
+    const T below = __shfl_up_sync(0xffffffffu, value, distance);
+    if (sample_lane() >= distance) value += below;
+  }
+  return value;
+}
+
 struct SampleLaunch {
   void* logits;    // [R, V]
   int64_t stride;  // elements
@@ -149,5 +210,10 @@ namespace headrace {
 // device_sample_cluster.cu
 bool sample_cluster_fits(const DeviceTraits& traits, const DeviceSampleArgs& args);
 void run_sample_cluster(OpContext& context, const DeviceSampleArgs& args);
+
+// device_sample_block.cu
+bool sample_block_fits(const DeviceTraits& traits, const DeviceSampleArgs& args);
+void run_sample_block(OpContext& context, const DeviceSampleArgs& args);
+void run_sample_block_wide(OpContext& context, const DeviceSampleArgs& args);
 
 }  // namespace headrace

@@ -69,59 +69,6 @@ struct alignas(16) ClusterShared {
   SampleKey found_key;
 };
 
-// Sums of weights w * 2^40, w in [0, 1], truncated each: added up in halves of 20 bits, which an
-// addition that rounds towards 0 cuts out, without conversions.
-struct WeightSum {
-  uint32_t high = 0, low = 0, tokens = 0;
-
-  __device__ __forceinline__ void add(float w) {
-    constexpr float kHalf = 0x1p20f, kUnit = 0x1p23f;
-    const float whole = __fmaf_rz(w, kHalf, kUnit);
-    const float rest = __fmaf_rn(w, kHalf, kUnit - whole);
-    high += __float_as_uint(whole);
-    low += __float_as_uint(__fmaf_rz(rest, kHalf, kUnit));
-    ++tokens;
-  }
-  __device__ __forceinline__ SampleWeight total() const {
-    constexpr uint32_t kUnitBits = 0x4b000000u;  // of 2^23
-    return (static_cast<SampleWeight>(high - tokens * kUnitBits) << 20) +
-           (low - tokens * kUnitBits);
-  }
-};
-
-__device__ __forceinline__ int sample_warp() {
-  return static_cast<int>(threadIdx.x) / kWarpThreads;
-}
-__device__ __forceinline__ int sample_lane() {
-  return static_cast<int>(threadIdx.x) % kWarpThreads;
-}
-
-template <class T>
-__device__ __forceinline__ T warp_total(T value) {
-#pragma unroll
-  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, distance);
-  }
-  return value;
-}
-__device__ __forceinline__ SampleKey warp_best(SampleKey key) {
-#pragma unroll
-  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
-    key = min(key, __shfl_xor_sync(0xffffffffu, key, distance));
-  }
-  return key;
-}
-// The sum over the lanes up to and with this one.
-template <class T>
-__device__ __forceinline__ T warp_scan(T value) {
-#pragma unroll
-  for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-    const T below = __shfl_up_sync(0xffffffffu, value, distance);
-    if (sample_lane() >= distance) value += below;
-  }
-  return value;
-}
-
 // The best of the tokens that one thread has seen, in ascending order of ids.
 struct OwnBest {
   float value = -INFINITY;

@@ -289,6 +289,10 @@ constexpr std::array kKernels = {
     Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run},
     // For OpHooks::preferred, until its pair of launches has run on a GPU:
     Kernel<DeviceSampleArgs>{"device_sample/cuda/row_narrowed", any, run_narrowed},
+    // The same, until they have run:
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/block", sample_block_fits, run_sample_block},
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/block_wide", sample_block_fits,
+                             run_sample_block_wide},
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "ops/sample.h"
 #include "ops/sample_row.h"
 #include "ops/slot_state.h"
+#include "tensor/half.h"
 
 namespace headrace {
 namespace {
@@ -25,6 +26,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Rows of one call, and what came of them.
 struct Call {
   int64_t vocabulary;
+  DType dtype = DType::kF32;  // of the logits on the device; their values are of this type
   std::vector<float> logits;  // [R, V]
   std::vector<DeviceSampleRow> rows;
   std::vector<DeviceLogitBias> biases = {{0, 0.0f, 0.0f, 0}};
@@ -86,7 +88,7 @@ struct Call {
  private:
   bool run(TestDevice& cuda, const Kernel<DeviceSampleArgs>& kernel) {
     const auto count = static_cast<int64_t>(rows.size());
-    CudaMatrix logits_on(cuda, DType::kF32, count, vocabulary, 4, &logits);
+    CudaMatrix logits_on(cuda, dtype, count, vocabulary, 4, &logits);
     const CudaArray<DeviceSampleRow> rows_on(cuda, rows);
     const CudaArray<DeviceLogitBias> biases_on(cuda, biases);
     const CudaArray<uint16_t> counts_on(cuda, counts.empty() ? std::vector<uint16_t>(2) : counts);
@@ -317,6 +319,59 @@ TEST(DeviceSample, LogprobsAreThoseOfTheRawRow) {
           EXPECT_NEAR(top.logprob, exact(order[j]), 4e-6);
         }
       }
+    }
+  }
+}
+
+// Rows of all kinds, changed ones too; a row's values as bf16, where many are equal.
+Call bfloat16_rows(int64_t vocabulary, float mean, float sigma) {
+  Rng rng(12);
+  Call call{.vocabulary = vocabulary};
+  const auto last = static_cast<TokenId>(vocabulary - 1);
+  uint64_t position = 0;
+  for (const SampleRow& row :
+       {SampleRow{.temperature = 0.0f, .logprobs = 5}, SampleRow{.temperature = 1.0f},
+        SampleRow{.temperature = 0.7f, .min_p = 0.05f}, SampleRow{.temperature = 1.0f, .top_k = 50},
+        SampleRow{.temperature = 1.3f, .top_k = 3000},
+        SampleRow{.temperature = 1.0f, .top_p = 0.95f},
+        SampleRow{.temperature = 0.8f, .top_p = 0.5f, .logprobs = 3},
+        SampleRow{.temperature = 1.0f, .top_k = 40, .top_p = 0.9f},
+        SampleRow{.temperature = 1e30f, .top_p = 0.3f}}) {
+    for (int changes = 0; changes < 2; ++changes) {
+      std::vector<float> values = random_floats(rng, vocabulary, sigma);
+      for (float& value : values) value = bfloat16_to_float(float_to_bfloat16(value + mean));
+      SampleRow positioned = row;
+      positioned.position = position++;
+      call.add(values, positioned);
+      if (changes == 0) continue;
+      call.rows.back().bias_first = static_cast<int32_t>(call.biases.size());
+      call.rows.back().bias_count = 3;
+      call.rows.back().penalises = 1;
+      call.rows.back().presence_penalty = 0.3f;
+      call.biases.push_back({0, 0.123f, 0, 0});
+      call.biases.push_back({last / 2, 2.2f, 0, 0});
+      call.biases.push_back({last, -kInfinity, 0, 0});
+    }
+  }
+  call.counts.resize(call.rows.size() * static_cast<size_t>(vocabulary));
+  for (size_t i = 0; i < call.counts.size(); i += 5) call.counts[i] = kTokenInPrompt | 1;
+  return call;
+}
+
+TEST(DeviceSample, Bfloat16LogitsGiveWhatTheirValuesInFloat32Give) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t vocabulary : {101, 5000, 128256}) {
+    for (const float mean : {0.0f, -20.0f}) {
+      Call wide = bfloat16_rows(vocabulary, mean, 2.0f);
+      Call narrow = wide;
+      narrow.dtype = DType::kBF16;
+      wide.run(cuda);
+      narrow.run(cuda);
+      for (size_t i = 0; i < wide.results.size(); ++i) {
+        EXPECT_EQ(narrow.results[i].token, wide.results[i].token) << "row " << i;
+        EXPECT_EQ(narrow.results[i].logprob, wide.results[i].logprob) << "row " << i;
+      }
+      EXPECT_TRUE(narrow.counts == wide.counts);
     }
   }
 }

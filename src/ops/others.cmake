@@ -18,7 +18,7 @@ if(HEADRACE_CUDA)
   set(kernel_sources
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
-    attention_cuda_d256.cu device_sample_cluster.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
+    attention_cuda_d256.cu device_sample_block.cu device_sample_cluster.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
     linear_cuda.cu linear_resident_cuda.cu linear_stream_cuda.cu linear_wgmma_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
     rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
     tensor_map.cu)
