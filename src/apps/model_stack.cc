@@ -564,6 +564,7 @@ class StackLoader {
                                       .graphs_at_start = options_.graphs_at_start,
                                       .gemm_trials = options_.gemm_trials,
                                       .poison_workspace = options_.poison_workspace,
+                                      .keep_logit_rows = options_.skip_unread_rows,
                                       .hooks = hooks()};
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_host_blocks(kv, runner_options));

@@ -1,5 +1,7 @@
 #include "engine/batch_builder.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace headrace {
@@ -28,7 +30,29 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
   return {.tokens = tokens_,
           .positions = positions_,
           .groups = groups_,
-          .layer_group = plan_.layer_group};
+          .layer_group = plan_.layer_group,
+          .kept = keep_rows(plan)};
+}
+
+const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
+  if (!keeps_rows_ || 2 * logit_rows_.size() > tokens_.size()) return nullptr;
+  for (const Work& work : plan.work) {
+    if (work.rows == LogitRows::kAll || !work.also_sample.empty()) return nullptr;
+  }
+  const auto group = static_cast<size_t>(plan_.layer_group.back());
+  kept_rows_.clear();
+  kept_sequences_.clear();
+  for (size_t i = 0; i < plan.work.size(); ++i) {
+    if (!plan.work[i].samples) continue;
+    AttentionSequence last = sequences_[group][i];
+    const auto kept = static_cast<int32_t>(kept_rows_.size());
+    kept_rows_.push_back(std::exchange(logit_rows_[kept_rows_.size()].hidden_row, kept));
+    last.row_first = kept;
+    last.row_count = 1;
+    kept_sequences_.push_back(last);
+  }
+  kept_ = {.rows = kept_rows_, .group = {.slots = {}, .sequences = kept_sequences_}};
+  return &kept_;
 }
 
 void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
@@ -62,7 +86,7 @@ void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t ro
   if (work.rows == LogitRows::kAll) {
     // The row of prompt token p scores token p + 1; a recomputed output token is not scored again.
     for (int32_t i = 0; i < work.count && work.first + i + 1 < slot.prompt_length; ++i) {
-      logit_rows_.push_back({.batch_row = row_first + i,
+      logit_rows_.push_back({.hidden_row = row_first + i,
                              .sequence = work.sequence,
                              .slot = work.slot,
                              .scored = slot.tokens[static_cast<size_t>(work.first + i + 1)]});
@@ -71,11 +95,11 @@ void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t ro
   const int32_t last = row_first + work.count - 1;
   if (work.samples) {
     logit_rows_.push_back(
-        {.batch_row = last, .sequence = work.sequence, .slot = work.slot, .samples = true});
+        {.hidden_row = last, .sequence = work.sequence, .slot = work.slot, .samples = true});
   }
   for (const SampleTarget& target : work.also_sample) {
     logit_rows_.push_back(
-        {.batch_row = last, .sequence = target.sequence, .slot = target.slot, .samples = true});
+        {.hidden_row = last, .sequence = target.sequence, .slot = target.slot, .samples = true});
   }
 }
 

@@ -16,7 +16,7 @@ namespace headrace {
 
 // One row of logits: it draws the next token of a slot, or scores a token of the prompt.
 struct LogitRow {
-  int32_t batch_row = 0;
+  int32_t hidden_row = 0;  // behind the layers
   SequenceId sequence;
   SlotId slot;
   bool samples = false;
@@ -25,7 +25,9 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  explicit BatchBuilder(const KvPlan& plan) : plan_(plan) {}
+  // `keeps_rows`: behind the last layer only rows of logits are kept, where these are at most half
+  // of all and each the last of its sequence. The plan outlives this.
+  BatchBuilder(const KvPlan& plan, bool keeps_rows) : plan_(plan), keeps_rows_(keeps_rows) {}
 
   // Memory of the host, valid until the next build(). A token that a step in flight samples is
   // token_of_slot(). REQUIRES: slots.update(plan) was called
@@ -36,14 +38,19 @@ class BatchBuilder {
   void add_tokens(const Work& work, const Slot& slot);
   void add_group_rows(const Work& work, std::span<const int32_t> table, size_t group);
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
+  const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all
 
   const KvPlan& plan_;
+  const bool keeps_rows_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;
   std::vector<std::vector<int64_t>> slots_;                // [groups][T]
   std::vector<std::vector<AttentionSequence>> sequences_;  // [groups][S]
   std::vector<ForwardBatch::Group> groups_;
   std::vector<LogitRow> logit_rows_;
+  std::vector<int32_t> kept_rows_;                 // [R]
+  std::vector<AttentionSequence> kept_sequences_;  // [R]
+  ForwardBatch::KeptRows kept_;
 };
 
 }  // namespace headrace

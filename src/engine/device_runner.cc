@@ -89,7 +89,13 @@ int64_t arena_bytes(const RunnerShape& shape, const ModelRunnerOptions& options)
   for (const AttentionPlanShape& attention : shape.attention) {
     bytes += attention_plan_bytes(attention);
   }
-  const int64_t parts = 16 + 2 * groups;
+  int64_t kept = slots * 4;
+  for (AttentionPlanShape attention : shape.attention) {
+    attention.rows_max = attention.sequences_max;
+    kept = std::max(kept, slots * 4 + attention_plan_bytes(attention));
+  }
+  bytes += kept;
+  const int64_t parts = 18 + 2 * groups;
   return bytes + parts * StepArena::kAlignment;
 }
 
@@ -178,7 +184,7 @@ class DeviceRunner final : public Runner {
         stages_(model, storage_, device_slots_, options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
-        builder_(storage_.plan()),
+        builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs) {}
   ~DeviceRunner() override {
     graphs_.reset();  // its thread uses the rest
@@ -231,6 +237,8 @@ class DeviceRunner final : public Runner {
   StepParts fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded);
   AttentionPlan plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group,
                                   std::span<std::byte> arena);
+  AttentionPlan plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
+                                       std::span<std::byte> arena);
   std::vector<AttentionPlan> plan_decodes(int32_t rows, std::span<const std::span<std::byte>> to);
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward();
@@ -270,8 +278,9 @@ class DeviceRunner final : public Runner {
   const StepGraphs::Recording* recording_ = nullptr;  // nullptr: it runs as it is
   StepInput input_;
   std::vector<AttentionPlan> attention_plans_;  // [groups]
-  std::vector<AttentionSequence> sequences_;    // [S], of one group at a time
-  std::vector<int32_t> logit_row_indices_;      // [R]
+  AttentionPlan kept_plan_;
+  std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
+  std::vector<int32_t> logit_row_indices_;    // [R]
   std::optional<Workspace::Mark> step_mark_;
   TensorView hidden_;  // [T, D]
 
@@ -346,6 +355,9 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
 
   const StepParts parts = fill_arena(plan, batch, static_cast<size_t>(padded_rows_));
   input_ = StepInput::in(arena_, parts, attention_plans_);
+  input_.keeps_rows = batch.kept != nullptr;
+  input_.kept_plan = kept_plan_;
+  input_.kept_plan.device = arena_.on_device(parts.kept_plan).data();
   input_.results = results_.rows();
   input_.tops = results_.tops(static_cast<int64_t>(rows));
   const double before_upload = clock_.now_seconds();
@@ -433,9 +445,10 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
 }
 
 StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded) {
-  const StepParts parts =
-      StepParts::place(arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
-                       std::max(builder_.logit_rows().size(), padded));
+  const ForwardBatch::KeptRows* const kept = batch.kept;
+  const StepParts parts = StepParts::place(
+      arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
+      std::max(builder_.logit_rows().size(), padded), kept == nullptr ? 0 : kept->rows.size());
   fill(parts.tokens, batch.tokens);
   fill(parts.positions, batch.positions);
   const int64_t padding_place = storage_.padding_slot();
@@ -445,8 +458,13 @@ StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& bat
     attention_plans_[group] =
         plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group]));
   }
+  kept_plan_ = {};
+  if (kept != nullptr && !kept->rows.empty()) {
+    fill(parts.kept_rows, kept->rows);
+    kept_plan_ = plan_attention_of_kept(*kept, arena_.on_host(parts.kept_plan));
+  }
   logit_row_indices_.clear();
-  for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.batch_row);
+  for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.hidden_row);
   fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
   fill(parts.sample_rows,
        std::span<const DeviceSampleRow>(step_of(Ticket(last_ticket_)).sample_rows),
@@ -464,6 +482,16 @@ AttentionPlan DeviceRunner::plan_attention_of(const StepPlan& plan, const Forwar
         device_slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
   }
   return plan_attention(shape_.attention[group], sequences_, arena);
+}
+
+AttentionPlan DeviceRunner::plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
+                                                   std::span<std::byte> arena) {
+  const int32_t group = storage_.plan().layer_group.back();
+  sequences_.assign(kept.group.sequences.begin(), kept.group.sequences.end());
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    sequences_[i].block_table = device_slots_.block_table(builder_.logit_rows()[i].slot, group);
+  }
+  return plan_attention(shape_.attention[static_cast<size_t>(group)], sequences_, arena);
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {

@@ -46,7 +46,7 @@ class ModelRunner final : public Runner {
         stream_(device.create_stream()),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                pages_for(options_.max_model_len, storage_.plan().block_tokens)),
-        builder_(storage_.plan()),
+        builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
         sampler_(options_.end_ids) {}
 
   Status allocate_workspace();
@@ -165,7 +165,7 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
   TensorView gathered =
       workspace_.take_tensor(model_.activation_dtype(), Shape{count, hidden_size});
   for (int64_t i = 0; i < count; ++i) {
-    stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].batch_row),
+    stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].hidden_row),
                   hidden_row_bytes());
   }
   TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});

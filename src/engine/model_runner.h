@@ -35,6 +35,7 @@ struct ModelRunnerOptions {
   bool gemm_trials = false;  // GPU: the library's algorithms are timed before steps are recorded
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
+  bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner
 };
 

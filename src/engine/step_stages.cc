@@ -6,19 +6,32 @@
 
 namespace headrace {
 
+namespace {
+
+// Of a plan of so many rows: 64 KB for the largest step, not with each decode.
+size_t plan_bytes(AttentionPlanShape shape, size_t rows) {
+  shape.rows_max = static_cast<int32_t>(rows);
+  shape.sequences_max = std::min(shape.sequences_max, shape.rows_max);
+  return static_cast<size_t>(attention_plan_bytes(shape));
+}
+
+}  // namespace
+
 StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
-                           size_t tokens, size_t logit_rows) {
+                           size_t tokens, size_t logit_rows, size_t kept_rows) {
   StepParts parts;
   parts.tokens = places.take<TokenId>(tokens);
   parts.positions = places.take<int32_t>(tokens);
   for (const AttentionPlanShape& shape : attention) {
     parts.slots.push_back(places.take<int64_t>(tokens));
-    AttentionPlanShape of_rows = shape;  // 64 KB for the largest step: not with each decode
-    of_rows.rows_max = static_cast<int32_t>(tokens);
-    of_rows.sequences_max = std::min(shape.sequences_max, of_rows.rows_max);
-    parts.attention_plans.push_back(
-        places.take<std::byte>(static_cast<size_t>(attention_plan_bytes(of_rows))));
+    parts.attention_plans.push_back(places.take<std::byte>(plan_bytes(shape, tokens)));
   }
+  size_t kept_plan_bytes = 0;
+  for (const AttentionPlanShape& shape : attention) {
+    kept_plan_bytes = std::max(kept_plan_bytes, kept_rows == 0 ? 0 : plan_bytes(shape, kept_rows));
+  }
+  parts.kept_rows = places.take<int32_t>(kept_rows);
+  parts.kept_plan = places.take<std::byte>(kept_plan_bytes);
   parts.logit_rows = places.take<int32_t>(logit_rows);
   parts.sample_rows = places.take<DeviceSampleRow>(logit_rows);
   parts.biases = places.take<DeviceLogitBias>(0);
@@ -35,6 +48,7 @@ StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
     input.slots.push_back(arena.on_device(parts.slots[group]));
     input.attention_plans[group].device = arena.on_device(parts.attention_plans[group]).data();
   }
+  input.kept_rows = arena.on_device(parts.kept_rows);
   input.logit_rows = arena.on_device(parts.logit_rows);
   input.sample_rows = arena.on_device(parts.sample_rows).data();
   input.biases = arena.on_device(parts.biases).data();
@@ -52,10 +66,13 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
     groups.push_back(
         {.slots = input.slots[group], .sequences = {}, .plan = &input.attention_plans[group]});
   }
+  const ForwardBatch::KeptRows kept{
+      .rows = input.kept_rows, .group = {.slots = {}, .sequences = {}, .plan = &input.kept_plan}};
   const ForwardBatch batch{.tokens = input.tokens,
                            .positions = input.positions,
                            .groups = groups,
-                           .layer_group = storage_.plan().layer_group};
+                           .layer_group = storage_.plan().layer_group,
+                           .kept = input.keeps_rows ? &kept : nullptr};
   model_.embed(context, batch, hidden);
   model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps_);
 }

@@ -26,12 +26,14 @@ struct StepParts {
   ArenaPart<int32_t> positions;                       // [T]
   std::vector<ArenaPart<int64_t>> slots;              // [groups][T]
   std::vector<ArenaPart<std::byte>> attention_plans;  // [groups]
-  ArenaPart<int32_t> logit_rows;                      // [R]
-  ArenaPart<DeviceSampleRow> sample_rows;             // [R]
-  ArenaPart<DeviceLogitBias> biases;                  // none here: they begin where these parts end
+  ArenaPart<int32_t> kept_rows;                       // [K] of ForwardBatch::kept
+  ArenaPart<std::byte> kept_plan;
+  ArenaPart<int32_t> logit_rows;           // [R]
+  ArenaPart<DeviceSampleRow> sample_rows;  // [R]
+  ArenaPart<DeviceLogitBias> biases;       // none here: they begin where these parts end
 
   static StepParts place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
-                         size_t tokens, size_t logit_rows);
+                         size_t tokens, size_t logit_rows, size_t kept_rows = 0);
 };
 
 // The same as the device sees it.
@@ -40,6 +42,9 @@ struct StepInput {
   std::span<int32_t> positions;
   std::vector<std::span<int64_t>> slots;       // [groups]
   std::vector<AttentionPlan> attention_plans;  // [groups], `device` set
+  std::span<int32_t> kept_rows;
+  AttentionPlan kept_plan;  // of these
+  bool keeps_rows = false;  // false: all
   std::span<int32_t> logit_rows;
   DeviceSampleRow* sample_rows = nullptr;
   DeviceLogitBias* biases = nullptr;

@@ -15,6 +15,7 @@
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
 #include "ops/rope_kv.h"
+#include "ops/row_gather.h"
 #include "ops/soft_cap.h"
 
 namespace headrace {
@@ -126,8 +127,22 @@ class DecoderPass {
   }
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
-    attention_part(index, layer, kv);
+    const ForwardBatch::Group& group = group_of(index);
+    attend(layer, kv, group, project(layer, kv, group));
     feed_forward_part(layer);
+  }
+
+  // The last: keys and values of all rows, the rest of those that are read afterwards. They are the
+  // first of `hidden` then.
+  void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+    const ForwardBatch::KeptRows& kept = *batch_.kept;
+    const TensorView q = project(layer, kv, group_of(index));
+    if (kept.rows.empty()) return;
+    const TensorView hidden = hidden_;
+    attend(layer, kv, kept.group, keep_rows(kept.rows, q));
+    feed_forward_part(layer);
+    settle();
+    context_.stream.copy(hidden.data, hidden_.data, hidden_.rows() * hidden_.row_stride);
   }
 
   // Brings `hidden` up to date: a branch is added when the next norm reads it, or here.
@@ -183,17 +198,43 @@ class DecoderPass {
     return angles;
   }
 
-  void attention_part(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
-    const DecoderLayerSpec& spec = layer.spec;
-    const auto group_index = static_cast<size_t>(batch_.layer_group[static_cast<size_t>(index)]);
-    const ForwardBatch::Group& group = batch_.groups[group_index];
-    const int64_t q_width = int64_t{spec.heads} * spec.head_dim;
-    const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
-    const TensorView attended = columns_of(attention_out_, q_width);
+  const ForwardBatch::Group& group_of(int32_t layer) const {
+    return batch_.groups[static_cast<size_t>(batch_.layer_group[static_cast<size_t>(layer)])];
+  }
 
+  // The rows' queries; their keys and values are in the cache then.
+  TensorView project(const DecoderLayer& layer, const KvLayerView& kv,
+                     const ForwardBatch::Group& group) {
+    const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
     multiply(layer.qkv, input_through(layer.attention_norm), qkv);
     rotate_and_store(layer, kv, group, qkv);
-    attention(context_, {.q = column_range(qkv, 0, q_width),
+    return column_range(qkv, 0, int64_t{layer.spec.heads} * layer.spec.head_dim);
+  }
+
+  // From here on these rows alone; their queries. Both halves of the scratch memory are used: the
+  // rows kept lie in the second, what is computed of them in the first.
+  TensorView keep_rows(std::span<const int32_t> rows, const TensorView& q) {
+    const auto kept = static_cast<int64_t>(rows.size());
+    const auto second_half = [&](const TensorView& scratch, int64_t columns) {
+      return columns_of(scratch.row_range(scratch.rows() - kept, kept), columns);
+    };
+    CHECK(2 * kept <= hidden_.rows());
+    const TensorView hidden = second_half(normed_, hidden_.columns());
+    const TensorView queries = second_half(attention_out_, q.columns());
+    row_gather(context_, {.x = hidden_, .rows = rows, .out = hidden});
+    row_gather(context_, {.x = q, .rows = rows, .out = queries});
+    hidden_ = hidden;
+    for (TensorView* scratch : {&normed_, &branch_, &attention_out_}) {
+      *scratch = scratch->row_range(0, kept);
+    }
+    return queries;
+  }
+
+  void attend(const DecoderLayer& layer, const KvLayerView& kv, const ForwardBatch::Group& group,
+              const TensorView& q) {
+    const DecoderLayerSpec& spec = layer.spec;
+    const TensorView attended = columns_of(attention_out_, q.columns());
+    attention(context_, {.q = q,
                          .kv = kv,
                          .sequences = group.sequences,
                          .scale = spec.attention_scale,
@@ -372,7 +413,7 @@ class DecoderPass {
   OpContext& context_;
   const DecoderSpec& spec_;
   const ForwardBatch& batch_;
-  const TensorView hidden_;    // [T, D]
+  TensorView hidden_;          // [T, D]; with the rows kept, T is their number
   TensorView normed_;          // [T, D]; branch_ too where scratch is shared
   TensorView branch_;          // [T, D]: what the last part computed
   bool branch_waits_ = false;  // branch_ is still to be added to hidden_
@@ -414,7 +455,11 @@ class Decoder final : public Model {
     DecoderPass pass(context, spec_, widths_, batch, hidden);
     pass.rotate_positions(weights_.ropes);
     for (int32_t i = range.first; i < range.last; ++i) {
-      pass.run_layer(i, weights_.layers[static_cast<size_t>(i)], kv[static_cast<size_t>(i)]);
+      const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
+      if (batch.kept != nullptr && i + 1 == model_spec_.layer_count) {
+        return pass.run_layer_of_kept(i, layer, kv[static_cast<size_t>(i)]);
+      }
+      pass.run_layer(i, layer, kv[static_cast<size_t>(i)]);
       if (taps.after_layer) {
         pass.settle();
         taps.after_layer(i, hidden);

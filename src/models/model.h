@@ -53,6 +53,14 @@ struct ForwardBatch {
   std::span<const int32_t> positions;    // [T]
   std::span<const Group> groups;         // [groups]
   std::span<const int32_t> layer_group;  // [layers] index into groups
+
+  // The rows that are read behind the last layer, where they are few: the last of a prompt, not the
+  // others, whose last layer then ends with their keys and values.
+  struct KeptRows {
+    std::span<const int32_t> rows;  // [R] ascending, each once, 2 R <= T; in the device's memory
+    Group group;                    // of the last layer; its sequences' rows lie in [0, R)
+  };
+  const KeptRows* kept = nullptr;  // null: all rows
 };
 
 struct LayerRange {
@@ -82,6 +90,8 @@ class Model {
 
   virtual void embed(OpContext& context, const ForwardBatch& batch,
                      TensorView hidden /* [T, D] */) const = 0;
+  // Behind the last layer of the model row i of `hidden` is batch.kept->rows[i], where there is
+  // such a choice; what lies behind these rows is nobody's.
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
                       std::span<const KvLayerView> kv /* [layers] */,
                       TensorView hidden /* [T, D] */, const ForwardTaps& taps) const = 0;
