@@ -16,6 +16,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/rng.h"
@@ -44,6 +45,7 @@ struct Case {
   int32_t query_heads, kv_heads, head_dim;
   std::vector<Part> parts;
   int32_t window = 0;
+  bool split_prompts = false;
 };
 
 std::vector<Case> cases() {
@@ -84,6 +86,25 @@ std::vector<Case> cases() {
   decode("skew 64 of 100..6400", 32, 8, 128,
          {{16, 1, 100}, {16, 1, 800}, {16, 1, 3200}, {16, 1, 6400}});
   decode("mixed 64x1k + 512 of 4k", 32, 8, 128, {{64, 1, 1024}, {1, 512, 4096}});
+  // The end of a prompt behind the rest, whole and with its keys shared out.
+  for (const auto& [hq, hkv, dim] :
+       {std::tuple{32, 8, 128}, std::tuple{32, 8, 64}, std::tuple{16, 8, 256}}) {
+    for (const int32_t context : {8192, 32768}) {
+      for (const int32_t rows : {32, 64, 128, 256, 512}) {
+        if (dim != 128 && rows % 128 != 64) continue;
+        for (const bool split : {false, true}) {
+          all.push_back({fmt::format("chunk d{} q{} kv{} {} of {}{}", dim, hq, hkv, rows, context,
+                                     split ? " split" : ""),
+                         hq,
+                         hkv,
+                         dim,
+                         {{1, rows, context}},
+                         0,
+                         split});
+        }
+      }
+    }
+  }
   return all;
 }
 
@@ -172,6 +193,7 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                                  .sm_count = device.traits().sm_count,
                                  .rows_max = rows,
                                  .sequences_max = sequences,
+                                 .split_prompts = c.split_prompts,
                                  .section_bytes = section_bytes};
   std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
   for (int i = 0; i < 5; ++i) {

@@ -104,6 +104,10 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
          "GPU: time the algorithms of the vendor's matrix products on the model's own weights "
          "while there is nothing to do, and keep the fastest")
       ->group("Engine");
+  app.add_flag("--split-prompts,!--no-split-prompts", stack.split_prompts,
+               "GPU: attention of a prompt's few rows behind a long context shares its keys out "
+               "over all multiprocessors")
+      ->group("Engine");
   app.add_option("--prefer-kernels", stack.prefer_kernels,
                  "For measurements: kernels that run wherever they fit, in place of the best "
                  "(linear/cuda/library,...)")

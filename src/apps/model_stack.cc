@@ -563,6 +563,7 @@ class StackLoader {
                                       .graphs = options_.graphs,
                                       .graphs_at_start = options_.graphs_at_start,
                                       .gemm_trials = options_.gemm_trials,
+                                      .split_prompts = options_.split_prompts,
                                       .poison_workspace = options_.poison_workspace,
                                       .keep_logit_rows = options_.skip_unread_rows,
                                       .hooks = hooks()};

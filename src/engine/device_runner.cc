@@ -65,7 +65,8 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                       .sm_count = device.traits().sm_count,
                       .rows_max = options.max_num_batched_tokens,
                       .sequences_max = options.max_num_seqs,
-                      .batch_invariant = device.traits().batch_invariant});
+                      .batch_invariant = device.traits().batch_invariant,
+                      .split_prompts = options.split_prompts});
   }
   return shapes;
 }

@@ -32,7 +32,8 @@ struct ModelRunnerOptions {
   std::vector<TokenId> end_ids;
   bool graphs = true;            // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;  // all of them before the first step
-  bool gemm_trials = false;  // GPU: the library's algorithms are timed before steps are recorded
+  bool gemm_trials = false;    // GPU: the library's algorithms are timed before steps are recorded
+  bool split_prompts = false;  // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void run_reference(OpContext& context, const AttentionArgs& args) {
   gpu::with_float_type(args.q.dtype, [&]<class T>(gpu::ElementType<T>) {
-    const auto arguments = gpu::attention_arguments<T>(args, nullptr);
+    const auto arguments = gpu::attention_arguments<T>(args, nullptr, nullptr);
     const dim3 grid(static_cast<unsigned>(4 * args.plan->shape.sm_count),
                     static_cast<unsigned>(arguments.group * arguments.kv_heads));
     const cudaStream_t stream = gpu::stream_of(context);

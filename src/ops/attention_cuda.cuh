@@ -24,6 +24,8 @@ struct AttentionArguments {
   const float* sinks;  // [Hq] or null
   std::byte* plan;     // the arena
   float* partials;     // [split tile, kv head] x PartialTile (attention_decode.cuh)
+  // [split tile, kv head, warpgroup that computes] x its threads' sums and softmax state
+  float* prefill_partials;
 
   __device__ AttentionPlanHeader& header() const {
     return *reinterpret_cast<AttentionPlanHeader*>(plan);
@@ -55,9 +57,11 @@ __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
   }
 }
 
-// `partials`: from the workspace, or null where the plan has no decode tiles.
+// `partials`, `prefill_partials`: from the workspace, or null where the plan has no decode tiles
+// and does not split prompts.
 template <class T>
-AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials) {
+AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials,
+                                          float* prefill_partials) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
   const KvLayerView& kv = args.kv;
   return {.q = rows_of<T>(args.q),
@@ -75,7 +79,8 @@ AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* part
           .window = args.window,
           .sinks = args.sinks,
           .plan = args.plan->device,
-          .partials = partials};
+          .partials = partials,
+          .prefill_partials = prefill_partials};
 }
 
 }  // namespace headrace::gpu

@@ -35,6 +35,7 @@ struct CudaCase {
   bool sinks = false;
   int32_t sm_count = 0;       // that the plan is made for; 0: the device's
   int64_t stride_factor = 1;  // blocks lie that much further apart on the device
+  bool split_prompts = false;
 
   std::string name() const {
     std::string text = std::string(dtype_name(dtype)) + " q" + std::to_string(heads.query) + " kv" +
@@ -281,7 +282,8 @@ class OnDevice {
                                    .sm_count = sm_count,
                                    .rows_max = static_cast<int32_t>(rows_),
                                    .sequences_max = static_cast<int32_t>(sequences.size()),
-                                   .batch_invariant = batch_invariant};
+                                   .batch_invariant = batch_invariant,
+                                   .split_prompts = c.split_prompts};
     std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
     plan_ = plan_attention(shape, sequences, arena);
     if (arena_.size() < plan_.bytes) {
@@ -419,6 +421,29 @@ TEST_F(AttentionCuda, SplitsAndPersistence) {
                                   .sinks = true,
                                   .sm_count = sm_count});
     }
+  }
+}
+
+// Prompts' tiles shared out by keys: a chunk behind a long context, also beside decode rows.
+TEST_F(AttentionCuda, SplitPrompts) {
+  const std::vector<Part> chunk = {{44, 3000}}, two = {{130, 2200}, {70, 900}},
+                          mixed = {{40, 4100}, {1, 700}, {2, 3001}};
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    for (const auto& parts : {chunk, two, mixed}) {
+      expect_agreement(device(), {.heads = {8, 2, dim}, .parts = parts, .split_prompts = true});
+      expect_agreement(device(), {.heads = {7, 1, dim},
+                                  .parts = parts,
+                                  .window = 1500,
+                                  .sinks = true,
+                                  .sm_count = 40,
+                                  .split_prompts = true});
+    }
+    expect_agreement(device(), {.heads = {9, 3, dim},
+                                .dtype = DType::kF16,
+                                .parts = chunk,
+                                .soft_cap = 3.0f,
+                                .sm_count = 1000,
+                                .split_prompts = true});
   }
 }
 

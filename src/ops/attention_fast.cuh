@@ -1,5 +1,5 @@
 // The fast attention kernels of one head size, of which each attention_cuda_d<dim>.cu makes the
-// instances: bf16 and f16, prefill, decode with 8 and 16 rows a tile.
+// instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile.
 #pragma once
 
 #include "ops/attention_decode.cuh"
@@ -11,14 +11,19 @@ template <class T, int kDim>
 void run_attention_of(OpContext& context, const AttentionArgs& args) {
   const AttentionPlan& plan = *args.plan;
   const Workspace::Mark mark(context.workspace);
+  const auto take = [&](bool needed, int64_t bytes) {
+    return needed ? reinterpret_cast<float*>(context.workspace.take(bytes)) : nullptr;
+  };
   // Also where this plan merges nothing: a graph captured now may be replayed with one that does.
-  float* partials = nullptr;
-  if (plan.has_decode) {
-    partials =
-        reinterpret_cast<float*>(context.workspace.take(attention_partial_bytes(plan.shape)));
+  float* partials = take(plan.has_decode, decode_partial_bytes(plan.shape));
+  const bool splits = plan.has_prefill && splits_prompts(plan.shape);
+  float* prefill_partials = take(splits, prefill_partial_bytes(plan.shape));
+  const auto arguments = attention_arguments<T>(args, partials, prefill_partials);
+  if (splits) {
+    launch_prefill<T, PrefillShape<kDim, true>>(context, args, arguments);
+  } else if (plan.has_prefill) {
+    launch_prefill<T, PrefillShape<kDim, false>>(context, args, arguments);
   }
-  const auto arguments = attention_arguments<T>(args, partials);
-  if (plan.has_prefill) launch_prefill<T, PrefillShape<kDim>>(context, args, arguments);
   if (!plan.has_decode) return;
   if (decode_tile_rows(plan.shape) == 8) {
     launch_decode<T, kDim, 8>(context, args, arguments);

@@ -18,6 +18,10 @@ constexpr int32_t kSplitsPerSm = 2;
 constexpr int32_t kSplitBlocksMin = 16;
 // Not cut: merging takes about 2.5 us, in which a thread block reads some 25 blocks.
 constexpr int32_t kWholeBlocksMax = 36;
+// A split of a prefill tile: a step of 128 keys takes a multiprocessor about 2 us, and one of the
+// splits reads the results of all, 66 KB each.
+constexpr int32_t kPromptSplitStepsMin = 4;
+constexpr int32_t kPromptSplitsMax = 16;
 
 int32_t ceil_div(int64_t a, int64_t b) { return static_cast<int32_t>((a + b - 1) / b); }
 
@@ -158,6 +162,77 @@ SplitTiles cut_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWo
   return cut;
 }
 
+// Prefill tiles that run at once, each with all key heads.
+int32_t prompt_tiles_at_once(const AttentionPlanShape& shape) {
+  return shape.sm_count / shape.kv_heads;
+}
+
+int32_t steps_of(const AttentionTileWork& tile) {
+  return ceil_div(tile.key_last - tile.step_first, kPrefillSteps);
+}
+int32_t splits_of(const AttentionTileWork& tile, int32_t steps) {
+  return std::min(kPromptSplitsMax, ceil_div(steps_of(tile), steps));
+}
+
+// The fewest steps of a split with which the splits of all tiles run at once.
+int32_t prompt_split_steps(const AttentionPlanShape& shape,
+                           const std::vector<AttentionTileWork>& tiles) {
+  const auto fit = [&](int32_t steps) {
+    int64_t splits = 0;
+    for (const AttentionTileWork& tile : tiles) splits += splits_of(tile, steps);
+    return splits <= prompt_tiles_at_once(shape);
+  };
+  int32_t low = kPromptSplitStepsMin, high = low;
+  for (const AttentionTileWork& tile : tiles) high = std::max(high, steps_of(tile));
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (fit(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+// The tiles of prompts where they would leave multiprocessors idle: cut at whole steps.
+SplitTiles cut_prompt_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWork> whole) {
+  if (!splits_prompts(shape) || static_cast<int64_t>(whole.size()) >= prompt_tiles_at_once(shape)) {
+    return {std::move(whole), 0};
+  }
+  const int32_t steps = prompt_split_steps(shape, whole);
+  SplitTiles cut;
+  int32_t partials = 0;
+  for (const AttentionTileWork& tile : whole) {
+    const int32_t each = ceil_div(steps_of(tile), splits_of(tile, steps));
+    const int32_t split_count = ceil_div(steps_of(tile), each);
+    if (split_count == 1) {
+      cut.tiles.push_back(tile);
+      continue;
+    }
+    for (int32_t split = 0; split < split_count; ++split) {
+      AttentionTileWork part = tile;
+      part.key_first = tile.key_first + split * each * kPrefillSteps;
+      part.key_last = std::min(tile.key_last, part.key_first + each * kPrefillSteps);
+      part.step_first = part.key_first;
+      part.split = split;
+      part.split_count = split_count;
+      part.merge = cut.merge_count;
+      part.partial_first = partials;
+      cut.tiles.push_back(part);
+    }
+    partials += split_count;
+    ++cut.merge_count;
+  }
+  longest_first(cut.tiles);
+  return cut;
+}
+
+// Most split prefill tiles of a step.
+int64_t prompt_partials_max(const AttentionPlanShape& shape) {
+  return splits_prompts(shape) ? prompt_tiles_at_once(shape) : 0;
+}
+
 // Most split tiles of a step. A tile of b > 1.5 splits' blocks becomes ceil(b / split) < 5/3 b /
 // split of them, and the splits of all are at most kSplitsPerSm * sm_count / kv_heads.
 int64_t partial_tiles_max(const AttentionPlanShape& shape) {
@@ -203,6 +278,10 @@ bool fits_decode_tiles(const AttentionPlanShape& shape) {
   return group_of(shape) <= kDecodeTileRowsMax;
 }
 
+bool splits_prompts(const AttentionPlanShape& shape) {
+  return shape.split_prompts && !shape.batch_invariant;
+}
+
 int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
   const int32_t group = group_of(shape);
   const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
@@ -212,13 +291,25 @@ int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
   const int64_t decode_tiles =
       std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
   const int64_t partial_tiles = partial_tiles_max(shape);
-  const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles;
+  const int64_t prompt_partials = prompt_partials_max(shape);
+  const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles + prompt_partials;
   return static_cast<int64_t>(sizeof(AttentionPlanHeader)) +
          tiles * static_cast<int64_t>(sizeof(AttentionTileWork)) +
-         partial_tiles * shape.kv_heads * 4 + 64;
+         (partial_tiles + prompt_partials * kPrefillParts) * shape.kv_heads * 4 + 80;
 }
 
 int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
+  return decode_partial_bytes(shape) + prefill_partial_bytes(shape);
+}
+
+int64_t prefill_partial_bytes(const AttentionPlanShape& shape) {
+  if (!splits_prompts(shape)) return 0;
+  const int64_t floats =
+      int64_t{prefill_tile_rows(shape.head_dim)} * prefill_partial_floats(shape.head_dim);
+  return prompt_partials_max(shape) * shape.kv_heads * floats * 4 + 256;
+}
+
+int64_t decode_partial_bytes(const AttentionPlanShape& shape) {
   const int64_t floats = kDecodeTileRowsMax * (int64_t{shape.head_dim} + 2);
   return partial_tiles_max(shape) * shape.kv_heads * floats * 4 + 256;
 }
@@ -236,24 +327,27 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
       prompts.push_back(sequence);
     }
   }
-  const std::vector<AttentionTileWork> prefill = cut_prompts(shape, std::move(prompts));
+  const SplitTiles prefill = cut_prompt_keys(shape, cut_prompts(shape, std::move(prompts)));
   SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
 
   ArenaWriter writer(arena);
   AttentionPlanHeader header{};
   writer.append(&header, 1);
-  header.prefill_count = static_cast<int32_t>(prefill.size());
+  header.prefill_count = static_cast<int32_t>(prefill.tiles.size());
   header.decode_count = static_cast<int32_t>(cut.tiles.size());
   header.merge_count = cut.merge_count;
   writer.append(cut.tiles.data(), cut.tiles.size());
-  header.prefill_first = writer.append(prefill.data(), prefill.size());
+  header.prefill_first = writer.append(prefill.tiles.data(), prefill.tiles.size());
   header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
                                              static_cast<size_t>(shape.kv_heads));
+  header.prefill_arrived_first =
+      writer.append_zeros(size_t{4} * static_cast<size_t>(prefill.merge_count) *
+                          static_cast<size_t>(shape.kv_heads) * kPrefillParts);
   std::memcpy(arena.data(), &header, sizeof(header));
   return {.has_prefill = header.prefill_count > 0,
           .has_decode = header.decode_count > 0,
-          .has_merge = header.merge_count > 0,
+          .has_merge = header.merge_count > 0 || prefill.merge_count > 0,
           .bytes = writer.used(),
           .device = nullptr,
           .shape = shape};

@@ -4,11 +4,12 @@
 //
 // A tile is some consecutive query positions of one sequence, for all query heads of one key head
 // (rows = positions x heads of the group), against a range of keys. Kernels run each tile once per
-// key head. Tiles come in two kinds: prefill (many rows, all their keys) and decode (few rows; the
-// keys of a long sequence are shared out over several tiles, whose partial results are merged:
-// Flash-Decoding, Dao et al. 2023). Long tiles come first, so that a grid that takes the next tile
-// when it is free ends evenly; prompts are taken in sections whose keys and values stay in the L2
-// cache until their last tile is done (as FlashAttention-3's scheduler does).
+// key head. Tiles come in two kinds: prefill (many rows, all their keys; a few of them may be
+// shared out by keys) and decode (few rows; the keys of a long sequence are shared out over several
+// tiles, whose partial results are merged: Flash-Decoding, Dao et al. 2023). Long tiles come first,
+// so that a grid that takes the next tile when it is free ends evenly; prompts are taken in
+// sections whose keys and values stay in the L2 cache until their last tile is done (as
+// FlashAttention-3's scheduler does).
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,11 @@ inline constexpr int32_t kPrefillSteps = 128;
 // computes, of which heads of 64 leave registers for three.
 constexpr int32_t prefill_tile_rows(int32_t head_dim) { return head_dim == 64 ? 192 : 128; }
 inline constexpr int32_t kDecodeTileRowsMax = 16;
+// Of a prefill tile that is merged: warpgroups that compute, each on its own.
+inline constexpr int32_t kPrefillParts = 3;
+// Floats of a prefill tile's partial result, a row: sums, and 8 of the softmax's state in the four
+// threads that share a row.
+constexpr int32_t prefill_partial_floats(int32_t head_dim) { return head_dim + 8; }
 
 // A quarter of an H200's L2 cache, each half of which keeps what its multiprocessors read; queries
 // and results pass through it too.
@@ -44,6 +50,9 @@ struct AttentionPlanShape {
   // every row takes prefill tiles, whose keys are folded in steps that start at absolute multiples
   // of kPrefillSteps. Decode is slower, most of all few long sequences.
   bool batch_invariant = false;
+  // Where a step's prompts have fewer tiles than there are multiprocessors (a chunk of a prompt
+  // behind a long context), their keys are shared out too. Not with batch_invariant.
+  bool split_prompts = false;
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
   int64_t section_bytes = kAttentionSectionBytes;
@@ -62,7 +71,7 @@ struct AttentionTileWork {
   int32_t key_last;            // keys [key_first, key_last)
   int32_t split;               // which of the splits of its rows this is
   int32_t split_count;         // 1: this tile writes the result
-  int32_t merge;               // the rows' number among those that are merged; -1 for one split
+  int32_t merge;               // the rows' number among those of their kind that are merged, or -1
   int32_t partial_first;       // number of the rows' first partial tile
   int32_t step_first;          // <= key_first: from where a prefill tile counts its steps
 };
@@ -72,9 +81,10 @@ struct alignas(16) AttentionPlanHeader {
   int32_t prefill_count;  // tiles
   int32_t decode_count;
   int32_t prefill_first;  // bytes from the front of the arena
-  int32_t merge_count;    // groups of splits
+  int32_t merge_count;    // groups of splits of decode tiles
   int32_t arrived_first;  // bytes to [merge_count, kv_heads] uint32: splits that are done. All zero
                           // between launches: kernels put them back
+  int32_t prefill_arrived_first;  // the same of prefill tiles, [.., kv_heads, kPrefillParts]
   uint32_t prefill_next;  // likewise: items handed out beyond the first of each thread block
   uint32_t decode_next;
   uint32_t prefill_done;  // thread blocks that have ended
@@ -93,10 +103,15 @@ struct AttentionPlan {
 // Whether decode tiles can hold all query heads of a key head.
 bool fits_decode_tiles(const AttentionPlanShape& shape);
 
+// Whether prefill tiles may be shared out by keys.
+bool splits_prompts(const AttentionPlanShape& shape);
+
 // Upper bounds over every step of this shape: bytes of the arena, and of the workspace in which
-// attention() keeps partial results.
+// attention() keeps partial results, in all and of each kind of tiles.
 int64_t attention_plan_bytes(const AttentionPlanShape& shape);
 int64_t attention_partial_bytes(const AttentionPlanShape& shape);
+int64_t decode_partial_bytes(const AttentionPlanShape& shape);
+int64_t prefill_partial_bytes(const AttentionPlanShape& shape);
 
 // Fills the arena. REQUIRES: arena.size() >= attention_plan_bytes(shape), 16-byte aligned; the
 // sequences within the shape's bounds

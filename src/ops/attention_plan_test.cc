@@ -63,29 +63,47 @@ std::vector<AttentionSequence> step(const std::vector<std::pair<int32_t, int32_t
   return sequences;
 }
 
+// Partial results of a kind of tiles, `bytes_each` of one key head's, are not shared and have room.
+void expect_partials(const std::vector<AttentionTileWork>& tiles, const AttentionPlanShape& shape,
+                     int64_t bytes_each, int64_t bytes) {
+  std::vector<int32_t> partials;
+  for (const AttentionTileWork& tile : tiles) {
+    if (tile.split_count > 1) partials.push_back(tile.partial_first + tile.split);
+  }
+  if (partials.empty()) return;
+  std::sort(partials.begin(), partials.end());
+  EXPECT_EQ(std::adjacent_find(partials.begin(), partials.end()), partials.end());
+  EXPECT_LE((int64_t{partials.back()} + 1) * shape.kv_heads * bytes_each, bytes);
+}
+
 // Every (row, key it sees) is in exactly one tile of its row; splits of a row are consecutive,
 // start at blocks and are numbered without gaps; partial tiles are not shared.
 void expect_whole(const Planned& planned, const std::vector<AttentionSequence>& sequences) {
   const AttentionPlanShape& shape = planned.plan.shape;
   std::vector<AttentionTileWork> tiles = planned.prefill();
-  for (const AttentionTileWork& tile : tiles) EXPECT_EQ(tile.split_count, 1);
+  for (const AttentionTileWork& tile : tiles) {
+    if (!splits_prompts(shape)) {
+      EXPECT_EQ(tile.split_count, 1);
+    }
+    // A step has all its keys, but for the tile's last.
+    if (tile.split + 1 < tile.split_count) {
+      EXPECT_EQ((tile.key_last - tile.step_first) % kPrefillSteps, 0);
+    }
+  }
+  expect_partials(
+      tiles, shape,
+      int64_t{4} * prefill_tile_rows(shape.head_dim) * prefill_partial_floats(shape.head_dim),
+      prefill_partial_bytes(shape));
   const std::vector<AttentionTileWork> decode = planned.decode();
+  expect_partials(decode, shape, int64_t{4} * kDecodeTileRowsMax * (shape.head_dim + 2),
+                  decode_partial_bytes(shape));
   tiles.insert(tiles.end(), decode.begin(), decode.end());
   std::map<int32_t, std::vector<AttentionTileWork>> of_row;
-  std::vector<int32_t> partials;
   for (const AttentionTileWork& tile : tiles) {
     EXPECT_GT(tile.row_count, 0);
     EXPECT_LT(tile.key_first, tile.key_last);
     EXPECT_EQ(tile.key_first % shape.block_tokens, 0);
     for (int32_t r = 0; r < tile.row_count; ++r) of_row[tile.row_first + r].push_back(tile);
-    if (tile.split_count > 1) partials.push_back(tile.partial_first + tile.split);
-  }
-  std::sort(partials.begin(), partials.end());
-  EXPECT_EQ(std::adjacent_find(partials.begin(), partials.end()), partials.end());
-  if (!partials.empty()) {
-    EXPECT_LT((int64_t{partials.back()} + 1) * shape.kv_heads * kDecodeTileRowsMax *
-                  (shape.head_dim + 2) * 4,
-              attention_partial_bytes(shape) + 1);
   }
   for (const AttentionSequence& sequence : sequences) {
     for (int32_t r = 0; r < sequence.row_count; ++r) {
@@ -119,6 +137,7 @@ TEST(AttentionPlan, CutsEveryStepWhole) {
     shape.query_heads = shape.kv_heads * groups[rng.below(9)];
     shape.window = rng.below(3) == 0 ? static_cast<int32_t>(rng.between(1, 3000)) : 0;
     shape.sm_count = static_cast<int32_t>(rng.between(1, 200));
+    shape.split_prompts = rng.below(2) == 0;
     std::vector<std::pair<int32_t, int32_t>> sizes;
     int32_t rows = 0;
     const auto count = static_cast<int32_t>(rng.between(1, shape.sequences_max));
@@ -236,6 +255,35 @@ TEST(AttentionPlan, BatchInvariantTiles) {
     EXPECT_LE(tile.step_first, tile.key_first);
     EXPECT_GT(tile.step_first + kPrefillSteps, tile.key_first);
   }
+}
+
+// The tiles of a chunk are few: their keys are shared out over one round of the multiprocessors.
+TEST(AttentionPlan, AChunkBehindALongContextIsSharedOut) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.split_prompts = true;
+  for (const int32_t rows : {32, 64, 128, 256}) {
+    const auto sequences = step({{rows, 32768}});
+    const Planned planned = plan_of(shape, sequences);
+    expect_whole(planned, sequences);
+    const int32_t items = planned.header().prefill_count * shape.kv_heads;
+    EXPECT_GT(items, shape.sm_count * 9 / 10) << rows;
+    EXPECT_LE(items, shape.sm_count) << rows;
+    EXPECT_TRUE(planned.plan.has_merge);
+  }
+}
+
+TEST(AttentionPlan, PromptsThatFillTheDeviceAreNotSplit) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.split_prompts = true;
+  for (const auto& sizes : {std::vector<std::pair<int32_t, int32_t>>{{512, 8192}},
+                            {{700, 700}},
+                            {{4096, 4096}},
+                            {{100, 400}}}) {
+    EXPECT_FALSE(plan_of(shape, step(sizes)).plan.has_merge);
+  }
+  shape.batch_invariant = true;
+  EXPECT_FALSE(plan_of(shape, step({{32, 32768}})).plan.has_merge);
+  EXPECT_EQ(prefill_partial_bytes(shape), 0);
 }
 
 TEST(AttentionPlan, AnEmptyStepHasNoWork) {

@@ -8,7 +8,9 @@
 //
 // A tile is 64 rows a warpgroup: positions x the query heads of one key head, so that keys and
 // values are read once for all heads. Its keys are taken from the last to the first: only the first
-// steps meet the diagonal.
+// steps meet the diagonal. Where a tile's keys are shared out (AttentionPlanShape::split_prompts),
+// each warpgroup leaves its sums and softmax state in the workspace as its threads hold them, and
+// that of the last split to end merges all, in order.
 #pragma once
 
 #include "gpu/mma.cuh"
@@ -23,9 +25,10 @@ namespace headrace::gpu {
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerRows = 64;
 
-template <int kHeadDim>
+template <int kHeadDim, bool kSplitTiles>
 struct PrefillShape {
   static constexpr int kDim = kHeadDim;
+  static constexpr bool kSplits = kSplitTiles;  // whether tiles may have several splits
   static constexpr int kTileRows = prefill_tile_rows(kDim);
   static constexpr int kConsumers = kTileRows / kConsumerRows;  // warpgroups that compute
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
@@ -38,6 +41,7 @@ struct PrefillShape {
   static constexpr int kQueryChunkBytes = kTileRows * Page<kDim>::kRowBytes;
   // Whether the warpgroups take turns at the tensor cores.
   static constexpr bool kTurns = kDim <= 128;
+  static_assert(kConsumers <= kPrefillParts && kPrefillSteps % kKeys == 0);
 };
 
 struct PrefillItem {
@@ -55,6 +59,7 @@ struct alignas(1024) PrefillShared {
   Barrier queries_full[Shape::kQueryStages], queries_empty[Shape::kQueryStages];
   Barrier keys_full[Shape::kStages], keys_empty[Shape::kStages];
   Barrier values_full[Shape::kStages], values_empty[Shape::kStages];
+  bool merges[Shape::kConsumers];
 
   __device__ void init_barriers() {
     constexpr uint32_t kWarps = Shape::kConsumers * kWarpgroupThreads / 32;
@@ -326,6 +331,9 @@ class PrefillConsumer {
     pin(sums);
     release(shared_.values_empty[place_.slot]);
     place_.advance();
+    if constexpr (Shape::kSplits) {
+      if (tile.split_count > 1 && !merge(args, tile, head, rows, sums)) return;
+    }
     write(args, tile, head, rows, sums);
   }
 
@@ -457,6 +465,88 @@ class PrefillConsumer {
 #pragma unroll
     for (int i = 0; i < kKeys / 4; ++i) {
       weights[i] = packed<T>(scores[2 * i], scores[2 * i + 1]);
+    }
+  }
+
+  // Where this thread's part of a split is: four floats, and as many every kPartialStride.
+  static constexpr int kPartialStride = 4 * kWarpgroupThreads;
+  static constexpr int64_t kPartialFloats = kConsumerRows * prefill_partial_floats(kDim);
+  static_assert(kPartialFloats == (kDim / 8 + 1) * kPartialStride);
+  __device__ __forceinline__ float* partial(const AttentionArguments<T>& args,
+                                            const AttentionTileWork& tile, int32_t split,
+                                            int32_t head) const {
+    const int64_t number = int64_t{tile.partial_first + split} * args.kv_heads + head;
+    return args.prefill_partials + (number * Shape::kConsumers + consumer_) * kPartialFloats +
+           4 * thread_;
+  }
+
+  // Leaves this split's state in the workspace. True in the last of the rows' splits: rows and sums
+  // are then those of all of them.
+  __device__ __forceinline__ bool merge(const AttentionArguments<T>& args,
+                                        const AttentionTileWork& tile, int32_t head, RowPair& rows,
+                                        Sums& sums) {
+    float* to = partial(args, tile, tile.split, head);
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      __stcg(reinterpret_cast<float4*>(to + i * kPartialStride),
+             float4{sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]});
+    }
+    __stcg(reinterpret_cast<float4*>(to + kDim / 8 * kPartialStride),
+           float4{rows.largest[0], rows.largest[1], rows.total[0], rows.total[1]});
+    if (!last_split(args, tile, head)) return false;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      rows.largest[j] = -INFINITY;
+      rows.total[j] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kDim / 2; ++i) sums[i] = 0.0f;
+#pragma unroll 1
+    for (int split = 0; split < tile.split_count; ++split) {
+      add_split(args, partial(args, tile, split, head), rows, sums);
+    }
+    return true;
+  }
+
+  // Whether this warpgroup is the last to finish a split of its rows; then what the others left is
+  // visible to it. The counter wraps to 0 at the last: ready for the next layer.
+  __device__ __forceinline__ bool last_split(const AttentionArguments<T>& args,
+                                             const AttentionTileWork& tile, int32_t head) {
+    __threadfence();
+    named_sync(kConsumerBarrier + consumer_, kWarpgroupThreads);
+    if (thread_ == 0) {
+      auto* arrived = reinterpret_cast<uint32_t*>(args.plan + args.header().prefill_arrived_first);
+      const auto last = static_cast<uint32_t>(tile.split_count - 1);
+      const int32_t counter = (tile.merge * args.kv_heads + head) * kPrefillParts + consumer_;
+      shared_.merges[consumer_] = atomicInc(&arrived[counter], last) == last;
+    }
+    named_sync(kConsumerBarrier + consumer_, kWarpgroupThreads);
+    __threadfence();
+    return shared_.merges[consumer_];
+  }
+
+  __device__ __forceinline__ void add_split(const AttentionArguments<T>& args, const float* from,
+                                            RowPair& rows, Sums& sums) const {
+    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
+    const float4 state = __ldcg(reinterpret_cast<const float4*>(from + kDim / 8 * kPartialStride));
+    const float largest[2] = {state.x, state.y}, total[2] = {state.z, state.w};
+    float keep[2], take[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float grown = fmaxf(rows.largest[j], largest[j]);
+      const float origin = softmax_origin(grown) * factor;
+      keep[j] = exp2_fast(rows.largest[j] * factor - origin);
+      take[j] = exp2_fast(largest[j] * factor - origin);
+      rows.largest[j] = grown;
+      rows.total[j] = rows.total[j] * keep[j] + total[j] * take[j];
+    }
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      const float4 more = __ldcg(reinterpret_cast<const float4*>(from + i * kPartialStride));
+      sums[4 * i] = sums[4 * i] * keep[0] + more.x * take[0];
+      sums[4 * i + 1] = sums[4 * i + 1] * keep[0] + more.y * take[0];
+      sums[4 * i + 2] = sums[4 * i + 2] * keep[1] + more.z * take[1];
+      sums[4 * i + 3] = sums[4 * i + 3] * keep[1] + more.w * take[1];
     }
   }
 
