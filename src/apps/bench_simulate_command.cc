@@ -292,6 +292,10 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
       ->check(number_between(0.0, 1000.0));
+  app.add_option("--admission-headroom", flags->scheduler.admission_headroom,
+                 "Who joins leaves pages for so much of the growth that is expected of what runs; "
+                 "0: it need not")
+      ->check(number_between(0.0, 100.0));
   add_choice(
       app, "--static-ended-rows", flags->static_ended_rows, {"computed", "skipped"},
       "static: rows that have ended are computed until their batch has, or hold their slots");

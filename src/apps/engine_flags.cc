@@ -205,6 +205,16 @@ void add_latency_flags(CLI::App& app, StackOptions& stack) {
       ->group("Engine");
 }
 
+void add_admission_flags(CLI::App& app, StackOptions& stack) {
+  app.add_option("--admission-headroom", stack.admission_headroom,
+                 "Who joins leaves pages for so much of the growth that is expected of what runs, "
+                 "by the lengths of answers that ended lately; more: fewer at once and fewer "
+                 "preempted; 0: it need not")
+      ->check(number_between(0.0, 100.0))
+      ->type_name("X")
+      ->group("Engine");
+}
+
 // Of single policies.
 void add_policy_flags(CLI::App& app, StackOptions& stack) {
   add_size(app, "--promote-after-steps", stack.promote_after_steps, 1, kInt32Max,
@@ -256,6 +266,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_cache_flags(app, stack);
   add_queue_flags(app, stack);
   add_latency_flags(app, stack);
+  add_admission_flags(app, stack);
   add_policy_flags(app, stack);
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")

@@ -594,6 +594,7 @@ class StackLoader {
                       .block_count = block_count,
                       .end_ids = runner_options.end_ids,
                       .allocation = contiguous ? KvAllocation::kReserveMax : KvAllocation::kPaged,
+                      .admission_headroom = options_.admission_headroom,
                       .enable_prefix_caching = options_.enable_prefix_caching && !contiguous,
                       .prefix_cache_eviction = options_.prefix_cache_eviction,
                       .tiers = std::move(tiers),

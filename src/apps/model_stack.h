@@ -65,6 +65,7 @@ struct StackOptions {
   int32_t promote_after_steps = 2000;
   int32_t mlfq_quantum = 16;                   // tokens
   double crowd_step_ratio = 1.25;              // fair
+  double admission_headroom = 1.5;             // of the growth expected of what runs
   double waiting_served_ratio = 1.2;           // waiting-ratio
   int32_t max_waiting_tokens = 20;             // waiting-ratio
   int32_t max_prefill_seqs = 8;                // openppl

@@ -55,6 +55,7 @@ TEST(AdmissionControl, CountsPromisedPagesAndAMarginAfterPreemptions) {
   SchedulerOptions options;
   options.groups = {{.block_tokens = 4}};
   options.max_model_len = 256;
+  options.admission_headroom = 0;
   AdmissionControl admission(options);
   Running first(options, 40, 21);   // 11 pages to sample for the first time, 15 at most
   Running second(options, 20, 41);  // 6 and 15

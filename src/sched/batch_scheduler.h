@@ -119,7 +119,7 @@ class BatchScheduler final : public Scheduler {
   bool gives_way_to_prompt();
   int32_t crowd_budget();
   int32_t chunk_for(const Sequence& sequence, int32_t first, int32_t remaining) const;
-  int32_t budget_for_waiting(int32_t budget) const;
+  int32_t budget_for_waiting(int32_t budget);
   void note_cost(const StepPlan& plan);
   void note_beside(const StepPlan& plan, double seconds, double predicted);
   void note_overrun(double ratio);
@@ -136,6 +136,7 @@ class BatchScheduler final : public Scheduler {
   std::span<Sequence* const> live_running() const;
   Sequence* next_to_join();
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
+  bool leaves_headroom(const Sequence& head, const PrefixMatch& hit);
   bool may_displace() const;
   bool may_promote() const;
   bool displaces(const Sequence& head, const Sequence& running) const;

@@ -139,6 +139,7 @@ void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepRe
   if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
   policy_->finished(sequence);
+  admission_.answer_ended(sequence);
   end_choice(sequence);
 }
 

@@ -300,10 +300,11 @@ void BatchScheduler::share_prompt_budget() {
 }
 
 // What a long prompt leaves for the one that can join in this step.
-int32_t BatchScheduler::budget_for_waiting(int32_t budget) const {
+int32_t BatchScheduler::budget_for_waiting(int32_t budget) {
   if (queue_.empty() || admission_.on_hold()) return 0;
   const Sequence& first = **queue_.begin();
   if (first.last_step > pool_.applied() || !fits(first)) return 0;
+  if (!leaves_headroom(first, supply_.find_prefix(first, running_))) return 0;
   return std::min(budget / 2, first.known_length());
 }
 
@@ -442,7 +443,7 @@ void BatchScheduler::admit_waiting(StepPlan& plan) {
       return;
     }
     if (!no_budget && chunk_for(*head, hit.tokens, head->known_length() - hit.tokens) == 0) return;
-    if (!may_join(*head, hit)) return;
+    if (!may_join(*head, hit) || !leaves_headroom(*head, hit)) return;
     if (!make_pages(*head, hit)) {
       if (policy_->holds_after_refusal()) {
         admission_.allocation_failed(static_cast<int64_t>(running_.size()));
@@ -473,6 +474,18 @@ bool BatchScheduler::may_join(const Sequence& head, const PrefixMatch& hit) cons
     if (running[i]->is<Prefilling>()) ++batch.sequences_prefilling;
   }
   return policy_->admits(batch);
+}
+
+// Whether those that run can be expected to grow to their ends beside it. Who may displace others,
+// or has pages of its own, does not ask.
+bool BatchScheduler::leaves_headroom(const Sequence& head, const PrefixMatch& hit) {
+  const bool asks = options_.allocation == KvAllocation::kPaged && head.reserved == 0 &&
+                    !policy_->holds_finished_rows() && head.rank.level != kPromotedLevel;
+  if (!asks || running_.empty() || victim_for(head) != nullptr) return true;
+  const int64_t pages = supply_.pages_to_join(head, hit, running_);
+  return admission_.leaves_headroom(head, running_,
+                                    pool_.free_count() + pool_.fenced_count() - pages,
+                                    cost_.knows() ? &cost_.cost() : nullptr);
 }
 
 int32_t BatchScheduler::cached_tokens(const Sequence& waiting) const {

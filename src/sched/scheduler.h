@@ -61,6 +61,9 @@ struct SchedulerOptions {
   // After a step ran out of pages no request joins until min(max(1, 0.1 x running), this many)
   // sequences have finished (OpenPPL's cooldown). 0 = off.
   int32_t admission_cooldown_max = 8;
+  // Who joins leaves free pages for the growth that is expected of all that run, each answer so
+  // many times as long as those that ended lately tell (admission.h). 0 = off.
+  double admission_headroom = 1.5;
   // Prefixes computed before are shared (kv/prefix_cache.h). Only with KvAllocation::kPaged.
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost

@@ -18,11 +18,8 @@ T pick(Rng& rng, const T (&values)[N]) {
 
 }  // namespace
 
-SchedulerSimulation::SchedulerSimulation(uint64_t seed, std::string policy, int32_t check_every)
-    : rng_(seed),
-      seed_(seed),
-      policy_(std::move(policy)),
-      check_every_(static_cast<uint64_t>(check_every)) {
+SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
+    : rng_(seed), seed_(seed), settings_(std::move(settings)) {
   draw_options();
   draw_habits();
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
@@ -47,7 +44,7 @@ void SchedulerSimulation::draw_options() {
   // One seed in three is fcfs, the others go through the table.
   const std::span<const SimulatedPolicy> policies = simulated_policies();
   const std::string drawn = policies[seed_ % policies.size()].name;
-  options_.policy = chance(0.33) ? "fcfs" : policy_.empty() ? drawn : policy_;
+  options_.policy = chance(0.33) ? "fcfs" : settings_.policy.empty() ? drawn : settings_.policy;
   options_.promote_after_steps = kPromoteAfterSteps;
   options_.mlfq_quantum = pick(rng_, {1, 4});
   options_.max_prefill_seqs = pick(rng_, {1, 4});
@@ -60,6 +57,9 @@ void SchedulerSimulation::draw_options() {
   options_.tpot_over_share = options_.tpot_target_seconds > 0 ? 0.05 : 0;
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
   options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
+  // Not from rng_, so that older seeds give the runs that they gave before there was headroom.
+  constexpr double kHeadroom[] = {0, 0, 1, 1.5};
+  options_.admission_headroom = settings_.admission_headroom.value_or(kHeadroom[mix64(seed_) % 4]);
   options_.end_ids = {0};
   options_.enable_prefix_caching = chance(0.75);
   options_.prefix_cache_eviction = pick(rng_, {"lru", "lru", "lfu", "cost"});
@@ -181,12 +181,12 @@ std::string SchedulerSimulation::describe() const {
   for (const TierSpec& tier : options_.tiers) tiers += fmt::format(", tier of {}", tier.pages);
   return fmt::format(
       "seed {}: {}{}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
-      "n <= {}{}",
+      "n <= {}, headroom {}{}",
       seed_, options_.policy, options_.allocation == KvAllocation::kReserveMax ? " reserve" : "",
       options_.enable_prefix_caching ? " cache " + options_.prefix_cache_eviction : "",
       options_.max_num_seqs, options_.max_num_batched_tokens,
       options_.chunked_prefill ? "" : " unchunked", options_.max_model_len, options_.block_count,
-      groups, options_.steps_in_flight_max, habits_.n_max, tiers);
+      groups, options_.steps_in_flight_max, habits_.n_max, options_.admission_headroom, tiers);
 }
 
 void SchedulerSimulation::fail(std::string what) {

@@ -54,8 +54,13 @@ std::span<const SimulatedPolicy> simulated_policies();
 
 class SchedulerSimulation {
  public:
-  // `policy`: instead of the one that the seed draws, unless that is fcfs.
-  explicit SchedulerSimulation(uint64_t seed, std::string policy = "", int32_t check_every = 1);
+  struct Settings {
+    std::string policy;       // instead of the one that the seed draws, unless that is fcfs
+    int32_t check_every = 1;  // one step of so many is checked as a whole
+    std::optional<double> admission_headroom;  // instead of the one that the seed draws
+  };
+  explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
+  SchedulerSimulation(uint64_t seed, Settings settings);
 
   // Runs until `steps` plans were applied, then until everything has ended. The first thing that
   // went wrong, with the step and its plan; empty: nothing.
@@ -153,8 +158,7 @@ class SchedulerSimulation {
 
   Rng rng_;
   const uint64_t seed_;
-  const std::string policy_;
-  const uint64_t check_every_;
+  const Settings settings_;
   SchedulerOptions options_;
   Habits habits_{};
   VirtualClock clock_;

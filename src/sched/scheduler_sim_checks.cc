@@ -52,7 +52,7 @@ void SchedulerSimulation::check_invariants() {
   if (failure_) return;
   // Not from rng_: a seed gives the same run however often it is checked.
   const uint64_t moment = mix64(seed_ ^ mix64(static_cast<uint64_t>(steps_) * 2 + applied_));
-  if (moment % check_every_ != 0 && scheduler_->has_work()) return;
+  if (moment % static_cast<uint64_t>(settings_.check_every) != 0 && scheduler_->has_work()) return;
   const Status status = scheduler_->check_invariants();
   if (!status.ok()) fail(status.message());
 }

@@ -38,7 +38,7 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   int64_t steps_done = 0;
   for (int64_t seed = first; seed <= last; ++seed) {
     seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed), "", check_every);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed), {.check_every = check_every});
     if (replay >= 0) simulation.watch(print_plan);
     const std::optional<std::string> failure = simulation.run(steps);
     steps_done += simulation.steps();
@@ -112,7 +112,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            // alone in the background, with not a token of a prompt within the bound
            Found{70000233, "srpt-declared", 200},
        }) {
-    SchedulerSimulation simulation(found.seed, found.policy);
+    SchedulerSimulation simulation(found.seed, {.policy = found.policy, .admission_headroom = 0});
     const std::optional<std::string> failure = simulation.run(found.steps);
     EXPECT_FALSE(failure) << *failure;
   }

@@ -84,6 +84,8 @@ class Replay {
       Request request{.id = RequestId(next_ + 1), .prompt = prompt_of(from, kVocab)};
       request.owner = static_cast<uint32_t>(next_);
       request.sampling.max_tokens = from.max_tokens;
+      // Who allows what he gets asks as bench serve does.
+      request.sampling.ignore_eos = from.max_tokens == from.output;
       request.priority = from.priority;
       request.slo_class = from.slo_class;
       request.tenant = from.tenant;

@@ -1,4 +1,4 @@
-// The simulation alone, for mutants: seeds of 500 steps each until something is wrong or the steps
+// The simulation alone, for mutants: seeds of 200 steps each until something is wrong or the steps
 // are used up.   mutant_sim [STEPS]   Exit status 1 and one line: what was wrong.
 #include <cstdint>
 #include <cstdio>
@@ -7,7 +7,7 @@
 #include "sched/scheduler_sim.h"
 
 int main(int argc, char** argv) {
-  constexpr int64_t kStepsPerSeed = 500;
+  constexpr int64_t kStepsPerSeed = 200;
   const int64_t steps_max = argc > 1 ? std::atoll(argv[1]) : 100000;
   int64_t steps = 0;
   for (uint64_t seed = 1; steps < steps_max; ++seed) {

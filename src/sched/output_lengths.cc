@@ -1,0 +1,53 @@
+#include "sched/output_lengths.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace headrace {
+
+OutputLengths::OutputLengths(int32_t length_max) {
+  const size_t count = bucket_of(length_max) + 1;
+  for (size_t i = 0; i < count; ++i) {
+    const double length = static_cast<double>((kPerOctave + i % kPerOctave) << (i / kPerOctave));
+    const double weight = kAssumed / static_cast<double>(count);
+    buckets_[i] = {weight, weight * std::max(1.0, length / kPerOctave)};
+  }
+  sum();
+}
+
+// The octave, and the three bits below the highest.
+size_t OutputLengths::bucket_of(int32_t length) {
+  const auto value = static_cast<uint32_t>(std::max(1, length));
+  const int octave = std::bit_width(value) - 1;
+  const auto part = static_cast<size_t>((uint64_t{value} * kPerOctave) >> octave);
+  return static_cast<size_t>(octave * kPerOctave) + part - kPerOctave;
+}
+
+void OutputLengths::add(int32_t length) {
+  if (longer_[0] >= kRemembered) {
+    for (Bucket& bucket : buckets_) bucket = {bucket.count / 2, bucket.tokens / 2};
+  }
+  Bucket& bucket = buckets_[bucket_of(length)];
+  bucket.count += 1;
+  bucket.tokens += std::max(1, length);
+  sum();
+}
+
+void OutputLengths::sum() {
+  for (size_t i = kBuckets; i-- > 0;) longer_[i] = longer_[i + 1] + buckets_[i].count;
+}
+
+double OutputLengths::rest_at(int32_t tokens, double share) const {
+  size_t first = bucket_of(tokens);
+  // Of those of about its length, all or none are longer.
+  if (buckets_[first].tokens <= buckets_[first].count * tokens) ++first;
+  if (longer_[first] <= 0) return std::max(1, tokens);
+  // The last bucket that so many of them reach.
+  const double reach = (1 - share) * longer_[first];
+  const auto at = std::partition_point(longer_.begin() + static_cast<ptrdiff_t>(first),
+                                       longer_.end(), [&](double each) { return each >= reach; });
+  const Bucket& bucket = buckets_[static_cast<size_t>(at - longer_.begin()) - 1];
+  return std::max(1.0, bucket.tokens / bucket.count - tokens);
+}
+
+}  // namespace headrace
