@@ -111,6 +111,8 @@ struct WeightSum {
   struct Halves {
     uint32_t high, low;
   };
+  static constexpr uint32_t kUnitBits = 0x4b000000u;  // of 2^23
+  __device__ __forceinline__ static Halves nothing() { return {kUnitBits, kUnitBits}; }
   __device__ __forceinline__ static Halves halves(float w) {
     constexpr float kHalf = 0x1p20f, kUnit = 0x1p23f;
     const float whole = __fmaf_rz(w, kHalf, kUnit);
@@ -124,7 +126,6 @@ struct WeightSum {
   }
   __device__ __forceinline__ void add(float w) { add(halves(w)); }
   __device__ __forceinline__ SampleWeight total() const {
-    constexpr uint32_t kUnitBits = 0x4b000000u;  // of 2^23
     return (static_cast<SampleWeight>(high - tokens * kUnitBits) << 20) +
            (low - tokens * kUnitBits);
   }

@@ -103,8 +103,8 @@ struct Places {
 };
 
 // find_best() that counts the row's tokens by places. A token further than 28 nats below the best
-// of some of the row is not counted: it weighs nothing, and might be so far away that it would
-// count among the best.
+// of some of the row counts as if it were there: it weighs nothing, and might be so far away that
+// it would count among the best.
 template <class Row>
 __device__ FirstPass find_best_and_count(Row& row, const Places& places) {
   auto& shared = row.shared;
@@ -117,8 +117,8 @@ __device__ FirstPass find_best_and_count(Row& row, const Places& places) {
   const float good = value_of(row.best(key_of(row.value(some), some)));
   const float least = places.above_base(good) - kWeightlessNats * kPlacesPerNat;
   return find_best(row, [&](float value) {
-    const float place = places.above_base(value);
-    if (place >= least) atomicAdd(&shared.place_count[Places::bin(place)], 1u);
+    const float place = fmaxf(places.above_base(value), least);
+    atomicAdd(&shared.place_count[Places::bin(place)], 1u);
   });
 }
 
@@ -150,18 +150,26 @@ template <class Row>
 __device__ void weigh_segments(Row& row, const SampleScale& scale, const Cut& cut) {
   const UpTo kept(cut);
   row.clear_segments();
-  WeightSum sum;
-  row.template for_each_access<PassOrder::kBackwards>([&](int32_t first, const auto& values) {
+  WeightSum sum;  // of what is above the cut's value
+  row.template for_each_access<PassOrder::kBackwards>([&](int32_t, const auto& values) {
 #pragma unroll
     for (int i = 0; i < Row::kWidth; ++i) {
-      sum.add(kept(first + i, values[i]) ? scale.share(values[i]) : 0.0f);
+      sum.add(values[i] > kept.edge ? scale.share(values[i]) : 0.0f);
     }
-  });
-  row.for_each_biased([&](int32_t token, float value) {
-    if (kept(token, value)) row.add_to_segment(token, scale.weight(value));
   });
   const SampleWeight of_segment = warp_total(sum.total());
   if (sample_lane() == 0) row.shared.segments[sample_warp()] = of_segment;
+  const auto add = [&](int32_t token, float value) {
+    row.add_to_segment(token, scale.weight(value));
+  };
+  row.for_each_biased([&](int32_t token, float value) {
+    if (value > kept.edge) add(token, value);
+  });
+  if (cut.key != kWorstKey) {
+    row.for_each([&](int32_t token, float value) {
+      if (value == kept.edge && token <= kept.edge_token) add(token, value);
+    });
+  }
   row.fold_segments();
 }
 
@@ -324,10 +332,6 @@ __device__ Nucleus weigh_nucleus(Row& row, const SampleScale& scale, const Edges
   WeightSum all, kept;
   uint32_t listed = 0;
   Nucleus nucleus{0, 0, 0, INFINITY, -INFINITY};
-  const auto in_range = [&](float value) {
-    return static_cast<bool>(static_cast<int>(value >= edges.from) &
-                             static_cast<int>(value < edges.above));
-  };
   const auto list = [&](int32_t token, float value) -> uint32_t {
     if (scale.weight(value) == 0) return 0;
     row.pick(key_of(value, token));
@@ -340,10 +344,11 @@ __device__ Nucleus weigh_nucleus(Row& row, const SampleScale& scale, const Edges
         uint32_t picks = 0;
 #pragma unroll
         for (int i = 0; i < Row::kWidth; ++i) {
+          const bool above = values[i] >= edges.above;
           const WeightSum::Halves weight = WeightSum::halves(scale.share(values[i]));
           all.add(weight);
-          if (values[i] >= edges.above) kept.add(weight);
-          if (in_range(values[i])) picks |= 1u << i;
+          kept.add(above ? weight : WeightSum::nothing());
+          if (!above & (values[i] >= edges.from)) picks |= 1u << i;
         }
         return picks;
       },
@@ -362,7 +367,7 @@ __device__ Nucleus weigh_nucleus(Row& row, const SampleScale& scale, const Edges
     if (value >= edges.above) {
       nucleus.above += weight;
       row.add_to_segment(token, weight);
-    } else if (in_range(value)) {
+    } else if (value >= edges.from) {
       atomicAdd(&shared.segment_listed[row.segment_of(token)], list(token, value));
     }
   });

@@ -373,9 +373,16 @@ class BlockRow {
     return {word, word, word, word};
   }
   __device__ __forceinline__ static void take(const uint4& words, float (&values)[kWidth]) {
-    const auto* elements = reinterpret_cast<const Element*>(&words);
+    const uint32_t all[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) values[i] = to_float(elements[i]);
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kCoarseValues) {  // bf16 is the upper half of a float
+        values[2 * i] = __uint_as_float(all[i] << 16);
+        values[2 * i + 1] = __uint_as_float(all[i] & 0xffff0000u);
+      } else {
+        values[i] = __uint_as_float(all[i]);
+      }
+    }
   }
   __device__ __forceinline__ float penalised_at(int32_t token, float logit) const {
     return counts_ == nullptr ? logit : penalise_one(*asked_, counts_[token], logit);
