@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/progress_line.h"
+#include "tensor/device.h"
 
 namespace headrace {
 namespace {
@@ -68,7 +69,11 @@ Result<ModelStack*> AblationBench::engine(const std::string& name, const Change&
   auto& stack = engines_[name];
   if (stack != nullptr) return stack.get();
   StackOptions options = options_;
-  options.gpu_memory_utilization *= static_cast<double>(engines_.size()) / kAblationEnginesMax;
+  // Engines stand side by side: none may take what is left of a GPU's memory.
+  if (options.device != "cpu" && built_with_cuda() && cuda_device_present() &&
+      options.kv_cache_memory_bytes == 0) {
+    options.kv_cache_memory_bytes = kAblationKvBytes;
+  }
   change(options);
   HR_ASSIGN_OR_RETURN(stack, load_with_progress(options));
   return stack.get();

@@ -41,8 +41,7 @@ class AblationBench {
 
   // ---- engines with other options
   using Change = std::function<void(StackOptions&)>;
-  // Loaded at the first call with this name, kept until drop_engines(). Of a GPU's memory each takes
-  // the same share.
+  // Loaded at the first call with this name, kept until drop_engines().
   Result<ModelStack*> engine(const std::string& name, const Change& change);
   void drop_engines() { engines_.clear(); }
 
@@ -118,6 +117,6 @@ std::vector<AblationCase> overlap_cases();
 // The longest sequence and the most sequences of any case: what the watched model must hold.
 inline constexpr int32_t kAblationModelLen = 4200;
 inline constexpr int32_t kAblationSequences = 64;
-inline constexpr int32_t kAblationEnginesMax = 4;  // side by side, of a case
+inline constexpr int64_t kAblationKvBytes = int64_t{4} << 30;  // of an engine on a GPU
 
 }  // namespace headrace

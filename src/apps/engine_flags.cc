@@ -95,10 +95,6 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag("--graphs-at-start", stack.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")
       ->group("Engine");
-  app.add_flag("--skip-unread-rows,!--no-skip-unread-rows", stack.skip_unread_rows,
-               "Compute of the last layer, but for its keys and values, only the rows whose logits "
-               "are read: of a prompt the last one")
-      ->group("Engine");
   app.add_flag(
          "--gemm-trials,!--no-gemm-trials", stack.gemm_trials,
          "GPU: time the algorithms of the vendor's matrix products on the model's own weights "

@@ -117,6 +117,18 @@ TEST(TinyEngine, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
       expect_same((*together)[i], alone[i], "together, request " + std::to_string(i));
       expect_same((*in_steps)[i], alone[i], "in steps of 16, request " + std::to_string(i));
     }
+
+    // Whose prompt is not scored computes one row of it in the last layer.
+    std::vector<TestRequest> unscored = all;
+    for (TestRequest& request : unscored) request.sampling.prompt_logprobs = -1;
+    for (ModelUnderTest* each : {&*model, &*narrow}) {
+      const auto unread = each->answer(unscored);
+      ASSERT_TRUE(unread.ok()) << unread.status().message();
+      for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ((*unread)[i].tokens, alone[i].tokens) << i;
+        EXPECT_TRUE(same_bits((*unread)[i].logprobs, alone[i].logprobs)) << i;
+      }
+    }
   }
 }
 
