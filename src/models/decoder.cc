@@ -14,7 +14,7 @@
 #include "ops/residual_linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
-#include "ops/rope_kv.h"
+#include "ops/rope_attention.h"
 #include "ops/row_gather.h"
 #include "ops/soft_cap.h"
 
@@ -128,7 +128,10 @@ class DecoderPass {
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
     const ForwardBatch::Group& group = group_of(index);
-    attend(layer, kv, group, project(layer, kv, group));
+    const RopeKvArgs rope = project(layer, kv, group);
+    rope_attention(context_,
+                   {.rope = rope, .attention = attention_of(layer, group, kv, queries_of(rope))});
+    finish_attention(layer);
     feed_forward_part(layer);
   }
 
@@ -136,10 +139,13 @@ class DecoderPass {
   // first of `hidden` then.
   void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
     const ForwardBatch::KeptRows& kept = *batch_.kept;
-    const TensorView q = project(layer, kv, group_of(index));
+    const RopeKvArgs rope = project(layer, kv, group_of(index));
+    rope_kv(context_, rope);
     if (kept.rows.empty()) return;
     const TensorView hidden = hidden_;
-    attend(layer, kv, kept.group, keep_rows(kept.rows, q));
+    const TensorView q = keep_rows(kept.rows, queries_of(rope));
+    attention(context_, attention_of(layer, kept.group, kv, q));
+    finish_attention(layer);
     feed_forward_part(layer);
     settle();
     context_.stream.copy(hidden.data, hidden_.data, hidden_.rows() * hidden_.row_stride);
@@ -202,13 +208,29 @@ class DecoderPass {
     return batch_.groups[static_cast<size_t>(batch_.layer_group[static_cast<size_t>(layer)])];
   }
 
-  // The rows' queries; their keys and values are in the cache then.
-  TensorView project(const DecoderLayer& layer, const KvLayerView& kv,
+  // Queries, keys and values of the rows, which are still to be rotated and stored.
+  RopeKvArgs project(const DecoderLayer& layer, const KvLayerView& kv,
                      const ForwardBatch::Group& group) {
     const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
     multiply(layer.qkv, input_through(layer.attention_norm), qkv);
-    rotate_and_store(layer, kv, group, qkv);
-    return column_range(qkv, 0, int64_t{layer.spec.heads} * layer.spec.head_dim);
+    normalise_whole_rows(layer, qkv);
+    const DecoderLayerSpec& spec = layer.spec;
+    const bool heads = spec.qk_norm == QkNorm::kHead;
+    const Angles& angles = angles_[static_cast<size_t>(spec.rope)];
+    return {.qkv = qkv,
+            .cos = angles.cos,
+            .sin = angles.sin,
+            .style = RopeStyle::kHalf,
+            .query_heads = spec.heads,
+            .kv = kv,
+            .slots = group.slots,
+            .q_norm = heads ? layer.q_norm.data() : nullptr,
+            .k_norm = heads ? layer.k_norm.data() : nullptr,
+            .norm_eps = spec_.norm_eps};
+  }
+
+  static TensorView queries_of(const RopeKvArgs& rope) {
+    return column_range(rope.qkv, 0, int64_t{rope.query_heads} * rope.kv.head_dim);
   }
 
   // From here on these rows alone; their queries. Both halves of the scratch memory are used: the
@@ -230,18 +252,23 @@ class DecoderPass {
     return queries;
   }
 
-  void attend(const DecoderLayer& layer, const KvLayerView& kv, const ForwardBatch::Group& group,
-              const TensorView& q) {
+  AttentionArgs attention_of(const DecoderLayer& layer, const ForwardBatch::Group& group,
+                             const KvLayerView& kv, const TensorView& q) const {
     const DecoderLayerSpec& spec = layer.spec;
-    const TensorView attended = columns_of(attention_out_, q.columns());
-    attention(context_, {.q = q,
-                         .kv = kv,
-                         .sequences = group.sequences,
-                         .scale = spec.attention_scale,
-                         .window = spec.window,
-                         .soft_cap = spec.attention_soft_cap,
-                         .plan = group.plan,
-                         .out = attended});
+    return {.q = q,
+            .kv = kv,
+            .sequences = group.sequences,
+            .scale = spec.attention_scale,
+            .window = spec.window,
+            .soft_cap = spec.attention_soft_cap,
+            .plan = group.plan,
+            .out = columns_of(attention_out_, q.columns())};
+  }
+
+  // Behind attention: its output matrix.
+  void finish_attention(const DecoderLayer& layer) {
+    const int64_t width = int64_t{layer.spec.heads} * layer.spec.head_dim;
+    const TensorView attended = columns_of(attention_out_, width);
     branch_waits_ = multiply_branch(layer.attention_out, attended, {0, hidden_.rows()},
                                     layer.attention_post_norm);
     finish_branch(layer.attention_post_norm);
@@ -277,27 +304,14 @@ class DecoderPass {
     return multiply_branch(layer.down, activated, input.rows, layer.ffn_post_norm);
   }
 
-  void rotate_and_store(const DecoderLayer& layer, const KvLayerView& kv,
-                        const ForwardBatch::Group& group, const TensorView& qkv) {
+  // Norms of q and k that are over all heads of a row; those over a head are the rotation's.
+  void normalise_whole_rows(const DecoderLayer& layer, const TensorView& qkv) {
     const DecoderLayerSpec& spec = layer.spec;
+    if (spec.qk_norm != QkNorm::kRow) return;
     const int64_t q_width = int64_t{spec.heads} * spec.head_dim;
     const int64_t k_width = int64_t{spec.kv_heads} * spec.head_dim;
-    if (spec.qk_norm == QkNorm::kRow) {
-      normalise_row(layer.q_norm, column_range(qkv, 0, q_width));
-      normalise_row(layer.k_norm, column_range(qkv, q_width, k_width));
-    }
-    const bool heads = spec.qk_norm == QkNorm::kHead;
-    const Angles& angles = angles_[static_cast<size_t>(spec.rope)];
-    rope_kv(context_, {.qkv = qkv,
-                       .cos = angles.cos,
-                       .sin = angles.sin,
-                       .style = RopeStyle::kHalf,
-                       .query_heads = spec.heads,
-                       .kv = kv,
-                       .slots = group.slots,
-                       .q_norm = heads ? layer.q_norm.data() : nullptr,
-                       .k_norm = heads ? layer.k_norm.data() : nullptr,
-                       .norm_eps = spec_.norm_eps});
+    normalise_row(layer.q_norm, column_range(qkv, 0, q_width));
+    normalise_row(layer.k_norm, column_range(qkv, q_width, k_width));
   }
 
   void normalise_row(const DeviceVector& weight, const TensorView& rows) {

@@ -10,6 +10,9 @@
 //   O' [d, rows]      += V' P'       that 8 rows fill a tile of the tensor cores
 // Then the warps' states are merged. The last thread block to finish a split of some rows merges
 // the splits, always in the same order.
+//
+// Where queries and the newest keys come from is a policy, Rows: StoredRows, or RopeRows
+// (attention_decode_rope.cuh).
 #pragma once
 
 #include "gpu/mma.cuh"
@@ -21,8 +24,11 @@
 
 namespace headrace::gpu {
 
-template <int kDim, int kRows>
+// kSpareBytes: of a thread block's shared memory, for barriers and single values.
+template <int kHeadDim, int kTileRows, int kSpareBytes = 512>
 struct DecodeShape {
+  static constexpr int kDim = kHeadDim;
+  static constexpr int kRows = kTileRows;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
@@ -30,18 +36,17 @@ struct DecodeShape {
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
   static constexpr int kStageBytes = kWarps * 2 * Page<kDim>::kBytes;
   // Of the 228 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
-  static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - 512;
+  static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - kSpareBytes;
   static constexpr int kStages = kAvailable / kStageBytes;
   static_assert(kStages >= 2);
 };
 
-template <int kDim, int kRows>
+template <class Shape>
 struct alignas(1024) DecodeShared {
-  using Shape = DecodeShape<kDim, kRows>;
-  std::byte ring[Shape::kWarps][Shape::kStages][2][Page<kDim>::kBytes];  // keys, values
-  float sums[Shape::kWarps][kRows][Shape::kStride];
-  float largest[Shape::kWarps][kRows];
-  float total[Shape::kWarps][kRows];
+  std::byte ring[Shape::kWarps][Shape::kStages][2][Page<Shape::kDim>::kBytes];  // keys, values
+  float sums[Shape::kWarps][Shape::kRows][Shape::kStride];
+  float largest[Shape::kWarps][Shape::kRows];
+  float total[Shape::kWarps][Shape::kRows];
   Barrier arrived[Shape::kWarps][Shape::kStages];
   int32_t next_item[2];
   bool merges;
@@ -69,11 +74,11 @@ struct PageCursor {
 };
 
 // One warp's part of the items: its ring, and its softmax state.
-template <class T, int kDim, int kRows>
+template <class T, class Shape>
 class DecodeWarp {
+  static constexpr int kDim = Shape::kDim, kRows = Shape::kRows;
   using P = Page<kDim>;
-  using Shape = DecodeShape<kDim, kRows>;
-  using Shared = DecodeShared<kDim, kRows>;
+  using Shared = DecodeShared<Shape>;
   static constexpr int kRowTiles = kRows / 8;
   static constexpr int kSteps = kDim / 16;
   using Cursor = PageCursor<Shape::kWarps>;
@@ -88,32 +93,97 @@ class DecodeWarp {
         key_lane_(P::lane_part(lane_ % 8 + lane_ / 8 % 2 * 8, lane_ / 16 * 8)),
         value_lane_(P::lane_part(lane_ % 8 + lane_ / 16 * 8, lane_ / 8 % 2 * 8)) {}
 
-  // The first item's pages and queries.
-  __device__ void open(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                       int32_t head) {
+  // The first item's pages.
+  __device__ void open(const AttentionTileWork& tile, int32_t head) {
     loading_ = Cursor::of(tile, head, warp_);
     loading_.read_blocks(lane_);
     load_pages();
-    load_queries(args, tile, head);
   }
 
-  // Leaves the state of this warp's pages in shared memory. `next`: the item after this one, whose
-  // queries and first pages are on the way when this returns, or null.
+  // Folds this warp's pages, each once `rows` has completed it. `next`: the item after this one,
+  // whose first pages are on the way when this returns, or null.
+  template <class Rows>
   __device__ void attend(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                         int32_t head, const AttentionTileWork* next, int32_t next_head) {
+                         int32_t head, const AttentionTileWork* next, int32_t next_head,
+                         const Rows& rows) {
     const int32_t count = Cursor::of(tile, head, warp_).count;
     following_ = next != nullptr ? Cursor::of(*next, next_head, warp_) : Cursor();
     following_.read_blocks(lane_);
     clear_state();
     for (int i = 0; i < count; ++i) {
       barrier().wait(phase_);
+      rows.complete_page(tile, i, count, shared_.ring[warp_][stage_]);
       fold(args, tile, i);
       advance();
       load_pages();
     }
     load_pages();
-    if (next != nullptr) load_queries(args, *next, next_head);
-    store_state();
+  }
+
+  // q as the B operand: 16 components x 8 rows a step; rows past the tile's end are 0.
+  __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                               int32_t head) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const int row = r * 8 + lane_ / 4;
+      const bool valid = row < tile.row_count * args.group;
+      const T* q = args.q.row(tile.row_first + (valid ? row / args.group : 0)) +
+                   (head * args.group + row % args.group) * kDim + lane_ % 4 * 2;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          queries_[r][s][j] = valid ? *reinterpret_cast<const uint32_t*>(q + s * 16 + j * 8) : 0u;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        last_key_[r][j] = tile.position + column(r, j) / args.group;
+      }
+    }
+  }
+
+  // The same from rows of shared memory on 16 bytes, `row_bytes` apart, of a tile of one position:
+  // those of the group's heads.
+  __device__ void take_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+                               uint32_t rows, int row_bytes) {
+    static_assert(kRowTiles == 1 && kSteps % 2 == 0);
+    const bool valid = lane_ / 4 < args.group;
+    const uint32_t lane_part = rows + static_cast<uint32_t>(lane_ % 8 * row_bytes + lane_ / 8 * 16);
+#pragma unroll
+    for (int s = 0; s < kSteps; s += 2) {
+      uint32_t units[4];  // of 8 components
+      load_matrices(units, lane_part + s * 32);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) queries_[0][s + i / 2][i % 2] = valid ? units[i] : 0u;
+    }
+    last_key_[0][0] = last_key_[0][1] = tile.position;
+  }
+
+  // Leaves the state of this warp's pages in shared memory.
+  __device__ void store_state() {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float total = total_[r][j];
+#pragma unroll
+        for (int distance = 4; distance < 32; distance *= 2) {
+          total += __shfl_xor_sync(0xffffffffu, total, distance);
+        }
+        if (lane_ < 4) {
+          shared_.largest[warp_][column(r, j)] = largest_[r][j];
+          shared_.total[warp_][column(r, j)] = total;
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          shared_.sums[warp_][column(r, j % 2)][s * 16 + lane_ / 4 + j / 2 * 8] = sums_[r][s][j];
+        }
+      }
+    }
   }
 
  private:
@@ -171,29 +241,6 @@ class DecodeWarp {
 
   // Row number (position, query head) of this thread's column j of row tile r.
   __device__ int column(int r, int j) const { return r * 8 + lane_ % 4 * 2 + j; }
-
-  // q as the B operand: 16 components x 8 rows a step; rows past the tile's end are 0.
-  __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                               int32_t head) {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      const int row = r * 8 + lane_ / 4;
-      const bool valid = row < tile.row_count * args.group;
-      const T* q = args.q.row(tile.row_first + (valid ? row / args.group : 0)) +
-                   (head * args.group + row % args.group) * kDim + lane_ % 4 * 2;
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          queries_[r][s][j] = valid ? *reinterpret_cast<const uint32_t*>(q + s * 16 + j * 8) : 0u;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        last_key_[r][j] = tile.position + column(r, j) / args.group;
-      }
-    }
-  }
 
   __device__ void fold(const AttentionArguments<T>& args, const AttentionTileWork& tile, int i) {
     const int32_t first = tile.key_first + (i * Shape::kWarps + warp_) * kPageTokens;
@@ -308,31 +355,6 @@ class DecodeWarp {
     return count >= 2 ? 0xffffffffu : count == 1 ? 0x0000ffffu : 0u;
   }
 
-  __device__ void store_state() {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float total = total_[r][j];
-#pragma unroll
-        for (int distance = 4; distance < 32; distance *= 2) {
-          total += __shfl_xor_sync(0xffffffffu, total, distance);
-        }
-        if (lane_ < 4) {
-          shared_.largest[warp_][column(r, j)] = largest_[r][j];
-          shared_.total[warp_][column(r, j)] = total;
-        }
-      }
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          shared_.sums[warp_][column(r, j % 2)][s * 16 + lane_ / 4 + j / 2 * 8] = sums_[r][s][j];
-        }
-      }
-    }
-  }
-
   Shared& shared_;
   const CUtensorMap& keys_;
   const CUtensorMap& values_;
@@ -407,9 +429,9 @@ struct PartialTile {
 
 // Whether this thread block is the last to finish a split of the tile's rows; then every result of
 // the others is visible to it. All threads.
-template <class T, int kDim, int kRows>
+template <class T, class Shape>
 __device__ bool last_split(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                           int32_t head, DecodeShared<kDim, kRows>& shared) {
+                           int32_t head, DecodeShared<Shape>& shared) {
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -425,10 +447,10 @@ __device__ bool last_split(const AttentionArguments<T>& args, const AttentionTil
 }
 
 // Merges what the warps left in shared memory; then, if the rows have several splits, theirs.
-template <class T, int kDim, int kRows>
+template <class T, class Shape>
 __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
-                            int32_t head, DecodeShared<kDim, kRows>& shared) {
-  using Shape = DecodeShape<kDim, kRows>;
+                            int32_t head, DecodeShared<Shape>& shared) {
+  constexpr int kDim = Shape::kDim, kRows = Shape::kRows;
   constexpr int kPerRow = kDim / 4;
   const int items = tile.row_count * args.group * kPerRow;
   const auto part = PartialTile<kDim, kRows>::of(args, tile, tile.split, head);
@@ -463,14 +485,46 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
   }
 }
 
-template <class T, int kDim, int kRows>
-__global__ void __launch_bounds__(DecodeShape<kDim, kRows>::kThreads,
-                                  DecodeShape<kDim, kRows>::kBlocksPerSm)
+// Queries that an earlier kernel has made, keys and values that are all in the cache.
+template <class T, class Shape>
+class StoredRows {
+ public:
+  struct Arguments {};
+
+  __device__ StoredRows(DecodeShared<Shape>&, const AttentionArguments<T>& args, const Arguments&)
+      : args_(args) {}
+
+  // Until pages, and then queries, may be read. wait_for_rows() of all that writes anything.
+  __device__ static void wait_for_pages(const Arguments&) { wait_for_earlier_kernels(); }
+  __device__ static void wait_for_rows() {}
+  // The first item: open(), a barrier of the block, begin(). All threads, as all of these.
+  __device__ void open(DecodeWarp<T, Shape>& warp, const AttentionTileWork& tile, int32_t head) {
+    warp.load_queries(args_, tile, head);
+  }
+  __device__ void begin(DecodeWarp<T, Shape>&, const AttentionTileWork&) {}
+  // The item after this one: before its pages are asked for, after this one's are folded, and after
+  // this one is done.
+  __device__ void fetch(const AttentionTileWork&, int32_t) {}
+  __device__ void follow(DecodeWarp<T, Shape>& warp, const AttentionTileWork& next, int32_t head) {
+    warp.load_queries(args_, next, head);
+  }
+  __device__ void turn(DecodeWarp<T, Shape>&, const AttentionTileWork&, int32_t) {}
+  // Page i of the warp's `count` has arrived in `page`: keys, values.
+  template <class Stage>
+  __device__ void complete_page(const AttentionTileWork&, int, int, Stage&) const {}
+
+ private:
+  const AttentionArguments<T>& args_;
+};
+
+template <class T, class Shape, class Rows>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     attention_decode(const __grid_constant__ CUtensorMap keys,
-                     const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
+                     const __grid_constant__ CUtensorMap values, AttentionArguments<T> args,
+                     typename Rows::Arguments rows_args) {
   extern __shared__ __align__(1024) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<DecodeShared<kDim, kRows>*>(dynamic);
-  constexpr int kBarriers = DecodeShape<kDim, kRows>::kWarps * DecodeShape<kDim, kRows>::kStages;
+  auto& shared = *reinterpret_cast<DecodeShared<Shape>*>(dynamic);
+  constexpr int kBarriers = Shape::kWarps * Shape::kStages;
   for (int i = static_cast<int>(threadIdx.x); i < kBarriers; i += blockDim.x) {
     (&shared.arrived[0][0])[i].init(1);
     fence_barrier_init();
@@ -491,46 +545,57 @@ __global__ void __launch_bounds__(DecodeShape<kDim, kRows>::kThreads,
   if (item < items) tile = tiles[item / args.kv_heads];
   __syncthreads();
   let_next_kernel_start();
-  wait_for_earlier_kernels();
+  Rows::wait_for_pages(rows_args);
 
-  DecodeWarp<T, kDim, kRows> warp(shared, keys, values);
-  if (item < items) warp.open(args, tile, item % args.kv_heads);
+  DecodeWarp<T, Shape> warp(shared, keys, values);
+  Rows rows(shared, args, rows_args);
+  if (item < items) warp.open(tile, item % args.kv_heads);
+  Rows::wait_for_rows();
+  if (item < items) rows.open(warp, tile, item % args.kv_heads);
   const auto take_item = [&] {
     return shares ? static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u)) : items;
   };
   if (threadIdx.x == 0) shared.next_item[0] = take_item();
   __syncthreads();
+  if (item < items) rows.begin(warp, tile);
   for (int turn = 0; item < items; turn ^= 1) {
     const int32_t next = shared.next_item[turn];
     int32_t after_next = 0;
     if (threadIdx.x == 0) after_next = take_item();
     const AttentionTileWork* next_tile = next < items ? &tiles[next / args.kv_heads] : nullptr;
-    const int32_t head = item % args.kv_heads;
-    warp.attend(args, tile, head, next_tile, next % args.kv_heads);
+    const int32_t head = item % args.kv_heads, next_head = next % args.kv_heads;
+    if (next_tile != nullptr) rows.fetch(*next_tile, next_head);
+    warp.attend(args, tile, head, next_tile, next_head, rows);
+    if (next_tile != nullptr) rows.follow(warp, *next_tile, next_head);
+    warp.store_state();
     if (threadIdx.x == 0) shared.next_item[turn ^ 1] = after_next;
     __syncthreads();
-    finish_tile<T, kDim, kRows>(args, tile, head, shared);
+    finish_tile<T, Shape>(args, tile, head, shared);
     __syncthreads();
     item = next;
-    if (next_tile != nullptr) tile = *next_tile;
+    if (next_tile != nullptr) {
+      tile = *next_tile;
+      rows.turn(warp, tile, next_head);
+    }
   }
   if (shares && threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
 }
 
-template <class T, int kDim, int kRows>
+template <class T, class Shape, class Rows = StoredRows<T, Shape>>
 void launch_decode(OpContext& context, const AttentionArgs& args,
-                   const AttentionArguments<T>& arguments) {
-  using Shape = DecodeShape<kDim, kRows>;
-  constexpr int kBytes = sizeof(DecodeShared<kDim, kRows>);
+                   const AttentionArguments<T>& arguments,
+                   const typename Rows::Arguments& rows_arguments = {}) {
+  constexpr int kBytes = sizeof(DecodeShared<Shape>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
   const std::byte* base = args.kv.base;
+  constexpr int kChunk = Page<Shape::kDim>::kChunk;
   check_launch(launch_overlapped(
-      attention_decode<T, kDim, kRows>,
+      attention_decode<T, Shape, Rows>,
       {.blocks = static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count),
        .threads = Shape::kThreads,
        .shared_bytes = kBytes},
-      stream_of(context), page_map(args.kv, base, Page<kDim>::kChunk),
-      page_map(args.kv, base + args.kv.v_offset, Page<kDim>::kChunk), arguments));
+      stream_of(context), page_map(args.kv, base, kChunk),
+      page_map(args.kv, base + args.kv.v_offset, kChunk), arguments, rows_arguments));
 }
 
 }  // namespace headrace::gpu

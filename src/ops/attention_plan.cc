@@ -320,6 +320,9 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   std::vector<AttentionSequence> prompts;
   std::vector<AttentionTileWork> decode;
   decode.reserve(sequences.size());
+  const bool single_rows =
+      std::all_of(sequences.begin(), sequences.end(),
+                  [](const auto& sequence) { return sequence.row_count == 1; });
   for (const AttentionSequence& sequence : sequences) {
     if (takes_decode_tiles(shape, sequence.row_count)) {
       cut_rows(shape, sequence, decode_tile_rows(shape), decode);
@@ -348,6 +351,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   return {.has_prefill = header.prefill_count > 0,
           .has_decode = header.decode_count > 0,
           .has_merge = header.merge_count > 0 || prefill.merge_count > 0,
+          .only_single_rows = single_rows && header.prefill_count == 0 && header.decode_count > 0,
           .bytes = writer.used(),
           .device = nullptr,
           .shape = shape};

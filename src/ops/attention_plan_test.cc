@@ -286,6 +286,26 @@ TEST(AttentionPlan, PromptsThatFillTheDeviceAreNotSplit) {
   EXPECT_EQ(prefill_partial_bytes(shape), 0);
 }
 
+// Every row is the newest of its sequence: what kernels that make their own rows ask for.
+TEST(AttentionPlan, SingleRows) {
+  const auto only_single = [](const AttentionPlanShape& shape, const auto& sizes) {
+    return plan_of(shape, step(sizes)).plan.only_single_rows;
+  };
+  using Sizes = std::vector<std::pair<int32_t, int32_t>>;
+  EXPECT_TRUE(only_single(kLlama8b, Sizes{{1, 1}, {1, 700}, {1, 30000}}));
+  EXPECT_FALSE(only_single(kLlama8b, Sizes{{1, 1}, {2, 700}}));
+  EXPECT_FALSE(only_single(kLlama8b, Sizes{{1, 1}, {200, 700}}));
+  EXPECT_FALSE(only_single(kLlama8b, Sizes{}));
+  AttentionPlanShape invariant = kLlama8b;
+  invariant.batch_invariant = true;
+  EXPECT_FALSE(only_single(invariant, Sizes{{1, 700}}));
+  // The newest key is in the last split alone, at its end.
+  for (const AttentionTileWork& tile : plan_of(kLlama8b, step({{1, 30001}})).decode()) {
+    EXPECT_EQ(tile.key_last > tile.position, tile.split + 1 == tile.split_count);
+    EXPECT_LE(tile.key_last, tile.position + 1);
+  }
+}
+
 TEST(AttentionPlan, AnEmptyStepHasNoWork) {
   const Planned planned = plan_of(kLlama8b, {});
   EXPECT_EQ(planned.header().prefill_count, 0);

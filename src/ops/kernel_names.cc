@@ -12,6 +12,7 @@
 #include "ops/residual_linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
+#include "ops/rope_attention.h"
 #include "ops/rope_kv.h"
 #include "ops/row_gather.h"
 #include "ops/sample.h"
@@ -38,9 +39,9 @@ std::vector<std::string_view> kernel_names() {
                   embedding_kernels(), gated_activation_kernels(), gated_linear_kernels(),
                   layer_norm_kernels(), linear_kernels(), norm_gated_linear_kernels(),
                   norm_linear_kernels(), residual_add_kernels(), residual_linear_kernels(),
-                  rms_norm_kernels(), rope_angles_kernels(), rope_kv_kernels(),
-                  row_gather_kernels(), sample_kernels(), slot_state_kernels(), soft_cap_kernels(),
-                  token_logprobs_kernels());
+                  rms_norm_kernels(), rope_angles_kernels(), rope_attention_kernels(),
+                  rope_kv_kernels(), row_gather_kernels(), sample_kernels(), slot_state_kernels(),
+                  soft_cap_kernels(), token_logprobs_kernels());
 }
 
 }  // namespace headrace

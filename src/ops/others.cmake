@@ -5,7 +5,7 @@ list(APPEND sources op.cc kernel_names.cc
   layer_norm.cc layer_norm_cpu.cc residual_add.cc residual_add_cpu.cc soft_cap.cc soft_cap_cpu.cc
   soft_cap_cpu_avx512.cc soft_cap_cpu_avx2.cc
   rope_angles.cc rope_angles_cpu.cc row_gather.cc row_gather_cpu.cc
-  rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
+  rope_attention.cc rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc
   attention_materialised.cc attention_cpu_materialised.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
@@ -20,7 +20,8 @@ if(HEADRACE_CUDA)
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
     attention_cuda_d256.cu device_sample_block.cu device_sample_cluster.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
     linear_cuda.cu linear_resident_cuda.cu linear_stream_cuda.cu linear_wgmma_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
-    rope_angles_cuda.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
+    rope_angles_cuda.cu rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu
+    rope_attention_cuda_d256.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
     tensor_map.cu)
   list(APPEND sources ${kernel_sources})
   # 554: a view of constant bytes has a conversion to its own type that is never called.
@@ -40,7 +41,7 @@ endforeach()
 set_source_files_properties(attention_cpu_materialised.cc PROPERTIES
   COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
 
-list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc rope_attention_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
   embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
   attention_plan_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc

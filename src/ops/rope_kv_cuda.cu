@@ -9,6 +9,7 @@
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/rope_kv.h"
+#include "ops/rope_kv_lanes.cuh"
 
 namespace headrace {
 namespace {
@@ -106,17 +107,11 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   }
 }
 
-// --- heads whose halves rotate: 16 bytes a lane, in registers ---
-//
-// kLanes lanes have a head, 8 elements each; the element that one rotates with is in the lane half
-// a head away.
-constexpr int kLaneElements = 8;
-
+// --- heads whose halves rotate: 16 bytes a lane, in registers (rope_kv_lanes.cuh) ---
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
-  using Elements = gpu::Vector<T, kLaneElements>;
-  using Floats = gpu::Vector<float, kLaneElements>;
-  constexpr int kDim = kLanes * kLaneElements, kHeads = kWarps * gpu::kWarpThreads / kLanes;
+  using Lane = gpu::RopeLane<T, kLanes>;
+  constexpr int kDim = Lane::kDim, kHeads = kWarps * gpu::kWarpThreads / kLanes;
   gpu::let_next_kernel_start();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int32_t head = static_cast<int32_t>(blockIdx.y * kHeads + threadIdx.x / kLanes);
@@ -126,43 +121,19 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   const int64_t t = blockIdx.x;
   gpu::wait_for_earlier_kernels();
   // Lanes without a head go on: the others ask them.
-  T* at =
-      args.qkv.row(t) + static_cast<int64_t>(head < heads ? head : 0) * kDim + lane * kLaneElements;
-  Elements elements = Elements::load(at);
-  const int angle = lane * kLaneElements % (kDim / 2);
-  const Floats cos = Floats::load(args.cos.row(t) + angle);
-  const Floats sin = Floats::load(args.sin.row(t) + angle);
+  T* at = args.qkv.row(t) + static_cast<int64_t>(head < heads ? head : 0) * kDim +
+          lane * gpu::kRopeLaneElements;
+  auto elements = Lane::Elements::load(at);
+  const auto angles = Lane::Angles::load(args.cos.row(t), args.sin.row(t), lane);
   const int64_t slot = args.slots[t];
-  float values[kLaneElements], squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    values[i] = gpu::to_float(elements.values[i]);
-    squares += values[i] * values[i];
-  }
-  if (args.q_norm != nullptr) {
-#pragma unroll
-    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-      squares += __shfl_xor_sync(0xffffffffu, squares, distance);
-    }
-    const float factor = rsqrtf(squares / static_cast<float>(kDim) + args.norm_eps);
-    const Floats norm = Floats::load((is_query ? args.q_norm : args.k_norm) + lane * kLaneElements);
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) values[i] *= factor * norm.values[i];
-  }
-  const bool first_half = lane < kLanes / 2;
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    const float other = __shfl_xor_sync(0xffffffffu, values[i], kLanes / 2);
-    const float turned = first_half ? values[i] * cos.values[i] - other * sin.values[i]
-                                    : values[i] * cos.values[i] + other * sin.values[i];
-    if (!is_value) elements.values[i] = gpu::from_float<T>(turned);
-  }
+  Lane::turn(elements, lane, angles, args.q_norm != nullptr, is_query ? args.q_norm : args.k_norm,
+             args.norm_eps, is_value);
   if (head >= heads) return;
   if (!is_value) elements.store(at);
   if (is_query) return;
   const int32_t kv_head = head - (is_value ? values_from : keys_from);
   T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
-  elements.store(cached + lane * kLaneElements);
+  elements.store(cached + lane * gpu::kRopeLaneElements);
 }
 
 template <class T>
@@ -234,7 +205,7 @@ bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
 // 16-bit heads of kLanes * 8 elements, all rotated, on 16 bytes wherever they lie.
 template <int kLanes>
 bool lanes(const DeviceTraits& traits, const RopeKvArgs& args) {
-  constexpr int32_t kDim = kLanes * kLaneElements;
+  constexpr int32_t kDim = kLanes * gpu::kRopeLaneElements;
   const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
   return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.head_dim == kDim &&
          args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "../golden/model_under_test.h"
@@ -206,6 +207,53 @@ TEST(TinyCuda, GraphsAndOverlapChangeNoToken) {
   }
   for (size_t i = 0; i < all.size(); ++i) {
     for (const auto& other : outcomes) EXPECT_EQ(other[i].tokens, outcomes[0][i].tokens) << i;
+  }
+}
+
+// Two layers of some head size, with norms of heads where it is a Qwen3, for dummy weights.
+std::string model_of_head_size(const std::string& type, int32_t head_dim) {
+  const std::filesystem::path from = std::filesystem::path(kFolder) / type / "config.json";
+  std::ifstream in(from);
+  std::string config{std::istreambuf_iterator<char>(in), {}};
+  const std::string size = "\"head_dim\": 16";
+  config.replace(config.find(size), size.size(), "\"head_dim\": " + std::to_string(head_dim));
+  const std::filesystem::path to =
+      std::filesystem::path(testing::TempDir()) / (type + "-d" + std::to_string(head_dim));
+  std::filesystem::create_directories(to);
+  std::ofstream(to / "config.json") << config;
+  return to.string();
+}
+
+// Decode attention that rotates its queries and stores the newest keys computes what two kernels
+// do, in recorded steps and in others, on rows of poison. One request at a time: in company, steps
+// differ from run to run, and 16 bits with them.
+TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const char* type : {"llama", "qwen3"}) {
+    for (const int32_t head_dim : {64, 128, 256}) {
+      const std::string path = model_of_head_size(type, head_dim);
+      SCOPED_TRACE(path);
+      const std::string kernel = "rope_attention/cuda/d" + std::to_string(head_dim);
+      for (const bool graphs : {true, false}) {
+        std::vector<std::vector<TokenId>> tokens[2];
+        for (const bool preferred : {false, true}) {
+          StackOptions options = options_of(path, "cuda", "bfloat16");
+          options.load_format = "dummy";
+          options.graphs = options.graphs_at_start = graphs;
+          options.gemm_trials = false;
+          options.poison_workspace = true;
+          if (preferred) options.prefer_kernels = {kernel};
+          auto model = ModelUnderTest::load(options);
+          ASSERT_TRUE(model.ok()) << model.status().message();
+          for (const TestRequest& request : requests(kLength)) {
+            const Outcome answer = model->answer(request).value();
+            EXPECT_NE(answer.finish, FinishReason::kFault);
+            tokens[preferred ? 1 : 0].push_back(answer.tokens);
+          }
+        }
+        EXPECT_EQ(tokens[0], tokens[1]) << (graphs ? "recorded" : "eager");
+      }
+    }
   }
 }
 
