@@ -8,6 +8,8 @@
 // kChunkBytes apart.
 #pragma once
 
+#include "gpu/host_device.h"
+
 namespace headrace::gpu {
 
 inline constexpr int kPageTokens = 16;
@@ -29,12 +31,12 @@ struct Page {
   struct LanePart {
     int rows, inner;
   };
-  __device__ static LanePart lane_part(int token, int rest) {
+  HEADRACE_HOST_DEVICE static LanePart lane_part(int token, int rest) {
     const int row = token % 8;
     const int within = row * kRowBytes;
     return {token / 8 * kGroupBytes + within, (rest * 2) ^ ((within >> 3) & kSwizzleMask)};
   }
-  __device__ static int at(LanePart lane, int first) {
+  HEADRACE_HOST_DEVICE static int at(LanePart lane, int first) {
     return lane.rows + first / kChunk * kChunkBytes + ((first % kChunk * 2) ^ lane.inner);
   }
 };
