@@ -176,9 +176,10 @@ void launch_rope_decode(OpContext& context, const RopeAttentionArgs& args) {
   const AttentionArgs& attention = args.attention;
   const RopeKvArgs& rope = args.rope;
   const Workspace::Mark mark(context.workspace);
-  auto* partials = reinterpret_cast<float*>(
-      context.workspace.take(attention_partial_bytes(attention.plan->shape)));
-  launch_decode<T, Shape, Rows>(context, attention, attention_arguments<T>(attention, partials),
+  auto* partials =
+      reinterpret_cast<float*>(context.workspace.take(decode_partial_bytes(attention.plan->shape)));
+  launch_decode<T, Shape, Rows>(context, attention,
+                                attention_arguments<T>(attention, partials, nullptr),
                                 {.cos = rows_of<const float>(rope.cos),
                                  .sin = rows_of<const float>(rope.sin),
                                  .q_norm = rope.q_norm,
