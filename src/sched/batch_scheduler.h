@@ -122,7 +122,7 @@ class BatchScheduler final : public Scheduler {
   int32_t budget_for_waiting(int32_t budget);
   void note_cost(const StepPlan& plan);
   void note_beside(const StepPlan& plan, double seconds, double predicted);
-  void note_overrun(double ratio);
+  double tpot_seconds() const { return options_.tpot_target_seconds / chunk_overrun_.ratio(); }
   double now() const { return options_.clock == nullptr ? 0 : options_.clock->now_seconds(); }
   int32_t secure(Sequence& sequence, int32_t count);
   bool goes_on_in_batch(const Sequence& sequence) const;
@@ -221,8 +221,9 @@ class BatchScheduler final : public Scheduler {
   std::deque<InFlight> in_flight_;
   double applied_seconds_ = 0;                                      // of the last step
   double live_seconds_ = -std::numeric_limits<double>::infinity();  // a live request had work
-  // What steps with background work beside live ones took, of what was predicted.
-  double beside_overrun_ = 1.1;
+  // Of steps with background work beside live ones, and of steps whose prompts are cut to keep to
+  // tpot_target_seconds.
+  StepOverrun beside_overrun_{1.1}, chunk_overrun_{1.0};
   bool work_left_ = false;  // after it
   bool reserves_ = false;   // its policy has reserved pages for somebody
   // Seconds of computing again that the policy's preemptions may still cost.

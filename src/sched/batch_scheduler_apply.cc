@@ -75,6 +75,11 @@ void BatchScheduler::note_cost(const StepPlan& plan) {
   cost_.observe(load, seconds);
   note_displacement_budget(seconds);
   note_beside(plan, seconds, predicted);
+  // A step that was to take longer was so by choice.
+  const bool keeps_target = predicted <= options_.tpot_target_seconds;
+  if (load.decodes > 0 && load.prompt_tokens > 0 && keeps_target) {
+    chunk_overrun_.note(seconds, predicted);
+  }
   if (cache_ != nullptr && cost_.knows()) {
     cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
   }

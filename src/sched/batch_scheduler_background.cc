@@ -45,7 +45,7 @@ void BatchScheduler::choose_background(StepShape shape) {
 double BatchScheduler::background_seconds() const {
   if (nobody_live()) return gap_seconds();
   // Nothing is known: no step is short for certain. What is known is only so good.
-  return cost_.knows() ? options_.background_step_seconds / beside_overrun_ : -1;
+  return cost_.knows() ? options_.background_step_seconds / beside_overrun_.ratio() : -1;
 }
 
 bool BatchScheduler::nobody_live() const {
@@ -114,16 +114,7 @@ void BatchScheduler::note_beside(const StepPlan& plan, double seconds, double pr
   if (seconds > options_.background_step_seconds) ++totals_.beside_steps_over;
   totals_.beside_seconds += seconds;
   totals_.beside_seconds_max = std::max(totals_.beside_seconds_max, seconds);
-  if (predicted > 0) note_overrun(seconds / predicted);
-}
-
-// Follows the ratio that nine in ten of such steps stay below: up by nine parts where one took
-// longer, down by one where it did not (a quantile by stochastic approximation, Robbins and Monro
-// 1951). The mean error of all steps would be of prompts' too, and of what other programs did once.
-void BatchScheduler::note_overrun(double ratio) {
-  constexpr double kPart = 0.001, kOverrunMax = 2;
-  beside_overrun_ += ratio > beside_overrun_ ? 9 * kPart : -kPart;
-  beside_overrun_ = std::clamp(beside_overrun_, 1.0, kOverrunMax);
+  beside_overrun_.note(seconds, predicted);
 }
 
 }  // namespace headrace

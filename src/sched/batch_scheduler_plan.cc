@@ -206,7 +206,7 @@ double BatchScheduler::seconds_beside_decodes() {
   const double by_policy = policy_->step_seconds(view());
   if (options_.tpot_target_seconds <= 0) return by_policy;
   long_steps_ = std::min(kLongStepsMax, long_steps_ + options_.tpot_over_share);
-  return spend_long_step() ? kAny : std::min(by_policy, options_.tpot_target_seconds);
+  return spend_long_step() ? kAny : std::min(by_policy, tpot_seconds());
 }
 
 // Whether this step is full, whatever its decodes are promised: what is left of the first prompt
@@ -218,8 +218,7 @@ bool BatchScheduler::spend_long_step() {
   if (first == running_.end() || long_steps_ < 1) return false;
   const int32_t left = unplanned_prompt(**first);
   if (left > std::floor(long_steps_) * budget_left_) return false;
-  const double target = options_.tpot_target_seconds;
-  if (prompt_tokens_within(target, (*first)->planned, left) >= left) return false;
+  if (prompt_tokens_within(tpot_seconds(), (*first)->planned, left) >= left) return false;
   --long_steps_;
   return true;
 }

@@ -98,6 +98,20 @@ inline double StepCost::seconds(const StepLoad& load) const {
   return sum;
 }
 
+// How much longer than predicted steps of one kind take: follows the ratio that nine in ten of them
+// stay below, up by nine parts where one took longer, down by one where it did not (a quantile by
+// stochastic approximation, Robbins and Monro 1951). The mean error of all steps would be of other
+// kinds too, and of what other programs did once.
+class StepOverrun {
+ public:
+  explicit StepOverrun(double ratio) : ratio_(ratio) {}
+  double ratio() const { return ratio_; }  // at least 1
+  void note(double seconds, double predicted);
+
+ private:
+  double ratio_;
+};
+
 // Least squares of the relative error, with no coefficient below zero, over the last kMemory steps
 // or so (exponential forgetting). One thread.
 class StepCostFit {

@@ -129,5 +129,16 @@ TEST(StepCostFit, OneStallIsNoCost) {
   EXPECT_NEAR(fit.cost().seconds({.decodes = 4}), 0.0043, 0.0003);
 }
 
+TEST(StepOverrun, FollowsWhatNineInTenStayBelow) {
+  StepOverrun overrun(1.0);
+  Rng rng(5);
+  for (int i = 0; i < 20000; ++i) overrun.note(0.9 + 0.5 * rng.uniform(), 1.0);
+  EXPECT_NEAR(overrun.ratio(), 1.35, 0.03);
+  for (int i = 0; i < 2000; ++i) overrun.note(0.8, 1.0);
+  EXPECT_EQ(overrun.ratio(), 1.0);
+  overrun.note(5, 0);  // nothing was predicted
+  EXPECT_EQ(overrun.ratio(), 1.0);
+}
+
 }  // namespace
 }  // namespace headrace
