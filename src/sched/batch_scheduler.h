@@ -93,6 +93,7 @@ class BatchScheduler final : public Scheduler {
   void make_room();
   void choose_tokens(StepShape shape);
   void choose_background(StepShape shape);
+  bool live_one_joins(StepShape shape) const;
   int32_t budget_for_oldest(StepShape shape) const;
   double background_seconds() const;
   double gap_seconds() const;
@@ -245,6 +246,7 @@ class BatchScheduler final : public Scheduler {
   double long_steps_ = 0;   // that may be taken by tpot_over_share
   int32_t crowd_left_ = 0;  // of it, for prompts of tenants that crowd
   int32_t rows_at_start_ = 0;
+  bool may_pause_ = true, background_paused_ = false;  // for a live request that joins
 };
 
 }  // namespace headrace

@@ -14,6 +14,8 @@ namespace headrace {
 // budget the youngest's, for a decode, neither would ever go on.
 void BatchScheduler::choose_background(StepShape shape) {
   if (background_queue_.empty() && live_running().size() == running_.size()) return;
+  background_paused_ = may_pause_ && live_one_joins(shape);
+  if (background_paused_) return;
   const int32_t kept = live_running().empty() ? budget_for_oldest(shape) : 0;
   for (Candidate& candidate : candidates_) {
     const Sequence& sequence = *candidate.sequence;
@@ -39,6 +41,14 @@ void BatchScheduler::choose_background(StepShape shape) {
     candidate.count = chunk_of(sequence.planned, room);
     take_budget(sequence, sequence.planned, candidate.count);
   }
+}
+
+// Whether a live request has all it needs to join in this step: it comes after the background has
+// been given its part, and would wait for it in its own first step.
+bool BatchScheduler::live_one_joins(StepShape shape) const {
+  if (queue_.empty() || shape == StepShape::kDecode || admission_.on_hold()) return false;
+  const Sequence& first = **queue_.begin();
+  return first.last_step <= pool_.applied() && fits(first);
 }
 
 // How long the step under construction may take with background work in it.

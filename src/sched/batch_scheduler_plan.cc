@@ -31,11 +31,15 @@ StepPlan BatchScheduler::plan() {
   // Before the policy chooses a step: it shall see the slots that the background gives way with.
   if (!queue_.empty() && live_running().size() < running_.size()) make_room();
   const StepShape shape = policy_->shape(view());
+  may_pause_ = true;
+  background_paused_ = false;
   build(plan, shape);
   // A pure step that would be empty: the other kind, and then whatever there is.
   if (plan.empty() && shape == StepShape::kPrefill) build(plan, StepShape::kDecode);
   if (plan.empty() && shape == StepShape::kDecode) build(plan, StepShape::kPrefill);
   if (plan.empty() && shape != StepShape::kMixed) build(plan, StepShape::kMixed);
+  may_pause_ = false;
+  if (plan.empty() && background_paused_) build(plan, StepShape::kMixed);
   if (plan.empty()) {
     CHECK(plan.admitted.empty() && plan.copies.empty());
     return plan;
