@@ -1,11 +1,15 @@
 // The kernel of linear_resident.h.
 //   x [M, K], W [N, K], y of T, 16 bits; the norm's weights and the bias f32; sums in f32
-// A block has kRows rows of x and kColumns rows of W, whole. Eight warps share the columns of K of
-// one half of W's rows, eight those of the other (of a gated tile: gate and up), and their sums
-// meet in shared memory. Rows past the end are zeros.
+// A block has kRows rows of x and kColumns rows of W (of a gated tile: gate, then up), whole, by
+// the copy engine; its eight warps share the columns of K and their sums meet in shared memory.
+// Rows past the end are whatever was there: their sums are not stored, and no other depends on
+// them.
+//
+// What a block does after x has come is instructions, not bytes: four warps issue at a time, and a
+// hundred instructions of every thread are 200 clocks.
 #pragma once
 
-#include "gpu/async_copy.cuh"
+#include "gpu/bulk_copy.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
@@ -30,52 +34,63 @@ struct ResidentArguments {
   bool gated, accumulates;
 };
 
+struct ResidentBarriers {
+  Barrier weights, rows;
+};
+
 template <class T, int kRows, int kColumns>
 class ResidentBlock {
   static constexpr int kHalf = kColumns / 2;
-  static constexpr int kRowTiles = kRows / 16, kColumnTiles = kHalf / 8;
-  static constexpr int kWarpRows = kRows / kResidentWarps;  // that a warp asks for
-  static constexpr int kWarpColumns = kColumns / kResidentWarps;
-  static constexpr int kElements = kAccessBytes / static_cast<int>(sizeof(T));  // of an access
+  static constexpr int kRowTiles = kRows / 16, kColumnTiles = kColumns / 8;
+  static constexpr int kSumFloats = resident_sum_index<kRows, kColumns>(kResidentWarps, 0, 0);
   // Of y, a thread.
   static constexpr int kPairs = (kRows * kHalf + kResidentThreads - 1) / kResidentThreads;
   static_assert(sizeof(T) == 2 && kRows % 16 == 0 && kColumns % 16 == 0);
-  using Access = Vector<T, kElements>;
 
  public:
-  __device__ ResidentBlock(const ResidentArguments<T>& args, std::byte* shared)
+  __device__ ResidentBlock(const ResidentArguments<T>& args, std::byte* shared,
+                           ResidentBarriers& barriers)
       : args_(args),
         shared_(shared),
+        barriers_(barriers),
         row_bytes_(resident_row_bytes(args.k)),
-        steps_(resident_steps(args.k)),
         warp_(static_cast<int>(threadIdx.x) / kWarpThreads),
         lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
         row_first_(static_cast<int32_t>(blockIdx.x) * kRows),
-        column_first_(static_cast<int32_t>(blockIdx.y) * (args.gated ? kHalf : kColumns)) {
-#pragma unroll
-    for (int i = 0; i < kWarpRows; ++i) {
-      const int32_t row = row_first_ + warp_ + i * kResidentWarps;
-      x_[i] = row < args.m ? args.x.row(row) : nullptr;
-    }
-  }
+        column_first_(static_cast<int32_t>(blockIdx.y) * (args.gated ? kHalf : kColumns)) {}
 
-  // What no kernel writes.
+  // What no kernel writes. By the first warp, as ask_for_rows().
   __device__ void ask_for_weights() const {
-    const T* weights[kWarpColumns];
+    if (lane_ == 0) {
+      barriers_.weights.init(kWarpThreads);
+      barriers_.rows.init(kWarpThreads);
+      fence_barrier_init();
+    }
+    __syncwarp();
+    const bool norm = args_.norm != nullptr && lane_ == 0;
+    const uint32_t norm_bytes = norm ? static_cast<uint32_t>(args_.k) * 4 : 0;
+    const T* rows[(kColumns + kWarpThreads - 1) / kWarpThreads];
+    int i = 0;
 #pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i) {
-      const int32_t row = resident_weight_row<kColumns>(column_first_, warp_ + i * kResidentWarps,
-                                                        args_.second_half);
-      weights[i] = row < args_.n ? args_.weight.row(row) : nullptr;
+    for (int first = 0; first < kColumns; first += kWarpThreads, ++i) {
+      const int32_t row =
+          resident_weight_row<kColumns>(column_first_, first + lane_, args_.second_half);
+      rows[i] = first + lane_ < kColumns && row < args_.n ? args_.weight.row(row) : nullptr;
     }
-    copy_rows(kRows + warp_, weights);
-    if (args_.norm == nullptr) return;
-    for (int at = 4 * static_cast<int>(threadIdx.x); at < args_.k; at += 4 * kResidentThreads) {
-      copy_async(shared_address(norm_weights() + at), args_.norm + at, true);
-    }
+    copy_rows(kRows, rows, barriers_.weights, norm_bytes);
+    if (norm) copy_bytes(norm_weights(), args_.norm, norm_bytes, barriers_.weights);
   }
 
-  __device__ void ask_for_rows() const { copy_rows(warp_, x_); }
+  __device__ void ask_for_rows() const {
+    const T* rows[(kRows + kWarpThreads - 1) / kWarpThreads];
+    int i = 0;
+#pragma unroll
+    for (int first = 0; first < kRows; first += kWarpThreads, ++i) {
+      const int32_t row = row_first_ + first + lane_;
+      rows[i] = first + lane_ < kRows && row < args_.m ? args_.x.row(row) : nullptr;
+    }
+    copy_rows(0, rows, barriers_.rows, 0);
+  }
 
   // What the product is added to, on its way beside the rows.
   __device__ void load_sums() {
@@ -87,86 +102,72 @@ class ResidentBlock {
     }
   }
 
-  // Each warp the rows that it asked for, as rms_norm does, in place.
-  // REQUIRES: copies_wait() in this thread. All threads call it together.
-  __device__ void normalise() const {
-    float scale[kWarpRows] = {};
-    for (int at = lane_; at < args_.k / kElements; at += kWarpThreads) {
-#pragma unroll
-      for (int i = 0; i < kWarpRows; ++i) {
-        const Access value = Access::load(element(warp_ + i * kResidentWarps, at));
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          const float x = to_float(value.values[e]);
-          scale[i] += x * x;
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kWarpRows; ++i) {
-      scale[i] = rsqrtf(warp_sum(scale[i]) / static_cast<float>(args_.k) + args_.eps);
-    }
-    __syncthreads();  // the norm's weights, which other threads asked for
-    for (int at = lane_; at < args_.k / kElements; at += kWarpThreads) {
-      const auto weight = Vector<float, kElements>::load(norm_weights() + at * kElements);
-#pragma unroll
-      for (int i = 0; i < kWarpRows; ++i) {
-        T* const to = element(warp_ + i * kResidentWarps, at);
-        Access value = Access::load(to);
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          value.values[e] = from_float<T>(to_float(value.values[e]) * scale[i] * weight.values[e]);
-        }
-        value.store(to);
-      }
-    }
-  }
-
-  // REQUIRES: all rows are in shared memory
+  // This warp's steps of K.
+  template <bool kNormed>
   __device__ void multiply() {
-    Fragments first, second;
-    int step = resident_part(warp_);
-    if (step < steps_) load(first, step);
-    // The next fragments are asked for before the products of those that are there.
-    while (step < steps_) {
-      if (step + kResidentParts < steps_) load(second, step + kResidentParts);
-      add_products(first);
-      step += kResidentParts;
-      if (step >= steps_) break;
-      if (step + kResidentParts < steps_) load(first, step + kResidentParts);
-      add_products(second);
-      step += kResidentParts;
+    barriers_.weights.wait(0);
+    barriers_.rows.wait(0);
+    const uint32_t step_bytes = kResidentWarps * kResidentStep * sizeof(T);
+    const auto first = static_cast<uint32_t>(warp_ * kResidentStep * sizeof(T));
+    uint32_t x = operand(resident_x_place(lane_)) + first;
+    uint32_t weight =
+        operand(resident_weights_place(lane_)) + static_cast<uint32_t>(kRows * row_bytes_) + first;
+    const float* norm = norm_weights() + warp_ * kResidentStep + 2 * (lane_ % 4);
+    const int steps = args_.k / kResidentStep;
+    Fragments next;
+    if (warp_ < steps) load(next, x, weight);
+    for (int step = warp_; step < steps; step += kResidentWarps) {
+      Fragments now = next;
+      x += step_bytes, weight += step_bytes;
+      // Asked for before the products of those that are there.
+      if (step + kResidentWarps < steps) load(next, x, weight);
+      if constexpr (kNormed) {
+        add_squares(now);
+        scale(now, norm);
+        norm += kResidentWarps * kResidentStep;
+      }
+      add_products(now);
     }
   }
 
   // REQUIRES: nobody reads rows any more
+  template <bool kNormed>
   __device__ void leave_sums() const {
-    const int half = resident_half(warp_) * kHalf;
+    float* to = left() + resident_sum_index<kRows, kColumns>(warp_, resident_sum_row(lane_, 0),
+                                                             resident_sum_column(lane_, 0));
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
-          const int row = 16 * r + resident_sum_row(lane_, i);
-          const int column = half + 8 * c + resident_sum_column(lane_, i);
-          *reinterpret_cast<float2*>(
-              left() + resident_sum_index<kRows, kColumns>(resident_part(warp_), row, column)) = {
-              sums_[r][c][i], sums_[r][c][i + 1]};
+          constexpr int kRow = kColumns + kResidentPad;
+          *reinterpret_cast<float2*>(to + (16 * r + 4 * i) * kRow + 8 * c) = {sums_[r][c][i],
+                                                                              sums_[r][c][i + 1]};
         }
+      }
+      if (kNormed && resident_has_square(lane_)) {
+        float* squares = left_squares() + warp_ * kRows + 16 * r + resident_square_row(lane_);
+        const bool odd = resident_square_sum(lane_) == 1;
+        squares[0] = odd ? squares_[r][0][1] : squares_[r][0][0];
+        squares[8] = odd ? squares_[r][1][3] : squares_[r][1][2];
       }
     }
   }
 
   // REQUIRES: all warps have left their sums
+  template <bool kNormed>
   __device__ void store() const {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const Place at = place(i);
       if (!at.there) continue;
-      float2 value = biased(total(at.row, at.column), at.out_column);
+      float factor = 1.0f;
+      if constexpr (kNormed) factor = row_factor(at.row);
+      float2 value = biased(total(at.row, at.column, factor), at.out_column);
       if (args_.gated) {
-        const float2 up = biased(total(at.row, at.column + kHalf), args_.n_out + at.out_column);
+        const float2 up =
+            biased(total(at.row, at.column + kHalf, factor), args_.n_out + at.out_column);
         value.x = activated(args_.activation, value.x) * up.x;
         value.y = activated(args_.activation, value.y) * up.y;
       }
@@ -193,56 +194,48 @@ class ResidentBlock {
     bool there;
   };
 
-  __device__ std::byte* row_at(int row) const { return shared_ + row * row_bytes_; }
-  __device__ T* element(int row, int access) const {
-    return reinterpret_cast<T*>(row_at(row) + access * kAccessBytes);
-  }
   // Of the sums that warps leave each other, over the rows; the norm's weights, after both.
   __device__ float* left() const { return reinterpret_cast<float*>(shared_); }
+  __device__ float* left_squares() const { return left() + kSumFloats; }
   __device__ float* norm_weights() const {
-    constexpr int kSums = resident_sum_index<kRows, kColumns>(kResidentParts, 0, 0);
-    return reinterpret_cast<float*>(
-        shared_ + max((kRows + kColumns) * row_bytes_, static_cast<int>(sizeof(float)) * kSums));
+    constexpr int kLeftBytes = 4 * (kSumFloats + kResidentWarps * kRows);
+    return reinterpret_cast<float*>(shared_ + max((kRows + kColumns) * row_bytes_, kLeftBytes));
   }
   __device__ static Pair unpacked(uint32_t bits) { return *reinterpret_cast<const Pair*>(&bits); }
 
-  // Rows (zeros for null) to rows `to`, to + kResidentWarps, ... of shared memory.
+  // This lane's rows (null: none) to rows `to` + lane, + kWarpThreads, ... of shared memory. Every
+  // lane arrives at `barrier` once, with the bytes of `beside` too.
   template <int kCount>
-  __device__ __forceinline__ void copy_rows(int to, const T* const (&rows)[kCount]) const {
-    const uint32_t first = shared_address(row_at(to));
-#pragma unroll 1
-    for (int at = lane_; at < steps_ * kResidentStep / kElements; at += kWarpThreads) {
-      const bool inside = at * kElements < args_.k;
+  __device__ __forceinline__ void copy_rows(int to, const T* const (&rows)[kCount],
+                                            Barrier& barrier, uint32_t beside) const {
+    const auto bytes = static_cast<uint32_t>(args_.k) * static_cast<uint32_t>(sizeof(T));
+    uint32_t expected = beside;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        copy_async(
-            first + static_cast<uint32_t>(i * kResidentWarps * row_bytes_ + at * kAccessBytes),
-            rows[i] + at * kElements, inside && rows[i] != nullptr);
-      }
+    for (int i = 0; i < kCount; ++i) expected += rows[i] != nullptr ? bytes : 0;
+    barrier.arrive_expecting(expected);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (rows[i] == nullptr) continue;
+      copy_bytes(shared_ + (to + lane_ + i * kWarpThreads) * row_bytes_, rows[i], bytes, barrier);
     }
   }
 
-  __device__ __forceinline__ uint32_t operand(int row, ResidentPlace place, int step) const {
-    return shared_address(row_at(row + place.row)) +
-           static_cast<uint32_t>(place.byte + step * kResidentStep * static_cast<int>(sizeof(T)));
+  __device__ __forceinline__ uint32_t operand(ResidentPlace place) const {
+    return shared_address(shared_) + static_cast<uint32_t>(place.row * row_bytes_ + place.byte);
   }
 
-  __device__ __forceinline__ void load(Fragments& to, int step) const {
-    const int weights = kRows + resident_half(warp_) * kHalf;
-    if constexpr (kColumnTiles == 1) {
-      load_matrices(to.weight[0], operand(weights, resident_few_weights_place(lane_), step));
-    } else {
-#pragma unroll
-      for (int c = 0; c < kColumnTiles; c += 2) {
-        uint32_t both[4];
-        load_matrices(both, operand(weights + 8 * c, resident_weights_place(lane_), step));
-        to.weight[c][0] = both[0], to.weight[c][1] = both[1];
-        to.weight[c + 1][0] = both[2], to.weight[c + 1][1] = both[3];
-      }
-    }
+  // What this lane names at the first 16 rows of x and of W.
+  __device__ __forceinline__ void load(Fragments& to, uint32_t x, uint32_t weight) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      load_matrices(to.x[r], operand(16 * r, resident_x_place(lane_), step));
+      load_matrices(to.x[r], x + static_cast<uint32_t>(16 * r * row_bytes_));
+    }
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; c += 2) {
+      uint32_t both[4];
+      load_matrices(both, weight + static_cast<uint32_t>(8 * c * row_bytes_));
+      to.weight[c][0] = both[0], to.weight[c][1] = both[1];
+      to.weight[c + 1][0] = both[2], to.weight[c + 1][1] = both[3];
     }
   }
 
@@ -252,6 +245,28 @@ class ResidentBlock {
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
         multiply_add<T>(sums_[r][c], of.x[r], of.weight[c][0], of.weight[c][1]);
+      }
+    }
+  }
+  // A fragment of 16 rows holds that of its first 8 and of its last 8 as the other operand.
+  __device__ __forceinline__ void add_squares(const Fragments& of) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      multiply_add<T>(squares_[r][0], of.x[r], of.x[r][0], of.x[r][2]);
+      multiply_add<T>(squares_[r][1], of.x[r], of.x[r][1], of.x[r][3]);
+    }
+  }
+  // x times the norm's weights; `norm` is this lane's first column.
+  __device__ __forceinline__ void scale(Fragments& of, const float* norm) const {
+    const float2 weights[2] = {*reinterpret_cast<const float2*>(norm),
+                               *reinterpret_cast<const float2*>(norm + 8)};
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const Pair x = unpacked(of.x[r][i]);
+        of.x[r][i] = packed<T>(to_float(x.values[0]) * weights[i / 2].x,
+                               to_float(x.values[1]) * weights[i / 2].y);
       }
     }
   }
@@ -266,15 +281,22 @@ class ResidentBlock {
             there};
   }
 
-  __device__ __forceinline__ float2 total(int row, int column) const {
+  // 1 / sqrt(mean(x^2) + eps)
+  __device__ __forceinline__ float row_factor(int row) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < kResidentWarps; ++warp) sum += left_squares()[warp * kRows + row];
+    return rsqrtf(sum / static_cast<float>(args_.k) + args_.eps);
+  }
+  __device__ __forceinline__ float2 total(int row, int column, float factor) const {
     float2 sum{};
 #pragma unroll
-    for (int part = 0; part < kResidentParts; ++part) {
+    for (int warp = 0; warp < kResidentWarps; ++warp) {
       const float2 more = *reinterpret_cast<const float2*>(
-          left() + resident_sum_index<kRows, kColumns>(part, row, column));
-      sum = part == 0 ? more : float2{sum.x + more.x, sum.y + more.y};
+          left() + resident_sum_index<kRows, kColumns>(warp, row, column));
+      sum = warp == 0 ? more : float2{sum.x + more.x, sum.y + more.y};
     }
-    return sum;
+    return {sum.x * factor, sum.y * factor};
   }
   __device__ __forceinline__ float2 biased(float2 sum, int32_t column) const {
     if (args_.bias == nullptr) return sum;
@@ -283,31 +305,32 @@ class ResidentBlock {
 
   const ResidentArguments<T>& args_;
   std::byte* const shared_;
-  const int row_bytes_, steps_, warp_, lane_;
+  ResidentBarriers& barriers_;
+  const int row_bytes_, warp_, lane_;
   const int32_t row_first_, column_first_;
-  const T* x_[kWarpRows];  // this warp's rows, or null past the end
   uint32_t before_[kPairs];
   float sums_[kRowTiles][kColumnTiles][4] = {};
+  float squares_[kRowTiles][2][4] = {};
 };
 
-template <class T, int kRows, int kColumns>
+template <class T, int kRows, int kColumns, bool kNormed>
 __global__ void __launch_bounds__(kResidentThreads)
     linear_resident(const __grid_constant__ ResidentArguments<T> args) {
   extern __shared__ __align__(128) std::byte dynamic[];
+  __shared__ ResidentBarriers barriers;
   let_next_kernel_start();
-  ResidentBlock<T, kRows, kColumns> block(args, dynamic);
-  block.ask_for_weights();
-  wait_for_earlier_kernels();
-  block.ask_for_rows();
+  ResidentBlock<T, kRows, kColumns> block(args, dynamic, barriers);
+  const bool copies = threadIdx.x < kWarpThreads;
+  if (copies) block.ask_for_weights();
+  __syncthreads();
+  wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
+  if (copies) block.ask_for_rows();
   block.load_sums();
-  copies_wait();
-  if (args.norm != nullptr) block.normalise();
+  block.template multiply<kNormed>();
   __syncthreads();
-  block.multiply();
+  block.template leave_sums<kNormed>();
   __syncthreads();
-  block.leave_sums();
-  __syncthreads();
-  block.store();
+  block.template store<kNormed>();
 }
 
 }  // namespace headrace::gpu

@@ -5,7 +5,9 @@
 //
 // An element of y is, in f32, p0 + p1 + ... + p7 from the left, where p_i adds up the products of
 // steps i, i + 8, ... of 16 columns of K: its bits depend on its row of x and its row of W alone,
-// whatever tile it is in and whatever stands beside it.
+// whatever tile it is in and whatever stands beside it. Of a row with a norm, x times the norm's
+// weights is rounded to BF16 and the sum is divided by the root afterwards: as many roundings as of
+// rms_norm's results, and products need not wait for the row's sum of squares.
 #pragma once
 
 #include "ops/activation_row.h"
@@ -29,7 +31,7 @@ struct ResidentProduct {
 ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count);
 
 // y = x W^T (+ bias) (+ y), or act(gate) * up of [gate, up] = x W^T (+ bias); x through `norm`
-// first, rounded to its type, where there is one.
+// first where there is one.
 struct ResidentArgs {
   ConstTensorView x;
   const RmsNormArgs* norm = nullptr;  // of x, without a residual; `out` is not used
@@ -39,7 +41,8 @@ struct ResidentArgs {
   TensorView y;
   LinearOutput output = LinearOutput::kStore;
 };
-// Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind.
+// Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind, with a
+// norm BF16 (x times its weights may leave F16's range); K a multiple of 16.
 bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args);
 void run_resident(OpContext& context, const ResidentArgs& args);
 

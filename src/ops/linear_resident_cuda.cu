@@ -42,10 +42,10 @@ ResidentArguments<T> arguments_of(const ResidentArgs& args, const ResidentPlan& 
           .accumulates = args.output == LinearOutput::kAccumulate};
 }
 
-template <class T, int kRows, int kColumns>
+template <class T, int kRows, int kColumns, bool kNormed>
 void launch(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
   gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_resident<T, kRows, kColumns>,
+      gpu::linear_resident<T, kRows, kColumns, kNormed>,
       {.blocks =
            dim3(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.column_tiles)),
        .threads = kResidentThreads,
@@ -53,26 +53,29 @@ void launch(OpContext& context, const ResidentArgs& args, const ResidentPlan& pl
       gpu::stream_of(context), arguments_of<T>(args, plan)));
 }
 
-template <class T, int kRows>
+template <class T, int kRows, bool kNormed>
 void launch_columns(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
-  if (plan.tile_columns == 16) return launch<T, kRows, 16>(context, args, plan);
-  if (plan.tile_columns == 32) return launch<T, kRows, 32>(context, args, plan);
+  if (plan.tile_columns == 16) return launch<T, kRows, 16, kNormed>(context, args, plan);
+  if (plan.tile_columns == 32) return launch<T, kRows, 32, kNormed>(context, args, plan);
   CHECK(plan.tile_columns == 64);
-  if constexpr (kRows * 64 <= kResidentTileMax) launch<T, kRows, 64>(context, args, plan);
+  if constexpr (kRows * 64 <= kResidentTileMax) {
+    launch<T, kRows, 64, kNormed>(context, args, plan);
+  }
 }
 
-template <class T>
+template <class T, bool kNormed>
 void launch_plan(OpContext& context, const ResidentArgs& args) {
   const ResidentPlan plan = plan_resident(product_of(args), context.device.traits().sm_count);
-  if (plan.tile_rows == 16) return launch_columns<T, 16>(context, args, plan);
-  if (plan.tile_rows == 32) return launch_columns<T, 32>(context, args, plan);
+  if (plan.tile_rows == 16) return launch_columns<T, 16, kNormed>(context, args, plan);
+  if (plan.tile_rows == 32) return launch_columns<T, 32, kNormed>(context, args, plan);
   CHECK(plan.tile_rows == 64);
-  launch_columns<T, 64>(context, args, plan);
+  launch_columns<T, 64, kNormed>(context, args, plan);
 }
 
 bool norm_fits(const ResidentArgs& args) {
   return args.norm == nullptr ||
-         (args.norm->residual.data == nullptr && gpu::multiple_of_access(args.norm->weight));
+         (args.x.dtype == DType::kBF16 && args.norm->residual.data == nullptr &&
+          gpu::multiple_of_access(args.norm->weight));
 }
 
 }  // namespace
@@ -90,8 +93,9 @@ bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
 }
 
 void run_resident(OpContext& context, const ResidentArgs& args) {
-  if (args.x.dtype == DType::kF16) return launch_plan<__half>(context, args);
-  launch_plan<__nv_bfloat16>(context, args);
+  if (args.x.dtype == DType::kF16) return launch_plan<__half, false>(context, args);
+  if (args.norm == nullptr) return launch_plan<__nv_bfloat16, false>(context, args);
+  launch_plan<__nv_bfloat16, true>(context, args);
 }
 
 namespace {

@@ -96,12 +96,10 @@ void multiply_add(float (&c)[16][8], const std::array<Fragment, 4>& a, const Fra
   }
 }
 
-// Row `from` of `matrix` to row `to`, as copies of 16 bytes with zeros past the end.
+// Row `from` of `matrix` to row `to`; what is not there stays as it was.
 void copy_row(Image& image, int to, const Matrix& matrix, int from, int k) {
-  for (int at = 0; at < resident_steps(k) * kResidentStep; ++at) {
-    const bool there = from < matrix.rows && at < k;
-    image[static_cast<size_t>(to * resident_row_bytes(k) / 2 + at)] =
-        there ? matrix.at(from, at) : 0.0f;
+  for (int at = 0; at < k && from < matrix.rows; ++at) {
+    image[static_cast<size_t>(to * resident_row_bytes(k) / 2 + at)] = matrix.at(from, at);
   }
 }
 
@@ -111,9 +109,11 @@ struct Problem {
   bool gated;
 };
 
-// The sums of the tile at (row_first, column_first), [kRows][kColumns].
+// The sums of the tile at (row_first, column_first), [kRows][kColumns]; its rows' sums of squares
+// to `squares`.
 template <int kRows, int kColumns>
-std::vector<float> tile_sums(const Problem& p, int row_first, int column_first) {
+std::vector<float> tile_sums(const Problem& p, int row_first, int column_first,
+                             std::vector<float>& squares) {
   constexpr int kHalf = kColumns / 2;
   const int k = p.x.columns, row_bytes = resident_row_bytes(k);
   Image image(static_cast<size_t>((kRows + kColumns) * row_bytes / 2), std::nanf(""));
@@ -124,34 +124,42 @@ std::vector<float> tile_sums(const Problem& p, int row_first, int column_first) 
              k);
   }
   std::vector<float> left(
-      static_cast<size_t>(resident_sum_index<kRows, kColumns>(kResidentParts, 0, 0)),
+      static_cast<size_t>(resident_sum_index<kRows, kColumns>(kResidentWarps, 0, 0)),
       std::nanf(""));
+  squares.assign(kRows, 0.0f);
   for (int warp = 0; warp < kResidentWarps; ++warp) {
-    const int first_column = resident_half(warp) * kHalf;
     for (int r = 0; r < kRows / 16; ++r) {
-      for (int c = 0; c < kHalf / 8; ++c) {
+      float first[16][8] = {}, last[16][8] = {};
+      for (int step = warp; step < k / kResidentStep; step += kResidentWarps) {
+        const auto a = load_matrices<4>(image, row_bytes, 16 * r, step, resident_x_place);
+        multiply_add(first, a, a[0], a[2]);
+        multiply_add(last, a, a[1], a[3]);
+      }
+      std::set<int> rows;
+      for (int lane = 0; lane < 32; ++lane) {
+        if (!resident_has_square(lane)) continue;
+        const int row = resident_square_row(lane), sum = resident_square_sum(lane);
+        rows.insert(row);
+        const int column = resident_sum_column(lane, sum);
+        squares[static_cast<size_t>(16 * r + row)] += first[resident_sum_row(lane, sum)][column];
+        squares[static_cast<size_t>(16 * r + row + 8)] +=
+            last[resident_sum_row(lane, sum + 2)][resident_sum_column(lane, sum + 2)];
+      }
+      EXPECT_EQ(rows.size(), 8u);
+      for (int c = 0; c < kColumns / 8; ++c) {
         float sums[16][8] = {};
-        for (int step = resident_part(warp); step < resident_steps(k); step += kResidentParts) {
+        for (int step = warp; step < k / kResidentStep; step += kResidentWarps) {
           const auto a = load_matrices<4>(image, row_bytes, 16 * r, step, resident_x_place);
-          const int weights = kRows + first_column;
-          if (kHalf == 8) {
-            const auto b =
-                load_matrices<2>(image, row_bytes, weights, step, resident_few_weights_place);
-            multiply_add(sums, a, b[0], b[1]);
-          } else {
-            const auto b = load_matrices<4>(image, row_bytes, weights + c / 2 * 16, step,
-                                            resident_weights_place);
-            multiply_add(sums, a, b[static_cast<size_t>(c % 2 * 2)],
-                         b[static_cast<size_t>(c % 2 * 2 + 1)]);
-          }
+          const auto b =
+              load_matrices<4>(image, row_bytes, kRows + c / 2 * 16, step, resident_weights_place);
+          multiply_add(sums, a, b[static_cast<size_t>(c % 2 * 2)],
+                       b[static_cast<size_t>(c % 2 * 2 + 1)]);
         }
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < 4; ++i) {
             const int row = resident_sum_row(lane, i), column = resident_sum_column(lane, i);
-            float& to = left[static_cast<size_t>(resident_sum_index<kRows, kColumns>(
-                resident_part(warp), 16 * r + row, first_column + 8 * c + column))];
-            EXPECT_TRUE(std::isnan(to)) << "written twice";
-            to = sums[row][column];
+            left[static_cast<size_t>(resident_sum_index<kRows, kColumns>(
+                warp, 16 * r + row, 8 * c + column))] = sums[row][column];
           }
         }
       }
@@ -161,8 +169,8 @@ std::vector<float> tile_sums(const Problem& p, int row_first, int column_first) 
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < kColumns; ++column) {
       float sum = 0;
-      for (int part = 0; part < kResidentParts; ++part) {
-        sum += left[static_cast<size_t>(resident_sum_index<kRows, kColumns>(part, row, column))];
+      for (int warp = 0; warp < kResidentWarps; ++warp) {
+        sum += left[static_cast<size_t>(resident_sum_index<kRows, kColumns>(warp, row, column))];
       }
       total.push_back(sum);
     }
@@ -186,8 +194,14 @@ void expect_products(int m, int outputs, int k, bool gated) {
   const int columns = gated ? kColumns / 2 : kColumns;
   for (int row_first = 0; row_first < m; row_first += kRows) {
     for (int column_first = 0; column_first < outputs; column_first += columns) {
-      const std::vector<float> sums = tile_sums<kRows, kColumns>(p, row_first, column_first);
+      std::vector<float> squares;
+      const std::vector<float> sums =
+          tile_sums<kRows, kColumns>(p, row_first, column_first, squares);
       for (int row = 0; row < kRows && row_first + row < m; ++row) {
+        float square = 0;
+        for (int i = 0; i < k; ++i)
+          square += p.x.at(row_first + row, i) * p.x.at(row_first + row, i);
+        EXPECT_EQ(squares[static_cast<size_t>(row)], square);
         for (int column = 0; column < columns && column_first + column < outputs; ++column) {
           const auto at = static_cast<size_t>(row * kColumns + column);
           EXPECT_EQ(sums[at], product(p, row_first + row, column_first + column));
@@ -202,13 +216,13 @@ void expect_products(int m, int outputs, int k, bool gated) {
 
 TEST(ResidentLayout, TilesOfEverySizeAreProducts) {
   for (const bool gated : {false, true}) {
-    expect_products<16, 16>(5, 20, 40, gated);
+    expect_products<16, 16>(5, 20, 48, gated);
     expect_products<16, 32>(17, 34, 64, gated);
-    expect_products<16, 64>(16, 70, 24, gated);
-    expect_products<32, 16>(33, 18, 72, gated);
-    expect_products<32, 32>(32, 32, 136, gated);
+    expect_products<16, 64>(16, 70, 32, gated);
+    expect_products<32, 16>(33, 18, 80, gated);
+    expect_products<32, 32>(32, 32, 144, gated);
     expect_products<32, 64>(20, 66, 48, gated);
-    expect_products<64, 16>(65, 16, 8, gated);
+    expect_products<64, 16>(65, 16, 16, gated);
     expect_products<64, 32>(50, 40, 80, gated);
   }
 }
