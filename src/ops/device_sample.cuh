@@ -125,9 +125,10 @@ struct WeightSum {
     ++tokens;
   }
   __device__ __forceinline__ void add(float w) { add(halves(w)); }
+  __device__ __forceinline__ uint32_t high_total() const { return high - tokens * kUnitBits; }
+  __device__ __forceinline__ uint32_t low_total() const { return low - tokens * kUnitBits; }
   __device__ __forceinline__ SampleWeight total() const {
-    return (static_cast<SampleWeight>(high - tokens * kUnitBits) << 20) +
-           (low - tokens * kUnitBits);
+    return (static_cast<SampleWeight>(high_total()) << 20) + low_total();
   }
 };
 

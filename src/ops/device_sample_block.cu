@@ -151,14 +151,16 @@ __device__ void weigh_segments(Row& row, const SampleScale& scale, const Cut& cu
   const UpTo kept(cut);
   row.clear_segments();
   WeightSum sum;  // of what is above the cut's value
-  row.template for_each_access<PassOrder::kBackwards>([&](int32_t, const auto& values) {
+  row.template for_each_access<PassOrder::kBackwards>(
+      [&](int32_t, const auto& values) {
 #pragma unroll
-    for (int i = 0; i < Row::kWidth; ++i) {
-      sum.add(values[i] > kept.edge ? scale.share(values[i]) : 0.0f);
-    }
-  });
-  const SampleWeight of_segment = warp_total(sum.total());
-  if (sample_lane() == 0) row.shared.segments[sample_warp()] = of_segment;
+        for (int i = 0; i < Row::kWidth; ++i) {
+          sum.add(values[i] > kept.edge ? scale.share(values[i]) : 0.0f);
+        }
+        return 0u;
+      },
+      [](int32_t) {}, [&](int32_t segment) { row.keep_segment(segment, sum); });
+  __syncthreads();
   const auto add = [&](int32_t token, float value) {
     row.add_to_segment(token, scale.weight(value));
   };
@@ -170,7 +172,6 @@ __device__ void weigh_segments(Row& row, const SampleScale& scale, const Cut& cu
       if (value == kept.edge && token <= kept.edge_token) add(token, value);
     });
   }
-  row.fold_segments();
 }
 
 // The token at `random` of the distribution over the tokens up to the cut, in order of ids.
@@ -178,17 +179,12 @@ __device__ void weigh_segments(Row& row, const SampleScale& scale, const Cut& cu
 template <class Row>
 __device__ int32_t draw(Row& row, const SampleScale& scale, const Cut& cut, uint64_t random) {
   __syncthreads();
-  SampleWeight total = 0;
-  for (int segment = 0; segment < Row::kWarps; ++segment) total += row.shared.segments[segment];
-  SampleWeight left = drawn_weight(random, total);
-  int chosen = 0;
-  while (chosen + 1 < Row::kWarps && left >= row.shared.segments[chosen]) {
-    left -= row.shared.segments[chosen++];
-  }
   const UpTo kept(cut);
-  return row.locate(chosen, left, [&](int32_t token, float value) -> SampleWeight {
-    return kept(token, value) ? scale.weight(value) : 0;
-  });
+  return row.locate([&](int32_t segment) { return row.shared.segments[segment]; },
+                    [&](SampleWeight total) { return drawn_weight(random, total); },
+                    [&](int32_t token, float value) -> SampleWeight {
+                      return kept(token, value) ? scale.weight(value) : 0;
+                    });
 }
 
 // --- the list ---
@@ -223,12 +219,10 @@ __device__ bool cut_of_list(Row& row, const SampleScale& scale, int count, const
 // number `index`.
 template <class Row>
 __device__ __noinline__ int32_t token_of_tie(Row row, float tied, SampleWeight index) {
-  int segment = 0;
-  while (segment + 1 < Row::kWarps && index >= row.shared.segment_listed[segment]) {
-    index -= row.shared.segment_listed[segment++];
-  }
-  return row.locate(segment, index,
-                    [&](int32_t, float value) -> SampleWeight { return value == tied ? 1 : 0; });
+  return row.locate(
+      [&](int32_t segment) { return SampleWeight{row.shared.segment_listed[segment]}; },
+      [&](SampleWeight) { return index; },
+      [&](int32_t, float value) -> SampleWeight { return value == tied ? 1 : 0; });
 }
 
 // How many tokens of weight `each` a goal needs after what lies before them.
@@ -255,11 +249,27 @@ struct BinEstimate {
   SampleScale scale;
   Places places;
   float top_place;
+  bool coarse;  // values are bf16
 
   __device__ int top() const { return __float2int_rd(top_place); }
+  // The distance of a bin's values from each other, in places, where they are bf16.
+  __device__ float spacing(int below) const {
+    const float upper = fmaxf(fabsf(static_cast<float>(top() - below)),
+                              fabsf(static_cast<float>(top() - below + 1)));
+    const float value = upper / places.per_value;
+    return __uint_as_float(__float_as_uint(value) & 0x7f800000u) * 0x1p-7f * places.per_value;
+  }
+  // The middle of the values that a bin can have.
+  __device__ float middle_place(int below) const {
+    const auto lower = static_cast<float>(top() - below);
+    if (!coarse) return lower + 0.5f;
+    const float step = spacing(below);
+    const float first = ceilf(lower / step) * step;
+    const float last = (ceilf((lower + 1.0f) / step) - 1.0f) * step;
+    return last >= first ? (first + last) / 2 : lower + 0.5f;
+  }
   __device__ float middle(int below) const {
-    const float middle = static_cast<float>(top() - below) + 0.5f;
-    const float share = expf(fminf(middle - top_place, 0.0f) / kPlacesPerNat);
+    const float share = expf(fminf(middle_place(below) - top_place, 0.0f) / kPlacesPerNat);
     return share < scale.weight_min ? 0.0f : share;
   }
   __device__ uint32_t at(int below) const {
@@ -299,14 +309,16 @@ __device__ Edges find_edges(Row& row, const BinEstimate& bins, SampleWeight goal
     const SampleWeight after = before + weights[i];
     const auto upper = static_cast<float>(bins.top() - (first + i) + 1);
     const auto count = static_cast<float>(shared.place_count[bins.at(first + i)]);
-    const float margin = fminf(4.0f * rsqrtf(fmaxf(count, 1.0f)), 1.0f);
+    const float step = bins.coarse ? bins.spacing(first + i) : 0.0f;
+    const bool whole = whole_bins || step >= 0.5f;
+    const float margin = fminf(4.0f * rsqrtf(fmaxf(count, 1.0f)), 1.0f) + step;
 #pragma unroll
     for (int edge = 0; edge < 2; ++edge) {
       if (before >= goals[edge] || after < goals[edge]) continue;
       const float inside =
           static_cast<float>(goals[edge] - before) / static_cast<float>(weights[i]);
-      shared.found_place[edge] = whole_bins ? upper - static_cast<float>(edge)
-                                            : upper - inside + (edge == 0 ? margin : -margin);
+      shared.found_place[edge] = whole ? upper - static_cast<float>(edge)
+                                       : upper - inside + (edge == 0 ? margin : -margin);
     }
     before = after;
   }
@@ -352,15 +364,17 @@ __device__ Nucleus weigh_nucleus(Row& row, const SampleScale& scale, const Edges
         }
         return picks;
       },
-      [&](int32_t token) { listed += list(token, row.value(token)); });
-  const SampleWeight of_segment = warp_total(kept.total());
-  const uint32_t listed_of_segment = warp_total(listed);
-  if (sample_lane() == 0) {
-    shared.segments[sample_warp()] = of_segment;
-    atomicAdd(&shared.segment_listed[sample_warp()], listed_of_segment);
-    nucleus.above = of_segment;
-  }
+      [&](int32_t token) { listed += list(token, row.value(token)); },
+      [&](int32_t segment) {
+        const SampleWeight weight = row.keep_segment(segment, kept);
+        if (sample_lane() == 0) nucleus.above += weight;
+        if (!__any_sync(0xffffffffu, listed != 0)) return;
+        listed = __reduce_add_sync(0xffffffffu, listed);
+        if (sample_lane() == 0) shared.segment_listed[segment] = listed;
+        listed = 0;
+      });
   nucleus.total = all.total();
+  __syncthreads();
   row.for_each_biased([&](int32_t token, float value) {
     const SampleWeight weight = scale.weight(value);
     nucleus.total += weight;
@@ -389,16 +403,16 @@ __device__ bool cut_of_tied_nucleus(Row& row, const SampleScale& scale, const Nu
   if (needed > nucleus.count) return false;
   cut = {key_of(tied, token_of_tie(row, tied, needed - 1)), nucleus.above + needed * each};
   __syncthreads();
-  if (row.thread() < Row::kWarps) {
-    SampleWeight before = 0;
-    for (int segment = 0; segment < row.thread(); ++segment) {
-      before += shared.segment_listed[segment];
-    }
-    const SampleWeight left = needed - min(needed, before);
-    shared.segments[row.thread()] +=
-        each * min(left, SampleWeight{shared.segment_listed[row.thread()]});
-  }
-  row.fold_segments();
+  const auto listed = [&](int32_t segment) { return SampleWeight{shared.segment_listed[segment]}; };
+  SampleWeight own = row.of_own_segments(listed), all;
+  SampleWeight left = needed - min(needed, row.scan(own, all) - own);
+  row.of_own_segments([&](int32_t segment) -> SampleWeight {
+    const SampleWeight taken = min(left, listed(segment));
+    shared.segments[segment] += each * taken;
+    left -= taken;
+    return 0;
+  });
+  __syncthreads();
   return true;
 }
 
@@ -415,7 +429,7 @@ __device__ bool cut_of_nucleus(Row& row, const SampleScale& scale, const Nucleus
     const SampleKey key = row.shared.list[i];
     if (key <= cut.key) row.add_to_segment(token_of(key), scale.weight(value_of(key)));
   }
-  row.fold_segments();
+  __syncthreads();
   return true;
 }
 
@@ -425,7 +439,7 @@ template <class Row>
 __device__ bool find_nucleus(Row& row, const SampleScale& scale, SampleKey own,
                              const DeviceSampleRow& asked, Cut& cut) {
   const Places places = Places::of(asked);
-  const BinEstimate bins{scale, places, scale.largest * places.per_value};
+  const BinEstimate bins{scale, places, scale.largest * places.per_value, Row::kCoarseValues};
   if (!(fabsf(bins.top_place) < Places::kMost)) return false;
   if (own != kWorstKey) {
     const int below = bins.top() - __float2int_rd(value_of(own) * places.per_value);
@@ -437,8 +451,8 @@ __device__ bool find_nucleus(Row& row, const SampleScale& scale, SampleKey own,
   __syncthreads();
   SampleWeight goal = 0;  // of the estimate
   for (int tried = 0; tried < kNucleusTries; ++tried) {
-    const Edges edges = find_edges(row, bins, goal, asked.top_p, tried == 0 ? 9 : 5,
-                                   Row::kCoarseValues || tried > 0);
+    const Edges edges =
+        find_edges(row, bins, goal, asked.top_p, tried == 0 ? 9 : 7, /*whole_bins=*/tried > 0);
     const Nucleus nucleus = weigh_nucleus(row, scale, edges);
     const SampleWeight exact = top_p_goal(asked.top_p, nucleus.total);
     if (cut_of_nucleus(row, scale, nucleus, exact, cut)) return true;
@@ -478,7 +492,8 @@ __device__ int list_best(Row& row, SampleKey own, int k, const See& see, const W
         if (token >= row.size) return;
         const float value = row.value(token);
         if (wanted(value)) row.pick(key_of(value, token));
-      });
+      },
+      [](int32_t) {});
   row.for_each_biased([&](int32_t token, float value) {
     if (value >= from && wanted(value)) row.pick(key_of(value, token));
   });

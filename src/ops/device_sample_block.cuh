@@ -1,9 +1,10 @@
 // A row of logits, f32 or bf16, read by one thread block: passes over it, sums and scans over the
 // block, a short list of keys in shared memory.
 //
-// Each warp reads a segment of the row, so that a pass leaves sums by segments in the order of ids;
-// the draw looks at one segment more closely. A pass may go backwards: what the pass before it read
-// last is still in the cache.
+// A segment is what a warp reads at once, 2 KB; the warps take the next ones together, so that the
+// block reads one stretch of memory after the other. A pass leaves sums by segments, in the order
+// of ids; the draw looks at one segment more closely. A pass may go backwards: what the pass before
+// it read last is still in the cache.
 //
 // Every member function of BlockRow and every function that takes one is called by all threads of
 // the block together, and what they return is the same in all of them unless it says otherwise.
@@ -19,10 +20,14 @@ namespace headrace::gpu {
 inline constexpr int kPlaceBins = 4096;
 inline constexpr float kPlacesPerNat = 64.0f;
 inline constexpr int kRankBins = 1024;
-// A weight is added to a bin or a segment in parts that a row's tokens do not overflow.
+inline constexpr int kSegmentAccesses = 4 * kWarpThreads;
+inline constexpr int kSegmentsMax = 2048;
+// A weight is added to a bin in parts that a row's tokens do not overflow.
 inline constexpr int kBlockParts = 4, kBlockPartBits = 11;
 inline constexpr int64_t kBlockVocabularyMax = 1 << 20;
 static_assert(kBlockVocabularyMax <= int64_t{1} << (32 - kBlockPartBits));
+static_assert(kBlockVocabularyMax * int64_t{sizeof(float)} <=
+              int64_t{kSegmentsMax} * kSegmentAccesses * kAccessBytes);
 
 template <int kThreads>
 struct alignas(16) BlockShared {
@@ -38,15 +43,14 @@ struct alignas(16) BlockShared {
   SampleKey warp_keys[kWarps];
   SampleWeight warp_weights[kWarps], warp_more[kWarps];
   // By segments: what is kept of each, and tokens that are listed.
-  SampleWeight segments[kWarps];
-  uint32_t segment_parts[kWarps][kBlockParts];
-  uint32_t segment_listed[kWarps];
+  SampleWeight segments[kSegmentsMax];
+  uint32_t segment_listed[kSegmentsMax];
   bool any_nan;
   float found_place[2];
   SampleKey found_key;
   SampleWeight found_weight;
   uint32_t found_bin, found_count[2];
-  int32_t found_token;
+  int32_t found_token, found_segment;
 };
 
 // One step of sort_list(), of threads `step` apart.
@@ -121,6 +125,7 @@ class BlockRow {
   static constexpr int kWarps = kThreads / kWarpThreads;
   static constexpr int kWidth = kAccessBytes / static_cast<int>(sizeof(Element));
   static constexpr bool kCoarseValues = sizeof(Element) < sizeof(float);
+  static constexpr int kSegmentTokens = kSegmentAccesses * kWidth;
   using Shared = BlockShared<kThreads>;
   static constexpr int kListMax = Shared::kListMax;
 
@@ -129,8 +134,7 @@ class BlockRow {
         size(vocabulary),
         logits_(logits),
         accesses_((vocabulary + kWidth - 1) / kWidth),
-        whole_(reinterpret_cast<uintptr_t>(logits) % kAccessBytes == 0 ? vocabulary / kWidth : 0),
-        segment_((((accesses_ + kWarps - 1) / kWarps) + 7) / 8 * 8) {}
+        whole_(reinterpret_cast<uintptr_t>(logits) % kAccessBytes == 0 ? vocabulary / kWidth : 0) {}
 
   Shared& shared;
   const int32_t size;
@@ -163,58 +167,63 @@ class BlockRow {
   __device__ float logit(int32_t token) const { return to_float(logits_[token]); }
   __device__ float value(int32_t token) const { return penalised_at(token, logit(token)); }
 
-  // body(first token, kWidth values) for the accesses of this warp's segment, ascending or
-  // descending for each thread; a value past the end of the row is -infinity. `picked(token)` for
-  // those values whose bits are set in what it returns.
-  template <PassOrder kOrder, class Body, class Picked>
-  __device__ __forceinline__ void for_each_access(const Body& body, const Picked& picked) const {
-    constexpr int kAhead = 4, kStep = kAhead * kWarpThreads;
+  // body(first token, kWidth values) for the accesses of this warp's segments, ascending or
+  // descending; a value past the end of the row is -infinity. `picked(token)` for those values
+  // whose bits are set in what it returns. `ended(segment)` after each, by all lanes.
+  template <PassOrder kOrder, class Body, class Picked, class Ended>
+  __device__ __forceinline__ void for_each_access(const Body& body, const Picked& picked,
+                                                  const Ended& ended) const {
+    constexpr int kAhead = kSegmentAccesses / kWarpThreads;
     static_assert(kAhead * kWidth <= 32);
-    const int32_t first = segment_first(sample_warp()), last = segment_last(sample_warp());
-    const int32_t whole = min(last, whole_);
     const auto* accesses = reinterpret_cast<const uint4*>(logits_);
     const uint16_t* counts = counts_;
-    const int32_t steps = (max(whole - first, 0) + kStep - 1) / kStep;
-    for (int32_t step = 0; step < steps; ++step) {
-      const int32_t base = kOrder == PassOrder::kForwards ? step : steps - 1 - step;
-      const int32_t at = first + base * kStep + sample_lane();
-      uint4 held[kAhead];
+    const int32_t whole = whole_;
+    const int32_t rounds = (segments() + kWarps - 1) / kWarps;
+    for (int32_t round = 0; round < rounds; ++round) {
+      const int32_t of_round = kOrder == PassOrder::kForwards ? round : rounds - 1 - round;
+      const int32_t segment = of_round * kWarps + sample_warp();
+      const int32_t at = segment * kSegmentAccesses + sample_lane();
+      if ((segment + 1) * kSegmentAccesses <= whole) {
+        uint4 held[kAhead];
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        held[i] = at + i * kWarpThreads < whole ? accesses[at + i * kWarpThreads] : nothing();
-      }
-      uint32_t picks = 0;
+        for (int i = 0; i < kAhead; ++i) held[i] = accesses[at + i * kWarpThreads];
+        uint32_t picks = 0;
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int32_t access = at + i * kWarpThreads;
-        float values[kWidth];
-        take(held[i], values);
-        if (counts != nullptr && access < whole) penalise(access * kWidth, values);
-        const uint32_t own = body(access * kWidth, values);
-        picks |= access < whole ? own << (i * kWidth) : 0;
+        for (int i = 0; i < kAhead; ++i) {
+          float values[kWidth];
+          take(held[i], values);
+          if (counts != nullptr) penalise((at + i * kWarpThreads) * kWidth, values);
+          picks |= body((at + i * kWarpThreads) * kWidth, values) << (i * kWidth);
+        }
+        for (; picks != 0; picks &= picks - 1) {
+          const int i = __ffs(static_cast<int>(picks)) - 1;
+          picked((at + i / kWidth * kWarpThreads) * kWidth + i % kWidth);
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kAhead; ++i) {
+          const int32_t access = at + i * kWarpThreads;
+          float values[kWidth];
+          load_edge(access, values);
+          for (uint32_t picks = body(access * kWidth, values); picks != 0; picks &= picks - 1) {
+            const int32_t token = access * kWidth + __ffs(static_cast<int>(picks)) - 1;
+            if (token < size) picked(token);
+          }
+        }
       }
-      for (; picks != 0; picks &= picks - 1) {
-        const int i = __ffs(static_cast<int>(picks)) - 1;
-        picked((at + i / kWidth * kWarpThreads) * kWidth + i % kWidth);
-      }
-    }
-    for (int32_t at = max(first, whole) + sample_lane(); at < last; at += kWarpThreads) {
-      float values[kWidth];
-      load_edge(at, values);
-      for (uint32_t picks = body(at * kWidth, values); picks != 0; picks &= picks - 1) {
-        picked(at * kWidth + __ffs(static_cast<int>(picks)) - 1);
-      }
+      __syncwarp();
+      ended(segment);
     }
   }
   // The same where no values are picked.
   template <PassOrder kOrder, class Body>
   __device__ __forceinline__ void for_each_access(const Body& body) const {
+    const auto whole_body = [&](int32_t first, const float(&values)[kWidth]) {
+      body(first, values);
+      return 0u;
+    };
     for_each_access<kOrder>(
-        [&](int32_t first, const float(&values)[kWidth]) {
-          body(first, values);
-          return 0u;
-        },
-        [](int32_t) {});
+        whole_body, [](int32_t) {}, [](int32_t) {});
   }
   // body(token, value) for every token of the row, in any order; for rare passes.
   template <class Body>
@@ -239,7 +248,10 @@ class BlockRow {
   __device__ __forceinline__ void for_each_biased(const Body& body) const {
     for (int i = thread(); i < bias_count_; i += kThreads) body(biases_[i].token, biased(i));
   }
-  __device__ int32_t segment_of(int32_t token) const { return token / (segment_ * kWidth); }
+  __device__ int32_t segments() const {
+    return (accesses_ + kSegmentAccesses - 1) / kSegmentAccesses;
+  }
+  __device__ static int32_t segment_of(int32_t token) { return token / kSegmentTokens; }
 
   // --- over the block ---
 
@@ -290,88 +302,83 @@ class BlockRow {
 
   __device__ void clear_segments() {
     __syncthreads();
-    if (thread() < kWarps) {
-      shared.segments[thread()] = 0;
-      shared.segment_listed[thread()] = 0;
-#pragma unroll
-      for (int part = 0; part < kBlockParts; ++part) shared.segment_parts[thread()][part] = 0;
+    for (int i = thread(); i < segments(); i += kThreads) {
+      shared.segments[i] = 0;
+      shared.segment_listed[i] = 0;
     }
     __syncthreads();
   }
-  // By one thread, for a token of any segment; in shared.segments after fold_segments().
+  // What the lanes' tokens of a segment weigh becomes shared.segments'; in `ended` of a pass.
+  __device__ __forceinline__ SampleWeight keep_segment(int32_t segment, WeightSum& sum) {
+    const uint32_t high = __reduce_add_sync(0xffffffffu, sum.high_total());
+    const uint32_t low = __reduce_add_sync(0xffffffffu, sum.low_total());
+    const SampleWeight weight = (static_cast<SampleWeight>(high) << 20) + low;
+    if (sample_lane() == 0 && segment < segments()) shared.segments[segment] = weight;
+    sum = {};
+    return weight;
+  }
+  // By one thread, for a token of any segment.
   __device__ void add_to_segment(int32_t token, SampleWeight weight) {
-    uint32_t* parts = shared.segment_parts[segment_of(token)];
-#pragma unroll
-    for (int part = 0; part < kBlockParts; ++part) {
-      const uint32_t bits = weight_part(weight, part);
-      if (bits != 0) atomicAdd(&parts[part], bits);
-    }
-  }
-  __device__ void fold_segments() {
-    __syncthreads();
-    if (thread() < kWarps) {
-      SampleWeight weight = shared.segments[thread()];
-#pragma unroll
-      for (int part = 0; part < kBlockParts; ++part) {
-        weight += static_cast<SampleWeight>(shared.segment_parts[thread()][part])
-                  << part * kBlockPartBits;
-      }
-      shared.segments[thread()] = weight;
-    }
-    __syncthreads();
+    atomicAdd(&shared.segments[segment_of(token)], weight);
   }
   __device__ __forceinline__ static uint32_t weight_part(SampleWeight weight, int part) {
     return static_cast<uint32_t>(weight >> part * kBlockPartBits) & ((1u << kBlockPartBits) - 1);
   }
 
-  // The token of a segment, in order of ids, in which the running sum of weight_of(token, value)
-  // passes `left`; -1: it does not.
-  template <class WeightOf>
-  __device__ int32_t locate(int segment, SampleWeight left, const WeightOf& weight_of) {
-    constexpr int kEach = 16;  // tokens that follow each other, of a thread
-    const int32_t end = min(segment_last(segment) * kWidth, size);
-    int32_t first = segment_first(segment) * kWidth + kEach * thread();
-    for (int32_t round = segment_first(segment) * kWidth; round < end; round += kThreads * kEach) {
-      float values[kEach];
-      load_following<kEach>(first, values);
-      const auto weight_at = [&](int i) -> SampleWeight {
-        return first + i < end ? weight_of(first + i, values[i]) : 0;
-      };
-      SampleWeight own = 0, all;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) own += weight_at(i);
-      const SampleWeight reached = scan(own, all);
-      if (left < all) {
-        SampleWeight before = reached - own;
-        if (left >= before && left < reached) {
-#pragma unroll
-          for (int i = 0; i < kEach; ++i) {
-            const SampleWeight weight = weight_at(i);
-            if (left >= before && left < before + weight) shared.found_token = first + i;
-            before += weight;
-          }
-        }
-        __syncthreads();
-        return shared.found_token;
-      }
-      left -= all;
-      first += kThreads * kEach;
+  // The sum of of_segment(segment) over this thread's segments, which follow each other.
+  static constexpr int kSegmentsEach = kSegmentsMax / kThreads;
+  template <class OfSegment>
+  __device__ SampleWeight of_own_segments(const OfSegment& of_segment) const {
+    const int32_t each = (segments() + kThreads - 1) / kThreads;
+    SampleWeight sum = 0;
+    for (int i = 0; i < each; ++i) {
+      const int32_t segment = thread() * each + i;
+      sum += segment < segments() ? of_segment(segment) : 0;
     }
-    return -1;
+    return sum;
+  }
+  // The token, in order of ids, in which the running sum of weight_of(token, value) passes
+  // target(sum of all); of_segment(segment): what its tokens weigh. REQUIRES: there is one
+  template <class OfSegment, class Target, class WeightOf>
+  __device__ int32_t locate(const OfSegment& of_segment, const Target& target,
+                            const WeightOf& weight_of) {
+    SampleWeight all;
+    const SampleWeight own = of_own_segments(of_segment);
+    const SampleWeight reached = scan(own, all);
+    const SampleWeight left = target(all);
+    SampleWeight before = reached - own;
+    if (left >= before && left < reached) {
+      int32_t segment = thread() * ((segments() + kThreads - 1) / kThreads);
+      for (; left >= before + of_segment(segment); ++segment) before += of_segment(segment);
+      shared.found_segment = segment;
+      shared.found_weight = left - before;
+    }
+    __syncthreads();
+    return locate_in(shared.found_segment, shared.found_weight, weight_of);
   }
 
  private:
-  // In accesses.
-  __device__ int32_t segment_first(int segment) const { return min(segment * segment_, accesses_); }
-  __device__ int32_t segment_last(int segment) const {
-    return min((segment + 1) * segment_, accesses_);
+  template <class WeightOf>
+  __device__ int32_t locate_in(int32_t segment, SampleWeight left, const WeightOf& weight_of) {
+    constexpr int kEach = (kSegmentTokens + kThreads - 1) / kThreads;
+    const int32_t first = segment * kSegmentTokens + kEach * thread();
+    const int32_t end = min((segment + 1) * kSegmentTokens, size);
+    SampleWeight weights[kEach], own = 0, all;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      weights[i] = first + i < end ? weight_of(first + i, changed_value(first + i)) : 0;
+      own += weights[i];
+    }
+    SampleWeight before = scan(own, all) - own;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (left >= before && left < before + weights[i]) shared.found_token = first + i;
+      before += weights[i];
+    }
+    __syncthreads();
+    return shared.found_token;
   }
 
-  // An access of values -infinity.
-  __device__ __forceinline__ static uint4 nothing() {
-    const uint32_t word = kCoarseValues ? 0xff80ff80u : 0xff800000u;
-    return {word, word, word, word};
-  }
   __device__ __forceinline__ static void take(const uint4& words, float (&values)[kWidth]) {
     const uint32_t all[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
@@ -410,28 +417,12 @@ class BlockRow {
   __device__ float biased(int i) const {
     return penalised_at(biases_[i].token, biases_[i].saved_logit) + biases_[i].bias;
   }
-  template <int kEach>
-  __device__ void load_following(int32_t first, float (&values)[kEach]) const {
-#pragma unroll
-    for (int a = 0; a < kEach / kWidth; ++a) {
-      const int32_t access = first / kWidth + a;
-      float some[kWidth];
-      if (access < whole_) {
-        take(reinterpret_cast<const uint4*>(logits_)[access], some);
-        if (counts_ != nullptr) penalise(access * kWidth, some);
-      } else {
-        load_edge(access, some);
-      }
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) values[a * kWidth + i] = some[i];
+  // With its bias.
+  __device__ float changed_value(int32_t token) const {
+    for (int i = 0; i < bias_count_; ++i) {
+      if (biases_[i].token == token) return biased(i);
     }
-    for (int b = 0; b < bias_count_; ++b) {
-      const int32_t at = biases_[b].token - first;
-      if (at < 0 || at >= kEach) continue;
-      const float changed = biased(b);
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) values[i] = at == i ? changed : values[i];
-    }
+    return value(token);
   }
   // Of a value that the element type has.
   __device__ void store_exact(int32_t token, float value) {
@@ -445,7 +436,6 @@ class BlockRow {
   Element* const logits_;
   const int32_t accesses_;  // of the row
   const int32_t whole_;     // of them on 16 bytes and whole
-  const int32_t segment_;   // of a segment
   const uint16_t* counts_ = nullptr;
   const DeviceSampleRow* asked_ = nullptr;
   DeviceLogitBias* biases_ = nullptr;
