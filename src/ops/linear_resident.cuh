@@ -59,35 +59,35 @@ class ResidentBlock {
         row_first_(static_cast<int32_t>(blockIdx.x) * kRows),
         column_first_(static_cast<int32_t>(blockIdx.y) * (args.gated ? kHalf : kColumns)) {}
 
-  // What no kernel writes. By the first warp, as ask_for_rows().
+  // By one thread, before the others go on.
+  __device__ void init() const {
+    barriers_.weights.init(kResidentWarps);
+    barriers_.rows.init(kResidentWarps);
+    fence_barrier_init();
+  }
+
+  // What no kernel writes. By the first lane of every warp, as ask_for_rows(): copies of several
+  // lanes are made one after the other.
   __device__ void ask_for_weights() const {
-    if (lane_ == 0) {
-      barriers_.weights.init(kWarpThreads);
-      barriers_.rows.init(kWarpThreads);
-      fence_barrier_init();
-    }
-    __syncwarp();
-    const bool norm = args_.norm != nullptr && lane_ == 0;
-    const uint32_t norm_bytes = norm ? static_cast<uint32_t>(args_.k) * 4 : 0;
-    const T* rows[(kColumns + kWarpThreads - 1) / kWarpThreads];
-    int i = 0;
+    const T* rows[kColumns / kResidentWarps];
 #pragma unroll
-    for (int first = 0; first < kColumns; first += kWarpThreads, ++i) {
-      const int32_t row =
-          resident_weight_row<kColumns>(column_first_, first + lane_, args_.second_half);
-      rows[i] = first + lane_ < kColumns && row < args_.n ? args_.weight.row(row) : nullptr;
+    for (int i = 0; i < kColumns / kResidentWarps; ++i) {
+      const int32_t row = resident_weight_row<kColumns>(column_first_, warp_ + i * kResidentWarps,
+                                                        args_.second_half);
+      rows[i] = row < args_.n ? args_.weight.row(row) : nullptr;
     }
+    const bool norm = args_.norm != nullptr && warp_ == 0;
+    const uint32_t norm_bytes = norm ? static_cast<uint32_t>(args_.k) * 4 : 0;
     copy_rows(kRows, rows, barriers_.weights, norm_bytes);
     if (norm) copy_bytes(norm_weights(), args_.norm, norm_bytes, barriers_.weights);
   }
 
   __device__ void ask_for_rows() const {
-    const T* rows[(kRows + kWarpThreads - 1) / kWarpThreads];
-    int i = 0;
+    const T* rows[kRows / kResidentWarps];
 #pragma unroll
-    for (int first = 0; first < kRows; first += kWarpThreads, ++i) {
-      const int32_t row = row_first_ + first + lane_;
-      rows[i] = first + lane_ < kRows && row < args_.m ? args_.x.row(row) : nullptr;
+    for (int i = 0; i < kRows / kResidentWarps; ++i) {
+      const int32_t row = row_first_ + warp_ + i * kResidentWarps;
+      rows[i] = row < args_.m ? args_.x.row(row) : nullptr;
     }
     copy_rows(0, rows, barriers_.rows, 0);
   }
@@ -203,8 +203,8 @@ class ResidentBlock {
   }
   __device__ static Pair unpacked(uint32_t bits) { return *reinterpret_cast<const Pair*>(&bits); }
 
-  // This lane's rows (null: none) to rows `to` + lane, + kWarpThreads, ... of shared memory. Every
-  // lane arrives at `barrier` once, with the bytes of `beside` too.
+  // This warp's rows (null: none) to rows `to` + warp, + kResidentWarps, ... of shared memory.
+  // Every warp arrives at `barrier` once, with the bytes of `beside` too.
   template <int kCount>
   __device__ __forceinline__ void copy_rows(int to, const T* const (&rows)[kCount],
                                             Barrier& barrier, uint32_t beside) const {
@@ -216,7 +216,7 @@ class ResidentBlock {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       if (rows[i] == nullptr) continue;
-      copy_bytes(shared_ + (to + lane_ + i * kWarpThreads) * row_bytes_, rows[i], bytes, barrier);
+      copy_bytes(shared_ + (to + warp_ + i * kResidentWarps) * row_bytes_, rows[i], bytes, barrier);
     }
   }
 
@@ -320,9 +320,10 @@ __global__ void __launch_bounds__(kResidentThreads)
   __shared__ ResidentBarriers barriers;
   let_next_kernel_start();
   ResidentBlock<T, kRows, kColumns> block(args, dynamic, barriers);
-  const bool copies = threadIdx.x < kWarpThreads;
-  if (copies) block.ask_for_weights();
+  const bool copies = threadIdx.x % kWarpThreads == 0;
+  if (threadIdx.x == 0) block.init();
   __syncthreads();
+  if (copies) block.ask_for_weights();
   wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
   if (copies) block.ask_for_rows();
   block.load_sums();
