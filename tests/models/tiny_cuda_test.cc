@@ -242,7 +242,7 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
           options.graphs = options.graphs_at_start = graphs;
           options.gemm_trials = false;
           options.poison_workspace = true;
-          if (preferred) options.prefer_kernels = {kernel};
+          options.prefer_kernels = {preferred ? kernel : "rope_attention/two_ops"};
           auto model = ModelUnderTest::load(options);
           ASSERT_TRUE(model.ok()) << model.status().message();
           for (const TestRequest& request : requests(kLength)) {
