@@ -20,7 +20,7 @@ namespace {
 using namespace gpu;
 
 constexpr float kWeightlessNats = 28.0f;  // 2^-40 of the best
-constexpr int kNucleusTries = 2;
+constexpr int kNucleusTries = 3;
 
 template <class Row>
 constexpr int kFewMax = Row::kThreads / 2;  // top-k and log-probabilities from one more pass
@@ -319,13 +319,14 @@ __device__ Edges find_edges(Row& row, const BinEstimate& bins, SampleWeight goal
           static_cast<float>(goals[edge] - before) / static_cast<float>(weights[i]);
       shared.found_place[edge] = whole ? upper - static_cast<float>(edge)
                                        : upper - inside + (edge == 0 ? margin : -margin);
+      if (edge == 0) shared.found_weight = whole ? before : goals[0];
     }
     before = after;
   }
   __syncthreads();
   constexpr float kRounding = 0x1p-6f;  // of places into values
   return {shared.found_place[0] / bins.places.per_value,
-          (shared.found_place[1] - kRounding) / bins.places.per_value, goals[0]};
+          (shared.found_place[1] - kRounding) / bins.places.per_value, shared.found_weight};
 }
 
 // What the row weighs, what of it lies above the edges, also in shared.segments, and how many
@@ -456,6 +457,7 @@ __device__ bool find_nucleus(Row& row, const SampleScale& scale, SampleKey own,
     const Nucleus nucleus = weigh_nucleus(row, scale, edges);
     const SampleWeight exact = top_p_goal(asked.top_p, nucleus.total);
     if (cut_of_nucleus(row, scale, nucleus, exact, cut)) return true;
+    if (tried == 0) continue;  // whole bins may have it
     // As far from the edge by the estimate as it is.
     goal = nucleus.above < exact ? edges.estimate + (exact - nucleus.above)
                                  : edges.estimate - min(edges.estimate, nucleus.above - exact);
