@@ -82,15 +82,16 @@ class ResidentBlock {
     if (norm) copy_bytes(norm_weights(), args_.norm, norm_bytes, barriers_.weights);
   }
 
-  __device__ void ask_for_rows() const {
-    const T* rows[kRows / kResidentWarps];
+  // Where this warp's rows of x are, before they are there.
+  __device__ void find_rows() {
 #pragma unroll
     for (int i = 0; i < kRows / kResidentWarps; ++i) {
       const int32_t row = row_first_ + warp_ + i * kResidentWarps;
-      rows[i] = row < args_.m ? args_.x.row(row) : nullptr;
+      x_[i] = row < args_.m ? args_.x.row(row) : nullptr;
+      asm volatile("" : "+l"(x_[i]));  // now
     }
-    copy_rows(0, rows, barriers_.rows, 0);
   }
+  __device__ void ask_for_rows() const { copy_rows(0, x_, barriers_.rows, 0); }
 
   // What the product is added to, on its way beside the rows.
   __device__ void load_sums() {
@@ -105,8 +106,6 @@ class ResidentBlock {
   // This warp's steps of K.
   template <bool kNormed>
   __device__ void multiply() {
-    barriers_.weights.wait(0);
-    barriers_.rows.wait(0);
     const uint32_t step_bytes = kResidentWarps * kResidentStep * sizeof(T);
     const auto first = static_cast<uint32_t>(warp_ * kResidentStep * sizeof(T));
     uint32_t x = operand(resident_x_place(lane_)) + first;
@@ -114,6 +113,9 @@ class ResidentBlock {
         operand(resident_weights_place(lane_)) + static_cast<uint32_t>(kRows * row_bytes_) + first;
     const float* norm = norm_weights() + warp_ * kResidentStep + 2 * (lane_ % 4);
     const int steps = args_.k / kResidentStep;
+    asm volatile("" : "+r"(x), "+r"(weight), "+l"(norm));  // now, not when rows have come
+    barriers_.weights.wait(0);
+    barriers_.rows.wait(0);
     Fragments next;
     if (warp_ < steps) load(next, x, weight);
     for (int step = warp_; step < steps; step += kResidentWarps) {
@@ -308,6 +310,7 @@ class ResidentBlock {
   ResidentBarriers& barriers_;
   const int row_bytes_, warp_, lane_;
   const int32_t row_first_, column_first_;
+  const T* x_[kRows / kResidentWarps];  // null past the end
   uint32_t before_[kPairs];
   float sums_[kRowTiles][kColumnTiles][4] = {};
   float squares_[kRowTiles][2][4] = {};
@@ -324,6 +327,7 @@ __global__ void __launch_bounds__(kResidentThreads)
   if (threadIdx.x == 0) block.init();
   __syncthreads();
   if (copies) block.ask_for_weights();
+  block.find_rows();
   wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
   if (copies) block.ask_for_rows();
   block.load_sums();
