@@ -235,7 +235,8 @@ class StackLoader {
           fmt::format("--device {}: must be auto, cpu, cuda or cuda:N", options_.device), "device");
     }
     HR_ASSIGN_OR_RETURN(const CpuBinding binding, cpu_binding_by_name(options_.cpu_bind));
-    stack_->device_ = create_cpu_device(options_.threads, CpuFeatures::detect(), binding);
+    stack_->device_ = create_cpu_device(options_.threads, CpuFeatures::detect(), binding,
+                                         options_.batch_invariant);
     return ok_status();
   }
 

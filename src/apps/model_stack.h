@@ -32,8 +32,8 @@ struct StackOptions {
   std::string device = "auto";  // auto (the GPU if there is one), cpu, cuda, cuda:N
   bool overlap = true;          // GPU: plan and submit a step before the last one's tokens are read
   bool graphs = true;           // GPU: steps that only decode are recorded and replayed
-  bool batch_invariant =
-      false;  // GPU: a row's bits are the same in every batch (a CPU's always are)
+  bool batch_invariant = false;  // GPU and AMX: a row's bits are the same in every batch (on other
+                                 // CPUs they always are)
   bool graphs_at_start = false;  // GPU: all recordings before the first request, not beside it
   bool skip_unread_rows = true;  // of the last layer only rows whose logits are read
   bool gemm_trials = true;     // GPU: the library's algorithms are timed before steps are recorded

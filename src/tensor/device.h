@@ -143,10 +143,11 @@ inline Buffer::~Buffer() {
   if (data_ != nullptr) device_->release(data_, size_, kind_);
 }
 
-// `thread_count` 0 = as place_threads() says.
+// `thread_count` 0 = as place_threads() says. `batch_invariant`: see DeviceTraits.
 std::unique_ptr<Device> create_cpu_device(int thread_count,
                                           CpuFeatures features = CpuFeatures::detect(),
-                                          CpuBinding binding = CpuBinding::kAuto);
+                                          CpuBinding binding = CpuBinding::kAuto,
+                                          bool batch_invariant = true);
 // Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
 // `thread_count` as above. `batch_invariant`: see DeviceTraits.
 Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0,

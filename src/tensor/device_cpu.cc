@@ -69,10 +69,12 @@ std::string cpu_name() {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(ThreadPlacement threads, const CpuFeatures& features) : pool_(std::move(threads)) {
+  CpuDevice(ThreadPlacement threads, const CpuFeatures& features, bool batch_invariant)
+      : pool_(std::move(threads)) {
     traits_.kind = DeviceKind::kCpu;
     traits_.name = cpu_name();
     traits_.cpu = features;
+    traits_.batch_invariant = batch_invariant;
     traits_.memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   }
 
@@ -110,9 +112,9 @@ class CpuDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features,
-                                          CpuBinding binding) {
+                                          CpuBinding binding, bool batch_invariant) {
   return std::make_unique<CpuDevice>(place_threads(CpuTopology::read(), thread_count, binding),
-                                     features);
+                                     features, batch_invariant);
 }
 
 }  // namespace headrace

@@ -39,6 +39,7 @@ std::vector<std::string> model_paths() {
 StackOptions stack_options(const std::string& path) {
   return {.model = path,
           .device = "cpu",
+          .batch_invariant = true,
           .threads = 2,
           .max_num_seqs = 8,
           .max_num_batched_tokens = 512};

@@ -29,7 +29,7 @@ class RunningServer:
         """`log`: a file for stderr. `file_bytes_max`: what RLIMIT_FSIZE lets a file of the server have."""
         limit = file_bytes_max and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max,) * 2))
         self.child = subprocess.Popen(
-            [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, *map(str, arguments)],
+            [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, "--batch-invariant", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=open(log, "w") if log else subprocess.DEVNULL,
             env={"HEADRACE_PACKED_CACHE": "off", **os.environ, **(environment or {})},
