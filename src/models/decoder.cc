@@ -53,18 +53,21 @@ struct Widths {
 // attention's rows where the feed-forward's will, activated rows over their gates, and the
 // feed-forward part takes a few rows at a time. For SmolLM2-135M that is 3 MiB at 256 rows instead
 // of 7.
-bool shares_scratch(DeviceKind device) { return device == DeviceKind::kCpu; }
+bool shares_scratch(const DeviceTraits& device) { return device.kind == DeviceKind::kCpu; }
 
 // As many as share one unpacking of a panel of weights (ops/linear_cpu_plan.h).
 constexpr int64_t kFeedForwardRows = 128;
+// With AMX a product of few rows is bound by reading the weights.
+constexpr int64_t kAmxFeedForwardRows = 512;
 
 // Rows that the feed-forward part takes at a time.
-int64_t feed_forward_rows(int64_t rows, DeviceKind device) {
-  return shares_scratch(device) ? std::min(rows, kFeedForwardRows) : rows;
+int64_t feed_forward_rows(int64_t rows, const DeviceTraits& device) {
+  if (!shares_scratch(device)) return rows;
+  return std::min(rows, device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows);
 }
 
 // Values of the scratch memory of `rows` rows.
-int64_t scratch_values(const Widths& widths, int64_t rows, DeviceKind device) {
+int64_t scratch_values(const Widths& widths, int64_t rows, const DeviceTraits& device) {
   const int64_t attention = rows * (widths.qkv + widths.attention_out);
   const int64_t gate_up = feed_forward_rows(rows, device) * widths.gate_up;
   if (shares_scratch(device)) return rows * widths.hidden + std::max(attention, gate_up);
@@ -109,7 +112,7 @@ class DecoderPass {
               const ForwardBatch& batch, TensorView hidden)
       : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
     normed_ = take(widths.hidden);
-    if (shares_scratch(context.device.kind())) {
+    if (shares_scratch(context.device.traits())) {
       branch_ = normed_;
       take_shared(widths);
       return;
@@ -184,11 +187,12 @@ class DecoderPass {
   void take_shared(const Widths& widths) {
     const DType dtype = hidden_.dtype;
     const int64_t rows = hidden_.rows();
-    const int64_t values = scratch_values(widths, rows, DeviceKind::kCpu) - rows * widths.hidden;
+    const DeviceTraits& device = context_.device.traits();
+    const int64_t values = scratch_values(widths, rows, device) - rows * widths.hidden;
     std::byte* const memory = context_.workspace.take_tensor(dtype, Shape{values}).data;
     qkv_ = {memory, dtype, Shape{rows, widths.qkv}};
     attention_out_ = {memory + rows * qkv_.row_stride, dtype, Shape{rows, widths.attention_out}};
-    gate_up_ = {memory, dtype, Shape{feed_forward_rows(rows, DeviceKind::kCpu), widths.gate_up}};
+    gate_up_ = {memory, dtype, Shape{feed_forward_rows(rows, device), widths.gate_up}};
   }
 
   Angles angles_of(const RopeWeights& rope) {
@@ -440,7 +444,8 @@ class DecoderPass {
 
 class Decoder final : public Model {
  public:
-  Decoder(DecoderSpec spec, DecoderWeights weights, DeviceKind device, DType activation_dtype)
+  Decoder(DecoderSpec spec, DecoderWeights weights, const DeviceTraits& device,
+          DType activation_dtype)
       : spec_(std::move(spec)),
         model_spec_(model_spec(spec_)),
         widths_(Widths::of(spec_)),
@@ -493,7 +498,7 @@ class Decoder final : public Model {
   const ModelSpec model_spec_;
   const Widths widths_;
   const DecoderWeights weights_;
-  const DeviceKind device_;
+  const DeviceTraits device_;
   const DType activation_dtype_;
 };
 
@@ -539,7 +544,7 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
                                             Device& device, const ModelLoadOptions& options) {
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
   return std::unique_ptr<Model>(
-      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.kind(),
+      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.traits(),
                                 activation_dtype(device.kind(), options.compute)));
 }
 
