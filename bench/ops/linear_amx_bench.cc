@@ -1,7 +1,7 @@
 // linear_amx_bench: what bounds the kernels of AMX, and which of their constants are best.
 //
 //   linear_amx_bench [--threads 1,2] [--rows 512] [--rounds N] [--types BF16,Q8_0,Q4_1,Q6_K]
-//                    [--model 135M|1.2B] [--wide 0|1] [--probes 0|1]
+//                    [--model 135M|1.2B] [--wide 0|1] [--probes 0|1] [--copies N]
 //
 // Probes: parts of the inner loops alone. Then every variant at every product of a layer, taking
 // turns round by round beside the kernels without AMX; medians. Every variant must give the bits of
@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,7 @@ struct Options {
   bool large = false;
   bool wide = false;
   bool probes = true;
+  int64_t copies = 48;  // of a small matrix, at most
 };
 
 double seconds_now() {
@@ -85,7 +87,7 @@ class Bench {
   void run_probes() {
     if (!amx()) return;
     for (const AmxProbe& probe : std::span(kAmxProbes, static_cast<size_t>(kAmxProbeCount))) {
-      const double peak = peak_of(probe.type);
+      const double peak = peak_of("bf16");
       int64_t rounds = 1;
       double seconds = 0;
       for (; seconds < 0.02; rounds *= 2) seconds = time_probe(probe, rounds);
@@ -190,8 +192,9 @@ class Bench {
   }
 
   // Bits of the first candidate whose arithmetic this is: avx512 has another for BF16.
-  void check(const Candidate& candidate, std::vector<float>& want) {
+  void check(const Candidate& candidate, std::map<bool, std::vector<float>>& wants) {
     if (candidate.name == "avx512") return;
+    std::vector<float>& want = wants[candidate.name.starts_with("amx")];
     if (want.empty()) want = y_;
     if (std::memcmp(want.data(), y_.data(), want.size() * sizeof(float)) == 0) return;
     fmt::print("{{\"error\": \"{}: other bits than the first kernel\"}}\n", candidate.name);
@@ -236,14 +239,16 @@ class Bench {
     const RandomMatrix matrix(rng, dtype, shape.n, shape.k);
     const LinearSource source{matrix.view(), {}};
     std::vector<LinearWeight> copies;
-    for (int i = 0; i < (options_.large ? 1 : 8); ++i) {
+    // More than the caches hold, as the layers of a model are.
+    const int64_t bytes = shape.n * shape.k * (is_quantised(dtype) ? 1 : 2);
+    for (int64_t i = 0; i < std::clamp<int64_t>((192 << 20) / bytes, 1, options_.copies); ++i) {
       copies.push_back(
           std::move(LinearWeight::pack(*device_, {&source, 1}, LinearCompute::kFast).value()));
     }
     make_rows(shape.k);
     y_.assign(static_cast<size_t>(options_.rows * shape.n), 0);
     std::vector<std::vector<double>> times(list.size());
-    std::vector<float> want;
+    std::map<bool, std::vector<float>> want;
     for (int round = 0; round <= options_.rounds; ++round) {
       for (size_t c = 0; c < list.size(); ++c) {
         const double taken = time_once(list[c], copies);
@@ -277,6 +282,7 @@ Options parse(int argc, char** argv) {
     if (flag == "--types") options.types = value;
     if (flag == "--model") options.large = value == "1.2B";
     if (flag == "--wide") options.wide = value == "1";
+    if (flag == "--copies") options.copies = std::max(1L, std::atol(argv[i + 1]));
     if (flag == "--probes") options.probes = value == "1";
     if (flag == "--threads") {
       options.threads.clear();

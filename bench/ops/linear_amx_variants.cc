@@ -2,6 +2,7 @@
 #include "linear_amx_variants.h"
 
 #include <immintrin.h>
+#include <sys/mman.h>
 
 #include "ops/linear_cpu_isa.h"
 #include "ops/packed_format.h"
@@ -14,171 +15,151 @@ namespace {
 #include "ops/linear_cpu_tiles.inc"
 
 #include "ops/linear_cpu_float.inc"
-#include "ops/linear_cpu_unpack.inc"
 
 #include "ops/linear_cpu_amx.inc"
-#include "ops/linear_cpu_amx_panels.inc"
+#include "ops/linear_cpu_amx_unpack.inc"
 
 // --- probes ---
 
-constexpr PanelFormat kWhole{.part_columns = 32, .minimum = false};
-constexpr PanelFormat kMinimum{.part_columns = 32, .minimum = true};
-constexpr PanelFormat kHalves{.part_columns = 16, .minimum = false};
-constexpr int kProbeRuns = 8;  // 256 columns: 8 KB of x, 6 KB of weights
+// Sums of 32 columns a step from zero, over some pairs of tiles of x and, inside, of groups of W.
+constexpr int64_t kOperandBytes = 2 << 20;
 
-struct ProbeData {
-  alignas(64) QuantisedBlock x[kProbeRuns * kAmxRows];
-  AmxChunk<AmxPanelTuning{.buffers = 2}> two;
-  AmxChunk<AmxPanelTuning{.buffers = 4}> four;
-  float sums[kAmxSums];
-  alignas(64) unsigned char bf16[2][2][16 * kTileBytes];  // [x or w][which]
-  alignas(64) float bf16_sums[2][2][kTileFloats];
-  unsigned char beyond[1 << 20];  // of x, in the second-level cache
+struct Operands {
+  alignas(64) float sums[kPairMax][kPairMax][kTileFloats];
+  unsigned char* x;
+  unsigned char* w;
 };
 
-ProbeData& probe_data() {
-  alignas(64) static thread_local ProbeData data;
+// Pages of 2 MB where the system has them.
+Operands& operands() {
+  static thread_local Operands data = [] {
+    constexpr size_t kBytes = 3 * kOperandBytes;
+    void* memory =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    auto at =
+        (reinterpret_cast<uintptr_t>(memory) + kOperandBytes - 1) / kOperandBytes * kOperandBytes;
+    auto* x = reinterpret_cast<unsigned char*>(at);
+    madvise(x, 2 * kOperandBytes, MADV_HUGEPAGE);
+    for (int64_t i = 0; i < 2 * kOperandBytes; i += 64) x[i] = 0;
+    return Operands{.sums = {}, .x = x, .w = x + kOperandBytes};
+  }();
   return data;
 }
 
-void ends_of_tiles(int64_t rounds) {  // products alone, K of 32
-  const TileScope scope(32);
-  for (int64_t i = 0; i < rounds; ++i) {
-    dot_signed<0, 4, 6>();
-    dot_signed<1, 5, 7>();
-    dot_signed<2, 4, 6>();
-    dot_signed<3, 5, 7>();
-  }
-}
-
-// Tiles loaded, multiplied and stored, nothing scaled.
-template <int kBuffers, PanelFormat kPanel>
-void unscaled(int64_t rounds) {
-  ProbeData& data = probe_data();
-  const TileScope scope(kPanel.part_columns);
-  const AmxTile tile{data.x, data.two.panels[0], kProbeRuns * panel_parts(kPanel)};
-  for (int64_t i = 0; i < rounds; ++i) {
-    for (int part = 0; part < tile.parts; part += kBuffers) {
-      for_constants<0, kBuffers>([&]<int kTile>() __attribute__((always_inline)) {
-        start_part<kPanel, kTile>(tile, part + kTile, data.four.dots[kTile], data.four.lows[kTile]);
-      });
-    }
-  }
-}
-
-// Integer sums that are there already, scaled.
-template <PanelFormat kPanel>
-void scaled_only(int64_t rounds) {
-  ProbeData& data = probe_data();
-  const AmxTile tile{data.x, data.two.panels[0], kProbeRuns * panel_parts(kPanel)};
-  Avx512::F32 acc[kAmxRows];
-  for (auto& sum : acc) sum = Avx512::zero();
-  for (int64_t i = 0; i < rounds; ++i) {
-    for (int part = 0; part < tile.parts; part += 2) {
-      for_constants<0, 2>([&]<int kTile>() __attribute__((always_inline)) {
-        scale_part<Avx512, kPanel, kTile % panel_parts(kPanel)>(
-            tile, part + kTile, data.two.dots[kTile], data.two.lows[kTile], acc);
-      });
-      __asm__ volatile("" : : : "memory");
-    }
-  }
-  for (int r = 0; r < kAmxRows; ++r) Avx512::store(data.sums + r * kGroupLanes, acc[r]);
-}
-
-template <int kBuffers, PanelFormat kPanel>
-void both(int64_t rounds) {
-  ProbeData& data = probe_data();
-  const TileScope scope(kPanel.part_columns);
-  const auto run = [&](auto& chunk) {
-    chunk.first = true;
-    const AmxTile tile{data.x, chunk.panels[0], kProbeRuns * panel_parts(kPanel)};
-    for (int64_t i = 0; i < rounds; ++i) {
-      amx_tile<Avx512, kPanel, AmxPanelTuning{.buffers = kBuffers}>(tile, chunk, data.sums);
-    }
-  };
-  if constexpr (kBuffers == 2) run(data.two);
-  if constexpr (kBuffers == 4) run(data.four);
-}
-
-// Every block has wide rows.
-void both_wide(int64_t rounds) {
-  ProbeData& data = probe_data();
-  for (int run = 0; run < kProbeRuns; ++run) data.x[run * kAmxRows].tile_wide = 0x0104;
-  both<2, kWhole>(rounds);
-  for (int run = 0; run < kProbeRuns; ++run) data.x[run * kAmxRows].tile_wide = 0;
-}
-
-// 512 columns of 2 x 2 tiles; `stride`: bytes from one call's tiles of x to the next one's.
-template <int64_t kStride>
-void bf16_stretch(int64_t rounds) {
-  ProbeData& data = probe_data();
+template <Streams kStreams, int kSteps, int kXPairs, int kWPairs>
+void tile_loop(int64_t rounds) {
+  Operands& data = operands();
   const TileScope scope;
-  constexpr int64_t kPlaces = kStride == 0 ? 1 : int64_t{sizeof data.beyond} / kStride;
+  constexpr int64_t kBytes = kSteps * kTileBytes;
   for (int64_t i = 0; i < rounds; ++i) {
-    const unsigned char* x = kStride == 0 ? data.bf16[0][0] : data.beyond + i % kPlaces * kStride;
-    const Stretch stretch{.x = {x, x + 16 * kTileBytes},
-                          .w = {data.bf16[1][0], data.bf16[1][1]},
-                          .sums = {{data.bf16_sums[0][0], data.bf16_sums[0][1]},
-                                   {data.bf16_sums[1][0], data.bf16_sums[1][1]}},
-                          .steps = 16,
-                          .first = false,
-                          .fetch = {}};
-    multiply<2, 2>(stretch);
+    for (int64_t t = 0; t < 2 * kXPairs; t += 2) {
+      for (int64_t g = 0; g < 2 * kWPairs; g += 2) {
+        const Stretch stretch{
+            .x = {data.x + t * kBytes, data.x + (t + 1) * kBytes},
+            .w = {data.w + g * kBytes, data.w + (g + 1) * kBytes},
+            .sums = {{data.sums[0][0], data.sums[0][1]}, {data.sums[1][0], data.sums[1][1]}},
+            .steps = kSteps,
+            .first = true,
+            .fetch = {}};
+        multiply<kStreams, 2, 2>(stretch);
+      }
+    }
   }
 }
 
-constexpr int64_t kParts = kProbeRuns;  // products of 32 columns a round
+template <int64_t kBytes, bool kStream>
+void tile_loads(int64_t rounds) {
+  Operands& data = operands();
+  const TileScope scope;
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (int64_t at = 0; at < kBytes; at += 4 * kTileBytes) {
+      load_operand<4, kStream>(data.x + at);
+      load_operand<5, kStream>(data.x + at + kTileBytes);
+      load_operand<6, kStream>(data.x + at + 2 * kTileBytes);
+      load_operand<7, kStream>(data.x + at + 3 * kTileBytes);
+    }
+  }
+}
 
-template <AmxPanelTuning kTuning>
-constexpr LinearPanelKernels kPanelsOf = amx_panel_table<Avx512, kTuning>();
+template <PackedFormat kFormat>
+void unpack_loop(int64_t rounds) {
+  Operands& data = operands();
+  for (int64_t i = 0; i < rounds; ++i) {
+    unpack_tiles<Avx512, kFormat>(data.x, 256, 0, 8, data.w);
+    __asm__ volatile("" : : : "memory");
+  }
+}
+
+void bf16_products(int64_t rounds) {
+  const TileScope scope;
+  for (int64_t i = 0; i < rounds; ++i) {
+    dot_bf16<0, 4, 6>();
+    dot_bf16<1, 4, 7>();
+    dot_bf16<2, 5, 6>();
+    dot_bf16<3, 5, 7>();
+  }
+}
+
+constexpr Streams kNone{}, kStreamX{.x = true, .w = false}, kStreamW{.x = false, .w = true},
+    kStreamBoth{.x = true, .w = true};
 
 }  // namespace
 
 const AmxProbe kAmxProbes[] = {
-    {"products of K 32, no memory", "int8", 4, ends_of_tiles},
-    {"loaded, multiplied, stored, 2 buffers", "int8", kParts, unscaled<2, kWhole>},
-    {"loaded, multiplied, stored, 4 buffers", "int8", kParts, unscaled<4, kWhole>},
-    {"the same in parts of 16", "int8", kParts, unscaled<2, kHalves>},
-    {"scaled alone", "int8", kParts, scaled_only<kWhole>},
-    {"scaled alone, with minima", "int8", kParts, scaled_only<kMinimum>},
-    {"all, 2 buffers", "int8", kParts, both<2, kWhole>},
-    {"all, 4 buffers", "int8", kParts, both<4, kWhole>},
-    {"all, every block wide", "int8", kParts, both_wide},
-    {"all, with minima, 2 buffers", "int8", kParts, both<2, kMinimum>},
-    {"all, with minima, 4 buffers", "int8", kParts, both<4, kMinimum>},
-    {"all, in parts of 16, 2 buffers", "int8", kParts, both<2, kHalves>},
-    {"all, in parts of 16, 4 buffers", "int8", kParts, both<4, kHalves>},
-    {"2 x 2 tiles, a stretch of 512", "bf16", 16 * 4, bf16_stretch<0>},
-    {"the same, x from the second-level cache", "bf16", 16 * 4, bf16_stretch<32768>},
+    {"bf16 products alone", 4, bf16_products},
+    {"tile loads, 16 KB (16 cycles: 1.0)", 16, tile_loads<16384, false>},
+    {"tile loads, 32 KB", 32, tile_loads<32768, false>},
+    {"tile loads, 256 KB", 256, tile_loads<262144, false>},
+    {"tile loads, 256 KB, streamed", 256, tile_loads<262144, true>},
+    {"tile loads, 1 MB", 1024, tile_loads<1048576, false>},
+    {"2 x 2, 4 steps, 8 + 8 KB", 4 * 4, tile_loop<kNone, 4, 1, 1>},
+    {"2 x 2, 8 steps, 16 + 16 KB", 8 * 4, tile_loop<kNone, 8, 1, 1>},
+    {"2 x 2, 16 steps, 32 + 32 KB", 16 * 4, tile_loop<kNone, 16, 1, 1>},
+    {"2 x 2, 9 steps, 18 + 8 x 18 KB", 9 * 4 * 8, tile_loop<kNone, 9, 1, 8>},
+    {"2 x 2, 18 steps, 36 + 8 x 36 KB", 18 * 4 * 8, tile_loop<kNone, 18, 1, 8>},
+    {"the same, w streamed", 18 * 4 * 8, tile_loop<kStreamW, 18, 1, 8>},
+    {"the same, x streamed", 18 * 4 * 8, tile_loop<kStreamX, 18, 1, 8>},
+    {"the same, both streamed", 18 * 4 * 8, tile_loop<kStreamBoth, 18, 1, 8>},
+    {"2 x 2, 64 steps, 128 + 4 x 128 KB", 64 * 4 * 4, tile_loop<kNone, 64, 1, 4>},
+    {"the same, both streamed", 64 * 4 * 4, tile_loop<kStreamBoth, 64, 1, 4>},
+    {"unpacked Q8_0 (16 cycles a tile: 1.0)", 8, unpack_loop<kPackedQ8_0>},
+    {"unpacked Q4_0", 8, unpack_loop<kPackedQ4_0>},
+    {"unpacked Q4_1", 8, unpack_loop<kPackedQ4_1>},
+    {"unpacked Q4_K", 8, unpack_loop<kPackedQ4K>},
+    {"unpacked Q6_K", 8, unpack_loop<kPackedQ6K>},
 };
 
 // --- variants ---
 
-const AmxPanelVariant kAmxPanelVariants[] = {
-    {"default", kPanelsOf<AmxPanelTuning{}>},
-    {"buffers 2", kPanelsOf<AmxPanelTuning{.buffers = 2}>},
-    {"chunk 256", kPanelsOf<AmxPanelTuning{.chunk_runs = 8}>},
-    {"chunk 256, groups 4", kPanelsOf<AmxPanelTuning{.chunk_runs = 8, .groups = 4}>},
-    {"rows 128", kPanelsOf<AmxPanelTuning{.row_block = 128}>},
-    {"rows 512", kPanelsOf<AmxPanelTuning{.row_block = 512}>},
-    {"no fetch y", kPanelsOf<AmxPanelTuning{.fetch_y = false}>},
-};
-
 const AmxTileVariant kAmxTileVariants[] = {
     {"default", kAmxTiles<AmxTuning{}>},
-    {"rows 128, groups 2, no fetch",
-     kAmxTiles<AmxTuning{.row_tiles = 8, .groups = 2, .fetch_y = false, .fetch_w = false}>},
-    {"no fetch", kAmxTiles<AmxTuning{.fetch_y = false, .fetch_w = false}>},
-    {"no fetch y", kAmxTiles<AmxTuning{.fetch_y = false}>},
-    {"no fetch w", kAmxTiles<AmxTuning{.fetch_w = false}>},
-    {"rows 128", kAmxTiles<AmxTuning{.row_tiles = 8}>},
-    {"rows 512", kAmxTiles<AmxTuning{.row_tiles = 32}>},
+    {"no stream", kAmxTiles<AmxTuning{.stream = false}>},
+    {"both streamed", kAmxTiles<AmxTuning{.near_steps = 0}>},
     {"groups 8", kAmxTiles<AmxTuning{.groups = 8}>},
-    {"stretch 768", kAmxTiles<AmxTuning{.stretch_steps = 24}>},
+    {"block 1024, groups 32", kAmxTiles<AmxTuning{.block_tiles = 1024, .groups = 32}>},
+    {"stretch 32", kAmxTiles<AmxTuning{.stretch_steps = 32}>},
+    {"x fetched always", kAmxTiles<AmxTuning{.far_tiles = 0}>},
+    {"x not fetched", kAmxTiles<AmxTuning{.far_tiles = 1 << 30}>},
+    {"no fetch w", kAmxTiles<AmxTuning{.fetch_w = false}>},
+    {"no fetch y", kAmxTiles<AmxTuning{.fetch_y = false}>},
 };
 
-const int kAmxProbeCount = sizeof kAmxProbes / sizeof kAmxProbes[0];
+const AmxPanelVariant kAmxPanelVariants[] = {
+    {"unpacked", unpacked_table<Avx512, AmxTuning{}>()},
+    {"unpacked, no stream", unpacked_table<Avx512, AmxTuning{.stream = false}>()},
+    {"unpacked, both streamed", unpacked_table<Avx512, AmxTuning{.near_steps = 0}>()},
+    {"unpacked, groups 8", unpacked_table<Avx512, AmxTuning{.groups = 8}>()},
+    {"unpacked, block 1024, groups 32",
+     unpacked_table<Avx512, AmxTuning{.block_tiles = 1024, .groups = 32}>()},
+    {"unpacked, stretch 32", unpacked_table<Avx512, AmxTuning{.stretch_steps = 32}>()},
+    {"unpacked, x fetched always", unpacked_table<Avx512, AmxTuning{.far_tiles = 0}>()},
+    {"unpacked, x not fetched", unpacked_table<Avx512, AmxTuning{.far_tiles = 1 << 30}>()},
+    {"unpacked, no fetch w", unpacked_table<Avx512, AmxTuning{.fetch_w = false}>()},
+    {"unpacked, no fetch y", unpacked_table<Avx512, AmxTuning{.fetch_y = false}>()},
+};
+
 const int kAmxPanelVariantCount = sizeof kAmxPanelVariants / sizeof kAmxPanelVariants[0];
+const int kAmxProbeCount = sizeof kAmxProbes / sizeof kAmxProbes[0];
 const int kAmxTileVariantCount = sizeof kAmxTileVariants / sizeof kAmxTileVariants[0];
 
 }  // namespace headrace

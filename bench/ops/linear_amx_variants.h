@@ -24,10 +24,9 @@ struct AmxTileVariant {
 extern const AmxTileVariant kAmxTileVariants[];
 extern const int kAmxTileVariantCount;
 
-// On the calling thread, all data in the first-level cache (but where it says so).
+// On the calling thread; where no size is given, all data in the first-level cache.
 struct AmxProbe {
   const char* name;
-  const char* type;            // whose peak bounds it: "int8", "bf16"
   int64_t products_per_round;  // of 16 x 16 x 32 columns
   void (*run)(int64_t rounds);
 };

@@ -40,12 +40,20 @@ bool on_amx(const DeviceTraits& traits, const LinearArgs& args) {
          traits.cpu.amx_int8;
 }
 
+// Block types as BF16: few rows are multiplied as integers, so that a row's bits depend on how many
+// there are; not where 16-bit activations are asked for.
+bool on_amx_mixed(const DeviceTraits& traits, const LinearArgs& args) {
+  const bool wide = args.weight != nullptr && args.weight->compute() == LinearCompute::kFastWide;
+  return on_amx(traits, args) && !traits.batch_invariant && !wide;
+}
+
 template <const LinearCpuIsa& kBlocks, const LinearFloatKernels& kFloats>
 void tiled(OpContext& context, const LinearArgs& args) {
   linear_cpu_tiled(context, args, {kBlocks, kFloats});
 }
 
 constexpr Kernel<LinearArgs> kCpuKernels[] = {
+    {"linear/cpu/amx_bf16", on_amx_mixed, tiled<kLinearAmxBf16, kLinearAmxFloats>},
     {"linear/cpu/amx", on_amx, tiled<kLinearAvx512Vnni, kLinearAmxFloats>},
     {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
     {"linear/cpu/avx512_vnni", on_avx512_vnni, tiled<kLinearAvx512Vnni, kLinearAvx512Floats>},
@@ -53,8 +61,6 @@ constexpr Kernel<LinearArgs> kCpuKernels[] = {
     {"linear/cpu/avx_vnni", on_avx_vnni, tiled<kLinearAvxVnni, kLinearAvx2Floats>},
     {"linear/cpu/avx2", on_avx2, tiled<kLinearAvx2, kLinearAvx2Floats>},
     {"linear/cpu/baseline", on_cpu, tiled<kLinearBaseline, kLinearBaselineFloats>},
-    // By name only (--prefer-kernels), until a machine with AMX has run its int8 tiles.
-    {"linear/cpu/amx_int8", on_amx, tiled<kLinearAmx, kLinearAmxFloats>},
     {"linear/cpu/reference", on_cpu, linear_cpu_reference},
 };
 

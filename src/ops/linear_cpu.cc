@@ -35,6 +35,7 @@ int64_t quantised_bytes(int64_t m, int64_t k) {
 // x as the tiles read it (LinearRange::x); either is null where no segment needs it.
 struct StagedRows {
   QuantisedBlock* quantised = nullptr;
+  const std::byte* block_floats = nullptr;  // for block types, where their kernels multiply floats
   StagedFloats floats;
 };
 
@@ -77,7 +78,11 @@ StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKern
                  const LinearCpuPlan& plan) {
   StagedRows staged;
   if (has_segment(*args.weight, true)) {
-    staged.quantised = quantise_rows(context, args, kernels.blocks, plan);
+    if (plan.floats != nullptr) {
+      staged.block_floats = stage_rows(context, args.x, *plan.floats);
+    } else {
+      staged.quantised = quantise_rows(context, args, kernels.blocks, plan);
+    }
   }
   staged.floats = stage_floats(context, args, kernels.floats);
   return staged;
@@ -108,6 +113,12 @@ int64_t piece_units(int64_t units, int64_t threads) {
   return best;
 }
 
+// Staged rows of x for block types, from `row` on, where a tile starts.
+const void* rows_from(const StagedRows& staged, const LinearCpuPlan& plan, int64_t row, int64_t k) {
+  if (plan.floats == nullptr) return staged.quantised + row * (k / kBlock);
+  return staged.block_floats + row * staged_row_bytes(*plan.floats, k);
+}
+
 // Groups [first, last) of a segment against all rows of x, block of rows after block of rows.
 void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const LinearCpuPlan& plan,
                 const StagedRows& staged, const LinearWeight::Segment& segment, int64_t first,
@@ -125,7 +136,7 @@ void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const L
                             .group_count = last - first,
                             .group_bytes = segment.group_bytes,
                             .k = k,
-                            .x = staged.quantised + row * (k / kBlock),
+                            .x = rows_from(staged, plan, row, k),
                             .row_count = std::min(plan.row_block, m - row),
                             .y = f32_row(args.y, row) + column,
                             .y_stride = args.y.row_stride / int64_t{sizeof(float)},

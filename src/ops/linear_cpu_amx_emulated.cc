@@ -13,22 +13,23 @@ namespace {
 #include "ops/linear_cpu_tiles.inc"
 
 #include "ops/linear_cpu_float.inc"
-#include "ops/linear_cpu_unpack.inc"
 
 #include "ops/linear_cpu_amx.inc"
-#include "ops/linear_cpu_amx_panels.inc"
+#include "ops/linear_cpu_amx_unpack.inc"
 
-constexpr AmxTuning kSmallBlocks{
-    .row_tiles = 2, .groups = 2, .stretch_steps = 3, .fetch_y = false, .fetch_w = false};
-constexpr AmxPanelTuning kSmallChunks{
-    .buffers = 2, .chunk_runs = 8, .row_block = 32, .groups = 4, .fetch_y = false};
+constexpr AmxTuning kSmallBlocks{.block_tiles = 16,
+                                 .groups = 2,
+                                 .stretch_steps = 8,
+                                 .row_tiles = 2,
+                                 .fetch_w = false,
+                                 .fetch_y = false};
 
 }  // namespace
 
-constinit const LinearPanelKernels kLinearAmxEmulatedPanels =
-    amx_panel_table<Avx512, AmxPanelTuning{}>();
-constinit const LinearPanelKernels kLinearAmxEmulatedSmallPanels =
-    amx_panel_table<Avx512, kSmallChunks>();
+constinit const LinearPanelKernels kLinearAmxEmulatedUnpacked =
+    unpacked_table<Avx512, AmxTuning{}>();
+constinit const LinearPanelKernels kLinearAmxEmulatedSmallUnpacked =
+    unpacked_table<Avx512, kSmallBlocks>();
 constinit const LinearFloatKernels kLinearAmxEmulatedFloats = {&kLinearAvx512F32, &kLinearAvx512F16,
                                                                &kAmxTiles<AmxTuning{}>};
 constinit const LinearFloatKernels kLinearAmxEmulatedSmallFloats = {

@@ -6,10 +6,10 @@
 
 namespace headrace {
 
-extern const LinearPanelKernels kLinearAmxEmulatedPanels;
-// Blocks of few rows and columns, so that small tests cross their edges.
-extern const LinearPanelKernels kLinearAmxEmulatedSmallPanels;
+extern const LinearPanelKernels kLinearAmxEmulatedUnpacked;
 extern const LinearFloatKernels kLinearAmxEmulatedFloats;
+// Blocks of few rows and columns, so that small tests cross their edges.
+extern const LinearPanelKernels kLinearAmxEmulatedSmallUnpacked;
 extern const LinearFloatKernels kLinearAmxEmulatedSmallFloats;
 
 }  // namespace headrace

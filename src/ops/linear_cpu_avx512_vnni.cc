@@ -38,7 +38,7 @@ struct Avx512Vnni : Avx512 {
 constinit const LinearCpuIsa kLinearAvx512Vnni =
     isa_table<Avx512Vnni>(&kLinearAvx512VnniPanels, quantise_planar_row);
 // Few rows are no work for tiles of 16: they are the same code.
-constinit const LinearCpuIsa kLinearAmx =
-    isa_table<Avx512Vnni>(&kLinearAmxPanels, quantise_planar_row);
+constinit const LinearCpuIsa kLinearAmxBf16 =
+    isa_table<Avx512Vnni>(&kLinearAmxUnpacked, quantise_planar_row);
 
 }  // namespace headrace

@@ -37,15 +37,16 @@ const std::byte* rows_of(const StagedFloats& staged, DType dtype) {
   return dtype == DType::kF16 ? staged.f16 : staged.bf16;
 }
 
-// Bytes of a staged row.
-int64_t row_bytes_of(const LinearFloatKernel& kernel, int64_t k) {
+}  // namespace
+
+int64_t staged_row_bytes(const LinearFloatKernel& kernel, int64_t k) {
   return round_up(k, kernel.column_unit) * kernel.value_bytes;
 }
 
-std::byte* stage_rows(OpContext& context, const ConstTensorView& x,
-                      const LinearFloatKernel& kernel) {
+const std::byte* stage_rows(OpContext& context, const ConstTensorView& x,
+                            const LinearFloatKernel& kernel) {
   const int64_t m = x.rows(), k = x.columns();
-  const int64_t row_bytes = row_bytes_of(kernel, k);
+  const int64_t row_bytes = staged_row_bytes(kernel, k);
   std::byte* out = context.workspace.take(round_up(m, kernel.row_unit) * row_bytes);
   const int64_t stride = x.row_stride / int64_t{sizeof(float)};
   const auto stage_tiles = [&](int64_t first, int64_t last) {
@@ -63,8 +64,6 @@ std::byte* stage_rows(OpContext& context, const ConstTensorView& x,
   }
   return out;
 }
-
-}  // namespace
 
 StagedFloats stage_floats(OpContext& context, const LinearArgs& args,
                           const LinearFloatKernels& kernels) {

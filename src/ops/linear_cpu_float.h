@@ -14,6 +14,12 @@ struct StagedFloats {
   const std::byte* bf16 = nullptr;
 };
 
+// x as `kernel` reads it, on the device's pool; takes the rows, padded, of the workspace.
+const std::byte* stage_rows(OpContext& context, const ConstTensorView& x,
+                            const LinearFloatKernel& kernel);
+// Bytes of a staged row.
+int64_t staged_row_bytes(const LinearFloatKernel& kernel, int64_t k);
+
 // Takes staged_float_bytes() of the workspace at most, on the device's pool.
 StagedFloats stage_floats(OpContext& context, const LinearArgs& args,
                           const LinearFloatKernels& kernels);

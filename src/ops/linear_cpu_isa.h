@@ -76,6 +76,7 @@ struct LinearPanelKernels {
   int32_t rows_from;                // of x from which unpacking to memory pays
   int32_t groups;                   // that tiles take at once: threads' shares are multiples of it
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
+  const LinearFloatKernel* floats;  // what x is staged as; null: QuantisedBlock
 };
 
 struct LinearCpuIsa {
@@ -90,13 +91,13 @@ struct LinearCpuIsa {
 };
 
 extern const LinearPanelKernels kLinearAvx512VnniPanels;
-extern const LinearPanelKernels kLinearAmxPanels;
+extern const LinearPanelKernels kLinearAmxUnpacked;
 extern const LinearCpuIsa kLinearBaseline;
 extern const LinearCpuIsa kLinearAvx2;
 extern const LinearCpuIsa kLinearAvxVnni;
 extern const LinearCpuIsa kLinearAvx512;
 extern const LinearCpuIsa kLinearAvx512Vnni;
-extern const LinearCpuIsa kLinearAmx;
+extern const LinearCpuIsa kLinearAmxBf16;
 extern const LinearFloatKernel kLinearAvx512F32;
 extern const LinearFloatKernel kLinearAvx512F16;
 extern const LinearFloatKernels kLinearBaselineFloats;

@@ -46,7 +46,14 @@ std::vector<float> with_outliers(Rng& rng, int64_t rows, int64_t k) {
 }
 
 bool has_emulation(const DeviceTraits& traits, const LinearArgs&) {
-  return traits.kind == DeviceKind::kCpu && traits.cpu.avx512_vnni && traits.cpu.avx512_bf16;
+  return traits.kind == DeviceKind::kCpu && traits.cpu.avx512_vnni && traits.cpu.avx512_bf16 &&
+         __builtin_cpu_supports("avx512vbmi");
+}
+
+// Of block types; kernels that multiply them as BF16 do not with 16-bit activations.
+bool has_emulation_for_bf16(const DeviceTraits& traits, const LinearArgs& args) {
+  const bool wide = args.weight != nullptr && args.weight->compute() == LinearCompute::kFastWide;
+  return has_emulation(traits, args) && !wide;
 }
 
 template <const LinearPanelKernels& kPanels, const LinearFloatKernels& kFloats>
@@ -61,19 +68,29 @@ std::span<const Kernel<LinearArgs>> tested_kernels() {
   static const auto kernels = [] {
     std::vector<Kernel<LinearArgs>> list{
         {"linear/cpu/amx_emulated", has_emulation,
-         emulated<kLinearAmxEmulatedPanels, kLinearAmxEmulatedFloats>},
+         emulated<kLinearAvx512VnniPanels, kLinearAmxEmulatedFloats>},
         {"linear/cpu/amx_emulated_small_blocks", has_emulation,
-         emulated<kLinearAmxEmulatedSmallPanels, kLinearAmxEmulatedSmallFloats>}};
+         emulated<kLinearAvx512VnniPanels, kLinearAmxEmulatedSmallFloats>},
+        {"linear/cpu/amx_bf16_emulated", has_emulation_for_bf16,
+         emulated<kLinearAmxEmulatedUnpacked, kLinearAmxEmulatedFloats>},
+        {"linear/cpu/amx_bf16_emulated_small_blocks", has_emulation_for_bf16,
+         emulated<kLinearAmxEmulatedSmallUnpacked, kLinearAmxEmulatedSmallFloats>}};
     std::ranges::copy(linear_kernels().all(), std::back_inserter(list));
     return list;
   }();
   return kernels;
 }
 
+// Whether a kernel multiplies many rows of a block type as BF16 (linear.h), and how many are many.
+bool unpacks_to_bf16(const Kernel<LinearArgs>& kernel) {
+  return kernel.name.starts_with("linear/cpu/amx_bf16");
+}
+constexpr int64_t kManyRows = 17;
+
 class LinearTest : public testing::Test {
  protected:
   LinearTest()
-      : device_(create_cpu_device(2)),
+      : device_(create_cpu_device(2, CpuFeatures::detect(), CpuBinding::kAuto, kEveryKernel)),
         stream_(device_->create_stream()),
         workspace_(std::move(device_->allocate(32 << 20).value())) {}
 
@@ -84,6 +101,9 @@ class LinearTest : public testing::Test {
   OpContext context() { return {*device_, *stream_, workspace_, mesh_}; }
   bool runs(const Kernel<LinearArgs>& kernel) {
     return kernel.supports(device_->traits(), LinearArgs{});
+  }
+  bool runs(const Kernel<LinearArgs>& kernel, const LinearWeight& weight) {
+    return kernel.supports(device_->traits(), {.weight = &weight});
   }
   // Rows of y = x W^T by one kernel; x and y dense.
   std::vector<float> run(const Kernel<LinearArgs>& kernel, const LinearWeight& weight,
@@ -101,6 +121,7 @@ class LinearTest : public testing::Test {
   }
 
   static constexpr float kPoison = 1e30f;
+  static constexpr bool kEveryKernel = false;  // not those alone that are batch-invariant
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   Workspace workspace_;
@@ -117,10 +138,11 @@ class Definition {
   float element(const float* x, int64_t n) const {
     return is_quantised(matrix_.dtype) ? quantised(x, n) : plain(x, n);
   }
-  // As `kernel` computes it: AMX has its own order for BF16.
+  // As `kernel` computes it for many rows: AMX has its own order for BF16.
   float element(const Kernel<LinearArgs>& kernel, const float* x, int64_t n) const {
     const bool tiles = kernel.name.starts_with("linear/cpu/amx") && matrix_.dtype == DType::kBF16;
-    return tiles ? bf16_tiles(x, n) : element(x, n);
+    const bool unpacked = unpacks_to_bf16(kernel) && is_quantised(matrix_.dtype);
+    return tiles || unpacked ? bf16_tiles(x, n) : element(x, n);
   }
 
  private:
@@ -146,7 +168,7 @@ class Definition {
     for (size_t first = 0; first < w.size(); first += 32) {
       float chain[2] = {};
       for (size_t c = first; c < std::min(first + 32, w.size()); ++c) {
-        chain[c % 2] = std::fma(rounded(x[c]), w[c], chain[c % 2]);
+        chain[c % 2] = std::fma(rounded(x[c]), rounded(w[c]), chain[c % 2]);
       }
       acc += chain[0] + chain[1];
     }
@@ -231,7 +253,7 @@ TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
           constexpr int64_t kM = 19;
           const std::vector<float> x = with_outliers(rng, kM, k);
           for (const auto& kernel : tested_kernels()) {
-            if (is_reference(kernel) || !runs(kernel)) continue;
+            if (is_reference(kernel) || !runs(kernel, weight)) continue;
             const std::vector<float> y = run(kernel, weight, x.data(), kM);
             for (int64_t i = 0; i < kM * n; ++i) {
               ASSERT_EQ(y[static_cast<size_t>(i)], definition.element(kernel, &x[i / n * k], i % n))
@@ -288,7 +310,8 @@ TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
     for (const auto& kernel : tested_kernels()) {
       if (is_reference(kernel) || !runs(kernel)) continue;
       const std::vector<float> all = run(kernel, weight, x.data(), kRows);
-      for (int64_t m = 1; m <= 70; ++m) {
+      const bool few_differ = unpacks_to_bf16(kernel) && is_quantised(dtype);
+      for (int64_t m = few_differ ? kManyRows : 1; m <= 70; ++m) {
         const int64_t first = (m * 37) % (kRows - m);  // any offset: another tile, another lane
         const std::vector<float> some = run(kernel, weight, x.data() + first * k, m);
         ASSERT_EQ(std::memcmp(some.data(), all.data() + first * kN, some.size() * 4), 0)

@@ -1,4 +1,4 @@
-// linear of many rows with AMX: panels of bytes and tdpbssd, scaled in AVX-512 registers.
+// linear of many rows with AMX for block types, unpacked to BF16 tiles.
 // Compiled with those flags: include nothing that has inline functions shared with other files.
 #include <immintrin.h>
 
@@ -12,12 +12,13 @@ namespace {
 #include "ops/linear_cpu_avx512.inc"
 #include "ops/linear_cpu_tiles.inc"
 
-#include "ops/linear_cpu_unpack.inc"
+#include "ops/linear_cpu_float.inc"
 
-#include "ops/linear_cpu_amx_panels.inc"
+#include "ops/linear_cpu_amx.inc"
+#include "ops/linear_cpu_amx_unpack.inc"
 
 }  // namespace
 
-constinit const LinearPanelKernels kLinearAmxPanels = amx_panel_table<Avx512, AmxPanelTuning{}>();
+constinit const LinearPanelKernels kLinearAmxUnpacked = unpacked_table<Avx512, AmxTuning{}>();
 
 }  // namespace headrace
