@@ -86,7 +86,7 @@ bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 && floats &&
          args.weight->matrix().dtype == dtype && args.y.dtype == dtype &&
          (traits.batch_invariant || args.x.rows() <= kRowsMax) && args.y.columns() <= kOutputsMax &&
-         args.y.columns() % 2 == 0 && gpu::whole_accesses(dtype, args.x.columns()) &&
+         args.y.columns() % 2 == 0 && args.x.columns() % kResidentStep == 0 &&
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
          gpu::rows_aligned(args.y) && norm_fits(args) &&
          plan_resident(product_of(args), traits.sm_count).tile_rows > 0;
