@@ -20,6 +20,8 @@ namespace {
 using namespace gpu;
 
 constexpr float kWeightlessNats = 28.0f;  // 2^-40 of the best
+constexpr int kWeighingBins = 2048;       // places of so many bins below the best's
+static_assert(kWeighingBins >= kWeightlessNats * kPlacesPerNat);
 constexpr int kNucleusTries = 3;
 
 template <class Row>
@@ -69,7 +71,10 @@ __device__ FirstPass find_best(Row& row, const See& see) {
   FirstPass pass{kWorstKey, kWorstKey, true};
   if (most_first >= 0) {
     int32_t token = most_first;
-    while (row.value(token) != most) ++token;
+#pragma unroll
+    for (int i = Row::kWidth - 1; i >= 0; --i) {
+      if (most_first + i < row.size && row.value(most_first + i) == most) token = most_first + i;
+    }
     pass.own = key_of(most, token);
   }
   row.for_each_biased([&](int32_t token, float value) {
@@ -290,7 +295,7 @@ template <class Row>
 __device__ Edges find_edges(Row& row, const BinEstimate& bins, SampleWeight goal, float top_p,
                             int slack_shift, bool whole_bins) {
   auto& shared = row.shared;
-  constexpr int kEach = kPlaceBins / Row::kThreads;
+  constexpr int kEach = kWeighingBins / Row::kThreads;
   const int first = row.thread() * kEach;
   SampleWeight weights[kEach], sum = 0, total;
 #pragma unroll
