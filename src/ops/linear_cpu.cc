@@ -23,11 +23,11 @@ bool has_segment(const LinearWeight& weight, bool quantised) {
   });
 }
 
-constexpr int64_t kRowUnitMax = 16;  // of all kernels
+constexpr int64_t kRowUnitMax = 16;  // of kernels that take floats
 
 constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Of m rows, padding included.
+// Of m rows.
 int64_t quantised_bytes(int64_t m, int64_t k) {
   return m * (k / kBlock) * int64_t{sizeof(QuantisedBlock)};
 }
@@ -39,31 +39,26 @@ struct StagedRows {
   StagedFloats floats;
 };
 
-// Rows [first, first + count) of x as a tile of `stride` rows, of which those behind are zeros.
-void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, int64_t stride,
-                   const LinearCpuIsa& isa, float wide_from, QuantisedBlock* tile) {
-  const int64_t k = x.columns(), blocks = k / kBlock;
+// Rows [first, first + count) of x as a tile.
+void quantise_tile(const ConstTensorView& x, int64_t first, int64_t count, const LinearCpuIsa& isa,
+                   float wide_from, QuantisedBlock* tile) {
   for (int64_t r = 0; r < count; ++r) {
-    isa.quantise_row(f32_row(x, first + r), k, wide_from, tile, r, stride);
-  }
-  for (int64_t b = 0; b < blocks; ++b) {
-    std::fill(tile + b * stride + count, tile + (b + 1) * stride, QuantisedBlock{});
+    isa.quantise_row(f32_row(x, first + r), x.columns(), wide_from, tile, r, count);
   }
 }
 
 QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const LinearCpuIsa& isa,
                               const LinearCpuPlan& plan) {
   const int64_t m = args.x.rows(), k = args.x.columns(), tile_rows = plan.tile_rows;
-  auto* quantised = reinterpret_cast<QuantisedBlock*>(
-      context.workspace.take(quantised_bytes(round_up(m, plan.row_unit), k)));
+  auto* quantised =
+      reinterpret_cast<QuantisedBlock*>(context.workspace.take(quantised_bytes(m, k)));
   const int64_t tiles = (m + tile_rows - 1) / tile_rows;
   const float wide_from = args.weight->compute() == LinearCompute::kFastWide ? 0.0f : kWideFrom;
   const auto quantise_tiles = [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const int64_t row = t * tile_rows;
       const int64_t count = std::min(tile_rows, m - row);
-      quantise_tile(args.x, row, count, round_up(count, plan.row_unit), isa, wide_from,
-                    quantised + row * (k / kBlock));
+      quantise_tile(args.x, row, count, isa, wide_from, quantised + row * (k / kBlock));
     }
   };
   if (m * k < kSerialColumns) {

@@ -71,7 +71,6 @@ struct LinearFloatKernels {
 // Kernels of many rows, which unpack weights to memory (linear_cpu_unpack.inc).
 struct LinearPanelKernels {
   int32_t tile_rows;
-  int32_t row_unit;                 // staged rows are padded to a multiple of it, with zeros
   int32_t row_block;                // rows of x that unpacked weights serve; whole tiles
   int32_t rows_from;                // of x from which unpacking to memory pays
   int32_t groups;                   // that tiles take at once: threads' shares are multiples of it

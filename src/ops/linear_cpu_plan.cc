@@ -35,14 +35,12 @@ LinearCpuPlan plan_linear_cpu(const LinearCpuSize& size, const LinearCpuIsa& isa
     return {.method = LinearMethod::kPanels,
             .deal = deal,
             .tile_rows = isa.panels->tile_rows,
-            .row_unit = isa.panels->row_unit,
             .row_block = row_block_of(size.m, isa.panels->tile_rows, isa.panels->row_block),
             .floats = isa.panels->floats};
   }
   return {.method = LinearMethod::kFlat,
           .deal = deal,
           .tile_rows = isa.tile_rows,
-          .row_unit = 1,
           .row_block = row_block_of(size.m, isa.tile_rows, kFlatRowBlock)};
 }
 

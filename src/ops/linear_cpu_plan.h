@@ -23,7 +23,6 @@ struct LinearCpuPlan {
   LinearMethod method;
   LinearDeal deal;
   int32_t tile_rows;  // of x, staged together
-  int32_t row_unit;   // staged rows are padded to a multiple of it
   int64_t row_block;  // rows of x that weights are passed over at once; whole tiles
   const LinearFloatKernel* floats = nullptr;  // what x is staged as; null: QuantisedBlock
   friend bool operator==(const LinearCpuPlan&, const LinearCpuPlan&) = default;

@@ -5,18 +5,15 @@
 namespace headrace {
 namespace {
 
-constexpr LinearPanelKernels kPanels{.tile_rows = 6,
-                                     .row_unit = 1,
-                                     .row_block = 132,
-                                     .rows_from = 17,
-                                     .groups = 2,
-                                     .blocks = nullptr};
+constexpr LinearPanelKernels kPanels{
+    .tile_rows = 6, .row_block = 132, .rows_from = 17, .groups = 2, .blocks = nullptr};
+constexpr LinearFloatKernel kFloats{};
 constexpr LinearPanelKernels kTiles{.tile_rows = 16,
-                                    .row_unit = 16,
                                     .row_block = 256,
                                     .rows_from = 20,
                                     .groups = 2,
-                                    .blocks = nullptr};
+                                    .blocks = nullptr,
+                                    .floats = &kFloats};
 constexpr LinearCpuIsa kWithPanels{
     .tile_rows = 8, .quantise_row = nullptr, .blocks = nullptr, .panels = &kPanels};
 constexpr LinearCpuIsa kWithTiles{
@@ -37,18 +34,18 @@ constexpr LinearDeal kOne = LinearDeal::kOneThread, kShares = LinearDeal::kShare
                      kPieces = LinearDeal::kPieces;
 
 constexpr Case kCases[] = {
-    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 8}},
-    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 1, 8}},
-    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 16}},
-    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 1, 16}},
-    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 18}},
-    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 132}},
-    {"blocks are nearly equal", {140, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 1, 72}},
-    {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 1, 24}},
-    {"rows padded to tiles", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 16, 32}},
-    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 1, 128}},
-    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 1, 8}},
-    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 1, 132}},
+    {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 8}},
+    {"a tile of streams too", {8, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 8}},
+    {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 16}},
+    {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 16}},
+    {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 18}},
+    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 132}},
+    {"blocks are nearly equal", {140, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 72}},
+    {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 24}},
+    {"staged as floats", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 32, &kFloats}},
+    {"no panels here", {512, 3072, 576}, &kWithout, 2, {kFlat, kPieces, 4, 128}},
+    {"tiny work wakes nobody", {1, 64, 64}, &kWithPanels, 2, {kFlat, kOne, 8, 8}},
+    {"nobody to wake", {512, 3072, 576}, &kWithPanels, 1, {kPanel, kOne, 6, 132}},
 };
 
 TEST(LinearCpuPlan, IsAFunctionOfSizes) {
@@ -57,8 +54,8 @@ TEST(LinearCpuPlan, IsAFunctionOfSizes) {
     EXPECT_EQ(plan.method, c.plan.method) << c.what;
     EXPECT_EQ(plan.deal, c.plan.deal) << c.what;
     EXPECT_EQ(plan.tile_rows, c.plan.tile_rows) << c.what;
-    EXPECT_EQ(plan.row_unit, c.plan.row_unit) << c.what;
     EXPECT_EQ(plan.row_block, c.plan.row_block) << c.what;
+    EXPECT_EQ(plan.floats, c.plan.floats) << c.what;
   }
 }
 
