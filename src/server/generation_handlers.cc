@@ -26,6 +26,12 @@ Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_
                               std::string(prompt_name));
     longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   }
+  if (longest > context) {  // no more than one too many was encoded
+    return invalid_argument(
+        fmt::format("{} has more than {} tokens, but the maximum context length is {} tokens",
+                    prompt_name, context, context),
+        std::string(prompt_name));
+  }
   const int64_t asked = plan.settings.max_tokens.value_or(1);
   if (longest + asked > context) {
     return invalid_argument(
@@ -67,7 +73,8 @@ Status encode_prompts(const ReadyModel& model, CompletionRequest& request, Gener
     return invalid_argument("prompt must be token ids: this model has no tokenizer", "prompt");
   }
   const EncodeOptions options{.add_special = request.settings.add_special.value_or(true),
-                              .parse_special = request.parse_special};
+                              .parse_special = request.parse_special,
+                              .tokens_max = static_cast<size_t>(model.served.max_model_len)};
   for (std::string& text : request.texts) {
     HR_ASSIGN_OR_RETURN(auto ids, tokenizer->encode(text, options));
     plan.prompts.push_back(std::move(ids));
@@ -103,9 +110,11 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
   HR_ASSIGN_OR_RETURN(
-      auto ids, model.chat->encode(request.messages, request.template_variables,
-                                   {.add_generation_prompt = request.add_generation_prompt,
-                                    .add_special = plan.settings.add_special.value_or(false)}));
+      auto ids,
+      model.chat->encode(request.messages, request.template_variables,
+                         {.add_generation_prompt = request.add_generation_prompt,
+                          .add_special = plan.settings.add_special.value_or(false),
+                          .tokens_max = static_cast<size_t>(model.served.max_model_len)}));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, "messages", model.served.max_model_len, plan));
   plan.format = make_chat_format(answer_head(model, plan, "chatcmpl-"));

@@ -336,7 +336,11 @@ TEST(Server, APromptThatCannotFitNamesBothNumbers) {
   const std::string message = at(at(response.json(), "error"), "message").as_string();
   EXPECT_NE(message.find("11"), std::string::npos) << message;
   EXPECT_NE(message.find("20"), std::string::npos) << message;
-  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"zzzzzzzzzzzzzzzzzzzzzzz"})").status, 400);
+  // Of what is too long by itself no more is encoded than shows it.
+  const TestResponse longer = f.post(kCompletions, R"({"prompt":"zzzzzzzzzzzzzzzzzzzzzzz"})");
+  EXPECT_EQ(longer.status, 400);
+  EXPECT_EQ(longer.error_param(), "prompt");
+  EXPECT_NE(longer.body.find("more than 20 tokens"), std::string::npos) << longer.body;
 }
 
 // --- Streams -------------------------------------------------------------------------------------

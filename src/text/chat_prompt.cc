@@ -107,7 +107,9 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, con
                                                        ChatPromptOptions options) const {
   HR_ASSIGN_OR_RETURN(std::string text, render(messages, variables, options.add_generation_prompt));
   if (!is_risky(messages) && !is_risky(variables)) {
-    return tokenizer_.encode(text, {.add_special = options.add_special, .parse_special = true});
+    return tokenizer_.encode(text, {.add_special = options.add_special,
+                                    .parse_special = true,
+                                    .tokens_max = options.tokens_max});
   }
   HR_ASSIGN_OR_RETURN(const Shadows shadows, choose_shadows(text));
   HR_ASSIGN_OR_RETURN(const std::string stand_in,
@@ -117,7 +119,7 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, con
     return invalid_argument("messages spell control tokens where the chat template inspects them",
                             "messages");
   }
-  return encode_shadowed(stand_in, shadows, options.add_special);
+  return encode_shadowed(stand_in, shadows, options);
 }
 
 // Whether `text` begins with a spelling, or a spelling begins with `text`. Narrows the sorted list
@@ -217,15 +219,17 @@ std::string ChatPromptEncoder::unshadowed(std::string_view text, const Shadows& 
 
 Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view text,
                                                                 const Shadows& shadows,
-                                                                bool add_special) const {
+                                                                ChatPromptOptions options) const {
   std::vector<TokenId> ids;
   size_t plain_begin = 0;
   const auto append_plain = [&](size_t end) -> Status {
     const std::string plain = unshadowed(text.substr(plain_begin, end - plain_begin), shadows);
-    HR_ASSIGN_OR_RETURN(auto plain_ids,
-                        tokenizer_.encode(plain, {.add_special = add_special && plain_begin == 0,
-                                                  .parse_special = false,
-                                                  .behind_token = plain_begin > 0}));
+    HR_ASSIGN_OR_RETURN(
+        auto plain_ids,
+        tokenizer_.encode(plain, {.add_special = options.add_special && plain_begin == 0,
+                                  .parse_special = false,
+                                  .behind_token = plain_begin > 0,
+                                  .tokens_max = options.tokens_max}));
     ids.insert(ids.end(), plain_ids.begin(), plain_ids.end());
     return ok_status();
   };
@@ -237,8 +241,10 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view
     HR_RETURN_IF_ERROR(append_plain(found->offset));
     ids.push_back(found->id);
     plain_begin = from;
+    if (ids.size() > options.tokens_max) break;
   }
-  HR_RETURN_IF_ERROR(append_plain(text.size()));
+  if (ids.size() <= options.tokens_max) HR_RETURN_IF_ERROR(append_plain(text.size()));
+  if (ids.size() > options.tokens_max) ids.resize(options.tokens_max + 1);
   return ids;
 }
 

@@ -23,7 +23,8 @@ namespace headrace {
 
 struct ChatPromptOptions {
   bool add_generation_prompt = true;
-  bool add_special = false;  // the template writes BOS itself
+  bool add_special = false;                        // the template writes BOS itself
+  size_t tokens_max = EncodeOptions().tokens_max;  // as there
 };
 
 // Immutable; any thread. Both arguments must outlive this.
@@ -58,7 +59,7 @@ class ChatPromptEncoder {
   std::string shadowed_text(std::string_view text, const Shadows& shadows) const;
   static std::string unshadowed(std::string_view text, const Shadows& shadows);
   Result<std::vector<TokenId>> encode_shadowed(std::string_view text, const Shadows& shadows,
-                                               bool add_special) const;
+                                               ChatPromptOptions options) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;

@@ -68,6 +68,7 @@ class Normalizer::ReplaceStep : public Step {
     result.reserve(text.size());
     HR_RETURN_IF_ERROR(pattern_.for_each(text, [&](std::string_view piece, bool matched) {
       result += matched ? std::string_view(content_) : piece;
+      return ok_status();
     }));
     return result;
   }

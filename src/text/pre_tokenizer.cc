@@ -6,7 +6,7 @@ namespace headrace {
 class PreTokenizer::Step {
  public:
   virtual ~Step() = default;
-  using Emit = std::function<void(const Piece&)>;
+  using Emit = std::function<Status(const Piece&)>;
   virtual Status apply(const Piece& piece, const Emit& emit) const = 0;
 };
 
@@ -20,19 +20,19 @@ class PreTokenizer::SplitStep : public Step {
     bool pending_matched = false;
     const auto flush = [&] {
       const bool is_first = piece.is_first && pending.data() == piece.text.data();
-      if (!pending.empty()) emit({pending, piece.place, is_first});
-      pending = {};
+      const std::string_view whole = std::exchange(pending, {});
+      return whole.empty() ? ok_status() : emit({whole, piece.place, is_first});
     };
-    const Status status = pattern_.for_each(piece.text, [&](std::string_view text, bool found) {
+    HR_RETURN_IF_ERROR(pattern_.for_each(piece.text, [&](std::string_view text, bool found) {
       const bool matched = found != invert_;
-      if (!joins(pending_matched, matched)) flush();
+      if (!joins(pending_matched, matched)) HR_RETURN_IF_ERROR(flush());
       pending =
           pending.empty() ? text : std::string_view(pending.data(), pending.size() + text.size());
       pending_matched = matched;
       if (matched && behavior_ == SplitBehavior::kRemoved) pending = {};
-    });
-    flush();
-    return status;
+      return ok_status();
+    }));
+    return flush();
   }
 
  private:
@@ -68,11 +68,10 @@ class PreTokenizer::SpaceSpellingStep : public Step {
       next.text = rest;
       if (length == rest.npos) break;
       next.text = rest.substr(0, length);
-      emit(next);
+      HR_RETURN_IF_ERROR(emit(next));
       rest.remove_prefix(length);
     }
-    if (!next.text.empty()) emit(next);
-    return ok_status();
+    return next.text.empty() ? ok_status() : emit(next);
   }
 
  private:
@@ -104,13 +103,9 @@ class PreTokenizer::PrefixSpaceStep : public Step {
  public:
   Status apply(const Piece& piece, const Emit& emit) const override {
     const bool behind_bytes = piece.is_first && piece.place == TextPlace::kBehindBytes;
-    if (piece.text.starts_with(' ') || behind_bytes) {
-      emit(piece);
-    } else {
-      const std::string prefixed = " " + std::string(piece.text);
-      emit({prefixed, piece.place, piece.is_first});
-    }
-    return ok_status();
+    if (piece.text.starts_with(' ') || behind_bytes) return emit(piece);
+    const std::string prefixed = " " + std::string(piece.text);
+    return emit({prefixed, piece.place, piece.is_first});
   }
 };
 
@@ -140,15 +135,9 @@ Status PreTokenizer::split(std::string_view text, TextPlace place, const PieceSi
 }
 
 Status PreTokenizer::split_from(size_t step, const Piece& piece, const PieceSink& sink) const {
-  if (step == steps_.size()) {
-    sink(piece.text);
-    return ok_status();
-  }
-  Status failed;
-  const Status status = steps_[step]->apply(piece, [&](const Piece& next) {
-    if (Status inner = split_from(step + 1, next, sink); !inner.ok()) failed = std::move(inner);
-  });
-  return failed.ok() ? status : failed;
+  if (step == steps_.size()) return sink(piece.text);
+  return steps_[step]->apply(piece,
+                             [&](const Piece& next) { return split_from(step + 1, next, sink); });
 }
 
 }  // namespace headrace

@@ -12,8 +12,8 @@
 
 namespace headrace {
 
-// Takes the pieces in order; none is empty.
-using PieceSink = std::function<void(std::string_view piece)>;
+// Takes the pieces in order; none is empty. An error ends it.
+using PieceSink = std::function<Status(std::string_view piece)>;
 
 // Immutable after create(); any thread.
 class PreTokenizer {
@@ -24,7 +24,7 @@ class PreTokenizer {
   ~PreTokenizer();
 
   // Hands the pieces of `text`, which is well-formed UTF-8, to `sink`, each as soon as it is known:
-  // no list of them is kept. kExhausted only where PCRE2 runs into its match limit.
+  // no list of them is kept. kExhausted where PCRE2 runs into its match limit; errors of `sink`.
   Status split(std::string_view text, TextPlace place, const PieceSink& sink) const;
 
  private:

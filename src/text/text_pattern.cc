@@ -75,12 +75,12 @@ Status TextPattern::for_each(std::string_view text, const Emit& emit) const {
     if (found < 0) return exhausted(fmt::format("regular expression: {}", error_text(found)));
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());
     const size_t begin = bounds[0], end = std::max(bounds[0], bounds[1]);
-    if (begin > gap) emit(text.substr(gap, begin - gap), false);
-    emit(text.substr(begin, end - begin), true);
+    if (begin > gap) HR_RETURN_IF_ERROR(emit(text.substr(gap, begin - gap), false));
+    HR_RETURN_IF_ERROR(emit(text.substr(begin, end - begin), true));
     gap = end;
     at = end > begin || end == text.size() ? end : end + utf8_step(text.substr(end)).length;
   }
-  if (gap < text.size()) emit(text.substr(gap), false);
+  if (gap < text.size()) HR_RETURN_IF_ERROR(emit(text.substr(gap), false));
   return ok_status();
 }
 
@@ -89,11 +89,11 @@ Status TextPattern::for_each_literal(std::string_view text, const Emit& emit) co
   while (!literal_.empty()) {
     const size_t found = text.find(literal_, at);
     if (found == text.npos) break;
-    if (found > at) emit(text.substr(at, found - at), false);
-    emit(text.substr(found, literal_.size()), true);
+    if (found > at) HR_RETURN_IF_ERROR(emit(text.substr(at, found - at), false));
+    HR_RETURN_IF_ERROR(emit(text.substr(found, literal_.size()), true));
     at = found + literal_.size();
   }
-  if (at < text.size()) emit(text.substr(at), false);
+  if (at < text.size()) HR_RETURN_IF_ERROR(emit(text.substr(at), false));
   return ok_status();
 }
 

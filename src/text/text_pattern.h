@@ -24,9 +24,9 @@ class TextPattern {
   ~TextPattern();
 
   // Calls emit(piece, matched) for matches and the gaps between them, in order; none is empty but
-  // a match may be, where the pattern matches nothing. `text` is well-formed UTF-8. kExhausted only
-  // where PCRE2 runs into its match limit.
-  using Emit = std::function<void(std::string_view piece, bool matched)>;
+  // a match may be, where the pattern matches nothing. `text` is well-formed UTF-8. kExhausted
+  // where PCRE2 runs into its match limit; an error of emit() ends it and comes back.
+  using Emit = std::function<Status(std::string_view piece, bool matched)>;
   Status for_each(std::string_view text, const Emit& emit) const;
 
  private:

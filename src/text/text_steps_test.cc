@@ -79,8 +79,11 @@ TEST(Normalizer, Steps) {
 std::vector<std::string> split(std::vector<PreTokenizerStep> steps, std::string_view text,
                                TextPlace place = TextPlace::kStart) {
   std::vector<std::string> pieces;
-  const Status status = PreTokenizer::create(steps)->split(
-      text, place, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  const Status status =
+      PreTokenizer::create(steps)->split(text, place, [&](std::string_view piece) {
+        pieces.emplace_back(piece);
+        return ok_status();
+      });
   EXPECT_TRUE(status.ok());
   return pieces;
 }

@@ -69,7 +69,30 @@ void append_replaced(std::string_view text,
   }
 }
 
+// In bytes, as spelled; 0 where some byte has no token.
+size_t longest_token(const Vocab& vocab, const TokenModel& model) {
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!model.has_byte(static_cast<uint8_t>(byte))) return 0;
+  }
+  size_t longest = 1;
+  for (const auto& token : vocab.tokens) longest = std::max(longest, token.size());
+  return longest;
+}
+
 }  // namespace
+
+// Ids so far. Where there are too many, the rest of the text is not looked at.
+struct Tokenizer::TokenSink {
+  std::vector<TokenId> ids;
+  size_t most = 0;
+  size_t token_bytes_max = 0;
+
+  bool full() const { return ids.size() > most; }
+  // Whether `piece` alone has more tokens than there may be: each stands for so many bytes at most.
+  void look_at(std::string_view piece) {
+    if (token_bytes_max > 0 && piece.size() / token_bytes_max > most) ids.resize(most + 1);
+  }
+};
 
 struct Tokenizer::Parts {
   std::unique_ptr<const Vocab> vocab;
@@ -111,7 +134,8 @@ Tokenizer::Tokenizer(Parts parts)
       pre_tokenizer_(std::move(parts.pre_tokenizer)),
       specials_(std::move(parts.specials)),
       normalized_specials_(std::move(parts.normalized_specials)),
-      model_(std::move(parts.model)) {}
+      model_(std::move(parts.model)),
+      token_bytes_max_(longest_token(*vocab_, *model_)) {}
 
 Tokenizer::~Tokenizer() = default;
 
@@ -120,7 +144,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
     return invalid_argument(
         fmt::format("the text has {} bytes, more than {}", text.size(), kTextBytesMax));
   }
-  std::vector<TokenId> ids;
+  TokenSink sink{{}, options.tokens_max, token_bytes_max_};
+  std::vector<TokenId>& ids = sink.ids;
   if (options.add_special && vocab_->add_bos && vocab_->bos >= 0) ids.push_back(vocab_->bos);
   const auto match = options.parse_special ? SpecialMatcher::Match::kUserDefinedAndControl
                                            : SpecialMatcher::Match::kUserDefined;
@@ -128,53 +153,59 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
     return at == 0 && !options.behind_token ? TextPlace::kStart : TextPlace::kBehindToken;
   };
   size_t at = 0;
-  while (const auto special = specials_.find(text, at, match)) {
-    HR_RETURN_IF_ERROR(encode_between(text.substr(at, special->offset - at), place_at(at), ids));
+  while (!sink.full()) {
+    const auto special = specials_.find(text, at, match);
+    if (!special) break;
+    HR_RETURN_IF_ERROR(encode_between(text.substr(at, special->offset - at), place_at(at), sink));
     ids.push_back(special->id);
     at = special->offset + special->length;
   }
-  HR_RETURN_IF_ERROR(encode_between(text.substr(at), place_at(at), ids));
+  HR_RETURN_IF_ERROR(encode_between(text.substr(at), place_at(at), sink));
   if (options.add_special && vocab_->add_eos && vocab_->eos >= 0) ids.push_back(vocab_->eos);
-  return ids;
+  if (sink.full()) ids.resize(options.tokens_max + 1);
+  return std::move(ids);
 }
 
 // Bytes that are not UTF-8 go to the model as they are.
-Status Tokenizer::encode_between(std::string_view text, TextPlace place,
-                                 std::vector<TokenId>& ids) const {
-  while (!text.empty()) {
+Status Tokenizer::encode_between(std::string_view text, TextPlace place, TokenSink& sink) const {
+  while (!text.empty() && !sink.full()) {
     const size_t valid = valid_utf8_prefix(text);
-    if (valid > 0) HR_RETURN_IF_ERROR(encode_valid(text.substr(0, valid), place, ids));
+    if (valid > 0) HR_RETURN_IF_ERROR(encode_valid(text.substr(0, valid), place, sink));
     text.remove_prefix(valid);
     const size_t invalid = invalid_prefix(text);
-    if (invalid > 0) model_->encode(text.substr(0, invalid), ids);
+    if (invalid > 0) model_->encode(text.substr(0, invalid), sink.ids);
     text.remove_prefix(invalid);
     place = TextPlace::kBehindBytes;
   }
   return ok_status();
 }
 
-Status Tokenizer::encode_valid(std::string_view text, TextPlace place,
-                               std::vector<TokenId>& ids) const {
+Status Tokenizer::encode_valid(std::string_view text, TextPlace place, TokenSink& sink) const {
   std::string normalized;
   if (!normalizer_.changes_nothing()) {
     HR_ASSIGN_OR_RETURN(normalized, normalizer_.apply(text, place));
     text = normalized;
   }
   size_t at = 0;
-  while (const auto special =
-             normalized_specials_.find(text, at, SpecialMatcher::Match::kUserDefined)) {
-    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), place, ids));
-    ids.push_back(special->id);
+  while (!sink.full()) {
+    const auto special = normalized_specials_.find(text, at, SpecialMatcher::Match::kUserDefined);
+    if (!special) break;
+    HR_RETURN_IF_ERROR(encode_plain(text.substr(at, special->offset - at), place, sink));
+    sink.ids.push_back(special->id);
     at = special->offset + special->length;
     place = TextPlace::kBehindToken;
   }
-  return encode_plain(text.substr(at), place, ids);
+  return encode_plain(text.substr(at), place, sink);
 }
 
-Status Tokenizer::encode_plain(std::string_view text, TextPlace place,
-                               std::vector<TokenId>& ids) const {
-  return pre_tokenizer_.split(text, place,
-                              [&](std::string_view piece) { model_->encode(piece, ids); });
+Status Tokenizer::encode_plain(std::string_view text, TextPlace place, TokenSink& sink) const {
+  const Status status = pre_tokenizer_.split(text, place, [&](std::string_view piece) {
+    sink.look_at(piece);
+    if (sink.full()) return exhausted("enough tokens");
+    model_->encode(piece, sink.ids);
+    return ok_status();
+  });
+  return sink.full() ? ok_status() : status;
 }
 
 void Tokenizer::append_token_bytes(TokenId id, std::string& out) const {

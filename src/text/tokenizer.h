@@ -11,6 +11,7 @@
 //   text but 0xF1 and 0xF2) is dropped, as the reference implementations do.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,8 +31,12 @@ namespace headrace {
 struct EncodeOptions {
   bool add_special = true;     // BOS in front and EOS behind, where the vocabulary says so
   bool parse_special = false;  // text that spells a control token becomes that token
-  // The text goes on behind a token: a space that belongs in front of a whole text is not put there.
+  // The text goes on behind a token: a space that belongs in front of a whole text is not put
+  // there.
   bool behind_token = false;
+  // Where there are more, tokens_max + 1 ids come back, of which nothing is promised: whoever
+  // refuses long texts need not wait for them.
+  size_t tokens_max = std::numeric_limits<size_t>::max() - 1;
 };
 
 // Const methods: any thread.
@@ -68,12 +73,13 @@ class Tokenizer {
 
  private:
   struct Parts;
+  struct TokenSink;
   explicit Tokenizer(Parts parts);
   // Between the special tokens; in one run of well-formed text; between the special tokens of
   // normalised text.
-  Status encode_between(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
-  Status encode_valid(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
-  Status encode_plain(std::string_view text, TextPlace place, std::vector<TokenId>& ids) const;
+  Status encode_between(std::string_view text, TextPlace place, TokenSink& sink) const;
+  Status encode_valid(std::string_view text, TextPlace place, TokenSink& sink) const;
+  Status encode_plain(std::string_view text, TextPlace place, TokenSink& sink) const;
   bool in_vocab(TokenId id) const { return id >= 0 && id < vocab_size(); }
 
   const std::unique_ptr<const Vocab> vocab_;  // at a fixed address: the model looks into it
@@ -83,6 +89,8 @@ class Tokenizer {
   const SpecialMatcher specials_;
   const SpecialMatcher normalized_specials_;  // user-defined tokens matched in normalised text
   const std::unique_ptr<const TokenModel> model_;
+  // Bytes that a token stands for at most; 0: some bytes have no token, and may be dropped.
+  const size_t token_bytes_max_;
 };
 
 }  // namespace headrace

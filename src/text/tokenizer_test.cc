@@ -1,5 +1,6 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include <gtest/gtest.h>
@@ -54,6 +55,32 @@ TEST(Tokenizer, MergesByRankAndSplitsAsGpt2) {
       (std::vector<std::string>{"hello", " ", " ", "t", "he", "r", "e", "'s"}));  // "h e" first
   EXPECT_EQ(pieces(*tokenizer, "12"), (std::vector<std::string>{"12"}));
   EXPECT_TRUE(encode(*tokenizer, "").empty());
+}
+
+// Up to the bound nothing changes; beyond it one id more than the bound comes back, from a text of
+// any length at once.
+TEST(Tokenizer, StopsWhereThereAreTooMany) {
+  const auto tokenizer = tiny();
+  const std::string text = "hello  there's 12 hello world";
+  const std::vector<TokenId> all = encode(*tokenizer, text);
+  for (size_t most = 0; most <= all.size() + 1; ++most) {
+    const auto ids = tokenizer->encode(text, {.add_special = false, .tokens_max = most});
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(ids->size(), std::min(all.size(), most + 1));
+    if (most >= all.size()) EXPECT_EQ(*ids, all);
+  }
+}
+
+TEST(Tokenizer, ALongTextIsNotReadToItsEndForNothing) {
+  const auto tokenizer = tiny();
+  std::string text;
+  while (text.size() < 8 << 20) text += "hello world ";
+  const auto cpu_seconds = [&](size_t most) {
+    const std::clock_t began = std::clock();
+    EXPECT_TRUE(tokenizer->encode(text, {.tokens_max = most}).ok());
+    return static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+  };
+  EXPECT_LT(20 * cpu_seconds(1000), cpu_seconds(text.size()));
 }
 
 TEST(Tokenizer, DigitsSinglyForSmolLM) {
@@ -179,7 +206,8 @@ double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
   return cpu_seconds() - begin;
 }
 
-// Doubling the text at most trebles the time (squares would be 4), for texts that are hard on merging or splitting.
+// Doubling the text at most trebles the time (squares would be 4), for texts that are hard on
+// merging or splitting.
 TEST(Tokenizer, TimeGrowsAsTheText) {
   const auto tokenizer = *Tokenizer::create(smollm2_vocab());
   for (const std::string unit : {"a", " ", "\n", "\xFF", "<", "9", "'", "é", "ab "}) {
