@@ -10,7 +10,7 @@
 namespace headrace {
 namespace {
 
-using namespace sample_block;
+using namespace block_row;
 
 template <class Row>
 constexpr int kFewMax = Row::kThreads / 2;  // top-k and log-probabilities from one more pass

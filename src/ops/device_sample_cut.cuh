@@ -6,7 +6,7 @@
 
 #include "ops/device_sample_block.cuh"
 
-namespace headrace::sample_block {
+namespace headrace::block_row {
 
 using namespace gpu;
 
@@ -211,4 +211,4 @@ __device__ __noinline__ Cut cut_of(Row row, const SampleScale& scale,
   return nucleus.key < cut.key ? nucleus : cut;
 }
 
-}  // namespace headrace::sample_block
+}  // namespace headrace::block_row

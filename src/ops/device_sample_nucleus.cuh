@@ -10,7 +10,7 @@
 
 #include "ops/device_sample_cut.cuh"
 
-namespace headrace::sample_block {
+namespace headrace::block_row {
 
 constexpr float kWeightlessNats = 28.0f;  // 2^-40 of the best
 constexpr int kWeighingBins = 2048;       // places of so many bins below the best's
@@ -338,4 +338,4 @@ __device__ bool find_nucleus(Row& row, const SampleScale& scale, SampleKey own,
   return false;
 }
 
-}  // namespace headrace::sample_block
+}  // namespace headrace::block_row
