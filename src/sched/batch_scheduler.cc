@@ -179,8 +179,8 @@ void BatchScheduler::hand_over(Sequence& leader) {
   heir->rank.level = leader.rank.level;
   heir->rank.key = leader.rank.key;
   heir->state = Waiting{};
-  if (!leader.is<Waiting>()) return enqueue(*heir, next_step_);
-  // It has waited as long as the leader.
+  // It has waited as long as the leader: since its last work.
+  if (!leader.is<Waiting>()) return enqueue(*heir, leader.waits_since);
   place_in_queue(*heir);
   heir->waits_since = leader.waits_since;
   for (Wait& wait : waits_) {

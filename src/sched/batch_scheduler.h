@@ -93,7 +93,7 @@ class BatchScheduler final : public Scheduler {
   void make_room();
   void choose_tokens(StepShape shape);
   void choose_background(StepShape shape);
-  bool live_one_joins(StepShape shape) const;
+  bool live_one_joins(StepShape shape);
   int32_t budget_for_oldest(StepShape shape) const;
   double background_seconds() const;
   double gap_seconds() const;
@@ -138,6 +138,7 @@ class BatchScheduler final : public Scheduler {
   Sequence* next_to_join();
   bool may_join(const Sequence& head, const PrefixMatch& hit) const;
   bool leaves_headroom(const Sequence& head, const PrefixMatch& hit);
+  bool has_room(const Sequence& head);
   bool may_displace() const;
   bool may_promote() const;
   bool displaces(const Sequence& head, const Sequence& running) const;

@@ -45,10 +45,9 @@ void BatchScheduler::choose_background(StepShape shape) {
 
 // Whether a live request has all it needs to join in this step: it comes after the background has
 // been given its part, and would wait for it in its own first step.
-bool BatchScheduler::live_one_joins(StepShape shape) const {
+bool BatchScheduler::live_one_joins(StepShape shape) {
   if (queue_.empty() || shape == StepShape::kDecode || admission_.on_hold()) return false;
-  const Sequence& first = **queue_.begin();
-  return first.last_step <= pool_.applied() && fits(first);
+  return has_room(**queue_.begin());
 }
 
 // How long the step under construction may take with background work in it.

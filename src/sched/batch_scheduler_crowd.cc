@@ -16,8 +16,7 @@ bool BatchScheduler::gives_way_to_prompt() {
   });
   if (runs || queue_.empty()) return runs;
   const Sequence* head = next_to_join();
-  return head != nullptr && !policy_->crowds(*head) && head->last_step <= pool_.applied() &&
-         !held_back(*head) && fits(*head);
+  return head != nullptr && !policy_->crowds(*head) && !held_back(*head) && has_room(*head);
 }
 
 // Prompt tokens of crowding tenants in this step, beside the decodes that have been chosen.

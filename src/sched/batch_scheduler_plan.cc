@@ -306,8 +306,7 @@ void BatchScheduler::share_prompt_budget() {
 int32_t BatchScheduler::budget_for_waiting(int32_t budget) {
   if (queue_.empty() || admission_.on_hold()) return 0;
   const Sequence& first = **queue_.begin();
-  if (first.last_step > pool_.applied() || !fits(first)) return 0;
-  if (!leaves_headroom(first, supply_.find_prefix(first, running_))) return 0;
+  if (!has_room(first)) return 0;
   return std::min(budget / 2, first.known_length());
 }
 
@@ -499,6 +498,12 @@ bool BatchScheduler::fits(const Sequence& waiting) const {
   if (free_slots_.size() <= waiting.followers.size()) return false;
   const PrefixMatch hit = supply_.find_prefix(waiting, running_);
   return supply_.pages_to_join(waiting, hit, running_) <= pool_.free_count();
+}
+
+// Whether it could join now: who holds something back for it must not do so in vain.
+bool BatchScheduler::has_room(const Sequence& head) {
+  return head.last_step <= pool_.applied() && fits(head) &&
+         leaves_headroom(head, supply_.find_prefix(head, running_));
 }
 
 void BatchScheduler::note_prefix(const Sequence& head, int32_t found_tokens) {

@@ -99,6 +99,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
     uint64_t seed;
     const char* policy;
     int64_t steps;
+    double headroom = 0;
   };
   for (const Found& found : {
            // a load of pages counted as work: its request starved
@@ -111,8 +112,14 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{20003622, "prefill-first", 2000},
            // alone in the background, with not a token of a prompt within the bound
            Found{70000233, "srpt-declared", 200},
+           // who went on for a preempted leader waited from then on, not since its last work
+           Found{100017862, "sjf-declared", 6000},
+           // the crowd paused for a prompt that had to leave headroom
+           Found{100010693, "fair", 6000, 1},
+           Found{100012529, "fair", 200, 1.5},
        }) {
-    SchedulerSimulation simulation(found.seed, {.policy = found.policy, .admission_headroom = 0});
+    SchedulerSimulation simulation(found.seed,
+                                   {.policy = found.policy, .admission_headroom = found.headroom});
     const std::optional<std::string> failure = simulation.run(found.steps);
     EXPECT_FALSE(failure) << *failure;
   }
