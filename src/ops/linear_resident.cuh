@@ -116,6 +116,8 @@ class ResidentBlock {
     asm volatile("" : "+r"(x), "+r"(weight), "+l"(norm));  // now, not when rows have come
     barriers_.weights.wait(0);
     barriers_.rows.wait(0);
+    float factors[kRowTiles][2];
+    if constexpr (kNormed) find_factors(factors, x, steps);
     Fragments next;
     if (warp_ < steps) load(next, x, weight);
     for (int step = warp_; step < steps; step += kResidentWarps) {
@@ -124,8 +126,7 @@ class ResidentBlock {
       // Asked for before the products of those that are there.
       if (step + kResidentWarps < steps) load(next, x, weight);
       if constexpr (kNormed) {
-        add_squares(now);
-        scale(now, norm);
+        scale(now, factors, norm);
         norm += kResidentWarps * kResidentStep;
       }
       add_products(now);
@@ -133,7 +134,6 @@ class ResidentBlock {
   }
 
   // REQUIRES: nobody reads rows any more
-  template <bool kNormed>
   __device__ void leave_sums() const {
     float* to = left() + resident_sum_index<kRows, kColumns>(warp_, resident_sum_row(lane_, 0),
                                                              resident_sum_column(lane_, 0));
@@ -148,28 +148,18 @@ class ResidentBlock {
                                                                               sums_[r][c][i + 1]};
         }
       }
-      if (kNormed && resident_has_square(lane_)) {
-        float* squares = left_squares() + warp_ * kRows + 16 * r + resident_square_row(lane_);
-        const bool odd = resident_square_sum(lane_) == 1;
-        squares[0] = odd ? squares_[r][0][1] : squares_[r][0][0];
-        squares[8] = odd ? squares_[r][1][3] : squares_[r][1][2];
-      }
     }
   }
 
   // REQUIRES: all warps have left their sums
-  template <bool kNormed>
   __device__ void store() const {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const Place at = place(i);
       if (!at.there) continue;
-      float factor = 1.0f;
-      if constexpr (kNormed) factor = row_factor(at.row);
-      float2 value = biased(total(at.row, at.column, factor), at.out_column);
+      float2 value = biased(total(at.row, at.column), at.out_column);
       if (args_.gated) {
-        const float2 up =
-            biased(total(at.row, at.column + kHalf, factor), args_.n_out + at.out_column);
+        const float2 up = biased(total(at.row, at.column + kHalf), args_.n_out + at.out_column);
         value.x = activated(args_.activation, value.x) * up.x;
         value.y = activated(args_.activation, value.y) * up.y;
       }
@@ -196,13 +186,13 @@ class ResidentBlock {
     bool there;
   };
 
-  // Of the sums that warps leave each other, over the rows; the norm's weights, after both.
+  // Of the sums that warps leave each other, over the rows; after both the sums of squares and the
+  // norm's weights.
   __device__ float* left() const { return reinterpret_cast<float*>(shared_); }
-  __device__ float* left_squares() const { return left() + kSumFloats; }
-  __device__ float* norm_weights() const {
-    constexpr int kLeftBytes = 4 * (kSumFloats + kResidentWarps * kRows);
-    return reinterpret_cast<float*>(shared_ + max((kRows + kColumns) * row_bytes_, kLeftBytes));
+  __device__ float* left_squares() const {
+    return reinterpret_cast<float*>(shared_ + max((kRows + kColumns) * row_bytes_, 4 * kSumFloats));
   }
+  __device__ float* norm_weights() const { return left_squares() + kResidentWarps * kRows; }
   __device__ static Pair unpacked(uint32_t bits) { return *reinterpret_cast<const Pair*>(&bits); }
 
   // This warp's rows (null: none) to rows `to` + warp, + kResidentWarps, ... of shared memory.
@@ -250,16 +240,48 @@ class ResidentBlock {
       }
     }
   }
-  // A fragment of 16 rows holds that of its first 8 and of its last 8 as the other operand.
-  __device__ __forceinline__ void add_squares(const Fragments& of) {
+  // 1 / sqrt(mean(x^2) + eps) of the rows of this lane's fragments. A fragment of 16 rows holds
+  // that of its first 8 and of its last 8 as the other operand of a product: squares are the
+  // diagonal. All warps call it together; `x` as of load().
+  __device__ __forceinline__ void find_factors(float (&factors)[kRowTiles][2], uint32_t x,
+                                               int steps) const {
+    float squares[kRowTiles][2][4] = {};
+    for (int step = warp_; step < steps; step += kResidentWarps) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        uint32_t rows[4];
+        load_matrices(rows, x + static_cast<uint32_t>(16 * r * row_bytes_));
+        multiply_add<T>(squares[r][0], rows, rows[0], rows[2]);
+        multiply_add<T>(squares[r][1], rows, rows[1], rows[3]);
+      }
+      x += kResidentWarps * kResidentStep * sizeof(T);
+    }
+    if (resident_has_square(lane_)) {
+      const bool odd = resident_square_sum(lane_) == 1;
+      float* to = left_squares() + warp_ * kRows + resident_square_row(lane_);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        to[16 * r] = odd ? squares[r][0][1] : squares[r][0][0];
+        to[16 * r + 8] = odd ? squares[r][1][3] : squares[r][1][2];
+      }
+    }
+    __syncthreads();
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      multiply_add<T>(squares_[r][0], of.x[r], of.x[r][0], of.x[r][2]);
-      multiply_add<T>(squares_[r][1], of.x[r], of.x[r][1], of.x[r][3]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* from = left_squares() + 16 * r + 8 * half + lane_ / 4;
+        float sum = 0.0f;
+#pragma unroll
+        for (int warp = 0; warp < kResidentWarps; ++warp) sum += from[warp * kRows];
+        factors[r][half] = rsqrtf(sum / static_cast<float>(args_.k) + args_.eps);
+      }
     }
   }
-  // x times the norm's weights; `norm` is this lane's first column.
-  __device__ __forceinline__ void scale(Fragments& of, const float* norm) const {
+
+  // As rms_norm; `norm` is the weight of this lane's first column.
+  __device__ __forceinline__ void scale(Fragments& of, const float (&factors)[kRowTiles][2],
+                                        const float* norm) const {
     const float2 weights[2] = {*reinterpret_cast<const float2*>(norm),
                                *reinterpret_cast<const float2*>(norm + 8)};
 #pragma unroll
@@ -267,8 +289,8 @@ class ResidentBlock {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const Pair x = unpacked(of.x[r][i]);
-        of.x[r][i] = packed<T>(to_float(x.values[0]) * weights[i / 2].x,
-                               to_float(x.values[1]) * weights[i / 2].y);
+        of.x[r][i] = packed<T>(to_float(x.values[0]) * factors[r][i % 2] * weights[i / 2].x,
+                               to_float(x.values[1]) * factors[r][i % 2] * weights[i / 2].y);
       }
     }
   }
@@ -283,14 +305,7 @@ class ResidentBlock {
             there};
   }
 
-  // 1 / sqrt(mean(x^2) + eps)
-  __device__ __forceinline__ float row_factor(int row) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (int warp = 0; warp < kResidentWarps; ++warp) sum += left_squares()[warp * kRows + row];
-    return rsqrtf(sum / static_cast<float>(args_.k) + args_.eps);
-  }
-  __device__ __forceinline__ float2 total(int row, int column, float factor) const {
+  __device__ __forceinline__ float2 total(int row, int column) const {
     float2 sum{};
 #pragma unroll
     for (int warp = 0; warp < kResidentWarps; ++warp) {
@@ -298,7 +313,7 @@ class ResidentBlock {
           left() + resident_sum_index<kRows, kColumns>(warp, row, column));
       sum = warp == 0 ? more : float2{sum.x + more.x, sum.y + more.y};
     }
-    return {sum.x * factor, sum.y * factor};
+    return sum;
   }
   __device__ __forceinline__ float2 biased(float2 sum, int32_t column) const {
     if (args_.bias == nullptr) return sum;
@@ -313,7 +328,6 @@ class ResidentBlock {
   const T* x_[kRows / kResidentWarps];  // null past the end
   uint32_t before_[kPairs];
   float sums_[kRowTiles][kColumnTiles][4] = {};
-  float squares_[kRowTiles][2][4] = {};
 };
 
 template <class T, int kRows, int kColumns, bool kNormed>
@@ -333,9 +347,9 @@ __global__ void __launch_bounds__(kResidentThreads)
   block.load_sums();
   block.template multiply<kNormed>();
   __syncthreads();
-  block.template leave_sums<kNormed>();
+  block.leave_sums();
   __syncthreads();
-  block.template store<kNormed>();
+  block.store();
 }
 
 }  // namespace headrace::gpu

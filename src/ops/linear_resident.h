@@ -5,9 +5,8 @@
 //
 // An element of y is, in f32, p0 + p1 + ... + p7 from the left, where p_i adds up the products of
 // steps i, i + 8, ... of 16 columns of K: its bits depend on its row of x and its row of W alone,
-// whatever tile it is in and whatever stands beside it. Of a row with a norm, x times the norm's
-// weights is rounded to BF16 and the sum is divided by the root afterwards: as many roundings as of
-// rms_norm's results, and products need not wait for the row's sum of squares.
+// whatever tile it is in and whatever stands beside it. Rows with a norm are rounded as rms_norm
+// rounds them.
 #pragma once
 
 #include "ops/activation_row.h"
@@ -42,7 +41,7 @@ struct ResidentArgs {
   LinearOutput output = LinearOutput::kStore;
 };
 // Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind, with a
-// norm BF16 (x times its weights may leave F16's range); K a multiple of 16.
+// norm BF16; K a multiple of 16.
 bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args);
 void run_resident(OpContext& context, const ResidentArgs& args);
 

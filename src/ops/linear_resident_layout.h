@@ -54,8 +54,7 @@ HEADRACE_HOST_DEVICE constexpr int resident_weight_row(int first, int row, int s
   return first + row % (kColumns / 2) + row / (kColumns / 2) * second_half;
 }
 
-// A float of the sums that the warps leave in shared memory: [warp][row][kColumns + pad]; after all
-// of them the sums of squares, [warp][row].
+// A float of the sums that the warps leave in shared memory: [warp][row][kColumns + pad].
 template <int kRows, int kColumns>
 HEADRACE_HOST_DEVICE constexpr int resident_sum_index(int warp, int row, int column) {
   return (warp * kRows + row) * (kColumns + kResidentPad) + column;

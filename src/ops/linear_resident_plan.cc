@@ -15,8 +15,9 @@ int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t shared_bytes(const ResidentProduct& product, int64_t rows, int64_t columns) {
   const auto k = static_cast<int>(product.k);
   const int64_t tile = (rows + columns) * resident_row_bytes(k);
-  const int64_t sums = 4 * kResidentWarps * rows * (columns + kResidentPad + 1);
-  return std::max(tile, sums) + (product.normed ? 4 * product.k : 0);
+  const int64_t sums = 4 * kResidentWarps * rows * (columns + kResidentPad);
+  const int64_t norm = 4 * (kResidentWarps * rows + product.k);  // squares, the norm's weights
+  return std::max(tile, sums) + (product.normed ? norm : 0);
 }
 
 // A block that leaves room for one of the next kernel, so that its W may come meanwhile.

@@ -75,13 +75,12 @@ class Reference {
   Reference(const Case& c, std::vector<float> rows, std::vector<float> w, std::vector<float> bias)
       : c_(c), rows_(std::move(rows)), w_(std::move(w)), bias_(std::move(bias)) {}
 
-  // A value of y and how far a kernel may be from it: f32 sums; a normalised value is
-  // rounded before or after it is divided by the root; gate and up may have been rounded in
-  // between; y is rounded.
+  // A value of y and how far a kernel may be from it: f32 sums; a normalised value may
+  // round the other way; gate and up may have been rounded in between; y is rounded.
   std::pair<double, double> at(int64_t row, int64_t column) const {
     const double unit = unit_of(c_.dtype);
     const auto bound = [&](const Product& p) {
-      return 0.5 * unit * p.size + 2 * unit * (std::abs(p.sum) + 0.01);
+      return 0.1 * unit * p.size + 2 * unit * (std::abs(p.sum) + 0.01);
     };
     const Product value = product(row, column);
     if (!c_.gated) return {value.sum, bound(value)};
