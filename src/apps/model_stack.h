@@ -37,7 +37,7 @@ struct StackOptions {
   bool graphs_at_start = false;  // GPU: all recordings before the first request, not beside it
   bool skip_unread_rows = true;  // of the last layer only rows whose logits are read
   bool gemm_trials = true;     // GPU: the library's algorithms are timed before steps are recorded
-  bool split_prompts = false;  // GPU: attention of few prompt rows shares their keys out
+  bool split_prompts = true;  // GPU: attention of few prompt rows shares their keys out
   std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
   bool poison_workspace = false;            // GPU, tests: scratch memory is NaN before each step
   double gpu_memory_utilization = 0.9;  // share of the GPU's memory for weights, activations and KV

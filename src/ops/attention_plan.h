@@ -95,6 +95,7 @@ struct AttentionPlan {
   bool has_prefill = false;  // has_prefill and has_decode decide which kernels are launched
   bool has_decode = false;
   bool has_merge = false;
+  bool splits_prompts = false;    // some prefill tiles are shared out by keys
   bool only_single_rows = false;  // every sequence has one row, in decode tiles
   int64_t bytes = 0;              // of the arena in use: what has to reach the device
   std::byte* device = nullptr;    // the arena in device memory; whoever uploads it sets this

@@ -59,7 +59,7 @@ inline constexpr int32_t kDeviceTopMax = 1024;  // most log-probabilities of a r
 
 // Everything in device memory.
 struct DeviceSampleArgs {
-  TensorView logits;            // [R, V] f32 (`cluster`: or bf16); the same after as before
+  TensorView logits;            // [R, V] f32, or bf16 up to a million columns; the same after
   const DeviceSampleRow* rows;  // [R]
   DeviceLogitBias* biases;
   uint16_t* token_counts;       // [slots, V]; null if no row penalises

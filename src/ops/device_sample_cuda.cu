@@ -9,7 +9,7 @@
 // cumulative distribution in id order: sums of 32 segments, then a scan of one.
 #include <array>
 
-#include "ops/device_sample_narrow.cuh"
+#include "ops/device_sample_row.cuh"
 
 namespace headrace {
 namespace {
@@ -94,18 +94,11 @@ __device__ int32_t choose_of_few(Shared& shared, const Values& values, const Sca
   return draw_of_list(shared, scale, kept, row.random);
 }
 
-// Rows of top-p alone, where the nucleus may be most of the row.
-__device__ bool is_narrowed(const DeviceSampleRow& row) {
-  return row.scored < 0 && row.temperature > 0.0f && row.top_k <= 0 && row.top_p < 1.0f;
-}
-
-template <class S>
-__device__ int32_t choose(S& shared, const Values& values, Key best, Key own,
+__device__ int32_t choose(Shared& shared, const Values& values, Key best, Key own,
                           const DeviceSampleRow& row) {
   if (row.temperature <= 0.0f) return token_of(best);
   const Scale scale{gpu::SampleScale::of(row, value_of(best))};
-  int32_t chosen = choose_of_few(shared, values, scale, own, row);
-  if constexpr (S::kNarrows) chosen = choose_narrowed(shared, values, scale, own, row);
+  const int32_t chosen = choose_of_few(shared, values, scale, own, row);
   if (chosen >= 0) return chosen;
   const bool filtered = row.top_k > 0 || row.top_p < 1.0f;
   const Key cut = filtered ? cut_of(shared, values, scale, row) : ~Key{0};
@@ -179,23 +172,12 @@ __device__ float* logits_of(const gpu::SampleLaunch& launch) {
   return static_cast<float*>(launch.logits) + blockIdx.x * launch.stride;
 }
 
-// best_key(); a row that is narrowed is counted in the same pass.
-template <class S>
-__device__ Key first_pass(S& shared, const Values& values, const DeviceSampleRow& row, bool counts,
-                          bool& sane, Key& own) {
-  if constexpr (S::kNarrows) {
-    if (counts) return best_key_counted(shared, values, row, sane, own);
-  }
-  return best_key(shared, values, sane, own, [](float) {});
-}
-
 __device__ bool is_changed(const gpu::SampleLaunch& launch, const DeviceSampleRow& row) {
   return launch.counts_of(row) != nullptr || row.bias_count > 0;
 }
 
 // The row's token by its parameters; -1 where nothing can be chosen.
-template <class S>
-__device__ int32_t sample_token(S& shared, const gpu::SampleLaunch& launch,
+__device__ int32_t sample_token(Shared& shared, const gpu::SampleLaunch& launch,
                                 const DeviceSampleRow& row, const Values& raw, Key raw_best,
                                 Key own) {
   uint16_t* token_counts = launch.counts_of(row);
@@ -209,7 +191,7 @@ __device__ int32_t sample_token(S& shared, const gpu::SampleLaunch& launch,
     __syncthreads();
     apply_biases(biases, row.bias_count, values, logits, token_counts);
     __syncthreads();
-    best = first_pass(shared, values, row, /*counts=*/true, sane, own);
+    best = best_key(shared, values, sane, own, [](float) {});
   }
   __syncthreads();
   const int32_t token = sane ? choose(shared, values, best, own, row) : -1;
@@ -219,24 +201,19 @@ __device__ int32_t sample_token(S& shared, const gpu::SampleLaunch& launch,
   return token;
 }
 
-// What a launch takes of its rows.
-enum class RowsTaken { kAll, kNarrowed, kOthers };
-
-template <class S, RowsTaken kTaken>
 __global__ void __launch_bounds__(kThreads) sample_row(gpu::SampleLaunch launch) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
   extern __shared__ __align__(16) std::byte dynamic[];
-  S& shared = *reinterpret_cast<S*>(dynamic);
+  Shared& shared = *reinterpret_cast<Shared*>(dynamic);
   const DeviceSampleRow row = launch.rows[blockIdx.x];
-  if (kTaken != RowsTaken::kAll && is_narrowed(row) != (kTaken == RowsTaken::kNarrowed)) return;
   const Values raw{.logits = logits_of(launch),
                    .token_counts = nullptr,
                    .row = nullptr,
                    .size = launch.vocabulary};
   bool sane;
   Key own;
-  const Key best = first_pass(shared, raw, row, /*counts=*/!is_changed(launch, row), sane, own);
+  const Key best = best_key(shared, raw, sane, own, [](float) {});
   const float largest = value_of(best);
   double total = 0.0;
   if (sane && row.logprobs >= 0) {
@@ -252,22 +229,12 @@ __global__ void __launch_bounds__(kThreads) sample_row(gpu::SampleLaunch launch)
                 reports ? logprob_of(raw.logits[token], largest, total) : 0.0f);
 }
 
-template <class S, RowsTaken kTaken>
-void launch_rows(OpContext& context, const DeviceSampleArgs& args) {
-  gpu::check_launch(gpu::launch_overlapped(sample_row<S, kTaken>,
+void run(OpContext& context, const DeviceSampleArgs& args) {
+  gpu::check_launch(gpu::launch_overlapped(sample_row,
                                            {.blocks = static_cast<unsigned>(args.logits.rows()),
                                             .threads = kThreads,
-                                            .shared_bytes = sizeof(S)},
+                                            .shared_bytes = sizeof(Shared)},
                                            gpu::stream_of(context), gpu::SampleLaunch::of(args)));
-}
-void run(OpContext& context, const DeviceSampleArgs& args) {
-  launch_rows<Shared, RowsTaken::kAll>(context, args);
-}
-// Two launches, each of which ends at once for the rows of the other: the kernel that narrows is 12
-// to 40 % slower for rows that it does not narrow, and which rows those are the host does not say.
-void run_narrowed(OpContext& context, const DeviceSampleArgs& args) {
-  launch_rows<Shared, RowsTaken::kOthers>(context, args);
-  launch_rows<NarrowingShared, RowsTaken::kNarrowed>(context, args);
 }
 
 bool any(const DeviceTraits& traits, const DeviceSampleArgs& args) {
@@ -276,23 +243,23 @@ bool any(const DeviceTraits& traits, const DeviceSampleArgs& args) {
 }
 
 // A row on eight multiprocessors is up to three times as fast, as long as there are enough of them
-// (measured on an H200: at 64 rows the other is ahead).
+// (measured on an H200: at 64 rows the others are ahead).
 constexpr int64_t kClusterRowsMax = 16;
 
-bool few_rows_or_bf16(const DeviceTraits& traits, const DeviceSampleArgs& args) {
-  return sample_cluster_fits(traits, args) &&
-         (args.logits.rows() <= kClusterRowsMax || args.logits.dtype == DType::kBF16);
+bool few_rows(const DeviceTraits& traits, const DeviceSampleArgs& args) {
+  return sample_cluster_fits(traits, args) && args.logits.rows() <= kClusterRowsMax;
+}
+// Rows with a multiprocessor each.
+bool a_multiprocessor_each(const DeviceTraits& traits, const DeviceSampleArgs& args) {
+  return sample_block_fits(traits, args) && args.logits.rows() <= traits.sm_count;
 }
 
 constexpr std::array kKernels = {
-    Kernel<DeviceSampleArgs>{"device_sample/cuda/cluster", few_rows_or_bf16, run_sample_cluster},
-    Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run},
-    // For OpHooks::preferred, until its pair of launches has run on a GPU:
-    Kernel<DeviceSampleArgs>{"device_sample/cuda/row_narrowed", any, run_narrowed},
-    // The same, until they have run:
-    Kernel<DeviceSampleArgs>{"device_sample/cuda/block", sample_block_fits, run_sample_block},
-    Kernel<DeviceSampleArgs>{"device_sample/cuda/block_wide", sample_block_fits,
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/cluster", few_rows, run_sample_cluster},
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/block_wide", a_multiprocessor_each,
                              run_sample_block_wide},
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/block", sample_block_fits, run_sample_block},
+    Kernel<DeviceSampleArgs>{"device_sample/cuda/row", any, run},
 };
 
 }  // namespace

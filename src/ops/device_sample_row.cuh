@@ -1,6 +1,5 @@
-// What the sampling kernels of a block a row share (device_sample_cuda.cu,
-// device_sample_narrow.cuh): passes over a row, sums and scans over the block, the histogram and
-// the search of a cut in it.
+// What sampling by a block a row is made of (device_sample_cuda.cu): passes over a row, sums and
+// scans over the block, the histogram and the search of a cut in it.
 #pragma once
 
 #include "ops/device_sample.cuh"
@@ -28,7 +27,6 @@ constexpr int kPartBits = 11;
 static_assert(gpu::kSampleVocabularyMax <= 1 << (32 - kPartBits));
 
 struct Shared {
-  static constexpr bool kNarrows = false;  // device_sample_narrow.cuh
   uint32_t bin_parts[kParts][kBins];
   uint32_t bin_count[kBins];
   Key collected[kCollectedMax];
