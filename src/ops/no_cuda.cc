@@ -37,6 +37,7 @@ void read_all_cuda(Stream&, int32_t, std::span<const std::byte>) {
 std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels() { return {}; }
 std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return {}; }
+std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_kernels() { return {}; }
 std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_variants() { return {}; }
 std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels() { return {}; }
 std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels() { return {}; }

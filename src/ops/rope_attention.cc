@@ -2,7 +2,8 @@
 
 namespace headrace {
 
-// rope_attention_cuda.cu; taken where they are preferred alone.
+// rope_attention_cuda.cu; the variants are taken where they are preferred alone.
+std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_kernels();
 std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_variants();
 
 namespace {
@@ -28,7 +29,8 @@ void check_args(const RopeAttentionArgs& args) {
 
 const KernelSet<RopeAttentionArgs>& rope_attention_kernels() {
   static const std::vector<Kernel<RopeAttentionArgs>> kernels =
-      join_kernels<RopeAttentionArgs>({kTwoOps, rope_attention_cuda_variants()});
+      join_kernels<RopeAttentionArgs>(
+          {rope_attention_cuda_kernels(), kTwoOps, rope_attention_cuda_variants()});
   static const KernelSet<RopeAttentionArgs> set{kernels};
   return set;
 }
