@@ -43,6 +43,10 @@ struct ResidentArgs {
 // Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind, with a
 // norm BF16; K a multiple of 16.
 bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args);
+// Whether it is faster in a step than the kernels that stand in for it: small weights, up to 64
+// rows (measured: docs/kernels/notebook.md). Not where batch invariance is asked for: a row's
+// kernel must not depend on M then.
+bool resident_pays(const DeviceTraits& traits, const ResidentArgs& args);
 void run_resident(OpContext& context, const ResidentArgs& args);
 
 }  // namespace headrace

@@ -4,15 +4,19 @@
 
 #include "ops/linear_resident.h"
 #include "ops/norm_linear.h"
+#include "ops/residual_linear.h"
 
 namespace headrace {
 namespace {
 
 using gpu::ResidentArguments;
 
-// Measured where a launch takes longer than its bytes; more rows of W and of x are read too often.
+// More rows of W and of x are read too often.
 constexpr int64_t kRowsMax = 256;
 constexpr int64_t kOutputsMax = 8192;
+// Measured on an H200 (docs/kernels/notebook.md): the library is ahead with more.
+constexpr int64_t kRowsThatPay = 64;
+constexpr int64_t kElementsThatPay = 2 << 20;
 
 ResidentProduct product_of(const ResidentArgs& args) {
   return {.m = args.x.rows(),
@@ -92,6 +96,11 @@ bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
          plan_resident(product_of(args), traits.sm_count).tile_rows > 0;
 }
 
+bool resident_pays(const DeviceTraits& traits, const ResidentArgs& args) {
+  return !traits.batch_invariant && args.x.rows() <= kRowsThatPay &&
+         args.weight->n() * args.weight->k() <= kElementsThatPay && resident_fits(traits, args);
+}
+
 void run_resident(OpContext& context, const ResidentArgs& args) {
   if (args.x.dtype == DType::kF16) return launch_plan<__half, false>(context, args);
   if (args.norm == nullptr) return launch_plan<__nv_bfloat16, false>(context, args);
@@ -108,6 +117,13 @@ ResidentArgs resident_args(const NormLinearArgs& args) {
           .y = args.linear.y,
           .output = args.linear.output};
 }
+ResidentArgs resident_args(const ResidualLinearArgs& args) {
+  return {.x = args.in,
+          .weight = args.weight,
+          .bias = args.bias,
+          .y = args.x,
+          .output = LinearOutput::kAccumulate};
+}
 ResidentArgs resident_args(const NormGatedLinearArgs& args) {
   return {.x = args.norm.x,
           .norm = &args.norm,
@@ -118,26 +134,46 @@ ResidentArgs resident_args(const NormGatedLinearArgs& args) {
 }
 
 template <class Args>
-bool normed_fits(const DeviceTraits& traits, const Args& args) {
+bool fits(const DeviceTraits& traits, const Args& args) {
   return resident_fits(traits, resident_args(args));
 }
 template <class Args>
-void run_normed(OpContext& context, const Args& args) {
+bool pays(const DeviceTraits& traits, const Args& args) {
+  return resident_pays(traits, resident_args(args));
+}
+template <class Args>
+void run(OpContext& context, const Args& args) {
   run_resident(context, resident_args(args));
 }
+bool sum_pays(const DeviceTraits& traits, const ResidualLinearArgs& args) {
+  return args.scale == 1.0f && pays(traits, args);
+}
 
-// By name only (--prefer-kernels), until they have run on a GPU.
-constexpr std::array kNormLinear = {Kernel<NormLinearArgs>{
-    "norm_linear/cuda/resident", normed_fits<NormLinearArgs>, run_normed<NormLinearArgs>}};
-constexpr std::array kNormGatedLinear = {
-    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/resident", normed_fits<NormGatedLinearArgs>,
-                                run_normed<NormGatedLinearArgs>}};
+// Where it pays; variants wherever it fits, by name.
+constexpr std::array kNormLinear = {
+    Kernel<NormLinearArgs>{"norm_linear/cuda/resident", pays<NormLinearArgs>, run<NormLinearArgs>}};
+constexpr std::array kNormLinearVariants = {Kernel<NormLinearArgs>{
+    "norm_linear/cuda/resident_any_rows", fits<NormLinearArgs>, run<NormLinearArgs>}};
+constexpr std::array kNormGatedLinear = {Kernel<NormGatedLinearArgs>{
+    "norm_gated_linear/cuda/resident", pays<NormGatedLinearArgs>, run<NormGatedLinearArgs>}};
+constexpr std::array kNormGatedLinearVariants = {
+    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/resident_any_rows",
+                                fits<NormGatedLinearArgs>, run<NormGatedLinearArgs>}};
+constexpr std::array kResidualLinear = {
+    Kernel<ResidualLinearArgs>{"residual_linear/cuda/resident", sum_pays, run<ResidualLinearArgs>}};
 
 }  // namespace
 
-std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return kNormLinear; }
-std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() {
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels() { return kNormLinear; }
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return kNormLinearVariants; }
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels() {
   return kNormGatedLinear;
+}
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() {
+  return kNormGatedLinearVariants;
+}
+std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels() {
+  return kResidualLinear;
 }
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include "ops/linear.h"
 #include "ops/norm_linear.h"
 #include "ops/residual_add.h"
+#include "ops/residual_linear.h"
 #include "ops/rms_norm.h"
 #include "ops/rope_angles.h"
 #include "ops/rope_attention.h"
@@ -28,6 +29,9 @@ std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels() { return {}; }
 std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants() { return {}; }
 std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels() { return {}; }
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels() { return {}; }
+std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels() { return {}; }
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return {}; }
 std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() { return {}; }
 int64_t linear_cuda_workspace_bytes() { return 0; }

@@ -2,8 +2,10 @@
 
 namespace headrace {
 
-// linear_resident_cuda.cu: taken where they are preferred alone.
+// linear_resident_cuda.cu; variants are taken where they are preferred alone.
+std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels();
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants();
+std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels();
 std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants();
 
 namespace {
@@ -44,15 +46,15 @@ void run_choice(OpContext& context, const KernelSet<Args>& kernels, const Args& 
 }  // namespace
 
 const KernelSet<NormLinearArgs>& norm_linear_kernels() {
-  static const std::vector<Kernel<NormLinearArgs>> kernels =
-      join_kernels<NormLinearArgs>({kTwoOps, norm_linear_cuda_variants()});
+  static const std::vector<Kernel<NormLinearArgs>> kernels = join_kernels<NormLinearArgs>(
+      {norm_linear_cuda_kernels(), kTwoOps, norm_linear_cuda_variants()});
   static const KernelSet<NormLinearArgs> set{kernels};
   return set;
 }
 
 const KernelSet<NormGatedLinearArgs>& norm_gated_linear_kernels() {
-  static const std::vector<Kernel<NormGatedLinearArgs>> kernels =
-      join_kernels<NormGatedLinearArgs>({kTwoGatedOps, norm_gated_linear_cuda_variants()});
+  static const std::vector<Kernel<NormGatedLinearArgs>> kernels = join_kernels<NormGatedLinearArgs>(
+      {norm_gated_linear_cuda_kernels(), kTwoGatedOps, norm_gated_linear_cuda_variants()});
   static const KernelSet<NormGatedLinearArgs> set{kernels};
   return set;
 }

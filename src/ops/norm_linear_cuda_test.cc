@@ -193,7 +193,7 @@ TEST(NormLinearCuda, AResidualIsAddedByTwoOps) {
   std::vector<std::vector<float>> sums, results;
   for (const bool preferred : {false, true}) {
     OpHooks hooks;
-    if (preferred) hooks.preferred = {"norm_linear/cuda/resident"};
+    if (preferred) hooks.preferred = {"norm_linear/cuda/resident_any_rows"};
     CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
     CudaMatrix residual(cuda, DType::kBF16, kRows, kK, 0, &x);
     CudaMatrix normed(cuda, DType::kBF16, kRows, kK, 0, nullptr);
@@ -264,9 +264,10 @@ TEST(NormLinearCuda, ARowHasTheSameBitsWhateverStandsBesideIt) {
                              .bias = nullptr,
                              .y = sum.view(),
                              .output = LinearOutput::kAccumulate};
-      const auto* of_plain = find(cuda, norm_linear_kernels(), "norm_linear/cuda/resident", plain);
-      const auto* of_gated =
-          find(cuda, norm_gated_linear_kernels(), "norm_gated_linear/cuda/resident", gated);
+      const auto* of_plain =
+          find(cuda, norm_linear_kernels(), "norm_linear/cuda/resident_any_rows", plain);
+      const auto* of_gated = find(cuda, norm_gated_linear_kernels(),
+                                  "norm_gated_linear/cuda/resident_any_rows", gated);
       const auto* of_added = find(cuda, linear_kernels(), "linear/cuda/resident", added);
       if (of_plain == nullptr) GTEST_SKIP() << "not run: no resident kernel for this device";
       ASSERT_TRUE(of_gated != nullptr && of_added != nullptr);

@@ -1,6 +1,10 @@
 #include "ops/residual_linear.h"
 
 namespace headrace {
+
+std::span<const Kernel<ResidualLinearArgs>>
+residual_linear_cuda_kernels();  // linear_resident_cuda.cu
+
 namespace {
 
 bool any(const DeviceTraits&, const ResidualLinearArgs&) { return true; }
@@ -20,19 +24,24 @@ void run_accumulated(OpContext& context, const ResidualLinearArgs& args) {
 constexpr Kernel<ResidualLinearArgs> kKernels[] = {
     {"residual_linear/later", any, run_later},
     {"residual_linear/accumulated", unscaled, run_accumulated}};
-constexpr KernelSet<ResidualLinearArgs> kSet{kKernels};
 
 }  // namespace
 
-const KernelSet<ResidualLinearArgs>& residual_linear_kernels() { return kSet; }
+const KernelSet<ResidualLinearArgs>& residual_linear_kernels() {
+  static const std::vector<Kernel<ResidualLinearArgs>> kernels =
+      join_kernels<ResidualLinearArgs>({residual_linear_cuda_kernels(), kKernels});
+  static const KernelSet<ResidualLinearArgs> set{kernels};
+  return set;
+}
 
 bool residual_linear(OpContext& context, const ResidualLinearArgs& args) {
   CHECK(args.x.shape == args.branch.shape && args.x.dtype == args.branch.dtype);
+  const KernelSet<ResidualLinearArgs>& kernels = residual_linear_kernels();
   const Kernel<ResidualLinearArgs>& kernel =
-      context.hooks == nullptr ? kSet.select(context.device, args)
-                               : kSet.select(context.device, args, *context.hooks);
-  kernel.run(context, args);
-  return kernel.run == run_accumulated;
+      context.hooks == nullptr ? kernels.select(context.device, args)
+                               : kernels.select(context.device, args, *context.hooks);
+  if (args.in.rows() > 0) kernel.run(context, args);
+  return kernel.run != run_later;
 }
 
 }  // namespace headrace

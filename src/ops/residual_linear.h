@@ -16,10 +16,10 @@ struct ResidualLinearArgs {
 };
 
 // True: x has the sum. False: x is as it was, `branch` is the product, and rms_norm, layer_norm or
-// residual_add must add it with args.scale. Which of them does not depend on M.
+// residual_add must add it with args.scale.
 // `later` is linear into branch; `accumulated` (where it is preferred; scale 1) is linear with
 // LinearOutput::kAccumulate into x: the product is not rounded before it is added, and the norm
-// after it reads and writes a row less.
+// after it reads and writes a row less. `cuda/resident` (linear_resident.h) does the same.
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.
 bool residual_linear(OpContext& context, const ResidualLinearArgs& args);
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels();
