@@ -365,7 +365,7 @@ void expect_agreement(TestDevice& cuda, const Case& c) {
       EXPECT_TRUE(again.cache == first.cache) << static_cast<int>(launch);
     }
   }
-  EXPECT_EQ(ran, 1);
+  EXPECT_GT(ran, 0);
 }
 
 class RopeAttentionCuda : public testing::Test {
