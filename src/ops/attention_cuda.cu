@@ -10,7 +10,6 @@ void attention_cuda_d64(OpContext& context, const AttentionArgs& args);  // atte
 void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
-void attention_cuda_d128_ring3(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
 
 namespace {
@@ -141,8 +140,6 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
-    // By name only (--prefer-kernels), until it has run.
-    Kernel<AttentionArgs>{"attention/cuda/d128_ring3", fast<128>, attention_cuda_d128_ring3},
     Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
 };
 

@@ -24,14 +24,15 @@
 
 namespace headrace::gpu {
 
-// kSpareBytes: of a thread block's shared memory, for barriers and single values.
-template <int kHeadDim, int kTileRows, int kSpareBytes = 512>
+template <int kHeadDim, int kTileRows>
 struct DecodeShape {
   static constexpr int kDim = kHeadDim;
   static constexpr int kRows = kTileRows;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
+  // For barriers and single values, which take 105 or less: with 512 d 128 would have two stages.
+  static constexpr int kSpareBytes = 256;
   static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
   static constexpr int kStageBytes = kWarps * 2 * Page<kDim>::kBytes;

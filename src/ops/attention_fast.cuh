@@ -7,8 +7,7 @@
 
 namespace headrace::gpu {
 
-// kSpareBytes: of the shape of decode tiles of 8 rows.
-template <class T, int kDim, int kSpareBytes>
+template <class T, int kDim>
 void run_attention_of(OpContext& context, const AttentionArgs& args) {
   const AttentionPlan& plan = *args.plan;
   const Workspace::Mark mark(context.workspace);
@@ -28,18 +27,18 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
   }
   if (!plan.has_decode) return;
   if (decode_tile_rows(plan.shape) == 8) {
-    launch_decode<T, DecodeShape<kDim, 8, kSpareBytes>>(context, args, arguments);
+    launch_decode<T, DecodeShape<kDim, 8>>(context, args, arguments);
   } else {
     launch_decode<T, DecodeShape<kDim, 16>>(context, args, arguments);
   }
 }
 
-template <int kDim, int kSpareBytes = 512>
+template <int kDim>
 void run_attention(OpContext& context, const AttentionArgs& args) {
   if (args.q.dtype == DType::kF16) {
-    run_attention_of<__half, kDim, kSpareBytes>(context, args);
+    run_attention_of<__half, kDim>(context, args);
   } else {
-    run_attention_of<__nv_bfloat16, kDim, kSpareBytes>(context, args);
+    run_attention_of<__nv_bfloat16, kDim>(context, args);
   }
 }
 
