@@ -114,7 +114,6 @@ void BatchScheduler::end_choice(Sequence& sequence) {
   RequestEntry& entry = *sequence.entry;
   entry.choices[static_cast<size_t>(sequence.choice)] = nullptr;
   --entry.unfinished;
-  policy_->ended(sequence);
   admission_.sequence_ended();
   if (sequence.followers.empty()) {
     retire(sequence);
@@ -143,6 +142,7 @@ void BatchScheduler::retire(Sequence& sequence) {
       if (waiting.leader->muted && waiting.leader->followers.empty()) retire(*waiting.leader);
     }
   }
+  policy_->ended(sequence);
   sequence.entry = nullptr;
   sequence.state = Retiring{.in_batch = goes_on};
   retiring_.push_back(&sequence);
@@ -178,6 +178,7 @@ void BatchScheduler::hand_over(Sequence& leader) {
   heir->yields = leader.yields;
   heir->rank.level = leader.rank.level;
   heir->rank.key = leader.rank.key;
+  if (leader.rank.level == kPromotedLevel) policy_->promote(*heir);
   heir->state = Waiting{};
   // It has waited as long as the leader: since its last work.
   if (!leader.is<Waiting>()) return enqueue(*heir, leader.waits_since);

@@ -88,6 +88,7 @@ class BatchScheduler final : public Scheduler {
   // plan(), in order.
   void release_slots();
   void promote_starving();
+  Sequence* longest_without_work();
   void check_reservations();
   void build(StepPlan& plan, StepShape shape);
   void make_room();

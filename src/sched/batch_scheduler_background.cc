@@ -46,8 +46,9 @@ void BatchScheduler::choose_background(StepShape shape) {
 // Whether a live request has all it needs to join in this step: it comes after the background has
 // been given its part, and would wait for it in its own first step.
 bool BatchScheduler::live_one_joins(StepShape shape) {
-  if (queue_.empty() || shape == StepShape::kDecode || admission_.on_hold()) return false;
-  return has_room(**queue_.begin());
+  if (queue_.empty() || shape == StepShape::kDecode) return false;
+  const Sequence& first = **queue_.begin();
+  return !held_back(first) && has_room(first);
 }
 
 // How long the step under construction may take with background work in it.

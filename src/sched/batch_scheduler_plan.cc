@@ -110,33 +110,45 @@ void BatchScheduler::make_room() {
   make_pages(*head, supply_.find_prefix(*head, running_));
 }
 
+// Who has waited longest first, whether it runs (the token budget never reached it) or not: where
+// few may be promoted, those that run would take every turn from those that wait.
 void BatchScheduler::promote_starving() {
   if (!policy_->may_starve()) return;
   const auto after = static_cast<uint64_t>(options_.promote_after_steps);
-  // Of those that run, whom the token budget never reached.
-  for (size_t i = 0; i < running_.size(); ++i) {
-    Sequence& sequence = *running_[i];
-    if (sequence.waits_since + after > next_step_) continue;
-    if (sequence.rank.level == kPromotedLevel) continue;
-    if (sequence.rank.background || !may_promote()) continue;
-    policy_->promote(sequence);
-    sequence.waits_since = next_step_;
-    std::sort(running_.begin(), running_.end(), ByRank());
+  while (may_promote()) {
+    Sequence* sequence = longest_without_work();
+    if (sequence == nullptr || sequence->waits_since + after > next_step_) return;
     ++totals_.promotions;
-  }
-  while (!waits_.empty() && waits_.front().since + after <= next_step_ && may_promote()) {
-    const Wait wait = waits_.front();
+    if (sequence->running()) {
+      policy_->promote(*sequence);
+      sequence->waits_since = next_step_;
+      std::sort(running_.begin(), running_.end(), ByRank());
+      continue;
+    }
     waits_.pop_front();
-    Sequence* sequence = find(wait.sequence);
-    const bool waits = sequence != nullptr && sequence->is<Waiting>() &&
-                       sequence->waits_since == wait.since &&
-                       std::get<Waiting>(sequence->state).leader == nullptr;
-    if (!waits || sequence->rank.level == kPromotedLevel) continue;
     dequeue(*sequence);
     policy_->promote(*sequence);
     enqueue(*sequence, next_step_);
-    ++totals_.promotions;
   }
+}
+
+// Of the live that are not promoted; null: there is none.
+Sequence* BatchScheduler::longest_without_work() {
+  Sequence* longest = nullptr;
+  for (Sequence* running : live_running()) {
+    if (running->rank.level == kPromotedLevel) continue;
+    if (longest == nullptr || running->waits_since < longest->waits_since) longest = running;
+  }
+  for (; !waits_.empty(); waits_.pop_front()) {
+    const Wait& wait = waits_.front();
+    Sequence* first = find(wait.sequence);
+    const bool waits = first != nullptr && first->is<Waiting>() &&
+                       first->waits_since == wait.since &&
+                       std::get<Waiting>(first->state).leader == nullptr;
+    if (!waits || first->rank.level == kPromotedLevel) continue;
+    return longest == nullptr || first->waits_since < longest->waits_since ? first : longest;
+  }
+  return longest;
 }
 
 // Who has outgrown what was reserved for it gets the next reservation, or makes room for others.

@@ -118,7 +118,8 @@ class QueuePolicy {
     return false;
   }
   virtual void finished(const Sequence&) {}  // its output is whole
-  virtual void ended(const Sequence&) {}     // for whatever reason
+  // For whatever reason; a cancelled choice that computes the prompt of others, with its last work.
+  virtual void ended(const Sequence&) {}
 };
 
 // `options` outlives the policy. kInvalidArgument names the policies there are.

@@ -117,6 +117,15 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            // the crowd paused for a prompt that had to leave headroom
            Found{100010693, "fair", 6000, 1},
            Found{100012529, "fair", 200, 1.5},
+           // those that ran and had no budget took every turn to be promoted from those that waited
+           Found{246001739, "deadline", 6000},
+           // promoted when it was cancelled and had a prompt to end for others: never ended, the
+           // only one that may be promoted
+           Found{247001543, "deadline", 5000},
+           // answers of one token gave their slots back, so that prompts never ended
+           Found{221002027, "waiting-ratio", 3000, 1},
+           // the background took the pages of a live request that no hold kept from joining
+           Found{200001416, "fcfs", 9000, 1},
        }) {
     SchedulerSimulation simulation(found.seed,
                                    {.policy = found.policy, .admission_headroom = found.headroom});

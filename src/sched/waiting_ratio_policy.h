@@ -1,6 +1,8 @@
 // TGI's rule (text-generation-inference router, waiting_served_ratio): steps decode only, until
 // somebody waits and either waiting >= ratio x running or max_waiting_tokens steps have passed;
-// then steps compute prompts only, until all that could join have joined.
+// then steps compute prompts only, until all that could join have joined. Answers of one token give
+// their slots back, so that others can always join: a step of decodes comes after as many of
+// prompts as there are slots.
 #pragma once
 
 #include "sched/queue_policy.h"
@@ -10,13 +12,19 @@ namespace headrace {
 class WaitingRatioPolicy final : public QueuePolicy {
  public:
   explicit WaitingRatioPolicy(const SchedulerOptions& options)
-      : ratio_(options.waiting_served_ratio), steps_max_(options.max_waiting_tokens) {}
+      : ratio_(options.waiting_served_ratio),
+        steps_max_(options.max_waiting_tokens),
+        prefill_steps_max_(options.max_num_seqs) {}
   StepShape shape(const StepView& view) override;
 
  private:
+  bool begins_prompts(const StepView& view);
+
   const double ratio_;
   const int32_t steps_max_;
-  int32_t decode_steps_ = 0;  // since prompts were computed, with somebody waiting
+  const int32_t prefill_steps_max_;
+  int32_t decode_steps_ = 0;   // since prompts were computed, with somebody waiting
+  int32_t prefill_steps_ = 0;  // in a row
 };
 
 }  // namespace headrace
