@@ -311,7 +311,7 @@ constexpr std::array kKernels = {
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
     Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},
-    // By name only (--prefer-kernels), until it has run on a GPU.
+    // By name only (--prefer-kernels).
     Kernel<LinearArgs>{"linear/cuda/resident", resident, run_linear_resident},
 };
 

@@ -186,7 +186,7 @@ void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
   run_wgmma(context, wgmma_args(args));
 }
 
-// Whole rows in shared memory (linear_resident.h); by name only until it has run on a GPU.
+// Whole rows in shared memory (linear_resident.h): by name only.
 ResidentArgs resident_args(const GatedLinearArgs& args) {
   return {
       .x = args.x, .weight = args.weight, .bias = args.bias, .gate = &args.activation, .y = args.y};
