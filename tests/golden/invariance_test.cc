@@ -169,6 +169,7 @@ TEST_F(Invariance, SwappedOutAndIn) {
     std::optional<ModelUnderTest> swapping;
     ASSERT_NO_FATAL_FAILURE(load(swapping, {.max_model_len = 1024,
                                             .kv_cache_memory_bytes = 65 * kPageBytes,
+                                            .admission_headroom = 0,
                                             .kv_offloading_gib = disk_gib > 0 ? 0.005 : 0.25,
                                             .kv_disk_gib = disk_gib,
                                             .preemption_mode = "swap"}));
