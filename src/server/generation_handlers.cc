@@ -14,6 +14,11 @@ namespace {
 
 constexpr int32_t kCompletionMaxTokens = 16;  // the OpenAI API's default
 
+// Of a text. A refusal names its length, unless that would take long to find out.
+size_t encoded_tokens_max(const ReadyModel& model) {
+  return 4 * static_cast<size_t>(model.served.max_model_len);
+}
+
 // Fixes sampling.max_tokens: what was asked for, or `otherwise`, within the served model's own
 // bound, and refuses what cannot fit.
 Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_t otherwise,
@@ -26,10 +31,13 @@ Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_
                               std::string(prompt_name));
     longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   }
-  if (longest > context) {  // no more than one too many was encoded
+  if (longest > context) {
+    // Of ids all are there, of a text no more was encoded than encoded_tokens_max() says.
+    const auto most = static_cast<int64_t>(encoded_tokens_max(model));
+    const bool more = longest == most + 1;
     return invalid_argument(
-        fmt::format("{} has more than {} tokens, but the maximum context length is {} tokens",
-                    prompt_name, context, context),
+        fmt::format("{} has {}{} tokens, but the maximum context length is {} tokens", prompt_name,
+                    more ? "more than " : "", more ? most : longest, context),
         std::string(prompt_name));
   }
   const int64_t asked = plan.settings.max_tokens.value_or(1);
@@ -74,7 +82,7 @@ Status encode_prompts(const ReadyModel& model, CompletionRequest& request, Gener
   }
   const EncodeOptions options{.add_special = request.settings.add_special.value_or(true),
                               .parse_special = request.parse_special,
-                              .tokens_max = static_cast<size_t>(model.served.max_model_len)};
+                              .tokens_max = encoded_tokens_max(model)};
   for (std::string& text : request.texts) {
     HR_ASSIGN_OR_RETURN(auto ids, tokenizer->encode(text, options));
     plan.prompts.push_back(std::move(ids));
@@ -109,12 +117,11 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
     return invalid_argument("this model has no chat template; use /v1/completions", "messages");
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
-  HR_ASSIGN_OR_RETURN(
-      auto ids,
-      model.chat->encode(request.messages, request.template_variables,
-                         {.add_generation_prompt = request.add_generation_prompt,
-                          .add_special = plan.settings.add_special.value_or(false),
-                          .tokens_max = static_cast<size_t>(model.served.max_model_len)}));
+  HR_ASSIGN_OR_RETURN(auto ids,
+                      model.chat->encode(request.messages, request.template_variables,
+                                         {.add_generation_prompt = request.add_generation_prompt,
+                                          .add_special = plan.settings.add_special.value_or(false),
+                                          .tokens_max = encoded_tokens_max(model)}));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, "messages", model.served.max_model_len, plan));
   plan.format = make_chat_format(answer_head(model, plan, "chatcmpl-"));

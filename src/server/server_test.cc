@@ -336,11 +336,18 @@ TEST(Server, APromptThatCannotFitNamesBothNumbers) {
   const std::string message = at(at(response.json(), "error"), "message").as_string();
   EXPECT_NE(message.find("11"), std::string::npos) << message;
   EXPECT_NE(message.find("20"), std::string::npos) << message;
-  // Of what is too long by itself no more is encoded than shows it.
-  const TestResponse longer = f.post(kCompletions, R"({"prompt":"zzzzzzzzzzzzzzzzzzzzzzz"})");
-  EXPECT_EQ(longer.status, 400);
-  EXPECT_EQ(longer.error_param(), "prompt");
-  EXPECT_NE(longer.body.find("more than 20 tokens"), std::string::npos) << longer.body;
+  const auto refusal = [&](const std::string& text) {
+    const TestResponse longer = f.post(kCompletions, R"({"prompt":")" + text + R"("})");
+    EXPECT_EQ(longer.status, 400);
+    EXPECT_EQ(longer.error_param(), "prompt");
+    return longer.body;
+  };
+  const std::string near = refusal(std::string(60, 'z')), far = refusal(std::string(400, 'z'));
+  EXPECT_EQ(near.find("more than"), std::string::npos) << near;
+  // A text that is far too long is not encoded to its end.
+  EXPECT_NE(far.find("more than 80 tokens, but the maximum context length is 20"),
+            std::string::npos)
+      << far;
 }
 
 // --- Streams -------------------------------------------------------------------------------------
