@@ -54,3 +54,10 @@ function(headrace_fuzzer name)
   endif()
   add_dependencies(fuzzers ${name})
 endfunction()
+
+# Sources of a library whose names match, for code that runs once or rarely.
+function(headrace_optimise_for_size name regex)
+  get_target_property(sources headrace_${name} SOURCES)
+  list(FILTER sources INCLUDE REGEX "${regex}")
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
+endfunction()
