@@ -38,6 +38,22 @@ __device__ __forceinline__ int32_t token_of(SampleKey key) {
   return static_cast<int32_t>(key & 0xffffffffu);
 }
 
+// What lies before a place in the order.
+struct SampleBefore {
+  uint32_t count = 0;
+  SampleWeight weight = 0;
+};
+
+// The prefix of the order that min-p, top-k and top-p keep.
+struct SampleCut {
+  SampleKey key = kWorstKey;  // the last that is kept
+  SampleWeight weight = 0;    // of all that is kept
+
+  // The same as a comparison of values: all of a row where there is no cut.
+  __device__ float value() const { return key == kWorstKey ? -INFINITY : value_of(key); }
+  __device__ int32_t token() const { return key == kWorstKey ? INT32_MAX : token_of(key); }
+};
+
 // A logit with the penalties of its slot; `seen`: its entry of token_counts.
 __device__ __forceinline__ float penalised(const DeviceSampleRow& row, uint16_t seen, float value) {
   if (seen == 0) return value;

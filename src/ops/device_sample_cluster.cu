@@ -28,20 +28,8 @@ __device__ int coarse_bin(float position) {
                                                         : kCoarseBins - 1;
 }
 
-// What lies before a place in the order.
-struct Before {
-  uint32_t count = 0;
-  SampleWeight weight = 0;
-};
-
-struct Cut {
-  SampleKey key = kWorstKey;  // the last that is kept
-  SampleWeight weight = 0;    // of all that is kept
-
-  // The same as a comparison of values: all of a row where there is no cut.
-  __device__ float value() const { return key == kWorstKey ? -INFINITY : value_of(key); }
-  __device__ int32_t token() const { return key == kWorstKey ? INT32_MAX : token_of(key); }
-};
+using Before = SampleBefore;
+using Cut = SampleCut;
 
 // --- the few best ---
 

@@ -11,6 +11,8 @@ using gpu::log_of, gpu::logprob_of;
 using Weight = gpu::SampleWeight;
 using Key = gpu::SampleKey;
 using Goal = gpu::SampleGoal;
+using Cut = gpu::SampleCut;
+using Before = gpu::SampleBefore;
 
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / gpu::kWarpThreads;
@@ -287,11 +289,6 @@ __device__ int collect(Shared& shared, const Values& values, const Wanted& wante
   return count;
 }
 
-struct Cut {
-  Key key;        // the last that is kept
-  Weight weight;  // of all that is kept
-};
-
 // The shortest prefix of the order that reaches the goal, by bisection.
 __device__ inline Cut bisect(Shared& shared, const Values& values, const Scale& scale,
                              bool kept_only, const Goal& goal) {
@@ -318,22 +315,16 @@ __device__ inline Cut bisect(Shared& shared, const Values& values, const Scale& 
   return {high, weight_at_high};
 }
 
-// What lies before a list of keys in the order.
-struct Before {
-  uint32_t before_count = 0;
-  Weight before_weight = 0;
-};
-
 // The shortest prefix that reaches the goal and ends among the first `count` collected keys.
 // REQUIRES: there is one
 __device__ inline Cut cut_of_list(Shared& shared, const Scale& scale, int count,
                                   const Before& before, const Goal& goal) {
-  Weight carried = before.before_weight;
+  Weight carried = before.weight;
   for (int first = 0; first < count; first += kThreads) {
     const int i = first + static_cast<int>(threadIdx.x);
     const Weight weight = i < count ? scale.weight(value_of(shared.collected[i])) : 0;
     const Weight reached = carried + block_scan(shared, weight);
-    const uint32_t tokens = before.before_count + static_cast<uint32_t>(i) + 1;
+    const uint32_t tokens = before.count + static_cast<uint32_t>(i) + 1;
     if (i < count && goal.reached(tokens, reached) && !goal.reached(tokens - 1, reached - weight)) {
       shared.found_key = shared.collected[i];
       shared.found_weight = reached;
@@ -376,8 +367,7 @@ __device__ inline Cut find_cut(Shared& shared, const Values& values, const Scale
   const int count = collect(shared, values, [&](float value, Key) {
     return scale.bin(value) == bin && !(kept_only && scale.weight(value) == 0);
   });
-  return cut_of_list(shared, scale, count,
-                     {.before_count = count_before, .before_weight = weight_before}, goal);
+  return cut_of_list(shared, scale, count, {.count = count_before, .weight = weight_before}, goal);
 }
 
 // --- the draw: a row is kWarps segments of the same length, a warp each ---
