@@ -125,6 +125,25 @@ int32_t split_blocks(const AttentionPlanShape& shape, const std::vector<Attentio
 struct SplitTiles {
   std::vector<AttentionTileWork> tiles;
   int32_t merge_count = 0;
+  int32_t partial_count = 0;
+
+  // Parts of `tokens` keys, the last of fewer, whose results are merged.
+  void add_parts(const AttentionTileWork& tile, int32_t tokens) {
+    const int32_t split_count = ceil_div(tile.key_last - tile.key_first, tokens);
+    for (int32_t split = 0; split < split_count; ++split) {
+      AttentionTileWork part = tile;
+      part.key_first = tile.key_first + split * tokens;
+      part.key_last = std::min(tile.key_last, part.key_first + tokens);
+      part.step_first = part.key_first;
+      part.split = split;
+      part.split_count = split_count;
+      part.merge = merge_count;
+      part.partial_first = partial_count;
+      tiles.push_back(part);
+    }
+    partial_count += split_count;
+    ++merge_count;
+  }
 };
 
 // Tiles of more than 1.5 splits are cut into equal ones.
@@ -132,32 +151,17 @@ SplitTiles cut_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWo
   const bool all_short = std::all_of(whole.begin(), whole.end(), [&](const auto& tile) {
     return tile.key_last - tile.key_first <= kWholeBlocksMax * shape.block_tokens;
   });
-  if (all_short) return {std::move(whole), 0};
+  if (all_short) return {std::move(whole)};
   const int32_t target = split_blocks(shape, whole);
   SplitTiles cut;
   cut.tiles.reserve(whole.size());
-  int32_t partials = 0;
   for (const AttentionTileWork& tile : whole) {
     const int32_t blocks = blocks_of(shape, tile);
     if (blocks <= kWholeBlocksMax || 2 * int64_t{blocks} <= 3 * int64_t{target}) {
       cut.tiles.push_back(tile);
       continue;
     }
-    const int32_t count = ceil_div(blocks, target);
-    const int32_t step = ceil_div(blocks, count) * shape.block_tokens;
-    const int32_t split_count = ceil_div(tile.key_last - tile.key_first, step);
-    for (int32_t split = 0; split < split_count; ++split) {
-      AttentionTileWork part = tile;
-      part.key_first = tile.key_first + split * step;
-      part.key_last = std::min(tile.key_last, part.key_first + step);
-      part.split = split;
-      part.split_count = split_count;
-      part.merge = cut.merge_count;
-      part.partial_first = partials;
-      cut.tiles.push_back(part);
-    }
-    partials += split_count;
-    ++cut.merge_count;
+    cut.add_parts(tile, ceil_div(blocks, ceil_div(blocks, target)) * shape.block_tokens);
   }
   return cut;
 }
@@ -198,31 +202,17 @@ int32_t prompt_split_steps(const AttentionPlanShape& shape,
 // The tiles of prompts where they would leave multiprocessors idle: cut at whole steps.
 SplitTiles cut_prompt_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWork> whole) {
   if (!splits_prompts(shape) || static_cast<int64_t>(whole.size()) >= prompt_tiles_at_once(shape)) {
-    return {std::move(whole), 0};
+    return {std::move(whole)};
   }
   const int32_t steps = prompt_split_steps(shape, whole);
   SplitTiles cut;
-  int32_t partials = 0;
   for (const AttentionTileWork& tile : whole) {
     const int32_t each = ceil_div(steps_of(tile), splits_of(tile, steps));
-    const int32_t split_count = ceil_div(steps_of(tile), each);
-    if (split_count == 1) {
+    if (each == steps_of(tile)) {
       cut.tiles.push_back(tile);
-      continue;
+    } else {
+      cut.add_parts(tile, each * kPrefillSteps);
     }
-    for (int32_t split = 0; split < split_count; ++split) {
-      AttentionTileWork part = tile;
-      part.key_first = tile.key_first + split * each * kPrefillSteps;
-      part.key_last = std::min(tile.key_last, part.key_first + each * kPrefillSteps);
-      part.step_first = part.key_first;
-      part.split = split;
-      part.split_count = split_count;
-      part.merge = cut.merge_count;
-      part.partial_first = partials;
-      cut.tiles.push_back(part);
-    }
-    partials += split_count;
-    ++cut.merge_count;
   }
   longest_first(cut.tiles);
   return cut;
