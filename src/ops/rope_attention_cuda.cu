@@ -32,25 +32,25 @@ bool decode(const DeviceTraits& traits, const RopeAttentionArgs& args) {
          kv.v_offset % gpu::kAccessBytes == 0;
 }
 
-// Where it is ahead (an H200): 8B 4.57 -> 4.41 ms at one row and 1 % slower from 8 on; SmolLM2 6 % at
-// 8 rows, 10 % at 64.
+// Where it is ahead (an H200): 8B 4.57 -> 4.41 ms at one row and 1 % slower from 8 on; SmolLM2 6 %
+// at 8 rows, 10 % at 64.
 template <int32_t kDim>
 bool few_rows(const DeviceTraits& traits, const RopeAttentionArgs& args) {
   return args.rope.qkv.rows() <= (kDim == 64 ? 64 : 2) && decode<kDim>(traits, args);
 }
 
 constexpr std::array kKernels = {
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64_few_rows", few_rows<64>,
-                              rope_attention_cuda_d64},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128_few_rows", few_rows<128>,
-                              rope_attention_cuda_d128},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256_few_rows", few_rows<256>,
-                              rope_attention_cuda_d256},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64", few_rows<64>, rope_attention_cuda_d64},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128", few_rows<128>, rope_attention_cuda_d128},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256", few_rows<256>, rope_attention_cuda_d256},
 };
 constexpr std::array kVariants = {
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64", decode<64>, rope_attention_cuda_d64},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128", decode<128>, rope_attention_cuda_d128},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256", decode<256>, rope_attention_cuda_d256},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64_any_rows", decode<64>,
+                              rope_attention_cuda_d64},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128_any_rows", decode<128>,
+                              rope_attention_cuda_d128},
+    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256_any_rows", decode<256>,
+                              rope_attention_cuda_d256},
 };
 
 }  // namespace

@@ -233,7 +233,7 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
     for (const int32_t head_dim : {64, 128, 256}) {
       const std::string path = model_of_head_size(type, head_dim);
       SCOPED_TRACE(path);
-      const std::string kernel = "rope_attention/cuda/d" + std::to_string(head_dim);
+      const std::string kernel = "rope_attention/cuda/d" + std::to_string(head_dim) + "_any_rows";
       for (const bool graphs : {true, false}) {
         std::vector<std::vector<TokenId>> tokens[2];
         for (const bool preferred : {false, true}) {
