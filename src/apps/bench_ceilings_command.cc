@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/bench_ceilings_device.h"
+#include "apps/bench_ceilings_group.h"
 #include "apps/command_line.h"
 #include "apps/machine_ceilings.h"
 #include "base/json.h"
@@ -23,7 +24,8 @@ constexpr const char* kFooter = R"(Examples:
 
 Reading: all threads together read a buffer of each size again and again. Arithmetic: all threads
 multiply and add in registers. On a GPU: reading and copying its memory, the link to the host, the vendor
-library's matrix products of an 8B layer and head by rows. Medians of the repetitions.)";
+library's matrix products of an 8B layer and head by rows, and, where there are several, the sum over all
+of them (NCCL). Medians of the repetitions.)";
 
 struct CeilingFlags {
   int threads = 0;
@@ -53,9 +55,11 @@ class CeilingRun {
   Result<int> run_on_gpu() {
     HR_ASSIGN_OR_RETURN(const auto gpu, create_cuda_device(0, flags_.threads));
     if (!json()) fmt::print("{}\n", gpu->traits().name);
-    HR_RETURN_IF_ERROR(measure_device_ceilings(
-        *gpu, flags_.repetitions,
-        [&](const CeilingRow& row) { print_row(row.name, row.of, row.value, row.unit); }));
+    const auto print = [&](const CeilingRow& row) {
+      print_row(row.name, row.of, row.value, row.unit);
+    };
+    HR_RETURN_IF_ERROR(measure_device_ceilings(*gpu, flags_.repetitions, print));
+    HR_RETURN_IF_ERROR(measure_group_ceilings(*gpu, flags_.repetitions, print));
     return 0;
   }
 

@@ -1,5 +1,5 @@
 // A group of ranks that compute together. With one rank every collective is the identity; groups
-// over threads and over NCCL come with tensor parallelism.
+// of GPUs: nccl_library.h. No model is split over ranks yet.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Sums `data` over all ranks, in place, in rank order (the same bits on every rank).
+  // Sums `data` (dense rows) over all ranks, in place: the same bits on every rank.
   virtual void all_reduce_sum(Stream& stream, TensorView data) = 0;
 };
 

@@ -1,4 +1,5 @@
 #include "tensor/device.h"
+#include "tensor/nccl_library.h"
 #include "tensor/physical_pages.h"
 
 namespace headrace {
@@ -13,6 +14,8 @@ Result<int64_t> cuda_page_granularity(Device&) { return unsupported("this build 
 Result<std::unique_ptr<PhysicalPages>> create_cuda_pages(Device&, int64_t, int32_t) {
   return unsupported("this build has no CUDA");
 }
+
+Result<const NcclLibrary*> NcclLibrary::open() { return unsupported("this build has no CUDA"); }
 
 bool built_with_cuda() { return false; }
 bool cuda_device_present() { return false; }
