@@ -88,9 +88,10 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag("--cuda-graphs,!--enforce-eager,!--no-cuda-graphs", stack.graphs,
                "GPU: record steps that only decode and replay them")
       ->group("Engine");
-  app.add_flag("--batch-invariant", stack.batch_invariant,
-               "an answer has the same bits whatever runs beside it, at some cost in speed: on a GPU, "
-               "and on a CPU with AMX where weights are quantised (other CPUs' always have)")
+  app.add_flag(
+         "--batch-invariant", stack.batch_invariant,
+         "an answer has the same bits whatever runs beside it, at some cost in speed: on a GPU, "
+         "and on a CPU with AMX where weights are quantised (other CPUs' always have)")
       ->group("Engine");
   app.add_flag("--graphs-at-start", stack.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")
@@ -182,6 +183,11 @@ void add_latency_flags(CLI::App& app, StackOptions& stack) {
                  "while others have work")
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
+      ->group("Engine");
+  app.add_option("--background-over-share", stack.background_over_share,
+                 "Share of the steps with background work beside live answers that may take longer "
+                 "than --background-step: the less, the less is computed in them")
+      ->check(number_between(0.001, 1.0))
       ->group("Engine");
   app.add_option("--background-gap-step", stack.background_gap_seconds,
                  "Seconds that a step of background work alone may take while live requests come "

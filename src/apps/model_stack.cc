@@ -236,7 +236,7 @@ class StackLoader {
     }
     HR_ASSIGN_OR_RETURN(const CpuBinding binding, cpu_binding_by_name(options_.cpu_bind));
     stack_->device_ = create_cpu_device(options_.threads, CpuFeatures::detect(), binding,
-                                         options_.batch_invariant);
+                                        options_.batch_invariant);
     return ok_status();
   }
 
@@ -590,6 +590,7 @@ class StackLoader {
                       .tpot_target_seconds = options_.tpot_target_seconds,
                       .tpot_over_share = options_.tpot_over_share,
                       .background_step_seconds = options_.background_step_seconds,
+                      .background_over_share = options_.background_over_share,
                       .background_gap_seconds = options_.background_gap_seconds,
                       .groups = kv.groups,
                       .block_count = block_count,

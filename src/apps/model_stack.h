@@ -36,7 +36,7 @@ struct StackOptions {
                                  // CPUs they always are)
   bool graphs_at_start = false;  // GPU: all recordings before the first request, not beside it
   bool skip_unread_rows = true;  // of the last layer only rows whose logits are read
-  bool gemm_trials = true;     // GPU: the library's algorithms are timed before steps are recorded
+  bool gemm_trials = true;    // GPU: the library's algorithms are timed before steps are recorded
   bool split_prompts = true;  // GPU: attention of few prompt rows shares their keys out
   std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
   bool poison_workspace = false;            // GPU, tests: scratch memory is NaN before each step
@@ -60,6 +60,7 @@ struct StackOptions {
   double tpot_over_share = 0;      // of steps that may take longer
   std::string priority_order = "lower-first";
   double background_step_seconds = 0.006;  // of steps with background work beside live requests
+  double background_over_share = 0.1;      // of such steps that may take longer
   double background_gap_seconds = 0.006;   // of such steps between live requests; 0: no bound
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
   int32_t promote_after_steps = 2000;

@@ -34,6 +34,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       cache_(create_prefix_cache(options_, pool_)),
       admission_(options_),
       supply_(options_, pool_, cache_.get(), admission_),
+      beside_overrun_(1.1, options_.background_over_share),
       cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
       fits_([this](const Sequence& s) { return fits(s); }) {
   for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
@@ -277,6 +278,7 @@ SchedulerStats BatchScheduler::stats() const {
   stats.waiting = static_cast<int32_t>(queue_.size());
   stats.background_waiting = static_cast<int32_t>(background_queue_.size());
   stats.background_running = static_cast<int32_t>(running_.size() - live_running().size());
+  stats.displacement_seconds = displacement_seconds_;
   stats.step_cost = cost_.cost();
   stats.step_cost_error = cost_.error();
   stats.blocks_total = pool_.total();

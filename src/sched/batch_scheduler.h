@@ -12,8 +12,9 @@
 //
 // Why it always goes on: the first running sequence by rank is never a victim of another that runs
 // and may take the pages of all others, and check_request() let in only what fits the pool alone;
-// whom the policy names joins before anybody else does, and where that may starve somebody, he is
-// promoted to the front.
+// while it waits for pages of steps in flight nobody behind it takes one, so it has them when those
+// steps were applied; whom the policy names joins before anybody else does, and where that may
+// starve somebody, he is promoted to the front.
 //
 // Background requests fill what all others leave idle: they have a line of their own, join only
 // when nobody live waits, rank behind all, and give slots and pages to any live request. While
@@ -79,6 +80,12 @@ class BatchScheduler final : public Scheduler {
     int32_t count = 0;  // tokens
     std::vector<GroupBlocks> new_blocks;
   };
+  // Free pages that those behind `rank` may not take in this plan: who has it is the first that
+  // goes on, or that joins in their place, and lacks them.
+  struct KeptPages {
+    Rank rank;
+    int64_t pages = 0;
+  };
   // A place in the line of those who wait, for promotion.
   struct Wait {
     SequenceId sequence;
@@ -101,6 +108,10 @@ class BatchScheduler final : public Scheduler {
   bool nobody_live() const;
   void note_background_room(const StepPlan& plan);
   int32_t background_prompt_tokens(const Sequence& sequence) const;
+  void keep_pages_for_first();
+  bool stands_behind_kept(const Sequence& sequence) const;
+  int64_t free_pages_for(const Sequence& sequence) const;
+  int32_t tokens_to_go_on(const Sequence& sequence) const;
   void secure_pages(StepPlan& plan);
   void emit_work(StepPlan& plan);
   void compute_ended_rows(StepPlan& plan);
@@ -226,7 +237,7 @@ class BatchScheduler final : public Scheduler {
   double live_seconds_ = -std::numeric_limits<double>::infinity();  // a live request had work
   // Of steps with background work beside live ones, and of steps whose prompts are cut to keep to
   // tpot_target_seconds.
-  StepOverrun beside_overrun_{1.1}, chunk_overrun_{1.0};
+  StepOverrun beside_overrun_, chunk_overrun_{1.0, 0.1};
   bool work_left_ = false;  // after it
   bool reserves_ = false;   // its policy has reserved pages for somebody
   // Seconds of computing again that the policy's preemptions may still cost.
@@ -237,8 +248,9 @@ class BatchScheduler final : public Scheduler {
   SchedulerStats totals_;
 
   // The plan under construction.
-  std::vector<Candidate> candidates_;                            // running_ at its start
-  std::vector<Sequence*> planned_;                               // of its works, in their order
+  std::vector<Candidate> candidates_;  // running_ at its start
+  std::vector<Sequence*> planned_;     // of its works, in their order
+  std::optional<KeptPages> kept_;
   const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
   const std::function<bool(const Sequence&)> fits_;
   // Its budget: work so far, tokens left, seconds that it may take (with decodes in it).

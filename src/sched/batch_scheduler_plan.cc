@@ -76,6 +76,7 @@ void BatchScheduler::release_slots() {
 
 void BatchScheduler::build(StepPlan& plan, StepShape shape) {
   planned_.clear();
+  keep_pages_for_first();
   if (shape != StepShape::kDecode) make_room();
   choose_tokens(shape);
   secure_pages(plan);
@@ -107,7 +108,13 @@ void BatchScheduler::make_room() {
   if (head == nullptr || victim_for(*head) == nullptr) return;
   if (head->last_step > pool_.applied() || held_back(*head)) return;
   if (!make_slots(*head)) release_slots();
-  make_pages(*head, supply_.find_prefix(*head, running_));
+  const PrefixMatch hit = supply_.find_prefix(*head, running_);
+  make_pages(*head, hit);
+  const int64_t pages = supply_.pages_to_join(*head, hit, running_);
+  // For pages that nobody gives it, it waits behind those that hold them.
+  const bool joins_next =
+      pages <= pool_.free_count() + pool_.fenced_count() && leaves_headroom(*head, hit);
+  if (joins_next) kept_ = {head->rank, pages};
 }
 
 // Who has waited longest first, whether it runs (the token budget never reached it) or not: where
@@ -509,7 +516,7 @@ int32_t BatchScheduler::cached_tokens(const Sequence& waiting) const {
 bool BatchScheduler::fits(const Sequence& waiting) const {
   if (free_slots_.size() <= waiting.followers.size()) return false;
   const PrefixMatch hit = supply_.find_prefix(waiting, running_);
-  return supply_.pages_to_join(waiting, hit, running_) <= pool_.free_count();
+  return supply_.pages_to_join(waiting, hit, running_) <= free_pages_for(waiting);
 }
 
 // Whether it could join now: who holds something back for it must not do so in vain.
@@ -551,7 +558,7 @@ void BatchScheduler::admit(Sequence& head, const PrefixMatch& hit, StepPlan& pla
     return;
   }
   const int32_t chunk = chunk_for(head, head.planned, head.known_length() - head.planned);
-  Candidate candidate{&head, supply_.longest_fit(head, chunk), {}};
+  Candidate candidate{&head, supply_.longest_fit(head, chunk, free_pages_for(head)), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
   take_budget(head, head.planned, candidate.count);
   grow(candidate, plan);

@@ -25,7 +25,8 @@ void BatchScheduler::compute_ended_rows(StepPlan& plan) {
     if (leaving.row == nullptr || budget_left_ <= 1) continue;
     Sequence& row = *leaving.row;
     row.blocks.trim(pool_, row.planned, row.last_step);
-    if (row.planned >= options_.max_model_len || supply_.longest_fit(row, 1) == 0) {
+    if (row.planned >= options_.max_model_len ||
+        supply_.longest_fit(row, 1, free_pages_for(row)) == 0) {
       drop_row(leaving);
       continue;
     }

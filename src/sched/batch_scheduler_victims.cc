@@ -7,6 +7,32 @@
 
 namespace headrace {
 
+// The first that runs waited for pages in an earlier plan. Those that were fenced then come free
+// within steps_in_flight_max plans; that they are there then is the reason why nobody behind it may
+// take them, in steps of whatever shape.
+void BatchScheduler::keep_pages_for_first() {
+  kept_.reset();
+  if (running_.empty() || running_.front()->awaits_pages_since == 0) return;
+  const Sequence& first = *running_.front();
+  kept_ = {first.rank, supply_.pages_needed(first, tokens_to_go_on(first))};
+}
+
+bool BatchScheduler::stands_behind_kept(const Sequence& sequence) const {
+  return kept_ && kept_->rank < sequence.rank;
+}
+
+int64_t BatchScheduler::free_pages_for(const Sequence& sequence) const {
+  const int64_t kept = stands_behind_kept(sequence) ? kept_->pages : 0;
+  return std::max<int64_t>(0, pool_.free_count() - kept);
+}
+
+// The fewest that a step can compute of it. REQUIRES: running
+int32_t BatchScheduler::tokens_to_go_on(const Sequence& sequence) const {
+  const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
+  return prefilling == nullptr || options_.chunked_prefill ? 1
+                                                           : prefilling->target - sequence.planned;
+}
+
 // Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
 void BatchScheduler::secure_pages(StepPlan& plan) {
   for (Candidate& candidate : candidates_) {
@@ -24,13 +50,15 @@ int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
   sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
   const int64_t turned_over = supply_.turned_over(sequence, next_step_);
   while (true) {
-    const int32_t fits = supply_.longest_fit(sequence, count);
+    const int32_t fits = supply_.longest_fit(sequence, count, free_pages_for(sequence));
     if (fits > 0) return fits;
+    if (stands_behind_kept(sequence)) return 0;
     admission_.allocation_failed(static_cast<int64_t>(running_.size()));
     const int32_t needed = supply_.pages_needed(sequence, options_.chunked_prefill ? 1 : count);
     // What the steps in flight give back is enough: waiting beats preempting.
     if (needed <= pool_.free_count() + pool_.fenced_count() - turned_over) {
       supply_.await(sequence, next_step_);
+      if (&sequence == running_.front()) keep_pages_for_first();
       return 0;
     }
     if (drop_an_ended_row()) continue;
@@ -90,6 +118,7 @@ bool BatchScheduler::make_slots(const Sequence& head) {
 bool BatchScheduler::make_pages(Sequence& head, const PrefixMatch& hit) {
   const int64_t turned_over = supply_.turned_over(head, next_step_);
   const auto needed = [&] { return supply_.pages_to_join(head, hit, running_); };
+  if (stands_behind_kept(head)) return needed() <= free_pages_for(head);
   while (needed() > pool_.free_count() + pool_.fenced_count() - turned_over) {
     Sequence* victim = victim_for(head);
     if (victim == nullptr) break;
@@ -120,6 +149,7 @@ void BatchScheduler::yield(Sequence& victim) {
 // its own but for the weights, or in one whose first rows others have paid for: the dearer.
 void BatchScheduler::charge_displacement(Sequence& head, int32_t found_tokens) {
   if (!std::exchange(head.displaced, false)) return;
+  if (std::isinf(policy_->displacement_share())) return;
   StepLoad again;
   again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
   const StepCost& cost = cost_.cost();

@@ -44,10 +44,8 @@ int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const 
   return sequence.blocks.pages_needed(pool_, sequence.planned, count, reserve_tokens());
 }
 
-int32_t PageSupply::longest_fit(const Sequence& sequence, int32_t count) const {
-  const auto fits = [&](int32_t tokens) {
-    return pages_needed(sequence, tokens) <= pool_.free_count();
-  };
+int32_t PageSupply::longest_fit(const Sequence& sequence, int32_t count, int64_t free_pages) const {
+  const auto fits = [&](int32_t tokens) { return pages_needed(sequence, tokens) <= free_pages; };
   if (fits(count)) return count;
   if (!options_.chunked_prefill) return 0;
   int32_t low = 0, high = count;  // fits(low), not fits(high)

@@ -39,8 +39,8 @@ class PageSupply {
   // --- of a sequence that runs
   // Pages that its next `count` tokens need beside those it holds.
   int32_t pages_needed(const Sequence& sequence, int32_t count) const;
-  // The longest chunk of at most `count` tokens for which there are free pages.
-  int32_t longest_fit(const Sequence& sequence, int32_t count) const;
+  // The longest chunk of at most `count` tokens for which `free_pages` are enough.
+  int32_t longest_fit(const Sequence& sequence, int32_t count, int64_t free_pages) const;
   // Takes the pages of its next `count` tokens, for plan `step`. REQUIRES: they are free
   void grow(Sequence& sequence, int32_t count, Ticket step, std::vector<GroupBlocks>& new_blocks,
             std::vector<BlockCopy>& copies);

@@ -50,6 +50,8 @@ struct SchedulerOptions {
   // While anybody else has work, a step with background work (Request::background) takes no longer
   // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
+  // Of such steps beside live answers this share may take longer: steps scatter.
+  double background_over_share = 0.1;
   // So long may a step take in which only background work is, while live requests come and go (in
   // the last kLiveLatelySeconds there was one): who comes next waits for the rest of it. A step may
   // take twice the shortest one all the same. 0: no bound. Needs `clock`.
@@ -98,6 +100,9 @@ struct SchedulerStats {
   uint64_t preemptions = 0;  // for want of pages
   uint64_t yields = 0;       // preemptions by the policy
   uint64_t promotions = 0;   // waited promote_after_steps
+  // What the policy's preemptions may still cost; negative: nobody is displaced by it, or promoted,
+  // until so many seconds more are earned. 0 where they have no price.
+  double displacement_seconds = 0;
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
   // Static batching: steps in which an ended row held its slot, and tokens computed for such rows.

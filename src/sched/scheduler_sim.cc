@@ -232,10 +232,10 @@ void SchedulerSimulation::arrive() {
   }
   ++tally_.requests;
   Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
-  const Client client{
-      .tokens = request.prompt,
-      .heard = OracleChain(request.cache_salt, request.prompt),
-      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1))};
+  const Client client{.tokens = request.prompt,
+                      .heard = OracleChain(request.cache_salt, request.prompt),
+                      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1)),
+                      .last_work = steps_};
   clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
   open_.emplace(request.id, std::move(clients));
 }
@@ -328,7 +328,8 @@ void SchedulerSimulation::step() {
 
 void SchedulerSimulation::submit(StepPlan plan) {
   ++steps_;
-  clock_.advance_ns(1000000 + 50000 * int64_t{plan.token_count});
+  clock_.advance_ns(static_cast<int64_t>(1e9 * kSecondsPerStep) +
+                    static_cast<int64_t>(1e9 * kSecondsPerToken) * plan.token_count);
   current_ = &plan;
   if (watcher_) watcher_(plan);
   check_plan(plan);

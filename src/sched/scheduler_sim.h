@@ -37,15 +37,16 @@
 
 namespace headrace {
 
-// A policy that is simulated, and what it promises: how long the oldest request may go without
-// work.
+// A policy that is simulated, and what it promises: why the oldest request gets work after so many
+// steps (SchedulerSimulation::steps_without_work_max()).
 struct SimulatedPolicy {
   enum class Patience : uint8_t {
     kInLine,    // nobody goes before it
     kPromoted,  // after promote_after_steps nobody does
-    kPhases,    // the prompts of a full batch are computed first, or four steps of them
-    kQueues,    // all that are in the first queue before it use their quantum
-    kShares,    // its tenant's turn comes: all others' requests may be served before
+    kPhases,    // the same as kInLine, in steps of its kind
+    kTurns,     // it is promoted when those that waited for longer have ended
+    kReserved,  // promoted, it joins when what runs has ended
+    kShares,    // its tenant's turn comes
   };
   const char* name;
   Patience patience;
@@ -54,6 +55,8 @@ std::span<const SimulatedPolicy> simulated_policies();
 
 class SchedulerSimulation {
  public:
+  // What the simulated world takes for a step and, beside that, for each token in it.
+  static constexpr double kSecondsPerStep = 0.001, kSecondsPerToken = 0.00005;
   struct Settings {
     std::string policy;       // instead of the one that the seed draws, unless that is fcfs
     int32_t check_every = 1;  // one step of so many is checked as a whole
@@ -78,6 +81,7 @@ class SchedulerSimulation {
     int64_t pages_stored = 0, pages_loaded = 0, resumed_tokens = 0;
     int64_t steps_backlogged = 0;  // in which both tenants had something waiting, under fair
     double gap_share_max = 0;      // of the bound on their service
+    double wait_share_max = 0;     // of the bound on the oldest one's steps without work
   };
   const Tally& tally() const { return tally_; }
 
@@ -87,6 +91,7 @@ class SchedulerSimulation {
     OracleChain heard;            // of them
     OracleChain scored;           // of the prompt as far as log-probabilities came
     int32_t output_count = 0;
+    int64_t last_work = 0;  // the step; before it: in which it came
     bool ended = false;
     bool may_fault = false;
   };
@@ -145,7 +150,10 @@ class SchedulerSimulation {
   void note_service(const StepPlan& plan);
   bool is_waiting(const Clients& clients) const;
   void check_progress(const StepPlan& plan);
-  int32_t steps_without_work_max() const;
+  void note_work(const StepPlan& plan);
+  bool pays_for_displacement();
+  int64_t steps_without_work_max() const;
+  int64_t tokens_to_its_end(int32_t length) const;
   void check_emission(const Emission& emission);
   void check_tokens(const Clients& clients, Client& client, const Emission& emission);
   void check_prompt_logprobs(const Clients& clients, Client& client, const Emission& emission);
@@ -178,7 +186,8 @@ class SchedulerSimulation {
   int64_t steps_ = 0;
   bool draining_ = false;
   RequestId oldest_;
-  int32_t oldest_waits_ = 0;
+  int64_t oldest_waits_ = 0, oldest_last_work_ = 0;
+  int64_t patience_ = -1;  // steps that it may wait; < 0: not asked yet
   Tally tally_;
   std::function<void(const StepPlan&)> watcher_;
   const StepPlan* current_ = nullptr;  // submitted or applied right now

@@ -11,10 +11,6 @@ namespace {
 
 using Patience = SimulatedPolicy::Patience;
 
-// With three steps in flight a page comes back three steps after it was given up, and the oldest
-// may need pages of several victims.
-constexpr int32_t kStepsWithoutWorkMax = 8;
-
 constexpr SimulatedPolicy kPolicies[] = {
     {"fcfs", Patience::kInLine},
     {"static", Patience::kInLine},
@@ -25,13 +21,13 @@ constexpr SimulatedPolicy kPolicies[] = {
     {"prefill-first", Patience::kPhases},
     {"priority", Patience::kPromoted},
     {"lpm", Patience::kPromoted},
-    {"deadline", Patience::kQueues},
+    {"deadline", Patience::kTurns},
     {"sjf-predicted", Patience::kPromoted},
     {"sjf-declared", Patience::kPromoted},
     {"ljf-declared", Patience::kPromoted},
-    {"srpt-declared", Patience::kQueues},
-    {"packed-predicted", Patience::kQueues},
-    {"mlfq", Patience::kQueues},
+    {"srpt-declared", Patience::kPromoted},
+    {"packed-predicted", Patience::kReserved},
+    {"mlfq", Patience::kTurns},
     {"fair", Patience::kShares},
 };
 
@@ -151,32 +147,101 @@ void SchedulerSimulation::check_pages(const StepPlan& plan) {
   }
 }
 
-int32_t SchedulerSimulation::steps_without_work_max() const {
+// Why the oldest live request waits no longer than that, in steps that were planned. In what
+// follows a fence is a step in flight: of `in_flight` steps at most one is planned anew while a
+// fence from an earlier plan stands, so that it is waited for in in_flight - 1 plans.
+//
+// The first in line (`next`). Nobody stands before it, and nobody behind it takes its pages while
+// it waits for them. One after the other it may wait for fences
+//   - of its own steps: its last tokens, or, preempted, the token that was in flight then
+//   - of slots, which all that had to give way gave up in one plan
+//   - of pages, given up in one plan too
+//   - of its pages again, where another choice of it joins or goes on
+// and a plan for each of: a load of its pages, joining without budget, a background that had it.
+// Who joins in place of others finds their decodes in a step that is full: one gives way a plan.
+//
+// kPromoted: so long it may wait for those before it, then it is the first. (Among the promoted the
+// oldest goes first, and it has waited longest of its own choices.)
+//
+// kPhases: what it waits for is only looked at in steps of its kind, and those of the other kind
+// are so many in a row at most.
+//
+// kTurns: one is promoted at a time, and stays so to its end. Before it are the one that is, and
+// those that have waited for longer: whoever gets work meanwhile stands behind it. Each of them has
+// so many tokens to compute at most, at least one each time that it need not wait for pages.
+//
+// kReserved: the promoted takes nothing from those that run, and nobody else joins: it waits for
+// their ends. The first of them computes a token each time that it need not wait for pages.
+//
+// kShares: its tenant is served less than another by no more than the bound on their gap (see
+// check_fairness()), and what runs of its own may be served meanwhile; it joins when the other
+// has caught up, where what runs has ended.
+int64_t SchedulerSimulation::steps_without_work_max() const {
   const auto policy = std::find_if(std::begin(kPolicies), std::end(kPolicies),
                                    [&](const auto& row) { return row.name == options_.policy; });
-  const int32_t steps_for_a_batch =
-      options_.max_num_seqs * options_.max_model_len / options_.max_num_batched_tokens;
+  const int64_t in_flight = options_.steps_in_flight_max, slots = options_.max_num_seqs;
+  const int64_t next = 4 * (in_flight - 1) + 3;
+  const int64_t whole = in_flight * tokens_to_its_end(options_.max_model_len);
   switch (policy->patience) {
     case Patience::kInLine:
-      return kStepsWithoutWorkMax;
+      return next;
     case Patience::kPromoted:
-      // Slots, pages and budget are made free one after the other, each when a step was applied;
-      // for budget those that run give way one by one.
-      return options_.promote_after_steps + kStepsWithoutWorkMax * options_.steps_in_flight_max +
-             options_.max_num_seqs;
-    case Patience::kPhases:
-      return kStepsWithoutWorkMax + options_.max_waiting_tokens + steps_for_a_batch +
-             options_.max_num_seqs;
-    case Patience::kQueues:
+      return options_.promote_after_steps + slots + next;
+    case Patience::kPhases: {
+      const int64_t phase = std::max<int64_t>({slots, options_.max_waiting_tokens, 4}) + 1;
+      return next + 4 * phase;
+    }
+    case Patience::kTurns: {
+      int64_t before = whole + slots + next;
+      for (const auto& [id, clients] : open_) {
+        if (id == oldest_ || clients.request.background) continue;
+        for (const Client& client : clients.choices) {
+          if (client.ended || client.last_work > oldest_last_work_) continue;
+          before += in_flight * tokens_to_its_end(longest(clients.request)) + slots + next;
+        }
+      }
+      return options_.promote_after_steps + before + slots + next;
+    }
+    case Patience::kReserved:
+      return options_.promote_after_steps + slots * whole + next;
     case Patience::kShares:
-      return kStepsWithoutWorkMax + options_.promote_after_steps +
-             40 * (options_.max_model_len +
-                   options_.max_model_len / options_.max_num_batched_tokens);
+      return 8 * slots * whole + next;
   }
   return 0;
 }
 
+// Steps that compute what it has at once, prompt and output so far, and then token by token.
+int64_t SchedulerSimulation::tokens_to_its_end(int32_t length) const {
+  return length + (length + options_.max_num_batched_tokens - 1) / options_.max_num_batched_tokens;
+}
+
+void SchedulerSimulation::note_work(const StepPlan& plan) {
+  const auto note = [&](SequenceId sequence) {
+    const Admitted& admitted = admitted_.at(sequence);
+    const auto found = open_.find(admitted.request);
+    if (found == open_.end()) return;
+    found->second.choices[static_cast<size_t>(admitted.choice)].last_work = steps_;
+  };
+  for (const Work& work : plan.work) {
+    note(work.sequence);
+    for (const SampleTarget& target : work.also_sample) note(target.sequence);
+  }
+}
+
+// Under a policy whose preemptions have a price nobody is promoted while it is being paid, and
+// those steps do not count. Each of those that wait is owed for once, when it joins again.
+bool SchedulerSimulation::pays_for_displacement() {
+  const double owed = -scheduler_->stats().displacement_seconds;
+  // A token is charged for with a step of its own at most (where all steps have one no fit can tell
+  // them apart), and a fit may be wrong by as much.
+  const double most = 2 * (kSecondsPerStep + kSecondsPerToken) * options_.max_model_len *
+                      habits_.outstanding_max * habits_.n_max;
+  if (owed > most) fail(fmt::format("{} s are owed for displacements, at most {}", owed, most));
+  return owed > 0;
+}
+
 void SchedulerSimulation::check_progress(const StepPlan& plan) {
+  note_work(plan);
   // Of the live ones: those in the background may starve, and delay nobody.
   const auto live = std::find_if(open_.begin(), open_.end(),
                                  [](const auto& each) { return !each.second.request.background; });
@@ -185,13 +250,20 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
   const bool worked = std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
     return admitted_.at(work.sequence).request == oldest;
   });
-  if (oldest != oldest_ || worked) oldest_waits_ = 0;
-  oldest_ = oldest;
-  if (worked) return;
-  if (++oldest_waits_ > steps_without_work_max()) {
+  if (oldest != oldest_ || worked) {
+    oldest_ = oldest;
+    oldest_waits_ = 0;
+    oldest_last_work_ = steps_;
+    patience_ = -1;
+  }
+  if (worked || pays_for_displacement()) return;
+  if (patience_ < 0) patience_ = steps_without_work_max();
+  if (++oldest_waits_ > patience_) {
     fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
                      oldest_waits_));
   }
+  tally_.wait_share_max = std::max(
+      tally_.wait_share_max, static_cast<double>(oldest_waits_) / static_cast<double>(patience_));
 }
 
 // All of its choices: none has a slot.

@@ -64,17 +64,18 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
     all.resumed_tokens += one.resumed_tokens;
     all.steps_backlogged += one.steps_backlogged;
     all.gap_share_max = std::max(all.gap_share_max, one.gap_share_max);
+    all.wait_share_max = std::max(all.wait_share_max, one.wait_share_max);
   }
   std::printf(
       "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
       "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions, "
       "%ld yields, %ld promotions, %ld pages stored, %ld loaded, %ld tokens resumed; fair: %ld "
-      "steps "
-      "with two tenants waiting, service apart by %.2f of the bound at most\n",
+      "steps with two tenants waiting, service apart by %.2f of the bound at most; the oldest "
+      "waited for %.2f of its bound at most\n",
       steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
       all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions, all.yields,
       all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens, all.steps_backlogged,
-      all.gap_share_max);
+      all.gap_share_max, all.wait_share_max);
   // The simulation is worth something only where it meets what it is for; the default seeds do,
   // a hundred others may not.
   if (first != 1 || seeds < 100) return;
@@ -126,6 +127,9 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{221002027, "waiting-ratio", 3000, 1},
            // the background took the pages of a live request that no hold kept from joining
            Found{200001416, "fcfs", 9000, 1},
+           // pages were kept for one that joins, which waited for those whom it kept them from
+           Found{424, "fair", 3000, 1.5},
+           Found{400900425, "fair", 4000},
        }) {
     SchedulerSimulation simulation(found.seed,
                                    {.policy = found.policy, .admission_headroom = found.headroom});

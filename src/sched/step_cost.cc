@@ -12,7 +12,7 @@ namespace {
 constexpr double kOutlier = 4;
 constexpr int64_t kSolveEvery = 8;
 
-constexpr double kOverrunPart = 0.001, kOverrunMax = 2;
+constexpr double kOverrunPart = 0.01, kOverrunMax = 2;
 constexpr double kExact = 1e-6;  // where time is virtual, predictions are right but for rounding
 
 }  // namespace
@@ -20,7 +20,8 @@ constexpr double kExact = 1e-6;  // where time is virtual, predictions are right
 void StepOverrun::note(double seconds, double predicted) {
   if (predicted <= 0) return;
   const bool longer = seconds / predicted > ratio_ + kExact;
-  ratio_ = std::clamp(ratio_ + (longer ? 9 : -1) * kOverrunPart, 1.0, kOverrunMax);
+  const double up = longer ? 1 - over_share_ : -over_share_;
+  ratio_ = std::clamp(ratio_ + up * kOverrunPart, 1.0, kOverrunMax);
 }
 
 void StepLoad::add(const Work& work) {

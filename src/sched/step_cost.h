@@ -98,17 +98,20 @@ inline double StepCost::seconds(const StepLoad& load) const {
   return sum;
 }
 
-// How much longer than predicted steps of one kind take: follows the ratio that nine in ten of them
-// stay below, up by nine parts where one took longer, down by one where it did not (a quantile by
-// stochastic approximation, Robbins and Monro 1951). The mean error of all steps would be of other
-// kinds too, and of what other programs did once.
+// How much longer than predicted steps of one kind take: follows the ratio that all but
+// `over_share` of them stay below (a quantile by stochastic approximation, Robbins and Monro 1951):
+// of a hundred parts it goes down by over_share where a step kept it and up by the rest where one
+// did not. The mean error of all steps would be of other kinds too, and of what other programs did
+// once.
 class StepOverrun {
  public:
-  explicit StepOverrun(double ratio) : ratio_(ratio) {}
+  // REQUIRES: ratio >= 1, over_share in (0, 1]
+  StepOverrun(double ratio, double over_share) : over_share_(over_share), ratio_(ratio) {}
   double ratio() const { return ratio_; }  // at least 1
   void note(double seconds, double predicted);
 
  private:
+  const double over_share_;
   double ratio_;
 };
 

@@ -129,11 +129,16 @@ TEST(StepCostFit, OneStallIsNoCost) {
   EXPECT_NEAR(fit.cost().seconds({.decodes = 4}), 0.0043, 0.0003);
 }
 
-TEST(StepOverrun, FollowsWhatNineInTenStayBelow) {
-  StepOverrun overrun(1.0);
+TEST(StepOverrun, FollowsWhatAllButAShareStayBelow) {
+  StepOverrun overrun(1.0, 0.1), strict(1.0, 0.02);
   Rng rng(5);
-  for (int i = 0; i < 20000; ++i) overrun.note(0.9 + 0.5 * rng.uniform(), 1.0);
+  for (int i = 0; i < 20000; ++i) {
+    const double seconds = 0.9 + 0.5 * rng.uniform();
+    overrun.note(seconds, 1.0);
+    strict.note(seconds, 1.0);
+  }
   EXPECT_NEAR(overrun.ratio(), 1.35, 0.03);
+  EXPECT_NEAR(strict.ratio(), 1.39, 0.03);
   for (int i = 0; i < 2000; ++i) overrun.note(0.8, 1.0);
   EXPECT_EQ(overrun.ratio(), 1.0);
   overrun.note(5, 0);  // nothing was predicted
