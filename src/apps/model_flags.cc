@@ -81,6 +81,12 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
                  "longest unused go when they are more than 4 GiB)")
       ->type_name("FOLDER")
       ->group("Model");
+  add_choice(
+      app, "--pack-weights", stack.pack_weights, {"start", "use"},
+      "CPU: when weights are laid out for good: at the start, or behind the first step, which "
+      "then lays out what it multiplies by in scratch memory; `use` is first with a first "
+      "token where new memory is slow to come by, and a little later with the tenth")
+      ->group("Model");
   add_choice(app, "--cpu-bind", stack.cpu_bind, {"auto", "core", "node", "none"},
              "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
              "where the threads take every core and no quota shares them")

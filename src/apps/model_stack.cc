@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -75,6 +76,7 @@ std::optional<DType> quantised_dtype(std::string_view name) {
 
 class ModelStackImpl final : public ModelStack {
  public:
+  ~ModelStackImpl() override;
   Engine& engine() override { return *engine_; }
   const Tokenizer* tokenizer() const override { return text_.tokenizer.get(); }
   const ChatTemplate* chat_template() const override {
@@ -93,6 +95,8 @@ class ModelStackImpl final : public ModelStack {
  private:
   friend class StackLoader;
 
+  // Model::pack_more(); whether something is left to be packed.
+  bool pack_more(int64_t bytes_min);
   // Beside the first answers, if they take long, else behind them; the process waits for it.
   void write_packed_cache_later();
 
@@ -109,14 +113,34 @@ class ModelStackImpl final : public ModelStack {
   std::unique_ptr<PackedCache> packed_cache_;  // or null
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
+  std::atomic<bool> packing_ended_ = false;
   std::jthread packed_cache_writer_;
 };
 
+// What is kept for later starts has all weights.
+ModelStackImpl::~ModelStackImpl() {
+  engine_.reset();
+  if (packed_cache_writer_.joinable() && !packing_ended_) pack_more(model_->weight_bytes());
+}
+
+bool ModelStackImpl::pack_more(int64_t bytes_min) {
+  // What steps ran over, so that it is not in memory together with what packing runs over.
+  source_->release_pages();
+  release_code_pages();
+  model_->pack_more(bytes_min);
+  if (model_->unpacked_bytes() > 0) return true;
+  packing_ended_ = true;
+  packing_ended_.notify_all();
+  return false;
+}
+
 void ModelStackImpl::write_packed_cache_later() {
+  if (model_->unpacked_bytes() == 0) packing_ended_ = true;
   packed_cache_writer_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any().wait_for(lock, stop, kPackedCacheDelay, [] { return false; });
+    packing_ended_.wait(false);
     const Status status = packed_cache_->write(kPackedCacheFolderBytes);
     if (!status.ok()) log_info("no packed weights are kept: {}", status.message());
   });
@@ -277,6 +301,7 @@ class StackLoader {
       const Timeline::Span span(timeline(), "tokenizer");
       ModelText text = read_text(source, options_.chat_template);
       if (on_cpu.get_future().get()) release_text_memory();
+      text_is_read_ = true;
       return text;
     });
     Status status = create_device();
@@ -330,6 +355,9 @@ class StackLoader {
     release_code();  // of the start; the end of a load is when most memory is in use
     open_packed_cache();
     options.packed_cache = stack_->packed_cache_.get();
+    // Beside the tokenizer's making packing costs no time; behind it the first step is sooner
+    // without.
+    if (packs_at_use()) options.pack_at_use = [this] { return text_is_read_.load(); };
     HR_RETURN_IF_ERROR(check_memory());
     auto model =
         weights.architecture->load(weights.config, *weights.weights, *stack_->device_, options);
@@ -389,22 +417,28 @@ class StackLoader {
     stack_->packed_cache_ = PackedCache::open(folder, model_name(options_.model), key, pool);
   }
 
-  static bool has_ample_room(const PackedCache& cache) {
+  // Weights of no file are not there to be read again.
+  bool packs_at_use() const {
+    return options_.pack_weights == "use" && !on_gpu() &&
+           !stack_->weights_.weights->paths().empty() && !stack_->device_->pool().several_nodes();
+  }
+
+  static bool has_ample_room(const PackedCache& cache, int64_t bytes) {
     std::filesystem::path folder = cache.path();
     std::error_code error;
     do {  // the folder may be made only when a file is written
       folder = folder.parent_path();
     } while (!std::filesystem::exists(folder, error) && folder.has_relative_path());
     const std::filesystem::space_info space = std::filesystem::space(folder, error);
-    return !error && space.available >= static_cast<uint64_t>(kPackedCacheRoom * cache.bytes());
+    return !error && space.available >= static_cast<uint64_t>(kPackedCacheRoom * bytes);
   }
 
   void keep_packed_cache() {
     const PackedCache* const cache = stack_->packed_cache_.get();
     if (cache == nullptr || cache->hit()) return;
-    const bool middle =
-        cache->bytes() >= kPackedCacheBytesMin && cache->bytes() <= kPackedCacheBytesMax;
-    if (options_.packed_cache == "on" || (middle && has_ample_room(*cache))) {
+    const int64_t bytes = stack_->model_->weight_bytes();
+    const bool middle = bytes >= kPackedCacheBytesMin && bytes <= kPackedCacheBytesMax;
+    if (options_.packed_cache == "on" || (middle && has_ample_room(*cache, bytes))) {
       stack_->write_packed_cache_later();
     }
   }
@@ -438,15 +472,16 @@ class StackLoader {
     const int64_t tokens =
         std::max<int64_t>(runner.max_model_len, kTokensPerSlot * options_.max_num_seqs);
     const int64_t pages = (tokens + kBlockTokens - 1) / kBlockTokens * groups;
-    HR_ASSIGN_OR_RETURN(const int64_t planned,
-                        plan_host_pages({.free_bytes = stack_->device_->free_bytes(),
-                                         .runner_bytes = model_runner_bytes(
-                                             *stack_->device_, *stack_->model_, kv, runner),
-                                         .tier_bytes = tier_bytes(),
-                                         .kv_bytes_wanted = options_.kv_cache_memory_bytes,
-                                         .kv_bytes_default = pages * kv.page_bytes,
-                                         .page_bytes = kv.page_bytes,
-                                         .pages_min = groups}));
+    HR_ASSIGN_OR_RETURN(
+        const int64_t planned,
+        plan_host_pages(
+            {.free_bytes = stack_->device_->free_bytes() - stack_->model_->unpacked_bytes(),
+             .runner_bytes = model_runner_bytes(*stack_->device_, *stack_->model_, kv, runner),
+             .tier_bytes = tier_bytes(),
+             .kv_bytes_wanted = options_.kv_cache_memory_bytes,
+             .kv_bytes_default = pages * kv.page_bytes,
+             .page_bytes = kv.page_bytes,
+             .pages_min = groups}));
     return static_cast<int32_t>(planned);
   }
 
@@ -574,6 +609,11 @@ class StackLoader {
     runner_options.kv_memory = kv_memory;
     HR_ASSIGN_OR_RETURN(runner_options.kv_populate, find_kv_populate(options_.kv_populate));
     runner_options.release_code = !on_gpu();
+    if (stack_->model_->unpacked_bytes() > 0) {
+      runner_options.pack_more = [stack = stack_.get()](int64_t bytes_min) {
+        return stack->pack_more(bytes_min);
+      };
+    }
     HR_ASSIGN_OR_RETURN(runner_options.tiers, create_tiers(kv));
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;
@@ -655,6 +695,7 @@ class StackLoader {
 
   StackOptions options_;
   const LoadProgress& progress_;
+  std::atomic<bool> text_is_read_ = false;
   std::unique_ptr<ModelStackImpl> stack_;
 };
 

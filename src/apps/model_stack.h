@@ -46,8 +46,9 @@ struct StackOptions {
   std::string quantization = "none";    // CPU: of float matrices on load: none, q8_0, q4_0, q4_k
   std::string packed_cache = "off";  // CPU: packed weights in a file: off, auto (middle sizes), on
   std::string packed_cache_folder;   // empty: "packed" in the user's cache folder
-  int32_t max_model_len = 0;         // 0 = the model's context; on a CPU at most 8192
-  int32_t max_num_seqs = 0;          // 0 = 64 on a CPU, 256 on a GPU
+  std::string pack_weights = "start";  // CPU: for good at the start, or behind the first step (use)
+  int32_t max_model_len = 0;           // 0 = the model's context; on a CPU at most 8192
+  int32_t max_num_seqs = 0;            // 0 = 64 on a CPU, 256 on a GPU
   int32_t max_num_batched_tokens = 0;  // 0 = CPU 512, 256 for a small model; GPU 8192
   int64_t kv_cache_memory_bytes = 0;  // 0 = CPU: enough for max_num_seqs short or one long request;
                                       // GPU: what gpu_memory_utilization leaves

@@ -17,6 +17,12 @@ namespace {
 // Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
 constexpr int32_t kLogitRowsMax = 32;
 
+// Weights that are packed at use are packed for good between so many steps: each of these packs
+// what is left once more, so that with four all steps together pack the model one and a half times;
+// and none waits for more than a quarter of it.
+constexpr int64_t kPackSteps = 4;
+constexpr int64_t kIdlePackBytes = 4 << 20;
+
 // Of the workspace of a runner on the CPU.
 int64_t workspace_bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
   const ModelSpec& spec = model.spec();
@@ -55,6 +61,7 @@ class ModelRunner final : public Runner {
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
   bool idle_work() override {
+    if (stepped_ && pack_more(kIdlePackBytes)) return true;
     if (population_ != nullptr) population_->idle();
     return false;
   }
@@ -70,6 +77,7 @@ class ModelRunner final : public Runner {
   OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   void sample_chunk(std::span<const LogitRow> rows);
   void release_code_of_prompts(const StepPlan& plan);
+  bool pack_more(int64_t bytes_min);
   int64_t hidden_row_bytes() const {
     return int64_t{model_.spec().hidden_size} * dtype_info(model_.activation_dtype()).block_bytes;
   }
@@ -94,6 +102,8 @@ class ModelRunner final : public Runner {
   Status status_;  // of memory that could not be mapped; sticky
   uint64_t last_ticket_ = 0;
   bool code_to_release_ = options_.release_code;
+  bool to_pack_ = options_.pack_more != nullptr;
+  bool stepped_ = false;  // a step has been computed
 };
 
 Status ModelRunner::allocate_workspace() {
@@ -108,9 +118,16 @@ void ModelRunner::release_code_of_prompts(const StepPlan& plan) {
   code_to_release_ = false;
 }
 
+// Whether something is left to be packed.
+bool ModelRunner::pack_more(int64_t bytes_min) {
+  if (to_pack_) to_pack_ = options_.pack_more(bytes_min);
+  return to_pack_;
+}
+
 Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   flush_denormals_on_this_thread();
   device_.pool().bind_caller();
+  if (stepped_) pack_more(model_.weight_bytes() / kPackSteps);
   release_code_of_prompts(plan);
   CHECK(!step_mark_.has_value());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
@@ -126,6 +143,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   storage_.copy_pages(*stream_, plan.copies);
   const ForwardBatch batch = builder_.build(plan, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
+  stepped_ = true;
   step_mark_.emplace(workspace_);
   hidden_ = workspace_.take_tensor(
       model_.activation_dtype(),

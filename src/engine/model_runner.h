@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct ModelRunnerOptions {
   // CPU: code is unmapped (base/code_pages.h) once, before the first step without a prompt: what
   // the start of an engine and prompts run over is as much as what decoding runs over.
   bool release_code = false;
+  // CPU: what is left of the load (Model::pack_more): packs at least so many bytes of weights. A
+  // quarter of the weights before each step but the first, small pieces while idle behind it, until
+  // false: nothing is left. May be empty.
+  std::function<bool(int64_t bytes_min)> pack_more;
   std::vector<TokenId> end_ids;
   bool graphs = true;            // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;  // all of them before the first step

@@ -456,6 +456,8 @@ class Decoder final : public Model {
   const ModelSpec& spec() const override { return model_spec_; }
   DType activation_dtype() const override { return activation_dtype_; }
   int64_t weight_bytes() const override;
+  int64_t unpacked_bytes() const override;
+  void pack_more(int64_t bytes_min) override;
   int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                           int32_t thread_count) const override;
 
@@ -497,20 +499,32 @@ class Decoder final : public Model {
   const DecoderSpec spec_;
   const ModelSpec model_spec_;
   const Widths widths_;
-  const DecoderWeights weights_;
+  DecoderWeights weights_;
   const DeviceTraits device_;
   const DType activation_dtype_;
 };
 
 int64_t Decoder::weight_bytes() const {
-  int64_t bytes = weights_.output.packed_bytes() + weights_.embedding_matrix.packed_bytes();
-  for (const DecoderLayer& layer : weights_.layers) {
-    for (const LinearLayer* linear :
-         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
-      bytes += linear->weight.packed_bytes();
-    }
-  }
+  int64_t bytes = weights_.embedding_matrix.packed_bytes();
+  for_each_matrix(weights_, [&](const LinearWeight& weight) { bytes += weight.packed_bytes(); });
   return bytes;
+}
+
+int64_t Decoder::unpacked_bytes() const {
+  int64_t bytes = 0;
+  for_each_matrix(weights_, [&](const LinearWeight& weight) {
+    if (!weight.is_packed()) bytes += weight.packed_bytes();
+  });
+  return bytes;
+}
+
+void Decoder::pack_more(int64_t bytes_min) {
+  int64_t bytes = 0;
+  for_each_matrix(weights_, [&](LinearWeight& weight) {
+    if (weight.is_packed() || bytes >= bytes_min) return;
+    bytes += weight.packed_bytes();
+    weight.pack_now();
+  });
 }
 
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,

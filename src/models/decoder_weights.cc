@@ -85,7 +85,15 @@ class DecoderLoader {
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
-    return ok_status();
+    return reserve_unpacked();
+  }
+
+  Status reserve_unpacked() {
+    Status status;
+    for_each_matrix(weights_, [&](LinearWeight& weight) {
+      if (!weight.is_packed() && status.ok()) status = weight.reserve();
+    });
+    return status;
   }
 
   // Rows of one tensor in a stack; a bias has its rows in the same order.
@@ -252,24 +260,31 @@ class DecoderLoader {
     std::vector<LinearSource> sources;
     for (const MatrixPart& part : parts) {
       HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(part.name, part.shape));
-      sources.push_back(
-          {view, part.row_order,
-           [this, view](int64_t first, int64_t last) { source_.release_rows(view, first, last); },
-           released_after(view)});
+      sources.push_back({view, part.row_order,
+                         [source = &source_, view](int64_t first, int64_t last) {
+                           source->release_rows(view, first, last);
+                         },
+                         released_after(view)});
       if (options_.quantise_to) {
         const bool head = part.shape == table_shape();
         sources.back().quantise_to = quantised_type(*options_.quantise_to, head, view.columns());
       }
     }
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
+    const std::string& name = parts.front().name;
     PackedCache* const cache = options_.packed_cache;
-    if (cache == nullptr) return LinearWeight::pack(device_, sources, compute());
-    if (const auto packed = cache->find(parts.front().name)) {
+    if (const auto packed = cache == nullptr ? std::nullopt : cache->find(name)) {
       HR_ASSIGN_OR_RETURN(auto weight, LinearWeight::restore(device_, sources, compute(), *packed));
       if (weight) return std::move(*weight);
     }
+    const auto keep = [cache, name](const LinearWeight& weight) {
+      if (cache != nullptr && !cache->hit()) cache->add(name, weight.packed());
+    };
+    if (options_.pack_at_use && !options_.quantise_to && options_.pack_at_use()) {
+      return LinearWeight::defer(device_, sources, compute(), keep);
+    }
     HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute()));
-    if (!cache->hit()) cache->add(parts.front().name, weight.packed());
+    keep(weight);
     return weight;
   }
 

@@ -63,6 +63,17 @@ struct DecoderWeights {
   LinearWeight output;      // [V, D]
 };
 
+// visit(LinearWeight&) for all that a step multiplies by, in its order.
+template <class Weights, class Visit>
+void for_each_matrix(Weights& weights, const Visit& visit) {
+  for (auto& layer : weights.layers) {
+    for (auto* linear : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      visit(linear->weight);
+    }
+  }
+  visit(weights.output);
+}
+
 // Errors name the source and the tensor.
 Result<DecoderWeights> load_decoder_weights(const DecoderSpec& spec, const WeightSource& source,
                                             Device& device, const ModelLoadOptions& options);

@@ -112,6 +112,40 @@ TEST_F(LoadOptions, FoundPackedIsPacked) {
   fs::remove_all(folder);
 }
 
+// The first matrices at the load, the others by quarters between steps: no step's bits change, and
+// what is kept for the next start is whole.
+TEST_F(LoadOptions, PackedAtUseIsPacked) {
+  const fs::path folder =
+      fs::temp_directory_path() / ("load_options_use_" + std::to_string(::getpid()));
+  for (const bool tied : {false, true}) {
+    SCOPED_TRACE(tied);
+    config_.tied_embeddings = tied;
+    const auto source = float_weights(config_);
+    const auto expected = logits(*load(*source, {}));
+    const auto cache =
+        PackedCache::open(folder.string(), "model", tied ? "t" : "u", device_->pool());
+    int asked = 0;
+    const auto model =
+        load(*source, {.packed_cache = cache.get(), .pack_at_use = [&] { return ++asked > 3; }});
+    int64_t left = model->unpacked_bytes();
+    EXPECT_LT(left, model->weight_bytes());
+    for (int steps = 0; left > 0; ++steps) {
+      ASSERT_LT(steps, 4);
+      EXPECT_EQ(logits(*model), expected);
+      model->pack_more(model->weight_bytes() / 4);
+      EXPECT_LT(model->unpacked_bytes(), left);
+      left = model->unpacked_bytes();
+    }
+    EXPECT_EQ(logits(*model), expected);
+    EXPECT_EQ(cache->bytes(), model->weight_bytes());
+    ASSERT_TRUE(cache->write(1 << 30).ok());
+    const auto found =
+        PackedCache::open(folder.string(), "model", tied ? "t" : "u", device_->pool());
+    EXPECT_EQ(logits(*load(*source, {.packed_cache = found.get()})), expected);
+  }
+  fs::remove_all(folder);
+}
+
 // A file of another model under the same key: sizes do not agree, so the weights are packed.
 TEST_F(LoadOptions, FoundOfAnotherSizeIsPackedAgain) {
   const fs::path folder =

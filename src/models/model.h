@@ -1,5 +1,6 @@
 // A model: embedding, layers, head over one packed batch of tokens. The engine owns the batch, the
-// cache and the sampling; a model owns its weights. Const after load: any thread, one at a time.
+// cache and the sampling; a model owns its weights. Const after load, but for pack_more(): any
+// thread, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +84,10 @@ class Model {
   virtual DType activation_dtype() const = 0;
   // Bytes of weights in device memory.
   virtual int64_t weight_bytes() const = 0;
+  // Of these, what the load has left where it lies in the file (ModelLoadOptions::pack_at_use).
+  virtual int64_t unpacked_bytes() const { return 0; }
+  // Packs at least `bytes_min` of them, or all. REQUIRES: no step is in flight
+  virtual void pack_more(int64_t /*bytes_min*/) {}
   // An upper bound of the workspace that embed(), layers() and head() take for `tokens` rows in a
   // step, `logit_rows` rows a head() call and sequences up to `kv_length_max` tokens.
   virtual int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
@@ -115,6 +120,10 @@ struct ModelLoadOptions {
   // CPU, or null. Packed matrices are those that it has; it outlives the model. Where it has none,
   // they are added to it.
   PackedCache* packed_cache = nullptr;
+  // CPU. Asked before each matrix: true leaves it unpacked, to be packed by what multiplies it
+  // until pack_more() does so for good (LinearWeight::defer). Empty: all are packed. The source
+  // outlives the model then.
+  std::function<bool()> pack_at_use;
   Timeline* timeline = nullptr;  // may be null: gets the parts of the load
 };
 

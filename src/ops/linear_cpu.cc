@@ -3,6 +3,7 @@
 #include "ops/linear_cpu.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "ops/linear_cpu_float.h"
 #include "ops/linear_cpu_plan.h"
@@ -142,6 +143,52 @@ void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const L
   }
 }
 
+// Groups of a weight that is not packed yet which a thread packs at a time: they stay in the
+// second-level cache.
+constexpr int64_t kPieceBytes = 256 << 10;
+constexpr int64_t kShareUnitMax = 6;  // that share_unit() gives
+
+int64_t piece_groups(const LinearWeight::Segment& segment) {
+  const int64_t groups = std::max<int64_t>(kPieceBytes / segment.group_bytes, 1);
+  return std::min(round_up(groups, kShareUnitMax), segment.group_count);
+}
+
+int64_t piece_bytes(const LinearWeight& weight) {
+  int64_t bytes = 0;
+  for (const auto& segment : weight.segments()) {
+    bytes = std::max(bytes, piece_groups(segment) * segment.group_bytes);
+  }
+  return bytes;
+}
+
+// Each thread packs a piece to its own scratch memory and multiplies by it, until all is done.
+void run_unpacked(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels,
+                  const LinearCpuPlan& plan, const StagedRows& staged) {
+  const LinearWeight& weight = *args.weight;
+  ThreadPool& pool = context.device.pool();
+  const int64_t bytes = piece_bytes(weight);
+  std::byte* const memory = context.workspace.take(bytes * pool.thread_count());
+  for (const LinearWeight::Segment& segment : weight.segments()) {
+    const int64_t groups = piece_groups(segment);
+    std::atomic<int64_t> next{0};
+    pool.run([&](int thread) {
+      std::byte* const scratch = memory + thread * bytes;
+      for (int64_t first; (first = next.fetch_add(groups)) < segment.group_count;) {
+        const int64_t last = std::min(first + groups, segment.group_count);
+        weight.pack_groups_to(segment, first, last, scratch);
+        const int64_t rows = first * kLinearGroupRows;
+        const LinearWeight::Segment piece{.dtype = segment.dtype,
+                                          .first_row = segment.first_row + rows,
+                                          .row_count = segment.row_count - rows,
+                                          .group_count = last - first,
+                                          .group_bytes = segment.group_bytes,
+                                          .data = scratch};
+        run_groups(args, kernels, plan, staged, piece, 0, piece.group_count);
+      }
+    });
+  }
+}
+
 }  // namespace
 
 void linear_cpu_reference(OpContext& context, const LinearArgs& args) {
@@ -167,6 +214,7 @@ void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCp
   const LinearCpuSize size{args.x.rows(), args.weight->n(), args.weight->k()};
   const LinearCpuPlan plan = plan_linear_cpu(size, kernels.blocks, threads);
   const StagedRows staged = stage(context, args, kernels, plan);
+  if (!args.weight->is_packed()) return run_unpacked(context, args, kernels, plan, staged);
   const auto segments = args.weight->segments();
   if (plan.deal == LinearDeal::kOneThread) {
     for (const auto& segment : segments)
@@ -198,6 +246,9 @@ int64_t linear_cpu_workspace_bytes(int64_t m, const LinearWeight& weight) {
   int64_t staged = 0;
   if (has_segment(weight, true)) {
     staged += quantised_bytes(round_up(m, kRowUnitMax), weight.k()) + kAlignment;
+  }
+  if (!weight.is_packed()) {
+    staged += weight.device().pool().thread_count() * piece_bytes(weight) + kAlignment;
   }
   return std::max(bytes, staged + staged_float_bytes(m, weight));
 }

@@ -428,6 +428,41 @@ TEST_F(LinearTest, StacksMatricesOfSeveralTypesAndReordersRows) {
   }
 }
 
+// Pieces of more than one group, groups that are not full, rows in an order of their own.
+TEST_F(LinearTest, AWeightThatIsPackedLaterGivesTheSameBits) {
+  Rng rng(12);
+  for (const DType dtype : kWeightTypes) {
+    const int64_t k = whole_blocks(dtype, 4096);
+    const RandomMatrix a(rng, dtype, 120, k), b(rng, DType::kF16, 9, k);
+    std::vector<int32_t> order;
+    for (int32_t r = 0; r < 120; ++r) order.push_back((r * 7 + 3) % 120);
+    const LinearSource sources[] = {{a.view(), order}, {b.view(), {}}};
+    const auto packed = LinearWeight::pack(*device_, sources, LinearCompute::kFast);
+    int told = 0;
+    auto later = LinearWeight::defer(*device_, sources, LinearCompute::kFast,
+                                     [&](const LinearWeight&) { ++told; });
+    ASSERT_TRUE(later.ok() && !later->is_packed());
+    EXPECT_EQ(later->packed_bytes(), packed->packed_bytes());
+    const std::vector<float> x = with_outliers(rng, 19, k);
+    for (const auto& kernel : tested_kernels()) {
+      if (!runs(kernel, *later)) continue;
+      for (const int64_t m : {1, 19}) {
+        Workspace exact(std::move(device_->allocate(linear_workspace_bytes(m, *later)).value()));
+        OpContext op{*device_, *stream_, exact, mesh_};
+        std::vector<float> y(static_cast<size_t>(m * 129), kPoison);
+        kernel.run(op, dense_args(*later, x.data(), m, y.data()));
+        ASSERT_EQ(y, run(kernel, *packed, x.data(), m)) << kernel.name << dtype_name(dtype) << m;
+      }
+    }
+    EXPECT_EQ(told, 0);
+    ASSERT_TRUE(later->reserve().ok());
+    later->pack_now();
+    EXPECT_TRUE(later->is_packed());
+    EXPECT_EQ(told, 1);
+    EXPECT_TRUE(std::ranges::equal(later->packed(), packed->packed()));
+  }
+}
+
 TEST_F(LinearTest, Float32ComputeUsesDequantisedWeightsAndExactActivations) {
   Rng rng(7);
   for (const DType dtype : kWeightTypes) {

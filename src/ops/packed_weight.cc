@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -215,7 +216,30 @@ std::vector<LinearWeight::Segment> plan_segments(const StackedRows& rows, Linear
   return segments;
 }
 
-// Packs one segment. A group that the rows do not fill repeats the last: those results are dropped.
+// Packs groups [first, last) of a segment to `out`. A group that the rows do not fill repeats the
+// last: those results are dropped.
+void pack_group_range(const CpuFeatures& cpu, const LinearWeight::Segment& segment,
+                      const StackedRows& rows, int64_t k, int64_t first, int64_t last,
+                      std::byte* out) {
+  const int64_t end = segment.first_row + segment.row_count;
+  std::vector<float> scratch;
+  for (int64_t g = first; g < last; ++g, out += segment.group_bytes) {
+    SourceRow group[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      group[lane] = rows.at(std::min(segment.first_row + g * kLanes + lane, end - 1));
+    }
+    pack_group(cpu, group, segment.dtype, k, out, scratch);
+  }
+}
+
+// Groups [first, last) of a segment have been read.
+void report_done(const LinearWeight::Segment& segment, const StackedRows& rows, int64_t first,
+                 int64_t last) {
+  rows.done(segment.first_row + first * kLanes,
+            segment.first_row + std::min(last * kLanes, segment.row_count));
+}
+
+// Packs one segment.
 void pack_segment(Device& device, const LinearWeight::Segment& segment, const StackedRows& rows,
                   int64_t k, std::byte* out) {
   ThreadPool& pool = device.pool();
@@ -225,17 +249,9 @@ void pack_segment(Device& device, const LinearWeight::Segment& segment, const St
   const int64_t grain = std::max<int64_t>(
       1,
       std::min(segment.group_count / (4 * pool.thread_count()), kGrainBytes / segment.group_bytes));
-  const int64_t end = segment.first_row + segment.row_count;
   const auto pack_groups = [&](int64_t first, int64_t last) {
-    std::vector<float> scratch;
-    for (int64_t g = first; g < last; ++g) {
-      SourceRow group[kLanes];
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        group[lane] = rows.at(std::min(segment.first_row + g * kLanes + lane, end - 1));
-      }
-      pack_group(cpu, group, segment.dtype, k, out + g * segment.group_bytes, scratch);
-    }
-    rows.done(segment.first_row + first * kLanes, std::min(segment.first_row + last * kLanes, end));
+    pack_group_range(cpu, segment, rows, k, first, last, out + first * segment.group_bytes);
+    report_done(segment, rows, first, last);
   };
   if (!pool.several_nodes()) return pool.parallel_for(segment.group_count, grain, pack_groups);
   // Each thread packs the share that it will read at decode: its pages are on its node.
@@ -303,20 +319,75 @@ Result<std::optional<LinearWeight>> LinearWeight::restore(Device& device,
   return std::optional(std::move(weight));
 }
 
+struct LinearWeight::Unpacked {
+  std::vector<LinearSource> sources;
+  std::vector<std::vector<int32_t>> row_orders;  // of the sources
+  CpuFeatures cpu;
+  std::function<void(const LinearWeight&)> when_packed;
+};
+
+Result<LinearWeight> LinearWeight::defer(Device& device, std::span<const LinearSource> sources,
+                                         LinearCompute compute,
+                                         std::function<void(const LinearWeight&)> when_packed) {
+  CHECK(device.kind() == DeviceKind::kCpu);
+  for (const LinearSource& source : sources) CHECK(!source.quantise_to);
+  HR_RETURN_IF_ERROR(check_sources(sources));
+  HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
+  LinearWeight& weight = planned.first;
+  auto unpacked = std::make_shared<Unpacked>();
+  unpacked->sources.assign(sources.begin(), sources.end());
+  for (LinearSource& source : unpacked->sources) {
+    unpacked->row_orders.emplace_back(source.row_order.begin(), source.row_order.end());
+    source.row_order = unpacked->row_orders.back();
+  }
+  unpacked->cpu = device.traits().cpu;
+  unpacked->when_packed = std::move(when_packed);
+  weight.buffer_ = Buffer(&device, nullptr, planned.second);
+  for (Segment& segment : weight.segments_) segment.data = nullptr;
+  weight.unpacked_ = std::move(unpacked);
+  return std::move(weight);
+}
+
+Status LinearWeight::reserve() {
+  CHECK(!is_packed());
+  HR_ASSIGN_OR_RETURN(buffer_, device().allocate(packed_bytes()));
+  return ok_status();
+}
+
+void LinearWeight::pack_now() {
+  CHECK(!is_packed() && buffer_.data() != nullptr);
+  fill(unpacked_->sources);
+  const auto from = std::exchange(unpacked_, nullptr);
+  if (from->when_packed) from->when_packed(*this);
+}
+
+void LinearWeight::pack_groups_to(const Segment& segment, int64_t first, int64_t last,
+                                  std::byte* out) const {
+  CHECK(!is_packed());
+  const StackedRows rows(unpacked_->sources);
+  pack_group_range(unpacked_->cpu, segment, rows, k_, first, last, out);
+  report_done(segment, rows, first, last);
+}
+
 Result<LinearWeight> LinearWeight::pack_groups(Device& device,
                                                std::span<const LinearSource> sources,
                                                LinearCompute compute) {
   HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
   LinearWeight& weight = planned.first;
-  const StackedRows rows(sources);
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(planned.second));
-  std::byte* at = weight.buffer_.data();
-  for (Segment& segment : weight.segments_) {
+  weight.fill(sources);
+  return std::move(weight);
+}
+
+// Packs all segments.
+void LinearWeight::fill(std::span<const LinearSource> sources) {
+  const StackedRows rows(sources);
+  std::byte* at = buffer_.data();
+  for (Segment& segment : segments_) {
     segment.data = at;
-    pack_segment(device, segment, rows, weight.k_, at);
+    pack_segment(device(), segment, rows, k_, at);
     at += segment.group_count * segment.group_bytes;
   }
-  return std::move(weight);
 }
 
 namespace {
@@ -342,6 +413,7 @@ DType LinearWeight::main_dtype() const {
 }
 
 std::vector<LinearWeight> LinearWeight::parts() const {
+  CHECK(is_packed());
   std::vector<LinearWeight> parts;
   int64_t first = 0;
   for (const int64_t count : part_rows_) {
@@ -375,6 +447,9 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   while (row >= segment->first_row + segment->row_count) ++segment;
   const int64_t in_segment = row - segment->first_row;
   const int64_t lane = in_segment % kLanes;
+  if (!is_packed()) {
+    return dequantise(StackedRows(unpacked_->sources).at(row), k_, out);
+  }
   const std::byte* group = segment->data + in_segment / kLanes * segment->group_bytes;
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);
   const int64_t size = dtype_info(segment->dtype).block_bytes;

@@ -47,7 +47,8 @@ struct LinearSource {
   ConstTensorView weight;              // [N_i, K]; F32, F16, BF16 or a block type
   std::span<const int32_t> row_order;  // empty: as is; else output row r is source row row_order[r]
   // Called with rows [first, last) of `weight` that pack() does not read again, from any of its
-  // threads; at most once a row, and for large matrices in their own order only. May be empty.
+  // threads; at most once a row, and for large matrices in their own order only. Of a weight that
+  // is packed later also at each of its uses. May be empty.
   std::function<void(int64_t first, int64_t last)> done = {};
   std::shared_ptr<const void> hold = nullptr;  // let go when the matrix has been read
   // A block type that rows of a float type are quantised to (quantised_row.h) while they are
@@ -64,16 +65,16 @@ enum class LinearCompute {
 };
 
 // Owns the packed bytes of one or more matrices stacked along N (merged QKV, gate and up).
-// Immutable after pack(), so any number of threads may read it. Move-only.
+// Immutable once packed, so any number of threads may read it. Move-only.
 class LinearWeight {
  public:
   struct Segment {
     DType dtype;
-    int64_t first_row;    // of the stack's N
-    int64_t row_count;    // without padding
-    int64_t group_count;  // row_count / 16, rounded up
-    int64_t group_bytes;  // a multiple of 64
-    const std::byte* data;
+    int64_t first_row;      // of the stack's N
+    int64_t row_count;      // without padding
+    int64_t group_count;    // row_count / 16, rounded up
+    int64_t group_bytes;    // a multiple of 64
+    const std::byte* data;  // null: is_packed() is not
   };
 
   LinearWeight() = default;
@@ -96,7 +97,24 @@ class LinearWeight {
                                                      std::span<const LinearSource> sources,
                                                      LinearCompute compute,
                                                      std::span<const std::byte> packed);
-  // All segments, one after the other. REQUIRES: on the CPU
+  // A weight that is packed later, by pack_now(). Until then `linear` packs what it multiplies, a
+  // piece at a time, to scratch memory (the same bits): where finding memory costs more than
+  // packing does, a first step is done sooner. The sources' memory is read until it is packed;
+  // `when_packed`, which may be empty, is called then. Errors as of pack().
+  // REQUIRES: a CPU; nothing to be quantised
+  static Result<LinearWeight> defer(Device& device, std::span<const LinearSource> sources,
+                                    LinearCompute compute,
+                                    std::function<void(const LinearWeight&)> when_packed);
+  bool is_packed() const { return unpacked_ == nullptr; }
+  // Takes address space for it, whose memory pack_now() finds. (Not in defer(): vectors that are
+  // allocated between matrices would each find a huge page.) Errors: kExhausted
+  Status reserve();
+  // REQUIRES: reserved; nobody reads the weight meanwhile
+  void pack_now();
+  // Packs groups [first, last) of `segment` to `out`. Any thread. REQUIRES: !is_packed()
+  void pack_groups_to(const Segment& segment, int64_t first, int64_t last, std::byte* out) const;
+
+  // All segments, one after the other. REQUIRES: packed, on the CPU
   std::span<const std::byte> packed() const {
     return {segments_.front().data, static_cast<size_t>(packed_bytes())};
   }
@@ -105,13 +123,14 @@ class LinearWeight {
   int64_t k() const { return k_; }
   LinearCompute compute() const { return compute_; }
   int64_t packed_bytes() const { return buffer_.size(); }
-  bool on_cpu() const { return buffer_.device()->kind() == DeviceKind::kCpu; }
+  Device& device() const { return *buffer_.device(); }
+  bool on_cpu() const { return device().kind() == DeviceKind::kCpu; }
   std::span<const Segment> segments() const { return segments_; }  // CPU
   // Of most of its rows.
   DType main_dtype() const;
   // The matrices that were stacked, as weights of their own that read this one's memory; none
   // where a matrix does not start a group of 16 rows. For measurements of what stacking is worth.
-  // REQUIRES: on the CPU
+  // REQUIRES: packed, on the CPU
   std::vector<LinearWeight> parts() const;
   // The whole stack [n(), k()], dense. REQUIRES: packed for a CUDA device
   ConstTensorView matrix() const {
@@ -129,6 +148,8 @@ class LinearWeight {
                                                               LinearCompute compute);
   static Result<LinearWeight> pack_groups(Device& device, std::span<const LinearSource> sources,
                                           LinearCompute compute);
+  void fill(std::span<const LinearSource> sources);
+  struct Unpacked;  // where its rows lie
   // matrix_weight.cc. REQUIRES: sources that pack() has checked
   static Result<LinearWeight> pack_matrix(Device& device, std::span<const LinearSource> sources,
                                           LinearCompute compute);
@@ -143,6 +164,7 @@ class LinearWeight {
   std::vector<int64_t> part_rows_;     // CPU: of the matrices that were stacked
   DType matrix_dtype_ = DType::kBF16;  // CUDA
   Buffer buffer_;
+  std::shared_ptr<const Unpacked> unpacked_;  // CPU; null: packed
 };
 
 }  // namespace headrace

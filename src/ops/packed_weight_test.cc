@@ -36,6 +36,9 @@ TEST(LinearWeight, RowsReadBackAsTheSourceSays) {
           dequantise_row(view, r, expected.data());
           ASSERT_EQ(row, expected) << dtype_name(dtype) << " row " << r;
         }
+        const auto later = LinearWeight::defer(*device, {&source, 1}, compute, nullptr);
+        later->read_row(n - 1, row.data());
+        ASSERT_EQ(row, expected) << dtype_name(dtype);
       }
     }
   }

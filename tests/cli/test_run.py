@@ -167,6 +167,12 @@ def test_packed_weights_are_kept_and_used_by_the_next_start(program, model, tmp_
     assert [path.stat().st_ino for path in tmp_path.iterdir()] == [written]
 
 
+def test_when_weights_are_packed_changes_no_token(program, model):
+    arguments = ("-p", QUESTION, "-n", "8", "--temperature", "0", "--packed-cache", "off")
+    at_use = answer(program, model, *arguments)["tokens"]
+    assert answer(program, model, *arguments, "--pack-weights", "start")["tokens"] == at_use
+
+
 def test_packed_weights_are_not_kept_where_the_environment_says_so(program, model, tmp_path):
     environment = {"HEADRACE_PACKED_CACHE": "off"}
     arguments = ("-p", QUESTION, "-n", "1", "--packed-cache-dir", tmp_path)
