@@ -1,10 +1,11 @@
-// attention_cpu_bench: attention of one layer on the CPU at the shapes of small models, every kernel
-// that this CPU runs: prompts (all rows of a sequence at once), decode (one row a sequence).
+// attention_cpu_bench: attention of one layer on the CPU at the shapes of small models, every
+// kernel that this CPU runs: prompts (all rows of a sequence at once), decode (one row a sequence).
 //
 //   attention_cpu_bench [--threads N] [--kernel NAME] [--rounds N]
 //
-// One JSON line a measurement: the median of the rounds, kernels alternating; GFLOP/s counts 4 d for
-// each key that a row sees (share: of the f32 ceiling taken in the same run), GB/s the cache read.
+// One JSON line a measurement: the median of the rounds, kernels alternating; GFLOP/s counts 4 d
+// for each key that a row sees (share: of the f32 ceiling taken in the same run), GB/s the cache
+// read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +55,8 @@ class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
-        device_(create_cpu_device(options.threads)),
+        device_(
+            create_cpu_device(options.threads, CpuFeatures::detect(), CpuBinding::kAuto, false)),
         stream_(device_->create_stream()),
         workspace_(std::move(device_->allocate(64 << 20).value())) {
     flush_denormals_on_this_thread();
@@ -86,8 +88,8 @@ class Bench {
     kv.v_offset = kv_part_bytes(kv);
     kv.block_stride = 2 * kv.v_offset;
     const int32_t blocks = (work.length + 15) / 16;
-    const Buffer cache = std::move(
-        device_->allocate(int64_t{work.sequences} * blocks * kv.block_stride).value());
+    const Buffer cache =
+        std::move(device_->allocate(int64_t{work.sequences} * blocks * kv.block_stride).value());
     kv.base = cache.data();
     Rng rng(1);
     for (int64_t i = 0; i < cache.size(); i += 2) {
@@ -156,11 +158,11 @@ class Bench {
       const double seconds = times[i][times[i].size() / 2];
       const double gflops = 4 * seen * shape.heads * shape.dim / seconds / 1e9;
       fmt::print(
-          "{{\"bench\": \"attention_cpu\", \"kernel\": \"{}\", \"model\": \"{}\", \"work\": \"{}\", "
+          "{{\"bench\": \"attention_cpu\", \"kernel\": \"{}\", \"model\": \"{}\", \"work\": "
+          "\"{}\", "
           "\"us\": {:.1f}, \"GFLOP/s\": {:.0f}, \"share\": {:.2f}, \"GB/s\": {:.1f}}}\n",
           kernels[i]->name, shape.model, work.name, seconds * 1e6, gflops,
-          gflops / peaks[peaks.size() / 2],
-          read * shape.kv_heads * shape.dim * 4 / seconds / 1e9);
+          gflops / peaks[peaks.size() / 2], read * shape.kv_heads * shape.dim * 4 / seconds / 1e9);
     }
   }
 

@@ -79,6 +79,7 @@ class KernelRun {
     const std::vector<BenchTest> tests = wanted_tests();
     if (tests.empty()) return invalid_argument("there is nothing to measure: -p and -n are 0");
     hooks_.probe = &profile_;
+    hooks_.preferred = flags_.model.stack.prefer_kernels;
     HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(stack_options(tests)));
     if (stack->info().on_gpu) {
       return unsupported("bench kernels has no ceilings of a GPU yet: use --device cpu");

@@ -64,6 +64,12 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--quantization,-q", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
              "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
       ->group("Model");
+  app.add_option("--prefer-kernels", stack.prefer_kernels,
+                 "For measurements: kernels that run wherever they fit, in place of the best "
+                 "(attention/cpu/avx512,...)")
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->group("Model");
   app.add_flag("--skip-unread-rows,!--no-skip-unread-rows", stack.skip_unread_rows,
                "Compute of the last layer, but for its keys and values, only the rows whose logits "
                "are read: of a prompt the last one")

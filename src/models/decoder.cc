@@ -265,6 +265,7 @@ class DecoderPass {
             .scale = spec.attention_scale,
             .window = spec.window,
             .soft_cap = spec.attention_soft_cap,
+            .f32_products = layer.qkv.weight.compute() != LinearCompute::kFast,
             .plan = group.plan,
             .out = columns_of(attention_out_, q.columns())};
   }

@@ -4,7 +4,9 @@
 // is cut into steps (whole prompt, chunks of any size, token by token) and whatever else is in the
 // batch. So keys are summed in splits at absolute multiples of 256 (attention_split.h), merged in
 // ascending order, whether or not the splits run in parallel; a key that a row may not see is not
-// touched by it.
+// touched by it. Kernels that multiply in BF16 (attention_panel.h) keep that among rows of one step
+// of a sequence that has 16 and more of them with its heads; the others are summed in f32. So they
+// support nothing where DeviceTraits::batch_invariant is set.
 //
 // On CUDA a row's bits depend on how it is cut into tiles (attention_plan.h).
 #pragma once
@@ -34,9 +36,10 @@ struct AttentionArgs {
       q;           // [T, Hq d], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
   KvLayerView kv;  // this step's keys and values are already there
   std::span<const AttentionSequence> sequences;
-  float scale = 0.0f;     // scores: q k' * scale
-  int32_t window = 0;     // > 0: a row sees that many keys, itself included
-  float soft_cap = 0.0f;  // > 0: score := cap * tanh(score / cap)
+  float scale = 0.0f;         // scores: q k' * scale
+  int32_t window = 0;         // > 0: a row sees that many keys, itself included
+  float soft_cap = 0.0f;      // > 0: score := cap * tanh(score / cap)
+  bool f32_products = false;  // CPU: no kernel that rounds q, keys, values or weights to BF16
   // [Hq] or null: a logit of each head that takes part in its softmax and has no value.
   const float* sinks = nullptr;
   // CUDA: the work of `sequences`, already on the device. Null on the CPU.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/attention_materialised.h"
+#include "ops/attention_panels.h"
 #include "ops/attention_tiles.h"
 
 namespace headrace {
@@ -89,6 +90,22 @@ bool avx2(const DeviceTraits& traits, const AttentionArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2 && fits_attention_tiles(args);
 }
 
+// By panels, where a row's bits may depend on what else is in its batch: rows of short sequences
+// are summed in f32.
+bool avx512_bf16(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512(traits, args) && traits.cpu.avx512_bf16 && !traits.batch_invariant &&
+         !args.f32_products && fits_attention_panels(args);
+}
+bool amx(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512_bf16(traits, args) && traits.cpu.amx_bf16;
+}
+
+void run_amx(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_amx, attend_split_avx512);
+}
+void run_avx512_bf16(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_avx512_bf16, attend_split_avx512);
+}
 void run_avx512(OpContext& context, const AttentionArgs& args) {
   run_attention_tiles(context, args, attend_split_avx512);
 }
@@ -107,6 +124,8 @@ void run_avx512_unsplit(OpContext& context, const AttentionArgs& args) {
 constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
     Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
+    Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_bf16", avx512_bf16, run_avx512_bf16},
     Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit},
     Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention},
     Kernel<AttentionArgs>{"attention/cpu/reference", any_cpu, reference},

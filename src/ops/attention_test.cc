@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention_panels.h"
 #include "ops/op_test_support.h"
+#include "tensor/half.h"
 
 namespace headrace {
 namespace {
@@ -34,6 +36,9 @@ std::vector<float> random_cached(Rng& rng, int64_t count) {
   return values;
 }
 
+// Values that BF16 holds: what is left of its error are the weights of the softmax.
+void round_to_bfloat16(float& value) { value = bfloat16_to_float(float_to_bfloat16(value)); }
+
 // Sequences over one cache whose every byte is 0x7f (NaN) until a token is written.
 class Setting {
  public:
@@ -51,6 +56,16 @@ class Setting {
   }
 
   void forget() { std::memset(cache_.data(), 0x7f, cache_.size()); }
+
+  void round_inputs_to_bfloat16() {
+    for (Sequence& s : sequences_) {
+      for (float& value : s.k) round_to_bfloat16(value);
+      for (float& value : s.v) round_to_bfloat16(value);
+      for (int64_t t = 0; t < s.q.rows(); ++t) {
+        for (int64_t i = 0; i < s.q.columns(); ++i) round_to_bfloat16(s.q.at(t, i));
+      }
+    }
+  }
 
   // Writes tokens [first, last) of a sequence to the cache.
   void write(size_t index, int32_t first, int32_t last) {
@@ -272,6 +287,120 @@ TEST_P(AttentionSweep, ARowHasTheSameBitsHoweverItIsBatched) {
       ASSERT_TRUE(run_step(device.context(), kernel, setting, c.options, {{0, t, t + 1}}, single));
     }
     EXPECT_TRUE(same_bits(single[0], whole[0]));
+  }
+}
+
+// --- kernels that multiply in BF16 (attention_panel.h) ---
+
+void run_amx_emulated(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_amx_emulated, attend_split_avx512);
+}
+bool has_emulation(const DeviceTraits& traits, const AttentionArgs& args) {
+  return traits.cpu.avx512_bf16 && fits_attention_panels(args);
+}
+std::vector<Kernel<AttentionArgs>> panel_kernels() {
+  std::vector<Kernel<AttentionArgs>> kernels{
+      {"attention/cpu/amx_emulated", has_emulation, run_amx_emulated}};
+  for (const auto& kernel : attention_kernels().all()) {
+    if (kernel.name == "attention/cpu/amx" || kernel.name == "attention/cpu/avx512_bf16") {
+      kernels.push_back(kernel);
+    }
+  }
+  return kernels;
+}
+TestDevice every_kernel(int threads) {
+  constexpr bool kBatchInvariant = false;
+  flush_denormals_on_this_thread();
+  return TestDevice(
+      create_cpu_device(threads, CpuFeatures::detect(), CpuBinding::kAuto, kBatchInvariant));
+}
+// A weight of the softmax is rounded to 8 bits; values are at most about 4.
+constexpr double kPanelError = 4.0 / 256;
+
+class PanelSweep : public testing::TestWithParam<AttentionCase> {};
+INSTANTIATE_TEST_SUITE_P(Attention, PanelSweep, testing::ValuesIn(cases()), name_of);
+
+// A prompt, the rest of another, a row, rows that cross two splits, all in one batch.
+TEST_P(PanelSweep, AgreesWithTheReference) {
+  const AttentionCase& c = GetParam();
+  Setting setting(c.heads, c.dtype, {37, 300, 1, 530});
+  setting.round_inputs_to_bfloat16();
+  const std::vector<Piece> batch = {{0, 0, 37}, {1, 255, 300}, {2, 0, 1}, {3, 401, 530}};
+  TestDevice one = every_kernel(1), two = every_kernel(2);
+  setting.write(1, 0, 255);
+  setting.write(3, 0, 401);
+  std::vector<TestMatrix> expected = no_results(setting);
+  ASSERT_TRUE(run_step(two.context(), reference(), setting, c.options, batch, expected));
+  for (const auto& kernel : panel_kernels()) {
+    for (TestDevice* device : {&one, &two}) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device->context(), kernel, setting, c.options, batch, results)) continue;
+      for (const Piece& piece : batch) {
+        for (int32_t t = piece.first; t < piece.last; ++t) {
+          for (int64_t i = 0; i < results[0].columns(); ++i) {
+            ASSERT_NEAR(results[piece.sequence].at(t, i), expected[piece.sequence].at(t, i),
+                        kPanelError)
+                << kernel.name << " sequence " << piece.sequence << " row " << t << " column " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+// However rows are cut into panels and steps, and whatever shares them: only rows that are too few
+// for a panel have other bits.
+TEST_P(PanelSweep, ARowOfAPanelHasTheSameBits) {
+  const AttentionCase& c = GetParam();
+  Setting setting(c.heads, c.dtype, {330, 21});
+  TestDevice one = every_kernel(1), three = every_kernel(3);
+  for (const auto& kernel : panel_kernels()) {
+    setting.forget();
+    std::vector<TestMatrix> whole = no_results(setting), chunked = no_results(setting);
+    if (!run_step(one.context(), kernel, setting, c.options, {{0, 0, 330}}, whole)) continue;
+    setting.forget();
+    for (const auto& [first, last] : {std::pair{0, 17}, {17, 100}, {100, 259}, {259, 330}}) {
+      const std::vector<Piece> batch = {{1, first / 20, first / 20 + 1}, {0, first, last}};
+      ASSERT_TRUE(run_step(three.context(), kernel, setting, c.options, batch, chunked));
+    }
+    EXPECT_TRUE(same_bits(chunked[0], whole[0])) << kernel.name;
+  }
+}
+
+// On a machine with AMX: what the tests of all others are worth.
+TEST(AttentionPanels, TilesGiveTheBitsOfTheirEmulation) {
+  TestDevice device = every_kernel(2);
+  if (!device.device().traits().cpu.amx_bf16) GTEST_SKIP() << "no AMX";
+  for (const Heads heads : {Heads{9, 3, 64}, Heads{4, 4, 80}, Heads{2, 2, 256}}) {
+    Setting setting(heads, DType::kF16, {333});
+    std::vector<std::vector<TestMatrix>> all;
+    for (const auto& kernel : panel_kernels()) {
+      if (kernel.name == "attention/cpu/avx512_bf16") continue;
+      std::vector<TestMatrix>& results = all.emplace_back(no_results(setting));
+      ASSERT_TRUE(run_step(device.context(), kernel, setting, {}, {{0, 0, 333}}, results));
+    }
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_TRUE(same_bits(all[1][0], all[0][0]));
+  }
+}
+
+// What a sequence has not written yet, and NaN among the keys and values of later rows.
+TEST(AttentionPanels, ANanIsSeenByRowsBehindItAlone) {
+  TestDevice device = every_kernel(2);
+  for (const bool value : {false, true}) {
+    Setting setting({4, 2, 64}, DType::kF16, {70, 70});
+    Sequence& other = setting.sequence(1);
+    (value ? other.v : other.k)[40 * 2 * 64] = std::nanf("");
+    for (const auto& kernel : panel_kernels()) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device.context(), kernel, setting, {}, {{0, 0, 70}, {1, 0, 70}}, results)) {
+        continue;
+      }
+      for (int32_t t = 0; t < 70; ++t) {
+        EXPECT_FALSE(std::isnan(results[0].at(t, 0))) << kernel.name;
+        EXPECT_EQ(std::isnan(results[1].at(t, 0)), t >= 40) << kernel.name << " row " << t;
+      }
+    }
   }
 }
 

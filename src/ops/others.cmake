@@ -7,6 +7,7 @@ list(APPEND sources op.cc kernel_names.cc
   rope_angles.cc rope_angles_cpu.cc row_gather.cc row_gather_cpu.cc
   rope_attention.cc rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx512.cc rope_kv_cpu_avx2.cc
   attention.cc attention_plan.cc attention_cpu.cc attention_tiles.cc
+  attention_panels.cc attention_cpu_amx.cc attention_cpu_avx512_bf16.cc
   attention_materialised.cc attention_cpu_materialised.cc attention_cpu_avx512.cc attention_cpu_avx2.cc
   activation.cc activation_cpu.cc activation_cpu_avx512.cc activation_cpu_avx2.cc
   device_sample.cc slot_state.cc null_kernels.cc
@@ -41,8 +42,13 @@ endforeach()
 set_source_files_properties(attention_cpu_materialised.cc PROPERTIES
   COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-Wno-maybe-uninitialized;-Wno-uninitialized")
 
+# linear.cmake's flags; the last file is the first one's kernel on emulated tiles, for tests.
+set_source_files_properties(attention_cpu_amx.cc PROPERTIES COMPILE_OPTIONS "${amx_flags}")
+set_source_files_properties(attention_cpu_avx512_bf16.cc attention_cpu_amx_emulated.cc PROPERTIES
+  COMPILE_OPTIONS "${avx512_flags};-mavx512bf16")
+
 list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc rope_attention_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
-  embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc
+  embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc attention_cpu_amx_emulated.cc
   attention_plan_test.cc attention_page_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc
   soft_cap_test.cc)
