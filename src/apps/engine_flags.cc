@@ -105,12 +105,6 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
                "GPU: attention of a prompt's few rows behind a long context shares its keys out "
                "over all multiprocessors")
       ->group("Engine");
-  app.add_option("--prefer-kernels", stack.prefer_kernels,
-                 "For measurements: kernels that run wherever they fit, in place of the best "
-                 "(linear/cuda/library,...)")
-      ->delimiter(',')
-      ->type_name("NAME,...")
-      ->group("Engine");
 }
 
 void add_cache_flags(CLI::App& app, StackOptions& stack) {
