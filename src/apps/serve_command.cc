@@ -108,6 +108,11 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->check(number_between(0.0, 86400.0))
       ->type_name("SECONDS")
       ->group(kGroup);
+  app.add_option("--max-tokenize-bytes", requests.tokenize_bytes_max,
+                 "Longest text of /tokenize; longer ones are refused (default: 2 MiB)")
+      ->transform(size_between(1, 1 << 30))
+      ->type_name("BYTES")
+      ->group(kGroup);
   const auto key_limit = [&](const char* name, auto& limit, const char* help) {
     app.add_option(name, limit, help)
         ->transform(size_between(1, int64_t{1} << 30))

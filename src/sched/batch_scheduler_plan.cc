@@ -31,7 +31,7 @@ StepPlan BatchScheduler::plan() {
   // Before the policy chooses a step: it shall see the slots that the background gives way with.
   if (!queue_.empty() && live_running().size() < running_.size()) make_room();
   const StepShape shape = policy_->shape(view());
-  may_pause_ = true;
+  may_pause_ = keeps_pages_ = true;
   background_paused_ = false;
   build(plan, shape);
   // A pure step that would be empty: the other kind, and then whatever there is.
@@ -40,6 +40,10 @@ StepPlan BatchScheduler::plan() {
   if (plan.empty() && shape != StepShape::kMixed) build(plan, StepShape::kMixed);
   may_pause_ = false;
   if (plan.empty() && background_paused_) build(plan, StepShape::kMixed);
+  // Pages were kept for one that was refused after all, and nothing is in flight: whom they were
+  // kept from goes on.
+  keeps_pages_ = false;
+  if (plan.empty() && kept_ && in_flight_.empty()) build(plan, StepShape::kMixed);
   if (plan.empty()) {
     CHECK(plan.admitted.empty() && plan.copies.empty());
     return plan;
@@ -114,7 +118,7 @@ void BatchScheduler::make_room() {
   // For pages that nobody gives it, it waits behind those that hold them.
   const bool joins_next =
       pages <= pool_.free_count() + pool_.fenced_count() && leaves_headroom(*head, hit);
-  if (joins_next) kept_ = {head->rank, pages};
+  if (joins_next && keeps_pages_) kept_ = {head->rank, pages};
 }
 
 // Who has waited longest first, whether it runs (the token budget never reached it) or not: where

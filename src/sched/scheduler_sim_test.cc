@@ -130,6 +130,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            // pages were kept for one that joins, which waited for those whom it kept them from
            Found{424, "fair", 3000, 1.5},
            Found{400900425, "fair", 4000},
+           Found{401002255, "fair", 6000, 1},
        }) {
     SchedulerSimulation simulation(found.seed,
                                    {.policy = found.policy, .admission_headroom = found.headroom});

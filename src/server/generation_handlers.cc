@@ -16,7 +16,7 @@ constexpr int32_t kCompletionMaxTokens = 16;  // the OpenAI API's default
 
 // Of a text. A refusal names its length, unless that would take long to find out.
 size_t encoded_tokens_max(const ReadyModel& model) {
-  return 4 * static_cast<size_t>(model.served.max_model_len);
+  return 2 * static_cast<size_t>(model.served.max_model_len);
 }
 
 // Fixes sampling.max_tokens: what was asked for, or `otherwise`, within the served model's own

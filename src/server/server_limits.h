@@ -44,6 +44,7 @@ struct RequestLimits {
   int32_t logit_bias_max = 1024;
   int32_t stop_token_ids_max = 1024;
   int32_t messages_max = 16384;
+  size_t tokenize_bytes_max = 2 << 20;  // of a text of /tokenize: 0.1 to 0.5 s of a thread
   size_t label_bytes_max = 256;   // request_id, user, cache_salt
   double queue_seconds_max = 30;  // waiting for the first step; over: 503. 0: no bound
   // The same of background requests (service_tier flex): as long as OpenAI's clients wait.

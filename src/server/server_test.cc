@@ -127,6 +127,19 @@ TEST(Server, TokenizeAndDetokenizeInBothForms) {
   EXPECT_EQ(f.post("/tokenize", R"({"prompt":"a","content":"a"})").status, 400);
 }
 
+TEST(Server, TokenizeRefusesWhatWouldHoldAThread) {
+  Fixture f;
+  const std::string long_text(RequestLimits().tokenize_bytes_max + 1, 'a');
+  for (const char* field : {"prompt", "content"}) {
+    const TestResponse refused =
+        f.post("/tokenize", std::string("{\"") + field + "\":\"" + long_text + "\"}");
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.error_param(), field);
+    EXPECT_NE(refused.body.find("2097153 bytes, more than the 2097152"), std::string::npos)
+        << refused.body;
+  }
+}
+
 TEST(Server, ApplyTemplateGivesTheRenderedText) {
   Fixture f;
   const Json json =
@@ -342,10 +355,10 @@ TEST(Server, APromptThatCannotFitNamesBothNumbers) {
     EXPECT_EQ(longer.error_param(), "prompt");
     return longer.body;
   };
-  const std::string near = refusal(std::string(60, 'z')), far = refusal(std::string(400, 'z'));
+  const std::string near = refusal(std::string(30, 'z')), far = refusal(std::string(400, 'z'));
   EXPECT_EQ(near.find("more than"), std::string::npos) << near;
   // A text that is far too long is not encoded to its end.
-  EXPECT_NE(far.find("more than 80 tokens, but the maximum context length is 20"),
+  EXPECT_NE(far.find("more than 40 tokens, but the maximum context length is 20"),
             std::string::npos)
       << far;
 }

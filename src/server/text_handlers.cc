@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "server/answer_format.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
@@ -21,6 +23,20 @@ Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeReq
   options.parse_special = request.parse_special.value_or(false);
   return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content,
                                         options);
+}
+
+// Nobody waits for a thread that reads a text of any length. (A chat's template takes longer.)
+Status check_length(const TokenizeRequest& request, const FieldContext& context) {
+  const char* field = request.prompt ? "prompt" : request.content ? "content" : "messages";
+  const size_t bytes = request.prompt    ? request.prompt->size()
+                       : request.content ? request.content->size()
+                                         : write_json(*request.messages).size();
+  const size_t most = context.limits.tokenize_bytes_max;
+  if (bytes <= most) return ok_status();
+  return invalid_argument(fmt::format("{} has {} bytes, more than the {} that are tokenized at a "
+                                      "time (--max-tokenize-bytes): send it in parts",
+                                      field, bytes, most),
+                          field);
 }
 
 // A piece is a string, or an array of bytes where those are no whole characters.
@@ -51,6 +67,7 @@ Result<Json> tokenize_json(const ReadyModel& model, const FieldContext& context,
   HR_ASSIGN_OR_RETURN(const TokenizeRequest request, parse_tokenize_request(body, context));
   HR_RETURN_IF_ERROR(check_model_name(model, request.model));
   if (!model.served.tokenizer) return invalid_argument("this model has no tokenizer");
+  HR_RETURN_IF_ERROR(check_length(request, context));
   HR_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, tokenize(model, request));
   const Tokenizer& tokenizer = *model.served.tokenizer;
   Json json = Json::object();

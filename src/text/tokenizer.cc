@@ -69,11 +69,8 @@ void append_replaced(std::string_view text,
   }
 }
 
-// In bytes, as spelled; 0 where some byte has no token.
-size_t longest_token(const Vocab& vocab, const TokenModel& model) {
-  for (int byte = 0; byte < 256; ++byte) {
-    if (!model.has_byte(static_cast<uint8_t>(byte))) return 0;
-  }
+// In bytes, as spelled.
+size_t longest_token(const Vocab& vocab) {
   size_t longest = 1;
   for (const auto& token : vocab.tokens) longest = std::max(longest, token.size());
   return longest;
@@ -85,12 +82,18 @@ size_t longest_token(const Vocab& vocab, const TokenModel& model) {
 struct Tokenizer::TokenSink {
   std::vector<TokenId> ids;
   size_t most = 0;
-  size_t token_bytes_max = 0;
+  size_t token_bytes_max = 1;
+  const TokenModel* model = nullptr;
 
   bool full() const { return ids.size() > most; }
-  // Whether `piece` alone has more tokens than there may be: each stands for so many bytes at most.
+  // Whether `piece` alone has more tokens than there may be: each stands for so many bytes at most,
+  // and a byte that has a token is in one.
   void look_at(std::string_view piece) {
-    if (token_bytes_max > 0 && piece.size() / token_bytes_max > most) ids.resize(most + 1);
+    if (piece.size() / token_bytes_max <= most) return;
+    const auto bytes = std::count_if(piece.begin(), piece.end(), [this](char byte) {
+      return model->has_byte(static_cast<uint8_t>(byte));
+    });
+    if (static_cast<size_t>(bytes) / token_bytes_max > most) ids.resize(most + 1);
   }
 };
 
@@ -135,7 +138,7 @@ Tokenizer::Tokenizer(Parts parts)
       specials_(std::move(parts.specials)),
       normalized_specials_(std::move(parts.normalized_specials)),
       model_(std::move(parts.model)),
-      token_bytes_max_(longest_token(*vocab_, *model_)) {}
+      token_bytes_max_(longest_token(*vocab_)) {}
 
 Tokenizer::~Tokenizer() = default;
 
@@ -144,7 +147,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
     return invalid_argument(
         fmt::format("the text has {} bytes, more than {}", text.size(), kTextBytesMax));
   }
-  TokenSink sink{{}, options.tokens_max, token_bytes_max_};
+  TokenSink sink{{}, options.tokens_max, token_bytes_max_, model_.get()};
   std::vector<TokenId>& ids = sink.ids;
   if (options.add_special && vocab_->add_bos && vocab_->bos >= 0) ids.push_back(vocab_->bos);
   const auto match = options.parse_special ? SpecialMatcher::Match::kUserDefinedAndControl

@@ -89,8 +89,7 @@ class Tokenizer {
   const SpecialMatcher specials_;
   const SpecialMatcher normalized_specials_;  // user-defined tokens matched in normalised text
   const std::unique_ptr<const TokenModel> model_;
-  // Bytes that a token stands for at most; 0: some bytes have no token, and may be dropped.
-  const size_t token_bytes_max_;
+  const size_t token_bytes_max_;  // that a token stands for
 };
 
 }  // namespace headrace

@@ -167,6 +167,12 @@ TEST(Tokenizer, MissingBytesAreDropped) {
   const auto tokenizer = *Tokenizer::create(smollm2_vocab());
   EXPECT_FALSE(tokenizer->has_byte(0x04));
   EXPECT_EQ(tokenizer->decode(encode(*tokenizer, "a\x04z\xFF!"), false), "az!");
+  // They are no reason to find a text too long: it has no token of theirs.
+  const auto ids_within = [&](const std::string& text, size_t most) {
+    return tokenizer->encode(text, {.add_special = false, .tokens_max = most})->size();
+  };
+  EXPECT_EQ(ids_within(std::string(100000, '\x04') + "a", 10), 1u);
+  EXPECT_EQ(ids_within(std::string(100000, 'x'), 10), 11u);
 }
 
 TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
