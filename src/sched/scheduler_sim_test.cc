@@ -131,6 +131,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{424, "fair", 3000, 1.5},
            Found{400900425, "fair", 4000},
            Found{401002255, "fair", 6000, 1},
+           Found{407003167, "srpt-declared", 3000},
        }) {
     SchedulerSimulation simulation(found.seed,
                                    {.policy = found.policy, .admission_headroom = found.headroom});
