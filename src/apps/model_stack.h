@@ -61,7 +61,7 @@ struct StackOptions {
   double tpot_over_share = 0;      // of steps that may take longer
   std::string priority_order = "lower-first";
   double background_step_seconds = 0.006;  // of steps with background work beside live requests
-  double background_over_share = 0.1;      // of such steps that may take longer
+  double background_over_share = 0.02;     // of such steps that may take longer
   double background_gap_seconds = 0.006;   // of such steps between live requests; 0: no bound
   std::vector<SloClass> slo_classes = {{"default", 1.0, 0.1}};  // the first is the default
   int32_t promote_after_steps = 2000;

@@ -251,7 +251,7 @@ class BatchScheduler final : public Scheduler {
   std::vector<Candidate> candidates_;  // running_ at its start
   std::vector<Sequence*> planned_;     // of its works, in their order
   std::optional<KeptPages> kept_;
-  bool keeps_pages_ = true;  // for one that joins
+  bool keeps_pages_ = true;                                      // for one that joins
   const std::function<int32_t(const Sequence&)> cached_tokens_;  // for views
   const std::function<bool(const Sequence&)> fits_;
   // Its budget: work so far, tokens left, seconds that it may take (with decodes in it).

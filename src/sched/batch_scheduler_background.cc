@@ -92,7 +92,7 @@ void BatchScheduler::note_background_room(const StepPlan& plan) {
   }
   if (live.rows() == 0) return;  // the whole step is theirs
   const StepLoad all = StepLoad::of(plan);
-  const int32_t more = prompt_tokens_beside(all, options_.background_step_seconds, 0,
+  const int32_t more = prompt_tokens_beside(all, background_seconds(), 0,
                                             options_.max_num_batched_tokens - plan.token_count);
   const auto used_tokens = static_cast<uint64_t>(all.rows() - live.rows());
   totals_.background_used_tokens += used_tokens;

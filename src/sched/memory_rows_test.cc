@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -213,6 +214,68 @@ TEST(MemoryRows, PrefixHitsBesideTheIdealAndBelady) {
   EXPECT_GE(most, 0.8);
   EXPECT_GE(most, 0.9 * known);
   EXPECT_LT(known, 0.95);
+}
+
+// Chats of several turns, under system prompts that many share: a turn sends all that was said
+// before it. New chats come at random; who has read an answer types the next turn, or leaves.
+std::vector<TraceRequest> chats_of_turns(int32_t requests, uint64_t seed) {
+  constexpr double kChatsPerSecond = 0.5, kThinkSeconds = 30, kLastTurn = 0.2;
+  constexpr int32_t kSystems = 8, kPromptMax = 3500;
+  Rng rng(seed);
+  const auto wait = [&](double mean) { return -mean * std::log(1 - rng.uniform()); };
+  const auto span = [&](int64_t least, int64_t most) {
+    return PromptSpan{rng.next(), static_cast<int32_t>(rng.between(least, most))};
+  };
+  std::vector<PromptSpan> systems;
+  for (int32_t i = 0; i < kSystems; ++i) systems.push_back(span(100, 1000));
+  std::multimap<double, TraceRequest> turns;  // by their moment; what was said before each
+  double next_chat = 0;
+  std::vector<TraceRequest> trace;
+  while (static_cast<int32_t>(trace.size()) < requests) {
+    if (turns.empty() || next_chat <= turns.begin()->first) {
+      TraceRequest chat;
+      chat.arrival_seconds = next_chat;
+      chat.prompt = {systems[rng.below(kSystems)]};
+      turns.emplace(next_chat, std::move(chat));
+      next_chat += wait(1 / kChatsPerSecond);
+    }
+    TraceRequest turn = std::move(turns.extract(turns.begin()).mapped());
+    turn.prompt.push_back(span(16, 200));
+    trace.push_back(turn);
+    turn.prompt.push_back(span(30, 400));  // the answer
+    if (rng.uniform() < kLastTurn || turn.prompt_tokens() > kPromptMax) continue;
+    turn.arrival_seconds += 5 + wait(kThinkSeconds);
+    turns.emplace(turn.arrival_seconds, turn);
+  }
+  return trace;
+}
+
+// A quarter of the room for all blocks that are ever found again. When the next turn comes nobody
+// can foresee: by how much Belady is ahead goes with how many chats are open beside that room.
+TEST(MemoryRows, PrefixHitsOfChatsBesideBelady) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    const std::vector<TraceRequest> trace = chats_of_turns(1500, seed);
+    const std::vector<std::vector<Unit>> requests = units_of(trace);
+    std::unordered_map<Unit, int> uses;
+    for (const auto& units : requests) {
+      for (const Unit unit : units) ++uses[unit];
+    }
+    const auto again = static_cast<size_t>(
+        std::count_if(uses.begin(), uses.end(), [](const auto& each) { return each.second > 1; }));
+    const int64_t best = belady_hits(requests, again / 4);
+    std::printf("chats, seed %lu: %zu blocks, %zu found again; a quarter of those:", seed,
+                uses.size(), again);
+    double lru = 0;
+    for (const char* rule : {"lru", "lfu", "cost"}) {
+      const int64_t hits = cache_hits(trace, static_cast<int32_t>(again / 4), rule);
+      const double share = static_cast<double>(hits) / static_cast<double>(best);
+      std::printf(" %s %.1f %%", rule, 100 * share);
+      lru = rule == std::string_view("lru") ? share : lru;
+      EXPECT_LE(share, lru);
+    }
+    std::printf(" of Belady's\n");
+    EXPECT_GE(lru, 0.84);
+  }
 }
 
 // --- preemption: too little memory for what runs

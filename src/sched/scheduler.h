@@ -51,7 +51,7 @@ struct SchedulerOptions {
   // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
   // Of such steps beside live answers this share may take longer: steps scatter.
-  double background_over_share = 0.1;
+  double background_over_share = 0.02;
   // So long may a step take in which only background work is, while live requests come and go (in
   // the last kLiveLatelySeconds there was one): who comes next waits for the rest of it. A step may
   // take twice the shortest one all the same. 0: no bound. Needs `clock`.
@@ -120,8 +120,9 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
-  // The same in tokens (seconds may be left over that no whole token fits into): what the
-  // background computed, and with it as many tokens of a prompt as still fitted, by that cost.
+  // The same in tokens: what the background computed, and with it as many tokens of a prompt as
+  // still fitted. (Seconds may be left over that no whole token fits into, and those that steps
+  // need because they scatter: all but background_over_share of them are to keep the bound.)
   uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
