@@ -91,7 +91,7 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag(
          "--batch-invariant", stack.batch_invariant,
          "an answer has the same bits whatever runs beside it, at some cost in speed: on a GPU, "
-         "and on a CPU with AMX where weights are quantised (other CPUs' always have)")
+         "and on a CPU with AMX (other CPUs' always have)")
       ->group("Engine");
   app.add_flag("--graphs-at-start", stack.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")

@@ -122,9 +122,9 @@ void run_avx512_unsplit(OpContext& context, const AttentionArgs& args) {
 }
 
 constexpr std::array kKernels = {
+    Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
     Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
     Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
-    Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
     Kernel<AttentionArgs>{"attention/cpu/avx512_bf16", avx512_bf16, run_avx512_bf16},
     Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit},
     Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention},
