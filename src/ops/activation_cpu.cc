@@ -47,7 +47,7 @@ void plain_reference(OpContext&, const ActivationArgs& args) {
 template <void (*kRow)(const GatedActivationRow&)>
 void run_rows(OpContext& context, const GatedActivationArgs& args) {
   const int64_t features = args.out.columns();
-  context.device.pool().parallel_for(args.out.rows(), 8, [&](int64_t first, int64_t last) {
+  context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const float* gate = f32_row(args.gate_up, t);
       kRow({gate, gate + features, f32_row(args.out, t), features, args.activation});
@@ -58,7 +58,7 @@ void run_rows(OpContext& context, const GatedActivationArgs& args) {
 template <void (*kRow)(const GatedActivationRow&)>
 void run_plain_rows(OpContext& context, const ActivationArgs& args) {
   const int64_t features = args.out.columns();
-  context.device.pool().parallel_for(args.out.rows(), 8, [&](int64_t first, int64_t last) {
+  context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       kRow({f32_row(args.x, t), nullptr, f32_row(args.out, t), features, args.activation});
     }

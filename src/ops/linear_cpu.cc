@@ -65,7 +65,7 @@ QuantisedBlock* quantise_rows(OpContext& context, const LinearArgs& args, const 
   if (m * k < kSerialColumns) {
     quantise_tiles(0, tiles);
   } else {
-    context.device.pool().parallel_for(tiles, 1, quantise_tiles);
+    context.device.pool().parallel_rows(tiles, 1, quantise_tiles);
   }
   return quantised;
 }
@@ -83,6 +83,8 @@ StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKern
   staged.floats = stage_floats(context, args, kernels.floats);
   return staged;
 }
+
+RowRange all_rows(const LinearArgs& args) { return {0, args.x.rows()}; }
 
 LinearRangeKernel block_kernel(const LinearCpuIsa& isa, LinearMethod method, DType dtype) {
   const LinearRangeKernel* kernels =
@@ -115,25 +117,26 @@ const void* rows_from(const StagedRows& staged, const LinearCpuPlan& plan, int64
   return staged.block_floats + row * staged_row_bytes(*plan.floats, k);
 }
 
-// Groups [first, last) of a segment against all rows of x, block of rows after block of rows.
+// Groups [first, last) of a segment against rows of x, block of rows after block of rows. The first
+// row starts a tile.
 void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const LinearCpuPlan& plan,
                 const StagedRows& staged, const LinearWeight::Segment& segment, int64_t first,
-                int64_t last) {
+                int64_t last, RowRange rows) {
   if (first == last) return;
   if (!is_quantised(segment.dtype)) {
-    return run_float_groups(args, kernels.floats, staged.floats, segment, first, last);
+    return run_float_groups(args, kernels.floats, staged.floats, segment, {first, last}, rows);
   }
-  const int64_t m = args.x.rows(), k = args.x.columns();
+  const int64_t k = args.x.columns();
   const LinearRangeKernel kernel = block_kernel(kernels.blocks, plan.method, segment.dtype);
   const int64_t column = segment.first_row + first * kLinearGroupRows;
-  for (int64_t row = 0; row < m; row += plan.row_block) {
+  for (int64_t row = rows.first; row < rows.last; row += plan.row_block) {
     const LinearRange range{.weight = reinterpret_cast<const unsigned char*>(
                                 segment.data + first * segment.group_bytes),
                             .group_count = last - first,
                             .group_bytes = segment.group_bytes,
                             .k = k,
                             .x = rows_from(staged, plan, row, k),
-                            .row_count = std::min(plan.row_block, m - row),
+                            .row_count = std::min(plan.row_block, rows.last - row),
                             .y = f32_row(args.y, row) + column,
                             .y_stride = args.y.row_stride / int64_t{sizeof(float)},
                             .bias = args.bias == nullptr ? nullptr : args.bias + column,
@@ -141,6 +144,27 @@ void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const L
                             .accumulate = args.output == LinearOutput::kAccumulate};
     kernel(&range);
   }
+}
+
+// Pieces of `grain` groups by rows: a thread takes all pieces of its own rows first.
+void run_row_shares(OpContext& context, const LinearArgs& args, const LinearCpuKernels& kernels,
+                    const LinearCpuPlan& plan, const StagedRows& staged,
+                    const LinearWeight::Segment& segment, int64_t grain) {
+  ThreadPool& pool = context.device.pool();
+  const int64_t m = args.x.rows(), shares = pool.thread_count();
+  const int64_t tiles = (m + plan.tile_rows - 1) / plan.tile_rows;
+  const int64_t pieces = (segment.group_count + grain - 1) / grain;
+  const auto first_row = [&](int64_t share) {
+    return std::min(m, tiles * share / shares * plan.tile_rows);
+  };
+  pool.parallel_rows(shares * pieces, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t share = i / pieces, group = i % pieces * grain;
+      run_groups(args, kernels, plan, staged, segment, group,
+                 std::min(group + grain, segment.group_count),
+                 {first_row(share), first_row(share + 1)});
+    }
+  });
 }
 
 // Groups of a weight that is not packed yet which a thread packs at a time: they stay in the
@@ -183,7 +207,7 @@ void run_unpacked(OpContext& context, const LinearArgs& args, const LinearCpuKer
                                           .group_count = last - first,
                                           .group_bytes = segment.group_bytes,
                                           .data = scratch};
-        run_groups(args, kernels, plan, staged, piece, 0, piece.group_count);
+        run_groups(args, kernels, plan, staged, piece, 0, piece.group_count, all_rows(args));
       }
     });
   }
@@ -218,7 +242,7 @@ void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCp
   const auto segments = args.weight->segments();
   if (plan.deal == LinearDeal::kOneThread) {
     for (const auto& segment : segments)
-      run_groups(args, kernels, plan, staged, segment, 0, segment.group_count);
+      run_groups(args, kernels, plan, staged, segment, 0, segment.group_count, all_rows(args));
     return;
   }
   if (plan.deal == LinearDeal::kShares) {
@@ -226,7 +250,7 @@ void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCp
       for (const auto& segment : segments) {
         const int64_t first = segment.group_count * thread / threads;
         const int64_t last = segment.group_count * (thread + 1) / threads;
-        run_groups(args, kernels, plan, staged, segment, first, last);
+        run_groups(args, kernels, plan, staged, segment, first, last, all_rows(args));
       }
     });
     return;
@@ -234,8 +258,12 @@ void linear_cpu_tiled(OpContext& context, const LinearArgs& args, const LinearCp
   for (const auto& segment : segments) {
     const int64_t unit = share_unit(kernels, plan.method, segment.dtype);
     const int64_t grain = unit * piece_units((segment.group_count + unit - 1) / unit, threads);
+    if (plan.deal == LinearDeal::kRowShares && is_quantised(segment.dtype)) {
+      run_row_shares(context, args, kernels, plan, staged, segment, grain);
+      continue;
+    }
     pool.parallel_for(segment.group_count, grain, [&](int64_t first, int64_t last) {
-      run_groups(args, kernels, plan, staged, segment, first, last);
+      run_groups(args, kernels, plan, staged, segment, first, last, all_rows(args));
     });
   }
 }

@@ -74,6 +74,8 @@ struct LinearPanelKernels {
   int32_t row_block;                // rows of x that unpacked weights serve; whole tiles
   int32_t rows_from;                // of x from which unpacking to memory pays
   int32_t groups;                   // that tiles take at once: threads' shares are multiples of it
+  int32_t share_rows;               // of a thread, from which it has rows of its own: fewer would
+                                    // have weights unpacked more often
   const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
   const LinearFloatKernel* floats;  // what x is staged as; null: QuantisedBlock
 };

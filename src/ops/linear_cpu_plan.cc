@@ -16,6 +16,9 @@ LinearMethod method_of(int64_t m, const LinearCpuIsa& isa) {
 
 LinearDeal deal_of(const LinearCpuSize& size, const LinearCpuIsa& isa, int threads) {
   if (threads == 1 || size.m * size.n * size.k < kSerialWork) return LinearDeal::kOneThread;
+  if (isa.panels != nullptr && size.m >= int64_t{threads} * isa.panels->share_rows) {
+    return LinearDeal::kRowShares;
+  }
   return size.m <= isa.tile_rows ? LinearDeal::kShares : LinearDeal::kPieces;
 }
 

@@ -17,6 +17,7 @@ enum class LinearDeal {
   kOneThread,  // waking another would cost more than it saves
   kShares,     // bound by memory: each thread reads the same contiguous share at every step
   kPieces,     // bound by arithmetic: small pieces to whoever is free, which evens out other load
+  kRowShares,  // the same, but each thread begins with the pieces of its own rows of x and y
 };
 
 struct LinearCpuPlan {

@@ -5,13 +5,18 @@
 namespace headrace {
 namespace {
 
-constexpr LinearPanelKernels kPanels{
-    .tile_rows = 6, .row_block = 132, .rows_from = 17, .groups = 2, .blocks = nullptr};
+constexpr LinearPanelKernels kPanels{.tile_rows = 6,
+                                     .row_block = 132,
+                                     .rows_from = 17,
+                                     .groups = 2,
+                                     .share_rows = 120,
+                                     .blocks = nullptr};
 constexpr LinearFloatKernel kFloats{};
 constexpr LinearPanelKernels kTiles{.tile_rows = 16,
                                     .row_block = 256,
                                     .rows_from = 20,
                                     .groups = 2,
+                                    .share_rows = 1 << 20,
                                     .blocks = nullptr,
                                     .floats = &kFloats};
 constexpr LinearCpuIsa kWithPanels{
@@ -31,7 +36,7 @@ struct Case {
 
 constexpr LinearMethod kFlat = LinearMethod::kFlat, kPanel = LinearMethod::kPanels;
 constexpr LinearDeal kOne = LinearDeal::kOneThread, kShares = LinearDeal::kShares,
-                     kPieces = LinearDeal::kPieces;
+                     kPieces = LinearDeal::kPieces, kRows = LinearDeal::kRowShares;
 
 constexpr Case kCases[] = {
     {"one token reads its share", {1, 3072, 576}, &kWithPanels, 2, {kFlat, kShares, 8, 8}},
@@ -39,7 +44,11 @@ constexpr Case kCases[] = {
     {"more are bound by arithmetic", {9, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 16}},
     {"the last flat one", {16, 3072, 576}, &kWithPanels, 2, {kFlat, kPieces, 8, 16}},
     {"the first of panels", {17, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 18}},
-    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 132}},
+    {"a prompt", {512, 3072, 576}, &kWithPanels, 2, {kPanel, kRows, 6, 132}},
+    {"a block of rows each", {240, 3072, 576}, &kWithPanels, 2, {kPanel, kRows, 6, 120}},
+    {"not quite", {239, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 120}},
+    {"for more threads", {512, 3072, 576}, &kWithPanels, 5, {kPanel, kPieces, 6, 132}},
+    {"tiles of floats", {512, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 256, &kFloats}},
     {"blocks are nearly equal", {140, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 72}},
     {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 24}},
     {"staged as floats", {20, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 32, &kFloats}},

@@ -327,7 +327,7 @@ TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
   const auto many = create_cpu_device(3);
   for (const DType dtype : {DType::kF16, DType::kQ4_1}) {
     const LinearWeight weight = pack(RandomMatrix(rng, dtype, 1000, 256));
-    for (const int64_t m : {1, 3, 40}) {
+    for (const int64_t m : {1, 3, 40, 370}) {
       const std::vector<float> x = normals(rng, m * weight.k());
       std::vector<float> y[2];
       for (int i = 0; i < 2; ++i) {

@@ -42,7 +42,7 @@ RmsNormRows rows_of(const RmsNormArgs& args, int64_t first, int64_t last) {
 // 16 rows of 576 columns take about 2 us: fewer are not worth a fork-join.
 template <void (*kRows)(const RmsNormRows&)>
 void run_rows(OpContext& context, const RmsNormArgs& args) {
-  context.device.pool().parallel_for(
+  context.device.pool().parallel_rows(
       args.x.rows(), 16, [&](int64_t first, int64_t last) { kRows(rows_of(args, first, last)); });
 }
 

@@ -86,7 +86,7 @@ RmsNormRows head_rows(float* heads, const float* weight, int64_t count, const Ro
 // 32 rows of 15 heads take about 10 us: fewer are not worth a fork-join.
 template <void (*kRow)(const RopeKvRow&), void (*kNormRows)(const RmsNormRows&)>
 void run_rows(OpContext& context, const RopeKvArgs& args) {
-  context.device.pool().parallel_for(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
+  context.device.pool().parallel_rows(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       if (args.q_norm != nullptr) {
         float* q = f32_row(args.qkv, t);                              // [Hq, d]

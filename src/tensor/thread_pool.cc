@@ -20,7 +20,9 @@ ThreadPool::ThreadPool(int thread_count)
     : ThreadPool(ThreadPlacement{.thread_count = thread_count}) {}
 
 ThreadPool::ThreadPool(ThreadPlacement placement)
-    : claims_(static_cast<size_t>(placement.thread_count)), placement_(std::move(placement)) {
+    : claims_(static_cast<size_t>(placement.thread_count)),
+      shares_(static_cast<size_t>(placement.thread_count)),
+      placement_(std::move(placement)) {
   CHECK(placement_.thread_count >= 1);
   for (int i = 1; i < placement_.thread_count; ++i) workers_.emplace_back([this, i] { work(i); });
 }

@@ -5,7 +5,10 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <vector>
 
 namespace headrace {
@@ -31,6 +34,41 @@ TEST(ThreadPool, ParallelForCoversEachIndexOnce) {
     });
     for (int hit : hits) EXPECT_EQ(hit, 1);
   }
+}
+
+TEST(ThreadPool, ParallelRowsCoversEachIndexOnce) {
+  for (int threads : {1, 3, 5}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 7, 8, 64, 1001}) {
+      std::vector<int> hits(static_cast<size_t>(count), 0);
+      pool.parallel_rows(count, 7, [&](int64_t first, int64_t last) {
+        EXPECT_LE(last - first, std::max<int64_t>(7, threads == 1 ? count : 7));
+        for (int64_t i = first; i < last; ++i) ++hits[static_cast<size_t>(i)];
+      });
+      for (int hit : hits) EXPECT_EQ(hit, 1);
+    }
+  }
+}
+
+// One thread takes its own share before it takes the other's.
+TEST(ThreadPool, ParallelRowsBeginsWithAThreadsOwn) {
+  ThreadPool pool(2);
+  std::atomic<bool> go{false};
+  std::mutex mutex;
+  std::vector<int64_t> order;
+  pool.parallel_rows(8, 1, [&](int64_t first, int64_t) {
+    if (first == 4) {  // the second share's first waits for all others
+      go.wait(false);
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    order.push_back(first);
+    if (order.size() == 7) {
+      go = true;
+      go.notify_all();
+    }
+  });
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3, 5, 6, 7}));
 }
 
 TEST(ThreadPool, BoundThreadsRunWhereTheyWerePut) {
