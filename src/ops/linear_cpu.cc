@@ -84,6 +84,11 @@ StagedRows stage(OpContext& context, const LinearArgs& args, const LinearCpuKern
   return staged;
 }
 
+// Of x; the first starts a tile, the last is one past.
+struct RowRange {
+  int64_t first, last;
+};
+
 RowRange all_rows(const LinearArgs& args) { return {0, args.x.rows()}; }
 
 LinearRangeKernel block_kernel(const LinearCpuIsa& isa, LinearMethod method, DType dtype) {
@@ -117,14 +122,14 @@ const void* rows_from(const StagedRows& staged, const LinearCpuPlan& plan, int64
   return staged.block_floats + row * staged_row_bytes(*plan.floats, k);
 }
 
-// Groups [first, last) of a segment against rows of x, block of rows after block of rows. The first
-// row starts a tile.
+// Groups [first, last) of a segment against rows of x, of which floats take all, block of rows
+// after block of rows.
 void run_groups(const LinearArgs& args, const LinearCpuKernels& kernels, const LinearCpuPlan& plan,
                 const StagedRows& staged, const LinearWeight::Segment& segment, int64_t first,
                 int64_t last, RowRange rows) {
   if (first == last) return;
   if (!is_quantised(segment.dtype)) {
-    return run_float_groups(args, kernels.floats, staged.floats, segment, {first, last}, rows);
+    return run_float_groups(args, kernels.floats, staged.floats, segment, first, last);
   }
   const int64_t k = args.x.columns();
   const LinearRangeKernel kernel = block_kernel(kernels.blocks, plan.method, segment.dtype);

@@ -94,28 +94,22 @@ int64_t staged_float_bytes(int64_t m, const LinearWeight& weight) {
 
 void run_float_groups(const LinearArgs& args, const LinearFloatKernels& kernels,
                       const StagedFloats& staged, const LinearWeight::Segment& segment,
-                      GroupRange groups, RowRange rows) {
-  const auto [first, last] = groups;
+                      int64_t first, int64_t last) {
   if (first == last) return;
-  const LinearFloatKernel& kernel = kernel_of(kernels, segment.dtype);
   const int64_t column = segment.first_row + first * kLinearGroupRows;
   const LinearRange range{
       .weight = reinterpret_cast<const unsigned char*>(segment.data + first * segment.group_bytes),
       .group_count = last - first,
       .group_bytes = segment.group_bytes,
       .k = args.x.columns(),
-      .x = rows_of(staged, segment.dtype) + rows.first * staged_row_bytes(kernel, args.x.columns()),
-      .row_count = rows.last - rows.first,
-      .y = f32_row(args.y, rows.first) + column,
+      .x = rows_of(staged, segment.dtype),
+      .row_count = args.x.rows(),
+      .y = f32_row(args.y, 0) + column,
       .y_stride = args.y.row_stride / int64_t{sizeof(float)},
       .bias = args.bias == nullptr ? nullptr : args.bias + column,
       .column_count = segment.row_count - first * kLinearGroupRows,
       .accumulate = args.output == LinearOutput::kAccumulate};
-  kernel.range(&range);
-}
-
-int64_t float_tile_rows(const LinearFloatKernels& kernels, DType dtype) {
-  return kernel_of(kernels, dtype).tile_rows;
+  kernel_of(kernels, segment.dtype).range(&range);
 }
 
 int64_t group_multiple(const LinearFloatKernels& kernels, DType dtype) {

@@ -25,21 +25,11 @@ StagedFloats stage_floats(OpContext& context, const LinearArgs& args,
                           const LinearFloatKernels& kernels);
 int64_t staged_float_bytes(int64_t m, const LinearWeight& weight);
 
-// Of x, the first of which starts a tile; and of groups of W. `last` is one past.
-struct RowRange {
-  int64_t first, last;
-};
-struct GroupRange {
-  int64_t first, last;
-};
-
-// Groups of a segment of float weights against rows of x; one thread.
+// Groups [first, last) of a segment of float weights against all rows of x; one thread.
 void run_float_groups(const LinearArgs& args, const LinearFloatKernels& kernels,
                       const StagedFloats& staged, const LinearWeight::Segment& segment,
-                      GroupRange groups, RowRange rows);
+                      int64_t first, int64_t last);
 
-// Rows that a type stages together.
-int64_t float_tile_rows(const LinearFloatKernels& kernels, DType dtype);
 // Groups that tiles of a type take at once: threads' shares are multiples of it.
 int64_t group_multiple(const LinearFloatKernels& kernels, DType dtype);
 

@@ -9,6 +9,10 @@ constexpr int64_t kSerialWork = 100'000;
 // are 152 KB of narrow blocks and stay in L2 while the next groups come.
 constexpr int64_t kFlatRowBlock = 132;
 
+// Weights that every thread may read for its own rows. What is larger comes from memory once a
+// thread: 1.2B shapes on AMX lost a quarter.
+constexpr int64_t kSharedWeightsMax = 2 << 20;
+
 LinearMethod method_of(int64_t m, const LinearCpuIsa& isa) {
   return isa.panels != nullptr && m >= isa.panels->rows_from ? LinearMethod::kPanels
                                                              : LinearMethod::kFlat;
@@ -16,7 +20,8 @@ LinearMethod method_of(int64_t m, const LinearCpuIsa& isa) {
 
 LinearDeal deal_of(const LinearCpuSize& size, const LinearCpuIsa& isa, int threads) {
   if (threads == 1 || size.m * size.n * size.k < kSerialWork) return LinearDeal::kOneThread;
-  if (isa.panels != nullptr && size.m >= int64_t{threads} * isa.panels->share_rows) {
+  if (isa.panels != nullptr && size.m >= int64_t{threads} * isa.panels->share_rows &&
+      size.n * size.k <= kSharedWeightsMax) {
     return LinearDeal::kRowShares;
   }
   return size.m <= isa.tile_rows ? LinearDeal::kShares : LinearDeal::kPieces;

@@ -48,6 +48,7 @@ constexpr Case kCases[] = {
     {"a block of rows each", {240, 3072, 576}, &kWithPanels, 2, {kPanel, kRows, 6, 120}},
     {"not quite", {239, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 120}},
     {"for more threads", {512, 3072, 576}, &kWithPanels, 5, {kPanel, kPieces, 6, 132}},
+    {"too large for all to read", {512, 3072, 2048}, &kWithPanels, 2, {kPanel, kPieces, 6, 132}},
     {"tiles of floats", {512, 3072, 576}, &kWithTiles, 2, {kPanel, kPieces, 16, 256, &kFloats}},
     {"blocks are nearly equal", {140, 3072, 576}, &kWithPanels, 2, {kPanel, kPieces, 6, 72}},
     {"too few for tiles", {19, 3072, 576}, &kWithTiles, 2, {kFlat, kPieces, 8, 24}},
