@@ -1,10 +1,15 @@
 #include "sched/fair_policy.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace headrace {
 
-Sequence* FairPolicy::next(const StepView&) {
+Sequence* FairPolicy::next(const StepView& view) {
+  if (anybody_comes_back_) lift_those_who_come_back(view.running);
   const Tenant* least = nullptr;
   for (const Tenant& tenant : tenants_) {
     if (tenant.queue.empty()) continue;
@@ -40,16 +45,38 @@ void FairPolicy::arrived(Sequence& sequence) {
 
 void FairPolicy::queued(Sequence& sequence) {
   Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
-  if (tenant.queue.empty()) {
-    const Tenant* least = nullptr;
-    for (const Tenant& other : tenants_) {
-      if (other.queue.empty()) continue;
-      if (least == nullptr || other.counter < least->counter) least = &other;
-    }
-    const double others = least != nullptr ? least->counter : last_counter_;
-    tenant.counter = std::max(tenant.counter, others - credit_);
-  }
+  if (tenant.queue.empty()) tenant.comes_back = anybody_comes_back_ = true;
   tenant.queue.insert(&sequence);
+}
+
+void FairPolicy::lift_those_who_come_back(std::span<Sequence* const> running) {
+  anybody_comes_back_ = false;
+  std::vector<double> with_rest(tenants_.size());  // counters, with what runs served to its end
+  for (size_t i = 0; i < tenants_.size(); ++i) with_rest[i] = tenants_[i].counter;
+  for (const Sequence* each : running) {
+    const SamplingParams& sampling = each->request->sampling;
+    const int32_t prompt = std::max(0, each->prompt_length() - each->computed_max);
+    const int32_t outputs = sampling.max_tokens - static_cast<int32_t>(each->output.size());
+    // Choices that start with it are served from then on.
+    const auto choices = 1.0 + static_cast<double>(each->followers.size());
+    with_rest[static_cast<size_t>(each->policy.tenant)] +=
+        kPromptWeight * prompt + kOutputWeight * std::max(0, outputs) * choices;
+  }
+  for (Tenant& tenant : tenants_) {
+    if (!std::exchange(tenant.comes_back, false) || tenant.queue.empty()) continue;
+    std::optional<double> least;
+    double least_allowed = -std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < tenants_.size(); ++i) {
+      const Tenant& other = tenants_[i];
+      if (&other == &tenant || other.queue.empty() || other.comes_back) continue;
+      least = std::min(least.value_or(other.counter), other.counter);
+      least_allowed = std::max(least_allowed, with_rest[i] - ahead_max_);
+    }
+    const double credited = std::max(least.value_or(last_counter_) - credit_, least_allowed);
+    const double lifted = std::max(tenant.counter, credited);
+    with_rest[static_cast<size_t>(&tenant - tenants_.data())] += lifted - tenant.counter;
+    tenant.counter = lifted;
+  }
 }
 
 void FairPolicy::dequeued(Sequence& sequence) {

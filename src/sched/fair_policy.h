@@ -5,10 +5,14 @@
 // too: a tenant takes one of a tenant that holds more and was served no less, and its prompts go
 // before that one's.
 //
-// Bound: of two tenants that always have work waiting, the service differs by at most
-// 2 x max(prompt_max, 2 x tokens of the batch).
+// Bound: of two tenants that always have work waiting, the service differs by at most 2 U, U twice
+// the tokens of a full batch (theorem 4.4 there). It holds because a tenant's counter with all that
+// its running requests may still be served is never more than U over another's: it was at most the
+// other's counter when the last of them joined. Who comes back behind the others is lifted so far
+// that this is true of him too.
 #pragma once
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,7 +33,8 @@ class FairPolicy final : public QueuePolicy {
   static constexpr size_t kTenantsMax = 4096;
 
   explicit FairPolicy(const SchedulerOptions& options)
-      : credit_(kOutputWeight * options.max_model_len) {}
+      : credit_(kOutputWeight * options.max_model_len),
+        ahead_max_(credit_ * options.max_num_seqs) {}
   Sequence* next(const StepView& view) override;
   void arrived(Sequence& sequence) override;
   void queued(Sequence& sequence) override;
@@ -53,6 +58,7 @@ class FairPolicy final : public QueuePolicy {
     double counter = 0;
     double recent = 0;  // service, older halved again and again
     WaitingQueue queue;
+    bool comes_back = false;   // something waits again, and it was not lifted yet
     int32_t open = 0;          // choices that have not ended
     uint64_t last_joined = 0;  // in the order in which sequences left the queues
     int32_t running() const { return open - static_cast<int32_t>(queue.size()); }
@@ -62,14 +68,15 @@ class FairPolicy final : public QueuePolicy {
     }
   };
   int32_t find_or_add(const std::string& name);
+  void lift_those_who_come_back(std::span<Sequence* const> running);
   void note_recent(Tenant& tenant, double service);
 
   std::vector<Tenant> tenants_;
+  bool anybody_comes_back_ = false;
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> by_name_;
-  // How far behind the others a tenant may come back: one request's worth. More than the bound on
-  // the difference of counters would break it.
-  const double credit_;
+  const double credit_;      // a tenant may come back so far behind the others: one request's worth
+  const double ahead_max_;   // U above
   double last_counter_ = 0;  // of the tenant that was served last
   uint64_t joins_ = 0;
   double recent_ = 0;           // of all tenants

@@ -132,6 +132,8 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{400900425, "fair", 4000},
            Found{401002255, "fair", 6000, 1},
            Found{407003167, "srpt-declared", 3000},
+           // who came back behind the others by his credit did not count what ran of theirs
+           Found{422000281, "fair", 9000},
        }) {
     SchedulerSimulation simulation(found.seed,
                                    {.policy = found.policy, .admission_headroom = found.headroom});
