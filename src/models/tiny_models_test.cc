@@ -234,7 +234,7 @@ TEST_F(TinyModels, UnfusedOpsGiveTheSameBits) {
 
 // Branches that their last product adds to the residual stream, not the norm that reads it next.
 TEST_F(TinyModels, SumsAddedByProductsAreTheSameBits) {
-  const OpHooks accumulated{.preferred = {"residual_linear/accumulated"}};
+  const OpHooks accumulated{.preferred = {"residual_linear/accumulated_any_rows"}};
   for_each_model(ComputeType::kFast, [&](const TinyModel& model) {
     const SequenceValues by_norms = model.run({model.length()});
     const SequenceValues by_products = model.run({model.length()}, &accumulated);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "gpu/exponential.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/device_sample.h"
@@ -67,22 +68,31 @@ __device__ __forceinline__ float penalised(const DeviceSampleRow& row, uint16_t 
   return value;
 }
 
-// How values become weights: exp((value - largest) * factor) in 2^-40ths.
+// How values become weights: exp((value - largest) * factor) in 2^-40ths, exp by the special unit.
 struct SampleScale {
-  float largest, factor;
+  float largest;
+  float factor;      // of nats
+  float log2_scale;  // factor * log2(e)
   float weight_min;  // what weighs less is not kept (min-p)
 
+  __device__ SampleScale(float largest_value, float nats, float least)
+      : largest(largest_value),
+        factor(nats),
+        log2_scale(nats * 1.4426950408889634f),
+        weight_min(least) {}
   // Of a row that is drawn from.
   __device__ static SampleScale of(const DeviceSampleRow& row, float largest) {
-    return {.largest = largest,
-            .factor = 1.0f / fmaxf(row.temperature, 1e-30f),
-            .weight_min = fminf(row.min_p, 1.0f)};
+    return {largest, 1.0f / fmaxf(row.temperature, 1e-30f), fminf(row.min_p, 1.0f)};
   }
   __device__ __forceinline__ float distance(float value) const {  // >= 0
     return (largest - value) * factor;
   }
+  // Without min-p.
+  __device__ __forceinline__ float exponential(float value) const {
+    return exp2_fast((value - largest) * log2_scale);
+  }
   __device__ __forceinline__ float share(float value) const {
-    const float w = expf(-distance(value));
+    const float w = exponential(value);
     return w < weight_min ? 0.0f : w;
   }
   __device__ __forceinline__ SampleWeight weight(float value) const {

@@ -4,8 +4,9 @@
 // - Temperature, min-p: the second pass weighs the row's segments for the draw.
 // - top-k, log-probabilities: the k-th best of the threads' own best tokens is a value that k
 //   tokens reach and hardly more do; the second pass lists them.
-// - top-p: device_sample_nucleus.cuh. Whatever these ways do not find: device_sample_cut.cuh.
-#include "ops/device_sample_nucleus.cuh"
+// - top-p: device_sample_nucleus.cuh; of bf16 also device_sample_values.cuh. Whatever these ways do
+// not find: device_sample_cut.cuh.
+#include "ops/device_sample_values.cuh"
 
 namespace headrace {
 namespace {
@@ -171,7 +172,7 @@ __device__ int32_t choose(Row& row, const FirstPass& first, const DeviceSampleRo
 template <class Row>
 __device__ double report_best(Row& row, const FirstPass& first, int k, DeviceTopLogprob* tops) {
   const float largest = value_of(first.best);
-  const SampleScale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  const SampleScale plain(largest, 1.0f, 0.0f);
   WeightSum sum;
   const auto weigh = [&](const auto& values) {
 #pragma unroll
@@ -206,7 +207,15 @@ __device__ double report_best(Row& row, const FirstPass& first, int k, DeviceTop
   return total;
 }
 
-template <class Element, int kThreads>
+// The token of a row whose values are counted, -1 where its counts do not tell.
+template <class Row>
+__device__ int32_t choose_by_values(Row& row, const DeviceSampleRow& asked) {
+  SampleScale scale(0.0f, 1.0f, 0.0f);
+  Cut cut;
+  return cut_by_values(row, asked, scale, cut) ? draw(row, scale, cut, asked.random) : -1;
+}
+
+template <class Element, int kThreads, bool kByValues>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads) sample_block(SampleLaunch launch) {
   let_next_kernel_start();
   wait_for_earlier_kernels();
@@ -216,6 +225,13 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) sample_block(Sample
   auto* logits = static_cast<Element*>(launch.logits) + index * launch.stride;
   BlockRow<Element, kThreads> row(*reinterpret_cast<BlockShared<kThreads>*>(dynamic), logits,
                                   launch.vocabulary);
+  if constexpr (kByValues) {
+    const int32_t drawn = draws_by_values(asked) ? choose_by_values(row, asked) : -1;
+    if (drawn >= 0) {
+      if (row.thread() == 0) launch.finish(index, asked, drawn, 0.0f);
+      return;
+    }
+  }
   const bool reports = asked.logprobs >= 0;
   const bool changed = asked.scored < 0 && (asked.penalises != 0 || asked.bias_count > 0);
   double total = 0.0;
@@ -238,9 +254,9 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) sample_block(Sample
                 token >= 0 && reports ? logprob_of(row.logit(token), largest, total) : 0.0f);
 }
 
-template <class Element, int kThreads>
+template <class Element, int kThreads, bool kByValues>
 void launch_rows(OpContext& context, const DeviceSampleArgs& args) {
-  check_launch(launch_overlapped(sample_block<Element, kThreads>,
+  check_launch(launch_overlapped(sample_block<Element, kThreads, kByValues>,
                                  {.blocks = static_cast<unsigned>(args.logits.rows()),
                                   .threads = kThreads,
                                   .shared_bytes = sizeof(BlockShared<kThreads>)},
@@ -255,16 +271,16 @@ bool sample_block_fits(const DeviceTraits& traits, const DeviceSampleArgs& args)
          args.logits.columns() <= kBlockVocabularyMax;
 }
 
-// Two rows on a multiprocessor at a time.
+// Two rows on a multiprocessor at a time: counting values is no faster there than places.
 void run_sample_block(OpContext& context, const DeviceSampleArgs& args) {
-  if (args.logits.dtype == DType::kF32) return launch_rows<float, 512>(context, args);
-  launch_rows<__nv_bfloat16, 512>(context, args);
+  if (args.logits.dtype == DType::kF32) return launch_rows<float, 512, false>(context, args);
+  launch_rows<__nv_bfloat16, 512, false>(context, args);
 }
 
 // One row on a multiprocessor at a time, for fewer rows than there are multiprocessors.
 void run_sample_block_wide(OpContext& context, const DeviceSampleArgs& args) {
-  if (args.logits.dtype == DType::kF32) return launch_rows<float, 1024>(context, args);
-  launch_rows<__nv_bfloat16, 1024>(context, args);
+  if (args.logits.dtype == DType::kF32) return launch_rows<float, 1024, false>(context, args);
+  launch_rows<__nv_bfloat16, 1024, true>(context, args);
 }
 
 }  // namespace headrace

@@ -19,6 +19,8 @@ namespace headrace::gpu {
 // Places are values in bins of 1/64 nat, modulo 64 nats.
 inline constexpr int kPlaceBins = 4096;
 inline constexpr float kPlacesPerNat = 64.0f;
+// The values that bf16 has, of 32 binades and two signs (device_sample_values.cuh).
+inline constexpr int kValueBins = 2 * 32 * 128;
 inline constexpr int kRankBins = 1024;
 inline constexpr int kSegmentAccesses = 4 * kWarpThreads;
 inline constexpr int kSegmentsMax = 2048;
@@ -29,12 +31,18 @@ static_assert(kBlockVocabularyMax <= int64_t{1} << (32 - kBlockPartBits));
 static_assert(kBlockVocabularyMax * int64_t{sizeof(float)} <=
               int64_t{kSegmentsMax} * kSegmentAccesses * kAccessBytes);
 
-template <int kThreads>
+template <int kBlockThreads>
 struct alignas(16) BlockShared {
+  static constexpr int kThreads = kBlockThreads;
   static constexpr int kWarps = kThreads / kWarpThreads;
   static constexpr int kListMax = 2 * kThreads;
-  uint32_t place_count[kPlaceBins];
-  float place_excess[kPlaceBins];
+  union {
+    struct {
+      uint32_t place_count[kPlaceBins];
+      float place_excess[kPlaceBins];
+    };
+    uint32_t value_count[kValueBins];
+  };
   uint32_t rank_count[kRankBins];
   uint32_t rank_parts[kBlockParts][kRankBins];
   SampleKey list[kListMax];
@@ -54,19 +62,21 @@ struct alignas(16) BlockShared {
 };
 
 // One step of sort_list(), of threads `step` apart.
-template <int kThreads>
-__device__ __forceinline__ void exchange_keys(BlockShared<kThreads>& shared, SampleKey (&keys)[2],
+template <class Shared>
+__device__ __forceinline__ void exchange_keys(Shared& shared, SampleKey (&keys)[2], int each,
                                               int span, int step) {
+  constexpr int kThreads = Shared::kThreads;
   const auto thread = static_cast<int>(threadIdx.x);
   const bool far = step >= kWarpThreads;
   if (far) {
     __syncthreads();
     shared.list[thread] = keys[0];
-    shared.list[thread + kThreads] = keys[1];
+    if (each > 1) shared.list[thread + kThreads] = keys[1];
     __syncthreads();
   }
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
+    if (j >= each) break;
     const int i = thread + j * kThreads;
     const SampleKey other =
         far ? shared.list[i ^ step] : __shfl_xor_sync(0xffffffffu, keys[j], step);
@@ -74,12 +84,14 @@ __device__ __forceinline__ void exchange_keys(BlockShared<kThreads>& shared, Sam
     keys[j] = ascends == first ? min(keys[j], other) : max(keys[j], other);
   }
 }
-// Sorts the list's first `count` keys, best first; no others are left. Two keys a thread in
+// Sorts the list's first `count` keys, best first; no others are left. Up to two keys a thread in
 // registers (Batcher's bitonic network), partners in other warps through the list itself.
-template <int kThreads>
-__device__ __noinline__ void sort_list(BlockShared<kThreads>& shared, int count) {
+template <class Shared>
+__device__ __noinline__ void sort_list(Shared& shared, int count) {
+  constexpr int kThreads = Shared::kThreads;
   const auto thread = static_cast<int>(threadIdx.x);
   __syncthreads();
+  const int each = count <= kThreads ? 1 : 2;
   SampleKey keys[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -94,7 +106,7 @@ __device__ __noinline__ void sort_list(BlockShared<kThreads>& shared, int count)
         keys[1] = max(keys[0], keys[1]);
         keys[0] = low;
       } else {
-        exchange_keys(shared, keys, span, step);
+        exchange_keys(shared, keys, each, span, step);
       }
     }
   }
@@ -126,6 +138,7 @@ class BlockRow {
   static constexpr int kWidth = kAccessBytes / static_cast<int>(sizeof(Element));
   static constexpr bool kCoarseValues = sizeof(Element) < sizeof(float);
   static constexpr int kSegmentTokens = kSegmentAccesses * kWidth;
+  static constexpr int kAhead = kSegmentAccesses / kWarpThreads;
   using Shared = BlockShared<kThreads>;
   static constexpr int kListMax = Shared::kListMax;
 
@@ -167,16 +180,13 @@ class BlockRow {
   __device__ float logit(int32_t token) const { return to_float(logits_[token]); }
   __device__ float value(int32_t token) const { return penalised_at(token, logit(token)); }
 
-  // body(first token, kWidth values) for the accesses of this warp's segments, ascending or
-  // descending; a value past the end of the row is -infinity. `picked(token)` for those values
-  // whose bits are set in what it returns. `ended(segment)` after each, by all lanes.
-  template <PassOrder kOrder, class Body, class Picked, class Ended>
-  __device__ __forceinline__ void for_each_access(const Body& body, const Picked& picked,
-                                                  const Ended& ended) const {
-    constexpr int kAhead = kSegmentAccesses / kWarpThreads;
-    static_assert(kAhead * kWidth <= 32);
+  // For the accesses of this warp's segments, ascending or descending: words(access, i, its 16
+  // bytes) for the i-th access of a segment that is whole and on 16 bytes, edge(access) for those
+  // of another. `ended(segment)` after each, by all lanes.
+  template <PassOrder kOrder, class Words, class Edge, class Ended>
+  __device__ __forceinline__ void for_each_words(const Words& words, const Edge& edge,
+                                                 const Ended& ended) {
     const auto* accesses = reinterpret_cast<const uint4*>(logits_);
-    const uint16_t* counts = counts_;
     const int32_t whole = whole_;
     const int32_t rounds = (segments() + kWarps - 1) / kWarps;
     for (int32_t round = 0; round < rounds; ++round) {
@@ -187,37 +197,52 @@ class BlockRow {
         uint4 held[kAhead];
 #pragma unroll
         for (int i = 0; i < kAhead; ++i) held[i] = accesses[at + i * kWarpThreads];
-        uint32_t picks = 0;
 #pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
-          float values[kWidth];
-          take(held[i], values);
-          if (counts != nullptr) penalise((at + i * kWarpThreads) * kWidth, values);
-          picks |= body((at + i * kWarpThreads) * kWidth, values) << (i * kWidth);
-        }
-        for (; picks != 0; picks &= picks - 1) {
-          const int i = __ffs(static_cast<int>(picks)) - 1;
-          picked((at + i / kWidth * kWarpThreads) * kWidth + i % kWidth);
-        }
+        for (int i = 0; i < kAhead; ++i) words(at + i * kWarpThreads, i, held[i]);
       } else {
 #pragma unroll 1
-        for (int i = 0; i < kAhead; ++i) {
-          const int32_t access = at + i * kWarpThreads;
-          float values[kWidth];
-          load_edge(access, values);
-          for (uint32_t picks = body(access * kWidth, values); picks != 0; picks &= picks - 1) {
-            const int32_t token = access * kWidth + __ffs(static_cast<int>(picks)) - 1;
-            if (token < size) picked(token);
-          }
-        }
+        for (int i = 0; i < kAhead; ++i) edge(at + i * kWarpThreads);
       }
       __syncwarp();
       ended(segment);
     }
   }
+  // The same with body(first token, kWidth values); a value past the end of the row is -infinity.
+  // `picked(token)` for those values whose bits are set in what it returns.
+  template <PassOrder kOrder, class Body, class Picked, class Ended>
+  __device__ __forceinline__ void for_each_access(const Body& body, const Picked& picked,
+                                                  const Ended& ended) {
+    static_assert(kAhead * kWidth <= 32);
+    const uint16_t* counts = counts_;
+    uint32_t picks = 0;  // of a segment
+    for_each_words<kOrder>(
+        [&](int32_t access, int i, const uint4& words) {
+          float values[kWidth];
+          take(words, values);
+          if (counts != nullptr) penalise(access * kWidth, values);
+          picks |= body(access * kWidth, values) << (i * kWidth);
+        },
+        [&](int32_t access) {
+          float values[kWidth];
+          load_edge(access, values);
+          for (uint32_t bits = body(access * kWidth, values); bits != 0; bits &= bits - 1) {
+            const int32_t token = access * kWidth + __ffs(static_cast<int>(bits)) - 1;
+            if (token < size) picked(token);
+          }
+        },
+        [&](int32_t segment) {
+          const int32_t at = segment * kSegmentAccesses + sample_lane();
+          for (; picks != 0; picks &= picks - 1) {
+            const int i = __ffs(static_cast<int>(picks)) - 1;
+            picked((at + i / kWidth * kWarpThreads) * kWidth + i % kWidth);
+          }
+          __syncwarp();
+          ended(segment);
+        });
+  }
   // The same where no values are picked.
   template <PassOrder kOrder, class Body>
-  __device__ __forceinline__ void for_each_access(const Body& body) const {
+  __device__ __forceinline__ void for_each_access(const Body& body) {
     const auto whole_body = [&](int32_t first, const float(&values)[kWidth]) {
       body(first, values);
       return 0u;
@@ -228,7 +253,6 @@ class BlockRow {
   // body(token, value) for every token of the row, in any order; for rare passes.
   template <class Body>
   __device__ __forceinline__ void for_each(const Body& body) const {
-    constexpr int kAhead = 4;
     for (int32_t at = thread(); at < size; at += kAhead * kThreads) {
       float values[kAhead];
 #pragma unroll

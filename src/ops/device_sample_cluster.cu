@@ -418,7 +418,7 @@ __device__ void write_tops(const ClusterRow& row, int count, int from, int limit
 // row.
 __device__ double report_best(ClusterRow& row, float largest, SampleKey own, int k,
                               DeviceTopLogprob* tops) {
-  const SampleScale plain{.largest = largest, .factor = 1.0f, .weight_min = 0.0f};
+  const SampleScale plain(largest, 1.0f, 0.0f);
   WeightSum sum;
   row.for_each([&](int32_t, float value) { sum.add(plain.share(value)); });
   const double total = log_of(row.sum(sum.total()));

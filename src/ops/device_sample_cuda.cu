@@ -123,7 +123,7 @@ __device__ int collect_by_histogram(Shared& shared, const Values& raw, const Sca
 // the row.
 __device__ double report_best(Shared& shared, const Values& raw, float largest, Key own, int k,
                               DeviceTopLogprob* tops) {
-  const Scale plain{{.largest = largest, .factor = 1.0f, .weight_min = 0.0f}};
+  const Scale plain{gpu::SampleScale(largest, 1.0f, 0.0f)};
   Weight weight = 0;
   uint32_t unused = 0;
   const auto add = [&](float value) { weight += plain.weight(value); };

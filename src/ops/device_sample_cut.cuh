@@ -61,6 +61,22 @@ __device__ __noinline__ int32_t token_of_tie(Row row, float tied, SampleWeight i
       [&](int32_t, float value) -> SampleWeight { return value == tied ? 1 : 0; });
 }
 
+// Adds the first `count` of those tokens, of weight `each`, to shared.segments.
+template <class Row>
+__device__ inline void keep_ties(Row& row, SampleWeight count, SampleWeight each) {
+  auto& shared = row.shared;
+  const auto listed = [&](int32_t segment) { return SampleWeight{shared.segment_listed[segment]}; };
+  SampleWeight own = row.of_own_segments(listed), all;
+  SampleWeight left = count - min(count, row.scan(own, all) - own);
+  row.of_own_segments([&](int32_t segment) -> SampleWeight {
+    const SampleWeight taken = min(left, listed(segment));
+    shared.segments[segment] += each * taken;
+    left -= taken;
+    return 0;
+  });
+  __syncthreads();
+}
+
 // How many tokens of weight `each` a goal needs after what lies before them.
 __device__ inline SampleWeight ties_needed(const SampleGoal& goal, const Before& before,
                                            SampleWeight each) {

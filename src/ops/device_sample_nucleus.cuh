@@ -276,16 +276,7 @@ __device__ bool cut_of_tied_nucleus(Row& row, const SampleScale& scale, const Nu
   if (needed > nucleus.count) return false;
   cut = {key_of(tied, token_of_tie(row, tied, needed - 1)), nucleus.above + needed * each};
   __syncthreads();
-  const auto listed = [&](int32_t segment) { return SampleWeight{shared.segment_listed[segment]}; };
-  SampleWeight own = row.of_own_segments(listed), all;
-  SampleWeight left = needed - min(needed, row.scan(own, all) - own);
-  row.of_own_segments([&](int32_t segment) -> SampleWeight {
-    const SampleWeight taken = min(left, listed(segment));
-    shared.segments[segment] += each * taken;
-    left -= taken;
-    return 0;
-  });
-  __syncthreads();
+  keep_ties(row, needed, each);
   return true;
 }
 

@@ -17,7 +17,7 @@ struct ResidualLinearArgs {
 
 // True: x has the sum. False: x is as it was, `branch` is the product, and rms_norm, layer_norm or
 // residual_add must add it with args.scale.
-// `later` is linear into branch; `accumulated` (where it is preferred; scale 1) is linear with
+// `later` is linear into branch; `accumulated` (many rows of a GPU; scale 1) is linear with
 // LinearOutput::kAccumulate into x: the product is not rounded before it is added, and the norm
 // after it reads and writes a row less. `cuda/resident` (linear_resident.h) does the same.
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ops/op_test_support.h"
 
 namespace headrace {
@@ -50,7 +52,7 @@ TEST(ResidualLinear, LeavesTheSumToTheNormUnlessToldOtherwise) {
 
 TEST(ResidualLinear, AddsWhereThatIsPreferred) {
   Fixture f;
-  f.hooks.preferred = {"residual_linear/accumulated"};
+  f.hooks.preferred = {"residual_linear/accumulated_any_rows"};
   TestMatrix x = f.x;
   EXPECT_TRUE(f.run(x, 1.0f));
   EXPECT_TRUE(same_bits(x, f.product(f.x, LinearOutput::kAccumulate)));
@@ -58,6 +60,32 @@ TEST(ResidualLinear, AddsWhereThatIsPreferred) {
   x = f.x;
   EXPECT_FALSE(f.run(x, 0.22f)) << "the product has no place for a factor";
   EXPECT_TRUE(same_bits(x, f.x));
+}
+
+TEST(ResidualLinear, ManyRowsOfAGpuAreAddedByTheProduct) {
+  Fixture f;
+  const auto kernels = residual_linear_kernels().all();
+  const auto added = std::find_if(kernels.begin(), kernels.end(), [](const auto& kernel) {
+    return kernel.name == "residual_linear/accumulated";
+  });
+  ASSERT_NE(added, kernels.end());
+  TestMatrix in(512, kK);
+  const auto takes = [&](const DeviceTraits& traits, int64_t rows, float scale) {
+    ResidualLinearArgs args{.in = in.view(),
+                            .weight = &f.weight,
+                            .bias = nullptr,
+                            .scale = scale,
+                            .x = {},
+                            .branch = {}};
+    args.in.shape = Shape{rows, kK};
+    return added->supports(traits, args);
+  };
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  EXPECT_TRUE(takes(gpu, 512, 1.0f));
+  EXPECT_FALSE(takes(gpu, 511, 1.0f));
+  EXPECT_FALSE(takes(gpu, 512, 0.5f));
+  EXPECT_FALSE(takes({.kind = DeviceKind::kCuda, .batch_invariant = true}, 512, 1.0f));
+  EXPECT_FALSE(takes({.kind = DeviceKind::kCpu}, 512, 1.0f));
 }
 
 }  // namespace
