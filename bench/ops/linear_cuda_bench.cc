@@ -3,6 +3,9 @@
 // that none stays in the cache, launches recorded as in a step:
 //   linear_cuda_bench [matrix...] [rows...]   one JSON line for each kernel, matrix and number of
 //   rows
+//   linear_cuda_bench layer [rows...] [kernel...]   all products of a layer of an 8B model with
+//   their norms, one after the other as in a step, by the kernels that would run there or those
+//   named; a norm stands where attention would
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -12,7 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/norm_linear.h"
+#include "ops/linear_fused.h"
 #include "tensor/half.h"
 
 using namespace headrace;
@@ -58,11 +61,10 @@ const LinearWeight*& weight_of(GatedLinearArgs& args) { return args.weight; }
 const LinearWeight*& weight_of(NormLinearArgs& args) { return args.linear.weight; }
 const LinearWeight*& weight_of(NormGatedLinearArgs& args) { return args.gated.weight; }
 
-// Milliseconds of `rounds` runs, one after the other in a recording: without it the host's launches
-// are what a small product's time is.
-template <class Args>
-float time_recorded(OpContext& context, const Kernel<Args>& kernel,
-                    std::span<const LinearWeight> weights, Args args, int rounds) {
+// Milliseconds of what `run` launches, recorded: without that the host's launches are what a small
+// product's time is.
+template <class Run>
+float time_recorded(OpContext& context, const Run& run) {
   const auto stream = static_cast<cudaStream_t>(context.stream.native());
   cudaGraph_t graph;
   cudaGraphExec_t recorded;
@@ -70,10 +72,7 @@ float time_recorded(OpContext& context, const Kernel<Args>& kernel,
   cudaEventCreate(&start);
   cudaEventCreate(&stop);
   cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  for (int round = 0; round < rounds; ++round) {
-    weight_of(args) = &weights[static_cast<size_t>(round) % weights.size()];
-    kernel.run(context, args);
-  }
+  run();
   cudaStreamEndCapture(stream, &graph);
   cudaGraphInstantiate(&recorded, graph, 0);
   cudaGraphLaunch(recorded, stream);
@@ -103,7 +102,13 @@ void time_kernel(OpContext& context, const char* op, const Kernel<Args>& kernel,
   const int most = matrix.n > 100000 ? 20 : matrix.k < 4096 ? 360 : 60;
   const int rounds = std::clamp(static_cast<int>(6e13 / flops), 12, most);
   for (int round = 0; round < 3; ++round) kernel.run(context, args);
-  const double us = time_recorded(context, kernel, weights, args, rounds) * 1000.0 / rounds;
+  const auto run_all = [&] {
+    for (int round = 0; round < rounds; ++round) {
+      weight_of(args) = &weights[static_cast<size_t>(round) % weights.size()];
+      kernel.run(context, args);
+    }
+  };
+  const double us = time_recorded(context, run_all) * 1000.0 / rounds;
   const Status status = context.stream.synchronize();
   const double bytes = 2.0 * static_cast<double>(matrix.n * matrix.k);
   std::printf(
@@ -178,14 +183,101 @@ void time_matrix(OpContext& context, const Matrix& matrix, const Places& places,
   }
 }
 
+// The products of some layers of an 8B model.
+class Layers {
+ public:
+  static constexpr int kLayers = 6;  // 2.6 GB
+  static constexpr int64_t kHidden = 4096, kQkv = 6144, kFeatures = 14336;
+  static constexpr int64_t kColumns = kQkv + 3 * kHidden + 3 * kFeatures;  // of all that is between
+
+  explicit Layers(Device& device) {
+    const std::vector<uint16_t> values = random_halves(2 * kFeatures * kHidden);
+    for (int i = 0; i < kLayers; ++i) {
+      for (const auto& [n, k] : {std::pair{kQkv, kHidden},
+                                 {kHidden, kHidden},
+                                 {2 * kFeatures, kHidden},
+                                 {kHidden, kFeatures}}) {
+        const LinearSource source{
+            {reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, Shape{n, k}}, {}};
+        weights_.push_back(
+            std::move(LinearWeight::pack(device, {&source, 1}, LinearCompute::kFast).value()));
+      }
+    }
+  }
+
+  // `hidden`, `norm`: of places for `rows` rows; everything else lies behind each other in
+  // `places.y`.
+  void run(OpContext& context, const Places& places, int64_t rows) const {
+    std::byte* at = places.y.data();
+    const auto take = [&](int64_t columns) {
+      const TensorView view{at, DType::kBF16, Shape{rows, columns}};
+      at += 2 * rows * columns;
+      return view;
+    };
+    const TensorView hidden{places.x.data(), DType::kBF16, Shape{rows, kHidden}};
+    const TensorView qkv = take(kQkv), heads = take(kHidden), branch = take(kHidden),
+                     normed = take(kHidden), gate_up = take(2 * kFeatures),
+                     activated = take(kFeatures);
+    bool waits = false;
+    const auto norm = [&](const TensorView& x, const TensorView& out) {
+      return RmsNormArgs{.x = x,
+                         .residual = waits ? branch : TensorView{},
+                         .weight = reinterpret_cast<const float*>(places.norm.data()),
+                         .eps = 1e-5f,
+                         .out = out};
+    };
+    for (int i = 0; i < kLayers; ++i) {
+      const LinearWeight* weight = &weights_[static_cast<size_t>(4 * i)];
+      norm_linear(context, {.norm = norm(hidden, normed),
+                            .linear = {.x = normed, .weight = weight, .bias = nullptr, .y = qkv}});
+      waits = false;
+      TensorView queries = qkv;
+      queries.shape = Shape{rows, kHidden};
+      rms_norm(context, norm(queries, heads));
+      waits = !residual_linear(
+          context,
+          {.in = heads, .weight = weight + 1, .bias = nullptr, .x = hidden, .branch = branch});
+      norm_gated_linear(context, {.norm = norm(hidden, normed),
+                                  .gated = {.x = normed,
+                                            .weight = weight + 2,
+                                            .bias = nullptr,
+                                            .gate_up = gate_up,
+                                            .y = activated}});
+      waits = !residual_linear(
+          context,
+          {.in = activated, .weight = weight + 3, .bias = nullptr, .x = hidden, .branch = branch});
+    }
+  }
+
+ private:
+  std::vector<LinearWeight> weights_;
+};
+
+void time_layer(OpContext& context, const Layers& layers, const Places& places, int64_t rows) {
+  constexpr int kTurns = 6;
+  layers.run(context, places, rows);
+  const auto run_all = [&] {
+    for (int turn = 0; turn < kTurns; ++turn) layers.run(context, places, rows);
+  };
+  const double us = time_recorded(context, run_all) * 1000.0 / (kTurns * Layers::kLayers);
+  const Status status = context.stream.synchronize();
+  std::printf("{\"bench\": \"layer\", \"kernels\": \"%s\", \"rows\": %lld, \"us\": %.2f%s}\n",
+              context.hooks->preferred.empty() ? "default" : context.hooks->preferred[0].c_str(),
+              static_cast<long long>(rows), us, status.ok() ? "" : ", \"error\": true");
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<int64_t> row_counts;
   std::vector<std::string_view> names;
+  OpHooks hooks;
   for (int i = 1; i < argc; ++i) {
     if (std::atoll(argv[i]) > 0) {
       row_counts.push_back(std::atoll(argv[i]));
+    } else if (std::string_view(argv[i]).find('/') != std::string_view::npos) {
+      hooks.preferred.push_back(argv[i]);
     } else {
       names.push_back(argv[i]);
     }
@@ -200,16 +292,20 @@ int main(int argc, char** argv) {
   Workspace workspace(std::move((*device)->allocate(64 << 20).value()));
   SingleRank one;
   Mesh mesh{&one, &one, &one};
-  OpContext context{**device, *stream, workspace, mesh};
+  OpContext context{**device, *stream, workspace, mesh, &hooks};
   const auto chosen = [&](const Matrix& matrix) {
     return names.empty() || std::find(names.begin(), names.end(), matrix.name) != names.end();
   };
-  int64_t columns = 0;
+  int64_t columns = Layers::kColumns;
   for (const Matrix& matrix : kMatrices) {
     if (chosen(matrix)) columns = std::max(columns, matrix.n);
   }
   const Places places(**device, *stream, *std::max_element(row_counts.begin(), row_counts.end()),
                       columns);
+  if (std::find(names.begin(), names.end(), "layer") != names.end()) {
+    const Layers layers(**device);
+    for (const int64_t rows : row_counts) time_layer(context, layers, places, rows);
+  }
   for (const Matrix& matrix : kMatrices) {
     if (chosen(matrix)) time_matrix(context, matrix, places, row_counts);
   }

@@ -1,8 +1,8 @@
 list(APPEND sources gated_linear.cc linear.cc linear_cpu.cc linear_cpu_plan.cc linear_cpu_baseline.cc linear_cpu_avx2.cc linear_cpu_avx_vnni.cc
      linear_cpu_avx512.cc linear_cpu_avx512_vnni.cc linear_cpu_vnni_panels.cc
-     linear_cpu_avx512_bf16.cc linear_cpu_amx.cc linear_cpu_amx_unpack.cc linear_cpu_float.cc linear_resident_plan.cc linear_wgmma_plan.cc norm_linear.cc residual_linear.cc packed_weight.cc pack_blocks.cc
+     linear_cpu_avx512_bf16.cc linear_cpu_amx.cc linear_cpu_amx_unpack.cc linear_cpu_float.cc linear_gemv_plan.cc linear_resident_plan.cc linear_wgmma_plan.cc norm_linear.cc residual_linear.cc packed_weight.cc pack_blocks.cc
      pack_blocks_baseline.cc pack_blocks_avx512.cc matrix_weight.cc)
-list(APPEND tests linear_test.cc linear_cpu_amx_emulated.cc amx_emulation.cc amx_emulation_test.cc linear_cpu_plan_test.cc linear_resident_layout_test.cc linear_wgmma_layout_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc linear_wgmma_protocol_test.cc packed_weight_test.cc)
+list(APPEND tests linear_test.cc linear_cpu_amx_emulated.cc amx_emulation.cc amx_emulation_test.cc linear_cpu_plan_test.cc linear_gemv_layout_test.cc linear_resident_layout_test.cc linear_wgmma_layout_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc linear_wgmma_protocol_test.cc packed_weight_test.cc)
 
 set(avx2_flags -mavx2 -mfma -mf16c)
 # GCC 12 takes the undefined vectors of its own AVX-512 header for a mistake (GCC bug 105593).

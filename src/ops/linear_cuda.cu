@@ -1,14 +1,15 @@
 // y = x W^T (+ bias) (+ y) on CUDA.
 //   x [M, K], W [N, K] of one type: f32, f16 or bf16;  y [M, N] of that type or f32;  bias [N] f32
 //   sums in f32, rounded once
-// Five kernels: `stream` (linear_stream.h), `few_rows` and `resident` (linear_resident.h) of our
-// own where M is small and reading W or the launch is all the time there is, the vendor's library,
-// and `any` for shapes whose rows are not aligned.
+// Six kernels: `gemv` (linear_gemv.h), `stream` (linear_stream.h), `few_rows` and `resident`
+// (linear_resident.h) of our own where M is small and reading W or the launch is all the time there
+// is, the vendor's library, and `any` for shapes whose rows are not aligned.
 #include <array>
 
 #include "gpu/mma.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
+#include "ops/linear_gemv.h"
 #include "ops/linear_resident.h"
 #include "ops/linear_stream.h"
 #include "tensor/gemm_library.h"
@@ -293,26 +294,31 @@ void run_linear_stream(OpContext& context, const LinearArgs& args) {
   run_stream(context, {.linear = args});
 }
 
-// --- whole rows in shared memory (linear_resident.h) ---
+// --- products that other ops share (linear_resident.h, linear_gemv.h) ---
 
-ResidentArgs resident_args(const LinearArgs& args) {
-  return {
-      .x = args.x, .weight = args.weight, .bias = args.bias, .y = args.y, .output = args.output};
-}
 bool resident(const DeviceTraits& traits, const LinearArgs& args) {
-  return resident_fits(traits, resident_args(args));
+  return resident_fits(traits, fused(args));
 }
 void run_linear_resident(OpContext& context, const LinearArgs& args) {
-  run_resident(context, resident_args(args));
+  run_resident(context, fused(args));
 }
+bool gemv(const DeviceTraits& traits, const LinearArgs& args) {
+  return gemv_pays(traits, fused(args));
+}
+bool gemv_any_size(const DeviceTraits& traits, const LinearArgs& args) {
+  return gemv_fits(traits, fused(args));
+}
+void run_linear_gemv(OpContext& context, const LinearArgs& args) { run_gemv(context, fused(args)); }
 
 constexpr std::array kKernels = {
+    Kernel<LinearArgs>{"linear/cuda/gemv", gemv, run_linear_gemv},
     Kernel<LinearArgs>{"linear/cuda/stream", stream, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", library, run_library},
     Kernel<LinearArgs>{"linear/cuda/any", fits, run_any},
     // By name only (--prefer-kernels).
     Kernel<LinearArgs>{"linear/cuda/resident", resident, run_linear_resident},
+    Kernel<LinearArgs>{"linear/cuda/gemv_any_size", gemv_any_size, run_linear_gemv},
 };
 
 }  // namespace

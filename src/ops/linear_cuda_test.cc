@@ -1,6 +1,7 @@
 // linear on CUDA against sums in double, over a sweep of shapes, types, strides and outputs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,25 @@ TEST(LinearCuda, AWideWeight) {
   }
 }
 
+// gemv's tiles: uneven shares, rows past the end, sums in one round and in several.
+TEST(LinearCuda, AFewRowsOfTiles) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{4096, 1024},
+                             {1051, 1088},
+                             {7, 4096},
+                             {132 * 8 * 17 + 3, 1024}}) {
+    for (const int64_t m : {1, 2, 3, 4, 5, 7, 8}) {
+      run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, false, m % 2 == 0});
+      run_case(cuda, {DType::kBF16, DType::kF32, m, n, k, 0, true, m % 2 == 1});
+    }
+    run_case(cuda, {DType::kF16, DType::kF16, 6, n, k, 8, true, true});
+  }
+  for (const int64_t m : {1, 4, 5, 7, 8}) {  // x in windows, from five rows on
+    run_case(cuda, {DType::kBF16, DType::kBF16, m, 347, 14336, 8, true, true});
+    run_case(cuda, {DType::kF16, DType::kF32, m, 80, 9280, 0, false, false});
+  }
+}
+
 // Tiles of every height, columns shared by the blocks of a cluster, several tiles a block, edges.
 TEST(LinearCuda, TilesOfStreamedWeights) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
@@ -166,10 +186,38 @@ TEST(LinearCuda, AStreamedRowHasTheSameBitsWhateverStandsBesideIt) {
     TensorView rows = x_on.view();
     rows.shape = Shape{m, kK};
     const LinearArgs args{.x = rows, .weight = &weight, .bias = nullptr, .y = y.view()};
-    const Kernel<LinearArgs>& kernel = linear_kernels().all().front();
-    if (!takes(cuda, kernel, args)) GTEST_SKIP() << "not run: no " << kernel.name;
+    const auto kernels = linear_kernels().all();
+    const auto kernel = std::ranges::find(kernels, "linear/cuda/stream", &Kernel<LinearArgs>::name);
+    ASSERT_NE(kernel, kernels.end());
+    if (!takes(cuda, *kernel, args)) GTEST_SKIP() << "not run: no " << kernel->name;
     OpContext context = cuda.context();
-    kernel.run(context, args);
+    kernel->run(context, args);
+    const std::vector<float> bits = y.read();
+    if (expected.empty()) expected = bits;
+    ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;
+  }
+}
+
+TEST(LinearCuda, AGemvRowHasTheSameBitsWhateverStandsBesideIt) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 4096, kK = 4096, kRows = 8;
+  Rng rng(12);
+  std::vector<float> w;
+  const LinearWeight weight = random_weight(cuda, DType::kBF16, rng, kN, kK, &w);
+  const std::vector<float> x = rounded_floats(rng, DType::kBF16, kRows * kK);
+  CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
+  const auto kernels = linear_kernels().all();
+  const auto kernel =
+      std::ranges::find(kernels, "linear/cuda/gemv_any_size", &Kernel<LinearArgs>::name);
+  ASSERT_NE(kernel, kernels.end());
+  std::vector<float> expected;
+  for (const int64_t m : {kRows, int64_t{1}, int64_t{2}, int64_t{4}, int64_t{5}, kRows}) {
+    CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
+    const LinearArgs args{
+        .x = x_on.view().row_range(0, m), .weight = &weight, .bias = nullptr, .y = y.view()};
+    if (!takes(cuda, *kernel, args)) GTEST_SKIP() << "not run: no " << kernel->name;
+    OpContext context = cuda.context();
+    kernel->run(context, args);
     const std::vector<float> bits = y.read();
     if (expected.empty()) expected = bits;
     ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;

@@ -9,9 +9,7 @@
 // rounds them.
 #pragma once
 
-#include "ops/activation_row.h"
-#include "ops/linear.h"
-#include "ops/rms_norm.h"
+#include "ops/linear_fused.h"
 
 namespace headrace {
 
@@ -29,24 +27,13 @@ struct ResidentProduct {
 };
 ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count);
 
-// y = x W^T (+ bias) (+ y), or act(gate) * up of [gate, up] = x W^T (+ bias); x through `norm`
-// first where there is one.
-struct ResidentArgs {
-  ConstTensorView x;
-  const RmsNormArgs* norm = nullptr;  // of x, without a residual; `out` is not used
-  const LinearWeight* weight = nullptr;
-  const float* bias = nullptr;
-  const Activation* gate = nullptr;
-  TensorView y;
-  LinearOutput output = LinearOutput::kStore;
-};
 // Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind, with a
 // norm BF16; K a multiple of 16.
-bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args);
+bool resident_fits(const DeviceTraits& traits, const FusedLinearArgs& args);
 // Whether it is faster in a step than the kernels that stand in for it: small weights, up to 64
 // rows (measured: docs/kernels/notebook.md). Not where batch invariance is asked for: a row's
 // kernel must not depend on M then.
-bool resident_pays(const DeviceTraits& traits, const ResidentArgs& args);
-void run_resident(OpContext& context, const ResidentArgs& args);
+bool resident_pays(const DeviceTraits& traits, const FusedLinearArgs& args);
+void run_resident(OpContext& context, const FusedLinearArgs& args);
 
 }  // namespace headrace

@@ -1,10 +1,6 @@
 #include "ops/linear_resident.cuh"
 
-#include <array>
-
 #include "ops/linear_resident.h"
-#include "ops/norm_linear.h"
-#include "ops/residual_linear.h"
 
 namespace headrace {
 namespace {
@@ -18,7 +14,7 @@ constexpr int64_t kOutputsMax = 8192;
 constexpr int64_t kRowsThatPay = 64;
 constexpr int64_t kElementsThatPay = 2 << 20;
 
-ResidentProduct product_of(const ResidentArgs& args) {
+ResidentProduct product_of(const FusedLinearArgs& args) {
   return {.m = args.x.rows(),
           .n = args.weight->n(),
           .k = args.weight->k(),
@@ -27,7 +23,7 @@ ResidentProduct product_of(const ResidentArgs& args) {
 }
 
 template <class T>
-ResidentArguments<T> arguments_of(const ResidentArgs& args, const ResidentPlan& plan) {
+ResidentArguments<T> arguments_of(const FusedLinearArgs& args, const ResidentPlan& plan) {
   const auto n = static_cast<int32_t>(args.weight->n());
   const bool gated = args.gate != nullptr;
   return {.x = gpu::rows_of<T>(args.x),
@@ -47,7 +43,7 @@ ResidentArguments<T> arguments_of(const ResidentArgs& args, const ResidentPlan& 
 }
 
 template <class T, int kRows, int kColumns, bool kNormed>
-void launch(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
+void launch(OpContext& context, const FusedLinearArgs& args, const ResidentPlan& plan) {
   gpu::check_launch(gpu::launch_overlapped(
       gpu::linear_resident<T, kRows, kColumns, kNormed>,
       {.blocks =
@@ -58,7 +54,7 @@ void launch(OpContext& context, const ResidentArgs& args, const ResidentPlan& pl
 }
 
 template <class T, int kRows, bool kNormed>
-void launch_columns(OpContext& context, const ResidentArgs& args, const ResidentPlan& plan) {
+void launch_columns(OpContext& context, const FusedLinearArgs& args, const ResidentPlan& plan) {
   if (plan.tile_columns == 16) return launch<T, kRows, 16, kNormed>(context, args, plan);
   if (plan.tile_columns == 32) return launch<T, kRows, 32, kNormed>(context, args, plan);
   CHECK(plan.tile_columns == 64);
@@ -68,7 +64,7 @@ void launch_columns(OpContext& context, const ResidentArgs& args, const Resident
 }
 
 template <class T, bool kNormed>
-void launch_plan(OpContext& context, const ResidentArgs& args) {
+void launch_plan(OpContext& context, const FusedLinearArgs& args) {
   const ResidentPlan plan = plan_resident(product_of(args), context.device.traits().sm_count);
   if (plan.tile_rows == 16) return launch_columns<T, 16, kNormed>(context, args, plan);
   if (plan.tile_rows == 32) return launch_columns<T, 32, kNormed>(context, args, plan);
@@ -76,7 +72,7 @@ void launch_plan(OpContext& context, const ResidentArgs& args) {
   launch_columns<T, 64, kNormed>(context, args, plan);
 }
 
-bool norm_fits(const ResidentArgs& args) {
+bool norm_fits(const FusedLinearArgs& args) {
   return args.norm == nullptr ||
          (args.x.dtype == DType::kBF16 && args.norm->residual.data == nullptr &&
           gpu::multiple_of_access(args.norm->weight));
@@ -84,7 +80,7 @@ bool norm_fits(const ResidentArgs& args) {
 
 }  // namespace
 
-bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
+bool resident_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
   const DType dtype = args.x.dtype;
   const bool floats = dtype == DType::kBF16 || dtype == DType::kF16;
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 && floats &&
@@ -96,84 +92,15 @@ bool resident_fits(const DeviceTraits& traits, const ResidentArgs& args) {
          plan_resident(product_of(args), traits.sm_count).tile_rows > 0;
 }
 
-bool resident_pays(const DeviceTraits& traits, const ResidentArgs& args) {
+bool resident_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
   return !traits.batch_invariant && args.x.rows() <= kRowsThatPay &&
          args.weight->n() * args.weight->k() <= kElementsThatPay && resident_fits(traits, args);
 }
 
-void run_resident(OpContext& context, const ResidentArgs& args) {
+void run_resident(OpContext& context, const FusedLinearArgs& args) {
   if (args.x.dtype == DType::kF16) return launch_plan<__half, false>(context, args);
   if (args.norm == nullptr) return launch_plan<__nv_bfloat16, false>(context, args);
   launch_plan<__nv_bfloat16, true>(context, args);
-}
-
-namespace {
-
-ResidentArgs resident_args(const NormLinearArgs& args) {
-  return {.x = args.norm.x,
-          .norm = &args.norm,
-          .weight = args.linear.weight,
-          .bias = args.linear.bias,
-          .y = args.linear.y,
-          .output = args.linear.output};
-}
-ResidentArgs resident_args(const ResidualLinearArgs& args) {
-  return {.x = args.in,
-          .weight = args.weight,
-          .bias = args.bias,
-          .y = args.x,
-          .output = LinearOutput::kAccumulate};
-}
-ResidentArgs resident_args(const NormGatedLinearArgs& args) {
-  return {.x = args.norm.x,
-          .norm = &args.norm,
-          .weight = args.gated.weight,
-          .bias = args.gated.bias,
-          .gate = &args.gated.activation,
-          .y = args.gated.y};
-}
-
-template <class Args>
-bool fits(const DeviceTraits& traits, const Args& args) {
-  return resident_fits(traits, resident_args(args));
-}
-template <class Args>
-bool pays(const DeviceTraits& traits, const Args& args) {
-  return resident_pays(traits, resident_args(args));
-}
-template <class Args>
-void run(OpContext& context, const Args& args) {
-  run_resident(context, resident_args(args));
-}
-bool sum_pays(const DeviceTraits& traits, const ResidualLinearArgs& args) {
-  return args.scale == 1.0f && pays(traits, args);
-}
-
-// Where it pays; variants wherever it fits, by name.
-constexpr std::array kNormLinear = {
-    Kernel<NormLinearArgs>{"norm_linear/cuda/resident", pays<NormLinearArgs>, run<NormLinearArgs>}};
-constexpr std::array kNormLinearVariants = {Kernel<NormLinearArgs>{
-    "norm_linear/cuda/resident_any_rows", fits<NormLinearArgs>, run<NormLinearArgs>}};
-constexpr std::array kNormGatedLinear = {Kernel<NormGatedLinearArgs>{
-    "norm_gated_linear/cuda/resident", pays<NormGatedLinearArgs>, run<NormGatedLinearArgs>}};
-constexpr std::array kNormGatedLinearVariants = {
-    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/resident_any_rows",
-                                fits<NormGatedLinearArgs>, run<NormGatedLinearArgs>}};
-constexpr std::array kResidualLinear = {
-    Kernel<ResidualLinearArgs>{"residual_linear/cuda/resident", sum_pays, run<ResidualLinearArgs>}};
-
-}  // namespace
-
-std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels() { return kNormLinear; }
-std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return kNormLinearVariants; }
-std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels() {
-  return kNormGatedLinear;
-}
-std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() {
-  return kNormGatedLinearVariants;
-}
-std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels() {
-  return kResidualLinear;
 }
 
 }  // namespace headrace

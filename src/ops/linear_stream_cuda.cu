@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ops/gated_linear.h"
+#include "ops/linear_gemv.h"
 #include "ops/linear_resident.h"
 #include "ops/linear_stream.cuh"
 #include "ops/linear_wgmma.h"
@@ -186,24 +187,32 @@ void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
   run_wgmma(context, wgmma_args(args));
 }
 
-// Whole rows in shared memory (linear_resident.h): by name only.
-ResidentArgs resident_args(const GatedLinearArgs& args) {
-  return {
-      .x = args.x, .weight = args.weight, .bias = args.bias, .gate = &args.activation, .y = args.y};
-}
+// Products that other ops share (linear_resident.h, by name only; linear_gemv.h).
 bool gated_resident(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return resident_fits(traits, resident_args(args));
+  return resident_fits(traits, fused(args));
 }
 void run_gated_resident(OpContext& context, const GatedLinearArgs& args) {
-  run_resident(context, resident_args(args));
+  run_resident(context, fused(args));
+}
+bool gated_gemv(const DeviceTraits& traits, const GatedLinearArgs& args) {
+  return gemv_pays(traits, fused(args));
+}
+bool gated_gemv_any_size(const DeviceTraits& traits, const GatedLinearArgs& args) {
+  return gemv_fits(traits, fused(args));
+}
+void run_gated_gemv(OpContext& context, const GatedLinearArgs& args) {
+  run_gemv(context, fused(args));
 }
 
 constexpr std::array kGatedKernels = {
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/gemv", gated_gemv, run_gated_gemv},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream, run_gated_stream},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma", gated_wgmma_pays, run_gated_wgmma}};
 constexpr std::array kGatedVariants = {
     Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma_any_rows", gated_wgmma, run_gated_wgmma},
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/resident", gated_resident, run_gated_resident}};
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/resident", gated_resident, run_gated_resident},
+    Kernel<GatedLinearArgs>{"gated_linear/cuda/gemv_any_size", gated_gemv_any_size,
+                            run_gated_gemv}};
 
 }  // namespace
 

@@ -32,6 +32,7 @@ std::span<const Kernel<LinearArgs>> linear_cuda_kernels() { return {}; }
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels() { return {}; }
 std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels() { return {}; }
 std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels() { return {}; }
+std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_variants() { return {}; }
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants() { return {}; }
 std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants() { return {}; }
 int64_t linear_cuda_workspace_bytes() { return 0; }

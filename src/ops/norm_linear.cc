@@ -2,7 +2,7 @@
 
 namespace headrace {
 
-// linear_resident_cuda.cu; variants are taken where they are preferred alone.
+// linear_fused_cuda.cc; variants are taken where they are preferred alone.
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels();
 std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants();
 std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels();

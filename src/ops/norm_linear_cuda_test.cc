@@ -178,6 +178,11 @@ TEST(NormLinearCuda, EveryKernelAgreesWithDoubles) {
     run_case(cuda, {DType::kF16, 12, n, k, 0, false, true, Activation::kGeluTanh});
   }
   run_case(cuda, {DType::kBF16, 64, 1536, 576, 0, false, true});
+  for (const int64_t m : {1, 2, 3, 4, 7, 8}) {
+    run_case(cuda, {DType::kBF16, m, 2051, 1088, 8, m % 2 == 0, false});
+    run_case(cuda, {DType::kBF16, m, 1030, 1024, 0, m % 2 == 1, true});
+    run_case(cuda, {DType::kF16, m, 1030, 1024, 8, true, true, Activation::kGeluTanh});
+  }
   run_case(cuda, {DType::kBF16, 9, 50, 33, 0, true, false});  // rows on no 16 bytes
 }
 

@@ -14,17 +14,17 @@ list(APPEND sources op.cc kernel_names.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 # Only these files, and the kernels' below, may include gpu/.
 headrace_include_root(gpu gpu_root)
-set_source_files_properties(attention_page_test.cc linear_resident_plan.cc linear_resident_layout_test.cc linear_wgmma_plan.cc linear_wgmma_layout_test.cc linear_wgmma_protocol_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
+set_source_files_properties(attention_page_test.cc linear_gemv_plan.cc linear_gemv_layout_test.cc linear_resident_plan.cc linear_resident_layout_test.cc linear_wgmma_plan.cc linear_wgmma_layout_test.cc linear_wgmma_protocol_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
 if(HEADRACE_CUDA)
   set(kernel_sources
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
     attention_cuda_d64.cu attention_cuda_d80.cu attention_cuda_d96.cu attention_cuda_d128.cu
     attention_cuda_d256.cu device_sample_block.cu device_sample_cluster.cu device_sample_cuda.cu embedding_cuda.cu layer_norm_cuda.cu
-    linear_cuda.cu linear_resident_cuda.cu linear_stream_cuda.cu linear_wgmma_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
+    linear_cuda.cu linear_gemv_cuda.cu linear_resident_cuda.cu linear_stream_cuda.cu linear_wgmma_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
     rope_angles_cuda.cu rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu
     rope_attention_cuda_d256.cu rope_kv_cuda.cu row_gather_cuda.cu slot_state_cuda.cu soft_cap_cuda.cu
     tensor_map.cu)
-  list(APPEND sources ${kernel_sources})
+  list(APPEND sources ${kernel_sources} linear_fused_cuda.cc)
   # 554: a view of constant bytes has a conversion to its own type that is never called.
   set_source_files_properties(${kernel_sources} PROPERTIES
     INCLUDE_DIRECTORIES ${gpu_root} COMPILE_OPTIONS "-diag-suppress=554")

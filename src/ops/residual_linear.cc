@@ -2,8 +2,9 @@
 
 namespace headrace {
 
-std::span<const Kernel<ResidualLinearArgs>>
-residual_linear_cuda_kernels();  // linear_resident_cuda.cu
+// linear_fused_cuda.cc; variants are taken where they are preferred alone.
+std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels();
+std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_variants();
 
 namespace {
 
@@ -36,8 +37,8 @@ constexpr Kernel<ResidualLinearArgs> kKernels[] = {
 }  // namespace
 
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels() {
-  static const std::vector<Kernel<ResidualLinearArgs>> kernels =
-      join_kernels<ResidualLinearArgs>({residual_linear_cuda_kernels(), kKernels});
+  static const std::vector<Kernel<ResidualLinearArgs>> kernels = join_kernels<ResidualLinearArgs>(
+      {residual_linear_cuda_kernels(), kKernels, residual_linear_cuda_variants()});
   static const KernelSet<ResidualLinearArgs> set{kernels};
   return set;
 }
