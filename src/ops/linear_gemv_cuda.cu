@@ -11,8 +11,6 @@ using gpu::GemvShape;
 // Measured on an H200 (docs/kernels/notebook.md) on matrices of an 8B model, the smallest of which
 // is 4096 x 4096.
 constexpr int64_t kElementsThatPay = 4096 * 4096;
-// Its last form, with deeper rings, has not run on a GPU yet.
-constexpr bool kByNameAlone = true;
 
 GemvProduct product_of(const FusedLinearArgs& args) {
   return {.m = args.x.rows(),
@@ -99,8 +97,8 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 }
 
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
-  return !kByNameAlone && args.weight->n() * args.weight->k() >= kElementsThatPay &&
-         gemv_fits(traits, args) && plan_gemv(product_of(args), traits.sm_count).windows == 1;
+  return args.weight->n() * args.weight->k() >= kElementsThatPay && gemv_fits(traits, args) &&
+         plan_gemv(product_of(args), traits.sm_count).windows == 1;
 }
 
 void run_gemv(OpContext& context, const FusedLinearArgs& args) {

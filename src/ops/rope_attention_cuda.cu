@@ -32,11 +32,14 @@ bool decode(const DeviceTraits& traits, const RopeAttentionArgs& args) {
          kv.v_offset % gpu::kAccessBytes == 0;
 }
 
-// Where it is ahead (an H200): 8B 4.57 -> 4.41 ms at one row and 1 % slower from 8 on; SmolLM2 6 %
-// at 8 rows, 10 % at 64.
+// Where it is ahead (an H200): 8B 4.57 -> 4.41 ms at one row, 4.01 -> 3.92 at 4 and 4.35 -> 4.27 at
+// 8 between products that start as it ends (linear_gemv.h), 1 % slower beyond; SmolLM2 6 % at 8
+// rows, 10 % at 64.
+constexpr int64_t rows_ahead(int32_t dim) { return dim == 64 ? 64 : dim == 128 ? 8 : 2; }
+
 template <int32_t kDim>
 bool few_rows(const DeviceTraits& traits, const RopeAttentionArgs& args) {
-  return args.rope.qkv.rows() <= (kDim == 64 ? 64 : 2) && decode<kDim>(traits, args);
+  return args.rope.qkv.rows() <= rows_ahead(kDim) && decode<kDim>(traits, args);
 }
 
 constexpr std::array kKernels = {
