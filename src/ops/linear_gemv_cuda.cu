@@ -97,7 +97,7 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 }
 
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
-  return args.weight->n() * args.weight->k() >= kElementsThatPay && gemv_fits(traits, args) &&
+  return gemv_fits(traits, args) && args.weight->n() * args.weight->k() >= kElementsThatPay &&
          plan_gemv(product_of(args), traits.sm_count).windows == 1;
 }
 
