@@ -15,7 +15,7 @@ std::vector<int32_t> StepGraphs::sizes_up_to(int32_t rows_max) {
   std::vector<int32_t> sizes;
   for (int32_t rows = 1; rows <= rows_max;) {
     sizes.push_back(rows);
-    rows = rows < 8 ? 2 * rows : rows < 64 ? rows + 8 : rows + 16;
+    rows += rows < 8 ? rows : rows < 64 ? 8 : rows < 256 ? 16 : 64;
   }
   if (!sizes.empty() && sizes.back() != rows_max) sizes.push_back(rows_max);
   return sizes;

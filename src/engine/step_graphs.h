@@ -36,7 +36,7 @@ class StepGraphs {
   using Record = std::function<Result<Recording>(int32_t rows)>;
 
   // Numbers of rows that steps may be padded to: powers of two up to 8, then eights, from 64 on
-  // sixteens; the largest is rows_max.
+  // sixteens, from 256 on 64s (a tile of products has 64 or 128 rows); the largest is rows_max.
   static std::vector<int32_t> sizes_up_to(int32_t rows_max);
   // Those of `costs` (by ascending rows) that are worth a recording: from the largest down, a size
   // is left out where the next larger one that is kept takes at most 1 % longer.

@@ -29,6 +29,11 @@ TEST(StepGraphs, PadsLittleToFewSizes) {
   }
   EXPECT_EQ(graphs.padded_rows(257), 0);
   EXPECT_EQ(StepGraphs::sizes_up_to(5), (std::vector<int32_t>{1, 2, 4, 5}));
+  const std::vector<int32_t> more = StepGraphs::sizes_up_to(1000);
+  EXPECT_EQ(std::vector<int32_t>(more.begin(), more.begin() + static_cast<int>(sizes.size())),
+            sizes);
+  EXPECT_EQ(more.size(), sizes.size() + 12);  // 320, 384, ... 960, 1000
+  EXPECT_EQ(more.back(), 1000);
 }
 
 TEST(StepGraphs, KeepsTheSizesThatPay) {

@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include "gpu/kernel_limits.h"
+
 namespace headrace::gpu {
 
 // In a kernel launched by launch_overlapped(): until all kernels before have ended and what they
@@ -25,18 +27,16 @@ struct LaunchShape {
   int threads;
   int shared_bytes = 0;  // dynamic
   int cluster = 1;       // blocks that run together; divides blocks.x
+  Carveout carveout = Carveout::kDriversChoice;
 };
 
 template <class... Parameters>
 cudaError_t launch_overlapped(void (*kernel)(Parameters...), const LaunchShape& shape,
                               cudaStream_t stream,
                               const std::type_identity_t<Parameters>&... arguments) {
-  constexpr int kGiven = 48 << 10;  // more dynamic shared memory has to be asked for
-  if (shape.shared_bytes > kGiven) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
-    if (error != cudaSuccess) return error;
-  }
+  const cudaError_t error =
+      set_kernel_limits(reinterpret_cast<const void*>(kernel), shape.shared_bytes, shape.carveout);
+  if (error != cudaSuccess) return error;
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

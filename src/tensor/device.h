@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -133,10 +135,19 @@ class Device {
   virtual Result<GemmLibrary*> gemm_library() = 0;
 
   DeviceKind kind() const { return traits().kind; }
+  // Whether nobody has asked with `what` before: for lines of the log that are said once. Any
+  // thread.
+  bool first_time(std::string what) {
+    const std::lock_guard lock(said_mutex_);
+    return said_.insert(std::move(what)).second;
+  }
 
  private:
   friend class Buffer;
   virtual void release(std::byte* data, int64_t bytes, MemoryKind kind) = 0;
+
+  std::mutex said_mutex_;
+  std::set<std::string> said_;
 };
 
 inline Buffer::~Buffer() {
@@ -148,7 +159,8 @@ std::unique_ptr<Device> create_cpu_device(int thread_count,
                                           CpuFeatures features = CpuFeatures::detect(),
                                           CpuBinding binding = CpuBinding::kAuto,
                                           bool batch_invariant = true);
-// Fails with a clear message where the build has no CUDA, or the machine no driver or GPU.
+// Fails with a clear message where the build has no CUDA, the machine no driver or GPU, or where
+// the GPU is of a kind that this program has no kernels for (kUnsupported, tensor/gpu_kind.h).
 // `thread_count` as above. `batch_invariant`: see DeviceTraits.
 Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count = 0,
                                                    bool batch_invariant = false);

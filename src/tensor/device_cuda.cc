@@ -13,6 +13,7 @@
 #include "tensor/allocation_count.h"
 #include "tensor/device.h"
 #include "tensor/gemm_library.h"
+#include "tensor/gpu_kind.h"
 
 namespace headrace {
 namespace {
@@ -143,7 +144,9 @@ class CudaStream final : public Stream {
     cudaGraphExec_t graph = nullptr;
     cudaError_t error = cudaStreamEndCapture(stream_, &recorded);
     if (error == cudaSuccess) error = cudaGraphInstantiate(&graph, recorded, 0);
-    if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);  // not at its first launch
+    // Not at its first launch, which on another stream would not be behind the copy.
+    if (error == cudaSuccess) error = cudaGraphUpload(graph, stream_);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     if (error != cudaSuccess) {
       cudaGetLastError();  // nothing ran; the stream goes on
@@ -325,6 +328,8 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index, int thread_count,
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
     return no_device(error);
   }
+  HR_RETURN_IF_ERROR(
+      check_gpu_kind(index, properties.name, properties.major * 10 + properties.minor));
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
       index, properties,
       place_threads(CpuTopology::read(), thread_count, CpuBinding::kNone).thread_count,

@@ -28,6 +28,14 @@ TEST(CpuDevice, AnImpossibleSizeIsAnErrorThatNamesIt) {
   EXPECT_NE(status.message().find("MiB"), std::string::npos);
 }
 
+TEST(Device, SaysAThingOnce) {
+  const auto device = create_cpu_device(1);
+  EXPECT_TRUE(device->first_time("a"));
+  EXPECT_FALSE(device->first_time("a"));
+  EXPECT_TRUE(device->first_time("b"));
+  EXPECT_TRUE(create_cpu_device(1)->first_time("a"));  // another device's log
+}
+
 TEST(CudaDevice, SaysWhyItIsNotThere) {
   auto device = create_cuda_device(1000);
   ASSERT_FALSE(device.ok());

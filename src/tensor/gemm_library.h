@@ -23,7 +23,7 @@ struct GemmArgs {
   bool accumulate = false;
 };
 
-// Used by one thread at a time.
+// Any thread, each with a stream and a workspace of its own; a call waits for another thread's.
 class GemmLibrary {
  public:
   // kUnavailable naming the library and the places that were looked at.
@@ -35,15 +35,14 @@ class GemmLibrary {
   // stream may use. REQUIRES: m, n, k > 0
   virtual void run(Stream& stream, const GemmArgs& args, std::byte* workspace) = 0;
 
-  // Between the two, products on `stream` of at most kTrialRowsMax rows whose weights do not stay
+  // Between the two, products on `stream`, of any number of rows, whose weights do not stay
   // in the cache are run by one of the library's candidates after the other, and timed: on the
   // model's own weights, between the kernels that stand beside them in a step. What is known when
   // the trial ends decides for all later calls; what is not complete goes on in the next trial.
-  // REQUIRES: the stream is not being recorded; end_trial(): its work has ended
+  // One thread's at a time. REQUIRES: the stream is not being recorded; end_trial(): its work has
+  // ended
   virtual void begin_trial(Stream& stream) = 0;
   virtual void end_trial() = 0;
-
-  static constexpr int64_t kTrialRowsMax = 512;  // above, candidates are within 3 % of each other
 
   static constexpr int64_t kWorkspaceBytes = 32 << 20;  // what cuBLAS itself takes on Hopper
 };

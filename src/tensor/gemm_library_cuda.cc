@@ -1,13 +1,11 @@
-// cuBLASLt behind dlopen. Row-major y = x w^T is the library's column-major y' = w x' with w
+// cuBLASLt, opened at run time. Row-major y = x w^T is the library's column-major y' = w x' with w
 // transposed: its m is our N, its n our M.
 #include "tensor/gemm_library.h"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -20,12 +18,13 @@
 
 #include "base/log.h"
 #include "tensor/gemm_trial.h"
+#include "tensor/shared_library.h"
 
 namespace headrace {
 namespace {
 
 // The functions of the library that are called, by name.
-struct Api {
+struct BlasApi {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
   decltype(&cublasLtMatmul) matmul;
@@ -41,39 +40,26 @@ struct Api {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
 };
 
-template <class Function>
-bool load(void* library, const char* name, Function& out) {
-  out = reinterpret_cast<Function>(dlsym(library, name));
-  return out != nullptr;
+bool load_blas(const SharedLibrary& library, BlasApi& api) {
+  return library.find("cublasLtCreate", api.create) &&
+         library.find("cublasLtDestroy", api.destroy) &&
+         library.find("cublasLtMatmul", api.matmul) &&
+         library.find("cublasLtMatmulAlgoGetHeuristic", api.get_heuristic) &&
+         library.find("cublasLtGetStatusString", api.status_string) &&
+         library.find("cublasLtMatmulDescCreate", api.desc_create) &&
+         library.find("cublasLtMatmulDescDestroy", api.desc_destroy) &&
+         library.find("cublasLtMatmulDescSetAttribute", api.desc_set) &&
+         library.find("cublasLtMatrixLayoutCreate", api.layout_create) &&
+         library.find("cublasLtMatrixLayoutDestroy", api.layout_destroy) &&
+         library.find("cublasLtMatmulPreferenceCreate", api.preference_create) &&
+         library.find("cublasLtMatmulPreferenceDestroy", api.preference_destroy) &&
+         library.find("cublasLtMatmulPreferenceSetAttribute", api.preference_set);
 }
 
-bool load_all(void* library, Api& api) {
-  return load(library, "cublasLtCreate", api.create) &&
-         load(library, "cublasLtDestroy", api.destroy) &&
-         load(library, "cublasLtMatmul", api.matmul) &&
-         load(library, "cublasLtMatmulAlgoGetHeuristic", api.get_heuristic) &&
-         load(library, "cublasLtGetStatusString", api.status_string) &&
-         load(library, "cublasLtMatmulDescCreate", api.desc_create) &&
-         load(library, "cublasLtMatmulDescDestroy", api.desc_destroy) &&
-         load(library, "cublasLtMatmulDescSetAttribute", api.desc_set) &&
-         load(library, "cublasLtMatrixLayoutCreate", api.layout_create) &&
-         load(library, "cublasLtMatrixLayoutDestroy", api.layout_destroy) &&
-         load(library, "cublasLtMatmulPreferenceCreate", api.preference_create) &&
-         load(library, "cublasLtMatmulPreferenceDestroy", api.preference_destroy) &&
-         load(library, "cublasLtMatmulPreferenceSetAttribute", api.preference_set);
-}
-
-constexpr std::array kPlaces = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+constexpr std::array kBlasPlaces = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
                                 "/usr/local/cuda/lib/libcublasLt.so.13", "libcublasLt.so.12"};
 
-void* open_library() {
-  for (const char* place : kPlaces) {
-    if (void* library = dlopen(place, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-  }
-  return nullptr;
-}
-
-cudaDataType_t library_type(DType dtype) {
+cudaDataType_t blas_type(DType dtype) {
   if (dtype == DType::kBF16) return CUDA_R_16BF;
   if (dtype == DType::kF16) return CUDA_R_16F;
   CHECK(dtype == DType::kF32);
@@ -100,7 +86,7 @@ constexpr double kRefusedSeconds = 1e9;  // of a candidate that does not take th
 
 class CublasLt final : public GemmLibrary {
  public:
-  CublasLt(const Api& api, cublasLtHandle_t handle) : api_(api), handle_(handle) {}
+  CublasLt(const BlasApi& api, cublasLtHandle_t handle) : api_(api), handle_(handle) {}
   ~CublasLt() override {
     for (auto& [key, plan] : plans_) api_.desc_destroy(plan.desc);
     api_.destroy(handle_);
@@ -154,24 +140,23 @@ class CublasLt final : public GemmLibrary {
   bool on_trial(const Stream& stream, const GemmArgs& args);
   void run_trial(Stream& stream, const GemmArgs& args, std::byte* workspace);
 
-  const Api api_;
+  const BlasApi api_;
   const cublasLtHandle_t handle_;
-  std::mutex mutex_;  // of plans_
+  std::mutex mutex_;  // of all below, and of calls to the library
   std::map<Key, Plan> plans_;
-  // Of the thread that holds a trial.
-  std::atomic<const Stream*> trial_stream_ = nullptr;
+  const Stream* trial_stream_ = nullptr;
   std::map<Key, Trial> trials_;
   std::vector<TrialRun> trial_runs_;
 };
 
 CublasLt::Layouts CublasLt::layouts(const GemmArgs& args, int64_t m) const {
-  const cudaDataType_t in = library_type(args.dtype);
+  const cudaDataType_t in = blas_type(args.dtype);
   const auto rows_n = static_cast<uint64_t>(args.n), rows_m = static_cast<uint64_t>(m);
   const auto columns = static_cast<uint64_t>(args.k);
   Layouts made{};
   expect(api_.layout_create(&made.w, in, columns, rows_n, args.k), "layout", args);
   expect(api_.layout_create(&made.x, in, columns, rows_m, args.x_stride), "layout", args);
-  expect(api_.layout_create(&made.y, library_type(args.y_dtype), rows_n, rows_m, args.y_stride),
+  expect(api_.layout_create(&made.y, blas_type(args.y_dtype), rows_n, rows_m, args.y_stride),
          "layout", args);
   return made;
 }
@@ -242,7 +227,6 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const GemmArgs& args, cublas
 }
 
 CublasLt::Plan CublasLt::plan(const GemmArgs& args) {
-  const std::lock_guard lock(mutex_);
   const auto [at, fresh] = plans_.try_emplace(key_of(args));
   Plan& plan = at->second;
   if (!fresh) return plan;
@@ -265,6 +249,7 @@ cublasStatus_t CublasLt::start(Stream& stream, const GemmArgs& args, std::byte* 
 }
 
 void CublasLt::run(Stream& stream, const GemmArgs& args, std::byte* workspace) {
+  const std::lock_guard lock(mutex_);
   if (on_trial(stream, args)) return run_trial(stream, args, workspace);
   Plan chosen = plan(args);
   if (start(stream, args, workspace, chosen) == CUBLAS_STATUS_SUCCESS) return;
@@ -275,11 +260,13 @@ void CublasLt::run(Stream& stream, const GemmArgs& args, std::byte* workspace) {
 
 // ---- trials -------------------------------------------------------------------------------------
 
-void CublasLt::begin_trial(Stream& stream) { trial_stream_ = &stream; }
+void CublasLt::begin_trial(Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  trial_stream_ = &stream;
+}
 
-// Only the trial's thread uses its stream, so that trials_ is this thread's where it is read.
 bool CublasLt::on_trial(const Stream& stream, const GemmArgs& args) {
-  if (trial_stream_ != &stream || args.m > kTrialRowsMax || args.accumulate) return false;
+  if (trial_stream_ != &stream) return false;
   if (args.n * args.k < kTrialElementsMin) return false;
   const auto trial = trials_.find(key_of(args));
   return trial == trials_.end() || !trial->second.timings.complete();
@@ -307,8 +294,8 @@ void CublasLt::run_trial(Stream& stream, const GemmArgs& args, std::byte* worksp
   }
   Trial& running = trial->second;
   const int64_t bytes = args.n * args.k * dtype_info(args.dtype).block_bytes;
-  const int runs =
-      bytes < kTrialBytesAtOnce ? 1 : static_cast<int>(running.algos.size()) * GemmTrial::kSamples;
+  const bool once = bytes < kTrialBytesAtOnce || args.accumulate;  // a sum can be added once only
+  const int runs = once ? 1 : static_cast<int>(running.algos.size()) * GemmTrial::kSamples;
   for (int i = 0; i < runs; ++i) {
     const int candidate = running.timings.next();
     running.timings.start(candidate);
@@ -326,6 +313,7 @@ void CublasLt::run_trial(Stream& stream, const GemmArgs& args, std::byte* worksp
 }
 
 void CublasLt::end_trial() {
+  const std::lock_guard lock(mutex_);
   trial_stream_ = nullptr;
   for (const TrialRun& run : trial_runs_) {
     trials_.at(run.key).timings.add(run.candidate, run.end->seconds_since(*run.begin));
@@ -337,7 +325,6 @@ void CublasLt::end_trial() {
     log_debug("matrix product {}: {:.1f} us by the library's choice, {:.1f} by candidate {} of {}",
               trial.name, 1e6 * trial.timings.seconds(0), 1e6 * trial.timings.seconds(best), best,
               trial.algos.size());
-    const std::lock_guard lock(mutex_);
     plans_.at(key).algo = trial.algos[static_cast<size_t>(best)];
     trial.algos.clear();  // decided
   }
@@ -346,18 +333,16 @@ void CublasLt::end_trial() {
 }  // namespace
 
 Result<std::unique_ptr<GemmLibrary>> GemmLibrary::open() {
-  void* library = open_library();
-  if (library == nullptr) {
-    std::string places;
-    for (const char* place : kPlaces) places += (places.empty() ? "" : ", ") + std::string(place);
+  const SharedLibrary library(kBlasPlaces);
+  if (!library.is_open()) {
     return unavailable(fmt::format(
         "cuBLASLt is not there (looked for {}): install CUDA's libcublas, or set LD_LIBRARY_PATH "
         "to its folder, or use --device cpu",
-        places));
+        places_text(kBlasPlaces)));
   }
-  Api api{};
+  BlasApi api{};
   cublasLtHandle_t handle = nullptr;
-  if (!load_all(library, api)) return unavailable("cuBLASLt lacks a function that is needed");
+  if (!load_blas(library, api)) return unavailable("cuBLASLt lacks a function that is needed");
   if (const cublasStatus_t status = api.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return unavailable(fmt::format("cuBLASLt does not start: {}", api.status_string(status)));
   }

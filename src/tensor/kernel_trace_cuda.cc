@@ -1,7 +1,6 @@
-// CUPTI's activity records behind dlopen. Its callbacks carry no object, so what they fill is one
-// for the process.
+// CUPTI's activity records; the library is opened at run time. Its callbacks carry no object, so
+// what they fill is one for the process.
 #include <cupti.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "tensor/kernel_trace.h"
+#include "tensor/shared_library.h"
 
 namespace headrace {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kBufferBytes = 8 << 20;
 constexpr size_t kBufferAlignment = 8;
 
-struct Api {
+struct CuptiApi {
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks;
   decltype(&cuptiActivityEnable) enable;
   decltype(&cuptiActivityDisable) disable;
@@ -29,40 +29,31 @@ struct Api {
   decltype(&cuptiGetResultString) result_string;
 };
 
-constexpr std::array kPlaces = {"libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13",
+constexpr std::array kCuptiPlaces = {"libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13",
                                 "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
                                 "libcupti.so.12"};
 
-template <class Function>
-bool load(void* library, const char* name, Function& out) {
-  out = reinterpret_cast<Function>(dlsym(library, name));
-  return out != nullptr;
-}
-
-Result<Api> open_cupti() {
-  void* library = nullptr;
-  for (const char* place : kPlaces) {
-    if (library == nullptr) library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
-  }
-  Api api{};
-  if (library == nullptr) {
+Result<CuptiApi> open_cupti() {
+  const SharedLibrary library(kCuptiPlaces);
+  CuptiApi api{};
+  if (!library.is_open()) {
     return unavailable(
         "CUPTI is not there (libcupti.so.13): it comes with the CUDA toolkit; set LD_LIBRARY_PATH "
         "to its folder");
   }
-  const bool complete = load(library, "cuptiActivityRegisterCallbacks", api.register_callbacks) &&
-                        load(library, "cuptiActivityEnable", api.enable) &&
-                        load(library, "cuptiActivityDisable", api.disable) &&
-                        load(library, "cuptiActivityFlushAll", api.flush) &&
-                        load(library, "cuptiActivityGetNextRecord", api.next_record) &&
-                        load(library, "cuptiGetResultString", api.result_string);
+  const bool complete = library.find("cuptiActivityRegisterCallbacks", api.register_callbacks) &&
+                        library.find("cuptiActivityEnable", api.enable) &&
+                        library.find("cuptiActivityDisable", api.disable) &&
+                        library.find("cuptiActivityFlushAll", api.flush) &&
+                        library.find("cuptiActivityGetNextRecord", api.next_record) &&
+                        library.find("cuptiGetResultString", api.result_string);
   if (!complete) return unavailable("CUPTI lacks a function that is needed");
   return api;
 }
 
 // What the callbacks know.
 struct Records {
-  Api api;
+  CuptiApi api;
   std::mutex mutex;
   std::vector<KernelRun> runs;
 };

@@ -1,15 +1,17 @@
-// NCCL behind dlopen. Its header is not part of the CUDA toolkit, so the few types that are needed
-// stand here; they are of NCCL's binary interface, unchanged since 2.0 (BF16: 2.10).
+// NCCL, opened at run time. Its header is not part of the CUDA toolkit, so the few types that are
+// needed stand here; they are of NCCL's binary interface, unchanged since 2.0 (BF16: 2.10).
 #include "tensor/nccl_library.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "tensor/shared_library.h"
 
 namespace headrace {
 namespace {
@@ -21,7 +23,7 @@ constexpr NcclResult kNcclInProgress = 7;
 constexpr int kNcclSum = 0;
 
 // The functions of the library that are called, by name.
-struct Api {
+struct NcclApi {
   NcclResult (*get_version)(int*);
   NcclResult (*get_unique_id)(NcclGroupId*);
   NcclResult (*comm_init_rank)(NcclComm*, int size, NcclGroupId, int rank);
@@ -33,26 +35,20 @@ struct Api {
   const char* (*error_string)(NcclResult);
 };
 
-template <class Function>
-bool load(void* library, const char* name, Function& out) {
-  out = reinterpret_cast<Function>(dlsym(library, name));
-  return out != nullptr;
+bool load_nccl(const SharedLibrary& library, NcclApi& api) {
+  return library.find("ncclGetVersion", api.get_version) &&
+         library.find("ncclGetUniqueId", api.get_unique_id) &&
+         library.find("ncclCommInitRank", api.comm_init_rank) &&
+         library.find("ncclCommAbort", api.comm_abort) &&
+         library.find("ncclCommDestroy", api.comm_destroy) &&
+         library.find("ncclCommGetAsyncError", api.comm_async_error) &&
+         library.find("ncclAllReduce", api.all_reduce) &&
+         library.find("ncclGetErrorString", api.error_string);
 }
 
-bool load_all(void* library, Api& api) {
-  return load(library, "ncclGetVersion", api.get_version) &&
-         load(library, "ncclGetUniqueId", api.get_unique_id) &&
-         load(library, "ncclCommInitRank", api.comm_init_rank) &&
-         load(library, "ncclCommAbort", api.comm_abort) &&
-         load(library, "ncclCommDestroy", api.comm_destroy) &&
-         load(library, "ncclCommGetAsyncError", api.comm_async_error) &&
-         load(library, "ncclAllReduce", api.all_reduce) &&
-         load(library, "ncclGetErrorString", api.error_string);
-}
+constexpr std::array kNcclPlaces = {"libnccl.so.2"};
 
-constexpr const char* kName = "libnccl.so.2";
-
-int library_type(DType dtype) {
+int nccl_type(DType dtype) {
   if (dtype == DType::kBF16) return 9;
   if (dtype == DType::kF16) return 6;
   CHECK(dtype == DType::kF32);
@@ -61,7 +57,7 @@ int library_type(DType dtype) {
 
 class Rank final : public NcclRank {
  public:
-  Rank(const Api& api, NcclComm comm, int rank, int size)
+  Rank(const NcclApi& api, NcclComm comm, int rank, int size)
       : api_(api), comm_(comm), rank_(rank), size_(size) {}
   ~Rank() override {
     // Destroying waits for the other ranks' calls; after an error they may never come.
@@ -74,7 +70,7 @@ class Rank final : public NcclRank {
   void all_reduce_sum(Stream& stream, TensorView data) override {
     CHECK(data.rows() == 1 || data.row_stride == row_bytes(data.dtype, data.columns()));
     note(api_.all_reduce(data.data, data.data, static_cast<size_t>(*data.shape.elements()),
-                         library_type(data.dtype), kNcclSum, comm_,
+                         nccl_type(data.dtype), kNcclSum, comm_,
                          static_cast<cudaStream_t>(stream.native())));
   }
 
@@ -94,7 +90,7 @@ class Rank final : public NcclRank {
     if (result != kNcclSuccess) first_.compare_exchange_strong(none, result);
   }
 
-  const Api& api_;
+  const NcclApi& api_;
   const NcclComm comm_;
   const int rank_, size_;
   std::atomic<NcclResult> first_ = kNcclSuccess;
@@ -102,7 +98,7 @@ class Rank final : public NcclRank {
 
 class Nccl final : public NcclLibrary {
  public:
-  explicit Nccl(const Api& api) : api_(api) {}
+  explicit Nccl(const NcclApi& api) : api_(api) {}
 
   int version() const override {
     int version = 0;
@@ -141,20 +137,20 @@ class Nccl final : public NcclLibrary {
         fmt::format("NCCL: {}: {} (NCCL_DEBUG=WARN says more)", what, api_.error_string(result)));
   }
 
-  const Api api_;
+  const NcclApi api_;
 };
 
 Result<std::unique_ptr<Nccl>> open_once() {
-  void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+  const SharedLibrary library(kNcclPlaces);
+  if (!library.is_open()) {
     return unavailable(fmt::format(
         "NCCL is not there (looked for {}): several GPUs need it. Install libnccl2, or set "
         "LD_LIBRARY_PATH to its folder, or use one GPU",
-        kName));
+        places_text(kNcclPlaces)));
   }
-  Api api{};
-  if (!load_all(library, api)) {
-    return unavailable(fmt::format("{} lacks a function that is needed: 2.10 has all", kName));
+  NcclApi api{};
+  if (!load_nccl(library, api)) {
+    return unavailable("NCCL lacks a function that is needed: 2.10 has all");
   }
   return std::make_unique<Nccl>(api);
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBlock = 32;
 
 template <class T>
-T load(const std::byte* at) {
+T load_value(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof(T));
   return value;
@@ -28,7 +28,7 @@ void store(std::byte* at, T value) {
 
 template <class T, class Convert>
 void dequantise_plain(const std::byte* packed, std::span<float> out, Convert convert) {
-  for (size_t i = 0; i < out.size(); ++i) out[i] = convert(load<T>(packed + i * sizeof(T)));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = convert(load_value<T>(packed + i * sizeof(T)));
 }
 
 template <class T, class Convert>
