@@ -16,7 +16,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchWeightsFooter = R"(Examples:
   headrace bench weights -m bench/models/llama-8b --out /tmp/llama-8b
   headrace run -m /tmp/llama-8b
 
@@ -112,7 +112,7 @@ SubcommandRun define_bench_weights(CLI::App& app) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->group("Work");
-  app.footer(kFooter);
+  app.footer(kBenchWeightsFooter);
   return [flags] { return run(*flags); };
 }
 

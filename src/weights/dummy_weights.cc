@@ -66,14 +66,14 @@ void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tenso
                        DType dtype, std::byte* out) {
   const DTypeInfo& info = dtype_info(dtype);
   const uint64_t name = name_hash(tensor.name);
-  const float mean = (tensor.shape.rank() == 1 ? 1.0f : 0.0f) - offset;
+  const float mean = tensor.shape.rank() == 1 ? 1.0f : 0.0f;
   pool.parallel_for(*tensor.shape.elements(), kRangeElements, [&](int64_t first, int64_t last) {
     std::vector<float> values(static_cast<size_t>(std::min(last - first, kRangeElements)));
     for (; first < last; first += kRangeElements) {
       const std::span<float> part(values.data(),
                                   static_cast<size_t>(std::min(last - first, kRangeElements)));
       generate(seed, name, first, part);
-      for (float& value : part) value += mean;
+      for (float& value : part) value = tensor.scale * (value + mean) - offset;
       const auto offset_bytes = static_cast<size_t>(first / info.block_elements * info.block_bytes);
       const auto bytes = static_cast<size_t>(*row_bytes(dtype, static_cast<int64_t>(part.size())));
       quantise_row(dtype, part, {out + offset_bytes, bytes});
@@ -94,8 +94,8 @@ Result<std::unique_ptr<DummyWeightSource>> DummyWeightSource::create(
                       tensor.name, tensor.shape.to_string(), dtype_name(dtype)),
           "dtype");
     }
-    entries.push_back(
-        {std::move(tensor.name), tensor.shape, dtype, static_cast<size_t>(*bytes), nullptr});
+    entries.push_back({std::move(tensor.name), tensor.shape, tensor.scale, dtype,
+                       static_cast<size_t>(*bytes), nullptr});
   }
   return std::unique_ptr<DummyWeightSource>(new DummyWeightSource(std::move(entries), options));
 }
@@ -141,8 +141,8 @@ Result<ConstTensorView> DummyWeightSource::get(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   if (entry->memory == nullptr) {  // new std::byte[] is 16-byte aligned
     entry->memory = std::make_unique_for_overwrite<std::byte[]>(entry->bytes);
-    fill_dummy_tensor(pool_, seed_, {entry->name, entry->shape}, /*offset=*/0, entry->dtype,
-                      entry->memory.get());
+    fill_dummy_tensor(pool_, seed_, {entry->name, entry->shape, entry->scale}, /*offset=*/0,
+                      entry->dtype, entry->memory.get());
   }
   return ConstTensorView(entry->memory.get(), entry->dtype, entry->shape);
 }

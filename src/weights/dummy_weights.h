@@ -22,7 +22,8 @@ namespace headrace {
 // keep norm weights).
 struct DummyTensor {
   std::string name;
-  Shape shape;  // rank 1 or 2, every dimension >= 1
+  Shape shape;         // rank 1 or 2, every dimension >= 1
+  float scale = 1.0f;  // of all its elements
 };
 
 struct DummyOptions {
@@ -34,7 +35,7 @@ struct DummyOptions {
 // Every tensor has memory of its own, so that reading all weights costs what it does with a real
 // file. Element i of a matrix is normal with sigma 0.02, a pure function of (seed, name, i). A
 // vector is 1 + that: RMSNorm weights of trained models lie around 1, and around 0 every layer
-// would multiply its input by 0.02 and activations would vanish.
+// would multiply its input by 0.02 and activations would vanish. Both times the tensor's scale.
 //
 // A tensor is made when get() first asks for it and freed by release(), so that a loader that packs
 // tensor by tensor never holds two copies of the model.
@@ -55,6 +56,7 @@ class DummyWeightSource final : public WeightSource {
   struct Entry {
     std::string name;
     Shape shape;
+    float scale;
     DType dtype;
     size_t bytes;
     std::unique_ptr<std::byte[]> memory;  // empty until get()
@@ -72,7 +74,7 @@ class DummyWeightSource final : public WeightSource {
 // One caller of the pool at a time.
 void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
                        DType dtype, std::byte* out);
-// What element i of tensor `name` is: sigma 0.02, mean 0.
+// What element i of tensor `name` is: sigma 0.02, mean 0, scale 1.
 float dummy_weight(uint64_t seed, std::string_view name, int64_t i);
 
 }  // namespace headrace

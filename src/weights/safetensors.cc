@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 constexpr size_t kLengthBytes = 8;
 constexpr std::string_view kMetadata = "__metadata__";
 
-constexpr auto kTypes = std::to_array<SafetensorsType>({
+constexpr auto kSafetensorsTypes = std::to_array<SafetensorsType>({
     {"F64", 64, {}},          {"F32", 32, DType::kF32},
     {"F16", 16, DType::kF16}, {"BF16", 16, DType::kBF16},
     {"I64", 64, {}},          {"I32", 32, {}},
@@ -38,9 +38,9 @@ struct Layout {
   std::span<const std::byte> data;
 };
 
-class Parser {
+class HeaderParser {
  public:
-  Parser(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
+  HeaderParser(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
 
   Result<SafetensorsPlan> parse() {
     HR_ASSIGN_OR_RETURN(const Layout layout, find_header());
@@ -222,12 +222,12 @@ class Parser {
 }  // namespace
 
 const SafetensorsType* find_safetensors_type(std::string_view name) {
-  const auto at = std::find_if(kTypes.begin(), kTypes.end(),
+  const auto at = std::find_if(kSafetensorsTypes.begin(), kSafetensorsTypes.end(),
                                [&](const SafetensorsType& type) { return type.name == name; });
-  return at == kTypes.end() ? nullptr : &*at;
+  return at == kSafetensorsTypes.end() ? nullptr : &*at;
 }
 
-std::span<const SafetensorsType> safetensors_types() { return kTypes; }
+std::span<const SafetensorsType> safetensors_types() { return kSafetensorsTypes; }
 
 std::optional<int64_t> safetensors_tensor_bytes(const SafetensorsType& type, const Shape& shape) {
   const auto elements = shape.elements();
@@ -238,7 +238,7 @@ std::optional<int64_t> safetensors_tensor_bytes(const SafetensorsType& type, con
 }
 
 Result<SafetensorsPlan> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
-  return Parser(bytes, name).parse();
+  return HeaderParser(bytes, name).parse();
 }
 
 Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::open(const std::string& path) {

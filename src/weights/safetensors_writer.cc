@@ -25,13 +25,13 @@ const SafetensorsType* type_of(DType dtype) {
   return nullptr;
 }
 
-struct Layout {
+struct FileLayout {
   std::string head;             // length and header
   std::vector<size_t> offsets;  // [entries + 1] in the data
 };
 
-Result<Layout> lay_out(std::span<const SafetensorsEntry> entries) {
-  Layout layout{.offsets = {0}};
+Result<FileLayout> lay_out(std::span<const SafetensorsEntry> entries) {
+  FileLayout layout{.offsets = {0}};
   Json header = Json::object();
   for (const SafetensorsEntry& entry : entries) {
     const SafetensorsType* type = type_of(entry.dtype);
@@ -87,7 +87,7 @@ Result<std::span<std::byte>> map_new_file(const std::string& path, size_t bytes)
 
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
     const std::string& path, std::span<const SafetensorsEntry> entries) {
-  HR_ASSIGN_OR_RETURN(const Layout layout, lay_out(entries));
+  HR_ASSIGN_OR_RETURN(const FileLayout layout, lay_out(entries));
   HR_ASSIGN_OR_RETURN(const std::span<std::byte> mapping,
                       map_new_file(path, layout.head.size() + layout.offsets.back()));
   std::ranges::copy(std::as_bytes(std::span(layout.head)), mapping.begin());

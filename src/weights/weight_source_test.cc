@@ -74,6 +74,21 @@ TEST_F(Dummy, VectorsLieAroundOne) {
   for (const float value : floats(norm)) EXPECT_NEAR(value, 1, 0.15);
 }
 
+TEST_F(Dummy, ATensorsScaleMultipliesAllOfIt) {
+  const auto scaled = DummyWeightSource::create({{"a.weight", Shape{300, 256}, 4.0f},
+                                                 {"b.weight", Shape{300, 256}},
+                                                 {"norm.weight", Shape{257}, 4.0f}},
+                                                {.dtype = DType::kF32});
+  ASSERT_TRUE(scaled.ok());
+  const auto plain = make(DType::kF32);
+  for (const char* name : {"a.weight", "b.weight", "norm.weight"}) {
+    const float scale = name[0] == 'b' ? 1.0f : 4.0f;  // a power of two: nothing is rounded
+    const std::vector<float> expected = floats(*plain->get(name));
+    const std::vector<float> values = floats(*(*scaled)->get(name));
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(values[i], scale * expected[i]) << i;
+  }
+}
+
 TEST_F(Dummy, AnElementDependsOnSeedNameAndIndexOnly) {
   const auto one = make(DType::kF32, 1), two = make(DType::kF32, 3),
              other = make(DType::kF32, 1, 9);

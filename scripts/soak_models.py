@@ -1,0 +1,160 @@
+"""Shapes of models and sets of flags of the soak."""
+
+import itertools
+import math
+import random
+
+MODEL_LEN = 1024
+SEQS = 48
+SHARP = 2.2  # standard deviation of attention's scores: of 500 keys some four have most of a row's weight
+
+CLASSES = {
+    "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3": "Gemma3ForCausalLM", "granite": "GraniteForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM", "phi3": "Phi3ForCausalLM",
+}  # fmt: skip
+NORMED_HEADS = ("qwen3", "gemma3", "olmo2")
+GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
+
+
+class Shape:
+    def __init__(self, name, kind, heads, kv_heads, head_dim, hidden, vocab, layers=2, ffn=0, **more):
+        self.name, self.kind, self.heads, self.kv_heads, self.head_dim = name, kind, heads, kv_heads, head_dim
+        self.hidden, self.vocab, self.layers, self.more = hidden, vocab, layers, more
+        self.ffn = ffn or 2 * hidden
+
+    def config(self):
+        config = {
+            "architectures": [CLASSES[self.kind]], "model_type": self.kind, "hidden_size": self.hidden,
+            "intermediate_size": self.ffn, "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads, "head_dim": self.head_dim, "vocab_size": self.vocab,
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "bos_token_id": 1,
+            "eos_token_id": 2, "tie_word_embeddings": True,
+            "hidden_act": "gelu_pytorch_tanh" if self.kind in GELU else "silu",
+        }  # fmt: skip
+        return {**config, **self.more}
+
+    def sharpness(self):
+        """The factor of queries and keys with which scores have SHARP."""
+        scale = self.head_dim**-0.5
+        if "query_pre_attn_scalar" in self.more:
+            scale = self.more["query_pre_attn_scalar"] ** -0.5
+        scale = self.more.get("attention_multiplier", scale)
+        each = 1.0 if self.kind in NORMED_HEADS else 0.02**2 * self.hidden
+        return math.sqrt(SHARP / (scale * math.sqrt(self.head_dim) * each))
+
+    def kv_groups(self):
+        """Keys and values of sliding layers have pages of their own."""
+        return 2 if self.more.get("sliding_window") and self.kind in ("gemma2", "gemma3") else 1
+
+    def token_bytes(self, element=2):
+        return 2 * self.kv_heads * self.head_dim * self.layers * element
+
+
+SHAPES = [
+    Shape("h64", "llama", 8, 2, 64, 512, 32000),
+    Shape("h64-mqa", "llama", 8, 1, 64, 512, 32001, layers=3),
+    Shape("h64-mha", "llama", 8, 8, 64, 512, 32000),
+    Shape("h64-group20", "llama", 20, 1, 64, 512, 32000),
+    Shape("h80", "llama", 8, 4, 80, 640, 32000),
+    Shape("h96", "llama", 8, 8, 96, 768, 32001),
+    Shape("h96-phi3", "phi3", 8, 8, 96, 768, 32064, original_max_position_embeddings=4096),
+    Shape("h100", "llama", 8, 2, 100, 800, 32000),
+    Shape("h128", "llama", 8, 2, 128, 1024, 32000),
+    Shape("h128-mqa", "llama", 8, 1, 128, 1024, 32001),
+    Shape("h128-window", "mistral", 8, 2, 128, 512, 32000, sliding_window=160),
+    Shape("h160", "llama", 4, 4, 160, 640, 32000),
+    Shape("h256-gemma", "gemma", 8, 1, 256, 512, 32000),
+    Shape("h256-gemma2", "gemma2", 8, 4, 256, 512, 32000, layers=4, sliding_window=128, attn_logit_softcapping=50.0,
+          final_logit_softcapping=30.0, query_pre_attn_scalar=256, hidden_activation="gelu_pytorch_tanh",
+          layer_types=["sliding_attention", "full_attention"] * 2),
+    Shape("h256-gemma3", "gemma3", 4, 1, 256, 256, 262144, layers=6, sliding_window=128, query_pre_attn_scalar=256,
+          rope_local_base_freq=10000.0, hidden_activation="gelu_pytorch_tanh",
+          layer_types=["sliding_attention"] * 5 + ["full_attention"]),
+    Shape("granite", "granite", 8, 2, 64, 512, 49155, attention_multiplier=0.015625, embedding_multiplier=12.0,
+          residual_multiplier=0.22, logits_scaling=2.0),
+    Shape("70b-heads", "llama", 64, 8, 128, 1024, 32000),
+    Shape("8b-wide", "llama", 32, 8, 128, 4096, 32000, layers=1, ffn=8192),
+    Shape("qwen2", "qwen2", 14, 2, 64, 896, 32001),
+    Shape("qwen3", "qwen3", 8, 2, 128, 512, 32000, attention_bias=False),
+    Shape("olmo2", "olmo2", 8, 8, 128, 512, 32000, attention_bias=False),
+    Shape("smollm3", "smollm3", 8, 2, 128, 512, 32000, layers=4, no_rope_layers=[1, 1, 1, 0], use_sliding_window=False),
+    Shape("starcoder2", "starcoder2", 8, 2, 128, 512, 49152, sliding_window=192, use_bias=True, norm_epsilon=1e-5),
+    Shape("deep-mha", "llama", 32, 32, 128, 256, 32000, layers=8),
+]  # fmt: skip
+
+
+class Flags:
+    """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end."""
+
+    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy=""):
+        self.name, self.flags, self.pool, self.pressure = name, list(flags), pool, pressure
+        self.page_bytes_min, self.policy = page_bytes_min, policy
+        if policy:
+            self.flags += ["--policy", policy]
+        self.exact = "--batch-invariant" in flags
+
+    def fits(self, shape):
+        return 16 * shape.token_bytes(4 if "float32" in self.flags else 2) >= self.page_bytes_min
+
+
+TIGHT = 2 * MODEL_LEN
+# Whoever fits joins, and is preempted when those before it grow.
+CROWDED = ("--admission-headroom", "0")
+SWAP = (*CROWDED, "--kv-offloading-size", "0.5", "--preemption-mode", "swap")
+DISK = (*CROWDED, "--kv-offloading-size", "0.01", "--kv-disk-size", "0.25", "--preemption-mode", "swap")
+OUT_AND_BACK = ("preemptions", "pages_stored", "pages_loaded")
+
+FLAGS = [
+    Flags("default"),
+    Flags("eager", "--enforce-eager"),
+    Flags("graphs-at-start", "--graphs-at-start"),
+    Flags("fp16", "--dtype", "float16"),
+    Flags("fp32", "--dtype", "float32"),
+    Flags("invariant", "--batch-invariant"),
+    Flags("invariant-eager", "--batch-invariant", "--enforce-eager", "--no-gemm-trials"),
+    Flags("small-steps", "--max-num-batched-tokens", "48", "--no-gemm-trials"),
+    Flags("contiguous", "--kv-memory", "contiguous", pool=MODEL_LEN * 16),
+    Flags("virtual", "--kv-memory", "virtual", page_bytes_min=2 << 20),
+    Flags("tight-swap", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("invariant-swap", "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("tight-disk", *DISK, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("tight-recompute", *CROWDED, pool=TIGHT, pressure=("preemptions",)),
+    Flags("no-prefix-cache", "--no-enable-prefix-caching"),
+    Flags("no-overlap", "--no-overlap", "--no-split-prompts"),
+    Flags("seccomp", "--seccomp"),
+    Flags("seccomp-disk", "--seccomp", *DISK, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("policy-mlfq", policy="mlfq", pool=8 * MODEL_LEN),
+    Flags("policy-priority", *SWAP, policy="priority", pool=TIGHT),
+    Flags("policy-fair", "--batch-invariant", policy="fair", pool=8 * MODEL_LEN),
+    Flags("policy-lpm", policy="lpm", pool=8 * MODEL_LEN),
+]  # fmt: skip
+
+
+def named(rows, names):
+    unknown = set(names) - {row.name for row in rows}
+    if unknown:
+        raise SystemExit(f"gpu_soak: no {', '.join(sorted(unknown))} (there are {', '.join(row.name for row in rows)})")
+    return [row for row in rows if row.name in names or not names]
+
+
+def plan(seed, shape_names, flag_names, device):
+    """number -> shape and flags: every pair that goes together, in an order of its own each round."""
+    shapes, flags = named(SHAPES, shape_names), named(FLAGS, flag_names)
+    pairs = [(s, f) for s, f in itertools.product(shapes, flags) if device != "cuda" or f.fits(s)]
+    # A set of flags that few shapes go with takes as many starts as the others.
+    most = max(sum(f is flag for _, f in pairs) for flag in flags)
+    for flag in flags:
+        own = [pair for pair in pairs if pair[1] is flag]
+        if own and len(own) < most // 2:
+            pairs += list(itertools.islice(itertools.cycle(own), most // 2 - len(own)))
+    if not pairs:
+        raise SystemExit("gpu_soak: none of these shapes goes with these flags")
+
+    def at(number):
+        round_, place = divmod(number, len(pairs))
+        order = list(pairs)
+        random.Random(f"{seed} order {round_}").shuffle(order)
+        return order[place]
+
+    return at
