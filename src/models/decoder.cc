@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/decoder_weights.h"
+#include "models/device_limits.h"
 #include "ops/activation.h"
 #include "ops/embedding.h"
 #include "ops/gated_linear.h"
@@ -557,10 +558,11 @@ DType activation_dtype(DeviceKind device, ComputeType compute) {
 
 Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource& source,
                                             Device& device, const ModelLoadOptions& options) {
+  const DType activations = activation_dtype(device.kind(), options.compute);
+  HR_RETURN_IF_ERROR(check_device_limits(spec, device.traits(), activations));
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
   return std::unique_ptr<Model>(
-      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.traits(),
-                                activation_dtype(device.kind(), options.compute)));
+      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.traits(), activations));
 }
 
 }  // namespace headrace

@@ -100,7 +100,8 @@ class Model {
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
                       std::span<const KvLayerView> kv /* [layers] */,
                       TensorView hidden /* [T, D] */, const ForwardTaps& taps) const = 0;
-  // Final norm and output matrix of the rows asked for. `rows` is overwritten.
+  // Final norm and output matrix of the rows asked for. `rows` is overwritten; rows of `logits` may
+  // lie apart.
   virtual void head(OpContext& context, TensorView rows /* [R, D] */,
                     TensorView logits /* [R, V] */) const = 0;
 };

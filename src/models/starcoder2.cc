@@ -5,7 +5,7 @@
 namespace headrace {
 namespace {
 
-constexpr auto kNames = std::to_array<HfTensorName>({
+constexpr auto kStarcoder2Names = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
     {"model.norm.bias", "output_norm.bias"},
@@ -41,6 +41,6 @@ DecoderSpec starcoder2_spec(const ModelConfig& config) {
   return spec;
 }
 
-HfTensorNames starcoder2_hf_names() { return kNames; }
+HfTensorNames starcoder2_hf_names() { return kStarcoder2Names; }
 
 }  // namespace headrace

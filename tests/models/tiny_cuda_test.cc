@@ -210,6 +210,31 @@ TEST(TinyCuda, GraphsAndOverlapChangeNoToken) {
   }
 }
 
+// Recorded steps of more rows than logits are made for at a time, and full steps of padding before
+// the first request.
+TEST(TinyCuda, RecordingsOfManySequencesAndFullStepTrialsChangeNoToken) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  std::vector<TestRequest> all;
+  while (all.size() < 300) {
+    for (TestRequest& request : requests(kLength)) all.push_back(std::move(request));
+  }
+  std::vector<std::vector<Outcome>> outcomes;
+  for (const bool more : {false, true}) {
+    StackOptions options = options_of(std::string(kFolder) + "/llama", "cuda", "float32");
+    options.max_num_seqs = static_cast<int32_t>(all.size());
+    options.max_num_batched_tokens = 1500;
+    options.recorded_rows_max = more ? 1024 : 256;
+    options.full_step_trials = more;
+    auto model = ModelUnderTest::load(options);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    outcomes.push_back(model->answer(all).value());
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(outcomes[0][i].tokens, outcomes[1][i].tokens) << i;
+    EXPECT_NE(outcomes[1][i].finish, FinishReason::kFault) << i;
+  }
+}
+
 // Two layers of some head size, with norms of heads where it is a Qwen3, for dummy weights.
 std::string model_of_head_size(const std::string& type, int32_t head_dim) {
   const std::filesystem::path from = std::filesystem::path(kFolder) / type / "config.json";

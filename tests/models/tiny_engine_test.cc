@@ -8,8 +8,10 @@
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "../golden/equal_bits.h"
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
 
@@ -39,7 +41,6 @@ std::vector<std::string> model_paths() {
 StackOptions stack_options(const std::string& path) {
   return {.model = path,
           .device = "cpu",
-          .batch_invariant = true,
           .threads = 2,
           .max_num_seqs = 8,
           .max_num_batched_tokens = 512};
@@ -90,11 +91,16 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& where) {
 
 // Alone; together; together in steps of 16 tokens, with so small a pool that some wait or are
 // computed twice.
-TEST(TinyEngine, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
+class TinyEngineBits : public ::testing::TestWithParam<EqualBits> {};
+
+TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
+  std::optional<CpuWithoutAmx> without_amx;
+  if (!GetParam().may_use_amx) without_amx.emplace();
   ASSERT_GE(model_paths().size(), 33u);
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
     StackOptions options = stack_options(path);
+    options.batch_invariant = GetParam().batch_invariant;
     options.max_model_len = model_len(path);
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
@@ -132,6 +138,9 @@ TEST(TinyEngine, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(EqualBits, TinyEngineBits, ::testing::ValuesIn(kEqualBits),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // The most blocks that were used at a time while one request ran.
 class BlockWatch {
