@@ -10,6 +10,7 @@
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
+#include "engine/padding_step.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
 #include "engine/step_graphs.h"
@@ -111,8 +112,8 @@ int64_t workspace_bytes(const Model& model, const RunnerShape& shape,
   for (const AttentionPlanShape& attention : shape.attention) {
     partial = std::max(partial, attention_partial_bytes(attention));
   }
-  return (options.max_num_batched_tokens + rows) * hidden_bytes + rows * spec.vocab_size * 4 +
-         partial +
+  return (options.max_num_batched_tokens + rows) * hidden_bytes +
+         rows * device_logit_row_bytes(spec.vocab_size) + partial +
          model.workspace_bytes(options.max_num_batched_tokens, static_cast<int32_t>(rows),
                                options.max_model_len, /*thread_count=*/0) +
          (64 << 10);
@@ -121,7 +122,8 @@ int64_t workspace_bytes(const Model& model, const RunnerShape& shape,
 // Of steps that only decode; 0: none is recorded.
 int32_t recorded_rows_max(const ModelRunnerOptions& options) {
   if (!options.graphs || options.taps.after_layer) return 0;
-  return std::min({kDeviceLogitRowsMax, options.max_num_seqs, options.max_num_batched_tokens});
+  return std::min(
+      {options.recorded_rows_max, options.max_num_seqs, options.max_num_batched_tokens});
 }
 
 RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& plan,
@@ -240,13 +242,20 @@ class DeviceRunner final : public Runner {
                                   std::span<std::byte> arena);
   AttentionPlan plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
                                        std::span<std::byte> arena);
-  std::vector<AttentionPlan> plan_decodes(int32_t rows, std::span<const std::span<std::byte>> to);
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward();
   void poison();
   Result<Workspace> make_workspace(int64_t bytes);
   void note_timing(Ticket ticket, double collect_seconds);
-  Result<double> run_padding(int32_t rows);
+  bool try_sizes();
+  bool try_full_step();
+  int32_t prompt_tokens_tried() const {
+    return padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs);
+  }
+  const int32_t* padding_table() const {
+    return reinterpret_cast<const int32_t*>(padding_table_.data());
+  }
+  Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
   Result<StepGraphs::Recording> record(int32_t rows);  // on the recorder's thread
 
   Device& device_;
@@ -288,6 +297,7 @@ class DeviceRunner final : public Runner {
   std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
   int runs_ = 0;                       // of the size that is tried
   bool sizes_tried_ = false;
+  int full_steps_tried_ = 0;
   Buffer padding_table_;  // a block table of the padding's page, on the device
   Buffer poison_;         // NaNs, where they are asked for
   std::vector<std::span<std::byte>> poisoned_;  // what they are copied over
@@ -316,7 +326,8 @@ Status DeviceRunner::start() {
   }
   if (shape_.graph_rows_max == 0) return ok_status();
   const auto block_tokens = storage_.plan().block_tokens;
-  const std::vector<int32_t> table(kPaddingTableEntries,
+  const auto entries = static_cast<size_t>(prompt_tokens_tried() / block_tokens + 1);
+  const std::vector<int32_t> table(kPaddingTableEntries + entries,
                                    static_cast<int32_t>(storage_.padding_slot() / block_tokens));
   const auto table_bytes = static_cast<int64_t>(table.size() * sizeof(int32_t));
   HR_ASSIGN_OR_RETURN(padding_table_, device_.allocate(table_bytes));
@@ -519,35 +530,22 @@ void DeviceRunner::submit_sample(Ticket ticket) {
 
 // ---- recordings ---------------------------------------------------------------------------------
 
-// Decodes of one key each, in the page that is there for padding.
-std::vector<AttentionPlan> DeviceRunner::plan_decodes(int32_t rows,
-                                                      std::span<const std::span<std::byte>> to) {
-  std::vector<AttentionPlan> plans;
-  for (size_t group = 0; group < shape_.attention.size(); ++group) {
-    std::vector<AttentionSequence> sequences;
-    for (int32_t row = 0; row < rows; ++row) {
-      sequences.push_back({.row_first = row,
-                           .row_count = 1,
-                           .kv_length = 1,
-                           .block_table = reinterpret_cast<const int32_t*>(padding_table_.data())});
-    }
-    plans.push_back(plan_attention(shape_.attention[group], sequences, to[group]));
-  }
-  return plans;
-}
-
 // While there is nothing to compute: every size runs as padding, one run a call: once to load
 // kernels, as often as trials of matrix products need, and once to show what it costs; then the
 // sizes that pay are recorded.
 bool DeviceRunner::idle_work() {
-  if (graphs_ == nullptr || sizes_tried_ || !status_.ok()) return false;
+  if (graphs_ == nullptr || !status_.ok()) return false;
+  return sizes_tried_ ? try_full_step() : try_sizes();
+}
+
+bool DeviceRunner::try_sizes() {
   const std::vector<int32_t>& sizes = graphs_->sizes();
   const int32_t rows = sizes[costs_.size()];
   const Result<GemmLibrary*> library = device_.gemm_library();
   const int trials = options_.gemm_trials && library.ok() ? kGemmTrialRuns : 0;
   const bool on_trial = runs_ > 0 && runs_ <= trials;
   if (on_trial) (*library)->begin_trial(*stream_);
-  const auto seconds = run_padding(rows);
+  const auto seconds = run_padding(padding_decodes(rows, padding_table()), rows);
   if (on_trial) (*library)->end_trial();
   if (!seconds.ok()) {
     status_ = seconds.status();
@@ -561,14 +559,32 @@ bool DeviceRunner::idle_work() {
   graphs_->set_sizes(StepGraphs::worthwhile_sizes(costs_));
   for (const int32_t size : graphs_->sizes()) graphs_->has_run(size);
   sizes_tried_ = true;
-  return false;
+  return options_.full_step_trials;
+}
+
+// Prompts that fill a step, over the same padding, for trials of its products.
+bool DeviceRunner::try_full_step() {
+  const Result<GemmLibrary*> library = device_.gemm_library();
+  if (!options_.full_step_trials || !library.ok() || full_steps_tried_ == kGemmTrialRuns) {
+    return false;
+  }
+  (*library)->begin_trial(*stream_);
+  status_ = run_padding(padding_prompts(options_.max_num_batched_tokens, prompt_tokens_tried(),
+                                        padding_table()),
+                        /*logit_rows=*/0)
+                .status();
+  (*library)->end_trial();
+  return status_.ok() && ++full_steps_tried_ < kGemmTrialRuns;
 }
 
 // A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
-Result<double> DeviceRunner::run_padding(int32_t rows) {
-  const auto count = static_cast<size_t>(rows);
+Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
+                                         int32_t logit_rows) {
+  const AttentionSequence& last = sequences.back();
+  const auto count = static_cast<size_t>(last.row_first + last.row_count);
   arena_.start_step();
-  const StepParts parts = StepParts::place(arena_.places(), shape_.attention, count, count);
+  const StepParts parts =
+      StepParts::place(arena_.places(), shape_.attention, count, static_cast<size_t>(logit_rows));
   fill(parts.tokens, std::span<const TokenId>());
   fill(parts.positions, std::span<const int32_t>());
   std::vector<std::span<std::byte>> to;
@@ -579,9 +595,9 @@ Result<double> DeviceRunner::run_padding(int32_t rows) {
   fill(parts.logit_rows, std::span<const int32_t>());
   fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
        DeviceSampler::padding(device_slots_.padding_slot()));
-  StepInput input = StepInput::in(arena_, parts, plan_decodes(rows, to));
+  StepInput input = StepInput::in(arena_, parts, plan_padding(shape_.attention, sequences, to));
   input.results = results_.rows();
-  input.tops = results_.tops(rows);
+  input.tops = results_.tops(logit_rows);
   arena_.upload(*stream_);
   const StepMarks& marks = marks_[0];
   stream_->record(*marks.begin);
@@ -602,7 +618,8 @@ Result<StepGraphs::Recording> DeviceRunner::record(int32_t rows) {
   std::vector<std::vector<std::byte>> plans;
   for (const auto& part : parts.attention_plans) plans.emplace_back(part.count);
   const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());
-  StepInput input = StepInput::in(arena_, parts, plan_decodes(rows, to));
+  StepInput input = StepInput::in(
+      arena_, parts, plan_padding(shape_.attention, padding_decodes(rows, padding_table()), to));
   input.results = results_.rows();
   input.tops = results_.tops(rows);
 

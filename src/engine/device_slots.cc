@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "engine/slot_table.h"
 
@@ -38,7 +40,12 @@ int64_t DeviceSlotsShape::bytes() const {
 }
 
 Result<DeviceSlots> DeviceSlots::create(Device& device, const DeviceSlotsShape& shape) {
-  CHECK(int64_t{shape.group_count} * shape.slot_count * shape.blocks_max <= INT32_MAX);
+  if (table_bytes(shape) / 4 > INT32_MAX) {  // an entry's place is an int32
+    return invalid_argument(fmt::format(
+        "block tables of {} sequences of {} blocks each are more than a GPU's step can address: "
+        "lower --max-num-seqs or --max-model-len",
+        shape.slot_count, shape.blocks_max));
+  }
   DeviceSlots slots(shape);
   HR_ASSIGN_OR_RETURN(slots.block_tables_, device.allocate(table_bytes(shape)));
   HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate((int64_t{shape.slot_count} + 1) * 4));

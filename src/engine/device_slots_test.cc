@@ -53,5 +53,14 @@ TEST_F(DeviceSlotsTest, ACopyReplacesTheSharedPageOfTheSameStep) {
   EXPECT_EQ(tables(true), expected);
 }
 
+// A context length of a file, times the sequences of a step.
+TEST_F(DeviceSlotsTest, TablesThatAreTooLargeAreRefused) {
+  const auto slots = DeviceSlots::create(
+      *device_, {.slot_count = 256, .group_count = 1, .blocks_max = 1 << 23, .vocab_size = 8});
+  EXPECT_EQ(slots.status().message(),
+            "block tables of 256 sequences of 8388608 blocks each are more than a GPU's step can "
+            "address: lower --max-num-seqs or --max-model-len");
+}
+
 }  // namespace
 }  // namespace headrace

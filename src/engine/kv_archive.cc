@@ -1,6 +1,5 @@
 #include "engine/kv_archive.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
+#include "base/private_file.h"
 
 namespace headrace {
 namespace {
@@ -33,8 +33,9 @@ struct RecordHeader {
 };
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-File open_file(const std::string& path, const char* mode) {
-  return File(std::fopen(path.c_str(), mode), &std::fclose);
+// Of a descriptor that is open; -1 stays an error.
+File to_file(int descriptor, const char* mode) {
+  return File(descriptor < 0 ? nullptr : ::fdopen(descriptor, mode), &std::fclose);
 }
 
 template <class T>
@@ -199,11 +200,10 @@ Result<KvArchiveCounts> save_kv(const std::string& path, const std::string& fing
   KvArchiveCounts counts;
   Status status;
   {
-    const File file = open_file(beside, "wb");
+    const File file = to_file(create_private_file(beside), "wb");
     if (file == nullptr) {
       return exhausted(fmt::format("{} cannot be written: {}", beside, std::strerror(errno)));
     }
-    ::fchmod(::fileno(file.get()), 0600);
     status = write_archive(file.get(), beside, fingerprint, cache, runner, counts);
   }
   if (status.ok() && std::rename(beside.c_str(), path.c_str()) == 0) return counts;
@@ -214,8 +214,15 @@ Result<KvArchiveCounts> save_kv(const std::string& path, const std::string& fing
 
 Result<KvArchiveCounts> restore_kv(const std::string& path, const std::string& fingerprint,
                                    PrefixCache& cache, Runner& runner) {
-  const File file = open_file(path, "rb");
-  if (file == nullptr) return not_found(fmt::format("{}: {}", path, std::strerror(errno)));
+  const File file = to_file(open_own_file(path), "rb");
+  if (file == nullptr && errno == ENOENT) {
+    return not_found(fmt::format("{}: {}", path, std::strerror(errno)));
+  }
+  if (file == nullptr) {
+    return invalid_argument(
+        fmt::format("{} is not used: it must be a file of this user that others cannot write ({})",
+                    path, std::strerror(errno)));
+  }
   RecordReader reader(file.get());
   const int64_t page_bytes = runner.page_bytes();
   HR_RETURN_IF_ERROR(check_file_header(reader, path, fingerprint, page_bytes));

@@ -1,7 +1,9 @@
 #include "engine/kv_archive.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -202,14 +204,44 @@ TEST_F(KvArchive, RefusesOtherModelsAndNamesWhatIsWrong) {
   EXPECT_EQ(saved.status().code(), StatusCode::kExhausted);
 }
 
-// A device that is always full: what was saved before stays.
+// A file that may not grow: what was saved before stays.
 TEST_F(KvArchive, AFullDiskLeavesTheFileThatWasThere) {
   const std::string before = read_file();
-  std::filesystem::create_symlink("/dev/full", path_ + ".part");
+  rlimit old_limit{};
+  ::getrlimit(RLIMIT_FSIZE, &old_limit);
+  const rlimit small{.rlim_cur = 100, .rlim_max = old_limit.rlim_max};
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
   const auto saved = save_kv(path_, "model", world_.cache, world_.runner);
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  ::signal(SIGXFSZ, old_handler);
   ASSERT_FALSE(saved.ok());
-  EXPECT_NE(saved.status().message().find("No space left"), std::string::npos);
+  EXPECT_NE(saved.status().message().find("File too large"), std::string::npos);
   EXPECT_EQ(read_file(), before);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
+}
+
+// The file holds what users sent. A link in its place neither sends it elsewhere nor brings in
+// another's, and nothing is believed that somebody else may have written.
+TEST_F(KvArchive, IsReadAndWrittenByItsOwnerAlone) {
+  namespace fs = std::filesystem;
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0600));
+  const std::string elsewhere = path_ + ".elsewhere";
+  std::ofstream(elsewhere) << "mine";
+  fs::create_symlink(elsewhere, path_ + ".part");
+  ASSERT_TRUE(save_kv(path_, "model", world_.cache, world_.runner).ok());
+  EXPECT_EQ(fs::file_size(elsewhere), 4u);
+  fs::rename(path_, elsewhere);
+  fs::create_symlink(elsewhere, path_);
+  World other(64);
+  EXPECT_EQ(restore_kv(path_, "model", other.cache, other.runner).status().code(),
+            StatusCode::kInvalidArgument);
+  fs::rename(elsewhere, path_);
+  fs::permissions(path_, fs::perms(0666));
+  EXPECT_EQ(restore_kv(path_, "model", other.cache, other.runner).status().code(),
+            StatusCode::kInvalidArgument);
+  fs::permissions(path_, fs::perms(0600));
+  EXPECT_TRUE(restore_kv(path_, "model", other.cache, other.runner).ok());
 }
 
 }  // namespace

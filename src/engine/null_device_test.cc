@@ -3,7 +3,9 @@
 // shows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -156,6 +158,78 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
     }
   }
   EXPECT_GT(host.engine().stats().scheduler.preemptions, 0u);
+}
+
+// A null model that looks at the logits it is given.
+class LogitProbe final : public Model {
+ public:
+  explicit LogitProbe(ModelSpec spec) : model_(std::move(spec)) {}
+
+  const ModelSpec& spec() const override { return model_.spec(); }
+  DType activation_dtype() const override { return model_.activation_dtype(); }
+  int64_t weight_bytes() const override { return 0; }
+  int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
+  void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
+  void layers(OpContext&, const ForwardBatch&, LayerRange, std::span<const KvLayerView>, TensorView,
+              const ForwardTaps&) const override {}
+  void head(OpContext&, TensorView, TensorView logits) const override {
+    EXPECT_EQ(logits.columns(), spec().vocab_size);
+    EXPECT_EQ(logits.row_stride % 256, 0);
+    EXPECT_GE(logits.row_stride, logits.columns() * 4);
+    EXPECT_LT(logits.row_stride, logits.columns() * 4 + 256);
+    // What a product may write of a row is there.
+    for (int64_t row = 0; row < logits.rows(); ++row) {
+      std::memset(logits.row(row), 0, static_cast<size_t>(logits.row_stride));
+    }
+    rows_max_ = std::max(rows_max_, logits.rows());
+  }
+  int64_t rows_max() const { return rows_max_; }
+
+ private:
+  const NullModel model_;
+  mutable int64_t rows_max_ = 0;
+};
+
+// Whatever the vocabulary, rows of logits lie where fast kernels take them.
+TEST(LogitRows, StartOnAccessesForEveryVocabulary) {
+  for (const int32_t vocabulary : {1, 3, 64, 65, 32001, 49152, 49155}) {
+    SCOPED_TRACE(vocabulary);
+    const auto device = create_null_device({});
+    ModelSpec spec = spec_of({});
+    spec.vocab_size = vocabulary;
+    const LogitProbe model(spec);
+    KvPlan kv = plan_kv(model.spec(), DType::kBF16, 16);
+    auto runner = create_model_runner(*device, model, std::move(kv),
+                                      {.max_num_seqs = 300,
+                                       .max_num_batched_tokens = 300,
+                                       .max_model_len = 64,
+                                       .block_count = 40});
+    ASSERT_TRUE(runner.ok()) << runner.status().message();
+    const auto request = std::make_shared<Request>();
+    request->prompt.assign(32, 0);
+    request->sampling.prompt_logprobs = 0;
+    StepPlan plan;
+    plan.admitted.push_back({.sequence = SequenceId(1),
+                             .slot = SlotId(0),
+                             .request = request,
+                             .tokens = request->prompt,
+                             .blocks = {{.group = 0, .blocks = {BlockId(0), BlockId(1)}}}});
+    plan.work.push_back({.sequence = SequenceId(1),
+                         .slot = SlotId(0),
+                         .first = 0,
+                         .count = 32,
+                         .rows = LogitRows::kAll,
+                         .samples = true});
+    plan.token_count = 32;
+    const Ticket ticket = (*runner)->submit_forward(plan);
+    (*runner)->submit_sample(ticket);
+    const auto result = (*runner)->wait(ticket);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(model.rows_max(), 32);
+    ASSERT_EQ(result->rows.size(), 1u);
+    ASSERT_EQ(result->rows[0].accepted.size(), 1u);
+    EXPECT_LT(result->rows[0].accepted[0], vocabulary);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, EngineOnNullDevice,

@@ -17,6 +17,7 @@ namespace headrace {
 // Shared with the test that steers the runner. Any thread.
 struct OracleControls {
   std::atomic<int64_t> step_micros{0};      // each step takes so long
+  std::atomic<int64_t> token_micros{0};     // and each token that it computes
   std::atomic<bool> hold{false};            // steps do not end while set
   std::atomic<bool> fail_next_step{false};  // the next step ends with an error
 };
@@ -37,7 +38,11 @@ class OracleRunner final : public Runner {
  private:
   OracleDevice device_;
   std::shared_ptr<OracleControls> controls_;
-  std::deque<StepResult> results_;
+  struct Step {
+    StepResult result;
+    int32_t tokens = 0;
+  };
+  std::deque<Step> steps_;
   uint64_t last_ticket_ = 0;
 };
 

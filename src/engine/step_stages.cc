@@ -89,8 +89,10 @@ void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorV
                              int64_t first, int64_t count) const {
   Workspace::Mark mark(context.workspace);
   const TensorView gathered = take_hidden(context.workspace, static_cast<size_t>(count));
-  const TensorView logits =
-      context.workspace.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});
+  const int32_t vocabulary = model_.spec().vocab_size;
+  const int64_t row_bytes = device_logit_row_bytes(vocabulary);
+  const TensorView logits(context.workspace.take(count * row_bytes), DType::kF32,
+                          Shape{count, vocabulary}, row_bytes);
   row_gather(context, {.x = hidden,
                        .rows = input.logit_rows.subspan(static_cast<size_t>(first),
                                                         static_cast<size_t>(count)),

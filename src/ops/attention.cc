@@ -44,8 +44,9 @@ OpCost op_cost(const AttentionArgs& args) {
     keys += std::min<int64_t>(sequence.kv_length, window + sequence.row_count - 1);
   }
   const int64_t kv_bytes = 2 * keys * args.kv.kv_heads * d * dtype_info(args.kv.dtype).block_bytes;
-  return {.shape = fmt::format("{} of {} heads of {}, {} sequences", query_heads, args.kv.kv_heads,
-                               d, args.sequences.size()),
+  std::string shape = fmt::format("{} of {} heads of {}", query_heads, args.kv.kv_heads, d);
+  if (!args.sequences.empty()) shape += fmt::format(", {} sequences", args.sequences.size());
+  return {.shape = std::move(shape),
           .rows = args.q.rows(),
           .bytes = kv_bytes + bytes_of(args.q) + bytes_of(args.out),
           .flops = 4 * pairs * query_heads * d};

@@ -44,7 +44,9 @@ struct AttentionArgs {
   const float* sinks = nullptr;
   // CUDA: the work of `sequences`, already on the device. Null on the CPU.
   const AttentionPlan* plan = nullptr;
-  TensorView out;  // [T, Hq d], q's type; rows of no sequence are not written
+  // [T, Hq d], q's type. Rows of no sequence are not written; in a step that only decodes, which
+  // may be padded on CUDA, those behind the last sequence's become zero there.
+  TensorView out;
 };
 
 // Takes attention_workspace_bytes() of the workspace at most, on CUDA attention_partial_bytes().

@@ -89,7 +89,7 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
 // blockIdx.y is the query head. Only the first split of split rows is looked at.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    attention_reference(gpu::AttentionArguments<T> args, bool decode) {
+    attention_reference(gpu::AttentionArguments<T> args, bool decode, int32_t rows) {
   const AttentionPlanHeader& header = args.header();
   const int32_t count = decode ? header.decode_count : header.prefill_count;
   const AttentionTileWork* tiles = decode ? args.decode_tiles() : args.prefill_tiles();
@@ -98,6 +98,13 @@ __global__ void __launch_bounds__(kThreads)
     if (tile.split > 0) continue;
     for (int32_t r = 0; r < tile.row_count; ++r) {
       attend_row(args, tile, r, static_cast<int32_t>(blockIdx.y));
+    }
+  }
+  for (int32_t row = header.row_count + static_cast<int32_t>(blockIdx.x); row < rows;
+       row += gridDim.x) {
+    T* const out = args.out.row(row) + static_cast<int64_t>(blockIdx.y) * args.head_dim;
+    for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
+      out[d] = gpu::from_float<T>(0.0f);
     }
   }
 }
@@ -109,7 +116,8 @@ void run_reference(OpContext& context, const AttentionArgs& args) {
                     static_cast<unsigned>(arguments.group * arguments.kv_heads));
     const cudaStream_t stream = gpu::stream_of(context);
     const auto launch = [&](bool decode) {
-      attention_reference<T><<<grid, kThreads, 0, stream>>>(arguments, decode);
+      attention_reference<T>
+          <<<grid, kThreads, 0, stream>>>(arguments, decode, static_cast<int32_t>(args.out.rows()));
     };
     if (args.plan->has_prefill) launch(false);
     if (args.plan->has_decode) launch(true);
@@ -140,7 +148,10 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
-    Kernel<AttentionArgs>{"attention/cuda/reference", any, run_reference},
+    Kernel<AttentionArgs>{.name = "attention/cuda/reference",
+                          .supports = any,
+                          .run = run_reference,
+                          .is_fallback = true},
 };
 
 }  // namespace

@@ -48,6 +48,23 @@ struct AttentionArguments {
   }
 };
 
+// A recorded step has rows behind those of its sequences. They become zero: what the kernels after
+// attention make of them is a number, and no memory of another step reaches them. `rows`: all of
+// out's (not of the arguments: with one more of them the prefill kernels spill). By block `block`
+// of `blocks`, after the kernels before have ended.
+template <class T>
+__device__ __forceinline__ void clear_padding(const AttentionArguments<T>& args, int32_t rows,
+                                              int32_t block, int32_t blocks) {
+  constexpr auto kWidth = static_cast<int32_t>(kAccessBytes / sizeof(T));
+  const int32_t columns = args.group * args.kv_heads * args.head_dim;
+  for (int32_t row = args.header().row_count + block; row < rows; row += blocks) {
+    for (int32_t i = static_cast<int32_t>(threadIdx.x) * kWidth; i < columns;
+         i += static_cast<int32_t>(blockDim.x) * kWidth) {
+      *reinterpret_cast<uint4*>(args.out.row(row) + i) = uint4{0, 0, 0, 0};
+    }
+  }
+}
+
 // At the end of a kernel whose thread blocks took items from `next`: the last block to end puts
 // both counters back to 0, ready for the next launch. One thread of each block.
 __device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {

@@ -2,6 +2,7 @@
 // where there is a GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -36,6 +37,7 @@ struct CudaCase {
   int32_t sm_count = 0;       // that the plan is made for; 0: the device's
   int64_t stride_factor = 1;  // blocks lie that much further apart on the device
   bool split_prompts = false;
+  float query_scale = 1.0f;  // the deviation of scores
 
   std::string name() const {
     std::string text = std::string(dtype_name(dtype)) + " q" + std::to_string(heads.query) + " kv" +
@@ -85,7 +87,9 @@ class Problem {
     const int64_t columns = int64_t{c.heads.query} * c.heads.dim;
     q_ = TestMatrix(rng_, rows, columns);
     for (int64_t t = 0; t < rows; ++t) {
-      for (int64_t i = 0; i < columns; ++i) q_.at(t, i) = rounded(c.dtype, q_.at(t, i));
+      for (int64_t i = 0; i < columns; ++i) {
+        q_.at(t, i) = rounded(c.dtype, c.query_scale * q_.at(t, i));
+      }
     }
     sinks_ = random_floats(rng_, c.heads.query, 2.0f);
   }
@@ -199,16 +203,18 @@ class OnDevice {
     make_plan(problem.sequences(), false);
   }
 
-  AttentionArgs arguments() {
+  // `rows`: of the step, the first of all.
+  AttentionArgs arguments(int64_t rows) {
     const CudaCase& c = problem_.c();
     AttentionArgs args = problem_.arguments();
-    args.q = TensorView(q_.data(), c.dtype, Shape{rows_, columns_}, stride_ * element_);
+    args.q = TensorView(q_.data(), c.dtype, Shape{rows, columns_}, stride_ * element_);
     args.kv = kv_;
     args.plan = &plan_;
     args.sinks = c.sinks ? reinterpret_cast<const float*>(sinks_.data()) : nullptr;
-    args.out = TensorView(out_.data(), c.dtype, Shape{rows_, columns_}, stride_ * element_);
+    args.out = TensorView(out_.data(), c.dtype, Shape{rows, columns_}, stride_ * element_);
     return args;
   }
+  AttentionArgs arguments() { return arguments(rows_); }
 
   bool supports(const Kernel<AttentionArgs>& kernel) {
     return kernel.supports(device_.device().traits(), arguments());
@@ -222,17 +228,45 @@ class OnDevice {
     return read_out();
   }
 
-  // The same, in one launch for each list of sequences, with batch-invariant plans.
+  // The same with the first `count` sequences alone: what is behind them is padding.
+  std::vector<float> run_first(const Kernel<AttentionArgs>& kernel, size_t count,
+                               bool batch_invariant) {
+    std::vector<AttentionSequence> sequences = problem_.sequences();
+    sequences.resize(count);
+    make_plan(sequences, batch_invariant);
+    return run(kernel);
+  }
+
+  // As run(), in one launch for each list of sequences, with batch-invariant plans.
   std::vector<float> run_invariant(const Kernel<AttentionArgs>& kernel,
                                    const std::vector<std::vector<AttentionSequence>>& steps) {
     poison_out();
     for (const auto& sequences : steps) {
       make_plan(sequences, true);
+      int64_t rows = 0;
+      for (const AttentionSequence& sequence : sequences) {
+        rows = std::max<int64_t>(rows, sequence.row_first + sequence.row_count);
+      }
       OpContext context = device_.context();
-      kernel.run(context, arguments());
+      kernel.run(context, arguments(rows));
       EXPECT_TRUE(device_.stream().synchronize().ok());
     }
     return read_out();
+  }
+
+  // The same, recorded with one key a sequence, and played with all of them.
+  std::vector<float> run_recorded(const Kernel<AttentionArgs>& kernel) {
+    std::vector<AttentionSequence> short_ones = problem_.sequences();
+    for (AttentionSequence& sequence : short_ones) sequence.kv_length = 1;
+    make_plan(short_ones, false);
+    OpContext context = device_.context();
+    EXPECT_TRUE(device_.stream().begin_capture().ok());
+    kernel.run(context, arguments());
+    auto graph = device_.stream().end_capture();
+    make_plan(problem_.sequences(), false);
+    poison_out();
+    if (graph.ok()) device_.stream().launch(**graph);
+    return read_out();  // poison, where nothing was recorded
   }
 
  private:
@@ -281,7 +315,7 @@ class OnDevice {
                                    .window = c.window,
                                    .sm_count = sm_count,
                                    .rows_max = static_cast<int32_t>(rows_),
-                                   .sequences_max = static_cast<int32_t>(sequences.size()),
+                                   .sequences_max = static_cast<int32_t>(rows_),
                                    .batch_invariant = batch_invariant,
                                    .split_prompts = c.split_prompts};
     std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
@@ -424,6 +458,40 @@ TEST_F(AttentionCuda, SplitsAndPersistence) {
   }
 }
 
+// Single rows, of which a thread block has one, two, three or many items.
+TEST_F(AttentionCuda, ItemsOfAThreadBlock) {
+  std::vector<Part> parts;
+  for (int32_t i = 0; i < 40; ++i) parts.push_back({1, 100 + i * 37 % 300});
+  for (const int32_t sm_count : {1, 3, 14, 20, 21, 40, 100}) {
+    for (const int32_t dim : {64, 128}) {
+      expect_agreement(device(), {.heads = {8, 2, dim}, .parts = parts, .sm_count = sm_count});
+    }
+  }
+  parts.push_back({1, 3000});
+  expect_agreement(device(), {.heads = {8, 2, 128}, .parts = parts, .sm_count = 20});
+}
+
+// The largest score rises by less and by more than what the weights' origin follows.
+TEST_F(AttentionCuda, ScoresFarApart) {
+  for (const int32_t dim : {64, 80, 128, 256}) {
+    for (const float scale : {3.0f, 10.0f, 30.0f}) {
+      for (const DType dtype : {DType::kBF16, DType::kF16}) {
+        expect_agreement(device(), {.heads = {8, 2, dim},
+                                    .dtype = dtype,
+                                    .parts = {{1, 900}, {1, 40}, {3, 500}, {1, 2100}},
+                                    .query_scale = scale});
+      }
+      expect_agreement(device(), {.heads = {16, 1, dim},
+                                  .parts = {{1, 900}, {1, 40}},
+                                  .sinks = true,
+                                  .query_scale = scale});
+    }
+  }
+  expect_agreement(device(), {.heads = {8, 2, 128},
+                              .parts = {{1, 900}, {1, 40}, {1, 333}, {1, 16}, {1, 2100}},
+                              .query_scale = 10.0f});
+}
+
 // Prompts' tiles shared out by keys: a chunk behind a long context, also beside decode rows.
 TEST_F(AttentionCuda, SplitPrompts) {
   const std::vector<Part> chunk = {{44, 3000}}, two = {{130, 2200}, {70, 900}},
@@ -444,6 +512,25 @@ TEST_F(AttentionCuda, SplitPrompts) {
                                 .soft_cap = 3.0f,
                                 .sm_count = 1000,
                                 .split_prompts = true});
+  }
+}
+
+// Steps of single rows are recorded as padding, and played with other lengths.
+TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
+  const std::vector<Part> parts = {{1, 30}, {1, 700}, {1, 2100}, {1, 1}};
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    for (const Heads& heads : {Heads{8, 2, dim}, {16, 1, dim}, {20, 1, dim}}) {
+      const CudaCase c{.heads = heads, .parts = parts, .split_prompts = true};
+      Problem problem(c);
+      const std::vector<float> expected = problem.expected();
+      OnDevice on_device(device(), problem);
+      for (const auto& kernel : attention_cuda_kernels()) {
+        if (!on_device.supports(kernel)) continue;
+        SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+        EXPECT_LT(relative_error(on_device.run(kernel), expected), bound_of(c.dtype));
+        EXPECT_LT(relative_error(on_device.run_recorded(kernel), expected), bound_of(c.dtype));
+      }
+    }
   }
 }
 
@@ -487,6 +574,39 @@ TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
         EXPECT_LT(relative_error(whole, expected), bound_of(c.dtype));
         EXPECT_TRUE(on_device.run_invariant(kernel, chunks) == whole);
         EXPECT_TRUE(on_device.run_invariant(kernel, single) == whole);
+      }
+    }
+  }
+}
+
+// A step that is padded to more rows: those behind its last sequence's were NaN and are zero.
+TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const int32_t dim : {48, 64, 80, 96, 128, 256}) {
+      for (const size_t there : {1, 3, 5}) {
+        const CudaCase c{
+            .heads = {6, 2, dim},
+            .dtype = dtype,
+            .parts = {{1, 700}, {1, 33}, {1, 2100}, {40, 200}, {1, 1}, {1, 64}, {9, 9}}};
+        Problem problem(c);
+        std::vector<float> expected = problem.expected();
+        const auto first = static_cast<size_t>(problem.sequences()[there].row_first) * 6 *
+                           static_cast<size_t>(dim);
+        expected.resize(first);
+        OnDevice on_device(device(), problem);
+        for (const auto& kernel : attention_cuda_kernels()) {
+          if (!on_device.supports(kernel)) continue;
+          for (const bool batch_invariant : {false, true}) {
+            SCOPED_TRACE(std::string(kernel.name) + " " + c.name() + " first " +
+                         std::to_string(there));
+            const auto out = on_device.run_first(kernel, there, batch_invariant);
+            EXPECT_LT(relative_error({out.begin(), out.begin() + static_cast<ptrdiff_t>(first)},
+                                     expected),
+                      bound_of(dtype));
+            EXPECT_EQ(std::count(out.begin() + static_cast<ptrdiff_t>(first), out.end(), 0.0f),
+                      static_cast<ptrdiff_t>(out.size() - first));
+          }
+        }
       }
     }
   }

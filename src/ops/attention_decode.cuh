@@ -1,7 +1,8 @@
 // Attention of few rows over many keys: Flash-Decoding (Dao et al. 2023) with the query heads of a
 // key head as the columns of one tensor-core tile. The cost is reading the cache once.
 //
-// A thread block takes one (tile, key head) after the other, longest first. Its warps share out the
+// A thread block takes one item (tile, key head) after the other, longest first: two that it is
+// given (second_decode_item), then what a counter hands out. Its warps share out the
 // pages of the tile's keys, page i to warp i % kWarps, and work on their own: each keeps kStages
 // pages on the way into its ring in shared memory (one lane starts the copies) and folds each page
 // that has arrived into its softmax state. The stream of pages goes on into the next item while
@@ -18,6 +19,7 @@
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention_cuda.cuh"
+#include "ops/attention_items.h"
 #include "ops/attention_page.cuh"
 #include "ops/attention_softmax.cuh"
 #include "ops/attention_tensor_map.cuh"
@@ -46,10 +48,10 @@ template <class Shape>
 struct alignas(1024) DecodeShared {
   std::byte ring[Shape::kWarps][Shape::kStages][2][Page<Shape::kDim>::kBytes];  // keys, values
   float sums[Shape::kWarps][Shape::kRows][Shape::kStride];
-  float largest[Shape::kWarps][Shape::kRows];
+  float origin[Shape::kWarps][Shape::kRows];
   float total[Shape::kWarps][Shape::kRows];
   Barrier arrived[Shape::kWarps][Shape::kStages];
-  int32_t next_item[2];
+  int32_t after_next;  // an item
   bool merges;
 };
 
@@ -82,6 +84,7 @@ class DecodeWarp {
   using Shared = DecodeShared<Shape>;
   static constexpr int kRowTiles = kRows / 8;
   static constexpr int kSteps = kDim / 16;
+  static constexpr float kSlack = 8.0f;  // weights are at most 2^8, which fits the 16-bit types
   using Cursor = PageCursor<Shape::kWarps>;
 
  public:
@@ -173,7 +176,7 @@ class DecodeWarp {
           total += __shfl_xor_sync(0xffffffffu, total, distance);
         }
         if (lane_ < 4) {
-          shared_.largest[warp_][column(r, j)] = largest_[r][j];
+          shared_.origin[warp_][column(r, j)] = origin_[r][j];
           shared_.total[warp_][column(r, j)] = total;
         }
       }
@@ -203,7 +206,7 @@ class DecodeWarp {
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        largest_[r][j] = -INFINITY;
+        origin_[r][j] = -INFINITY;
         total_[r][j] = 0.0f;
       }
 #pragma unroll
@@ -254,19 +257,24 @@ class DecodeWarp {
     multiply_values(shared_address(stage[1]), tile.key_last - first, weights);
   }
 
+  // A product waits for the one that it adds to: one row tile has two sums, that take turns.
   __device__ void multiply_keys(uint32_t page, float (&scores)[kRowTiles][4]) {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) scores[r][j] = 0.0f;
-    }
+    constexpr int kSums = kRowTiles == 1 ? 2 : 1;
+    float sums[kSums][kRowTiles][4] = {};
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       uint32_t a[4];
       load_matrices(a, page + P::at(key_lane_, s * 16));
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
-        multiply_add<T>(scores[r], a, queries_[r][s][0], queries_[r][s][1]);
+        multiply_add<T>(sums[s % kSums][r], a, queries_[r][s][0], queries_[r][s][1]);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        scores[r][j] = kSums == 1 ? sums[0][r][j] : sums[0][r][j] + sums[kSums - 1][r][j];
       }
     }
   }
@@ -291,43 +299,46 @@ class DecodeWarp {
     }
   }
 
-  // Scores to weights relative to the largest so far, packed as the B operand of the second
-  // product. Earlier sums are scaled down when a larger score comes.
+  // Scores to weights, packed as the B operand of the second product. They are relative to an
+  // origin that follows the largest score, but only once that is higher by kSlack: most pages then
+  // need neither the largest of the lanes nor other sums.
   __device__ void weigh(const float (&scores)[kRowTiles][4], uint32_t (&weights)[kRowTiles][2]) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      float origin[2], keep[2];
-      bool grew = false;
+      bool higher = false;
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float page_largest = fmaxf(scores[r][j], scores[r][j + 2]);
-#pragma unroll
-        for (int distance = 4; distance < 32; distance *= 2) {
-          page_largest = fmaxf(page_largest, __shfl_xor_sync(0xffffffffu, page_largest, distance));
-        }
-        grew |= page_largest > largest_[r][j];
-        page_largest = fmaxf(page_largest, largest_[r][j]);
-        origin[j] = softmax_origin(page_largest);
-        keep[j] = exp2_fast(largest_[r][j] - origin[j]);
-        largest_[r][j] = page_largest;
-      }
-      if (__any_sync(0xffffffffu, grew)) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) total_[r][j] *= keep[j];
-#pragma unroll
-        for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) sums_[r][s][j] *= keep[j % 2];
-        }
-      }
+      for (int j = 0; j < 4; ++j) higher |= scores[r][j] > origin_[r][j % 2] + kSlack;
+      if (__any_sync(0xffffffffu, higher)) raise_origins(r, scores[r]);
       float weight[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        weight[j] = exp2_fast(scores[r][j] - origin[j % 2]);
+        weight[j] = exp2_fast(scores[r][j] - softmax_origin(origin_[r][j % 2]));
         total_[r][j % 2] += weight[j];
       }
       weights[r][0] = transposed(packed<T>(weight[0], weight[1]));
       weights[r][1] = transposed(packed<T>(weight[2], weight[3]));
+    }
+  }
+
+  // A column's origin depends on its own scores alone: its bits are those it has beside any others.
+  __device__ void raise_origins(int r, const float (&scores)[4]) {
+    float keep[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float page_largest = fmaxf(scores[j], scores[j + 2]);
+#pragma unroll
+      for (int distance = 4; distance < 32; distance *= 2) {
+        page_largest = fmaxf(page_largest, __shfl_xor_sync(0xffffffffu, page_largest, distance));
+      }
+      const float before = origin_[r][j];
+      if (page_largest > before + kSlack) origin_[r][j] = page_largest;
+      keep[j] = exp2_fast(before - softmax_origin(origin_[r][j]));
+      total_[r][j] *= keep[j];
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sums_[r][s][j] *= keep[j % 2];
     }
   }
 
@@ -370,22 +381,21 @@ class DecodeWarp {
 
   uint32_t queries_[kRowTiles][kSteps][2];
   int32_t last_key_[kRowTiles][2];  // that a column sees
-  float largest_[kRowTiles][2];     // base-2 scores, of all keys so far
+  float origin_[kRowTiles][2];      // of weights, in base 2; -inf: no key was seen
   float total_[kRowTiles][2];       // of this thread's keys
   float sums_[kRowTiles][kSteps][4];
 };
 
 // Softmax states of one row and four components, merged one after the other.
 struct MergedState {
-  float largest = -INFINITY;
+  float origin = -INFINITY;
   float total = 0.0f;
   float sums[4] = {};
 
-  __device__ void add(float other_largest, float other_total, const float4& other_sums) {
-    const float grown = fmaxf(largest, other_largest);
-    const float origin = softmax_origin(grown);
-    const float keep = exp2_fast(largest - origin), take = exp2_fast(other_largest - origin);
-    largest = grown;
+  __device__ void add(float other_origin, float other_total, const float4& other_sums) {
+    const float higher = fmaxf(origin, other_origin), finite = softmax_origin(higher);
+    const float keep = exp2_fast(origin - finite), take = exp2_fast(other_origin - finite);
+    origin = higher;
     total = total * keep + other_total * take;
     sums[0] = sums[0] * keep + other_sums.x * take;
     sums[1] = sums[1] * keep + other_sums.y * take;
@@ -410,7 +420,7 @@ __device__ void write_row(const AttentionArguments<T>& args, const AttentionTile
                  packed<T>(state.sums[2] * inverse, state.sums[3] * inverse));
 }
 
-// Partial results of one (split tile, key head): sums [kRows, d], then largest and total [kRows].
+// Partial results of one (split tile, key head): sums [kRows, d], then origin and total [kRows].
 template <int kDim, int kRows>
 struct PartialTile {
   float* data;
@@ -424,7 +434,7 @@ struct PartialTile {
   __device__ float4* sums(int row, int d) const {
     return reinterpret_cast<float4*>(data + row * kDim + d);
   }
-  __device__ float* largest(int row) const { return data + kRows * kDim + row; }
+  __device__ float* origin(int row) const { return data + kRows * kDim + row; }
   __device__ float* total(int row) const { return data + kRows * (kDim + 1) + row; }
 };
 
@@ -460,7 +470,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
     MergedState state;
 #pragma unroll
     for (int w = 0; w < Shape::kWarps; ++w) {
-      state.add(shared.largest[w][row], shared.total[w][row],
+      state.add(shared.origin[w][row], shared.total[w][row],
                 *reinterpret_cast<const float4*>(&shared.sums[w][row][d]));
     }
     if (tile.split_count == 1) {
@@ -468,7 +478,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
     } else {
       *part.sums(row, d) = {state.sums[0], state.sums[1], state.sums[2], state.sums[3]};
       if (d == 0) {
-        *part.largest(row) = state.largest;
+        *part.origin(row) = state.origin;
         *part.total(row) = state.total;
       }
     }
@@ -480,7 +490,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
 #pragma unroll 8
     for (int split = 0; split < tile.split_count; ++split) {
       const auto other = PartialTile<kDim, kRows>::of(args, tile, split, head);
-      state.add(__ldcg(other.largest(row)), __ldcg(other.total(row)), __ldcg(other.sums(row, d)));
+      state.add(__ldcg(other.origin(row)), __ldcg(other.total(row)), __ldcg(other.sums(row, d)));
     }
     write_row(args, tile, head, row, d, state);
   }
@@ -522,7 +532,7 @@ template <class T, class Shape, class Rows>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     attention_decode(const __grid_constant__ CUtensorMap keys,
                      const __grid_constant__ CUtensorMap values, AttentionArguments<T> args,
-                     typename Rows::Arguments rows_args) {
+                     typename Rows::Arguments rows_args, int32_t out_rows) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   auto& shared = *reinterpret_cast<DecodeShared<Shape>*>(dynamic);
   constexpr int kBarriers = Shape::kWarps * Shape::kStages;
@@ -538,10 +548,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const AttentionTileWork* tiles = args.decode_tiles();
   int32_t item = static_cast<int32_t>(blockIdx.x);
   const int32_t items = header.decode_count * args.kv_heads;
-  const bool shares = items > gridDim.x;
+  const auto blocks = static_cast<int32_t>(gridDim.x);
   // Blocks without work leave their place to the next kernel. The first stays, so that this kernel
   // never ends before those it waits for.
-  if (!shares && item >= max(items, 1)) return;
+  if (item >= max(items, 1)) return;
   AttentionTileWork tile{};
   if (item < items) tile = tiles[item / args.kv_heads];
   __syncthreads();
@@ -550,33 +560,35 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 
   DecodeWarp<T, Shape> warp(shared, keys, values);
   Rows rows(shared, args, rows_args);
-  if (item < items) warp.open(tile, item % args.kv_heads);
+  int32_t head = item % args.kv_heads;
+  if (item < items) warp.open(tile, head);
   Rows::wait_for_rows();
-  if (item < items) rows.open(warp, tile, item % args.kv_heads);
-  const auto take_item = [&] {
-    return shares ? static_cast<int32_t>(gridDim.x + atomicAdd(&header.decode_next, 1u)) : items;
-  };
-  if (threadIdx.x == 0) shared.next_item[0] = take_item();
+  clear_padding(args, out_rows, item, min(blocks, max(items, 1)));
+  if (item < items) rows.open(warp, tile, head);
   __syncthreads();
   if (item < items) rows.begin(warp, tile);
-  for (int turn = 0; item < items; turn ^= 1) {
-    const int32_t next = shared.next_item[turn];
-    int32_t after_next = 0;
-    if (threadIdx.x == 0) after_next = take_item();
-    const AttentionTileWork* next_tile = next < items ? &tiles[next / args.kv_heads] : nullptr;
-    const int32_t head = item % args.kv_heads, next_head = next % args.kv_heads;
+  const bool shares = items > 2 * blocks;
+  for (int32_t next = second_decode_item(item, blocks); item < items;) {
+    // The number is not needed before this item ends: nobody waits for it here.
+    uint32_t taken = 0;
+    if (shares && threadIdx.x == 0) taken = atomicAdd(&header.decode_next, 1u);
+    const int32_t next_number = next / args.kv_heads, next_head = next % args.kv_heads;
+    const AttentionTileWork* next_tile = next < items ? &tiles[next_number] : nullptr;
     if (next_tile != nullptr) rows.fetch(*next_tile, next_head);
     warp.attend(args, tile, head, next_tile, next_head, rows);
     if (next_tile != nullptr) rows.follow(warp, *next_tile, next_head);
     warp.store_state();
-    if (threadIdx.x == 0) shared.next_item[turn ^ 1] = after_next;
+    if (threadIdx.x == 0) shared.after_next = 2 * blocks + static_cast<int32_t>(taken);
     __syncthreads();
+    const int32_t after_next = shared.after_next;
     finish_tile<T, Shape>(args, tile, head, shared);
     __syncthreads();
     item = next;
+    head = next_head;
+    next = after_next;
     if (next_tile != nullptr) {
       tile = *next_tile;
-      rows.turn(warp, tile, next_head);
+      rows.turn(warp, tile, head);
     }
   }
   if (shares && threadIdx.x == 0) release_items(header.decode_next, header.decode_done);
@@ -596,7 +608,8 @@ void launch_decode(OpContext& context, const AttentionArgs& args,
        .threads = Shape::kThreads,
        .shared_bytes = kBytes},
       stream_of(context), page_map(args.kv, base, kChunk),
-      page_map(args.kv, base + args.kv.v_offset, kChunk), arguments, rows_arguments));
+      page_map(args.kv, base + args.kv.v_offset, kChunk), arguments, rows_arguments,
+      static_cast<int32_t>(args.out.rows())));
 }
 
 }  // namespace headrace::gpu

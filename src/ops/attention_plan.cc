@@ -330,6 +330,9 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   header.prefill_count = static_cast<int32_t>(prefill.tiles.size());
   header.decode_count = static_cast<int32_t>(cut.tiles.size());
   header.merge_count = cut.merge_count;
+  for (const AttentionSequence& sequence : sequences) {
+    header.row_count = std::max(header.row_count, sequence.row_first + sequence.row_count);
+  }
   writer.append(cut.tiles.data(), cut.tiles.size());
   header.prefill_first = writer.append(prefill.tiles.data(), prefill.tiles.size());
   header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
@@ -338,11 +341,14 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
       writer.append_zeros(size_t{4} * static_cast<size_t>(prefill.merge_count) *
                           static_cast<size_t>(shape.kv_heads) * kPrefillParts);
   std::memcpy(arena.data(), &header, sizeof(header));
-  return {.has_prefill = header.prefill_count > 0,
+  const bool has_prefill = header.prefill_count > 0;
+  // Single rows of many heads are in prefill tiles; those of a later step may be shared out.
+  const bool may_split = single_rows && has_prefill && splits_prompts(shape);
+  return {.has_prefill = has_prefill,
           .has_decode = header.decode_count > 0,
+          .splits_prompts = prefill.merge_count > 0 || may_split,
+          .only_single_rows = single_rows && !has_prefill && header.decode_count > 0,
           .has_merge = header.merge_count > 0 || prefill.merge_count > 0,
-          .splits_prompts = prefill.merge_count > 0,
-          .only_single_rows = single_rows && header.prefill_count == 0 && header.decode_count > 0,
           .bytes = writer.used(),
           .device = nullptr,
           .shape = shape};

@@ -85,20 +85,24 @@ struct alignas(16) AttentionPlanHeader {
   int32_t arrived_first;  // bytes to [merge_count, kv_heads] uint32: splits that are done. All zero
                           // between launches: kernels put them back
   int32_t prefill_arrived_first;  // the same of prefill tiles, [.., kv_heads, kPrefillParts]
-  uint32_t prefill_next;  // likewise: items handed out beyond the first of each thread block
+  uint32_t prefill_next;  // likewise: items handed out beyond those given to each thread block
   uint32_t decode_next;
   uint32_t prefill_done;  // thread blocks that have ended
   uint32_t decode_done;
+  int32_t row_count;  // of all sequences: rows of `out` from here on are padding
 };
 
 struct AttentionPlan {
-  bool has_prefill = false;  // has_prefill and has_decode decide which kernels are launched
+  // Which kernels are launched. Steps of single rows are recorded with other lengths than they are
+  // replayed with: all such plans of a shape say the same here.
+  bool has_prefill = false;
   bool has_decode = false;
-  bool has_merge = false;
-  bool splits_prompts = false;    // some prefill tiles are shared out by keys
+  bool splits_prompts = false;    // prefill tiles may be shared out by keys
   bool only_single_rows = false;  // every sequence has one row, in decode tiles
-  int64_t bytes = 0;              // of the arena in use: what has to reach the device
-  std::byte* device = nullptr;    // the arena in device memory; whoever uploads it sets this
+
+  bool has_merge = false;       // some tiles are shared out by keys
+  int64_t bytes = 0;            // of the arena in use: what has to reach the device
+  std::byte* device = nullptr;  // the arena in device memory; whoever uploads it sets this
   AttentionPlanShape shape;
 };
 

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <vector>
 
 #include "base/rng.h"
+#include "ops/attention_items.h"
 
 namespace headrace {
 namespace {
@@ -231,6 +233,71 @@ TEST(AttentionPlan, TheLongestPromptComesFirst) {
   EXPECT_LE(tiles.back().key_last, 32);
 }
 
+// What the thread blocks of a decode kernel read where nothing is handed out: keys of their first
+// and their second item. Expects that they have every item once.
+std::vector<int64_t> keys_of_blocks(const Planned& planned, int32_t blocks) {
+  const std::vector<AttentionTileWork> tiles = planned.decode();
+  const int32_t kv_heads = planned.plan.shape.kv_heads;
+  const int32_t items = static_cast<int32_t>(tiles.size()) * kv_heads;
+  std::vector<int> times(static_cast<size_t>(items));
+  std::vector<int64_t> keys(static_cast<size_t>(blocks));
+  for (int32_t block = 0; block < blocks; ++block) {
+    for (const int32_t item : {block, second_decode_item(block, blocks)}) {
+      if (item >= items) continue;
+      ++times[static_cast<size_t>(item)];
+      const AttentionTileWork& tile = tiles[static_cast<size_t>(item / kv_heads)];
+      keys[static_cast<size_t>(block)] += tile.key_last - tile.key_first;
+    }
+  }
+  EXPECT_EQ(std::count(times.begin(), times.end(), 1), items);
+  return keys;
+}
+
+// The keys of the block with most of them, where each item in turn, longest first, is given to the
+// block that has fewest.
+int64_t most_keys_when_evened(const Planned& planned, int32_t blocks) {
+  std::vector<int64_t> keys(static_cast<size_t>(blocks));
+  for (const AttentionTileWork& tile : planned.decode()) {
+    for (int32_t head = 0; head < planned.plan.shape.kv_heads; ++head) {
+      *std::min_element(keys.begin(), keys.end()) += tile.key_last - tile.key_first;
+    }
+  }
+  return *std::max_element(keys.begin(), keys.end());
+}
+
+// Up to two items a thread block, of lengths within a factor of two, are as even as they can be
+// given out: every block has one or two.
+TEST(AttentionPlan, TheFirstTwoItemsOfABlockAreEven) {
+  Rng rng(23);
+  for (const int32_t count : {1, 20, 33, 34, 40, 64, 66}) {
+    for (const int32_t window : {0, 150}) {
+      AttentionPlanShape shape = kLlama8b;
+      shape.window = window;
+      std::vector<std::pair<int32_t, int32_t>> sizes;
+      for (int32_t i = 0; i < count; ++i) {
+        sizes.push_back({1, static_cast<int32_t>(rng.between(130, 260))});
+      }
+      const Planned planned = plan_of(shape, step(sizes));
+      const int32_t blocks = 2 * shape.sm_count;
+      const std::vector<int64_t> keys = keys_of_blocks(planned, blocks);
+      EXPECT_EQ(*std::max_element(keys.begin(), keys.end()), most_keys_when_evened(planned, blocks))
+          << count;
+    }
+  }
+}
+
+// A long sequence's splits are items as all others: no block has more than one of them and a short
+// one.
+TEST(AttentionPlan, TheFirstTwoItemsOfABlockWithSplits) {
+  const Planned planned = plan_of(kLlama8b, step({{1, 12000}, {1, 9000}, {1, 300}, {1, 250}}));
+  const int32_t blocks = 2 * kLlama8b.sm_count;
+  ASSERT_TRUE(planned.plan.has_merge);
+  ASSERT_GT(planned.header().decode_count * kLlama8b.kv_heads, blocks);
+  const std::vector<int64_t> keys = keys_of_blocks(planned, blocks);
+  EXPECT_LE(*std::max_element(keys.begin(), keys.end()),
+            most_keys_when_evened(planned, blocks) * 5 / 4);
+}
+
 TEST(AttentionPlan, AWindowLeavesOldKeysOut) {
   AttentionPlanShape shape = kLlama8b;
   shape.window = 100;
@@ -306,8 +373,49 @@ TEST(AttentionPlan, SingleRows) {
   }
 }
 
+// Behind them a step is padding.
+TEST(AttentionPlan, KnowsTheRowsOfItsSequences) {
+  EXPECT_EQ(plan_of(kLlama8b, step({{1, 700}, {1, 30000}, {1, 1}})).header().row_count, 3);
+  EXPECT_EQ(plan_of(kLlama8b, step({{200, 700}, {1, 9}})).header().row_count, 201);
+}
+
+// A step of single rows is recorded with one key a row and replayed with any lengths: what decides
+// which kernels are launched is the same.
+TEST(AttentionPlan, SingleRowsLaunchTheSameKernelsWhateverTheirLengths) {
+  for (const int32_t query_heads : {8, 16, 20, 71}) {
+    for (const int32_t head_dim : {64, 128}) {
+      for (const bool batch_invariant : {false, true}) {
+        const AttentionPlanShape shape{.query_heads = query_heads,
+                                       .kv_heads = 1,
+                                       .head_dim = head_dim,
+                                       .sm_count = 132,
+                                       .rows_max = 256,
+                                       .sequences_max = 256,
+                                       .batch_invariant = batch_invariant,
+                                       .split_prompts = true};
+        const auto launches = [&](const std::vector<std::pair<int32_t, int32_t>>& sizes) {
+          const auto sequences = step(sizes);
+          const Planned planned = plan_of(shape, sequences);
+          expect_whole(planned, sequences);
+          const AttentionPlan& plan = planned.plan;
+          return std::array{plan.has_prefill, plan.has_decode, plan.splits_prompts,
+                            plan.only_single_rows};
+        };
+        const auto recorded = launches({{1, 1}, {1, 1}, {1, 1}, {1, 1}});
+        for (const int32_t length : {16, 512, 513, 700, 5000, 100000}) {
+          EXPECT_EQ(launches({{1, length}}), recorded) << query_heads << " " << length;
+          EXPECT_EQ(launches({{1, 9}, {1, length}, {1, 2}}), recorded) << query_heads;
+        }
+        // Where tiles are shared out, the kernel that was recorded can merge.
+        EXPECT_EQ(plan_of(shape, step({{1, 5000}})).plan.has_merge, !batch_invariant);
+      }
+    }
+  }
+}
+
 TEST(AttentionPlan, AnEmptyStepHasNoWork) {
   const Planned planned = plan_of(kLlama8b, {});
+  EXPECT_EQ(planned.header().row_count, 0);
   EXPECT_EQ(planned.header().prefill_count, 0);
   EXPECT_EQ(planned.header().decode_count, 0);
   EXPECT_FALSE(planned.plan.has_prefill || planned.plan.has_decode || planned.plan.has_merge);
