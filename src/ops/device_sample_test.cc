@@ -27,6 +27,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 struct Call {
   int64_t vocabulary;
   DType dtype = DType::kF32;  // of the logits on the device; their values are of this type
+  int64_t gap = 4;            // elements of NaN between one row and the next
   std::vector<float> logits;  // [R, V]
   std::vector<DeviceSampleRow> rows;
   std::vector<DeviceLogitBias> biases = {{0, 0.0f, 0.0f, 0}};
@@ -88,7 +89,7 @@ struct Call {
  private:
   bool run(TestDevice& cuda, const Kernel<DeviceSampleArgs>& kernel) {
     const auto count = static_cast<int64_t>(rows.size());
-    CudaMatrix logits_on(cuda, dtype, count, vocabulary, 4, &logits);
+    CudaMatrix logits_on(cuda, dtype, count, vocabulary, gap, &logits);
     const CudaArray<DeviceSampleRow> rows_on(cuda, rows);
     const CudaArray<DeviceLogitBias> biases_on(cuda, biases);
     const CudaArray<uint16_t> counts_on(cuda, counts.empty() ? std::vector<uint16_t>(2) : counts);
@@ -373,6 +374,52 @@ TEST(DeviceSample, Bfloat16LogitsGiveWhatTheirValuesInFloat32Give) {
       }
       EXPECT_TRUE(narrow.counts == wide.counts);
     }
+  }
+}
+
+// Rows of an odd vocabulary that start on 256 bytes, as a step has them: the same answers as of
+// rows that no access fits, though what lies behind the last logit is NaN.
+TEST(DeviceSample, WhatLiesBehindTheLastLogitIsNeitherDrawnNorCounted) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t vocabulary : {5, 7, 63, 65, 1023, 8191, 32001, 49155, 151669}) {
+    SCOPED_TRACE(vocabulary);
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const int64_t bytes = dtype_info(dtype).block_bytes;
+      Call aligned = bfloat16_rows(vocabulary, 0.0f, 2.0f);
+      aligned.dtype = dtype;
+      Call apart = aligned;
+      aligned.gap = (256 - vocabulary * bytes % 256) % 256 / bytes;
+      apart.gap = 1 + vocabulary % 2;  // an odd stride
+      aligned.run(cuda);
+      apart.run(cuda);
+      for (size_t i = 0; i < aligned.results.size(); ++i) {
+        EXPECT_EQ(aligned.results[i].token, apart.results[i].token) << "row " << i;
+        EXPECT_EQ(aligned.results[i].fault, apart.results[i].fault) << "row " << i;
+        EXPECT_EQ(aligned.results[i].logprob, apart.results[i].logprob) << "row " << i;
+        EXPECT_LT(aligned.results[i].token, vocabulary) << "row " << i;
+      }
+      EXPECT_EQ(aligned.last_tokens, apart.last_tokens);
+      EXPECT_TRUE(aligned.counts == apart.counts);
+    }
+  }
+}
+
+// The last logit is the largest: ends of rows are read.
+TEST(DeviceSample, TheLastLogitIsDrawn) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t vocabulary : {1, 2, 3, 5, 4095, 49153, 49154, 49155}) {
+    Call call{.vocabulary = vocabulary, .gap = (64 - vocabulary % 64) % 64};
+    std::vector<float> logits(static_cast<size_t>(vocabulary), -3.0f);
+    logits.back() = 90.0f;
+    for (const SampleRow& row :
+         {SampleRow{.temperature = 0.0f, .logprobs = 1}, SampleRow{.temperature = 1.0f},
+          SampleRow{.temperature = 1.0f, .top_k = 5}, SampleRow{.temperature = 1.0f, .top_p = 0.9f},
+          SampleRow{.temperature = 1.0f, .min_p = 0.1f}}) {
+      call.add(logits, row);
+    }
+    call.run(cuda);
+    for (const DeviceSampleResult& result : call.results) EXPECT_EQ(result.token, vocabulary - 1);
+    EXPECT_NEAR(call.results[0].logprob, 0.0f, 1e-6f);
   }
 }
 

@@ -41,9 +41,7 @@ void gated_linear(OpContext& context, const GatedLinearArgs& args) {
   check_shapes(args);
   if (args.x.rows() == 0) return;
   const KernelSet<GatedLinearArgs>& kernels = gated_linear_kernels();
-  const Kernel<GatedLinearArgs>& kernel =
-      context.hooks == nullptr ? kernels.select(context.device, args)
-                               : kernels.select(context.device, args, *context.hooks);
+  const Kernel<GatedLinearArgs>& kernel = choose_kernel(context, kernels, args);
   kernel.run(context, args);
 }
 

@@ -22,19 +22,13 @@ set_source_files_properties(linear_cpu_amx_emulated.cc PROPERTIES
                             COMPILE_OPTIONS "${avx512_flags};-mavx512bf16;-mavx512vbmi;-mprfchw")
 set_source_files_properties(amx_emulation.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
 
-foreach(bench linear_bench linear_types_bench)
-  add_executable(${bench} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/${bench}.cc)
-  target_link_libraries(${bench} PRIVATE headrace_ops)
-endforeach()
-
-add_executable(linear_amx_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_bench.cc
-               ${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_variants.cc)
-target_link_libraries(linear_amx_bench PRIVATE headrace_ops)
+headrace_bench(linear_bench SOURCES ops/linear_bench.cc LINKS headrace_ops)
+headrace_bench(linear_types_bench SOURCES ops/linear_types_bench.cc LINKS headrace_ops)
+headrace_bench(linear_amx_bench SOURCES ops/linear_amx_bench.cc ops/linear_amx_variants.cc LINKS headrace_ops)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/bench/ops/linear_amx_variants.cc PROPERTIES COMPILE_OPTIONS "${amx_flags}")
 
 headrace_fuzzer(ops_block_types_fuzz SOURCES ops_block_types_fuzz.cc LINKS headrace_ops)
 
 if(HEADRACE_CUDA)
-  add_executable(linear_cuda_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/linear_cuda_bench.cc)
-  target_link_libraries(linear_cuda_bench PRIVATE headrace_ops CUDA::cudart_static)
+  headrace_bench(linear_cuda_bench SOURCES ops/linear_cuda_bench.cc LINKS headrace_ops CUDA::cudart_static)
 endif()

@@ -15,11 +15,14 @@ struct Case {
   DType dtype, y_dtype;
   int64_t m, n, k, gap;
   bool bias, accumulates;
+  int64_t y_gap = -1;  // < 0: as of x
 
+  int64_t gap_of_y() const { return y_gap < 0 ? gap : y_gap; }
   std::string name() const {
     return std::string(dtype_name(dtype)) + " to " + std::string(dtype_name(y_dtype)) + " M" +
            std::to_string(m) + " N" + std::to_string(n) + " K" + std::to_string(k) + " gap" +
-           std::to_string(gap) + (bias ? " bias" : "") + (accumulates ? " +=" : "");
+           std::to_string(gap) + "," + std::to_string(gap_of_y()) + (bias ? " bias" : "") +
+           (accumulates ? " +=" : "");
   }
 };
 
@@ -80,7 +83,7 @@ void run_case(TestDevice& cuda, const Case& c) {
   const CudaArray<float> bias_on(cuda, bias);
   CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.gap, &x);
   for (const auto& kernel : linear_kernels().all()) {
-    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, c.gap, c.accumulates ? &y : nullptr);
+    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, c.gap_of_y(), c.accumulates ? &y : nullptr);
     const LinearArgs args{
         .x = x_on.view(),
         .weight = &*weight,
@@ -171,47 +174,69 @@ LinearWeight random_weight(TestDevice& cuda, DType dtype, Rng& rng, int64_t n, i
   return std::move(LinearWeight::pack(cuda.device(), {&source, 1}, compute_of(dtype)).value());
 }
 
-// What batch invariance rests on.
-TEST(LinearCuda, AStreamedRowHasTheSameBitsWhateverStandsBesideIt) {
+// Rows of logits: no even number of columns, each row on 256 bytes all the same. Every kernel but
+// those of few columns takes them, and none writes behind the last column.
+TEST(LinearCuda, AnOddNumberOfColumnsInAlignedRows) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
-  constexpr int64_t kN = 4096, kK = 1024, kRows = 128;
-  Rng rng(11);
-  std::vector<float> w;
-  const LinearWeight weight = random_weight(cuda, DType::kBF16, rng, kN, kK, &w);
-  const std::vector<float> x = rounded_floats(rng, DType::kBF16, kRows * kK);
-  CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
-  std::vector<float> expected;
-  for (const int64_t m : {kRows, int64_t{1}, int64_t{7}, int64_t{64}, int64_t{65}}) {
-    CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
-    TensorView rows = x_on.view();
-    rows.shape = Shape{m, kK};
-    const LinearArgs args{.x = rows, .weight = &weight, .bias = nullptr, .y = y.view()};
-    const auto kernels = linear_kernels().all();
-    const auto kernel = std::ranges::find(kernels, "linear/cuda/stream", &Kernel<LinearArgs>::name);
-    ASSERT_NE(kernel, kernels.end());
-    if (!takes(cuda, *kernel, args)) GTEST_SKIP() << "not run: no " << kernel->name;
-    OpContext context = cuda.context();
-    kernel->run(context, args);
-    const std::vector<float> bits = y.read();
-    if (expected.empty()) expected = bits;
-    ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;
+  const auto gap_of = [](int64_t n, int64_t bytes) {
+    return (256 - n * bytes % 256) % 256 / bytes;
+  };
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{49155, 64},
+                             {4097, 1088},
+                             {1027, 4096},
+                             {132 * 64 + 3, 8},
+                             {33, 64},
+                             {1, 64}}) {
+    for (const int64_t m : {1, 3, 8, 9, 32, 65}) {
+      const bool more = m % 2 == 1;
+      run_case(cuda, {DType::kBF16, DType::kF32, m, n, k, 0, false, false, gap_of(n, 4)});
+      run_case(cuda, {DType::kF16, DType::kF32, m, n, k, 8, more, !more, gap_of(n, 4)});
+      run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, true, more, gap_of(n, 2)});
+    }
   }
 }
 
-TEST(LinearCuda, AGemvRowHasTheSameBitsWhateverStandsBesideIt) {
+// The fast kernels are those that a head gets: a vocabulary is as fast as the next even one.
+TEST(LinearCuda, AHeadOfAnyVocabularyGetsTheKernelOfAnEvenOne) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
-  constexpr int64_t kN = 4096, kK = 4096, kRows = 8;
-  Rng rng(12);
+  constexpr int64_t kHidden = 1024, kStride = 4 * 4160;
+  Rng rng(3);
+  std::vector<float> values;
+  const LinearWeight odd = random_weight(cuda, DType::kBF16, rng, 4099, kHidden, &values);
+  const LinearWeight even = random_weight(cuda, DType::kBF16, rng, 4100, kHidden, &values);
+  DeviceTraits invariant = cuda.device().traits();
+  invariant.batch_invariant = true;
+  for (const int64_t m : {1, 8, 9, 32, 64, 256}) {
+    const auto args = [&](const LinearWeight& weight) {
+      return LinearArgs{.x = {nullptr, DType::kBF16, Shape{m, kHidden}},
+                        .weight = &weight,
+                        .bias = nullptr,
+                        .y = {nullptr, DType::kF32, Shape{m, weight.n()}, kStride}};
+    };
+    for (const DeviceTraits& traits : {cuda.device().traits(), invariant}) {
+      const auto* kernel = linear_kernels().find(traits, args(odd));
+      EXPECT_EQ(kernel, linear_kernels().find(traits, args(even))) << m;
+      EXPECT_FALSE(kernel->is_fallback) << m;
+    }
+  }
+}
+
+// The first rows of y are the same bits whatever number of rows of x is multiplied.
+void expect_rows_keep_their_bits(std::string_view kernel_name, int64_t k,
+                                 std::initializer_list<int64_t> row_counts) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 4096;
+  const int64_t rows = *row_counts.begin();  // the largest
+  Rng rng(11);
   std::vector<float> w;
-  const LinearWeight weight = random_weight(cuda, DType::kBF16, rng, kN, kK, &w);
-  const std::vector<float> x = rounded_floats(rng, DType::kBF16, kRows * kK);
-  CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
+  const LinearWeight weight = random_weight(cuda, DType::kBF16, rng, kN, k, &w);
+  const std::vector<float> x = rounded_floats(rng, DType::kBF16, rows * k);
+  CudaMatrix x_on(cuda, DType::kBF16, rows, k, 0, &x);
   const auto kernels = linear_kernels().all();
-  const auto kernel =
-      std::ranges::find(kernels, "linear/cuda/gemv_any_size", &Kernel<LinearArgs>::name);
+  const auto kernel = std::ranges::find(kernels, kernel_name, &Kernel<LinearArgs>::name);
   ASSERT_NE(kernel, kernels.end());
   std::vector<float> expected;
-  for (const int64_t m : {kRows, int64_t{1}, int64_t{2}, int64_t{4}, int64_t{5}, kRows}) {
+  for (const int64_t m : row_counts) {
     CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
     const LinearArgs args{
         .x = x_on.view().row_range(0, m), .weight = &weight, .bias = nullptr, .y = y.view()};
@@ -222,6 +247,15 @@ TEST(LinearCuda, AGemvRowHasTheSameBitsWhateverStandsBesideIt) {
     if (expected.empty()) expected = bits;
     ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;
   }
+}
+
+// What batch invariance rests on.
+TEST(LinearCuda, AStreamedRowHasTheSameBitsWhateverStandsBesideIt) {
+  expect_rows_keep_their_bits("linear/cuda/stream", 1024, {128, 1, 7, 64, 65});
+}
+
+TEST(LinearCuda, AGemvRowHasTheSameBitsWhateverStandsBesideIt) {
+  expect_rows_keep_their_bits("linear/cuda/gemv_any_size", 4096, {8, 1, 2, 4, 5, 8});
 }
 
 double activated(Activation activation, double x) {
@@ -235,6 +269,7 @@ struct GatedCase {
   int64_t m, features, k, gap;
   Activation activation;
   bool bias;
+  int64_t y_gap = -1;  // < 0: as of x
 };
 
 void run_gated_case(TestDevice& cuda, const GatedCase& c) {
@@ -255,7 +290,7 @@ void run_gated_case(TestDevice& cuda, const GatedCase& c) {
   CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.gap, &x);
   for (const auto& kernel : gated_linear_kernels().all()) {
     CudaMatrix scratch(cuda, c.dtype, c.m, 2 * c.features, 0, nullptr);
-    CudaMatrix y(cuda, c.dtype, c.m, c.features, c.gap, nullptr);
+    CudaMatrix y(cuda, c.dtype, c.m, c.features, c.y_gap < 0 ? c.gap : c.y_gap, nullptr);
     const GatedLinearArgs args{.x = x_on.view(),
                                .weight = &weight,
                                .bias = c.bias ? bias_on.data() : nullptr,
@@ -301,6 +336,18 @@ TEST(LinearCuda, GatedLinearAgreesWithDoubles) {
     run_gated_case(cuda, {DType::kF16, 12, features, k, 8, Activation::kGeluTanh, true});
     run_gated_case(cuda, {DType::kBF16, 3, features, k, 8, Activation::kGeluErf, true});
     run_gated_case(cuda, {DType::kF32, 2, features, k, 0, Activation::kSilu, true});
+  }
+}
+
+// The last column of y alone in its pair.
+TEST(LinearCuda, AnOddNumberOfFeaturesInAlignedRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t features : {33, 225, 1537}) {
+    const int64_t y_gap = (8 - features % 8) % 8;
+    for (const int64_t m : {1, 9, 65}) {
+      run_gated_case(cuda, {DType::kBF16, m, features, 128, 0, Activation::kSilu, false, y_gap});
+      run_gated_case(cuda, {DType::kF16, m, features, 72, 8, Activation::kGeluTanh, true, y_gap});
+    }
   }
 }
 

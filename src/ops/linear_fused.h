@@ -20,6 +20,19 @@ struct FusedLinearArgs {
   LinearOutput output = LinearOutput::kStore;
 };
 
+// What a plan of its launch is made from.
+struct FusedProduct {
+  int64_t m = 0, n = 0, k = 0;  // n: rows of W
+  bool gated = false, normed = false;
+};
+inline FusedProduct product_of(const FusedLinearArgs& args) {
+  return {.m = args.x.rows(),
+          .n = args.weight->n(),
+          .k = args.weight->k(),
+          .gated = args.gate != nullptr,
+          .normed = args.norm != nullptr};
+}
+
 // They point into the arguments.
 inline FusedLinearArgs fused(const LinearArgs& args) {
   return {

@@ -12,10 +12,6 @@
 
 namespace headrace {
 
-struct GemvProduct {
-  int64_t m = 0, n = 0, k = 0;  // n: rows of W
-  bool gated = false, normed = false;
-};
 // How W is cut into thread blocks, and what they have in shared memory.
 struct GemvPlan {
   int32_t blocks = 0;                     // one a multiprocessor at most; 0: x does not find room
@@ -26,7 +22,7 @@ struct GemvPlan {
   int32_t shared_bytes = 0;
 };
 inline constexpr int32_t kGemvDeep = 10, kGemvShallow = 6;
-GemvPlan plan_gemv(const GemvProduct& product, int32_t sm_count);
+GemvPlan plan_gemv(const FusedProduct& product, int32_t sm_count);
 
 // Up to 8 rows of 16-bit types, K a multiple of 64 and at least 1,024. Not where batch invariance
 // is asked for: a row's kernel must not depend on M then.

@@ -12,14 +12,6 @@ using gpu::GemvShape;
 // is 4096 x 4096.
 constexpr int64_t kElementsThatPay = 4096 * 4096;
 
-GemvProduct product_of(const FusedLinearArgs& args) {
-  return {.m = args.x.rows(),
-          .n = args.weight->n(),
-          .k = args.weight->k(),
-          .gated = args.gate != nullptr,
-          .normed = args.norm != nullptr};
-}
-
 template <class T>
 GemvArguments<T> arguments_of(const FusedLinearArgs& args, const GemvPlan& plan) {
   const bool gated = args.gate != nullptr;
@@ -46,15 +38,13 @@ GemvArguments<T> arguments_of(const FusedLinearArgs& args, const GemvPlan& plan)
 
 template <class T, class Shape>
 void launch(OpContext& context, const FusedLinearArgs& args, const GemvPlan& plan) {
-  const auto kernel = gpu::linear_gemv<T, Shape>;
-  // Without it the kernel before might run where too little shared memory is set aside for this one
-  // to start beside it.
-  gpu::check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                         cudaSharedmemCarveoutMaxShared));
-  gpu::check_launch(gpu::launch_overlapped(kernel,
-                                           {.blocks = static_cast<unsigned>(plan.blocks),
-                                            .threads = kGemvThreads,
-                                            .shared_bytes = plan.shared_bytes},
+  // Without the carveout the kernel before might run where too little shared memory is set aside
+  // for this one to start beside it.
+  const gpu::LaunchShape launched{.blocks = static_cast<unsigned>(plan.blocks),
+                                  .threads = kGemvThreads,
+                                  .shared_bytes = plan.shared_bytes,
+                                  .carveout = gpu::Carveout::kAllShared};
+  gpu::check_launch(gpu::launch_overlapped(gpu::linear_gemv<T, Shape>, launched,
                                            gpu::stream_of(context), arguments_of<T>(args, plan)));
 }
 

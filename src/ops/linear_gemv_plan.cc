@@ -21,7 +21,7 @@ int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Windows {
   int64_t count, steps, bytes;  // of x: a warp's steps of each, all in shared memory at a time
 };
-Windows windows_of(const GemvProduct& product) {
+Windows windows_of(const FusedProduct& product) {
   const int64_t steps = divided_up(product.k, int64_t{kGemvColumns} * kGemvWarps);
   const int64_t bytes = 2 * product.m * product.k;
   if (!gemv_may_be_windowed(static_cast<int>(product.m), product.normed) || bytes <= kRowsAtOnce) {
@@ -33,7 +33,7 @@ Windows windows_of(const GemvProduct& product) {
 
 }  // namespace
 
-GemvPlan plan_gemv(const GemvProduct& product, int32_t sm_count) {
+GemvPlan plan_gemv(const FusedProduct& product, int32_t sm_count) {
   const int64_t outputs = product.gated ? product.n / 2 : product.n;
   const int64_t tiles = divided_up(outputs, product.gated ? kGemvHalfRows : kGemvTileRows);
   const int64_t share = divided_up(tiles, sm_count);

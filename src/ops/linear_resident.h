@@ -21,11 +21,7 @@ struct ResidentPlan {
   int32_t column_tiles = 0;
   int32_t shared_bytes = 0;
 };
-struct ResidentProduct {
-  int64_t m = 0, n = 0, k = 0;  // n: rows of W
-  bool gated = false, normed = false;
-};
-ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count);
+ResidentPlan plan_resident(const FusedProduct& product, int32_t sm_count);
 
 // Up to 256 rows, any number where batch invariance is asked for; 16-bit types of one kind, with a
 // norm BF16; K a multiple of 16.

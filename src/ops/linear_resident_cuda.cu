@@ -14,14 +14,6 @@ constexpr int64_t kOutputsMax = 8192;
 constexpr int64_t kRowsThatPay = 64;
 constexpr int64_t kElementsThatPay = 2 << 20;
 
-ResidentProduct product_of(const FusedLinearArgs& args) {
-  return {.m = args.x.rows(),
-          .n = args.weight->n(),
-          .k = args.weight->k(),
-          .gated = args.gate != nullptr,
-          .normed = args.norm != nullptr};
-}
-
 template <class T>
 ResidentArguments<T> arguments_of(const FusedLinearArgs& args, const ResidentPlan& plan) {
   const auto n = static_cast<int32_t>(args.weight->n());

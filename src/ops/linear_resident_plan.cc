@@ -12,7 +12,7 @@ constexpr int32_t kSizes[] = {16, 32, 64};
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t shared_bytes(const ResidentProduct& product, int64_t rows, int64_t columns) {
+int64_t shared_bytes(const FusedProduct& product, int64_t rows, int64_t columns) {
   const auto k = static_cast<int>(product.k);
   const int64_t tile = (rows + columns) * resident_row_bytes(k);
   const int64_t sums = 4 * kResidentWarps * rows * (columns + kResidentPad);
@@ -26,7 +26,7 @@ constexpr int64_t kSharedOfHalf = 113 << 10;
 // Bytes that the busiest multiprocessor asks for. W counts half where it comes while kernels before
 // this one end, and double where it has to wait for them to leave; a round of blocks that has to
 // wait for the one before starts anew.
-int64_t cost_of(const ResidentProduct& product, const ResidentPlan& plan, int32_t sm_count) {
+int64_t cost_of(const FusedProduct& product, const ResidentPlan& plan, int32_t sm_count) {
   constexpr int64_t kAnotherRound = 64 << 10;
   const int64_t blocks = int64_t{plan.row_tiles} * plan.column_tiles;
   const int64_t share = divided_up(blocks, sm_count);
@@ -39,7 +39,7 @@ int64_t cost_of(const ResidentProduct& product, const ResidentPlan& plan, int32_
 
 }  // namespace
 
-ResidentPlan plan_resident(const ResidentProduct& product, int32_t sm_count) {
+ResidentPlan plan_resident(const FusedProduct& product, int32_t sm_count) {
   const int64_t outputs = product.gated ? product.n / 2 : product.n;
   ResidentPlan best;
   int64_t least = INT64_MAX;

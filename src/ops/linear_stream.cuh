@@ -142,13 +142,19 @@ class StreamProducer {
 
 // --- the warpgroups that multiply ---
 
+// The last of an odd number of columns stands alone: what is behind it is not touched.
 template <class Y>
 __device__ __forceinline__ void store_stream_pair(const StreamArguments& args, int32_t row,
                                                   int32_t column, float2 sums) {
   auto* at = static_cast<Y*>(args.y) + row * args.y_stride + column;
+  const bool alone = column + 1 == args.n_out;
   if (args.accumulates) {
     sums.x += to_float(at[0]);
-    sums.y += to_float(at[1]);
+    if (!alone) sums.y += to_float(at[1]);
+  }
+  if (alone) {
+    at[0] = from_float<Y>(sums.x);
+    return;
   }
   if constexpr (sizeof(Y) == 4) {
     *reinterpret_cast<float2*>(at) = sums;
@@ -157,17 +163,18 @@ __device__ __forceinline__ void store_stream_pair(const StreamArguments& args, i
   }
 }
 
-// Columns `column` and the next of a row of y: sums of W's rows, or of gate and up.
+// Columns `column`, an even one, and the next of a row of y: sums of W's rows, or of gate and up.
 template <class T>
 __device__ __forceinline__ void finish_stream_pair(const StreamArguments& args, int32_t row,
                                                    int32_t column, float2 sums, float2 up) {
   if (row >= args.m || column >= args.n_out) return;
   if (args.bias != nullptr) {
+    const int32_t next = min(column + 1, args.n_out - 1);
     sums.x += args.bias[column];
-    sums.y += args.bias[column + 1];
+    sums.y += args.bias[next];
     if (args.gated) {
       up.x += args.bias[args.n_out + column];
-      up.y += args.bias[args.n_out + column + 1];
+      up.y += args.bias[args.n_out + next];
     }
   }
   if (args.gated) {

@@ -141,7 +141,7 @@ bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
          (linear.y.dtype == dtype || linear.y.dtype == DType::kF32) &&
          gpu::whole_accesses(dtype, linear.x.columns()) && gpu::rows_aligned(linear.x) &&
          gpu::rows_aligned(linear.weight->matrix()) && gpu::rows_aligned(linear.y) &&
-         linear.y.columns() % 2 == 0 && linear.weight->n() <= INT32_MAX;
+         linear.weight->n() <= INT32_MAX;
 }
 
 void run_stream(OpContext& context, const StreamArgs& args) {

@@ -37,9 +37,7 @@ void check_input(const RmsNormArgs& norm, const ConstTensorView& x) {
 
 template <class Args>
 void run_choice(OpContext& context, const KernelSet<Args>& kernels, const Args& args) {
-  const Kernel<Args>& kernel = context.hooks == nullptr
-                                   ? kernels.select(context.device, args)
-                                   : kernels.select(context.device, args, *context.hooks);
+  const Kernel<Args>& kernel = choose_kernel(context, kernels, args);
   kernel.run(context, args);
 }
 

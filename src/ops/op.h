@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -39,6 +40,9 @@ class OpProbe {
 struct OpHooks {
   OpProbe* probe = nullptr;
   std::vector<std::string> preferred;  // kernels' names, first choice first; where one fits it runs
+  // Is told of every kernel that is taken, of ops made of others too, before it is started or
+  // recorded. The engine's thread and the recorder's.
+  std::function<void(std::string_view kernel)> chosen;
   bool unfused = false;  // CPU: residuals are added by an op of their own, stacked matrices
                          // multiplied one by one
 };
@@ -63,6 +67,7 @@ struct Kernel {
   std::string_view name;  // "rms_norm/cpu/avx512": in logs, tests and benches
   bool (*supports)(const DeviceTraits&, const Args&);
   void (*run)(OpContext&, const Args&);
+  bool is_fallback = false;  // CUDA: for what the fast ones do not take, many times slower
 };
 
 // The kernels of one op, best first; the reference kernel of each device is the last that fits.
@@ -71,12 +76,17 @@ class KernelSet {
  public:
   constexpr explicit KernelSet(std::span<const Kernel<Args>> kernels) : kernels_(kernels) {}
 
-  const Kernel<Args>& select(const Device& device, const Args& args) const {
+  // The best that can; null where none can.
+  const Kernel<Args>* find(const DeviceTraits& device, const Args& args) const {
     for (const Kernel<Args>& kernel : kernels_) {
-      if (kernel.supports(device.traits(), args)) return kernel;
+      if (kernel.supports(device, args)) return &kernel;
     }
-    CHECK_MSG(false, "no kernel supports these arguments");
-    __builtin_unreachable();
+    return nullptr;
+  }
+  const Kernel<Args>& select(const Device& device, const Args& args) const {
+    const Kernel<Args>* const kernel = find(device.traits(), args);
+    CHECK_MSG(kernel != nullptr, "no kernel supports these arguments");
+    return *kernel;
   }
   // The same, but a kernel that `hooks` prefer where one fits.
   const Kernel<Args>& select(const Device& device, const Args& args, const OpHooks& hooks) const {
@@ -98,12 +108,25 @@ int64_t bytes_of(const ConstTensorView& view);  // 0 for a view of nothing
 // Of an op that goes over rows of `columns` once: what it reads and writes is all it costs.
 OpCost row_op_cost(int64_t rows, int64_t columns, int64_t bytes);
 
-// Runs the best kernel for `args`. An op that a probe can watch says its cost: op_cost(args).
+// Says in the log, once for each kernel and shape on a device, that nothing faster takes it.
+void note_fallback(Device& device, std::string_view kernel, const OpCost& cost);  // op.cc
+
+// The kernel that runs for `args`: the best, or one that the hooks prefer.
+template <class Args>
+const Kernel<Args>& choose_kernel(OpContext& context, const KernelSet<Args>& kernels,
+                                  const Args& args) {
+  if (context.hooks == nullptr) return kernels.select(context.device, args);
+  const Kernel<Args>& kernel = kernels.select(context.device, args, *context.hooks);
+  if (context.hooks->chosen) context.hooks->chosen(kernel.name);
+  return kernel;
+}
+
+// Runs the kernel for `args`. An op that a probe can watch says its cost: op_cost(args).
 template <class Args>
 void run_op(OpContext& context, const KernelSet<Args>& kernels, const Args& args) {
-  if (context.hooks == nullptr) return kernels.select(context.device, args).run(context, args);
-  const Kernel<Args>& kernel = kernels.select(context.device, args, *context.hooks);
-  OpProbe* const probe = context.hooks->probe;
+  const Kernel<Args>& kernel = choose_kernel(context, kernels, args);
+  if (kernel.is_fallback) note_fallback(context.device, kernel.name, op_cost(args));
+  OpProbe* const probe = context.hooks == nullptr ? nullptr : context.hooks->probe;
   if (probe == nullptr) return kernel.run(context, args);
   const OpCost cost = op_cost(args);
   const int64_t start = op_clock_ns();

@@ -68,6 +68,57 @@ TEST(Op, AProbeSeesEveryCall) {
   EXPECT_EQ(log.calls, (std::vector<std::string>{"test/reference 8", "test/reference 8"}));
 }
 
+TEST(Op, AHookIsToldOfEveryChoice) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  std::vector<std::string> chosen;
+  const OpHooks hooks{.preferred = {"test/odd"},
+                      .chosen = [&](std::string_view kernel) { chosen.emplace_back(kernel); }};
+  context.hooks = &hooks;
+  int ran = 0;
+  run_op(context, kSet, {&ran});
+  run_op(context, kSet, {&ran, true});
+  EXPECT_EQ(chosen, (std::vector<std::string>{"test/best", "test/odd"}));
+}
+
+struct SizedArgs {
+  int size;
+};
+OpCost op_cost(const SizedArgs& args) { return {.shape = std::to_string(args.size) + " wide"}; }
+bool if_small(const DeviceTraits&, const SizedArgs& args) { return args.size < 8; }
+bool any_size(const DeviceTraits&, const SizedArgs&) { return true; }
+void run_nothing(OpContext&, const SizedArgs&) {}
+
+// Once for each shape, however often it runs; not for what a fast kernel takes.
+TEST(Op, AFallbackIsLoggedOncePerShape) {
+  constexpr Kernel<SizedArgs> kSized[] = {
+      {"sized/fast", if_small, run_nothing},
+      {.name = "sized/slow", .supports = any_size, .run = run_nothing, .is_fallback = true}};
+  const KernelSet<SizedArgs> set{kSized};
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    for (const int size : {4, 100, 112}) run_op(context, set, {size});
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("\n"), 2) << log;
+  EXPECT_EQ(count("warning sized/slow runs for 100 wide: no fast kernel"), 1) << log;
+  EXPECT_EQ(count("warning sized/slow runs for 112 wide: no fast kernel"), 1) << log;
+}
+
+TEST(Op, NoKernelIsFoundForWhatNoneTakes) {
+  constexpr Kernel<SizedArgs> kSmallOnly[] = {{"sized/fast", if_small, run_nothing}};
+  const KernelSet<SizedArgs> set{kSmallOnly};
+  EXPECT_EQ(set.find({}, {4})->name, "sized/fast");
+  EXPECT_EQ(set.find({}, {8}), nullptr);
+}
+
 TEST(Op, RowOpsCostWhatTheyReadAndWrite) {
   float x[6] = {}, residual[6] = {};
   const TensorView rows(reinterpret_cast<std::byte*>(x), DType::kF32, Shape{2, 3});

@@ -14,7 +14,7 @@ list(APPEND sources op.cc kernel_names.cc
   sample.cc sample_row.cc sample_cpu.cc sample_cpu_avx512.cc sample_cpu_avx2.cc)
 # Only these files, and the kernels' below, may include gpu/.
 headrace_include_root(gpu gpu_root)
-set_source_files_properties(attention_page_test.cc linear_gemv_plan.cc linear_gemv_layout_test.cc linear_resident_plan.cc linear_resident_layout_test.cc linear_wgmma_plan.cc linear_wgmma_layout_test.cc linear_wgmma_protocol_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
+set_source_files_properties(attention_page_test.cc attention_plan_test.cc linear_gemv_plan.cc linear_gemv_layout_test.cc linear_resident_plan.cc linear_resident_layout_test.cc linear_wgmma_plan.cc linear_wgmma_layout_test.cc linear_wgmma_protocol_test.cc PROPERTIES INCLUDE_DIRECTORIES ${gpu_root})
 if(HEADRACE_CUDA)
   set(kernel_sources
     activation_cuda.cu ceiling_cuda.cu attention_cuda.cu attention_tensor_map.cu
@@ -47,18 +47,15 @@ set_source_files_properties(attention_cpu_amx.cc PROPERTIES COMPILE_OPTIONS "${a
 set_source_files_properties(attention_cpu_avx512_bf16.cc attention_cpu_amx_emulated.cc PROPERTIES
   COMPILE_OPTIONS "${avx512_flags};-mavx512bf16")
 
-list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc rope_kv_cuda_test.cc rope_attention_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
+list(APPEND tests op_test.cc kernel_names_test.cc row_ops_cuda_test.cc large_rows_cuda_test.cc nan_rows_cuda_test.cc two_threads_cuda_test.cc rope_kv_cuda_test.cc rope_attention_cuda_test.cc linear_cuda_test.cc device_sample_test.cc
   embedding_test.cc rms_norm_test.cc rope_kv_test.cc attention_test.cc attention_cpu_amx_emulated.cc
   attention_plan_test.cc attention_page_test.cc attention_cuda_test.cc
   activation_test.cc sample_test.cc layer_norm_test.cc residual_add_test.cc rope_angles_test.cc
   soft_cap_test.cc)
 
 if(HEADRACE_CUDA)
-  add_executable(attention_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_bench.cc)
-  target_link_libraries(attention_bench PRIVATE headrace_ops CUDA::cudart_static)
-  add_executable(sample_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/sample_bench.cc)
-  target_link_libraries(sample_bench PRIVATE headrace_ops CUDA::cudart_static)
+  headrace_bench(attention_bench SOURCES ops/attention_bench.cc LINKS headrace_ops CUDA::cudart_static)
+  headrace_bench(sample_bench SOURCES ops/sample_bench.cc LINKS headrace_ops CUDA::cudart_static)
 endif()
 
-add_executable(attention_cpu_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/ops/attention_cpu_bench.cc)
-target_link_libraries(attention_cpu_bench PRIVATE headrace_ops)
+headrace_bench(attention_cpu_bench SOURCES ops/attention_cpu_bench.cc LINKS headrace_ops)

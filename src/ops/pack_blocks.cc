@@ -141,10 +141,12 @@ void read_packed_block(const PackedFormat& format, const std::byte* group, int64
       case PartScales::kSigned:
         scale = d * static_cast<float>(static_cast<int8_t>(byte(p)));
         break;
-      case PartScales::kUnsigned:
-        scale = d * static_cast<float>(byte(p));
-        minimum = -(e * static_cast<float>(byte(part_count + p)));
+      case PartScales::kSixBits: {
+        const int low = byte(p), high = byte(part_count + p % 4) >> (p / 4 * 4);
+        scale = d * static_cast<float>((low & 15) | (high & 3) << 4);
+        minimum = -(e * static_cast<float>(low >> 4 | (high & 12) << 2));
         break;
+      }
       case PartScales::kNibbles:
         scale = d * static_cast<float>(byte(p) & 15);
         minimum = -(e * static_cast<float>(byte(p) >> 4));

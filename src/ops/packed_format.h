@@ -8,10 +8,11 @@
 namespace headrace {
 
 enum class PartScales : unsigned char {
-  kNone,      // the block is one part: its f16 d (and minimum m) are the part's
-  kSigned,    // int8 s, scale d s
-  kUnsigned,  // uint8 s and m, scale d s, minimum -(e m)
-  kNibbles,   // the same as the low and the high half of one byte
+  kNone,     // the block is one part: its f16 d (and minimum m) are the part's
+  kSigned,   // int8 s, scale d s
+  kSixBits,  // 6 bits s and m of 8 parts, scale d s, minimum -(e m): 8 bytes of the low nibbles of
+             // both, then 4 of their high bits; byte i: parts i and i + 4, two of s, two of m each
+  kNibbles,  // the same as the low and the high half of one byte
 };
 
 // What a stored quant is, before the zero point is taken off.
@@ -37,11 +38,10 @@ struct PackedFormat {
 
 consteval PackedFormat packed_format(PackedFormat format) {
   const int32_t parts = format.columns / format.part_columns;
-  const bool two_bytes = format.part_scales == PartScales::kUnsigned;
   format.quant_bytes = (format.low_bits + format.high_bits) * 64;
   format.half_bytes = format.minimum ? 64 : 32;
   if (format.part_scales != PartScales::kNone) {
-    format.part_scale_bytes = parts * 16 * (two_bytes ? 2 : 1);
+    format.part_scale_bytes = format.part_scales == PartScales::kSixBits ? 12 * 16 : parts * 16;
   }
   return format;
 }
@@ -76,13 +76,13 @@ inline constexpr PackedFormat kPackedQ4K = packed_format({.columns = 256,
                                                           .part_columns = 32,
                                                           .low_bits = 4,
                                                           .minimum = true,
-                                                          .part_scales = PartScales::kUnsigned});
+                                                          .part_scales = PartScales::kSixBits});
 inline constexpr PackedFormat kPackedQ5K = packed_format({.columns = 256,
                                                           .part_columns = 32,
                                                           .low_bits = 4,
                                                           .high_bits = 1,
                                                           .minimum = true,
-                                                          .part_scales = PartScales::kUnsigned});
+                                                          .part_scales = PartScales::kSixBits});
 inline constexpr PackedFormat kPackedQ6K = packed_format({.columns = 256,
                                                           .part_columns = 16,
                                                           .low_bits = 4,

@@ -9,9 +9,9 @@
 //                   tiles take as it lies
 //   block types     [K/32][D][16 rows][4] bytes of quants, then per block [16] f16 scales, [16] f16
 //                   minima where the type has them, and of types with scales in parts an integer
-//                   scale a part as [parts][16] bytes, then the same of minima (of Q2_K one byte
-//                   has both, as in the file). Scales are whole bytes, 6 bits in the file: 1 to 4 %
-//                   more.
+//                   scale a part as [parts][16] bytes (of Q2_K one byte has scale and minimum, of
+//                   Q4_K and Q5_K 12 bytes have 8 of both: PartScales). As many bytes as in the
+//                   file, but for Q3_K and IQ4_XS, whose scales of 6 bits are whole bytes.
 // The quants of 32 columns are D dwords a row, D the bits of a quant. Quad j is columns 4j to 4j +
 // 3 of the 32, a byte each:
 //   8 bits  dword j: q + 128

@@ -46,9 +46,7 @@ const KernelSet<ResidualLinearArgs>& residual_linear_kernels() {
 bool residual_linear(OpContext& context, const ResidualLinearArgs& args) {
   CHECK(args.x.shape == args.branch.shape && args.x.dtype == args.branch.dtype);
   const KernelSet<ResidualLinearArgs>& kernels = residual_linear_kernels();
-  const Kernel<ResidualLinearArgs>& kernel =
-      context.hooks == nullptr ? kernels.select(context.device, args)
-                               : kernels.select(context.device, args, *context.hooks);
+  const Kernel<ResidualLinearArgs>& kernel = choose_kernel(context, kernels, args);
   if (args.in.rows() > 0) kernel.run(context, args);
   return kernel.run != run_later;
 }

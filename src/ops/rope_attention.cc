@@ -28,9 +28,8 @@ void check_args(const RopeAttentionArgs& args) {
 }  // namespace
 
 const KernelSet<RopeAttentionArgs>& rope_attention_kernels() {
-  static const std::vector<Kernel<RopeAttentionArgs>> kernels =
-      join_kernels<RopeAttentionArgs>(
-          {rope_attention_cuda_kernels(), kTwoOps, rope_attention_cuda_variants()});
+  static const std::vector<Kernel<RopeAttentionArgs>> kernels = join_kernels<RopeAttentionArgs>(
+      {rope_attention_cuda_kernels(), kTwoOps, rope_attention_cuda_variants()});
   static const KernelSet<RopeAttentionArgs> set{kernels};
   return set;
 }
@@ -38,9 +37,7 @@ const KernelSet<RopeAttentionArgs>& rope_attention_kernels() {
 void rope_attention(OpContext& context, const RopeAttentionArgs& args) {
   check_args(args);
   const KernelSet<RopeAttentionArgs>& kernels = rope_attention_kernels();
-  const Kernel<RopeAttentionArgs>& kernel =
-      context.hooks == nullptr ? kernels.select(context.device, args)
-                               : kernels.select(context.device, args, *context.hooks);
+  const Kernel<RopeAttentionArgs>& kernel = choose_kernel(context, kernels, args);
   kernel.run(context, args);
 }
 

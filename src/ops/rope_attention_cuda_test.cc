@@ -225,9 +225,11 @@ enum class Launch {
 
 class OnDevice {
  public:
-  OnDevice(TestDevice& cuda, const Problem& problem)
+  // `planned`: sequences that attend, the first of all; what is behind them is padding.
+  OnDevice(TestDevice& cuda, const Problem& problem, size_t planned = SIZE_MAX)
       : cuda_(cuda),
         problem_(problem),
+        planned_(planned),
         tables_(cuda, problem.all_tables()),
         slots_(cuda, problem.slots()),
         cos_(cuda, DType::kF32, problem.c().rows(), problem.c().dim / 2, 0, &problem.cos()),
@@ -305,12 +307,15 @@ class OnDevice {
                                    .rows_max = static_cast<int32_t>(c.rows()),
                                    .sequences_max = static_cast<int32_t>(c.rows())};
     std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
-    plan_ = plan_attention(shape, problem_.sequences(tables_.data()), arena);
+    auto sequences = problem_.sequences(tables_.data());
+    if (planned_ < sequences.size()) sequences.resize(planned_);
+    plan_ = plan_attention(shape, sequences, arena);
     return arena;
   }
 
   TestDevice& cuda_;
   const Problem& problem_;
+  const size_t planned_;
   const CudaArray<int32_t> tables_;
   const CudaArray<int64_t> slots_;
   const CudaMatrix cos_, sin_;
@@ -446,6 +451,31 @@ TEST_F(RopeAttentionCuda, SharedPagesAndPadding) {
     expect_agreement(device(), c);
     c.sm_count = 3;
     expect_agreement(device(), c);
+  }
+}
+
+// Behind the rows of the plan they were NaN and are zero.
+TEST_F(RopeAttentionCuda, RowsOfNoSequenceAreZero) {
+  for (const int32_t dim : {64, 128, 256}) {
+    for (const size_t planned : {size_t{1}, size_t{5}, kMixed.size() - 1}) {
+      const Case c{8, 2, dim, kMixed};
+      const Problem problem(c);
+      std::vector<float> expected = problem.expected();
+      std::fill(expected.begin() + static_cast<ptrdiff_t>(planned * 8 * static_cast<size_t>(dim)),
+                expected.end(), 0.0f);
+      OnDevice on_device(device(), problem, planned);
+      for (const auto& kernel : rope_attention_kernels().all()) {
+        if (!on_device.supports(kernel)) continue;
+        SCOPED_TRACE(std::string(kernel.name) + " d" + std::to_string(dim));
+        for (const Launch launch : {Launch::kStream, Launch::kRecording}) {
+          const std::vector<float> out = on_device.run(kernel, launch).out;
+          EXPECT_LT(relative_error(out, expected), bound_of(c.dtype));
+          EXPECT_TRUE(std::all_of(
+              out.begin() + static_cast<ptrdiff_t>(planned * 8 * static_cast<size_t>(dim)),
+              out.end(), [](float x) { return x == 0.0f; }));
+        }
+      }
+    }
   }
 }
 
