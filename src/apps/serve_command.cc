@@ -1,12 +1,16 @@
 #include "apps/serve_command.h"
 
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,20 +19,23 @@
 #include <fmt/format.h>
 
 #include "apps/engine_flags.h"
+#include "apps/hub_cache.h"
 #include "apps/model_flags.h"
 #include "apps/progress_line.h"
 #include "apps/sampling_flags.h"
+#include "apps/seccomp_filter.h"
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "server/batch_job.h"
+#include "server/request_guard.h"
 #include "server/server.h"
 #include "weights/generation_config.h"
 
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kServeFooter = R"(Examples:
   headrace serve
   headrace serve model.gguf --host 0.0.0.0 --port 8000 --api-key secret
   headrace serve -m model.gguf --served-model-name smol --max-num-seqs 32 --max-model-len 4k
@@ -45,6 +52,7 @@ struct ServeFlags {
   std::string api_key_file;
   KeyLimits key_limits;  // of keys that name none
   std::string origins;   // a JSON array, or one origin
+  bool seccomp = false;
   std::string batch_input, batch_output;
 };
 
@@ -52,8 +60,9 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
   ServerOptions& server = flags.server;
   constexpr const char* kGroup = "Server";
   app.add_option("--host", server.host,
-                 "The address to listen on; 0.0.0.0: all (default: 127.0.0.1)")
-      ->type_name("IP")
+                 "The address to listen on, or a name for it as localhost; 0.0.0.0: all (default: "
+                 "127.0.0.1)")
+      ->type_name("HOST")
       ->group(kGroup);
   app.add_option("--port", server.port, "The port; 0: any free one (default: 8000)")
       ->check(CLI::Range(0, 65535))
@@ -64,19 +73,46 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->type_name("NAME...")
       ->group(kGroup);
   app.add_option("--api-key", flags.api_keys,
-                 "A key that clients must send (repeatable; default: $VLLM_API_KEY)")
+                 "A key that clients must send (repeatable; default: $HEADRACE_API_KEY, "
+                 "$VLLM_API_KEY, $LLAMA_API_KEY); others see it in ps until it is read: better a "
+                 "file or those")
       ->type_name("KEY")
       ->group(kGroup);
   app.add_option("--api-key-file", flags.api_key_file,
-                 "More keys, one a line: KEY, or {\"key\": ..., \"name\": ..., and limits}")
+                 "More keys, one a line: KEY, or {\"key\": ..., \"name\": ..., \"group\": ..., and "
+                 "limits}")
       ->type_name("FILE")
       ->group(kGroup);
   app.add_option("--allowed-origins", flags.origins,
                  "Web pages that may call, as a JSON list; [\"*\"]: all (default: none)")
       ->type_name("JSON")
       ->group(kGroup);
+  app.add_option("--allowed-hosts", server.allowed_hosts,
+                 "Names that clients may call the server by; *: all (default: on loopback "
+                 "localhost and addresses, else all)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...")
+      ->group(kGroup);
+  app.add_option("--trusted-proxy", server.trusted_proxies,
+                 "Proxies whose X-Forwarded-For says who the client is (default: none)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("ADDRESS,...")
+      ->group(kGroup);
+  app.add_option("--metrics-key", server.metrics_key,
+                 "A key that /metrics asks for; any API key will do, too (default: it is open)")
+      ->type_name("KEY")
+      ->group(kGroup);
+  app.add_flag("--seccomp", flags.seccomp,
+               "Once ready, give up all system calls that serving does not need")
+      ->group(kGroup);
+  app.add_flag("--access-log,!--no-access-log,!--disable-uvicorn-access-log", server.access_log,
+               "Log a line for each request: method, path, status, time, bytes, id; no prompts "
+               "(at level info; successful /health and /metrics at level debug)")
+      ->group(kGroup);
   app.add_option("--http-threads,--threads-http,--api-server-count", server.http_threads,
-                 "Threads for HTTP and text (default: 2)")
+                 "Threads for HTTP, and as many for text (default: 2)")
       ->check(CLI::Range(1, 256))
       ->type_name("N")
       ->group(kGroup);
@@ -106,6 +142,14 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
                  "The same of requests with service_tier flex, which take what others leave "
                  "(default: 600)")
       ->check(number_between(0.0, 86400.0))
+      ->type_name("SECONDS")
+      ->group(kGroup);
+  app.add_option_function<double>(
+         "--sse-ping-interval",
+         [&requests](double seconds) { requests.ping_seconds = std::max(0.0, seconds); },
+         "A stream that is silent for so long gets a comment, which keeps proxies from cutting it "
+         "(0: none) (default: 30)")
+      ->check(number_between(-1.0, 86400.0))
       ->type_name("SECONDS")
       ->group(kGroup);
   app.add_option("--max-tokenize-bytes", requests.tokenize_bytes_max,
@@ -195,10 +239,40 @@ Result<std::vector<std::string>> parse_origins(const std::string& text) {
   return origins;
 }
 
+// The first of these that is set: unlike an argument, nobody else on the machine can read it.
+void add_key_of_environment(std::vector<std::string>& keys) {
+  for (const char* name : {"HEADRACE_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY"}) {
+    const char* key = std::getenv(name);
+    if (keys.empty() && key != nullptr && *key != '\0') keys.push_back(key);
+  }
+}
+
+// The address that a name stands for; IPv4 goes first. Addresses stay as they are.
+Result<std::string> resolve_host(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return invalid_argument(fmt::format("--host {}: {}: use an address of this machine, or 0.0.0.0",
+                                        host, gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, freeaddrinfo);
+  const addrinfo* best = found;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (best->ai_family != AF_INET && each->ai_family == AF_INET) best = each;
+  }
+  char text[NI_MAXHOST];
+  if (getnameinfo(best->ai_addr, best->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) !=
+      0) {
+    return invalid_argument(fmt::format("--host {}: it has no address", host));
+  }
+  return std::string(text);
+}
+
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
-  const char* key = std::getenv("VLLM_API_KEY");
-  if (flags.api_keys.empty() && key != nullptr && *key != '\0') flags.api_keys.push_back(key);
+  add_key_of_environment(flags.api_keys);
   for (const std::string& secret : flags.api_keys) {
     server.api_keys.emplace_back(secret).limits = flags.key_limits;
   }
@@ -209,7 +283,13 @@ Status apply_server_flags(ServeFlags& flags) {
   if (server.api_keys.empty() && flags.key_limits != KeyLimits{}) {
     return invalid_argument("limits of API keys need keys: add --api-key or --api-key-file");
   }
-  if (server.host == "localhost") server.host = "127.0.0.1";
+  HR_ASSIGN_OR_RETURN(server.host, resolve_host(server.host));
+  if (server.api_keys.empty() && !is_loopback_host(server.host)) {
+    log_warning(
+        "whoever reaches {} may use this server: give it keys (--api-key-file), or listen on "
+        "127.0.0.1",
+        server.host);
+  }
   server.handle_signals = false;  // SignalWatch does
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   return ok_status();
@@ -246,6 +326,14 @@ class BatchBeside {
 
  private:
   void run(ServerState& state) {
+    try {
+      run_requests(state);
+    } catch (const std::exception& error) {
+      log_error("{}: put off to the next start: {}", input_, error.what());
+    }
+  }
+
+  void run_requests(ServerState& state) {
     const auto progress =
         run_batch(state, requests_, journal_, options_, stop_, [](const auto&) {});
     if (!progress.ok()) return log_error("{}: {}", input_, progress.status().message());
@@ -289,15 +377,25 @@ class BackgroundLoad {
                        .max_model_len = info.max_model_len,
                        .sampling = flags_.sampling.over(stack_->sampling()),
                        .created_unix_s = std::time(nullptr)};
-    if (served.names.empty()) served.names = {info.model_name, info.model_path};
+    if (served.names.empty()) {
+      served.names = {info.model_name};
+      served.other_names = {info.model_path};  // requests may name the file too
+      if (is_hub_name(info.model_path)) {
+        const HubName name = hub_name_parts(info.model_path);
+        served.other_names.push_back(name.maker + "/" + name.model);
+      }
+    }
     const std::string name = served.names.front();
     const std::string sampling = to_string(served.sampling);
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
     if (batch_ != nullptr) batch_->start(server_.state());
     if (!sampling.empty()) {
       log_info("sampling of requests that do not say it themselves: {}", sampling);
     }
-    if (!info.memory_plan.empty()) fmt::print("{}: {}\n", info.device, info.memory_plan);
+    if (!info.memory_plan.empty()) {
+      fmt::print("{}: {}\n{}: {}\n", info.device, info.memory_plan, name, info.batch_shape);
+    }
     fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
                info.weight_types, info.threads, info.max_model_len, info.load_seconds);
     std::fflush(stdout);
@@ -365,7 +463,7 @@ SubcommandRun define_serve(CLI::App& app) {
   add_chosen_sampling_flags(app, flags->sampling, {});
   add_template_flag(app, flags->model);
   add_engine_flags(app, flags->model);
-  app.footer(kFooter);
+  app.footer(kServeFooter);
   return [flags] { return run(*flags); };
 }
 

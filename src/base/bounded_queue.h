@@ -47,6 +47,11 @@ class BoundedQueue {
     ready_.notify_all();
   }
 
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
   size_t size() const {
     std::lock_guard lock(mutex_);
     return items_.size();

@@ -10,7 +10,7 @@
 namespace headrace {
 namespace {
 
-constexpr uintptr_t kPage = 4096;
+constexpr uintptr_t kCodePage = 4096;
 
 bool traced() {
   std::ifstream status("/proc/self/status");
@@ -42,8 +42,8 @@ int release_segments(dl_phdr_info* object, size_t, void* released) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0) continue;
     const uintptr_t begin = object->dlpi_addr + segment.p_vaddr;
-    const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
-    const uintptr_t last = (begin + segment.p_memsz) / kPage * kPage;
+    const uintptr_t first = (begin + kCodePage - 1) / kCodePage * kCodePage;
+    const uintptr_t last = (begin + segment.p_memsz) / kCodePage * kCodePage;
     if (last <= first) continue;
     if (::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) == 0) {
       *static_cast<size_t*>(released) += last - first;

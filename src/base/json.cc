@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
+#include <functional>
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -33,16 +35,28 @@ Result<Json> convert_array(simdjson::dom::array items, int depth, Budget& budget
   return Json(std::move(out));
 }
 
-Status refuse_duplicates(const Json::Object& members) {
-  std::vector<std::string_view> keys;
+// By hash first, which is quick to compare; equal hashes, which a client can make, by the text.
+struct HashedKey {
+  size_t hash;
+  std::string_view text;
+  auto operator<=>(const HashedKey&) const = default;
+};
+
+std::vector<HashedKey> sorted_keys(const Json::Object& members) {
+  std::vector<HashedKey> keys;
   keys.reserve(members.size());
-  for (const auto& [key, value] : members) keys.push_back(key);
+  for (const auto& [key, value] : members)
+    keys.push_back({std::hash<std::string_view>()(key), key});
   std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+Status refuse_duplicates(const Json::Object& members) {
+  const std::vector<HashedKey> keys = sorted_keys(members);
   const auto twin = std::adjacent_find(keys.begin(), keys.end());
   if (twin == keys.end()) return ok_status();
-  return invalid_argument(
-      fmt::format("key \"{}\" appears twice in one object", twin->substr(0, 80)),
-      std::string(twin->substr(0, 80)));
+  const std::string name(twin->text.substr(0, 80));
+  return invalid_argument(fmt::format("key \"{}\" appears twice in one object", name), name);
 }
 
 Result<Json> convert_object(simdjson::dom::object items, int depth, Budget& budget) {
@@ -82,6 +96,31 @@ Result<Json> convert(element node, int depth, Budget& budget) {
       return Json();
   }
   return internal_error("unknown JSON element");
+}
+
+// The parser makes 16 bytes and more of each value before we see it, and a value can be two bytes
+// of text. Every comma outside of a string stands between two members or two elements, so that a
+// text with more of them than both may be together breaks one of the limits, whatever else it is.
+Status refuse_crowds(std::string_view text, const JsonLimits& limits) {
+  const size_t most = limits.element_count_max > SIZE_MAX - limits.key_count_max
+                          ? SIZE_MAX
+                          : limits.element_count_max + limits.key_count_max;
+  if (text.size() / 2 <= most) return ok_status();
+  size_t commas = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size() && commas <= most; ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (c == ',' && !in_string) {
+      ++commas;
+    }
+  }
+  if (commas <= most) return ok_status();
+  return exhausted(fmt::format("more than {} elements and {} keys", limits.element_count_max,
+                               limits.key_count_max));
 }
 
 // Length of the UTF-8 sequence at text[0], 0 where it is malformed.
@@ -180,12 +219,30 @@ Json& Json::set(std::string_view key, Json value) {
   return *this;
 }
 
+Json& Json::merge(Object members) {
+  Object& mine = as_object();
+  const std::vector<HashedKey> theirs = sorted_keys(members);
+  std::erase_if(mine, [&](const Member& member) {
+    const HashedKey key{std::hash<std::string_view>()(member.first), member.first};
+    return std::binary_search(theirs.begin(), theirs.end(), key);
+  });
+  std::move(members.begin(), members.end(), std::back_inserter(mine));
+  return *this;
+}
+
 Json& Json::push(Json value) {
   as_array().push_back(std::move(value));
   return *this;
 }
 
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+  JsonLimits left = limits;
+  return parse_json_within(text, left);
+}
+
+Result<Json> parse_json_within(std::string_view text, JsonLimits& left) {
+  const JsonLimits limits = left;
+  HR_RETURN_IF_ERROR(refuse_crowds(text, limits));
   simdjson::dom::parser parser;
   // The parser's own depth bound covers its stack; ours is exact.
   if (parser.allocate(std::max<size_t>(text.size(), 1),
@@ -200,7 +257,11 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (error)
     return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   Budget budget{limits, limits.key_count_max, limits.element_count_max};
-  return convert(root, 0, budget);
+  Result<Json> json = convert(root, 0, budget);
+  if (!json.ok()) return json;  // a budget that was overdrawn has wrapped around
+  left.key_count_max = budget.keys_left;
+  left.element_count_max = budget.elements_left;
+  return json;
 }
 
 void append_json_string(std::string& out, std::string_view text) {

@@ -59,7 +59,12 @@ class Json {
   // The member of an object, or nullptr (also when this is no object).
   const Json* find(std::string_view key) const;
   // Appends or replaces a member. REQUIRES: is_object(). Returns *this for chaining.
+  // Looks through all members: for names that the code chooses. Many members that a file or a
+  // client chose are put into an Object, or merge()d.
   Json& set(std::string_view key, Json value);
+  // Appends members; where a name is there already, the new value replaces it. In n log n.
+  // REQUIRES: is_object(); the names of `members` differ. Returns *this.
+  Json& merge(Object members);
   // REQUIRES: is_array()
   Json& push(Json value);
 
@@ -81,8 +86,11 @@ struct JsonLimits {
 };
 
 // Strict JSON (RFC 8259): UTF-8 checked, duplicate keys, NaN, numbers out of double's range and
-// trailing text refused. Integers beyond int64 become doubles. Any thread.
+// trailing text refused. Integers beyond int64 become doubles. What has more commas than keys and
+// elements are allowed is refused before it is parsed: of it nothing is made. Any thread.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
+// The same for texts that have one allowance together: what this one has is taken from `left`.
+Result<Json> parse_json_within(std::string_view text, JsonLimits& left);
 
 // Compact, UTF-8 as is, shortest doubles that read back equal; NaN and infinities become null.
 // Bytes that are not UTF-8 become U+FFFD.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <string>
+
 namespace headrace {
 namespace {
 
@@ -29,6 +32,56 @@ TEST(Json, HoldsItsLimits) {
   EXPECT_FALSE(parse_json(nested(66)).ok());
   EXPECT_FALSE(parse_json(nested(100'000)).ok());
   EXPECT_FALSE(parse_json("{\"a\":1,\"b\":2}", {.depth_max = 4, .key_count_max = 1}).ok());
+}
+
+// Elements are counted over all arrays of a document, at any depth.
+TEST(Json, CountsElementsOfAllArraysTogether) {
+  const JsonLimits limits{.key_count_max = 2, .element_count_max = 6};
+  EXPECT_TRUE(parse_json("[1,2,[3,4,5]]", limits).ok());
+  EXPECT_FALSE(parse_json("[1,2,[3,4,5,6]]", limits).ok());
+  EXPECT_TRUE(parse_json(R"({"a":[1,2,3],"b":[4,5,6]})", limits).ok());
+  EXPECT_FALSE(parse_json(R"({"a":[1,2,3],"b":[4,5,6,7]})", limits).ok());
+  // Commas of a text are none of the document's.
+  EXPECT_TRUE(parse_json("[\"" + std::string(100, ',') + "\\\",,,,,,,,,,,,,,,\"]", limits).ok());
+}
+
+// What is refused for its size costs nothing but reading it: no tape, no values.
+TEST(Json, ACrowdIsRefusedBeforeItIsParsed) {
+  std::string zeros = "[0";
+  while (zeros.size() < (size_t{8} << 20)) zeros += ",0";
+  const JsonLimits limits{.element_count_max = 1000};
+  const Status refused =
+      parse_json(zeros, limits).status();  // not closed: the parser was not asked
+  EXPECT_EQ(refused.code(), StatusCode::kExhausted);
+  EXPECT_NE(refused.message().find("more than 1000 elements"), std::string::npos);
+}
+
+TEST(Json, TextsShareAnAllowance) {
+  JsonLimits left{.key_count_max = 3, .element_count_max = 5};
+  ASSERT_TRUE(parse_json_within(R"({"a":[1,2,3]})", left).ok());
+  EXPECT_EQ(left.key_count_max, 2u);
+  EXPECT_EQ(left.element_count_max, 2u);
+  EXPECT_FALSE(parse_json_within("[1,2,3]", left).ok());
+  EXPECT_TRUE(parse_json_within(R"({"a":[1],"b":[2]})", left).ok());
+  EXPECT_FALSE(parse_json_within("[1]", left).ok());
+}
+
+TEST(Json, MergeReplacesAndAppends) {
+  Json json = Json::object().set("a", 1).set("b", 2).set("c", 3);
+  json.merge({{"d", 4}, {"b", 5}});
+  EXPECT_EQ(write_json(json), R"({"a":1,"c":3,"d":4,"b":5})");
+}
+
+// With set() in a loop, or names compared with each other, 400,000 members take minutes.
+TEST(Json, ObjectsOfAnySizeAreReadAndMergedInTime) {
+  std::string text = "{";
+  for (int i = 0; i < 400'000; ++i) text += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":0";
+  const auto start = std::chrono::steady_clock::now();
+  Json json = parse_json(text + "}", {.key_count_max = 1'000'000}).value();
+  json.merge(json.as_object());
+  EXPECT_EQ(json.as_object().size(), 400'000u);
+  EXPECT_FALSE(parse_json(text + ",\"7\":0}", {.key_count_max = 1'000'000}).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(Json, WritesBadBytesAsReplacementAndDoublesAsDoubles) {

@@ -12,7 +12,7 @@
 namespace headrace {
 namespace {
 
-constexpr uintptr_t kPage = 4096;
+constexpr uintptr_t kFilePage = 4096;
 
 Status errno_status(const std::string& path, const char* what, int error) {
   const std::string text = path + ": " + what + ": " + std::strerror(error);
@@ -51,8 +51,8 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(range.data()) + kPage - 1) & ~(kPage - 1);
-  const uintptr_t last = reinterpret_cast<uintptr_t>(range.data() + range.size()) & ~(kPage - 1);
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(range.data()) + kFilePage - 1) & ~(kFilePage - 1);
+  const uintptr_t last = reinterpret_cast<uintptr_t>(range.data() + range.size()) & ~(kFilePage - 1);
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 

@@ -47,7 +47,7 @@ Json logprob_json(float logprob) {
 }
 
 std::string token_text(const AnswerHead& head, TokenId token) {
-  if (head.tokens_as_ids || !head.tokenizer) return fmt::format("token:{}", token);
+  if (head.tokens_as_ids || !head.tokenizer) return fmt::format("token_id:{}", token);
   std::string bytes = head.tokenizer->token_bytes(token);
   if (valid_utf8_prefix(bytes) == bytes.size()) return bytes;
   std::string escaped = "bytes:";

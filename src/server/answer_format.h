@@ -55,7 +55,7 @@ Json answer_token_ids_json(const ChoiceDelta& delta);
 // -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
 Json logprob_json(float logprob);
 // How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone
-// are no characters (the form of the OpenAI API); "token:123" when ids are asked for.
+// are no characters (the form of the OpenAI API); "token_id:123" when ids are asked for.
 std::string token_text(const AnswerHead& head, TokenId token);
 
 }  // namespace headrace

@@ -1,5 +1,7 @@
 #include "server/api_keys.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -11,7 +13,9 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
+#include "server/header_text.h"
 
 namespace headrace {
 
@@ -24,8 +28,8 @@ bool is_name(std::string_view name) {
          });
 }
 
-// The same after every start, whatever the order of the keys. 40 bits of a key say too little to
-// guess the rest.
+// The same after every start, whatever the order of the keys: files and batches are kept under it.
+// It is shown nowhere, since who guesses a key could see by it that the guess is right.
 std::string made_up_name(std::string_view secret) {
   const uint64_t digest = checksum64(std::as_bytes(std::span(secret.data(), secret.size())));
   return fmt::format("key-{:010x}", digest >> 24);
@@ -40,17 +44,39 @@ Result<ApiKeys> ApiKeys::create(std::vector<ApiKey> keys) {
       return invalid_argument("an API key must have 1 to 256 bytes", "api-key");
     }
     if (result.find(key.secret) >= 0) continue;
+    std::string label = key.name;
     if (key.name.empty()) key.name = made_up_name(key.secret);
-    if (!is_name(key.name)) {
+    if (!is_name(key.name) || !(key.group.empty() || is_name(key.group))) {
       return invalid_argument(
-          "the name of an API key must have 1 to 64 letters, digits, '-', '_' and '.'", "api-key");
+          "the name or group of an API key must have 1 to 64 letters, digits, '-', '_' and '.'",
+          "api-key");
     }
     if (result.find_name(key.name) >= 0) {
       return invalid_argument(fmt::format("two API keys have the name {}", key.name), "api-key");
     }
-    result.keys_.push_back({pad(key.secret), std::move(key.name), key.limits});
+    result.keys_.push_back({.secret = pad(key.secret),
+                            .name = std::move(key.name),
+                            .label = std::move(label),
+                            .group = std::move(key.group),
+                            .limits = key.limits});
   }
+  result.label_unnamed();
   return result;
+}
+
+void ApiKeys::label_unnamed() {
+  for (size_t place = 0; place < keys_.size(); ++place) {
+    std::string& label = keys_[place].label;
+    if (!label.empty()) continue;
+    label = fmt::format("key-{}", place + 1);
+    while (find_name(label) >= 0) label += '_';  // somebody's name
+  }
+}
+
+std::string ApiKeys::cache_domain(int place) const {
+  if (place < 0) return "";
+  const Entry& entry = keys_[static_cast<size_t>(place)];  // neither name has a '/'
+  return entry.group.empty() ? "key/" + entry.name : "group/" + entry.group;
 }
 
 int ApiKeys::find_name(std::string_view name) const {
@@ -112,16 +138,20 @@ constexpr LimitRow kLimitRows[] = {
 };
 
 Status read_member(const std::string& name, const Json& value, ApiKey& key) {
-  if (name == "key" || name == "name") {
+  std::string* const text = name == "key"     ? &key.secret
+                            : name == "name"  ? &key.name
+                            : name == "group" ? &key.group
+                                              : nullptr;
+  if (text != nullptr) {
     if (!value.is_string()) return invalid_argument(name + " must be a text");
-    (name == "key" ? key.secret : key.name) = value.as_string();
+    *text = value.as_string();
     return ok_status();
   }
   const auto row = std::find_if(std::begin(kLimitRows), std::end(kLimitRows),
                                 [&](const LimitRow& candidate) { return candidate.name == name; });
   if (row == std::end(kLimitRows)) {
     return invalid_argument(fmt::format(
-        "{} is not known; there are key, name, requests_per_minute, tokens_per_minute and "
+        "{} is not known; there are key, name, group, requests_per_minute, tokens_per_minute and "
         "concurrent_requests",
         name));
   }
@@ -148,16 +178,24 @@ Result<ApiKey> read_key_line(std::string_view line, const KeyLimits& otherwise) 
   return key;
 }
 
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+// Keys that anybody can add are none. Secrets that a container mounts can often be read by all.
+Status check_key_file_mode(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return ok_status();  // the opening says why
+  if ((info.st_mode & S_IWOTH) != 0) {
+    return invalid_argument(path + ": anybody may write it, and so add API keys: chmod 600 " +
+                            path);
+  }
+  if ((info.st_mode & (S_IRGRP | S_IWGRP | S_IROTH)) != 0) {
+    log_warning("{}: others on this machine may read the API keys: chmod 600 {}", path, path);
+  }
+  return ok_status();
 }
 
 }  // namespace
 
 Result<std::vector<ApiKey>> read_api_key_file(const std::string& path, const KeyLimits& otherwise) {
+  HR_RETURN_IF_ERROR(check_key_file_mode(path));
   HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
   std::string_view rest(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   std::vector<ApiKey> keys;

@@ -24,7 +24,8 @@ struct ApiKey {
   ApiKey(std::string key) : secret(std::move(key)) {}
   ApiKey(const char* key) : secret(key) {}
   std::string secret;
-  std::string name;  // in metrics, logs and folders, where the secret must not be; empty: made up
+  std::string name;   // in metrics, logs and folders, where the secret must not be; empty: made up
+  std::string group;  // keys of one group share cached prefixes; empty: a group of its own
   KeyLimits limits;
 };
 
@@ -34,8 +35,8 @@ class ApiKeys {
   static constexpr size_t kNameBytesMax = 64;
 
   // kInvalidArgument for an empty key or one over kKeyBytesMax, for a name that is not 1 to
-  // kNameBytesMax letters, digits, '-', '_' and '.', and for a name of two keys. A key that comes
-  // twice counts once. No keys: everything is open.
+  // kNameBytesMax letters, digits, '-', '_' and '.' (a group's as well), and for a name of two
+  // keys. A key that comes twice counts once. No keys: everything is open.
   static Result<ApiKeys> create(std::vector<ApiKey> keys);
 
   bool required() const { return !keys_.empty(); }
@@ -48,25 +49,33 @@ class ApiKeys {
   int find_name(std::string_view name) const;
   // REQUIRES: 0 <= place < size()
   const std::string& name(int place) const { return keys_[static_cast<size_t>(place)].name; }
+  // The name for open pages such as /metrics: a made-up one says which key it is ("key-3": the
+  // third), and nothing of the key.
+  const std::string& label(int place) const { return keys_[static_cast<size_t>(place)].label; }
+  // Whose prefixes the key finds in the cache, as the beginning of a salt (sched/request.h): no two
+  // keys have one, but those of a group. Place -1: the requests of a server without keys.
+  std::string cache_domain(int place) const;
   const KeyLimits& limits(int place) const { return keys_[static_cast<size_t>(place)].limits; }
 
  private:
   using Padded = std::array<unsigned char, kKeyBytesMax + 2>;  // bytes, zeros, then the length
   struct Entry {
     Padded secret;
-    std::string name;
+    std::string name, label, group;  // no label: there was no name
     KeyLimits limits;
   };
+  void label_unnamed();
   int find(std::string_view presented) const;
   static Padded pad(std::string_view key);
   std::vector<Entry> keys_;
 };
 
 // Keys from a file, one a line: the key itself (as llama-server's --api-key-file has it), or an
-// object {"key": ..., "name": ..., "requests_per_minute": ..., "tokens_per_minute": ...,
-// "concurrent_requests": ...} of which only "key" is needed; what it does not say is as in
-// `otherwise`. Empty lines and those that begin with '#' are left out. Errors name path and line,
-// never the key.
+// object {"key": ..., "name": ..., "group": ..., "requests_per_minute": ...,
+// "tokens_per_minute": ..., "concurrent_requests": ...} of which only "key" is needed; what it does
+// not say is as in `otherwise`. Empty lines and those that begin with '#' are left out. Errors name
+// path and line, never the key. A file that anybody may write is refused; one that others may
+// read is logged.
 Result<std::vector<ApiKey>> read_api_key_file(const std::string& path, const KeyLimits& otherwise);
 
 }  // namespace headrace

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/private_file.h"
 #include "server/durable_file.h"
 #include "server/server_state.h"
 
@@ -16,10 +18,27 @@ namespace headrace {
 namespace {
 
 constexpr size_t kCustomIdBytesMax = 512;
+constexpr size_t kPieceBytes = 256 << 10;  // of a file, mapped at a time
 
 std::string_view text_of(const MappedFile& file) {
   const auto bytes = file.bytes();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void let_go(const MappedFile& file, std::string_view part) {
+  file.release({reinterpret_cast<const std::byte*>(part.data()), part.size()});
+}
+
+// The line at the beginning of `rest`, without its end; nothing when it is longer than `bytes_max`.
+std::optional<std::string_view> next_line(const MappedFile& file, std::string_view rest,
+                                          size_t bytes_max) {
+  const size_t looked_max = std::min(rest.size(), bytes_max + 1);
+  for (size_t looked = 0; looked < looked_max; looked += kPieceBytes) {
+    const std::string_view piece = rest.substr(looked, std::min(kPieceBytes, looked_max - looked));
+    if (const size_t end = piece.find('\n'); end != piece.npos) return rest.substr(0, looked + end);
+    let_go(file, piece);
+  }
+  return rest.size() <= bytes_max ? std::optional(rest) : std::nullopt;
 }
 
 bool is_blank(std::string_view line) {
@@ -71,22 +90,28 @@ int64_t declared_tokens(const Json& body) {
 Result<BatchRequests> BatchRequests::open(const std::string& path, const BatchRules& rules) {
   HR_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
   BatchRequests requests(file);
-  std::string_view rest = text_of(*file);
-  for (size_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (is_blank(line)) continue;
-    if (const Status status = requests.add(line, rules); !status.ok()) {
+  const std::string_view text = text_of(*file);
+  size_t held = 0;  // the beginning of what may still be in memory
+  for (size_t number = 1, at = 0; at < text.size(); ++number) {
+    const auto line = next_line(*file, text.substr(at), rules.line_bytes_max);
+    const Status status =
+        line ? requests.add(*line, rules)
+             : invalid_argument(fmt::format("has more than {} bytes", rules.line_bytes_max));
+    if (!status.ok()) {
       return invalid_argument(fmt::format("{}: line {}: {}", path, number, status.message()),
                               fmt::format("line {}", number));
     }
+    at += line->size() + 1;
+    if (at - held < kPieceBytes) continue;
+    let_go(*file, text.substr(held, at - held));
+    held = at;
   }
   if (requests.size() == 0) return invalid_argument(path + ": holds no requests");
   return requests;
 }
 
 Status BatchRequests::add(std::string_view line, const BatchRules& rules) {
+  if (is_blank(line)) return ok_status();
   if (requests_.size() == rules.requests_max) {
     return invalid_argument(fmt::format("there are more than {} requests", rules.requests_max));
   }
@@ -110,7 +135,7 @@ int64_t BatchRequests::find(const std::string& custom_id) const {
 }
 
 Result<BatchJournal> BatchJournal::open(const std::string& path, const BatchRequests& requests) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int file = open_private_file(path, O_APPEND);
   if (file < 0) return disk_error(path, "cannot be written");
   BatchJournal journal(path, file, requests.size());
   if (::flock(file, LOCK_EX | LOCK_NB) != 0) {

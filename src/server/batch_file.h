@@ -33,6 +33,7 @@ inline constexpr std::array<std::string_view, 2> kBatchUrls = {"/v1/completions"
 
 struct BatchRules {
   JsonLimits json;
+  size_t line_bytes_max = 8 << 20;  // as a body from the network
   size_t requests_max = SIZE_MAX;
   std::string url;  // of all lines; empty: any of kBatchUrls
 };
@@ -41,8 +42,9 @@ class BatchRequests {
  public:
   // Checks every line before any is run: an object with a custom_id of its own (at most 512
   // bytes), method POST, a URL that the rules allow and a body that is an object and asks for no
-  // stream. Errors are "path: line N: what" with the field "line N"; without a line for the file as
-  // a whole. Empty lines are left out.
+  // stream. The file is read in pieces that are let go again: memory is a line's, and of a line
+  // that is too long a piece's. Errors are "path: line N: what" with the field "line N"; without a
+  // line for the file as a whole. Empty lines are left out.
   static Result<BatchRequests> open(const std::string& path, const BatchRules& rules);
 
   size_t size() const { return requests_.size(); }

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/log.h"
+#include "server/error_response.h"
 #include "server/exchange.h"
 
 namespace headrace {
@@ -48,7 +51,7 @@ class TaskQueue {
 };
 
 // Keeps the one answer of a request. Batches have no streams and no impatient peer.
-class BatchExchange final : public Exchange {
+class BatchExchange final : public Exchange, public std::enable_shared_from_this<BatchExchange> {
  public:
   BatchExchange(std::shared_ptr<TaskQueue> tasks, size_t request)
       : tasks_(std::move(tasks)), request_(request) {}
@@ -56,6 +59,7 @@ class BatchExchange final : public Exchange {
   size_t request() const { return request_; }
   const std::optional<HttpResponse>& response() const { return response_; }
   void give_up() {
+    given_up_ = true;
     if (const auto observer = std::exchange(observer_, nullptr)) observer->on_peer_gone();
   }
 
@@ -69,15 +73,29 @@ class BatchExchange final : public Exchange {
   void end_stream() override { CHECK_MSG(false, "a batch request streams"); }
   bool over_unsent_limit() const override { return false; }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
-    observer_ = std::move(observer);
+    if (!given_up_) observer_ = std::move(observer);  // else nobody keeps it
   }
-  void post(std::function<void()> task) override { tasks_->post(std::move(task)); }
+  void post(std::function<void()> task) override {
+    tasks_->post([self = shared_from_this(), task = std::move(task)] { self->run(task); });
+  }
   // Only time-outs of the queue ask for this: a batch waits as long as it takes.
   void call_after(double, std::function<void()>) override {}
 
  private:
+  // What a request's own task throws is that request's answer.
+  void run(const std::function<void()>& task) {
+    try {
+      task();
+    } catch (const std::exception& error) {
+      log_error("a batch's request threw; answered 500: {}", error.what());
+      give_up();
+      if (!response_) respond(error_response(500, "internal error"));
+    }
+  }
+
   const std::shared_ptr<TaskQueue> tasks_;
   const size_t request_;
+  bool given_up_ = false;
   std::optional<HttpResponse> response_;
   std::shared_ptr<ExchangeObserver> observer_;
 };
@@ -102,10 +120,19 @@ class BatchRun {
     }
   }
 
+  // What still runs, if anything: a sequence of the engine must not outlive its job, also not one
+  // that an exception ends. (Exchange and answer hold each other.)
+  ~BatchRun() {
+    try {
+      give_up();
+    } catch (const std::exception& error) {
+      log_error("a batch's requests were not all cancelled: {}", error.what());
+    }
+  }
+
   Result<BatchProgress> run(const std::atomic<bool>& stop) {
-    const Status status = run_until(stop);
-    give_up();  // what still runs, if anything: a sequence of the engine must not outlive its job
-    HR_RETURN_IF_ERROR(status);
+    HR_RETURN_IF_ERROR(run_until(stop));
+    give_up();  // before its journal is told to be whole
     HR_RETURN_IF_ERROR(journal_.sync());
     return progress_;
   }
@@ -144,7 +171,7 @@ class BatchRun {
 
   HttpRequest http_request(const BatchRequest& request) const {
     // BatchRequests checked all of this.
-    const Json line = *parse_json(request.line, state_.limits.json);
+    const Json line = *parse_json(request.line, state_.json_limits());
     Json body = *line.find("body");
     if (body.find("service_tier") == nullptr) body.set("service_tier", "flex");
     HttpRequest request_to_route;

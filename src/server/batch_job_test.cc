@@ -1,5 +1,6 @@
 #include "server/batch_job.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +14,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "server/durable_file.h"
+#include "server/test_memory.h"
 #include "server/test_model.h"
 
 namespace headrace {
@@ -166,6 +169,54 @@ TEST_F(BatchJobTest, BadRequestsAreNamedBeforeAnythingRuns) {
   }
 }
 
+// A line of any length is streamed past and refused. 200 MiB are what an upload may have; parsed as
+// JSON they took near 10 GB.
+TEST_F(BatchJobTest, ALineThatIsTooLongCostsNoMemory) {
+  {
+    std::ofstream file(input(), std::ios::binary);
+    file << line("a")
+         << R"({"custom_id":"b","method":"POST","url":"/v1/completions","body":{"prompt":[0)";
+    std::string zeros;
+    while (zeros.size() < (1 << 20)) zeros += ",0";
+    for (int i = 0; i < 200; ++i) file << zeros;
+    file << "]}}\n";
+  }
+  std::string said;
+  const size_t grown =
+      resident_growth([&] { said = BatchRequests::open(input(), {}).status().message(); });
+  EXPECT_NE(said.find("line 2: has more than 8388608 bytes"), std::string::npos) << said;
+  if (kMemoryIsTold) {
+    EXPECT_LT(grown, size_t{2} << 20);
+  }
+  fmt::print("200 MiB in a line: {} KiB\n", grown >> 10);
+}
+
+// What was read is let go, also of many short lines.
+TEST_F(BatchJobTest, AFileOfRequestsIsNotKeptInMemory) {
+  {
+    std::ofstream file(input(), std::ios::binary);
+    const std::string prompt = R"({"prompt":")" + std::string(2000, 'x') + R"("})";
+    for (int i = 0; i < 20'000; ++i) file << line(fmt::format("r{}", i), prompt);
+  }
+  size_t count = 0;
+  const size_t grown =
+      resident_growth([&] { count = BatchRequests::open(input(), {}).value().size(); });
+  EXPECT_EQ(count, 20'000u);
+  if (kMemoryIsTold) EXPECT_LT(grown, fs::file_size(input()) / 2);  // ids and places are kept
+  fmt::print("20,000 lines of 2 KB: {} KiB\n", grown >> 10);
+}
+
+TEST_F(BatchJobTest, ElementsOfALineAreCounted) {
+  std::string zeros = "0";
+  for (int i = 0; i < 2000; ++i) zeros += ",0";
+  write(input(), line("a", "{\"prompt\":[" + zeros + "]}"));
+  EXPECT_TRUE(BatchRequests::open(input(), {}).ok());
+  const BatchRules rules{.json = {.element_count_max = 1000}};
+  const Status refused = BatchRequests::open(input(), rules).status();
+  EXPECT_NE(refused.message().find("line 1: more than 1000 elements"), std::string::npos)
+      << refused.message();
+}
+
 TEST_F(BatchJobTest, AnotherFileIsNotWrittenOver) {
   write(input(), lines(3));
   const std::string texts[] = {"my notes", "my notes\n", "{}\n",
@@ -182,6 +233,36 @@ TEST_F(BatchJobTest, AnotherFileIsNotWrittenOver) {
     EXPECT_NE(progress.status().message().find("name another file"), std::string::npos);
     EXPECT_EQ(read(output()), text);
   }
+}
+
+// Answers of users are nobody else's, and a link in the place of their file leads nowhere.
+TEST_F(BatchJobTest, AnswersAreTheirOwnersAlone) {
+  write(input(), lines(3));
+  const mode_t old_mask = ::umask(0);
+  ASSERT_TRUE(run().ok());
+  ::umask(old_mask);
+  EXPECT_EQ(fs::status(output()).permissions(), fs::perms(0600));
+  const std::string elsewhere = folder_ / "elsewhere";
+  fs::rename(output(), elsewhere);
+  fs::create_symlink(elsewhere, output());
+  const auto progress = run();
+  ASSERT_FALSE(progress.ok());
+  EXPECT_NE(progress.status().message().find("symbolic link"), std::string::npos)
+      << progress.status().message();
+}
+
+TEST_F(BatchJobTest, FoldersAreTheirOwnersAlone) {
+  const std::string folder = folder_ / "a/b/c";
+  const mode_t old_mask = ::umask(0);
+  ASSERT_TRUE(make_folder(folder).ok());
+  ::umask(old_mask);
+  for (const char* made : {"a", "a/b", "a/b/c"}) {
+    EXPECT_EQ(fs::status(folder_ / made).permissions(), fs::perms(0700)) << made;
+  }
+  EXPECT_TRUE(make_folder(folder + "/").ok());
+  write(input(), "");
+  EXPECT_NE(make_folder(input()).message().find("is no folder"), std::string::npos);
+  EXPECT_NE(make_folder("/proc/none/x").message().find("cannot be made"), std::string::npos);
 }
 
 TEST_F(BatchJobTest, OneWriterAtATime) {

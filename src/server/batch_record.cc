@@ -45,6 +45,9 @@ constexpr NumberRow kNumberRows[] = {{"output_seconds", &BatchRecord::output_sec
                                      {"total", &BatchRecord::total},
                                      {"completed", &BatchRecord::completed},
                                      {"failed", &BatchRecord::failed}};
+// Not in what earlier versions wrote: 0 there.
+constexpr NumberRow kStartRows[] = {{"starts", &BatchRecord::starts},
+                                    {"answers_seen", &BatchRecord::answers_seen}};
 constexpr NumberRow kTimeRows[] = {
     {"created_at", &BatchRecord::created_at},     {"in_progress_at", &BatchRecord::in_progress_at},
     {"expires_at", &BatchRecord::expires_at},     {"finalizing_at", &BatchRecord::finalizing_at},
@@ -120,6 +123,7 @@ std::string write_batch_record(const BatchRecord& record) {
   Json json = Json::object();
   for (const TextRow& row : kTextRows) json.set(row.name, record.*row.member);
   for (const NumberRow& row : kNumberRows) json.set(row.name, record.*row.member);
+  for (const NumberRow& row : kStartRows) json.set(row.name, record.*row.member);
   for (const NumberRow& row : kTimeRows) json.set(row.name, record.*row.member);
   for (const StateRow& row : kStateRows) {
     json.set(row.name, batch_status_name(record.*row.member));
@@ -138,6 +142,9 @@ Result<BatchRecord> read_batch_record(std::string_view text) {
     record.*row.member = value->as_string();
   }
   for (const NumberRow& row : kNumberRows) HR_RETURN_IF_ERROR(read_number(json, row, record));
+  for (const NumberRow& row : kStartRows) {
+    if (json.find(row.name)) HR_RETURN_IF_ERROR(read_number(json, row, record));
+  }
   for (const NumberRow& row : kTimeRows) HR_RETURN_IF_ERROR(read_number(json, row, record));
   for (const StateRow& row : kStateRows) HR_RETURN_IF_ERROR(read_status(json, row, record));
   if (const Json* metadata = json.find("metadata")) record.metadata = *metadata;

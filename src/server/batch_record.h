@@ -42,7 +42,10 @@ struct BatchRecord {
   // When it became what it is, in seconds of the Unix clock; 0: it never did.
   int64_t created_at = 0, in_progress_at = 0, expires_at = 0, finalizing_at = 0, completed_at = 0,
           failed_at = 0, expired_at = 0, cancelling_at = 0, cancelled_at = 0;
-  Json metadata;  // an object of texts, or null
+  // Times that work on it was begun without an end in order or a new answer: what a crash leaves.
+  int64_t starts = 0;
+  int64_t answers_seen = 0;  // in its journal, at the last start
+  Json metadata;             // an object of texts, or null
 
   // Changes the status and notes when.
   void become(BatchStatus next, int64_t now_unix_s);

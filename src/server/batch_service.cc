@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <exception>
 #include <tuple>
 #include <utility>
 
@@ -32,6 +33,14 @@ constexpr UnansweredReason kExpiredReason = {
 constexpr UnansweredReason kCancelledReason = {
     "batch_cancelled", "This request was not executed before the batch was cancelled."};
 
+constexpr UnansweredReason kGivenUpReason = {
+    "batch_failed", "This request was not executed: the batch was given up after failed starts."};
+
+const UnansweredReason& reason_of(BatchStatus end) {
+  if (end == BatchStatus::kFailed) return kGivenUpReason;
+  return end == BatchStatus::kCancelled ? kCancelledReason : kExpiredReason;
+}
+
 // "line 12" -> 12
 int64_t line_of(const std::string& field) {
   int64_t line = 0;
@@ -40,6 +49,12 @@ int64_t line_of(const std::string& field) {
     std::from_chars(field.data() + digits, field.data() + field.size(), line);
   }
   return line;
+}
+
+void begin_files(BatchRecord& record) {
+  record.output_file_id = "file-" + random_hex_id();
+  record.error_file_id = "file-" + random_hex_id();
+  record.become(BatchStatus::kFinalizing, unix_seconds());
 }
 
 Status make_link(const std::string& from, const std::string& to) {
@@ -260,11 +275,14 @@ void BatchService::disk_loop() {
   auto looked = Clock::now();
   while (!disk_closed_ || disk_tasks_.size() > 0) {
     const auto task = disk_tasks_.pop_for(kLookForExpired);
-    if (task) (*task)();
-    if (Clock::now() - looked >= kLookForExpired) {
+    try {
+      if (task) (*task)();
+      if (Clock::now() - looked < kLookForExpired) continue;
       looked = Clock::now();
       expire_due(unix_seconds());
       files_->remove_expired(unix_seconds());
+    } catch (const std::exception& error) {
+      log_error("a task of the disk's thread threw: {}", error.what());
     }
   }
 }
@@ -284,7 +302,15 @@ void BatchService::expire_due(int64_t now_unix_s) {
 // --- Workers -------------------------------------------------------------------------------------
 
 void BatchService::work_loop() {
-  while (const JobPointer job = take_next()) give_back(job, advance(*job));
+  while (const JobPointer job = take_next()) {
+    Status status;
+    try {
+      status = attempt(*job);
+    } catch (const std::exception& error) {
+      status = internal_error(fmt::format("an exception: {}", error.what()));
+    }
+    give_back(job, status);
+  }
 }
 
 // The key of its owner is still one of the server's, or there is nothing left to run.
@@ -344,6 +370,36 @@ bool BatchService::stopping() const {
   return stopping_;
 }
 
+// The start is on the disk before the work is looked at, so that a crash has been counted; an end
+// in order takes it back. An exception counts as a crash: the same line would throw it again.
+Status BatchService::attempt(Job& job) {
+  HR_RETURN_IF_ERROR(change(job, [](BatchRecord& now) { ++now.starts; }));
+  const Status status = snapshot(job).starts > options_.starts_max ? give_up(job) : advance(job);
+  if (is_final(snapshot(job).status)) return status;
+  const Status noted = change(job, [](BatchRecord& now) { now.starts = 0; });
+  return status.ok() ? noted : status;
+}
+
+// What has been answered becomes files, unless that is what cannot be done.
+Status BatchService::give_up(Job& job) {
+  const BatchRecord record = snapshot(job);
+  const std::string why = fmt::format(
+      "given up: the server ended {} times while it worked on this batch, without a "
+      "new answer; send what is left as smaller batches",
+      options_.starts_max);
+  log_error("{}: {}", record.id, why);
+  const bool answers =
+      record.status == BatchStatus::kInProgress || record.status == BatchStatus::kCancelling;
+  if (!answers) return fail(job, invalid_argument(why));
+  HR_RETURN_IF_ERROR(change(job, [&](BatchRecord& now) {
+    now.error = why;
+    now.end = BatchStatus::kFailed;
+    now.starts = 0;
+    begin_files(now);
+  }));
+  return finalise(job);
+}
+
 Status BatchService::advance(Job& job) {
   if (snapshot(job).status != BatchStatus::kFinalizing) HR_RETURN_IF_ERROR(run(job));
   if (snapshot(job).status == BatchStatus::kFinalizing) return finalise(job);
@@ -353,9 +409,9 @@ Status BatchService::advance(Job& job) {
 // What is told of the file names lines, not places of this machine.
 Result<BatchRequests> BatchService::open_requests(const BatchRecord& record) const {
   const std::string path = path_of(record.id, kInputSuffix);
-  Result<BatchRequests> requests = BatchRequests::open(
-      path,
-      {.json = state_->limits.json, .requests_max = options_.requests_max, .url = record.endpoint});
+  Result<BatchRequests> requests = BatchRequests::open(path, {.json = state_->json_limits(),
+                                                              .requests_max = options_.requests_max,
+                                                              .url = record.endpoint});
   if (requests.ok()) return requests;
   std::string message = requests.status().message();
   if (message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
@@ -393,6 +449,13 @@ Status BatchService::run_requests(Job& job, const BatchRequests& requests) {
   const BatchRecord record = snapshot(job);
   HR_ASSIGN_OR_RETURN(BatchJournal journal,
                       BatchJournal::open(path_of(record.id, kJournalSuffix), requests));
+  if (const auto answers = static_cast<int64_t>(journal.done_count());
+      answers > record.answers_seen) {
+    HR_RETURN_IF_ERROR(change(job, [&](BatchRecord& now) {
+      now.answers_seen = answers;
+      now.starts = 1;
+    }));
+  }
   // Twice what runs, so that a place is taken at once; shared by the jobs.
   const EngineOptions& engine = state_->model()->served.engine->options();
   const int in_flight = 2 * engine.scheduler.max_num_seqs / options_.jobs_at_once;
@@ -417,9 +480,7 @@ Status BatchService::run_requests(Job& job, const BatchRequests& requests) {
     now.end = cancelled  ? BatchStatus::kCancelled
               : all_done ? BatchStatus::kCompleted
                          : BatchStatus::kExpired;
-    now.output_file_id = "file-" + random_hex_id();
-    now.error_file_id = "file-" + random_hex_id();
-    now.become(BatchStatus::kFinalizing, unix_seconds());
+    begin_files(now);
   });
 }
 
@@ -429,12 +490,11 @@ Status BatchService::finalise(Job& job) {
   const std::string journal_path = path_of(record.id, kJournalSuffix);
   HR_ASSIGN_OR_RETURN(const BatchRequests requests, open_requests(record));
   HR_ASSIGN_OR_RETURN(const BatchJournal journal, BatchJournal::open(journal_path, requests));
-  const UnansweredReason& reason =
-      record.end == BatchStatus::kCancelled ? kCancelledReason : kExpiredReason;
   const BatchResultPaths paths{path_of(record.id, kOutputSuffix),
                                path_of(record.id, kErrorsSuffix)};
-  HR_ASSIGN_OR_RETURN(const BatchResultCounts lines,
-                      write_batch_results(requests, journal, journal_path, reason, paths));
+  HR_ASSIGN_OR_RETURN(
+      const BatchResultCounts lines,
+      write_batch_results(requests, journal, journal_path, reason_of(record.end), paths));
   const auto adopt = [&](const std::string& id, std::string_view suffix, const std::string& path) {
     StoredFile file{.id = id,
                     .owner = record.owner,

@@ -7,7 +7,8 @@
 //
 // Every step is on the disk before it is told, and can be repeated: a killed server goes on where
 // it was, with no answer lost and none given twice. What the disk does not take (full, gone) is
-// logged, put off and tried again; nothing is dropped.
+// logged, put off and tried again; nothing is dropped. A batch that took the process with it, again
+// and again and without a new answer, is given up with the answers it has.
 #pragma once
 
 #include <array>
@@ -43,6 +44,7 @@ struct BatchServiceOptions {
   int64_t window_seconds = 24 * 3600;  // then a batch expires
   int jobs_at_once = 2;
   double retry_seconds = 10;  // after an error of the disk or the engine
+  int64_t starts_max = 8;     // of a batch, each ended by a crash or an exception without an answer
 };
 
 struct BatchPage {
@@ -114,11 +116,13 @@ class BatchService {
   void give_back(const JobPointer& job, const Status& status);
 
   // Brings a job as far as it goes now. An error puts it off.
+  Status attempt(Job& job);
   Status advance(Job& job);
   Status run(Job& job);
   Status run_requests(Job& job, const BatchRequests& requests);
   Status finalise(Job& job);
   Status fail(Job& job, const Status& why);
+  Status give_up(Job& job);
   Result<BatchRequests> open_requests(const BatchRecord& record) const;
   bool stopping() const;
   BatchRecord snapshot(const Job& job) const;

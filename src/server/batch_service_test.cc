@@ -137,6 +137,88 @@ TEST_F(BatchServiceTest, StopsAnywhereAndGoesOn) {
   EXPECT_TRUE(batch.error_file_id.empty());
 }
 
+// A copy of the folder, made while a batch runs, is what a crash leaves. A batch that never gets an
+// answer is given up, those beside it are not.
+TEST_F(BatchServiceTest, ABatchThatEndsTheProcessAgainAndAgainIsGivenUp) {
+  const fs::path crashed = folder_.string() + "_crashed";
+  std::string id;
+  {
+    const auto service = open();
+    id = create(*service, "", lines(3)).id;
+  }
+  for (int starts = 0; starts < 3; ++starts) {
+    RunningModel running;
+    running.model.engine->set_paused(true);
+    const auto service = open({.starts_max = 3});
+    service->start(running.state);
+    ASSERT_TRUE(eventually([&] { return running.model.engine->submitted() == 3; })) << starts;
+    EXPECT_EQ(service->find("", id)->status, BatchStatus::kInProgress);
+    fs::remove_all(crashed);
+    fs::copy(folder_, crashed, fs::copy_options::recursive);
+    service->stop();
+    fs::remove_all(folder_);
+    fs::rename(crashed, folder_);
+  }
+  RunningModel running;
+  const auto service = open({.starts_max = 3});
+  service->start(running.state);
+  const BatchRecord batch = ended(*service, *service->find("", id));
+  EXPECT_EQ(batch.status, BatchStatus::kFailed);
+  EXPECT_NE(batch.error.find("ended 3 times"), std::string::npos) << batch.error;
+  EXPECT_EQ(running.model.engine->submitted(), 0);
+  const auto errors = content(*service, batch.error_file_id);
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_EQ(at(at(errors[0], "error"), "code").as_string(), "batch_failed");
+  EXPECT_EQ(ended(*service, create(*service, "", lines(3))).status, BatchStatus::kCompleted);
+}
+
+// Crashes between answers are no reason: each start went further.
+TEST_F(BatchServiceTest, ABatchThatGetsOnIsNeverGivenUp) {
+  const fs::path crashed = folder_.string() + "_crashed";
+  std::string id;
+  {
+    const auto service = open();
+    id = create(*service, "", lines(12)).id;
+  }
+  int starts = 0;
+  for (int64_t seen = 0; seen < 8; ++starts) {
+    RunningModel running({.running_max = 1, .step_seconds = 0.02});
+    const auto service = open({.starts_max = 2});
+    service->start(running.state);
+    ASSERT_TRUE(eventually([&] { return service->find("", id)->completed > seen; }, 20));
+    seen = service->find("", id)->completed;
+    fs::copy(folder_, crashed, fs::copy_options::recursive);
+    service->stop();
+    fs::remove_all(folder_);
+    fs::rename(crashed, folder_);
+  }
+  EXPECT_GT(starts, 2);
+  RunningModel running;
+  const auto service = open({.starts_max = 2});
+  service->start(running.state);
+  EXPECT_EQ(ended(*service, *service->find("", id)).status, BatchStatus::kCompleted);
+}
+
+// The whole of a start is tried: an exception is neither the process's end nor for ever.
+TEST_F(BatchServiceTest, AnExceptionOfAJobIsCaughtAndCounted) {
+  RunningModel running;
+  running.model.engine->throw_when_asked_for_health(true);
+  const auto service = open({.starts_max = 2});
+  service->start(running.state);
+  const BatchRecord batch = ended(*service, create(*service, "", lines(2)));
+  EXPECT_EQ(batch.status, BatchStatus::kFailed);
+  running.model.engine->throw_when_asked_for_health(false);
+  EXPECT_EQ(ended(*service, create(*service, "", lines(2))).status, BatchStatus::kCompleted);
+}
+
+TEST_F(BatchServiceTest, ATaskOfTheDiskThatThrowsEndsNothing) {
+  const auto service = open();
+  std::atomic<bool> ran{false};
+  ASSERT_TRUE(service->run_on_disk([] { throw std::bad_alloc(); }));
+  ASSERT_TRUE(service->run_on_disk([&] { ran = true; }));
+  EXPECT_TRUE(eventually([&] { return ran.load(); }));
+}
+
 TEST_F(BatchServiceTest, OwnersTakeTurns) {
   RunningModel running({.running_max = 1, .step_seconds = 0.001}, {"one", "two"});
   const std::string one = running.state.keys.name(0), two = running.state.keys.name(1);

@@ -1,11 +1,18 @@
 #include "server/chat_input.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include <fmt/core.h>
 
 namespace headrace {
 namespace {
+
+// OpenAI's, and what templates call a tool's answer: Llama's ipython, GLM's observation, OLMo's
+// environment. A template writes any other into the prompt as if the model knew it.
+constexpr std::string_view kRoles[] = {"system",   "developer", "user",        "assistant",  "tool",
+                                       "function", "ipython",   "observation", "environment"};
 
 Status bad_message(std::string message) { return invalid_argument(std::move(message), "messages"); }
 
@@ -22,7 +29,9 @@ Result<Json> read_content(const Json& content, size_t message) {
     const Json* part_text = part.find("text");
     const bool good = type && *type == Json("text") && part_text && part_text->is_string();
     if (!good)
-      return bad_message(name + " may hold parts {\"type\": \"text\", \"text\": ...} only");
+      return bad_message(name +
+                         " may hold parts {\"type\": \"text\", \"text\": ...} only: models "
+                         "see no images and hear no sound here");
     if (!text.empty()) text += '\n';
     text += part_text->as_string();
   }
@@ -30,15 +39,18 @@ Result<Json> read_content(const Json& content, size_t message) {
 }
 
 // Clients send a call's arguments as JSON in a string; templates walk or print an object.
-Result<Json> read_arguments(const Json& arguments, const std::string& name) {
+Result<Json> read_arguments(const Json& arguments, const std::string& name, JsonLimits& left) {
   if (!arguments.is_string()) return arguments;
   if (arguments.as_string().empty()) return Json::object();
-  Result<Json> parsed = parse_json(arguments.as_string());
+  Result<Json> parsed = parse_json_within(arguments.as_string(), left);
+  if (parsed.status().code() == StatusCode::kExhausted) {
+    return bad_message(name + ".function.arguments: " + parsed.status().message());
+  }
   if (parsed.ok() && parsed->is_object()) return parsed;
   return bad_message(name + ".function.arguments must be a JSON object in a string");
 }
 
-Result<Json> read_tool_calls(const Json& calls, size_t message) {
+Result<Json> read_tool_calls(const Json& calls, size_t message, JsonLimits& left) {
   if (calls.is_null()) return calls;
   const std::string name = fmt::format("messages[{}].tool_calls", message);
   if (!calls.is_array()) return bad_message(name + " must be an array");
@@ -53,7 +65,7 @@ Result<Json> read_tool_calls(const Json& calls, size_t message) {
     }
     const Json* arguments = function->find("arguments");
     if (!arguments) continue;
-    HR_ASSIGN_OR_RETURN(Json value, read_arguments(*arguments, call_name));
+    HR_ASSIGN_OR_RETURN(Json value, read_arguments(*arguments, call_name, left));
     call.set("function", Json(*function).set("arguments", std::move(value)));
   }
   return result;
@@ -78,16 +90,19 @@ Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
                                    context.limits.messages_max, messages.as_array().size()));
   }
   Json result = messages;
+  JsonLimits arguments_left = context.limits.json;  // of the arguments of all calls together
   for (size_t i = 0; i < result.as_array().size(); ++i) {
     Json& message = result.as_array()[i];
     const Json* role = message.find("role");
-    if (!role || !role->is_string() || role->as_string().empty()) {
-      return bad_message(fmt::format("messages[{}].role must be a string", i));
+    const std::string role_name = fmt::format("messages[{}].role", i);
+    if (!role || !role->is_string()) return bad_message(role_name + " must be a string");
+    if (std::find(std::begin(kRoles), std::end(kRoles), role->as_string()) == std::end(kRoles)) {
+      return bad_message(choice_error(role_name, kRoles, *role).message());
     }
     const Json* calls = message.find("tool_calls");
     const bool has_calls = calls && !calls->is_null();
     if (has_calls) {
-      HR_ASSIGN_OR_RETURN(Json parsed, read_tool_calls(*calls, i));
+      HR_ASSIGN_OR_RETURN(Json parsed, read_tool_calls(*calls, i, arguments_left));
       message.set("tool_calls", std::move(parsed));
     }
     if (const Json* content = message.find("content")) {
@@ -123,15 +138,18 @@ Status add_documents(const Json& documents, const FieldContext&, Json& variables
   return ok_status();
 }
 
-Status add_template_kwargs(const Json& kwargs, const FieldContext&, Json& variables) {
+Status add_template_kwargs(const Json& kwargs, const FieldContext& context, Json& variables) {
   constexpr std::string_view kName = "chat_template_kwargs";
-  if (!kwargs.is_object()) return field_error(kName, "an object", kwargs);
+  const auto count_max = static_cast<size_t>(context.limits.template_kwargs_max);
+  if (!kwargs.is_object() || kwargs.as_object().size() > count_max) {
+    return field_error(kName, fmt::format("an object of at most {} members", count_max), kwargs);
+  }
   for (std::string_view reserved : {"messages", "tools", "documents", "add_generation_prompt"}) {
     if (!kwargs.find(reserved)) continue;
     return invalid_argument(fmt::format("{} must not hold {}", kName, reserved),
                             std::string(kName));
   }
-  for (const auto& [name, value] : kwargs.as_object()) variables.set(name, value);
+  variables.merge(kwargs.as_object());
   return ok_status();
 }
 

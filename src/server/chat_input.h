@@ -1,7 +1,8 @@
 // What a chat request hands to the chat template: messages, tools, documents and variables.
 //
-// Tools are rendered, whatever `tool_choice` says short of forcing one (which is refused), and the
-// answer is plain text: a call that the model writes comes back as it wrote it, in `content`.
+// Tools are rendered where `tool_choice` is "none" (the rest is refused: unsupported_fields.h and
+// generation_request.cc), and the answer is plain text: a call that the model writes comes back as
+// it wrote it, in `content`.
 #pragma once
 
 #include "base/json.h"

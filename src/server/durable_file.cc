@@ -1,6 +1,7 @@
 #include "server/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +9,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/private_file.h"
 
 namespace headrace {
 
@@ -23,6 +26,9 @@ std::string unfinished(const std::string& path) { return path + std::string(kUnf
 
 Status disk_error(const std::string& path, std::string_view what) {
   const int error = errno;
+  if (error == ELOOP) {
+    return invalid_argument(fmt::format("{}: is a symbolic link: name the file itself", path));
+  }
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   return Status(full ? StatusCode::kExhausted : StatusCode::kInternal,
                 fmt::format("{}: {}: {}", path, what, std::strerror(error)));
@@ -39,16 +45,16 @@ bool write_all(int file, std::string_view bytes) {
 }
 
 Status make_folder(const std::string& folder) {
-  std::error_code error;
-  if (fs::create_directories(folder, error)) {
-    fs::permissions(folder, fs::perms::owner_all, error);
+  fs::path so_far;
+  int error = 0;
+  for (const fs::path& part : fs::path(folder)) {
+    so_far /= part;
+    error = ::mkdir(so_far.c_str(), S_IRWXU) == 0 ? 0 : errno;
   }
-  if (!error && !fs::is_directory(folder, error))
-    return invalid_argument(folder + ": is no folder");
-  if (error) {
-    return invalid_argument(fmt::format("{}: cannot be made: {}", folder, error.message()));
-  }
-  return ok_status();
+  std::error_code ignored;
+  if (fs::is_directory(folder, ignored)) return ok_status();
+  if (error == EEXIST) return invalid_argument(folder + ": is no folder");
+  return invalid_argument(fmt::format("{}: cannot be made: {}", folder, std::strerror(error)));
 }
 
 Result<std::vector<fs::path>> files_in(const std::string& folder) {
@@ -81,8 +87,7 @@ Status write_durably(const std::string& path, std::string_view content) {
 }
 
 Result<DurableFile> DurableFile::create(std::string path) {
-  // Requests and answers of users: nobody else on the machine is to read them.
-  const int file = ::open(unfinished(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int file = create_private_file(unfinished(path));  // requests and answers of users
   if (file < 0) return disk_error(path, "cannot be written");
   return DurableFile(std::move(path), file);
 }

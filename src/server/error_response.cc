@@ -12,6 +12,8 @@ std::string_view error_type(int http_status) {
       return "BadRequestError";
     case 401:
       return "AuthenticationError";
+    case 403:
+      return "PermissionDeniedError";
     case 404:
       return "NotFoundError";
     case 405:
@@ -20,6 +22,8 @@ std::string_view error_type(int http_status) {
       return "RequestTimeoutError";
     case 413:
       return "PayloadTooLargeError";
+    case 415:
+      return "UnsupportedMediaTypeError";
     case 429:
       return "RateLimitError";
     case 431:
@@ -84,6 +88,11 @@ HttpResponse error_response(const Status& status) {
   const bool internal = http_status == 500;  // what went wrong inside is not the client's to read
   return error_response(http_status, internal ? "internal error" : status.message(),
                         status.field());
+}
+
+HttpResponse bad_request_response(const Status& status) {
+  if (status.code() != StatusCode::kExhausted) return error_response(status);
+  return error_response(400, status.message(), status.field());
 }
 
 }  // namespace headrace

@@ -22,5 +22,8 @@ HttpResponse error_response(int http_status, std::string_view message, std::stri
 HttpResponse too_many_requests(std::string_view message, double retry_seconds);
 // kExhausted becomes 429 with Retry-After, kUnavailable 503, kInvalidArgument 400, ...
 HttpResponse error_response(const Status& status);
+// The same of what a request's own content made of it: a bound that it hits (of its template, of a
+// pattern's matches) is hit again however often it comes, so kExhausted is 400.
+HttpResponse bad_request_response(const Status& status);
 
 }  // namespace headrace

@@ -22,12 +22,13 @@ class ExchangeObserver {
   virtual void on_writable() = 0;
 };
 
-// All but post() and call_after(): on the strand only. A handler begins on it.
+// All but respond(), post() and call_after(): on the strand only. A handler begins on it, one that
+// reads a JSON body on a text thread.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // The whole answer. Ends the exchange.
+  // The whole answer. Ends the exchange. Any thread.
   virtual void respond(HttpResponse response) = 0;
 
   // An answer in pieces. Pieces leave in order, as soon as the peer takes them.

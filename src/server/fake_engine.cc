@@ -27,6 +27,7 @@ FakeEngine::~FakeEngine() {
 
 Status FakeEngine::submit(Request request, EmissionSink sink) {
   std::lock_guard lock(mutex_);
+  if (throws_at_submit_) throw std::bad_alloc();
   if (draining_) return unavailable("draining");
   if (live_.size() >= static_cast<size_t>(options_.running_max + options_.queued_max)) {
     return exhausted("the queue is full");
@@ -47,6 +48,7 @@ Status FakeEngine::submit(Request request, EmissionSink sink) {
 void FakeEngine::cancel(RequestId request) {
   std::lock_guard lock(mutex_);
   cancelled_ += live_.erase(request) > 0;
+  if (throws_at_cancel_) throw std::bad_alloc();
 }
 
 void FakeEngine::cancel_choice(RequestId request, int32_t choice) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -40,11 +41,17 @@ class FakeEngine final : public Engine {
   void unpin_prefix(uint64_t pin) override;
   std::map<uint64_t, size_t> pinned() const;  // tokens by pin
   EngineStats stats() const override;
-  bool healthy() const override { return healthy_; }
+  bool healthy() const override {
+    if (throws_at_health_) throw std::bad_alloc();
+    return healthy_;
+  }
   bool drain(double seconds_max) override;
   const EngineOptions& options() const override { return engine_options_; }
 
   void set_healthy(bool healthy) { healthy_ = healthy; }
+  void throw_when_asked_for_health(bool throws) { throws_at_health_ = throws; }
+  void throw_when_cancelled(bool throws) { throws_at_cancel_ = throws; }
+  void throw_when_submitted(bool throws) { throws_at_submit_ = throws; }
   void set_paused(bool paused);  // no step is made
   void fail_next_emission() { fault_ = true; }
   int submitted() const { return submitted_; }
@@ -76,7 +83,8 @@ class FakeEngine final : public Engine {
   const FakeEngineOptions options_;
   EngineOptions engine_options_;
   std::atomic<uint64_t> last_id_{0};
-  std::atomic<bool> healthy_{true}, fault_{false};
+  std::atomic<bool> healthy_{true}, fault_{false}, throws_at_health_{false},
+      throws_at_cancel_{false}, throws_at_submit_{false};
   std::atomic<int> submitted_{0}, cancelled_{0};
 
   mutable std::mutex mutex_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -104,9 +105,34 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, const FieldConte
   GenerationPlan plan;
   HR_RETURN_IF_ERROR(encode_prompts(model, request, plan));
   plan.settings = std::move(request.settings);
-  HR_RETURN_IF_ERROR(fit_context(model, "prompt", kCompletionMaxTokens, plan));
+  const int32_t otherwise =
+      plan.settings.to_context_end ? model.served.max_model_len : kCompletionMaxTokens;
+  HR_RETURN_IF_ERROR(fit_context(model, "prompt", otherwise, plan));
   plan.format = make_completion_format(answer_head(model, plan, "cmpl-"));
   return plan;
+}
+
+// reasoning_effort as the template reads it. Where no value of it can change the prompt it is
+// refused, but for "none" to a model whose template has no thinking to switch off.
+Status apply_reasoning_effort(const ChatPromptEncoder& chat, ChatRequest& request) {
+  const std::string& effort = request.reasoning_effort;
+  if (effort.empty()) return ok_status();
+  Json& variables = request.template_variables;
+  if (variables.is_null()) variables = Json::object();
+  const bool none = effort == "none";
+  const bool effort_read = chat.may_read("reasoning_effort");
+  if (!effort_read && !none) {
+    return invalid_argument(
+        "reasoning_effort is not supported by this model: its chat template does not read it",
+        "reasoning_effort");
+  }
+  // chat_template_kwargs say it in the template's own words and go before it.
+  const auto set = [&](std::string_view name, Json value) {
+    if (!variables.find(name)) variables.set(name, std::move(value));
+  };
+  if (effort_read) set("reasoning_effort", effort);
+  if (none && chat.may_read("enable_thinking")) set("enable_thinking", false);
+  return ok_status();
 }
 
 Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& context,
@@ -115,6 +141,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
   HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
   if (!model.chat)
     return invalid_argument("this model has no chat template; use /v1/completions", "messages");
+  HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
   HR_ASSIGN_OR_RETURN(auto ids,
@@ -155,7 +182,8 @@ void reserve_pins(ServerState& state, const std::string& owner, GenerationPlan& 
   if (!names.empty()) plan.headers.push_back({"x-cache-pin", std::move(names)});
 }
 
-// The quota is asked before the body is worked on: refusing many requests must cost little.
+// On a text thread, but for the start of the answer, which belongs on the strand. The quota is
+// asked before the body is worked on: refusing many requests must cost little.
 void generate(RouteCall& call, MakePlan make_plan) {
   // A batch takes what is left over: its bounds are others (BatchServiceOptions).
   KeyQuota* const quota = call.caller.job ? nullptr : call.state.quotas.of(call.caller.key);
@@ -166,7 +194,7 @@ void generate(RouteCall& call, MakePlan make_plan) {
       make_plan(*call.state.model(), call.state.field_context(), call.body);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
-    return call.exchange->respond(error_response(plan.status()));
+    return call.exchange->respond(bad_request_response(plan.status()));
   }
   if (quota) {
     plan->lease = std::move(admission.lease);
@@ -180,8 +208,14 @@ void generate(RouteCall& call, MakePlan make_plan) {
   // Who holds the key is the tenant: a name that the client chooses is no share of its own.
   const std::string owner = call.caller.owner(call.state.keys);
   if (call.caller.key >= 0) plan->settings.tenant = owner;
+  // So are its cached prefixes: else cached_tokens, or the time, tells who sent a prompt before.
+  std::string& salt = plan->settings.cache_salt;
+  salt = call.state.keys.cache_domain(call.caller.key) + "/" + salt;
   reserve_pins(call.state, owner, *plan);
-  GenerationSession::start(call.state, std::move(*plan), call.exchange);
+  call.exchange->post([&state = call.state, exchange = call.exchange,
+                       ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
+    GenerationSession::start(state, std::move(*ready), exchange);
+  });
 }
 
 }  // namespace

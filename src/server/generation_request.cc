@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "server/chat_input.h"
+#include "server/unsupported_fields.h"
 
 namespace headrace {
 namespace {
@@ -79,6 +80,22 @@ Status read_logit_bias(const Json& value, const Context& context, Settings& sett
     }
     settings.sampling.logit_bias.emplace_back(*id, to_float(bias));
   }
+  return ok_status();
+}
+
+// -1 asks for a seed of the server's choice, as in vLLM and llama.cpp.
+Status read_seed(const Json& value, const Context&, Settings& settings) {
+  settings.sampling.seed.reset();
+  if (integer_of(value) != -1) {
+    settings.sampling.seed = static_cast<uint64_t>(integer_of(value));
+  }
+  return ok_status();
+}
+
+// llama.cpp's max_tokens: below 0, as many as the context holds.
+Status read_n_predict(const Json& value, const Context&, Settings& settings) {
+  settings.to_context_end = integer_of(value) < 0;
+  if (!settings.to_context_end) settings.max_tokens = to_int32(value);
   return ok_status();
 }
 
@@ -160,7 +177,7 @@ Status read_stream_options(const Json& value, const Context& context, Settings& 
 
 constexpr Field<Settings> kGenerationFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
-    {"temperature", FieldType::kNumber, {0, 2}, HR_STORE(sampling.temperature, to_float(v))},
+    {"temperature", FieldType::kNumber, {0, 100}, HR_STORE(sampling.temperature, to_float(v))},
     {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_float(v))},
     {"top_k",
      FieldType::kInteger,
@@ -171,6 +188,11 @@ constexpr Field<Settings> kGenerationFields[] = {
      FieldType::kNumber,
      {0, 100, true},
      HR_STORE(sampling.repetition_penalty, to_float(v))},
+    {"repeat_penalty",
+     FieldType::kNumber,
+     {0, 100, true},
+     HR_STORE(sampling.repetition_penalty, to_float(v))},
+    {"repeat_last_n", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(penalty_window, to_int32(v))},
     {"presence_penalty",
      FieldType::kNumber,
      {-2, 2},
@@ -180,12 +202,15 @@ constexpr Field<Settings> kGenerationFields[] = {
      {-2, 2},
      HR_STORE(sampling.frequency_penalty, to_float(v))},
     {"logit_bias", FieldType::kAny, {}, read_logit_bias},
-    {"seed",
-     FieldType::kInteger,
-     {-kInt64Max, kInt64Max},
-     HR_STORE(sampling.seed, static_cast<uint64_t>(integer_of(v)))},
+    {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max}, read_seed},
     {"n", FieldType::kAny, {}, read_choice_count},
     {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
+    {"max_new_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
+    {"n_predict", FieldType::kInteger, {-2, kInt32Max}, read_n_predict},
+    {"min_new_tokens",
+     FieldType::kInteger,
+     {0, kInt32Max},
+     HR_STORE(sampling.min_tokens, to_int32(v))},
     {"min_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(sampling.min_tokens, to_int32(v))},
     {"ignore_eos", FieldType::kBool, {}, HR_STORE(sampling.ignore_eos, v.as_bool())},
     {"stop", FieldType::kAny, {}, read_stops},
@@ -265,12 +290,21 @@ Status read_messages(const Json& value, const Context& context, ChatRequest& req
   return ok_status();
 }
 
+Status read_reasoning_effort(const Json& value, const Context&, ChatRequest& request) {
+  static constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
+                                                               "high", "xhigh",   "max"};
+  if (std::find(kEfforts.begin(), kEfforts.end(), value.as_string()) == kEfforts.end()) {
+    return choice_error("reasoning_effort", kEfforts, value);
+  }
+  return request.reasoning_effort = value.as_string(), ok_status();
+}
+
 // top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
 constexpr Field<ChatRequest> kChatFields[] = {
     {"messages", FieldType::kAny, {}, read_messages},
     {"max_completion_tokens",
      FieldType::kInteger,
-     {0, kInt32Max},
+     {1, kInt32Max},
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.settings.max_tokens = to_int32(v), ok_status();
      }},
@@ -296,6 +330,7 @@ constexpr Field<ChatRequest> kChatFields[] = {
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
+    {"reasoning_effort", FieldType::kString, {}, read_reasoning_effort},
     {"tools", FieldType::kAny, {}, add_template_variable<ChatRequest, add_tools>},
     {"documents", FieldType::kAny, {}, add_template_variable<ChatRequest, add_documents>},
     {"chat_template_kwargs",
@@ -304,71 +339,63 @@ constexpr Field<ChatRequest> kChatFields[] = {
      add_template_variable<ChatRequest, add_template_kwargs>},
 };
 
-bool always(const Json&) { return true; }
-bool if_true(const Json& v) { return !v.is_bool() || v.as_bool(); }
-bool if_not_empty(const Json& v) {
-  if (v.is_string()) return !v.as_string().empty();
-  if (v.is_array()) return !v.as_array().empty();
-  if (v.is_object()) return !v.as_object().empty();
-  return true;
-}
-bool if_over_one(const Json& v) { return !v.is_number() || v.as_double() != 1; }
-bool if_not_text_format(const Json& v) {
-  const Json* type = v.find("type");
-  return !type || !type->is_string() || type->as_string() != "text";
-}
-constexpr std::string_view kNoForms =
-    "the form of answers is not enforced here; ask for it in the prompt";
-
-bool if_not_none(const Json& v) { return !v.is_string() || v.as_string() != "none"; }
-bool if_forced_tool(const Json& v) {  // the others leave the choice to the model
-  return !v.is_string() || (v.as_string() != "none" && v.as_string() != "auto");
-}
-bool if_not_text_only(const Json& v) {
-  return !v.is_array() || v.as_array().size() != 1 || v.as_array()[0] != Json("text");
-}
-
-constexpr RefusedField kRefusedGeneration[] = {
-    {"best_of", if_over_one, "send n, and choose"},
-    {"use_beam_search", if_true},
-    {"length_penalty", if_over_one},
-    {"response_format", if_not_text_format,
-     "only {\"type\": \"text\"} is; the form of answers is not enforced here"},
-    {"structured_outputs", if_not_empty, kNoForms},
-    {"guided_json", always, kNoForms},
-    {"guided_regex", always, kNoForms},
-    {"guided_choice", always, kNoForms},
-    {"guided_grammar", always, kNoForms},
-    {"grammar", if_not_empty, kNoForms},
-    {"json_schema", always, kNoForms},
-    {"regex", always, kNoForms},
-    {"ebnf", always, kNoForms},
-    {"allowed_token_ids", always},
-    {"bad_words", if_not_empty},
-    {"truncate_prompt_tokens", always},
-    {"prompt_logprobs", always},
-    {"prompt_embeds", always},
-    {"logits_processors", if_not_empty},
-    {"kv_transfer_params", if_not_empty},
-    {"repetition_detection", if_not_empty},
+// Other servers' names of fields: two names of one field may not say two things.
+struct Alias {
+  std::string_view alias, name;
+};
+constexpr Alias kAliases[] = {
+    {"repeat_penalty", "repetition_penalty"}, {"n_predict", "max_tokens"},
+    {"n_predict", "max_completion_tokens"},   {"max_new_tokens", "max_tokens"},
+    {"max_new_tokens", "n_predict"},          {"max_new_tokens", "max_completion_tokens"},
+    {"min_new_tokens", "min_tokens"},
 };
 
-constexpr RefusedField kRefusedChat[] = {
-    {"tool_choice", if_forced_tool, "only \"auto\" and \"none\" are; a tool cannot be forced"},
-    {"functions", if_not_empty, "send tools"},
-    {"function_call", if_not_none, "send tools"},
-    {"echo", if_true},
-    {"continue_final_message", if_true},
-    // A client's template is a client's program.
-    {"chat_template", always, "the server's --chat-template is the one"},
-    {"mm_processor_kwargs", if_not_empty},
-    {"modalities", if_not_text_only},
-    {"audio", always},
-    {"web_search_options", always},
-    {"thinking_token_budget", always},
-};
+Status check_aliases(const Json& body) {
+  for (const auto& [alias, name] : kAliases) {
+    const Json* first = body.find(alias);
+    const Json* second = body.find(name);
+    const bool both = first && second && !first->is_null() && !second->is_null();
+    if (!both || *first == *second) continue;
+    return invalid_argument(fmt::format("{} is another name of {}: send one of them", alias, name),
+                            std::string(alias));
+  }
+  return ok_status();
+}
 
-constexpr RefusedField kRefusedCompletion[] = {{"suffix", if_not_empty}};
+// The name by which the body asks for no token at all; empty: it does not.
+std::string_view zero_length(const Json& body, const Settings& settings) {
+  if (settings.max_tokens != 0) return {};
+  for (std::string_view name : {"max_tokens", "max_new_tokens", "n_predict"}) {
+    if (body.find(name)) return name;
+  }
+  return {};
+}
+
+// llama.cpp's penalties look at the last tokens only. Here they look at all, as vLLM's.
+Status check_penalty_window(const Settings& settings) {
+  const SamplingParams& sampling = settings.sampling;
+  const bool penalised = sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
+                         sampling.frequency_penalty != 0;
+  if (settings.penalty_window < 0 || !penalised) return ok_status();
+  return invalid_argument(
+      "repeat_last_n must be -1: repetition_penalty counts prompt and answer, presence_penalty "
+      "and frequency_penalty the answer",
+      "repeat_last_n");
+}
+
+// No answer holds tool_calls: an agent that lets the model choose would wait for them in vain.
+Status check_tools(const Json& body, const ChatRequest& request) {
+  const bool tools = request.template_variables.find("tools") != nullptr;
+  const Json* choice = body.find("tool_choice");
+  const bool chosen = choice && !choice->is_null();
+  if (!tools || (chosen && *choice == Json("none"))) return ok_status();
+  return invalid_argument(
+      chosen ? "tool_choice \"auto\" is not supported: calls are not parsed out of answers; with "
+               "\"none\" the template gets the tools, and an answer is the model's text"
+             : "tools need tool_choice \"none\": calls are not parsed out of answers; so the "
+               "template gets the tools, and an answer is the model's text",
+      chosen ? "tool_choice" : "tools");
+}
 
 // Bounds that are configured, and rules between fields.
 Status check_settings(const Settings& settings, const Context& context,
@@ -385,6 +412,7 @@ Status check_settings(const Settings& settings, const Context& context,
                                         *settings.max_tokens, sampling.min_tokens),
                             "min_tokens");
   }
+  HR_RETURN_IF_ERROR(check_penalty_window(settings));
   if (settings.include_usage && !settings.stream) {
     return invalid_argument("stream_options needs stream to be true", "stream_options");
   }
@@ -396,19 +424,21 @@ Status check_settings(const Settings& settings, const Context& context,
 std::span<const Field<GenerationSettings>> generation_fields() { return kGenerationFields; }
 std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
 std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
-std::span<const RefusedField> refused_generation_fields() { return kRefusedGeneration; }
-std::span<const RefusedField> refused_chat_fields() { return kRefusedChat; }
 
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
-  HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
-  HR_RETURN_IF_ERROR(check_refused(kRefusedCompletion, body));
+  HR_RETURN_IF_ERROR(check_completion_fields(body));
+  HR_RETURN_IF_ERROR(check_aliases(body));
   CompletionRequest request;
   context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
+  const std::string_view zero = zero_length(body, request.settings);
+  if (!zero.empty() && !request.echo) {
+    return invalid_argument(fmt::format("{} may be 0 only with echo", zero), std::string(zero));
+  }
   if (request.texts.empty() && request.ids.empty()) {
     return invalid_argument("prompt is missing", "prompt");
   }
@@ -418,14 +448,17 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
 
 Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
-  HR_RETURN_IF_ERROR(check_refused(kRefusedGeneration, body));
-  HR_RETURN_IF_ERROR(check_refused(kRefusedChat, body));
+  HR_RETURN_IF_ERROR(check_chat_fields(body));
+  HR_RETURN_IF_ERROR(check_aliases(body));
   ChatRequest request;
   context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
+  HR_RETURN_IF_ERROR(check_tools(body, request));
+  const std::string_view zero = zero_length(body, request.settings);
+  if (!zero.empty()) return field_error(zero, "at least 1", Json(0));
   if (!request.messages.is_array()) return invalid_argument("messages is missing", "messages");
   return request;
 }

@@ -18,6 +18,8 @@ struct GenerationSettings {
   std::string model;  // empty: the first served name
   SamplingParams sampling;
   std::optional<int32_t> max_tokens;
+  bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
+  int32_t penalty_window = -1;  // repeat_last_n; -1: all
   bool stream = false;
   bool include_usage = false;     // stream_options
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
@@ -25,7 +27,7 @@ struct GenerationSettings {
   bool include_stop = false;
   bool skip_special = true;
   std::optional<bool> add_special;  // default: true for completions, false for chat
-  bool tokens_as_ids = false;       // return_tokens_as_token_ids: "token:123" for token texts
+  bool tokens_as_ids = false;       // return_tokens_as_token_ids: "token_id:123" for texts
   bool return_token_ids = false;
   int32_t priority = 0;
   int32_t slo_class = 0;    // index into the engine's
@@ -48,15 +50,14 @@ struct ChatRequest {
   GenerationSettings settings;
   Json messages;  // as parse_messages() gives them
   bool add_generation_prompt = true;
-  Json template_variables;  // tools, documents, chat_template_kwargs: an object or null
+  std::string reasoning_effort;  // empty: the template's own
+  Json template_variables;       // tools, documents, chat_template_kwargs: an object or null
 };
 
 // The rows by which requests are read. A row's name is the JSON key.
 std::span<const Field<GenerationSettings>> generation_fields();
 std::span<const Field<CompletionRequest>> completion_fields();
 std::span<const Field<ChatRequest>> chat_fields();
-std::span<const RefusedField> refused_generation_fields();
-std::span<const RefusedField> refused_chat_fields();
 
 // kInvalidArgument with the field's name. Any thread, no side effects.
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);

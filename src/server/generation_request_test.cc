@@ -11,6 +11,7 @@
 
 #include "server/chat_input.h"
 #include "server/text_request.h"
+#include "server/unsupported_fields.h"
 
 namespace headrace {
 namespace {
@@ -52,6 +53,7 @@ const std::set<std::string> kOnlyTrue = {"true"};
 const std::set<std::string> kUnitInterval = {"0", "0.5"};
 const std::set<std::string> kUpToTwo = {"-1", "0", "0.5"};
 const std::set<std::string> kCount = {"0", "2^31-1"};
+const std::set<std::string> kLength = {"2^31-1"};
 const std::set<std::string> kEmptyAllowed = {};
 
 const Accepted& generation_rows() {
@@ -62,12 +64,17 @@ const Accepted& generation_rows() {
       {"top_k", {"-1", "0", "2^31-1"}},  // -1 and 0: off
       {"min_p", kUnitInterval},
       {"repetition_penalty", {"0.5"}},
+      {"repeat_penalty", {"0.5"}},
+      {"repeat_last_n", {"-1", "0", "2^31-1"}},  // without penalties it says nothing
       {"presence_penalty", kUpToTwo},
       {"frequency_penalty", kUpToTwo},
       {"logit_bias", {}},
       {"seed", {"-1", "0", "2^31-1", "2^31"}},  // any 64-bit integer is a seed
       {"n", {}},
-      {"max_tokens", kCount},  // what is too long for the context is refused with both numbers
+      {"max_tokens", kLength},  // what is too long for the context is refused with both numbers
+      {"max_new_tokens", kLength},
+      {"n_predict", {"-1", "2^31-1"}},  // -1: as many as fit
+      {"min_new_tokens", kCount},
       {"min_tokens", kCount},  // bounded by max_tokens when that is given
       {"ignore_eos", kOnlyTrue},
       {"stop", kTexts},
@@ -97,9 +104,15 @@ const Accepted kCompletionRows = {
     {"logprobs", {"0"}},
 };
 const Accepted kChatRows = {
-    {"messages", {}},        {"max_completion_tokens", kCount},    {"logprobs", kOnlyTrue},
-    {"top_logprobs", {"0"}}, {"add_generation_prompt", kOnlyTrue}, {"tools", {}},
-    {"documents", {}},       {"chat_template_kwargs", {"object"}},
+    {"messages", {}},
+    {"max_completion_tokens", kLength},
+    {"logprobs", kOnlyTrue},
+    {"top_logprobs", {"0"}},
+    {"add_generation_prompt", kOnlyTrue},
+    {"tools", {}},
+    {"documents", {}},
+    {"chat_template_kwargs", {"object"}},
+    {"reasoning_effort", {}},  // one of seven words
 };
 const Accepted kTokenizeRows = {
     {"model", kTexts},
@@ -226,9 +239,65 @@ TEST(ParameterTable, RefusedFieldsNameThemselves) {
       EXPECT_EQ(status.field(), field.name);
     }
   }
-  Json body = completion_base();
-  body.set("suffix", "x");
-  EXPECT_EQ(parse_completion(body).field(), "suffix");
+  for (const RefusedField& field : refused_completion_fields()) {
+    Json body = completion_base();
+    body.set(field.name, "x");
+    EXPECT_EQ(parse_completion(body).field(), field.name);
+  }
+}
+
+// By name and value, as clients of the other servers send them.
+TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"response_format", R"({"type":"json_object"})"},
+      {"response_format", R"({"type":"json_schema","json_schema":{"schema":{}}})"},
+      {"structured_outputs", R"({"regex":"a+"})"},
+      {"guided_json", R"({"type":"object"})"},
+      {"guided_regex", R"("a+")"},
+      {"guided_choice", R"(["a"])"},
+      {"guided_grammar", R"("root ::= 'a'")"},
+      {"grammar", R"("root ::= 'a'")"},
+      {"json_schema", "{}"},
+      {"tool_choice", R"("required")"},
+      {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
+      {"parallel_tool_calls", "false"},
+      {"verbosity", R"("low")"},
+      {"best_of", "2"},
+      {"use_beam_search", "true"},
+      {"length_penalty", "0.5"},
+      {"bad_words", R"(["x"])"},
+      {"allowed_token_ids", "[1]"},
+      {"prompt_logprobs", "1"},
+      {"truncate_prompt_tokens", "8"},
+      {"thinking_token_budget", "8"},
+      {"continue_final_message", "true"},
+      {"include_reasoning", "false"},
+      {"enable_thinking", "false"},
+      {"dry_multiplier", "0.8"},
+      {"xtc_probability", "0.5"},
+      {"mirostat", "2"},
+      {"typical_p", "0.9"},
+      {"tfs_z", "0.9"},
+      {"top_n_sigma", "1"},
+      {"dynatemp_range", "0.5"},
+      {"min_keep", "2"},
+      {"samplers", R"(["top_k"])"},
+      {"samplers", R"("edkypmxt")"},
+      {"n_probs", "3"},
+      {"t_max_predict_ms", "100"},
+      {"options", R"({"num_predict":5})"},
+      {"format", R"("json")"},
+      {"images", R"(["aGk="])"},
+      {"lora", R"([{"id":0,"scale":1}])"},
+  };
+  for (const auto& [name, value] : cases) {
+    Json body = chat_base();
+    body.set(name, *parse_json(value));
+    const Status status = parse_chat(body);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(status.field(), name) << status.message();
+    EXPECT_NE(status.message().find(" is not supported: "), std::string::npos) << status.message();
+  }
 }
 
 TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
@@ -237,7 +306,91 @@ TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
   body.set("response_format", Json::Object{{"type", Json("text")}});
   body.set("use_beam_search", false).set("length_penalty", 1.0).set("parallel_tool_calls", true);
   body.set("user", "someone").set("store", false).set("metadata", Json::object());
+  // What clients of llama.cpp send with every request.
+  body.set("dry_multiplier", 0).set("dry_base", 1.75).set("dry_allowed_length", 2);
+  body.set("dry_penalty_last_n", -1).set("dry_sequence_breakers", Json(Json::Array{Json("x")}));
+  body.set("xtc_probability", 0.0).set("xtc_threshold", 0.1).set("mirostat", 0);
+  body.set("mirostat_tau", 5).set("mirostat_eta", 0.1).set("typical_p", 1).set("typ_p", 1.0);
+  body.set("top_n_sigma", -1).set("dynatemp_range", 0).set("dynatemp_exponent", 1);
+  body.set("min_keep", 0).set("n_probs", 0).set("samplers", Json::array()).set("n_keep", 0);
+  body.set("repeat_last_n", 64).set("repeat_penalty", 1.0).set("grammar", "");
+  body.set("t_max_predict_ms", -1).set("cache_prompt", true).set("verbosity", "medium");
+  body.set("include_reasoning", true).set("reasoning_format", "none").set("lora", Json::array());
   EXPECT_TRUE(parse_chat(body).ok()) << parse_chat(body).message();
+}
+
+TEST(GenerationRequest, OtherServersNamesOfFields) {
+  const auto parse = [](std::string_view members) {
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(members) + "}"),
+                                    kContext);
+  };
+  EXPECT_EQ(parse(R"("repeat_penalty":1.3)")->settings.sampling.repetition_penalty, 1.3f);
+  EXPECT_EQ(parse(R"("n_predict":50)")->settings.max_tokens, 50);
+  EXPECT_EQ(parse(R"("max_new_tokens":50,"min_new_tokens":7)")->settings.sampling.min_tokens, 7);
+  EXPECT_EQ(parse(R"("n_predict":50,"max_tokens":50)")->settings.max_tokens, 50);
+  const auto unbounded = parse(R"("n_predict":-1)");
+  EXPECT_TRUE(unbounded->settings.to_context_end);
+  EXPECT_EQ(unbounded->settings.max_tokens, std::nullopt);
+  const Status two = parse(R"("n_predict":50,"max_tokens":60)").status();
+  EXPECT_EQ(two.field(), "n_predict");
+  EXPECT_NE(two.message().find("another name of max_tokens"), std::string::npos) << two.message();
+  EXPECT_EQ(parse(R"("repeat_penalty":1.1,"repetition_penalty":1.2)").status().field(),
+            "repeat_penalty");
+  // A window is refused where there are penalties for it.
+  EXPECT_EQ(parse(R"("repeat_penalty":1.1,"repeat_last_n":64)").status().field(), "repeat_last_n");
+  EXPECT_EQ(parse(R"("presence_penalty":1,"repeat_last_n":64)").status().field(), "repeat_last_n");
+  EXPECT_TRUE(parse(R"("repeat_penalty":1.1,"repeat_last_n":-1)").ok());
+}
+
+TEST(GenerationRequest, SeedMinusOneIsAnySeed) {
+  Json body = completion_base();
+  body.set("seed", -1);
+  EXPECT_EQ(parse_completion_request(body, kContext)->settings.sampling.seed, std::nullopt);
+  body.set("seed", -2);
+  EXPECT_EQ(parse_completion_request(body, kContext)->settings.sampling.seed,
+            static_cast<uint64_t>(-2));
+}
+
+TEST(GenerationRequest, HotTemperaturesAreFine) {
+  Json body = chat_base();
+  body.set("temperature", 5);
+  EXPECT_EQ(parse_chat_request(body, kContext)->settings.sampling.temperature, 5.0f);
+}
+
+// Scores need no token; an answer of none is a mistake.
+TEST(GenerationRequest, NoTokensAtAllOnlyWithEcho) {
+  for (const char* name : {"max_tokens", "max_new_tokens", "n_predict"}) {
+    Json body = completion_base();
+    body.set(name, 0);
+    EXPECT_EQ(parse_completion(body).field(), name);
+    body.set("echo", true);
+    EXPECT_TRUE(parse_completion(body).ok()) << name;
+    Json chat = chat_base();
+    chat.set(name, 0);
+    EXPECT_EQ(parse_chat(chat).field(), name);
+  }
+  Json chat = chat_base();
+  chat.set("max_completion_tokens", 0);
+  EXPECT_EQ(parse_chat(chat).field(), "max_completion_tokens");
+}
+
+TEST(ChatInput, UnknownRolesAreNamed) {
+  const auto parse = [](std::string_view role) {
+    return parse_messages(*parse_json(R"([{"role":"user","content":"a"},{"role":")" +
+                                      std::string(role) + R"(","content":"a"}])"),
+                          kContext);
+  };
+  for (std::string_view role :
+       {"system", "developer", "user", "assistant", "tool", "function", "ipython"}) {
+    EXPECT_TRUE(parse(role).ok()) << role;
+  }
+  const Status unknown = parse("wizard").status();
+  EXPECT_EQ(unknown.field(), "messages");
+  EXPECT_TRUE(unknown.message().starts_with("messages[1].role must be one of system, developer"))
+      << unknown.message();
+  EXPECT_TRUE(unknown.message().ends_with("got \"wizard\"")) << unknown.message();
+  EXPECT_FALSE(parse("").ok());
+  EXPECT_FALSE(parse("User").ok());
 }
 
 TEST(GenerationRequest, ClassesAndTiersByName) {
@@ -346,7 +499,8 @@ Result<ChatRequest> chat_with(std::string_view members) {
 constexpr std::string_view kTool = R"({"type":"function","function":{"name":"f"}})";
 
 TEST(ChatInput, ToolsAndDocumentsBecomeTemplateVariables) {
-  const std::string tools = "\"tools\":[" + std::string(kTool) + "]";
+  const std::string only_tools = "\"tools\":[" + std::string(kTool) + "]";
+  const std::string tools = only_tools + ",\"tool_choice\":\"none\"";
   const auto request = chat_with(tools + R"(,"documents":[{"title":"t"}],)"
                                          R"("chat_template_kwargs":{"enable_thinking":false})");
   ASSERT_TRUE(request.ok()) << request.status().message();
@@ -354,11 +508,11 @@ TEST(ChatInput, ToolsAndDocumentsBecomeTemplateVariables) {
             R"({"tools":[{"type":"function","function":{"name":"f"}}],)"
             R"("documents":[{"title":"t"}],"enable_thinking":false})");
   EXPECT_EQ(chat_with("\"tools\":[]")->template_variables.find("tools"), nullptr);
-  EXPECT_TRUE(chat_with(tools + ",\"tool_choice\":\"auto\"").ok());
-  EXPECT_TRUE(chat_with(tools + ",\"tool_choice\":\"none\"").ok());
+  EXPECT_TRUE(chat_with("\"tools\":[],\"tool_choice\":\"auto\"").ok());
   for (std::string_view choice :
        {"\"required\"", R"({"type":"function","function":{"name":"f"}})", "1"}) {
-    const Status status = chat_with(tools + ",\"tool_choice\":" + std::string(choice)).status();
+    const Status status =
+        chat_with(only_tools + ",\"tool_choice\":" + std::string(choice)).status();
     EXPECT_EQ(status.field(), "tool_choice") << choice;
     EXPECT_NE(status.message().find("cannot be forced"), std::string::npos) << status.message();
   }
@@ -369,6 +523,20 @@ TEST(ChatInput, ToolsAndDocumentsBecomeTemplateVariables) {
   }
   EXPECT_EQ(chat_with(R"("chat_template_kwargs":{"tools":[]})").status().field(),
             "chat_template_kwargs");
+}
+
+// An agent would read the text of a call as the answer, and ask again.
+TEST(ChatInput, ToolsThatTheModelMayCallAreRefused) {
+  const std::string tools = "\"tools\":[" + std::string(kTool) + "]";
+  for (std::string_view silent : {"", ",\"tool_choice\":null"}) {
+    const Status status = chat_with(tools + std::string(silent)).status();
+    EXPECT_EQ(status.field(), "tools");
+    EXPECT_TRUE(status.message().starts_with("tools need tool_choice \"none\""))
+        << status.message();
+  }
+  const Status chosen = chat_with(tools + ",\"tool_choice\":\"auto\"").status();
+  EXPECT_EQ(chosen.field(), "tool_choice");
+  EXPECT_NE(chosen.message().find("calls are not parsed"), std::string::npos) << chosen.message();
 }
 
 TEST(ChatInput, ArgumentsOfToolCallsBecomeObjects) {

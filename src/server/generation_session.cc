@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,11 @@
 #include "text/utf8.h"
 
 namespace headrace {
+namespace {
+
+constexpr double kPingSlackSeconds = 0.01;  // behind the queue's own bound, which may be as long
+
+}  // namespace
 
 void GenerationSession::start(ServerState& state, GenerationPlan plan,
                               std::shared_ptr<Exchange> exchange) {
@@ -35,6 +41,8 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   }
   session->watch_queue(session->plan_.settings.background ? state.limits.flex_queue_seconds_max
                                                           : state.limits.queue_seconds_max);
+  const double period = state.limits.ping_seconds;
+  if (session->plan_.settings.stream && period > 0) session->ping_after(period + kPingSlackSeconds);
 }
 
 GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
@@ -43,7 +51,8 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
       model_(*state.model()),
       plan_(std::move(plan)),
       exchange_(std::move(exchange)),
-      arrival_time_(state.clock.now_seconds()) {
+      arrival_time_(state.clock.now_seconds()),
+      written_time_(arrival_time_) {
   const GenerationSettings& settings = plan_.settings;
   prompts_.resize(plan_.prompts.size());
   for (size_t i = 0; i < prompts_.size(); ++i) {
@@ -58,7 +67,11 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
 }
 
 GenerationSession::~GenerationSession() {
-  if (!done_) on_peer_gone();
+  try {
+    if (!done_) on_peer_gone();
+  } catch (const std::exception& error) {
+    log_error("an answer that nobody waits for was not cancelled: {}", error.what());
+  }
 }
 
 void GenerationSession::open_arrivals() {
@@ -109,6 +122,37 @@ void GenerationSession::watch_queue(double seconds) {
   });
 }
 
+// The head leaves with the first step that works on the request. In the queue, which it may leave
+// by a refusal, its answer still has a status to choose, unless it waits longer than proxies do.
+void GenerationSession::open_stream() {
+  if (std::exchange(streaming_, true)) return;
+  HttpResponse head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
+  exchange_->begin_stream(std::move(head));
+  written_time_ = state_.clock.now_seconds();
+}
+
+void GenerationSession::write(std::string_view bytes) {
+  exchange_->write(bytes);
+  written_time_ = state_.clock.now_seconds();
+}
+
+// Looks in `seconds` whether the stream was silent for ping_seconds, and so on until its end.
+void GenerationSession::ping_after(double seconds) {
+  exchange_->call_after(seconds, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->done_) return;
+    const double period = self->state_.limits.ping_seconds;
+    const double silent = self->state_.clock.now_seconds() - self->written_time_;
+    if (silent < period) return self->ping_after(period - silent + kPingSlackSeconds);
+    self->open_stream();
+    if (!self->exchange_->over_unsent_limit()) self->write(kSsePing);
+    self->ping_after(period);
+  });
+}
+
 void GenerationSession::on_writable() { pump(); }
 
 // Works off what has arrived, unless the peer is behind with reading.
@@ -131,6 +175,7 @@ void GenerationSession::handle(Arrival arrival) {
   if (emission.admitted) {
     prompt.admitted = true;
     model_.metrics->on_queue_left(arrival.time - arrival_time_);
+    if (plan_.settings.stream) open_stream();
     return;
   }
   note_times(prompt, choice, arrival);
@@ -200,14 +245,8 @@ void GenerationSession::deliver(size_t choice_index) {
   }
   choice.ready = {};
   if (out.empty()) return;
-  if (!std::exchange(streaming_, true)) {
-    HttpResponse head;
-    head.content_type = "text/event-stream; charset=utf-8";
-    head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
-    exchange_->begin_stream(std::move(head));
-  }
-  exchange_->write(out);
+  open_stream();
+  write(out);
 }
 
 void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
@@ -238,7 +277,7 @@ void GenerationSession::finish() {
     std::string out;
     if (plan_.settings.include_usage) append_sse_event(out, plan_.format->usage_event(usage()));
     out += kSseDone;
-    exchange_->write(out);
+    write(out);
     exchange_->end_stream();
   } else {
     std::vector<ChoiceDelta> answers;

@@ -66,6 +66,9 @@ class GenerationSession : public ExchangeObserver,
   void open_arrivals();
   Status submit();
   void watch_queue(double seconds);
+  void open_stream();
+  void write(std::string_view bytes);
+  void ping_after(double seconds);
   void pump();
   void handle(Arrival arrival);
   void note_times(Prompt& prompt, Choice& choice, const Arrival& arrival);
@@ -90,6 +93,7 @@ class GenerationSession : public ExchangeObserver,
   size_t finished_ = 0;
   bool streaming_ = false;  // the stream's head is out
   bool done_ = false;
+  double written_time_ = -1;  // of the stream's last bytes
   double first_token_time_ = -1;
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;

@@ -1,9 +1,12 @@
 #include "server/http_connection.h"
 
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
+#include <exception>
+
+#include "base/log.h"
 
 namespace headrace {
 
@@ -14,6 +17,8 @@ namespace {
 constexpr size_t kInboxBytesMax = 16 << 10;   // pipelined input kept while answering
 constexpr size_t kLingerBytesMax = 16 << 20;  // input thrown away so that the answer is read
 constexpr double kLingerSeconds = 2;
+constexpr std::string_view kTooManyOfOneAddress = "too many requests of this address at a time";
+constexpr double kBodyBytesPerSecondMin = 64 << 10;
 }  // namespace
 
 // Handlers keep this, not the connection's present state: a call for an earlier request is dropped.
@@ -23,7 +28,10 @@ class ConnectionExchange final : public Exchange {
       : connection_(std::move(connection)), serial_(serial) {}
 
   void respond(HttpResponse response) override {
-    connection_->respond(serial_, std::move(response));
+    asio::dispatch(connection_->socket_.get_executor(), [connection = connection_, serial = serial_,
+                                                         response = std::move(response)]() mutable {
+      connection->guarded([&] { connection->respond(serial, std::move(response)); });
+    });
   }
   void begin_stream(HttpResponse head) override {
     connection_->begin_stream(serial_, std::move(head));
@@ -37,15 +45,19 @@ class ConnectionExchange final : public Exchange {
     if (connection_->is_current(serial_)) connection_->observer_ = std::move(observer);
   }
   void post(std::function<void()> task) override {
-    asio::post(connection_->socket_.get_executor(), std::move(task));
+    asio::post(connection_->socket_.get_executor(),
+               [connection = connection_, task = std::move(task)] { connection->guarded(task); });
   }
   void call_after(double seconds, std::function<void()> task) override {
     auto timer = std::make_shared<asio::steady_timer>(
         connection_->socket_.get_executor(),
         std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)));
-    timer->async_wait([timer, task = std::move(task)](error_code error) {
-      if (!error) task();
-    });
+    // The timer may outlast the request by minutes: it must not keep the connection.
+    timer->async_wait(
+        [timer, weak = connection_->weak_from_this(), task = std::move(task)](error_code error) {
+          const auto connection = weak.lock();
+          if (connection && !error) connection->guarded(task);
+        });
   }
 
  private:
@@ -67,8 +79,31 @@ HttpConnection::~HttpConnection() {
   on_closed_();
 }
 
-void HttpConnection::start() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+template <class Step>
+void HttpConnection::guarded(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    on_exception(error.what());
+  }
+}
+
+void HttpConnection::on_exception(std::string_view what) {
+  log_error("a connection's step threw: {}", what);
+  try {
+    if (state_ == State::kClosed) return;
+    if (state_ == State::kLingering || answer_begun_) return peer_gone();
+    answer_unread(context_.error_response(500, "internal error"));
+  } catch (const std::exception& error) {
+    log_error("a connection is closed: {}", error.what());
+    close();
+  }
+}
+
+void HttpConnection::start(const IpAddress& peer) {
+  asio::post(socket_.get_executor(), [self = shared_from_this(), peer] {
+    self->peer_ = peer;
+    self->proxied_ = self->context_.addresses.is_proxy(peer);
     error_code ignored;
     self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
     self->set_deadline(self->context_.limits.head_seconds_max);
@@ -78,7 +113,7 @@ void HttpConnection::start() {
 
 void HttpConnection::refuse(int status, std::string_view message) {
   asio::post(socket_.get_executor(), [self = shared_from_this(), status, message] {
-    self->answer_unreadable({status, message});
+    self->guarded([&] { self->answer_unreadable({status, message}); });
   });
 }
 
@@ -101,7 +136,7 @@ void HttpConnection::read_some() {
   socket_.async_read_some(asio::buffer(read_buffer_),
                           [self = shared_from_this()](error_code error, size_t count) {
                             self->reading_ = false;
-                            self->on_read(error, count);
+                            self->guarded([&] { self->on_read(error, count); });
                           });
 }
 
@@ -119,50 +154,52 @@ void HttpConnection::on_read(error_code error, size_t count) {
 
 void HttpConnection::consume_input() {
   using Phase = HttpRequestReader::Phase;
-  const bool was_in_body = reader_->phase() == Phase::kBody;
   inbox_.erase(0, reader_->feed(inbox_));
-  switch (reader_->phase()) {
-    case Phase::kComplete:
-      return dispatch();
-    case Phase::kFailed:
-      return answer_unreadable(reader_->error());
-    case Phase::kBody:
-      if (!was_in_body && !admit_body()) return;
-      if (!was_in_body && reader_->expects_continue()) {
-        outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
-        flush();
-      }
-      break;
-    case Phase::kIdle:
-    case Phase::kHead:
-      break;
+  if (reader_->phase() == Phase::kBody && !body_) {  // the head is there
+    if (!admit_body() || !charge_body()) return;
+    if (inbox_.empty() && reader_->expects_continue()) {
+      outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      flush();
+    }
+    inbox_.erase(0, reader_->feed(inbox_));
   }
+  if (reader_->phase() == Phase::kFailed) return answer_unreadable(reader_->error());
+  if (body_ && !charge_body()) return;
+  if (reader_->phase() == Phase::kComplete) return dispatch();
   update_read_deadline();
 }
 
-// Each phase has one deadline, counted from its beginning; a body earns time by its size (a chunked
-// one as it arrives), so a slow drip never does.
+// A head has one deadline, counted from its first byte. A body has as much time as it began with,
+// and what has come of it fills that up again: neither a length that is only announced nor bytes of
+// long ago give it more.
 void HttpConnection::update_read_deadline() {
   using Phase = HttpRequestReader::Phase;
   const HttpLimits& limits = context_.limits;
   const Phase phase = reader_->phase();
-  const bool begins = phase != read_phase_;
-  if (begins) {
-    read_phase_ = phase;
-    phase_began_ = Clock::now();
-  }
+  const bool begins = std::exchange(read_phase_, phase) != phase;
   if (begins && phase == Phase::kHead) set_deadline(limits.head_seconds_max);
-  if (phase == Phase::kBody) {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - phase_began_).count();
-    const double earned = static_cast<double>(reader_->body_bytes()) / (64 << 10);
-    set_deadline(std::max(0.0, limits.body_seconds_max + earned - elapsed));
+  if (phase != Phase::kBody) return;
+  const auto now = Clock::now();
+  const size_t received = reader_->received_bytes();
+  if (begins) {
+    body_seconds_left_ = limits.body_seconds_max;
+  } else {
+    const double passed = std::chrono::duration<double>(now - body_looked_).count();
+    const double earned = static_cast<double>(received - body_seen_) / kBodyBytesPerSecondMin;
+    body_seconds_left_ =
+        std::clamp(body_seconds_left_ + earned - passed, 0.0, limits.body_seconds_max);
   }
+  body_looked_ = now;
+  body_seen_ = received;
+  set_deadline(body_seconds_left_);
 }
 
 void HttpConnection::dispatch() {
   state_ = State::kHandling;
   set_deadline(-1);
   HttpRequest request = std::move(reader_->request());
+  if (body_) request.body_lease = std::move(body_->lease);
+  body_.reset();
   http11_ = request.http11;
   head_only_ = request.method == "HEAD";
   keep_alive_ = request.keep_alive;
@@ -170,28 +207,57 @@ void HttpConnection::dispatch() {
   exchange_open_ = true;
   context_.exchanges_open.fetch_add(1);
   ++serial_;
+  if (!admit_client(request)) {
+    return respond(serial_, context_.error_response(429, kTooManyOfOneAddress));
+  }
   context_.handle(std::move(request),
                   std::make_shared<ConnectionExchange>(shared_from_this(), serial_));
 }
 
-// False: the answer is under way instead.
+// The clients of a proxy share its connections: their requests count instead.
+bool HttpConnection::admit_client(const HttpRequest& request) {
+  if (!proxied_) return true;
+  client_place_ = context_.addresses.enter(context_.addresses.client_of(peer_, request));
+  return client_place_ != nullptr;
+}
+
+// Who calls and what a route takes is asked before a byte of the body is kept. False: the answer is
+// under way instead.
 bool HttpConnection::admit_body() {
-  if (reader_->body_bytes() <= context_.limits.body_bytes_max) return true;
-  UploadAdmission admission = context_.admit_upload(reader_->request());
-  if (admission.refusal) {
-    answer_unread(std::move(*admission.refusal));
+  body_ = context_.admit_body(reader_->request());
+  if (!body_->refusal) return true;
+  refuse_body(std::move(*body_->refusal));
+  return false;
+}
+
+// Of what is announced, and of what has come. False: as above.
+bool HttpConnection::charge_body() {
+  if (reader_->body_bytes() > body_->bytes_max) {
+    refuse_body(context_.error_response(413, "the body is too large"));
     return false;
   }
-  upload_lease_ = std::move(admission.lease);
-  return true;
+  if (body_->lease->grow_to(reader_->received_bytes())) return true;
+  HttpResponse response = context_.error_response(
+      503, "other requests' bodies take all the memory that there is for them: send it again");
+  response.headers.push_back({"Retry-After", "1"});
+  refuse_body(std::move(response));
+  return false;
+}
+
+void HttpConnection::refuse_body(HttpResponse response) {
+  common_headers_ = context_.common_headers(reader_->request());
+  answer_unread(std::move(response));
 }
 
 void HttpConnection::answer_unreadable(const HttpError& error) {
   answer_unread(context_.error_response(error.status, error.message));
 }
 
+// What has come of the request is let go.
 void HttpConnection::answer_unread(HttpResponse response) {
   state_ = State::kHandling;
+  reader_.emplace(context_.limits);
+  body_.reset();
   http11_ = true;
   head_only_ = false;
   response.close = true;
@@ -202,6 +268,7 @@ void HttpConnection::answer_unread(HttpResponse response) {
 
 void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   if (!is_current(serial) || answer_complete_) return;
+  answer_begun_ = true;
   keep_alive_ = keep_alive_ && !response.close && !context_.draining();
   response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
   outbox_ +=
@@ -212,6 +279,7 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
 
 void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
   if (!is_current(serial) || answer_complete_) return;
+  answer_begun_ = true;
   chunked_ = http11_ && !head_only_;
   keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
   head.headers.insert(head.headers.end(), common_headers_.begin(), common_headers_.end());
@@ -257,7 +325,7 @@ void HttpConnection::flush() {
   socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
                            [self = shared_from_this()](error_code error, size_t count) {
                              self->write_pending_ = false;
-                             self->on_written(error, count);
+                             self->guarded([&] { self->on_written(error, count); });
                            });
 }
 
@@ -279,7 +347,7 @@ void HttpConnection::on_written(error_code error, size_t count) {
 
 void HttpConnection::after_answer() {
   end_exchange();
-  answer_complete_ = was_over_limit_ = chunked_ = false;
+  answer_begun_ = answer_complete_ = was_over_limit_ = chunked_ = false;
   common_headers_.clear();
   if (!keep_alive_) return linger();
   state_ = State::kReading;
@@ -317,11 +385,12 @@ void HttpConnection::close() {
   socket_.close(ignored);
   timer_.cancel(ignored);
   observer_.reset();
+  body_.reset();
   end_exchange();
 }
 
 void HttpConnection::end_exchange() {
-  upload_lease_.reset();
+  client_place_.reset();
   if (std::exchange(exchange_open_, false)) context_.exchanges_open.fetch_sub(1);
 }
 
@@ -346,7 +415,7 @@ void HttpConnection::wait_for_deadline() {
     self->timer_pending_ = false;
     if (self->deadline_ == Clock::time_point::max()) return;
     if (Clock::now() < self->deadline_) return self->wait_for_deadline();
-    self->on_deadline();
+    self->guarded([&] { self->on_deadline(); });
   });
 }
 

@@ -13,16 +13,19 @@
 #include <optional>
 #include <string>
 
+#include "server/body_budget.h"
+#include "server/client_address.h"
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
 #include "server/server_limits.h"
 
 namespace headrace {
 
-// Whether a body over HttpLimits::body_bytes_max is read.
-struct UploadAdmission {
-  std::shared_ptr<void> lease;          // kept until the answer's last byte has left
+// Whether and how far a body is read, by its request's head.
+struct BodyAdmission {
   std::optional<HttpResponse> refusal;  // instead of reading it
+  size_t bytes_max = 0;
+  std::shared_ptr<BodyBudget::Lease> lease;  // grows with what has come; the request keeps it
 };
 
 // What connections share; outlives them all.
@@ -30,14 +33,15 @@ struct ConnectionContext {
   const HttpLimits& limits;
   // Called on the connection's strand.
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
-  // Called when the head of a request with such a body is there.
-  std::function<UploadAdmission(const HttpRequest& head)> admit_upload;
+  // Called when the head of a request with a body is there.
+  std::function<BodyAdmission(const HttpRequest& head)> admit_body;
   // An answer in the server's error format.
   std::function<HttpResponse(int status, std::string_view message)> error_response;
   // Headers that every answer to this request carries.
   std::function<std::vector<HttpHeader>(const HttpRequest&)> common_headers;
   std::function<bool()> draining;    // then connections close after their answer
   std::atomic<int>& exchanges_open;  // requests handed over whose last byte has not left
+  ClientAddresses& addresses;
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -48,7 +52,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(Socket socket, ConnectionContext& context, std::function<void()> on_closed);
   ~HttpConnection();
 
-  void start();
+  // `peer`: whose connection it is.
+  void start(const IpAddress& peer);
   // Answers with an error without reading anything, then closes.
   void refuse(int status, std::string_view message);
   // Closes if no request is being read or answered. Any thread.
@@ -61,13 +66,22 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   bool is_idle() const;
 
+  // Runs a step on the strand. What it throws (memory, a library) ends this connection's request at
+  // most: with a 500 where no answer has begun.
+  template <class Step>
+  void guarded(const Step& step);
+  void on_exception(std::string_view what);
+
   // Reading.
   void read_some();
   void on_read(boost::system::error_code error, size_t count);
   void consume_input();
   void dispatch();
+  bool admit_client(const HttpRequest& request);
   void update_read_deadline();
   bool admit_body();
+  bool charge_body();
+  void refuse_body(HttpResponse response);
   void answer_unreadable(const HttpError& error);
   void answer_unread(HttpResponse response);
 
@@ -100,24 +114,32 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ConnectionContext& context_;
   std::function<void()> on_closed_;
 
+  IpAddress peer_;
+  bool proxied_ = false;                 // the peer is a trusted proxy
+  ClientAddresses::Place client_place_;  // of a proxy's client, while its request is answered
+
   State state_ = State::kReading;
   bool reading_ = false;  // a read is pending
   std::string inbox_;     // bytes behind the request being answered
   char read_buffer_[16 << 10];
   std::optional<HttpRequestReader> reader_;
   HttpRequestReader::Phase read_phase_{};
-  Clock::time_point phase_began_;
+  std::optional<BodyAdmission> body_;  // of the request whose body is being read
+  // By then more of it must have come.
+  double body_seconds_left_ = 0;
+  Clock::time_point body_looked_;
+  size_t body_seen_ = 0;
   size_t discarded_ = 0;  // while lingering
 
   uint64_t serial_ = 0;
   std::shared_ptr<ExchangeObserver> observer_;
   bool exchange_open_ = false;
-  std::shared_ptr<void> upload_lease_;      // of the request being read or answered
   std::vector<HttpHeader> common_headers_;  // of the answer under way
   bool http11_ = true;
   bool head_only_ = false;  // the request's method is HEAD
   bool keep_alive_ = false;
   bool chunked_ = false;
+  bool answer_begun_ = false;     // its first byte is in outbox_
   bool answer_complete_ = false;  // its last byte is in outbox_
   bool was_over_limit_ = false;
 

@@ -8,17 +8,13 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include "server/header_text.h"
+
 namespace headrace {
 namespace {
 
 namespace http = boost::beast::http;
 using Fields = http::request<http::empty_body>;
-
-std::string to_lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 

@@ -2,6 +2,9 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
+#include <exception>
+
+#include "base/log.h"
 
 namespace headrace {
 
@@ -82,7 +85,11 @@ void HttpListener::accept() {
 
 void HttpListener::on_accept(error_code error, HttpConnection::Socket socket) {
   if (error == asio::error::operation_aborted) return;
-  if (!error) open_connection(std::move(socket));
+  try {
+    if (!error) open_connection(std::move(socket));
+  } catch (const std::exception& thrown) {  // accepting goes on
+    log_error("a connection was not opened: {}", thrown.what());
+  }
   const bool exhausted = error == asio::error::no_descriptors || error == asio::error::no_memory ||
                          error == asio::error::no_buffer_space || error.value() == ENFILE;
   if (!exhausted) return accept();
@@ -96,26 +103,26 @@ void HttpListener::open_connection(HttpConnection::Socket socket) {
   error_code error;
   const auto peer = socket.remote_endpoint(error);
   if (error) return;  // gone already
-  const std::string address = peer.address().to_string();
+  ClientAddresses& addresses = context_.addresses;
+  const bool counts = !addresses.is_proxy(peer.address());  // else each request does
+  auto place = counts ? addresses.enter(peer.address()) : nullptr;
+  const bool too_many = counts && place == nullptr;
   // The deleter's last act removes the entry, whatever thread that is on.
   auto key = std::make_shared<HttpConnection*>(nullptr);
-  auto on_closed = [open = open_, address, key] {
+  auto on_closed = [open = open_, place = std::move(place), key] {
     std::lock_guard lock(open->mutex);
     open->connections.erase(*key);
-    if (--open->per_address[address] == 0) open->per_address.erase(address);
   };
   auto connection = std::make_shared<HttpConnection>(std::move(socket), context_, on_closed);
   *key = connection.get();
-  bool too_many = false;
   {
     std::lock_guard lock(open_->mutex);
     open_->connections.emplace(connection.get(), connection);
-    too_many = ++open_->per_address[address] > context_.limits.connections_per_address_max;
   }
   if (too_many) {
     connection->refuse(429, "too many connections from this address");
   } else {
-    connection->start();
+    connection->start(peer.address());
   }
 }
 

@@ -39,7 +39,6 @@ class HttpListener {
   struct Open {
     std::mutex mutex;
     Connections connections;
-    std::map<std::string, int> per_address;
   };
 
   void accept();

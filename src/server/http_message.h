@@ -1,6 +1,7 @@
 // An HTTP request as routes see it, and the answer they give: plain data, no sockets.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct HttpRequest {
   std::string query;  // after '?', without it
   std::vector<HttpHeader> headers;
   std::string body;
+  std::shared_ptr<void> body_lease;  // of the room that the body takes (body_budget.h)
   bool http11 = true;
   bool keep_alive = true;
 

@@ -75,7 +75,9 @@ size_t HttpRequestReader::feed(std::string_view bytes) {
   size_t taken = 0;
   while (taken < bytes.size() && phase_ != Phase::kComplete && phase_ != Phase::kFailed) {
     const std::string_view rest = bytes.substr(taken);
-    taken += phase_ == Phase::kBody ? feed_body(rest) : feed_head(rest);
+    const bool in_head = phase_ != Phase::kBody;
+    taken += in_head ? feed_head(rest) : feed_body(rest);
+    if (in_head && phase_ == Phase::kBody) break;
   }
   return taken;
 }

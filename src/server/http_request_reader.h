@@ -49,6 +49,8 @@ class HttpRequestReader {
       : limits_(limits), head_(limits), chunks_(limits) {}
 
   // Takes bytes up to the end of this request; returns how many. The rest belongs to the next.
+  // Where a body follows it stops once behind the head, so that whether to read it is decided
+  // there, however the bytes came.
   size_t feed(std::string_view bytes);
 
   Phase phase() const { return phase_; }
@@ -56,8 +58,9 @@ class HttpRequestReader {
   HttpRequest& request() { return request_; }         // REQUIRES: kComplete; head from kBody on
   // The client waits for "100 Continue" before it sends the body. REQUIRES: kBody
   bool expects_continue() const { return framing_.expects_continue; }
-  // Of the body: announced, or for a chunked one read so far. REQUIRES: kBody
+  // Of the body: announced, or for a chunked one read so far. REQUIRES: kBody or kComplete
   uint64_t body_bytes() const { return framing_.chunked ? request_.body.size() : framing_.length; }
+  size_t received_bytes() const { return request_.body.size(); }  // of the body
 
  private:
   size_t feed_head(std::string_view bytes);

@@ -22,7 +22,10 @@ Outcome read_in_steps(std::string_view bytes, size_t step, const HttpLimits& lim
   Outcome outcome;
   for (size_t i = 0; i < bytes.size(); i += step) {
     const std::string_view segment = bytes.substr(i, step);
-    const size_t taken = reader.feed(segment);
+    size_t taken = reader.feed(segment);
+    if (reader.phase() == HttpRequestReader::Phase::kBody) {  // it stops behind the head once
+      taken += reader.feed(segment.substr(taken));
+    }
     outcome.taken += taken;
     if (taken < segment.size()) break;
   }
@@ -60,6 +63,21 @@ TEST(HttpRequestReader, ReadsBodiesByLengthAndInChunks) {
   EXPECT_EQ(chunked.phase, HttpRequestReader::Phase::kComplete);
   EXPECT_EQ(chunked.body, "hello");
   EXPECT_EQ(read_all("\r\nGET / HTTP/1.0\r\n\r\n").phase, HttpRequestReader::Phase::kComplete);
+}
+
+// What is decided by the head alone is decided before a byte of the body is taken.
+TEST(HttpRequestReader, StopsBehindAHeadThatABodyFollows) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
+  const HttpLimits limits;
+  HttpRequestReader reader(limits);
+  EXPECT_EQ(reader.feed(head + "helloNEXT"), head.size());
+  EXPECT_EQ(reader.phase(), HttpRequestReader::Phase::kBody);
+  EXPECT_EQ(reader.received_bytes(), 0u);
+  EXPECT_EQ(reader.feed("helloNEXT"), 5u);
+  EXPECT_EQ(reader.phase(), HttpRequestReader::Phase::kComplete);
+  HttpRequestReader bodyless(limits);
+  EXPECT_EQ(bodyless.feed("GET / HTTP/1.0\r\n\r\nNEXT"), 18u);
+  EXPECT_EQ(bodyless.phase(), HttpRequestReader::Phase::kComplete);
 }
 
 TEST(HttpRequestReader, RefusesWhatTwoParsersMightReadDifferently) {

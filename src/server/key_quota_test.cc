@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -153,6 +154,23 @@ TEST(ApiKeyFile, LinesAreKeysOrObjects) {
   std::filesystem::remove(path);
 }
 
+TEST(ApiKeyFile, MayNotBeWrittenByAnybody) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / fmt::format("headrace_key_mode_{}", ::getpid());
+  std::ofstream(path) << R"({"key":"k","group":"team"})";
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  const auto keys = read_api_key_file(path, {});
+  ASSERT_TRUE(keys.ok()) << keys.status().message();
+  EXPECT_EQ((*keys)[0].group, "team");
+  std::filesystem::permissions(path, std::filesystem::perms(0644));  // as mounted secrets are
+  EXPECT_TRUE(read_api_key_file(path, {}).ok());
+  std::filesystem::permissions(path, std::filesystem::perms(0602));
+  const auto refused = read_api_key_file(path, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("chmod 600"), std::string::npos);
+  std::filesystem::remove(path);
+}
+
 TEST(ApiKeys, NamesAreUniqueAndHideTheKey) {
   const auto keys = ApiKeys::create({"one", "two", "one"});
   ASSERT_TRUE(keys.ok());
@@ -160,11 +178,40 @@ TEST(ApiKeys, NamesAreUniqueAndHideTheKey) {
   EXPECT_NE(keys->name(0), keys->name(1));
   EXPECT_EQ(keys->find_name(keys->name(1)), 1);
   EXPECT_EQ(keys->name(0).find("one"), std::string::npos);
+  EXPECT_EQ(keys->name(0), ApiKeys::create({"one"})->name(0)) << "files are kept under it";
   ApiKey a("a"), b("b");
   a.name = b.name = "same";
   EXPECT_FALSE(ApiKeys::create({a, b}).ok());
   b.name = "../up";
   EXPECT_FALSE(ApiKeys::create({b}).ok());
+}
+
+// /metrics is open. A name made of the key would tell who guesses it that the guess is right, and
+// the same key on two servers that it is the same.
+TEST(ApiKeys, LabelsSayNothingOfTheKey) {
+  ApiKey named("three");
+  named.name = "key-2";
+  const auto keys = ApiKeys::create({"one", "two", named});
+  ASSERT_TRUE(keys.ok());
+  const auto others = ApiKeys::create({"other", "another", named});
+  ASSERT_TRUE(others.ok());
+  for (const int place : {0, 1, 2}) EXPECT_EQ(keys->label(place), others->label(place));
+  EXPECT_EQ(keys->label(0), "key-1");
+  EXPECT_NE(keys->label(1), keys->label(2));
+  EXPECT_EQ(keys->label(2), "key-2");
+}
+
+TEST(ApiKeys, AGroupSharesACacheAndNobodyElse) {
+  ApiKey a("a"), b("b"), c("c"), d("d");
+  a.group = b.group = c.name = "team";
+  const auto keys = ApiKeys::create({a, b, c, d});
+  ASSERT_TRUE(keys.ok());
+  EXPECT_EQ(keys->cache_domain(0), keys->cache_domain(1));
+  const std::set<std::string> domains = {keys->cache_domain(-1), keys->cache_domain(0),
+                                         keys->cache_domain(2), keys->cache_domain(3)};
+  EXPECT_EQ(domains.size(), 4u) << "a group has the name of a key";
+  a.group = "../up";
+  EXPECT_FALSE(ApiKeys::create({a}).ok());
 }
 
 // --- Over HTTP -----------------------------------------------------------------------------------
@@ -199,6 +246,21 @@ TEST(Quotas, AKeyOverItsRateIsToldWhenToComeAgain) {
   const std::string metrics = f.get("/metrics").body;
   EXPECT_NE(metrics.find(R"(key="team",limit="requests",model_name="tiny"} 1)"), std::string::npos);
   EXPECT_EQ(metrics.find("limited"), std::string::npos);
+}
+
+TEST(Quotas, MetricsNameNoKeyThatHasNoName) {
+  ServerOptions options = with_limits({});
+  options.api_keys = {ApiKey("secret")};
+  options.api_keys[0].limits.requests_per_minute = 2;
+  const std::string owner = ApiKeys::create(options.api_keys)->name(0);
+  ServerFixture f({}, "hello", options);
+  const std::string pinned =
+      R"({"messages":[{"role":"user","content":"hello there"}],"max_tokens":5,"cache_pin":60})";
+  ASSERT_EQ(f.post(kChatPath, pinned, "X-API-Key: secret\r\n").status, 200);
+  const std::string metrics = f.get("/metrics").body;
+  EXPECT_NE(metrics.find(R"(headrace:quota_refusals_total{engine="0",key="key-1")"), metrics.npos);
+  EXPECT_NE(metrics.find(R"(headrace:cache_pins{engine="0",key="key-1")"), metrics.npos);
+  EXPECT_EQ(metrics.find(owner), metrics.npos) << owner;
 }
 
 TEST(Quotas, PlacesComeFreeWhateverEndsTheRequest) {

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "server/header_text.h"
+
 namespace headrace {
 namespace {
 
@@ -17,12 +19,6 @@ bool equals_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
     return std::tolower(x) == std::tolower(y);
   });
-}
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 // One of `; name=value` or `; name="value"` behind a header's first word. A quoted value's escapes

@@ -2,11 +2,14 @@
 // pays for one wake-up of another thread, which then does the rest.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/log.h"
 
 namespace headrace {
 
@@ -39,6 +42,15 @@ class PostBox {
   }
 
  private:
+  // The tasks behind one that throws are those of others.
+  static void run(const Task& task) {
+    try {
+      task();
+    } catch (const std::exception& error) {
+      log_error("a posted task threw: {}", error.what());
+    }
+  }
+
   void empty() {
     std::vector<SharedTask> tasks;
     {
@@ -46,7 +58,7 @@ class PostBox {
       tasks.swap(tasks_);
       emptying_ = false;
     }
-    for (const SharedTask& task : tasks) (*task)();
+    for (const SharedTask& task : tasks) run(*task);
   }
 
   const RunLater run_later_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 
 namespace headrace {
 namespace {
@@ -22,6 +23,16 @@ TEST(PostBox, ABunchOfTasksIsOneWakeUp) {
   ASSERT_EQ(later.size(), 3u);
   later[2]();
   EXPECT_EQ(done.back(), 6);
+}
+
+TEST(PostBox, ATaskThatThrowsDoesNotTakeTheOthersWithIt) {
+  std::vector<PostBox::Task> later;
+  PostBox box([&](PostBox::Task task) { later.push_back(std::move(task)); });
+  bool done = false;
+  box.put([] { throw std::bad_alloc(); });
+  box.put([&] { done = true; });
+  later[0]();
+  EXPECT_TRUE(done);
 }
 
 TEST(PostBox, WhatIsDroppedIsDestroyed) {

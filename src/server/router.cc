@@ -1,6 +1,7 @@
 #include "server/router.h"
 
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <optional>
 
@@ -15,6 +16,7 @@ namespace headrace {
 namespace {
 
 constexpr auto kOpen = AuthClass::kOpen;
+constexpr auto kMetrics = AuthClass::kMetrics;
 constexpr auto kKey = AuthClass::kKey;
 constexpr auto kNoBody = LimitClass::kNoBody;
 constexpr auto kJson = LimitClass::kJson;
@@ -28,7 +30,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/health", kOpen, kNoBody, kAnyTime, handle_health},
     {"GET", "/ping", kOpen, kNoBody, kAnyTime, handle_health},
     {"POST", "/ping", kOpen, kNoBody, kAnyTime, handle_health},
-    {"GET", "/metrics", kOpen, kNoBody, kAnyTime, handle_metrics},
+    {"GET", "/metrics", kMetrics, kNoBody, kAnyTime, handle_metrics},
     {"GET", "/version", kKey, kNoBody, kAnyTime, handle_version},
     {"GET", "/load", kKey, kNoBody, kAnyTime, handle_load},
     {"GET", "/v1/models", kKey, kNoBody, kReady, handle_models},
@@ -111,12 +113,18 @@ HttpResponse not_ready(std::string_view message) {
   return response;
 }
 
+bool may_read_metrics(const ServerState& state, const HttpRequest& request, AuthClass auth) {
+  return auth == AuthClass::kMetrics &&
+         (!state.metrics_keys.required() || state.metrics_keys.find(request) >= 0);
+}
+
 // Whose request it is; nothing when it needs an API key and has none of ours.
 std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& request,
                                   const Match& match) {
-  if (!state.keys.required()) return Caller{};
-  const int key = state.keys.find(request);
-  const bool open = match.path_only && match.path_only->auth == AuthClass::kOpen;
+  const AuthClass auth = match.path_only ? match.path_only->auth : AuthClass::kKey;
+  const int key = state.keys.required() ? state.keys.find(request) : -1;
+  const bool open = auth == AuthClass::kOpen || may_read_metrics(state, request, auth) ||
+                    (auth == AuthClass::kKey && !state.keys.required());
   return key >= 0 || open ? std::optional(Caller{.key = key}) : std::nullopt;
 }
 
@@ -128,6 +136,9 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   if (!match.path_only)
     return error_response(404, "there is no such route: those of the OpenAI API are under /v1");
   if (!match.route) return method_not_allowed(request.path);
+  if (match.route->limit == LimitClass::kJson) {
+    if (auto refusal = refuse_content_type(request)) return refusal;
+  }
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");
   if (!state.model()) return not_ready("Loading model");
@@ -138,7 +149,7 @@ void handle_matched(ServerState& state, const Caller& caller, HttpRequest& reque
                     const std::shared_ptr<Exchange>& exchange) {
   RouteCall call{state, request, caller, std::move(match.parameter), Json(), exchange};
   if (match.route->limit == LimitClass::kJson) {
-    Result<Json> body = parse_json(request.body, state.limits.json);
+    Result<Json> body = parse_json(request.body, state.json_limits());
     if (!body.ok()) {
       return exchange->respond(error_response(400, "the body: " + body.status().message()));
     }
@@ -149,15 +160,28 @@ void handle_matched(ServerState& state, const Caller& caller, HttpRequest& reque
   match.route->handle(call);
 }
 
+void handle_safely(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
+                   const std::shared_ptr<Exchange>& exchange) {
+  try {  // no exception crosses the request's boundary; libraries below may throw (memory)
+    handle_matched(state, caller, request, std::move(match), exchange);
+  } catch (const std::exception& error) {
+    log_error("a request handler threw; answered 500: {}", error.what());
+    exchange->respond(error_response(500, "internal error"));
+  }
+}
+
+// What reads a body may take long: it has threads of its own. A job has one already.
 void route_matched(ServerState& state, const Caller& caller, HttpRequest request, Match match,
                    const std::shared_ptr<Exchange>& exchange) {
   if (auto refusal = refuse(state, request, match)) return exchange->respond(std::move(*refusal));
-  try {  // no exception crosses the request's boundary; libraries below may throw (memory)
-    handle_matched(state, caller, request, std::move(match), exchange);
-  } catch (const std::exception&) {
-    log_error("a request handler threw; answered 500");
-    exchange->respond(error_response(500, "internal error"));
+  if (caller.job || match.route->limit != LimitClass::kJson) {
+    return handle_safely(state, caller, request, std::move(match), exchange);
   }
+  const bool taken = state.text_pool.run(
+      [&state, caller, request = std::move(request), match = std::move(match), exchange]() mutable {
+        handle_safely(state, caller, request, std::move(match), exchange);
+      });
+  if (!taken) exchange->respond(too_many_requests("too many requests wait to be read", 1));
 }
 
 bool origin_allowed(const ServerState& state, std::string_view origin) {
@@ -165,6 +189,23 @@ bool origin_allowed(const ServerState& state, std::string_view origin) {
          std::any_of(
              state.allowed_origins.begin(), state.allowed_origins.end(),
              [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+// What clients in a browser send and read. OpenAI's adds x-stainless-*, of which more come with
+// every version, so a preflight is answered with the names that it asks for.
+constexpr std::string_view kAllowedHeaders = "Authorization, Content-Type, X-API-Key, X-Request-Id";
+constexpr std::string_view kExposed =
+    "X-Request-Id, Retry-After, retry-after-ms, x-cache-pin, x-ratelimit-limit-requests, "
+    "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+    "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
+
+// Names of headers with commas between them.
+bool is_name_list(std::string_view text) {
+  constexpr size_t kBytesMax = 2048;
+  return !text.empty() && text.size() <= kBytesMax &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == ',' || c == ' ';
+         });
 }
 
 bool is_preflight(const ServerState& state, const HttpRequest& request) {
@@ -177,6 +218,9 @@ std::span<const Route> routes() { return kRoutes; }
 
 void route_request(ServerState& state, HttpRequest request,
                    const std::shared_ptr<Exchange>& exchange) {
+  if (auto refusal = state.guard.refuse(request, state.allowed_origins)) {
+    return exchange->respond(std::move(*refusal));
+  }
   if (is_preflight(state, request)) {
     HttpResponse response;
     response.content_type.clear();
@@ -194,31 +238,29 @@ void route_request_of(ServerState& state, const Caller& caller, HttpRequest requ
   route_matched(state, caller, std::move(request), std::move(match), exchange);
 }
 
-std::optional<HttpResponse> refuse_upload(const ServerState& state, const HttpRequest& head) {
+HeadVerdict judge_head(const ServerState& state, const HttpRequest& head) {
+  if (auto refusal = state.guard.refuse(head, state.allowed_origins)) {
+    return {.refusal = std::move(refusal)};
+  }
+  if (is_preflight(state, head)) return {};
   const Match match = find_route(head);
-  if (!find_caller(state, head, match)) return unauthorized();
-  if (auto refusal = refuse(state, head, match)) return refusal;
-  if (match.route->limit != LimitClass::kUpload)
-    return error_response(413, "the body is too large");
-  return std::nullopt;
+  if (!find_caller(state, head, match)) return {.refusal = unauthorized()};
+  if (auto refusal = refuse(state, head, match)) return {.refusal = std::move(refusal)};
+  return {.limit = match.route->limit};
 }
 
 std::vector<HttpHeader> common_headers(const ServerState& state, const HttpRequest& request) {
-  std::vector<HttpHeader> headers;
-  const std::string_view id = request.header("x-request-id");
-  if (is_safe_header_value(id, state.limits.label_bytes_max)) {
-    headers.push_back({"X-Request-Id", std::string(id)});
-  }
   const std::string_view origin = request.header("origin");
-  if (origin_allowed(state, origin)) {
-    headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
-    headers.push_back({"Vary", "Origin"});
-    if (request.method == "OPTIONS") {
-      headers.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE"});
-      headers.push_back(
-          {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key, X-Request-Id"});
-    }
-  }
+  if (!origin_allowed(state, origin)) return {};
+  std::vector<HttpHeader> headers = {{"Access-Control-Allow-Origin", std::string(origin)},
+                                     {"Vary", "Origin"},
+                                     {"Access-Control-Expose-Headers", std::string(kExposed)}};
+  if (request.method != "OPTIONS") return headers;
+  headers.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE"});
+  const std::string_view asked = request.header("access-control-request-headers");
+  headers.push_back(
+      {"Access-Control-Allow-Headers", std::string(is_name_list(asked) ? asked : kAllowedHeaders)});
+  headers.push_back({"Access-Control-Max-Age", "7200"});  // the most that browsers keep
   return headers;
 }
 

@@ -16,13 +16,14 @@
 namespace headrace {
 
 enum class AuthClass : uint8_t {
-  kOpen,  // never needs a key
-  kKey,   // needs one when the server has any
+  kOpen,     // never needs a key
+  kMetrics,  // needs the key of metrics, or any, when the server has one of metrics
+  kKey,      // needs one when the server has any
 };
 
 enum class LimitClass : uint8_t {
   kNoBody,  // the body is not looked at
-  kJson,    // the body is one JSON object under RequestLimits
+  kJson,  // the body is one JSON object under RequestLimits; the handler is called on a text thread
   kUpload,  // the handler reads the body, which may be larger than others (HttpLimits)
 };
 
@@ -67,10 +68,14 @@ void route_request(ServerState& state, HttpRequest request,
 // The same for a request whose sender is known: no key is asked for.
 void route_request_of(ServerState& state, const Caller& caller, HttpRequest request,
                       const std::shared_ptr<Exchange>& exchange);
-// Whether a body over HttpLimits::body_bytes_max may be read: the route takes uploads and the
-// caller may use it. An error is what to answer instead.
-std::optional<HttpResponse> refuse_upload(const ServerState& state, const HttpRequest& head);
-// Headers every answer to `request` carries: its X-Request-Id, and leave for browsers.
+// What can be said of a request with a body before a byte of it is read: what its route makes of
+// the body, or what to answer instead.
+struct HeadVerdict {
+  LimitClass limit = LimitClass::kNoBody;
+  std::optional<HttpResponse> refusal;
+};
+HeadVerdict judge_head(const ServerState& state, const HttpRequest& head);
+// Headers every answer to `request` carries: leave for web pages to read it.
 std::vector<HttpHeader> common_headers(const ServerState& state, const HttpRequest& request);
 
 }  // namespace headrace

@@ -18,6 +18,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;         // nullptr: prompts must be token ids
   const ChatTemplate* chat_template = nullptr;  // nullptr: no chat
   std::vector<std::string> names;               // accepted in `model`; the first is returned
+  std::vector<std::string> other_names;         // accepted likewise, and listed nowhere
   int32_t max_model_len = 0;                    // prompt and answer together, tokens
   SamplingDefaults sampling;                    // of requests that do not say it themselves
   int64_t created_unix_s = 0;

@@ -12,11 +12,13 @@
 #include <boost/asio/strand.hpp>
 #include <condition_variable>
 #include <csignal>
+#include <exception>
 #include <mutex>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/access_log.h"
 #include "server/error_response.h"
 #include "server/generation_session.h"
 #include "server/http_listener.h"
@@ -36,26 +38,37 @@ constexpr double kCutSecondsMax = 1;
 
 class HttpServer final : public Server {
  public:
-  HttpServer(ServerOptions options, ApiKeys keys, std::unique_ptr<BatchService> batches)
+  HttpServer(ServerOptions options, ApiKeys keys, AddressNetworks proxies,
+             std::unique_ptr<BatchService> batches)
       : options_(std::move(options)),
+        addresses_(std::move(proxies), options_.http.connections_per_address_max),
+        bodies_(options_.http.bodies_bytes_max),
+        uploads_(options_.http.uploads_bytes_max),
         batches_(std::move(batches)),
         state_(options_.requests, std::move(keys), options_.allowed_origins,
                [this](PostBox::Task task) { asio::post(io_, std::move(task)); }),
-        context_{
-            options_.http,
-            [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-              route_request(state_, std::move(request), exchange);
-            },
-            [this](const HttpRequest& head) { return admit_upload(head); },
-            [](int status, std::string_view message) { return error_response(status, message); },
-            [this](const HttpRequest& request) { return common_headers(state_, request); },
-            [this] { return state_.draining.load(); },
-            exchanges_open_},
+        context_{options_.http,
+                 [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+                   auto identified = identified_exchange(
+                       std::move(exchange),
+                       request_id_of(request, options_.requests.label_bytes_max), request,
+                       access_log());
+                   route_request(state_, std::move(request), identified);
+                 },
+                 [this](const HttpRequest& head) { return admit_body(head); },
+                 [this](int status, std::string_view message) {
+                   return identified_refusal(error_response(status, message), access_log());
+                 },
+                 [this](const HttpRequest& request) { return common_headers(state_, request); },
+                 [this] { return state_.draining.load(); },
+                 exchanges_open_,
+                 addresses_},
         listener_(io_, context_),
         stopping_(asio::make_strand(io_)),
         signals_(stopping_),
         drain_timer_(stopping_) {
     state_.batches = batches_.get();
+    state_.guard = RequestGuard(options_.host, options_.allowed_hosts);
   }
 
   ~HttpServer() override {
@@ -68,9 +81,9 @@ class HttpServer final : public Server {
     if (options_.handle_signals) watch_signals();
     listener_.start();
     started_ = true;
-    for (int i = 0; i < std::max(1, options_.http_threads); ++i) {
-      threads_.emplace_back([this] { io_.run(); });
-    }
+    const int thread_count = std::max(1, options_.http_threads);
+    for (int i = 0; i < thread_count; ++i) threads_.emplace_back([this] { run_io(); });
+    state_.text_pool.start(thread_count);
     return ok_status();
   }
 
@@ -97,6 +110,7 @@ class HttpServer final : public Server {
       if (thread.joinable()) thread.join();
     }
     threads_.clear();
+    state_.text_pool.stop();
     if (batches_) batches_->stop();
     // No strand runs any more: let go of what the engine's sinks still hold.
     for (const auto& session : state_.sessions.alive()) session->abandon();
@@ -105,6 +119,20 @@ class HttpServer final : public Server {
   }
 
  private:
+  // A task that throws ends neither its thread nor the process. Connections mend what is theirs.
+  void run_io() {
+    while (true) {
+      try {
+        io_.run();
+        return;  // stopped
+      } catch (const std::exception& error) {
+        log_error("a task of an I/O thread threw: {}", error.what());
+      }
+    }
+  }
+
+  AccessLog access_log() const { return options_.access_log ? AccessLog::kOn : AccessLog::kOff; }
+
   void watch_signals() {
     error_code ignored;
     signals_.add(SIGINT, ignored);
@@ -165,18 +193,27 @@ class HttpServer final : public Server {
     });
   }
 
-  UploadAdmission admit_upload(const HttpRequest& head) {
-    if (auto refusal = refuse_upload(state_, head)) return {nullptr, std::move(refusal)};
-    std::shared_ptr<void> lease(&uploads_, [this](void*) { uploads_.fetch_sub(1); });
-    if (uploads_.fetch_add(1) >= options_.http.uploads_max) {
-      return {nullptr, error_response(429, "other large uploads are under way")};
+  BodyAdmission admit_body(const HttpRequest& head) {
+    HeadVerdict verdict = judge_head(state_, head);
+    if (verdict.refusal) {
+      std::string id = request_id_of(head, options_.requests.label_bytes_max);
+      return {.refusal =
+                  identified_refusal(std::move(*verdict.refusal), access_log(), std::move(id))};
     }
-    return {std::move(lease), std::nullopt};
+    const HttpLimits& limits = options_.http;
+    const bool upload = verdict.limit == LimitClass::kUpload;
+    BodyAdmission admission;
+    admission.bytes_max = upload ? std::max(limits.upload_bytes_max, limits.body_bytes_max)
+                          : verdict.limit == LimitClass::kNoBody ? limits.unread_body_bytes_max
+                                                                 : limits.body_bytes_max;
+    admission.lease = std::make_shared<BodyBudget::Lease>(upload ? uploads_ : bodies_);
+    return admission;
   }
 
   const ServerOptions options_;
+  ClientAddresses addresses_;
+  BodyBudget bodies_, uploads_;  // apart, so that uploads leave room for all else
   const std::unique_ptr<BatchService> batches_;
-  std::atomic<int> uploads_{0};
   SystemClock clock_;
   std::atomic<int> exchanges_open_{0};
   ServerState state_;
@@ -197,13 +234,20 @@ class HttpServer final : public Server {
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   HR_ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::create(options.api_keys));
+  std::vector<ApiKey> for_metrics;
+  if (!options.metrics_key.empty()) for_metrics.emplace_back(options.metrics_key);
+  HR_ASSIGN_OR_RETURN(ApiKeys metrics_keys, ApiKeys::create(std::move(for_metrics)));
+  Result<AddressNetworks> proxies = AddressNetworks::parse(options.trusted_proxies);
+  if (!proxies.ok()) return proxies.status().with_context("--trusted-proxy");
   std::unique_ptr<BatchService> batches;
   if (!options.batches.folder.empty()) {
     HR_ASSIGN_OR_RETURN(batches, BatchService::open(options.batches));
     options.http.upload_bytes_max = std::max(options.http.upload_bytes_max, kBatchUploadBytesMax);
   }
-  return std::unique_ptr<Server>(
-      std::make_unique<HttpServer>(std::move(options), std::move(keys), std::move(batches)));
+  auto server = std::make_unique<HttpServer>(std::move(options), std::move(keys),
+                                             std::move(*proxies), std::move(batches));
+  server->state().metrics_keys = std::move(metrics_keys);
+  return std::unique_ptr<Server>(std::move(server));
 }
 
 Status Server::run(ServedModel model) {

@@ -1,8 +1,8 @@
 // The HTTP server: OpenAI-compatible routes in front of one Engine.
 //
-// It listens before the model is loaded and answers 503 until set_ready(). Requests are read,
-// checked, templated and tokenised on `http_threads` threads; the engine's thread only hands over
-// tokens.
+// It listens before the model is loaded and answers 503 until set_ready(). `http_threads` threads
+// read requests and write answers; as many again read bodies: check, fill the template, tokenise.
+// The engine's thread only hands over tokens.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,12 @@ struct ServerOptions {
   uint16_t port = 8000;                      // 0 = any free one: see Server::port()
   std::vector<ApiKey> api_keys;              // none: open to all who can connect
   std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
+  // Names that the server is called by (request_guard.h); none: of loopback its own, else all.
+  std::vector<std::string> allowed_hosts;
+  // Addresses and networks of proxies that say in X-Forwarded-For who their clients are.
+  std::vector<std::string> trusted_proxies;
+  std::string metrics_key;  // that /metrics asks for; empty: it is open
+  bool access_log = true;                    // a line for each request, at level info
   int http_threads = 2;
   double drain_seconds_max = 30;  // for answers under way when the server stops
   bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: cut()

@@ -29,6 +29,7 @@ struct ServerFixture {
       : model(std::move(engine), script) {
     options.port = 0;
     options.handle_signals = false;
+    options.allowed_hosts.push_back("x");  // what the client of the tests calls it
     auto created = Server::create(std::move(options));
     CHECK(created.ok());
     server = std::move(*created);

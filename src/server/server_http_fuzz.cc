@@ -37,6 +37,9 @@ std::vector<std::string> read_stream(std::string_view bytes, uint64_t seed) {
     inbox.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
     inbox.erase(0, reader.feed(inbox));
+    if (reader.phase() == HttpRequestReader::Phase::kBody) {  // it stops behind the head once
+      inbox.erase(0, reader.feed(inbox));
+    }
     if (reader.phase() == HttpRequestReader::Phase::kFailed) {
       seen.push_back(std::to_string(reader.error().status) + std::string(reader.error().message));
       return seen;

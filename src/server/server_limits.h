@@ -16,11 +16,16 @@ struct HttpLimits {
   size_t body_bytes_max = 8 << 20;  // enforced while reading, chunked or not; over: 413
   // Of a body whose length is announced, on routes that take uploads; others keep body_bytes_max.
   size_t upload_bytes_max = 0;
-  int uploads_max = 2;  // bodies over body_bytes_max in memory at a time; more are told 429
+  size_t unread_body_bytes_max = 4 << 10;  // on routes that do not look at it; over: 413
+  // Of all bodies in memory at a time, as far as they have come, and of all uploads; over: 503.
+  size_t bodies_bytes_max = size_t{512} << 20;
+  size_t uploads_bytes_max = size_t{512} << 20;
   int chunk_size_digits_max = 8;
   int chunk_count_max = 64 << 10;
-  double head_seconds_max = 10;           // from the first byte to the last of the head; over: 408
-  double body_seconds_max = 30;           // plus one second for each 64 KiB announced or read
+  double head_seconds_max = 10;  // from the first byte to the last of the head; over: 408
+  // Without bytes of a body. Each 64 KiB that have come give a second back, never more than these:
+  // a body may come as slowly as that, and nothing is earned by what is only announced. Over: 408.
+  double body_seconds_max = 30;
   double idle_seconds_max = 60;           // between requests of a connection
   int connections_max = 4096;             // over: accepting pauses
   int connections_per_address_max = 256;  // over: 429 and close
@@ -35,20 +40,25 @@ struct PinLimits {
 };
 
 struct RequestLimits {
-  JsonLimits json;            // depth 64, 100,000 keys
-  int32_t choices_max = 8;    // `n`
-  int32_t prompts_max = 256;  // of one completion request
-  int32_t logprobs_max = 20;  // `logprobs`, `top_logprobs`
+  // Of a body. Elements: 40 bytes each and more; prompts of token ids have one a token, and a model
+  // whose context is longer raises the bound to it (ServerState::json_limits).
+  JsonLimits json{.depth_max = 64, .key_count_max = 100'000, .element_count_max = 512 << 10};
+  int32_t template_kwargs_max = 64;  // members of chat_template_kwargs
+  int32_t choices_max = 8;           // `n`
+  int32_t prompts_max = 256;         // of one completion request
+  int32_t logprobs_max = 20;         // `logprobs`, `top_logprobs`
   int32_t stops_max = 16;
   size_t stop_bytes_max = 256;  // of one stop string
   int32_t logit_bias_max = 1024;
   int32_t stop_token_ids_max = 1024;
   int32_t messages_max = 16384;
   size_t tokenize_bytes_max = 2 << 20;  // of a text of /tokenize: 0.1 to 0.5 s of a thread
-  size_t label_bytes_max = 256;   // request_id, user, cache_salt
-  double queue_seconds_max = 30;  // waiting for the first step; over: 503. 0: no bound
+  size_t label_bytes_max = 256;         // request_id, user, cache_salt
+  double queue_seconds_max = 30;        // waiting for the first step; over: 503. 0: no bound
   // The same of background requests (service_tier flex): as long as OpenAI's clients wait.
   double flex_queue_seconds_max = 600;
+  // A stream that is silent for so long gets a comment, as proxies cut what is silent for 60 s.
+  double ping_seconds = 30;  // 0: none
   PinLimits pins;
   double pin_seconds_max = 24 * 3600;
   size_t pending_tokens_max = 1 << 16;  // of one request, behind a paused stream; over: aborted

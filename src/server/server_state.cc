@@ -1,24 +1,28 @@
 #include "server/server_state.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <random>
 
 #include <fmt/format.h>
 
-#include "base/rng.h"
+#include "base/check.h"
 #include "server/generation_session.h"
 
 namespace headrace {
 
 bool ReadyModel::serves(std::string_view name) const {
-  return name.empty() ||
-         std::find(served.names.begin(), served.names.end(), name) != served.names.end();
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return name.empty() || has(served.names) || has(served.other_names);
 }
 
 void SessionRegistry::add(const std::shared_ptr<GenerationSession>& session) {
   std::lock_guard lock(mutex_);
-  sessions_.emplace(session.get(), session);
+  sessions_.insert_or_assign(session.get(), session);
 }
 
 void SessionRegistry::remove(GenerationSession* session) {
@@ -56,15 +60,20 @@ Status ServerState::set_model(ServedModel served) {
   return ok_status();
 }
 
+JsonLimits ServerState::json_limits() const {
+  JsonLimits json = limits.json;
+  if (const ReadyModel* ready = model()) {
+    json.element_count_max =
+        std::max(json.element_count_max, 2 * static_cast<size_t>(ready->served.max_model_len));
+  }
+  return json;
+}
+
 std::string random_hex_id() {
-  static const uint64_t process_seed = [] {
-    std::random_device device;
-    return (static_cast<uint64_t>(device()) << 32) | device();
-  }();
-  static std::atomic<uint64_t> counter{0};
-  const uint64_t n = counter.fetch_add(1, std::memory_order_relaxed);
-  // mix64 is a bijection: two ids of one process differ in their first half.
-  return fmt::format("{:016x}{:016x}", mix64(process_seed ^ n), mix64(~process_seed + n));
+  std::array<uint64_t, 2> bits{};
+  // 16 bytes come whole or not at all, and wait only while the machine starts.
+  CHECK(::getrandom(bits.data(), sizeof(bits), 0) == sizeof(bits));
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 
 int64_t unix_seconds() {

@@ -16,9 +16,11 @@
 #include "server/key_quota.h"
 #include "server/post_box.h"
 #include "server/request_fields.h"
+#include "server/request_guard.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
+#include "server/text_pool.h"
 #include "text/chat_prompt.h"
 
 namespace headrace {
@@ -68,6 +70,11 @@ struct ServerState {
   const std::shared_ptr<CachePins> pins;
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
+  TextPool text_pool{kTextsWaitingMax};  // the server starts and stops it
+
+  // Set before all else.
+  RequestGuard guard;
+  ApiKeys metrics_keys;  // none: /metrics is open
 
   std::atomic<bool> draining{false};
   BatchService* batches = nullptr;  // nullptr: no files and no batches. Set before all else
@@ -81,14 +88,19 @@ struct ServerState {
     const EngineOptions& engine = ready.served.engine->options();
     return {limits, engine.vocab_size, engine.scheduler.slo_classes, ready.served.sampling};
   }
+  // Of a body. A prompt of token ids may have as many as a text may be encoded to.
+  JsonLimits json_limits() const;
   FieldContext field_context() const { return context_of(*model()); }
 
  private:
+  // Bodies that wait to be read: one a connection, and those whose connection has gone meanwhile.
+  static constexpr size_t kTextsWaitingMax = 8192;
   std::unique_ptr<ReadyModel> ready_;
   std::atomic<const ReadyModel*> model_{nullptr};
 };
 
-// 128 random bits as hex: unique for the life of the process and between processes.
+// 128 random bits as hex, from the kernel: unique between processes too, and who knows any number
+// of them knows nothing of the others.
 std::string random_hex_id();
 int64_t unix_seconds();
 

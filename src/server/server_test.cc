@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "server/router.h"
 #include "server/server_fixture.h"
 
@@ -150,8 +151,9 @@ TEST(Server, ApplyTemplateGivesTheRenderedText) {
 
 TEST(Server, ToolsReachTheTemplateOnEveryRoute) {
   Fixture f;
-  const std::string body = R"({"messages":[{"role":"user","content":"a"}],"max_tokens":1,"tools":)"
-                           R"([{"type":"function","function":{"name":"f"}}]})";
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"a"}],"max_tokens":1,"tool_choice":"none","tools":)"
+      R"([{"type":"function","function":{"name":"f"}}]})";
   const std::string prompt = at(f.post("/apply-template", body).json(), "prompt").as_string();
   EXPECT_EQ(prompt.substr(0, prompt.find('\n')),
             R"([{"type": "function", "function": {"name": "f"}}])");
@@ -161,10 +163,19 @@ TEST(Server, ToolsReachTheTemplateOnEveryRoute) {
   EXPECT_GT(count, static_cast<int64_t>(40));
 }
 
-TEST(Server, RequestIdIsEchoedIfHarmless) {
+TEST(Server, RequestIdIsEchoedIfHarmlessElseMade) {
   Fixture f;
   EXPECT_EQ(f.get("/health", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");
-  EXPECT_EQ(f.get("/health", "X-Request-Id: a b\r\n").headers.count("x-request-id"), 0u);
+  std::set<std::string> made;
+  for (const char* sent : {"", "X-Request-Id: a b\r\n", "X-Request-Id: \r\n"}) {
+    made.insert(f.get("/nothing", sent).headers.at("x-request-id"));
+    made.insert(f.post(kChatPath, kChatStream, sent).headers.at("x-request-id"));
+  }
+  EXPECT_EQ(made.size(), 6u);
+  for (const std::string& id : made) EXPECT_EQ(id.size(), 32u) << id;
+  TestClient unreadable(f.server->port());
+  unreadable.send("nonsense\r\n\r\n");
+  EXPECT_EQ(unreadable.read_response()->headers.at("x-request-id").size(), 32u);
   EXPECT_EQ(f.post(kChatPath, kChatStream, "X-Request-Id: s\r\n").headers.at("x-request-id"), "s");
 }
 
@@ -199,6 +210,45 @@ TEST(Server, EveryRouteByKey) {
       EXPECT_NE(call(headers), 401) << path;
     }
   }
+}
+
+TEST(Server, MetricsMayHaveAKeyOfTheirOwn) {
+  for (const bool with_api_key : {false, true}) {
+    ServerOptions options;
+    if (with_api_key) options.api_keys = {"right"};
+    options.metrics_key = "scraper";
+    Fixture f({}, "x", options);
+    EXPECT_EQ(f.get("/metrics").status, 401);
+    EXPECT_EQ(f.get("/metrics", "Authorization: Bearer wrong\r\n").status, 401);
+    EXPECT_EQ(f.get("/metrics", "Authorization: Bearer scraper\r\n").status, 200);
+    EXPECT_EQ(f.get("/metrics", "X-API-Key: right\r\n").status, with_api_key ? 200 : 401);
+    EXPECT_EQ(f.get("/health").status, 200);
+    EXPECT_EQ(f.get("/v1/models", "X-API-Key: scraper\r\n").status, with_api_key ? 401 : 200);
+  }
+}
+
+// Of numbers that one seed gives through a bijection, any tells all others: the ids of files,
+// batches and answers must not.
+TEST(Server, IdsTellNothingOfEachOther) {
+  const auto inverse_mix64 = [](uint64_t x) {  // of mix64(), base/rng.h
+    x ^= (x >> 31) ^ (x >> 62);
+    x *= 0x319642b2d24d8ec3ull;
+    x ^= (x >> 27) ^ (x >> 54);
+    x *= 0x96de1b173f119089ull;
+    return (x ^ (x >> 30) ^ (x >> 60)) - 0x9e3779b97f4a7c15ull;
+  };
+  ASSERT_EQ(inverse_mix64(mix64(12345)), 12345u);
+  std::set<std::string> ids;
+  for (int i = 0; i < 1000; ++i) ids.insert(random_hex_id());
+  EXPECT_EQ(ids.size(), 1000u);
+  const auto half = [&](const std::string& id, size_t at) {
+    return inverse_mix64(std::stoull(id.substr(at, 16), nullptr, 16));
+  };
+  const std::string first = random_hex_id(), second = random_hex_id();
+  ASSERT_EQ(first.size(), 32u);
+  EXPECT_GT(half(first, 0) ^ half(second, 0), 1u << 20) << first << " " << second;
+  EXPECT_GT(half(second, 16) - half(first, 16), 1u << 20) << first << " " << second;
+  EXPECT_NE(half(first, 0), ~half(first, 16));
 }
 
 TEST(Server, PathTricksDoNotPassAuthentication) {
@@ -271,7 +321,7 @@ TEST(Server, EchoScoresWithTheBitsOfGeneration) {
   EXPECT_TRUE(at(logprobs, "top_logprobs").as_array()[0].is_null());
   Json ids = Json::array();
   for (const Json& token : at(logprobs, "tokens").as_array())
-    ids.push(Json(int64_t{std::stoi(token.as_string().substr(6))}));
+    ids.push(Json(int64_t{std::stoi(token.as_string().substr(9))}));
   Json again = *parse_json("{\"max_tokens\":0," + options + "}");
   again.set("prompt", ids);
   const Json scored = f.post(kCompletions, write_json(again)).json();
@@ -404,9 +454,13 @@ TEST(Server, RoleChunkComesWithTheFirstResultNotBefore) {
   TestClient client(f.server->port());
   client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", kChatPath,
                           kChatStream.size(), kChatStream));
+  // The head tells proxies that the answer is under way.
+  std::string head;
+  while (!head.ends_with("\r\n\r\n") && head.size() < 4096) head += client.receive(1);
+  EXPECT_EQ(head.find("HTTP/1.1 200 OK\r\n"), 0u) << head;
   EXPECT_EQ(client.receive(1, 0.3), "");
   f.model.engine->set_paused(false);
-  EXPECT_EQ(client.read_response()->events().back(), "[DONE]");
+  EXPECT_NE(client.receive(200).find("\"role\":\"assistant\""), std::string::npos);
 }
 
 TEST(Server, CompletionStreamJoinsToTheWholeAnswer) {

@@ -13,6 +13,9 @@ inline void append_sse_event(std::string& out, const Json& data) {
   out += "\n\n";
 }
 
+// A comment: clients skip it.
+inline constexpr std::string_view kSsePing = ": keep-alive\n\n";
+
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
 }  // namespace headrace

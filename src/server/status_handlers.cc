@@ -24,13 +24,23 @@ std::vector<EdgeStats::Key> limited_keys(const ServerState& state) {
   for (int place = 0; place < static_cast<int>(state.keys.size()); ++place) {
     const KeyQuota* quota = state.quotas.of(place);
     if (!quota) continue;
-    EdgeStats::Key key{.name = state.keys.name(place)};
+    EdgeStats::Key key{.name = state.keys.label(place)};
     for (int kind = 0; kind < kQuotaKindCount; ++kind) {
       key.refusals[static_cast<size_t>(kind)] = quota->refusals(static_cast<QuotaKind>(kind));
     }
     keys.push_back(std::move(key));
   }
   return keys;
+}
+
+// Pins by the labels of their keys.
+std::vector<PinCounts> labelled_pins(const ServerState& state) {
+  std::vector<PinCounts> pins = state.pins->counts();
+  for (PinCounts& counts : pins) {
+    const int place = state.keys.find_name(counts.owner);
+    if (place >= 0) counts.owner = state.keys.label(place);
+  }
+  return pins;
 }
 
 }  // namespace
@@ -66,7 +76,7 @@ void handle_metrics(RouteCall& call) {
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   if (const ReadyModel* model = call.state.model()) {
     const EngineStats stats = model->served.engine->stats();
-    EdgeStats edge{.keys = limited_keys(call.state), .pins = call.state.pins->counts()};
+    EdgeStats edge{.keys = limited_keys(call.state), .pins = labelled_pins(call.state)};
     BatchCounts batches;
     if (call.state.batches) {
       batches = call.state.batches->counts();

@@ -1,6 +1,7 @@
 #include "server/stored_json.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,7 +28,13 @@ bool has_storage(RouteCall& call) {
 void run_on_disk(RouteCall& call, std::function<HttpResponse()> work) {
   const bool taken =
       call.state.batches->run_on_disk([exchange = call.exchange, work = std::move(work)] {
-        HttpResponse response = work();
+        HttpResponse response;
+        try {
+          response = work();
+        } catch (const std::exception& error) {
+          log_error("work on the disk threw; answered 500: {}", error.what());
+          response = error_response(500, "internal error");
+        }
         exchange->post([exchange, response = std::move(response)]() mutable {
           exchange->respond(std::move(response));
         });

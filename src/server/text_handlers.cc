@@ -112,7 +112,7 @@ using Compute = Result<Json> (*)(const ReadyModel&, const FieldContext&, const J
 
 void answer(RouteCall& call, Compute compute) {
   const Result<Json> json = compute(*call.state.model(), call.state.field_context(), call.body);
-  if (!json.ok()) return call.exchange->respond(error_response(json.status()));
+  if (!json.ok()) return call.exchange->respond(bad_request_response(json.status()));
   respond_json(call, *json);
 }
 

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -33,6 +34,8 @@ class ChatPromptEncoder {
   static Result<std::unique_ptr<ChatPromptEncoder>> create(const Tokenizer& tokenizer,
                                                            const ChatTemplate& chat_template);
 
+  // ChatTemplate::may_read()
+  bool may_read(std::string_view variable) const { return chat_template_.may_read(variable); }
   // The template's text, byte for byte. kInvalidArgument where the template refuses. A content that
   // is null is an empty text for templates that cannot do with null.
   Result<std::string> render(const Json& messages, const Json& variables,

@@ -16,6 +16,7 @@ namespace headrace {
 struct TemplateProgram {
   TemplateLimits limits;
   ast::Body body;
+  std::string source;
 };
 
 namespace {
@@ -45,9 +46,13 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, TemplateLimi
                      "chat_template");
   }
   return catch_errors([&] {
-    TemplateProgram program{limits, parse_template(source, limits.depth_max)};
+    TemplateProgram program{limits, parse_template(source, limits.depth_max), std::string(source)};
     return ChatTemplate(std::make_shared<const TemplateProgram>(std::move(program)));
   });
+}
+
+bool ChatTemplate::may_read(std::string_view variable) const {
+  return program_->source.find(variable) != std::string::npos;
 }
 
 Result<std::string> ChatTemplate::render(const Json& variables, int64_t now_unix_s) const {
@@ -79,9 +84,7 @@ Result<std::string> render_chat(const ChatTemplate& chat_template, const Vocab& 
   set_token("eos_token", vocab.eos);
   set_token("pad_token", vocab.pad);
   set_token("unk_token", vocab.unk);
-  if (extra.is_object()) {
-    for (auto& [name, value] : extra.as_object()) variables.set(name, std::move(value));
-  }
+  if (extra.is_object()) variables.merge(std::move(extra.as_object()));
   return chat_template.render(variables);
 }
 

@@ -37,6 +37,10 @@ class ChatTemplate {
   // As above, at the time of the call.
   Result<std::string> render(const Json& variables) const;
 
+  // False: no value of that variable changes what is rendered. (True also where it is a word of
+  // the template's texts.)
+  bool may_read(std::string_view variable) const;
+
  private:
   explicit ChatTemplate(std::shared_ptr<const TemplateProgram> program);
   std::shared_ptr<const TemplateProgram> program_;

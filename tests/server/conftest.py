@@ -13,6 +13,10 @@ import urllib.request
 import openai
 import pytest
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: looks at a clock or races a signal; ./test may try it again")
+
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HEADRACE_BINARY") or os.environ.get("HEADRACE_BIN") or str(ROOT / "build" / "headrace")
 MODEL = os.environ.get(
@@ -25,11 +29,13 @@ NAME = "smol"
 class RunningServer:
     """The server as a child process on a free port of loopback."""
 
-    def __init__(self, *arguments, environment=None, log=None, file_bytes_max=None):
-        """`log`: a file for stderr. `file_bytes_max`: what RLIMIT_FSIZE lets a file of the server have."""
-        limit = file_bytes_max and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max,) * 2))
+    def __init__(self, *arguments, environment=None, log=None, file_bytes_max=None, preexec=None, names=(NAME,)):
+        """`log`: a file for stderr. `names`: of the model; none: its own. `file_bytes_max`: what RLIMIT_FSIZE lets a file
+        of the server have. `preexec`: called in the child before it becomes the server."""
+        limit = preexec or (file_bytes_max and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max,) * 2)))
         self.child = subprocess.Popen(
-            [BINARY, "serve", "-m", MODEL, "--port", "0", "--served-model-name", NAME, "--batch-invariant", *map(str, arguments)],
+            [BINARY, "serve", "-m", MODEL, "--port", "0", "--batch-invariant",
+             *(["--served-model-name", *names] if names else []), *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=open(log, "w") if log else subprocess.DEVNULL,
             env={"HEADRACE_PACKED_CACHE": "off", **os.environ, **(environment or {})},

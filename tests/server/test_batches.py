@@ -179,6 +179,7 @@ def test_lists_have_pages(kept):
         client.batches.list(limit=1000)
 
 
+@pytest.mark.timing
 def test_a_cancelled_batch_keeps_what_it_has(kept):
     client = kept.client()
     batch = create(client, upload(client, [line(i, max_tokens=40, ignore_eos=True) for i in range(400)]))

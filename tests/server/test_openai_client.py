@@ -10,7 +10,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import NAME
+from conftest import MODEL, NAME
 
 QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 COUNTING = "1, 2, 3, 4, 5, 6, 7, 8,"
@@ -178,7 +178,7 @@ def test_echo_scores_equal_generation_bit_for_bit(server, client):
     generated = client.completions.create(
         model=NAME, prompt=prompt, temperature=0.8, seed=3, max_tokens=24, logprobs=3, **options
     ).choices[0].logprobs
-    ids = [int(token.removeprefix("token:")) for token in generated.tokens]
+    ids = [int(token.removeprefix("token_id:")) for token in generated.tokens]
     scored = client.completions.create(
         model=NAME, prompt=prompt + ids, echo=True, max_tokens=0, logprobs=3, temperature=0, **options
     ).choices[0].logprobs
@@ -202,7 +202,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
 
 
 def test_tools_are_shown_to_the_template_and_the_answer_is_text(client):
-    answer = client.chat.completions.create(model=NAME, messages=QUESTION, tools=TOOLS,
+    answer = client.chat.completions.create(model=NAME, messages=QUESTION, tools=TOOLS, tool_choice="none",
                                             max_tokens=8, temperature=0)
     assert answer.choices[0].message.content
     assert answer.choices[0].message.tool_calls is None
@@ -215,7 +215,7 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "Paris"},
     ]
-    ask = dict(model=NAME, tools=TOOLS, max_tokens=8, temperature=0)
+    ask = dict(model=NAME, tools=TOOLS, tool_choice="none", max_tokens=8, temperature=0)
     answer = client.chat.completions.create(messages=messages, **ask)
     assert answer.choices[0].message.content
     messages[-2]["content"] = ""
@@ -229,7 +229,8 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
     "options, field",
     [
         ({"temperature": -1}, "temperature"),
-        ({"temperature": 2.5}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens"),
         ({"top_p": 0}, "top_p"),
         ({"n": 0}, "n"),
         ({"n": 100000}, "n"),
@@ -239,7 +240,17 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"seed": 2**63}, "seed"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": TOOLS}, "tools"),
+        ({"tools": TOOLS, "tool_choice": "auto"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
+        ({"reasoning_effort": "high"}, "reasoning_effort"),
+        ({"verbosity": "low"}, "verbosity"),
+        ({"extra_body": {"mirostat": 2}}, "mirostat"),
+        ({"extra_body": {"dry_multiplier": 0.8}}, "dry_multiplier"),
+        ({"extra_body": {"samplers": ["top_k"]}}, "samplers"),
+        ({"extra_body": {"guided_choice": ["a", "b"]}}, "guided_choice"),
+        ({"extra_body": {"n_predict": 5}, "max_tokens": 6}, "n_predict"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
          "tool_choice"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
@@ -250,6 +261,74 @@ def test_bad_requests_name_the_field(client, options, field):
         client.chat.completions.create(model=NAME, messages=QUESTION, **options)
     assert error.value.param == field
     assert field in error.value.message
+
+
+def test_unknown_roles_are_named(client):
+    with pytest.raises(openai.BadRequestError, match="role must be one of system, developer, user"):
+        client.chat.completions.create(model=NAME, messages=[{"role": "wizard", "content": "hi"}])
+
+
+def test_fields_of_llama_cpp_mean_what_they_say(client):
+    """n_predict bounds the answer, repeat_penalty is repetition_penalty; what says nothing passes."""
+    ask = dict(model=NAME, prompt=COUNTING, temperature=0)
+    answer = client.completions.create(**ask, extra_body={"n_predict": 5, "mirostat": 0, "typical_p": 1})
+    assert answer.usage.completion_tokens == 5
+    texts = [
+        client.completions.create(**ask, max_tokens=24, extra_body=extra).choices[0].text
+        for extra in ({"repeat_penalty": 1.8}, {"repetition_penalty": 1.8}, {})
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_hot_temperature_is_answered(client):
+    answer = client.chat.completions.create(model=NAME, messages=QUESTION, temperature=3, max_tokens=4, seed=1)
+    assert answer.usage.completion_tokens > 0
+
+
+def test_reasoning_effort_none_is_what_a_model_without_thoughts_does(client):
+    answer = client.chat.completions.create(model=NAME, messages=QUESTION, reasoning_effort="none", max_tokens=4)
+    assert answer.choices[0].finish_reason in ("stop", "length")
+
+
+def test_the_clients_request_id_is_the_header(client):
+    first, second = (client.chat.completions.create(model=NAME, messages=QUESTION, max_tokens=1) for _ in range(2))
+    assert first._request_id and second._request_id and first._request_id != second._request_id
+    stream = client.chat.completions.with_raw_response.create(model=NAME, messages=QUESTION, max_tokens=1, stream=True)
+    assert len(stream.request_id) == 32
+
+
+def test_without_names_one_model_is_listed_and_its_path_works(start_server):
+    server = start_server(names=())
+    client = server.client()
+    listed = [model.id for model in client.models.list()]
+    assert len(listed) == 1 and "/" not in listed[0]
+    for name in (listed[0], MODEL):
+        assert client.completions.create(model=name, prompt="a", max_tokens=1).usage.completion_tokens == 1
+
+
+def test_a_long_prompt_keeps_its_stream_alive(start_server):
+    """The openai client skips the comments; a raw read sees head and comment before the first event."""
+    server = start_server("--sse-ping-interval", 0.05, "--max-num-batched-tokens", 16, "--max-model-len", 4096)
+    body = json.dumps({"prompt": [5] * 3500, "max_tokens": 2, "stream": True}).encode()
+    request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
+    text = urllib.request.urlopen(request, timeout=120).read().decode()
+    assert text.startswith(": keep-alive\n\n")
+    assert text.index("data:") > 0 and text.endswith("data: [DONE]\n\n")
+    chunks = server.client().completions.create(model=NAME, prompt=[6] * 3500, max_tokens=2, stream=True)
+    assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
+
+
+def test_an_access_log_without_prompts(start_server, tmp_path):
+    log = tmp_path / "log"
+    server = start_server("--log-level", "info", log=log)
+    client = server.client()
+    client.chat.completions.create(model=NAME, messages=QUESTION, max_tokens=1, extra_headers={"X-Request-Id": "mine-1"})
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model=NAME, prompt="secret words", max_tokens=-1)
+    lines = log.read_text().splitlines()
+    assert [line for line in lines if " POST /v1/chat/completions 200 " in line and "id=mine-1" in line]
+    assert [line for line in lines if " POST /v1/completions 400 " in line]
+    assert not [line for line in lines if "capital" in line or "secret" in line or "/health 200" in line]
 
 
 def test_unknown_model_is_not_found(client):
@@ -274,8 +353,9 @@ def test_wrong_key_is_refused(start_server):
     assert server.health() == 200
 
 
-def test_key_from_the_environment(start_server):
-    server = start_server(environment={"VLLM_API_KEY": "from-env"})
+@pytest.mark.parametrize("variable", ["VLLM_API_KEY", "LLAMA_API_KEY"])
+def test_key_from_the_environment(start_server, variable):
+    server = start_server(environment={variable: "from-env"})
     with pytest.raises(openai.AuthenticationError):
         server.client(api_key="other").models.list()
     assert server.client(api_key="from-env").models.list().data
@@ -372,6 +452,7 @@ def test_tokens_and_logprob_bits_do_not_depend_on_the_batch(server):
 # --- Leaving and stopping ------------------------------------------------------------------------
 
 
+@pytest.mark.timing
 def test_disconnect_frees_the_blocks(server, client):
     server.wait_idle()
     before = server.metric("vllm:generation_tokens_total")
@@ -387,6 +468,7 @@ def test_disconnect_frees_the_blocks(server, client):
     assert server.metric("vllm:generation_tokens_total") - before < 1000
 
 
+@pytest.mark.timing
 def test_disconnect_aborts_whole_answers_too(server):
     server.wait_idle()
     with pytest.raises(openai.APITimeoutError):
@@ -396,6 +478,7 @@ def test_disconnect_aborts_whole_answers_too(server):
     server.wait_idle(5)
 
 
+@pytest.mark.timing
 def test_sigterm_drains_and_exits_0(start_server):
     server = start_server()
     texts = []
@@ -419,6 +502,7 @@ def test_sigterm_drains_and_exits_0(start_server):
     assert code == 0
 
 
+@pytest.mark.timing
 def test_a_second_signal_cuts_answers_and_tells_who_waits(start_server):
     server = start_server()
     client = server.client(max_retries=0)
@@ -470,6 +554,7 @@ def test_control_tokens_spelled_by_users_stay_text(server):
 # --- Keys and pins -------------------------------------------------------------------------------
 
 
+@pytest.mark.timing
 def test_a_limited_key_is_told_when_to_come_again(start_server, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text('{"key": "slow", "name": "slow", "requests_per_minute": 60, "tokens_per_minute": 2000}\nfree\n')

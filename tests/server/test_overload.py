@@ -6,6 +6,8 @@ import time
 import urllib.error
 import urllib.request
 
+import pytest
+
 from conftest import NAME
 
 
@@ -30,6 +32,7 @@ def wait_until(happened):
         time.sleep(0.005)
 
 
+@pytest.mark.timing
 def test_retry_after_is_when_there_is_room(start_server):
     server = start_server("--max-num-seqs", 2, "--max-num-queued-reqs", 6)
     with concurrent.futures.ThreadPoolExecutor(32) as pool:

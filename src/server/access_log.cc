@@ -1,0 +1,106 @@
+#include "server/access_log.h"
+
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "server/server_state.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kIdHeader = "X-Request-Id";
+constexpr size_t kPathBytesMax = 128;
+constexpr int kClientLeft = 499;  // as proxies log it
+
+// Answers of load balancers' probes are many and say nothing.
+bool is_probe(std::string_view path) {
+  return path == "/health" || path == "/v1/health" || path == "/ping" || path == "/metrics";
+}
+
+class IdentifiedExchange final : public Exchange {
+ public:
+  IdentifiedExchange(std::shared_ptr<Exchange> exchange, std::string id, const HttpRequest& request,
+                     AccessLog log)
+      : exchange_(std::move(exchange)),
+        id_(std::move(id)),
+        method_(request.method.substr(0, 16)),
+        path_(request.path.substr(0, kPathBytesMax)),
+        logged_(log == AccessLog::kOff) {}
+  ~IdentifiedExchange() override { log(kClientLeft); }
+
+  void respond(HttpResponse response) override {
+    bytes_ = response.body.size();
+    const int status = response.status;
+    response.headers.push_back({kIdHeader, id_});
+    exchange_->respond(std::move(response));
+    log(status);
+  }
+  void begin_stream(HttpResponse head) override {
+    status_ = head.status;
+    head.headers.push_back({kIdHeader, id_});
+    exchange_->begin_stream(std::move(head));
+  }
+  void write(std::string_view bytes) override {
+    bytes_ += bytes.size();
+    exchange_->write(bytes);
+  }
+  void end_stream() override {
+    exchange_->end_stream();
+    log(status_);
+  }
+  bool over_unsent_limit() const override { return exchange_->over_unsent_limit(); }
+  void observe(std::shared_ptr<ExchangeObserver> observer) override {
+    exchange_->observe(std::move(observer));
+  }
+  void post(std::function<void()> task) override { exchange_->post(std::move(task)); }
+  void call_after(double seconds, std::function<void()> task) override {
+    exchange_->call_after(seconds, std::move(task));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void log(int status) {
+    if (std::exchange(logged_, true)) return;
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+    if (is_probe(path_) && status == 200) {
+      log_debug("{} {} {} {:.1f} ms {} bytes id={}", method_, path_, status, ms, bytes_, id_);
+    } else {
+      log_info("{} {} {} {:.1f} ms {} bytes id={}", method_, path_, status, ms, bytes_, id_);
+    }
+  }
+
+  const std::shared_ptr<Exchange> exchange_;
+  const std::string id_;
+  const std::string method_;
+  const std::string path_;
+  const Clock::time_point begin_ = Clock::now();
+  bool logged_;
+  int status_ = 200;  // of the stream's head
+  size_t bytes_ = 0;  // of the body
+};
+
+}  // namespace
+
+std::string request_id_of(const HttpRequest& request, size_t bytes_max) {
+  const std::string_view id = request.header("x-request-id");
+  return is_safe_header_value(id, bytes_max) ? std::string(id) : random_hex_id();
+}
+
+std::shared_ptr<Exchange> identified_exchange(std::shared_ptr<Exchange> exchange, std::string id,
+                                              const HttpRequest& request, AccessLog log) {
+  return std::make_shared<IdentifiedExchange>(std::move(exchange), std::move(id), request, log);
+}
+
+HttpResponse identified_refusal(HttpResponse response, AccessLog log, std::string id) {
+  if (id.empty()) id = random_hex_id();
+  if (log == AccessLog::kOn) {
+    log_info("- - {} {} bytes id={}", response.status, response.body.size(), id);
+  }
+  response.headers.push_back({kIdHeader, std::move(id)});
+  return response;
+}
+
+}  // namespace headrace

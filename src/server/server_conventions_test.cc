@@ -1,0 +1,226 @@
+// What clients of the other servers expect beside the answers: names, statuses, headers, log lines
+// and streams that stay alive.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "server/server_fixture.h"
+
+namespace headrace {
+namespace {
+
+using Fixture = ServerFixture;
+
+std::string post_head_and_body(std::string_view path, std::string_view headers,
+                               std::string_view body) {
+  return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n{}", path, headers,
+                     body.size(), body);
+}
+
+TEST(ServerConventions, OtherNamesAreServedAndNotListed) {
+  Fixture f({}, "x", {}, false);
+  ServedModel model = f.model.served();
+  model.names = {"tiny"};
+  model.other_names = {"/models/tiny.gguf"};
+  ASSERT_TRUE(f.server->set_ready(std::move(model)).ok());
+  const Json list = f.get("/v1/models").json();
+  ASSERT_EQ(at(list, "data").as_array().size(), 1u);
+  EXPECT_EQ(at(at(list, "data").as_array()[0], "id").as_string(), "tiny");
+  EXPECT_EQ(f.post(kCompletions, R"({"model":"/models/tiny.gguf","prompt":"a"})").status, 200);
+  EXPECT_EQ(f.get("/v1/models/%2Fmodels%2Ftiny.gguf").status, 200);
+}
+
+// A request that hits its template's bounds hits them again however often it comes.
+TEST(ServerConventions, AChatOverTheTemplatesBudgetIsA400) {
+  Fixture f({}, "x", {}, false);
+  const auto chat_template = ChatTemplate::compile(
+      "{% for message in messages %}{{ message['content'] }}{% endfor %}", {.steps_max = 20});
+  ASSERT_TRUE(chat_template.ok());
+  ServedModel model = f.model.served();
+  model.chat_template = &*chat_template;
+  ASSERT_TRUE(f.server->set_ready(std::move(model)).ok());
+  std::string messages = R"({"role":"user","content":"a"})";
+  for (int i = 0; i < 40; ++i) messages += R"(,{"role":"user","content":"a"})";
+  const std::string body = R"({"messages":[)" + messages + "]}";
+  for (const char* path : {"/v1/chat/completions", "/tokenize", "/apply-template"}) {
+    const TestResponse refused = f.post(path, body);
+    EXPECT_EQ(refused.status, 400) << path << refused.body;
+    EXPECT_EQ(refused.headers.count("retry-after"), 0u) << path;
+    EXPECT_NE(refused.body.find("takes more than 20 steps"), refused.body.npos) << refused.body;
+  }
+}
+
+TEST(ServerConventions, ReasoningEffortWhereTheTemplateReadsIt) {
+  Fixture plain;
+  const auto ask = [](Fixture& f, std::string_view effort) {
+    return f.post(kChatPath, fmt::format(R"({{"messages":[{{"role":"user","content":"a"}}],)"
+                                         R"("reasoning_effort":"{}"}})",
+                                         effort));
+  };
+  EXPECT_EQ(ask(plain, "none").status, 200);  // it does not reason as it is
+  EXPECT_EQ(ask(plain, "high").status, 400);
+  EXPECT_EQ(ask(plain, "high").error_param(), "reasoning_effort");
+  EXPECT_EQ(ask(plain, "much").error_param(), "reasoning_effort");
+
+  Fixture thinking({}, "x", {}, false);
+  const auto chat_template = ChatTemplate::compile(
+      "{{ reasoning_effort }}{% if enable_thinking is defined and not enable_thinking %}off"
+      "{% endif %}");
+  ASSERT_TRUE(chat_template.ok());
+  ServedModel model = thinking.model.served();
+  model.chat_template = &*chat_template;
+  ASSERT_TRUE(thinking.server->set_ready(std::move(model)).ok());
+  const auto prompt = [&](std::string_view effort) {
+    EXPECT_EQ(ask(thinking, effort).status, 200);
+    return thinking.model.tokenizer->decode(thinking.model.engine->last_request().prompt, false);
+  };
+  EXPECT_EQ(prompt("high"), "high");
+  EXPECT_EQ(prompt("none"), "noneoff");
+}
+
+TEST(ServerConventions, NPredictMinusOneRunsToTheContextsEnd) {
+  Fixture f;
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":[5,6],"n_predict":-1})").status, 200);
+  EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 4096 - 2);
+}
+
+TEST(ServerConventions, AccessLogHasALineForEachRequestAndNoPrompt) {
+  const LogLevel before = log_level();
+  set_log_level(LogLevel::kInfo);
+  testing::internal::CaptureStderr();
+  {
+    Fixture f;
+    f.get("/health");
+    f.get("/v1/models?key=secret", "X-Request-Id: first\r\n");
+    f.post(kChatPath, R"({"messages":[{"role":"user","content":"private words"}]})",
+           "X-Request-Id: whole\r\n");
+    f.post(kChatPath, kChatStream, "X-Request-Id: stream\r\n");
+    f.post(kCompletions, R"({"prompt":1})", "X-Request-Id: bad\r\n");
+    f.model.engine->set_paused(true);
+    TestClient leaves(f.server->port());
+    leaves.send(post_head_and_body(kChatPath, "X-Request-Id: left\r\n", kChat));
+    EXPECT_TRUE(eventually([&] { return f.model.engine->submitted() == 3; }));
+    leaves.close();
+    EXPECT_TRUE(eventually([&] { return f.model.engine->cancelled() == 1; }));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  set_log_level(before);
+  const auto line = [&](std::string_view id) {
+    const size_t at = log.find(fmt::format("id={}\n", id));
+    if (at == log.npos) return "no line of " + std::string(id) + " in\n" + log;
+    const size_t begin = log.rfind('\n', at) + 1;  // npos + 1: the first line
+    return log.substr(begin, at - begin);
+  };
+  EXPECT_NE(line("first").find(" info GET /v1/models 200 "), log.npos) << line("first");
+  EXPECT_NE(line("whole").find(" info POST /v1/chat/completions 200 "), log.npos) << line("whole");
+  EXPECT_NE(line("stream").find(" ms "), log.npos) << line("stream");
+  EXPECT_NE(line("bad").find(" 400 "), log.npos) << line("bad");
+  EXPECT_NE(line("left").find(" 499 "), log.npos) << line("left");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 5) << log;  // none of the probe
+  for (const char* secret : {"private", "words", "secret", "hello"}) {
+    EXPECT_EQ(log.find(secret), log.npos) << log;
+  }
+}
+
+TEST(ServerConventions, AccessLogCanBeSwitchedOff) {
+  const LogLevel before = log_level();
+  set_log_level(LogLevel::kInfo);
+  testing::internal::CaptureStderr();
+  {
+    ServerOptions options;
+    options.access_log = false;
+    Fixture f({}, "x", options);
+    EXPECT_EQ(f.get("/v1/models").status, 200);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  set_log_level(before);
+}
+
+TEST(ServerConventions, APreflightOfOpenaisClientIsAnswered) {
+  ServerOptions options;
+  options.allowed_origins = {"https://app.example"};
+  Fixture f({}, "x", options);
+  const auto preflight = [&](std::string_view origin, std::string_view asked) {
+    TestClient client(f.server->port());
+    client.send(
+        fmt::format("OPTIONS {} HTTP/1.1\r\nHost: x\r\nOrigin: {}\r\n"
+                    "Access-Control-Request-Method: POST\r\n"
+                    "Access-Control-Request-Headers: {}\r\n\r\n",
+                    kChatPath, origin, asked));
+    return *client.read_response();
+  };
+  const std::string asked =
+      "authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-retry-count";
+  TestResponse answer = preflight("https://app.example", asked);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("access-control-allow-headers"), asked);
+  EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "https://app.example");
+  EXPECT_EQ(answer.headers.at("access-control-max-age"), "7200");
+  answer = preflight("https://app.example", "bad(header)");
+  EXPECT_EQ(answer.headers.at("access-control-allow-headers"),
+            "Authorization, Content-Type, X-API-Key, X-Request-Id");
+  EXPECT_EQ(preflight("https://evil.example", asked).headers.count("access-control-allow-headers"),
+            0u);
+  answer = f.get("/v1/models", "Origin: https://app.example\r\n");
+  const std::string exposed = answer.headers.at("access-control-expose-headers");
+  for (const char* name : {"X-Request-Id", "Retry-After", "x-ratelimit-remaining-tokens"}) {
+    EXPECT_NE(exposed.find(name), exposed.npos) << exposed;
+  }
+  EXPECT_EQ(f.get("/v1/models").headers.count("access-control-expose-headers"), 0u);
+}
+
+// A proxy gives up on what is silent for a minute; a long prompt takes longer.
+TEST(ServerConventions, AStreamThatWaitsForItsFirstTokenIsKeptAlive) {
+  ServerOptions options;
+  options.requests.ping_seconds = 0.05;
+  Fixture f({}, "hello", options);
+  f.model.engine->set_paused(true);  // behind the queue, and before the first token
+  TestClient client(f.server->port());
+  client.send(post_head_and_body(kChatPath, "", kChatStream));
+  std::string begin;
+  while (begin.find(": keep-alive\n\n") == begin.npos && begin.size() < 4096) {
+    const std::string more = client.receive(1);
+    ASSERT_EQ(more.size(), 1u) << begin;
+    begin += more;
+  }
+  EXPECT_EQ(begin.find("HTTP/1.1 200 OK\r\n"), 0u) << begin;
+  EXPECT_NE(begin.find("text/event-stream"), begin.npos) << begin;
+  EXPECT_EQ(begin.find("data:"), begin.npos) << begin;
+  f.model.engine->set_paused(false);
+  std::string rest;
+  while (rest.find("data: [DONE]") == rest.npos && rest.size() < 65536) {
+    const std::string more = client.receive(1);
+    ASSERT_EQ(more.size(), 1u) << rest;
+    rest += more;
+  }
+  EXPECT_NE(rest.find("\"role\":\"assistant\""), rest.npos) << rest;
+  EXPECT_NE(rest.find("\"finish_reason\":\"stop\""), rest.npos) << rest;
+}
+
+TEST(ServerConventions, StreamsArePingedOnlyWhenAsked) {
+  ServerOptions options;
+  options.requests.ping_seconds = 0;
+  Fixture f({.step_seconds = 0.05}, "hello", options);
+  const TestResponse response = f.post(kChatPath, kChatStream);
+  EXPECT_EQ(response.body.find(": keep-alive"), response.body.npos) << response.body;
+  EXPECT_EQ(response.events().back(), "[DONE]");
+}
+
+// Nobody has promised a stream to who waits in the queue.
+TEST(ServerConventions, ARefusalInTheQueueIsAStatusOfAStreamToo) {
+  ServerOptions options;
+  options.requests.queue_seconds_max = 0.2;
+  options.requests.ping_seconds = 0.2;
+  Fixture f({.running_max = 0}, "hello", options);
+  f.model.engine->set_paused(true);
+  const TestResponse late = f.post(kChatPath, kChatStream);
+  EXPECT_EQ(late.status, 503) << late.body;
+  EXPECT_TRUE(late.headers.count("retry-after"));
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,163 @@
+#include "server/unsupported_fields.h"
+
+#include <string_view>
+
+namespace headrace {
+namespace {
+
+// What asks for something. A value of a type that the field cannot have does.
+bool always(const Json&) { return true; }
+bool if_true(const Json& v) { return !v.is_bool() || v.as_bool(); }
+bool if_false(const Json& v) { return !v.is_bool() || !v.as_bool(); }
+bool if_not_empty(const Json& v) {
+  if (v.is_string()) return !v.as_string().empty();
+  if (v.is_array()) return !v.as_array().empty();
+  if (v.is_object()) return !v.as_object().empty();
+  return true;
+}
+bool if_not_zero(const Json& v) { return !v.is_number() || v.as_double() != 0; }
+bool if_not_one(const Json& v) { return !v.is_number() || v.as_double() != 1; }
+bool if_positive(const Json& v) { return !v.is_number() || v.as_double() > 0; }
+bool if_over_one(const Json& v) { return !v.is_number() || v.as_double() > 1; }
+
+template <const std::string_view& word>
+bool if_not_word(const Json& v) {
+  return !v.is_string() || v.as_string() != word;
+}
+constexpr std::string_view kNone = "none", kAuto = "auto", kMedium = "medium";
+
+bool if_not_text_format(const Json& v) {
+  const Json* type = v.find("type");
+  return !type || *type != Json("text");
+}
+bool if_forced_tool(const Json& v) { return if_not_word<kNone>(v) && if_not_word<kAuto>(v); }
+bool if_not_text_only(const Json& v) {
+  return !v.is_array() || v.as_array().size() != 1 || v.as_array()[0] != Json("text");
+}
+
+constexpr std::string_view kNoForms =
+    "the form of answers is not enforced here; ask for it in the prompt";
+constexpr std::string_view kNoSampler =
+    "temperature, top_k, top_p, min_p and the penalties are what there is";
+constexpr std::string_view kNoAdapters = "adapters are not served";
+constexpr std::string_view kTemplateSwitch =
+    "send chat_template_kwargs with what the model's template reads, as enable_thinking";
+constexpr std::string_view kNoReasoning =
+    "reasoning is not told from the rest: the answer is given as the model writes it";
+constexpr std::string_view kNoThoughtBudget = "max_tokens bounds thoughts and answer together";
+
+constexpr RefusedField kGeneration[] = {
+    // Forms
+    {"response_format", if_not_text_format,
+     "only {\"type\": \"text\"} is; the form of answers is not enforced here"},
+    {"structured_outputs", if_not_empty, kNoForms},
+    {"guided_json", always, kNoForms},
+    {"guided_regex", always, kNoForms},
+    {"guided_choice", always, kNoForms},
+    {"guided_grammar", always, kNoForms},
+    {"guided_json_object", if_true, kNoForms},
+    {"structural_tag", always, kNoForms},
+    {"grammar", if_not_empty, kNoForms},
+    {"json_schema", always, kNoForms},
+    {"regex", always, kNoForms},
+    {"ebnf", always, kNoForms},
+    {"format", if_not_empty, kNoForms},
+    // Search
+    {"best_of", if_not_one, "send n, and choose"},
+    {"n_cmpl", if_not_one, "send n"},
+    {"use_beam_search", if_true},
+    {"length_penalty", if_not_one},
+    // Samplers, of llama.cpp and its kin
+    {"dry_multiplier", if_not_zero, kNoSampler},
+    {"xtc_probability", if_not_zero, kNoSampler},
+    {"mirostat", if_not_zero, kNoSampler},
+    {"mirostat_mode", if_not_zero, kNoSampler},
+    {"typical_p", if_not_one, kNoSampler},
+    {"typ_p", if_not_one, kNoSampler},
+    {"tfs_z", if_not_one, kNoSampler},
+    {"tfs", if_not_one, kNoSampler},
+    {"top_a", if_not_zero, kNoSampler},
+    {"top_n_sigma", if_positive, kNoSampler},
+    {"dynatemp_range", if_not_zero, kNoSampler},
+    {"smoothing_factor", if_not_zero, kNoSampler},
+    {"epsilon_cutoff", if_not_zero, kNoSampler},
+    {"eta_cutoff", if_not_zero, kNoSampler},
+    {"adaptive_target", if_positive, kNoSampler},
+    {"min_keep", if_over_one, kNoSampler},
+    {"samplers", if_not_empty, "their order is fixed"},
+    {"options", if_not_empty, "send its fields beside the prompt, in the OpenAI API's names"},
+    // Tokens
+    {"allowed_token_ids", always},
+    {"bad_words", if_not_empty},
+    {"logits_processors", if_not_empty},
+    {"custom_logit_processor", if_not_empty},
+    {"vllm_xargs", if_not_empty},
+    {"stop_regex", if_not_empty, "send stop"},
+    {"no_stop_trim", if_true, "send include_stop_str_in_output"},
+    {"repetition_detection", if_not_empty},
+    {"t_max_predict_ms", if_positive, "max_tokens bounds an answer"},
+    {"n_indent", if_positive},
+    // Prompts
+    {"truncate_prompt_tokens", always, "send a prompt that fits"},
+    {"prompt_embeds", always},
+    {"images", if_not_empty, "models see no images here"},
+    {"image_data", if_not_empty, "models see no images here"},
+    {"kv_transfer_params", if_not_empty},
+    {"lora", if_not_empty, kNoAdapters},
+    {"lora_path", if_not_empty, kNoAdapters},
+    // What is told of tokens
+    {"prompt_logprobs", always, "completions with echo, logprobs and max_tokens 0 have them"},
+    {"n_probs", if_positive, "send logprobs"},
+    // Thoughts
+    {"thinking_token_budget", always, kNoThoughtBudget},
+    {"thinking_budget_tokens", always, kNoThoughtBudget},
+    {"reasoning_budget", always, kNoThoughtBudget},
+};
+
+constexpr RefusedField kChat[] = {
+    {"tool_choice", if_forced_tool,
+     "only \"none\" is: a tool cannot be forced, and its call would not be parsed"},
+    {"parallel_tool_calls", if_false, "what calls an answer holds is the model's choice"},
+    {"functions", if_not_empty, "send tools"},
+    {"function_call", if_not_word<kNone>, "send tools"},
+    {"echo", if_true, "/v1/completions has it"},
+    {"continue_final_message", if_true, "/v1/completions continues a text"},
+    // A client's template is a client's program.
+    {"chat_template", always, "the server's --chat-template is the one"},
+    {"mm_processor_kwargs", if_not_empty},
+    {"modalities", if_not_text_only, "models read and write text here"},
+    {"audio", always, "models read and write text here"},
+    {"web_search_options", always},
+    {"verbosity", if_not_word<kMedium>, "ask for it in the prompt"},
+    {"enable_thinking", always, kTemplateSwitch},
+    {"thinking", if_not_empty, kTemplateSwitch},
+    {"think", always, kTemplateSwitch},
+    {"include_reasoning", if_false, kNoReasoning},
+    {"separate_reasoning", if_true, kNoReasoning},
+    {"reasoning_format", if_not_word<kNone>, kNoReasoning},
+    {"reasoning", if_not_empty, "send reasoning_effort"},
+};
+
+constexpr RefusedField kCompletion[] = {
+    {"suffix", if_not_empty},
+    {"tools", if_not_empty, "/v1/chat/completions takes them"},
+    {"reasoning_effort", always, "/v1/chat/completions takes it, where the template reads it"},
+};
+
+}  // namespace
+
+std::span<const RefusedField> refused_generation_fields() { return kGeneration; }
+std::span<const RefusedField> refused_chat_fields() { return kChat; }
+std::span<const RefusedField> refused_completion_fields() { return kCompletion; }
+
+Status check_chat_fields(const Json& body) {
+  HR_RETURN_IF_ERROR(check_refused(kGeneration, body));
+  return check_refused(kChat, body);
+}
+
+Status check_completion_fields(const Json& body) {
+  HR_RETURN_IF_ERROR(check_refused(kGeneration, body));
+  return check_refused(kCompletion, body);
+}
+
+}  // namespace headrace

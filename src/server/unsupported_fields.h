@@ -1,0 +1,22 @@
+// Fields of other servers that would change an answer and that this one does not implement. Silence
+// about them would be a wrong answer with status 200; a value that asks for nothing passes.
+#pragma once
+
+#include <span>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "server/request_fields.h"
+
+namespace headrace {
+
+// By kind of request: those of both, of chats, of completions.
+std::span<const RefusedField> refused_generation_fields();
+std::span<const RefusedField> refused_chat_fields();
+std::span<const RefusedField> refused_completion_fields();
+
+// kInvalidArgument with the field's name and what to do instead.
+Status check_chat_fields(const Json& body);
+Status check_completion_fields(const Json& body);
+
+}  // namespace headrace
