@@ -82,6 +82,7 @@ class SchedulerSimulation {
     int64_t steps_backlogged = 0;  // in which both tenants had something waiting, under fair
     double gap_share_max = 0;      // of the bound on their service
     double wait_share_max = 0;     // of the bound on the oldest one's steps without work
+    double service_share_max = 0;  // of the bound on others' service meanwhile, under fair
   };
   const Tally& tally() const { return tally_; }
 
@@ -152,7 +153,10 @@ class SchedulerSimulation {
   void check_progress(const StepPlan& plan);
   void note_work(const StepPlan& plan);
   bool pays_for_displacement();
+  void check_service_of_others(RequestId oldest);
   int64_t steps_without_work_max() const;
+  double service_without_work_max() const;
+  double service_gap_max() const;
   int64_t tokens_to_its_end(int32_t length) const;
   void check_emission(const Emission& emission);
   void check_tokens(const Clients& clients, Client& client, const Emission& emission);
@@ -180,6 +184,7 @@ class SchedulerSimulation {
   std::set<SequenceId> with_slot_;
   // Of "flood" less that of "calm": now, and its range since both have had something waiting.
   double service_gap_ = 0;
+  double served_ = 0;  // to all live requests
   std::optional<std::pair<double, double>> gap_range_;
   uint64_t next_id_ = 1;
   uint64_t applied_ = 0;
@@ -187,6 +192,7 @@ class SchedulerSimulation {
   bool draining_ = false;
   RequestId oldest_;
   int64_t oldest_waits_ = 0, oldest_last_work_ = 0;
+  double served_at_last_work_ = 0, served_last_checked_ = 0;  // of the oldest
   int64_t patience_ = -1;  // steps that it may wait; < 0: not asked yet
   Tally tally_;
   std::function<void(const StepPlan&)> watcher_;

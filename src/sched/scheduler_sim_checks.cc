@@ -173,9 +173,8 @@ void SchedulerSimulation::check_pages(const StepPlan& plan) {
 // kReserved: the promoted takes nothing from those that run, and nobody else joins: it waits for
 // their ends. The first of them computes a token each time that it need not wait for pages.
 //
-// kShares: its tenant is served less than another by no more than the bound on their gap (see
-// check_fairness()), and what runs of its own may be served meanwhile; it joins when the other
-// has caught up, where what runs has ended.
+// kShares promises service, not steps: service_without_work_max() bounds what others may be served
+// meanwhile. Steps that serve nobody compute again what preempted sequences had, each once.
 int64_t SchedulerSimulation::steps_without_work_max() const {
   const auto policy = std::find_if(std::begin(kPolicies), std::end(kPolicies),
                                    [&](const auto& row) { return row.name == options_.policy; });
@@ -205,9 +204,24 @@ int64_t SchedulerSimulation::steps_without_work_max() const {
     case Patience::kReserved:
       return options_.promote_after_steps + slots * whole + next;
     case Patience::kShares:
-      return 8 * slots * whole + next;
+      return slots * whole + next;
   }
   return 0;
+}
+
+// Under kShares, in units of note_service(). Another tenant is served more than the oldest one's by
+// the bound on their gap at most, and by as much as the oldest one's own tenant is served
+// meanwhile: those of its requests that run, to their ends. Then it is the first.
+double SchedulerSimulation::service_without_work_max() const {
+  const double own = 2.0 * options_.max_num_seqs * options_.max_model_len;
+  return service_gap_max() + 2 * own;
+}
+
+// Sheng et al., OSDI 2024, theorem 4.4: 2 max(w_p x longest prompt, w_q x tokens of the batch). A
+// prompt is charged as it is computed, not when it joins: what runs and is not yet charged is of
+// the batch's tokens too, and w_q is the greater weight.
+double SchedulerSimulation::service_gap_max() const {
+  return 2 * 2.0 * options_.max_num_seqs * options_.max_model_len;
 }
 
 // Steps that compute what it has at once, prompt and output so far, and then token by token.
@@ -254,9 +268,11 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
     oldest_ = oldest;
     oldest_waits_ = 0;
     oldest_last_work_ = steps_;
+    served_at_last_work_ = served_;
     patience_ = -1;
   }
   if (worked || pays_for_displacement()) return;
+  if (options_.policy == "fair") check_service_of_others(oldest);
   if (patience_ < 0) patience_ = steps_without_work_max();
   if (++oldest_waits_ > patience_) {
     fail(fmt::format("request {}, the oldest, had no work for {} steps", oldest.value,
@@ -264,6 +280,20 @@ void SchedulerSimulation::check_progress(const StepPlan& plan) {
   }
   tally_.wait_share_max = std::max(
       tally_.wait_share_max, static_cast<double>(oldest_waits_) / static_cast<double>(patience_));
+}
+
+// A step that served somebody is counted by its service, one that served nobody by itself.
+void SchedulerSimulation::check_service_of_others(RequestId oldest) {
+  if (served_ != served_last_checked_) {
+    served_last_checked_ = served_;
+    oldest_waits_ = 0;
+  }
+  const double served = served_ - served_at_last_work_, bound = service_without_work_max();
+  if (served > bound) {
+    fail(fmt::format("request {}, the oldest, had no work while others were served {}, at most {}",
+                     oldest.value, served, bound));
+  }
+  tally_.service_share_max = std::max(tally_.service_share_max, served / bound);
 }
 
 // All of its choices: none has a slot.
@@ -287,16 +317,16 @@ void SchedulerSimulation::note_service(const StepPlan& plan) {
     const auto prompt = static_cast<int32_t>(request.prompt.size());
     const double prompts = std::max(0, std::min(prompt, work.first + work.count) - before);
     const auto outputs = static_cast<double>(work.also_sample.size()) + (work.samples ? 1 : 0);
-    service_gap_ += (request.tenant == "flood" ? 1 : -1) * (prompts + 2 * outputs);
+    const double service = prompts + 2 * outputs;
+    served_ += service;
+    service_gap_ += request.tenant == "flood" ? service : -service;
     for (const SampleTarget& target : work.also_sample) {
       admitted_.at(target.sequence).computed = work.first + work.count;
     }
   }
 }
 
-// Sheng et al., OSDI 2024, theorem 4.4: 2 max(w_p x longest prompt, w_q x tokens of the batch). A
-// prompt is charged as it is computed, not when it joins: what runs and is not yet charged is of
-// the batch's tokens too, and w_q is the greater weight.
+// While two tenants both have something waiting, their service stays within service_gap_max().
 void SchedulerSimulation::check_fairness(const StepPlan&) {
   if (options_.policy != "fair") return;
   const auto waits = [&](const char* tenant) {
@@ -312,7 +342,7 @@ void SchedulerSimulation::check_fairness(const StepPlan&) {
   if (!gap_range_) gap_range_ = {service_gap_, service_gap_};
   gap_range_->first = std::min(gap_range_->first, service_gap_);
   gap_range_->second = std::max(gap_range_->second, service_gap_);
-  const double bound = 2 * 2.0 * options_.max_num_seqs * options_.max_model_len;
+  const double bound = service_gap_max();
   const double gap = gap_range_->second - gap_range_->first;
   tally_.gap_share_max = std::max(tally_.gap_share_max, gap / bound);
   if (gap > bound) {

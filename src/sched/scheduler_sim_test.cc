@@ -65,17 +65,19 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
     all.steps_backlogged += one.steps_backlogged;
     all.gap_share_max = std::max(all.gap_share_max, one.gap_share_max);
     all.wait_share_max = std::max(all.wait_share_max, one.wait_share_max);
+    all.service_share_max = std::max(all.service_share_max, one.service_share_max);
   }
   std::printf(
-      "%ld steps: %ld requests, %ld refused, %ld cancels, %ld faults, %ld tokens, %ld forks, "
+      "%ld steps, the state checked in one of %d: %ld requests, %ld refused, %ld cancels, %ld "
+      "faults, %ld tokens, %ld forks, "
       "%ld copies, %ld preemptions, %ld dropped tokens, %ld cached tokens, %ld evictions, "
       "%ld yields, %ld promotions, %ld pages stored, %ld loaded, %ld tokens resumed; fair: %ld "
-      "steps with two tenants waiting, service apart by %.2f of the bound at most; the oldest "
-      "waited for %.2f of its bound at most\n",
-      steps_done, all.requests, all.refused, all.cancels, all.faults, all.tokens, all.forks,
-      all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions, all.yields,
-      all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens, all.steps_backlogged,
-      all.gap_share_max, all.wait_share_max);
+      "steps with two tenants waiting, service apart by %.2f of the bound at most, others served "
+      "%.2f of theirs while the oldest waited; the oldest waited for %.2f of its bound at most\n",
+      steps_done, check_every, all.requests, all.refused, all.cancels, all.faults, all.tokens,
+      all.forks, all.copies, all.preemptions, all.dropped_tokens, all.cached_tokens, all.evictions,
+      all.yields, all.promotions, all.pages_stored, all.pages_loaded, all.resumed_tokens,
+      all.steps_backlogged, all.gap_share_max, all.service_share_max, all.wait_share_max);
   // The simulation is worth something only where it meets what it is for; the default seeds do,
   // a hundred others may not.
   if (first != 1 || seeds < 100) return;
@@ -92,6 +94,7 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.resumed_tokens, steps_done / 50);
   EXPECT_GT(all.steps_backlogged, steps_done / 200);
   EXPECT_GT(all.gap_share_max, 0.05);
+  EXPECT_GT(all.service_share_max, 0.05);
 }
 
 // Seeds of long runs in which something was wrong once.

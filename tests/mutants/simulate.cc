@@ -1,5 +1,6 @@
 // The simulation alone, for mutants: seeds of 100 and 500 steps in turn (many options are met; some
-// faults need a long run) until something is wrong or the steps are used up.   mutant_sim [STEPS]
+// faults need a long run) until something is wrong or the steps are used up.
+//   mutant_sim [STEPS [FIRST_SEED]]
 // Exit status 1 and one line: what was wrong.
 #include <cstdint>
 #include <cstdio>
@@ -9,10 +10,10 @@
 
 int main(int argc, char** argv) {
   constexpr int64_t kStepsPerSeed[] = {100, 500};
-  constexpr uint64_t kFirstSeed = 100;  // from here on the rare faults come within 1e5 steps
-  const int64_t steps_max = argc > 1 ? std::atoll(argv[1]) : 100000;
+  const int64_t steps_max = argc > 1 ? std::atoll(argv[1]) : 1000000;
+  const uint64_t first_seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   int64_t steps = 0;
-  for (uint64_t seed = kFirstSeed; steps < steps_max; ++seed) {
+  for (uint64_t seed = first_seed; steps < steps_max; ++seed) {
     headrace::SchedulerSimulation simulation(seed);
     const auto failure = simulation.run(kStepsPerSeed[seed % 2]);
     steps += simulation.steps();
