@@ -5,7 +5,7 @@
                            [--peer ik_llama.cpp]
 
 Every round runs each program once per measure, so that whatever else the machine does hits both.
-Prints a table of medians with spread and appends one JSON line per measure to
+Prints a table of medians with spread and appends one figure (bench/README.md) per measure to
 bench/results/llama_cpp.jsonl. Speeds are tokens a second; a ratio above 1 is in Headrace's favour.
 Where llama.cpp has a choice (flash attention on or off), its better median counts.
 """
@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -34,9 +35,22 @@ MEMORY_PROMPT = "The quick brown fox jumps over the lazy dog while it rains in t
 class Run:
     """What one process did."""
 
+    command: str
     stdout: bytes
     first_byte_s: float  # from its start to its first byte on stdout
     rss_max_bytes: int
+
+
+@dataclasses.dataclass
+class Measured:
+    value: float
+    command: str
+
+
+def text_of(command: list[str]) -> str:
+    """The command without the folders of this machine, long prompts cut."""
+    words = [pathlib.Path(word).name if word.startswith("/") else word for word in command]
+    return shlex.join(word if len(word) <= 60 else word[:40] + "..." for word in words)
 
 
 def run(command: list[str]) -> Run:
@@ -54,7 +68,7 @@ def run(command: list[str]) -> Run:
             errors.seek(0)
             tail = errors.read()[-2000:].decode(errors="replace")
             sys.exit(f"{' '.join(command)}\nexit code {process.returncode}\n{tail}")
-    return Run(first + rest, first_byte_s, usage.ru_maxrss * 1024)
+    return Run(text_of(command), first + rest, first_byte_s, usage.ru_maxrss * 1024)
 
 
 def json_values(text: bytes) -> list[dict]:
@@ -73,12 +87,13 @@ class Setting:
     peer: pathlib.Path  # folder of llama.cpp's programs
 
 
-# ---- The measures: each gives {variant: value} for one program, one round ----
+# ---- The measures: each gives {variant: Measured} for one program, one round ----
 
 
-def bench_speed(program: list[str], test: list[str]) -> float:
-    (row,) = json_values(run(program + test + ["-r", "1", "-o", "json"]).stdout)
-    return row["avg_ts"]
+def bench_speed(program: list[str], test: list[str]) -> Measured:
+    done = run(program + test + ["-r", "1", "-o", "json"])
+    (row,) = json_values(done.stdout)
+    return Measured(row["avg_ts"], done.command)
 
 
 def bench_commands(setting: Setting, test: list[str]):
@@ -89,6 +104,14 @@ def bench_commands(setting: Setting, test: list[str]):
         lambda: {"headrace": bench_speed(ours, test)},
         lambda: {f"fa {fa}": bench_speed(theirs + ["-fa", fa], test) for fa in ("0", "1")},
     )
+
+
+def read_ceiling(setting: Setting) -> float:
+    """What `headrace bench ceilings` reads of 1 GiB, in GB/s."""
+    command = [setting.headrace, "bench", "ceilings", "-t", str(setting.threads)]
+    text = run(command + ["--sizes", "1024M", "-r", "3"]).stdout.decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("read ")]
+    return float(line.split()[-2])
 
 
 def decode(setting: Setting):
@@ -103,20 +126,22 @@ def long_prefill(setting: Setting):
     return bench_commands(setting, ["-p", "4096", "-n", "0"])
 
 
-def our_streams(setting: Setting, streams: int) -> float:
+def our_streams(setting: Setting, streams: int) -> Measured:
     # 128 tokens of prompt and 128 of answer for each stream, as theirs below.
     command = [setting.headrace, "bench", "-m", setting.model, "-t", str(setting.threads)]
     command += ["-p", "0", "-n", "0", "--streams", str(streams), "-r", "1", "-o", "json"]
-    (row,) = json_values(run(command).stdout)
-    return row["avg_ts"]
+    done = run(command)
+    (row,) = json_values(done.stdout)
+    return Measured(row["avg_ts"], done.command)
 
 
-def their_streams(setting: Setting, streams: int, flash_attention: str) -> float:
+def their_streams(setting: Setting, streams: int, flash_attention: str) -> Measured:
     command = [str(setting.peer / "llama-batched-bench"), "-m", setting.model, "-c", "4096"]
     command += ["-t", str(setting.threads), "-tb", str(setting.threads), "-fa", flash_attention]
     command += ["-npp", "128", "-ntg", "128", "-npl", str(streams), "--output-format", "jsonl"]
-    (row,) = [row for row in json_values(run(command).stdout) if row.get("pl") == streams]
-    return row["speed_tg"]
+    done = run(command)
+    (row,) = [row for row in json_values(done.stdout) if row.get("pl") == streams]
+    return Measured(row["speed_tg"], done.command)
 
 
 def streams_of(count: int):
@@ -140,12 +165,22 @@ def our_answer(setting: Setting, tokens: int, prompt: str) -> list[str]:
     return command + ["-p", prompt, "--temperature", "0", "-t", str(setting.threads)]
 
 
+def first_byte_ms(command: list[str]) -> Measured:
+    done = run(command)
+    return Measured(done.first_byte_s * 1e3, done.command)
+
+
+def peak_mib(command: list[str]) -> Measured:
+    done = run(command)
+    return Measured(done.rss_max_bytes / 2**20, done.command)
+
+
 def first_token(setting: Setting):
     ours = our_answer(setting, 1, FIRST_TOKEN_PROMPT)
     theirs = completion(setting, 512, 1, FIRST_TOKEN_PROMPT)
     return (
-        lambda: {"headrace": run(ours).first_byte_s * 1e3},
-        lambda: {"llama-completion": run(theirs).first_byte_s * 1e3},
+        lambda: {"headrace": first_byte_ms(ours)},
+        lambda: {"llama-completion": first_byte_ms(theirs)},
     )
 
 
@@ -153,75 +188,90 @@ def memory(setting: Setting):
     ours = our_answer(setting, 128, MEMORY_PROMPT) + ["--max-model-len", "2048"]
     theirs = completion(setting, 2048, 128, MEMORY_PROMPT)
     return (
-        lambda: {"headrace": run(ours).rss_max_bytes / 2**20},
-        lambda: {"llama-completion": run(theirs).rss_max_bytes / 2**20},
+        lambda: {"headrace": peak_mib(ours)},
+        lambda: {"llama-completion": peak_mib(theirs)},
     )
 
 
 @dataclasses.dataclass
 class Measure:
     title: str
+    bench: str  # with lengths and flags (beside the threads), as the figure says it
+    lengths: str
+    flags: str
     unit: str
     larger_is_better: bool
-    programs: object  # Setting -> (ours, theirs), each () -> {variant: value}
+    programs: object  # Setting -> (ours, theirs), each () -> {variant: Measured}
+    reads: bool = False  # bound by reading memory: its ceiling is measured in each round
 
 
 # ik_llama.cpp is a fork of an older llama.cpp: its completion program has other flags.
+# A peer: how it is called in figures, what stands for its commit (the package that its source is from), its measures.
 PEERS = {
-    "llama.cpp": ("llama.cpp 0.5.0-dev (llama-cpp-python 0.3.36)", None),
-    "ik_llama.cpp": ("ik_llama.cpp (ik-llama-cpp-python 0.1.5)", ("decode", "prefill")),
+    "llama.cpp": ("llama.cpp 0.5.0-dev", "llama-cpp-python 0.3.36", None),
+    "ik_llama.cpp": ("ik_llama.cpp", "ik-llama-cpp-python 0.1.5", ("decode", "prefill")),
 }
 
 MEASURES = {
-    "decode": Measure("decode, 1 stream, tg128", "tok/s", True, decode),
-    "prefill": Measure("prefill, pp512", "tok/s", True, prefill),
-    "prefill4096": Measure("prefill, pp4096", "tok/s", True, long_prefill),
-    "streams1": Measure("decode at 128, 1 stream", "tok/s", True, streams_of(1)),
-    "streams8": Measure(f"decode at 128, {STREAMS} streams, in all", "tok/s", True, streams_of(STREAMS)),
-    "first-token": Measure("process start to first byte", "ms", False, first_token),
-    "memory": Measure("peak RSS, ~500 ids in, 128 out", "MiB", False, memory),
+    "decode": Measure("decode, 1 stream, tg128", "decode", "0 in, 128 out", "", "tok/s", True, decode, reads=True),
+    "prefill": Measure("prefill, pp512", "prefill", "512 in, 0 out", "", "tok/s", True, prefill),
+    "prefill4096": Measure("prefill, pp4096", "prefill", "4,096 in, 0 out", "", "tok/s", True, long_prefill),
+    "streams1": Measure(
+        "decode at 128, 1 stream", "decode of streams", "1 × 128 in, 128 out", "", "tok/s", True, streams_of(1)),
+    f"streams{STREAMS}": Measure(
+        f"decode at 128, {STREAMS} streams, in all", "decode of streams", f"{STREAMS} × 128 in, 128 out", "",
+        "tok/s", True, streams_of(STREAMS)),
+    "first-token": Measure(
+        "process start to first byte", "start to first byte", "5 words in, 1 out", "", "ms", False, first_token),
+    "memory": Measure(
+        "peak RSS", "peak memory", "about 500 in, 128 out", ", context 2,048", "MiB", False, memory),
 }
 
 
 # ---- Running, judging, writing ----
 
 
-def summary(samples: list[float]) -> dict:
-    return {
-        "median": statistics.median(samples),
-        "min": min(samples),
-        "max": max(samples),
-        "samples": samples,
-    }
+def spread_of(values: list[float]) -> dict:
+    spread = {"n": len(values), "median": statistics.median(values), "min": min(values), "max": max(values)}
+    return {**spread, "samples": values}
 
 
-def best_variant(variants: dict, larger_is_better: bool) -> tuple[str, list[float]]:
+def side_of(samples: list[Measured]) -> dict:
+    return {"command": samples[0].command, **spread_of([sample.value for sample in samples])}
+
+
+def best_variant(variants: dict, larger_is_better: bool) -> tuple[str, dict]:
+    sides = {variant: side_of(samples) for variant, samples in variants.items()}
     choose = max if larger_is_better else min
-    return choose(variants.items(), key=lambda item: statistics.median(item[1]))
+    return choose(sides.items(), key=lambda item: item[1]["median"])
 
 
-def take_turns(measure: Measure, setting: Setting, rounds: int) -> dict:
+def take_turns(measure: Measure, setting: Setting, rounds: int) -> tuple[dict, dict]:
+    """What is measured of our side and of the peer's, for a figure."""
     ours, theirs = measure.programs(setting)
     samples = ({}, {})
+    reads = []
     for program in (ours, theirs):  # warms the page cache; not counted
         program()
     for turn in range(rounds):
+        if measure.reads:
+            reads.append(read_ceiling(setting))
         order = ((0, ours), (1, theirs)) if turn % 2 == 0 else ((1, theirs), (0, ours))
         for side, program in order:
-            for variant, value in program().items():
-                samples[side].setdefault(variant, []).append(value)
-    _, our_samples = best_variant(samples[0], measure.larger_is_better)
-    variant, their_samples = best_variant(samples[1], measure.larger_is_better)
-    mine, peer = statistics.median(our_samples), statistics.median(their_samples)
-    return {
-        "headrace": summary(our_samples),
-        "llama_cpp": {"variant": variant, **summary(their_samples)},
-        "ratio": mine / peer if measure.larger_is_better else peer / mine,
-    }
+            for variant, measured in program().items():
+                samples[side].setdefault(variant, []).append(measured)
+    _, mine = best_variant(samples[0], measure.larger_is_better)
+    variant, peer = best_variant(samples[1], measure.larger_is_better)
+    ceiling = {"read_gb_per_s": spread_of(reads)} if reads else {}
+    return {**mine, **ceiling}, {"variant": variant, **peer}
 
 
 def git(*arguments: str) -> str:
-    result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    """What git prints; nothing where there is no git or no checkout."""
+    try:
+        result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
     return result.stdout.strip()
 
 
@@ -249,39 +299,54 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    arguments = parse_arguments()
-    peer_name, peer_measures = PEERS[arguments.peer]
-    only = arguments.only.split(",") if arguments.only else peer_measures or MEASURES
-    peer = subprocess.run(
-        [ROOT / "bench/peers/llama_cpp.sh", arguments.peer], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
-    setting = Setting(arguments.model, arguments.threads, arguments.headrace, pathlib.Path(peer))
-    common = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+def origin() -> dict:
+    """Of which program, where and when."""
+    return {
         "commit": git("rev-parse", "--short", "HEAD"),
         "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
         "machine": machine(),
-        "model": pathlib.Path(setting.model).name,
-        "threads": setting.threads,
-        "peer": peer_name,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     }
-    print(f"{common['machine']['cpu']}, {setting.threads} threads, {common['model']}, "
-          f"{arguments.rounds} rounds, commit {common['commit']}\n")
+
+
+def figure(measure: Measure, setting: Setting, sides: tuple[dict, dict], peer: tuple[str, str], ours: dict) -> dict:
+    """A row as bench/README.md says; `peer`: its name and version, `ours`: our origin()."""
+    work = {
+        "model": pathlib.Path(setting.model).name,
+        "lengths": measure.lengths,
+        "flags": f"{setting.threads} threads{measure.flags}",
+        "unit": measure.unit,
+    }
+    where = {"machine": ours["machine"], "date": ours["date"]}
+    theirs = {"program": peer[0], "commit": peer[1], **where, **work, **sides[1]}
+    return {"bench": measure.bench, **ours, **work, **sides[0], "one_run": True, "peer": theirs}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    peer_name, peer_commit, peer_measures = PEERS[arguments.peer]
+    only = arguments.only.split(",") if arguments.only else peer_measures or MEASURES
+    folder = subprocess.run(
+        [ROOT / "bench/peers/llama_cpp.sh", arguments.peer], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    setting = Setting(arguments.model, arguments.threads, arguments.headrace, pathlib.Path(folder))
+    ours = origin()
+    print(f"{ours['machine']['cpu']}, {setting.threads} threads, {pathlib.Path(setting.model).name}, "
+          f"{arguments.rounds} rounds, commit {ours['commit']}\n")
     print(f"| measure | unit | headrace | {arguments.peer} | ratio |")
     print("|---|---|---:|---:|---:|", flush=True)
     medians = {}
     with open(arguments.output, "a", encoding="utf-8") as output:
         for name in only:
             measure = MEASURES[name]
-            result = take_turns(measure, setting, arguments.rounds)
-            medians[name] = result["headrace"]["median"]
-            record = {**common, "measure": name, "unit": measure.unit, **result}
-            output.write(json.dumps(record) + "\n")
-            cells = ["{median:.1f} ({min:.1f}–{max:.1f})".format(**result[side])
-                     for side in ("headrace", "llama_cpp")]
-            print(f"| {measure.title} | {measure.unit} | {cells[0]} | {cells[1]} "
-                  f"({result['llama_cpp']['variant']}) | {result['ratio']:.2f} |", flush=True)
+            mine, peer = sides = take_turns(measure, setting, arguments.rounds)
+            medians[name] = mine["median"]
+            record = figure(measure, setting, sides, (peer_name, peer_commit), ours)
+            output.write(json.dumps(record, ensure_ascii=False) + "\n")
+            cells = ["{median:.1f} ({min:.1f}–{max:.1f})".format(**side) for side in sides]
+            ratio = mine["median"] / peer["median"]
+            print(f"| {measure.title} | {measure.unit} | {cells[0]} | {cells[1]} ({peer['variant']}) | "
+                  f"{ratio if measure.larger_is_better else 1 / ratio:.2f} |", flush=True)
     if "streams1" in medians and "streams8" in medians:
         gain = medians["streams8"] / medians["streams1"]
         print(f"\nheadrace, {STREAMS} streams against one: {gain:.2f} x")

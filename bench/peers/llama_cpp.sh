@@ -50,8 +50,17 @@ fetch_source() {
   finish "$source_folder"
 }
 
+# GCC 12 drops the stores that fill AMX's tile configuration before its intrinsic reads them, and the
+# first tile load is an illegal instruction. This line stops it; it does nothing else.
+keep_tile_configuration() {
+  local file=$source_folder/ggml/src/ggml-cpu/amx/mmq.cpp
+  [[ -f $file ]] && ! grep -q 'memory"); // GCC 12' "$file" || return 0
+  sed -i 's|^\( *\)_tile_loadconfig(&tc);|\1__asm__ volatile("" : : "r"(\&tc) : "memory"); // GCC 12\n&|' "$file"
+}
+
 build_peer() {
   begin build
+  keep_tile_configuration
   note "$peer for this CPU (about nine minutes on two cores; log: $LOGS/peer-build.log)"
   logged peer-configure.log cmake -S "$source_folder" -B "$source_folder/build" -G Ninja \
     -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF "${options[@]}" ||
