@@ -18,7 +18,7 @@ constexpr std::string_view kUnsplit = "attention/cpu/avx512_unsplit";
 Result<double> prefill_seconds(AblationBench& bench, std::span<const WorkItem> items) {
   HR_ASSIGN_OR_RETURN(const WorkloadResult result, bench.run(items));
   double last = 0;
-  for (const RequestTimes& request : result.requests) last = std::max(last, request.first_token);
+  for (const WorkloadTimes& request : result.requests) last = std::max(last, request.first_token);
   return last;
 }
 

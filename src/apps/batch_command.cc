@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
@@ -19,7 +20,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBatchFooter = R"(Examples:
   headrace batch requests.jsonl -o answers.jsonl -m model.gguf
 
 A request is a line {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": ...}
@@ -46,10 +47,16 @@ Result<int> run(BatchFlags& flags) {
   HR_ASSIGN_OR_RETURN(const BatchRequests requests,
                       BatchRequests::open(flags.input, {.json = limits.json}));
   HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.output, requests));
-  HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
+  StackOptions& options = flags.model.stack;
+  // The longest declared answers are sent first in any case. But max_tokens is a bound: how long
+  // answers get, on which the shape of steps would depend, is not known.
+  options.job.requests = static_cast<int64_t>(requests.size() - journal.done_count());
+  options.max_queued_requests = std::max(options.max_queued_requests, kJobSequencesMax);
+  HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   HR_ASSIGN_OR_RETURN(ApiKeys no_keys, ApiKeys::create({}));
   ServerState state(limits, std::move(no_keys), {});
   const StackInfo& info = stack->info();
+  fmt::print(stderr, "{}: {}\n", info.model_name, info.batch_shape);
   HR_RETURN_IF_ERROR(state.set_model({.engine = &stack->engine(),
                                       .tokenizer = stack->tokenizer(),
                                       .chat_template = stack->chat_template(),
@@ -62,10 +69,10 @@ Result<int> run(BatchFlags& flags) {
     if (stop.exchange(true)) _exit(kInterruptedExitCode);
   });
   // Twice what runs, so that a finished row's place is taken at once.
-  const BatchOptions options{
+  const BatchOptions batch{
       .in_flight_max = 2 * static_cast<size_t>(stack->engine().options().scheduler.max_num_seqs)};
   HR_ASSIGN_OR_RETURN(const BatchProgress progress,
-                      run_batch(state, requests, journal, options, stop, show));
+                      run_batch(state, requests, journal, batch, stop, show));
   signals.set_handler(nullptr);
   fmt::print(stderr, "{}{} requests: {} answered before, {} now, {} of them refused\n",
              ::isatty(STDERR_FILENO) == 1 ? "\r" : "", progress.requests, progress.done_before,
@@ -88,7 +95,7 @@ SubcommandRun define_batch(CLI::App& app) {
   add_model_flags(app, flags->model);
   add_generation_config_flags(app, flags->model);
   add_engine_flags(app, flags->model);
-  app.footer(kFooter);
+  app.footer(kBatchFooter);
   return [flags] { return run(*flags); };
 }
 

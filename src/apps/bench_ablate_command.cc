@@ -16,7 +16,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchAblateFooter = R"(Examples:
   headrace bench ablate K1 -m model.gguf
   headrace bench ablate all -o json
 
@@ -156,7 +156,7 @@ SubcommandRun define_bench_ablate(CLI::App& app) {
       ->group("Work");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
   add_model_flags(app, flags->model);
-  app.footer(kFooter);
+  app.footer(kBenchAblateFooter);
   return [flags] { return run(*flags); };
 }
 

@@ -17,7 +17,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchCeilingsFooter = R"(Examples:
   headrace bench ceilings
   headrace bench ceilings -t 2 --sizes 64M,512M -o json
   headrace bench ceilings --device cuda -o json
@@ -125,7 +125,7 @@ SubcommandRun define_bench_ceilings(CLI::App& app) {
       ->group("Work");
   add_choice(app, "--device", flags->device, {"cpu", "cuda"}, "What is measured")->group("Work");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
-  app.footer(kFooter);
+  app.footer(kBenchCeilingsFooter);
   return [flags] { return CeilingRun(*flags).run(); };
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <barrier>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,17 +21,17 @@ constexpr std::array<int64_t, 5> kBytes = {8 << 10, 512 << 10, 2 << 20, 16 << 20
 constexpr int kSumsRecorded = 50;  // the launch of a recording is a tenth of its time at most
 
 // One rank: a thread that records and replays what all ranks do.
-class Rank {
+class GroupRank {
  public:
-  Rank(Device& device, std::unique_ptr<Stream> stream, Buffer memory)
-      : device_(device), stream_(std::move(stream)), memory_(std::move(memory)) {}
+  GroupRank(std::unique_ptr<Stream> stream, Buffer memory)
+      : stream_(std::move(stream)), memory_(std::move(memory)) {}
 
-  static Result<std::unique_ptr<Rank>> create(Device& device) {
+  static Result<std::unique_ptr<GroupRank>> create(Device& device) {
     HR_ASSIGN_OR_RETURN(Buffer memory, device.allocate(kBytes.back()));
     auto stream = device.create_stream();
     stream->fill_zero(memory.data(), memory.size());
     HR_RETURN_IF_ERROR(stream->synchronize());
-    return std::make_unique<Rank>(device, std::move(stream), std::move(memory));
+    return std::make_unique<GroupRank>(std::move(stream), std::move(memory));
   }
 
   Status join(const NcclLibrary& library, const NcclGroupId& group, int rank, int size) {
@@ -60,7 +59,6 @@ class Rank {
     nccl_->all_reduce_sum(*stream_, TensorView(memory_.data(), DType::kBF16, Shape{bytes / 2}));
   }
 
-  Device& device_;
   std::unique_ptr<Stream> stream_;
   Buffer memory_;
   std::unique_ptr<NcclRank> nccl_;
@@ -69,7 +67,7 @@ class Rank {
 
 // Runs `work(rank)` on a thread for each rank; the first error.
 template <class Work>
-Status on_all(std::vector<std::unique_ptr<Rank>>& ranks, const Work& work) {
+Status on_all(std::vector<std::unique_ptr<GroupRank>>& ranks, const Work& work) {
   std::vector<Status> results(ranks.size(), ok_status());
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -91,25 +89,25 @@ Status measure_group_ceilings(Device& first, int repetitions,
     others.push_back(std::move(*next));
   }
   if (others.empty()) return ok_status();
-  std::vector<std::unique_ptr<Rank>> ranks;
-  HR_ASSIGN_OR_RETURN(auto rank, Rank::create(first));
+  std::vector<std::unique_ptr<GroupRank>> ranks;
+  HR_ASSIGN_OR_RETURN(auto rank, GroupRank::create(first));
   ranks.push_back(std::move(rank));
   for (const auto& device : others) {
-    HR_ASSIGN_OR_RETURN(auto next, Rank::create(*device));
+    HR_ASSIGN_OR_RETURN(auto next, GroupRank::create(*device));
     ranks.push_back(std::move(next));
   }
   const auto size = static_cast<int>(ranks.size());
   HR_ASSIGN_OR_RETURN(const NcclLibrary* library, NcclLibrary::open());
   HR_ASSIGN_OR_RETURN(const NcclGroupId group, library->new_group());
   HR_RETURN_IF_ERROR(
-      on_all(ranks, [&](Rank& rank, int i) { return rank.join(*library, group, i, size); }));
+      on_all(ranks, [&](GroupRank& rank, int i) { return rank.join(*library, group, i, size); }));
 
   const SystemClock clock;
   for (const int64_t bytes : kBytes) {
-    HR_RETURN_IF_ERROR(on_all(ranks, [&](Rank& rank, int) { return rank.record(bytes); }));
+    HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int) { return rank.record(bytes); }));
     std::vector<double> seconds;
     std::barrier together(size);
-    HR_RETURN_IF_ERROR(on_all(ranks, [&](Rank& rank, int i) -> Status {
+    HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int i) -> Status {
       Status status = ok_status();
       for (int run = 0; run <= repetitions; ++run) {
         together.arrive_and_wait();

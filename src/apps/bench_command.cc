@@ -18,7 +18,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchFooter = R"(Examples:
   headrace bench -m model.gguf -p 512 -n 128 -r 5 -t 2
   headrace bench -m model.gguf -p 128,512 -n 0 -t 1,2 -o json
   headrace bench -m model.gguf -p 0 -n 0 --streams 1,2,4,8)";
@@ -84,7 +84,7 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   add_choice(app, "-o,--output", flags.output, {"md", "json", "jsonl", "csv"}, "Output format")
       ->group("Tests");
   add_compute_flags(app, flags.model);
-  app.footer(kFooter);
+  app.footer(kBenchFooter);
 }
 
 BenchFormat bench_format(const std::string& name) {

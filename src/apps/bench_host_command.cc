@@ -24,7 +24,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchHostFooter = R"(Examples:
   headrace bench host --streams 1,8,64,256
   headrace bench host --streams 256 --step-us 10000 --sweep-mib 64   (steps of 10 ms, caches lost)
 
@@ -270,7 +270,7 @@ SubcommandRun define_bench_host(CLI::App& app) {
                "Keep prefixes")
       ->group("Work");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
-  app.footer(kFooter);
+  app.footer(kBenchHostFooter);
   return [flags] { return run_host(*flags); };
 }
 

@@ -19,7 +19,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchKernelsFooter = R"(Examples:
   headrace bench kernels -m model.gguf
   headrace bench kernels -m model.gguf -p 512 -n 0 -o json
   headrace bench kernels -m model.gguf -p 0 -n 64 --depth 1024 --streams 8
@@ -230,7 +230,7 @@ SubcommandRun define_bench_kernels(CLI::App& app) {
   add_count(app, "--lines", flags->lines, 1, "Most lines of a test, the longest first");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
   add_model_flags(app, flags->model);
-  app.footer(kFooter);
+  app.footer(kBenchKernelsFooter);
   return [flags] { return run(*flags); };
 }
 

@@ -28,7 +28,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchServeFooter = R"(Examples:
   headrace bench serve --port 8000 --num-prompts 512 --max-concurrency 256
   headrace bench serve --request-rate 20 --random-input-len 1k --random-output-len 200 -o json
   headrace bench serve --requests mix.json --vocab-size 128256      ([[prompt, output], ...])
@@ -36,7 +36,7 @@ constexpr const char* kFooter = R"(Examples:
 Prompts are random token ids, greedy, ends ignored, every answer's tokens counted. Closed loop:
 --max-concurrency. Open loop: --request-rate, with random gaps as of independent clients.)";
 
-constexpr int64_t kLengthMax = 1 << 24;
+constexpr int64_t kServedTokensMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct ServeLoadFlags {
@@ -91,8 +91,8 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
   add_trace_flags(app, flags.trace, kGroup);
   add_size("--num-prompts", flags.prompts, 1, kRequestsMax,
            "How many requests (default: 64; of a trace 2,000, or all of a file)");
-  add_size("--random-input-len,--input-len", flags.input, 1, kLengthMax, "Tokens of a prompt");
-  add_size("--random-output-len,--output-len", flags.output, 1, kLengthMax, "Tokens of an answer");
+  add_size("--random-input-len,--input-len", flags.input, 1, kServedTokensMax, "Tokens of a prompt");
+  add_size("--random-output-len,--output-len", flags.output, 1, kServedTokensMax, "Tokens of an answer");
   add_size("--vocab-size", flags.vocab_size, 1, INT32_MAX, "Random ids lie below it");
   app.add_option("--max-concurrency", flags.client.concurrency_max,
                  "Most requests under way; the others wait here (0: no bound)")
@@ -421,7 +421,7 @@ SubcommandRun define_bench_serve(CLI::App& app) {
   auto flags = std::make_shared<ServeLoadFlags>();
   add_server_flags(app, *flags);
   add_work_flags(app, *flags);
-  app.footer(kFooter);
+  app.footer(kBenchServeFooter);
   return [flags] { return run(*flags); };
 }
 

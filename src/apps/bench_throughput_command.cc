@@ -24,7 +24,9 @@ constexpr const char* kThroughputFooter = R"(Examples:
   headrace bench throughput -m model.gguf --input-len 128 --output-len 128 --num-prompts 64
   headrace bench throughput -m folder --requests mix.json -o json     ([[prompt, output], ...])
 
-All requests are there at the start: random ids, greedy, ends ignored, counts checked.)";
+All requests are there at the start: random ids, greedy, ends ignored, counts checked. Their
+lengths are known, so that on a GPU the longest answers go first: the result says "lengths
+declared". With --policy fcfs they go by "order of arrival", and no length is used.)";
 
 constexpr const char* kLatencyFooter = R"(Examples:
   headrace bench latency -m model.gguf --batch-size 1,8,32 --input-len 128 --output-len 256
@@ -36,7 +38,7 @@ constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct WorkloadFlags {
-  ModelFlags model{.stack = {.graphs_at_start = true, .max_num_seqs = 256}};
+  ModelFlags model{.stack = {.graphs_at_start = true, .cpu_max_num_seqs = 256}};
   std::string requests;  // file
   int32_t input = 128, output = 128, prompts = 64;
   std::vector<int64_t> batches{1};
@@ -162,7 +164,7 @@ template <class Value>
 std::vector<double> each_request(const std::vector<WorkloadResult>& runs, const Value& value) {
   std::vector<double> values;
   for (const WorkloadResult& run : runs) {
-    for (const RequestTimes& times : run.requests) values.push_back(value(times));
+    for (const WorkloadTimes& times : run.requests) values.push_back(value(times));
   }
   return values;
 }
@@ -185,7 +187,9 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
   const WorkloadResult& last = runs.back();
   if (format == "json") {
     Json::Object row = set_up(stack);
-    row.insert(row.end(), {{"requests", items.size()},
+    row.insert(row.end(), {{"order", stack.info().order_label},
+                           {"batch_shape", stack.info().batch_shape},
+                           {"requests", items.size()},
                            {"prompt_tokens", last.prompt_tokens},
                            {"output_tokens", last.output_tokens},
                            {"seconds", to_json(seconds)},
@@ -201,6 +205,7 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
     return;
   }
   const auto total = static_cast<double>(last.prompt_tokens + last.output_tokens);
+  fmt::print("order           {}\n", stack.info().order_label);
   fmt::print("requests        {}  ({} prompt tokens, {} output tokens)\n", items.size(),
              last.prompt_tokens, last.output_tokens);
   fmt::print("seconds         {:.3f}  ({:.3f} to {:.3f})\n", seconds.middle, seconds.low,
@@ -223,14 +228,30 @@ int32_t longest(const std::vector<WorkItem>& items) {
   return tokens;
 }
 
+JobWork job_of(const std::vector<WorkItem>& items) {
+  JobWork job{.requests = static_cast<int64_t>(items.size())};
+  for (const WorkItem& item : items) {
+    job.prompt_tokens += item.prompt;
+    job.output_tokens += item.output;
+    job.longest_output = std::max<int64_t>(job.longest_output, item.output);
+  }
+  return job;
+}
+
 Result<int> run_throughput(WorkloadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
-  HR_ASSIGN_OR_RETURN(const std::vector<WorkItem> items, requested_items(flags));
+  HR_ASSIGN_OR_RETURN(std::vector<WorkItem> items, requested_items(flags));
   StackOptions& options = flags.model.stack;
   if (options.max_model_len == 0) options.max_model_len = longest(items);
   options.max_queued_requests =
       std::max(options.max_queued_requests, static_cast<int32_t>(items.size()));
+  options.job = job_of(items);
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
+  if (flags.format != "json") fmt::print("batch           {}\n", stack->info().batch_shape);
+  if (stack->info().job_order == RequestOrder::kDeclared) {
+    std::stable_sort(items.begin(), items.end(),
+                     [](const WorkItem& a, const WorkItem& b) { return a.output > b.output; });
+  }
   HR_ASSIGN_OR_RETURN(const auto runs, run_all(*stack, items, flags));
   print_throughput(*stack, items, runs, flags.format);
   return 0;
@@ -240,12 +261,12 @@ Result<int> run_throughput(WorkloadFlags& flags) {
 
 // The time between two tokens of the sequences that started last: between the tokens of the others
 // lie steps with prompts of later ones.
-double decode_step_ms(const std::vector<RequestTimes>& requests) {
+double decode_step_ms(const std::vector<WorkloadTimes>& requests) {
   constexpr double kSameStep = 1e-4;  // seconds
   double last_start = 0;
-  for (const RequestTimes& times : requests) last_start = std::max(last_start, times.first_token);
+  for (const WorkloadTimes& times : requests) last_start = std::max(last_start, times.first_token);
   std::vector<double> tokens;
-  for (const RequestTimes& times : requests) {
+  for (const WorkloadTimes& times : requests) {
     if (times.first_token >= last_start - kSameStep) tokens.push_back(times.per_token() * 1e3);
   }
   return median(tokens);

@@ -22,7 +22,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kChatFooter = R"(Examples:
   headrace chat
   headrace chat -m model.gguf --system "You answer in one sentence." --temperature 0
 
@@ -42,11 +42,11 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       ->type_name("TEXT")
       ->group("Chat");
   add_sampling_flags(app, flags.sampling);
-  add_model_flags(app, flags.model);
+  add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
   add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
-  app.footer(kFooter);
+  app.footer(kChatFooter);
 }
 
 // One input of the user: a line, lines joined by a trailing backslash, or a """ block. Empty: the

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -56,6 +57,35 @@ std::string normalise_argument(const CLI::App& app, std::string argument) {
   const bool dash_word = name.starts_with('-') && is_word(std::string_view(name).substr(1));
   if (dash_word && app.get_option_no_throw("-" + name) != nullptr) return "-" + argument;
   return argument;
+}
+
+// Whether `option` may stand without a value, and has a closed list of them.
+bool takes_optional_word(const CLI::Option* option) {
+  return option != nullptr && option->get_items_expected_min() == 0 &&
+         option->get_items_expected_max() == 1 && !choices_of(*option).empty();
+}
+
+// "--fa" before what is none of its words becomes "--fa=on", and "--fa off" "--fa=off": CLI11 would
+// take the model behind it for its value.
+std::vector<std::string> with_words_joined(const CLI::App& app,
+                                           std::vector<std::string> arguments) {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    result.push_back(std::move(arguments[i]));
+    if (result.back() == "--") {
+      std::move(arguments.begin() + static_cast<ptrdiff_t>(i) + 1, arguments.end(),
+                std::back_inserter(result));
+      break;
+    }
+    const CLI::Option* option = app.get_option_no_throw(result.back());
+    if (!result.back().starts_with('-') || !takes_optional_word(option)) continue;
+    const std::vector<std::string> words = choices_of(*option);
+    const bool word_follows =
+        i + 1 < arguments.size() &&
+        std::find(words.begin(), words.end(), arguments[i + 1]) != words.end();
+    result.back() += "=" + (word_follows ? arguments[++i] : words.front());
+  }
+  return result;
 }
 
 // "cpu|cuda"; longer lists of choices stand in the description.
@@ -165,6 +195,12 @@ std::string unexpected_argument(const CLI::App& app, const std::vector<std::stri
     const std::string name(flag_name(argument));
     const bool is_flag = name.size() > 1 && name[0] == '-' && !all_digits(name.substr(1, 1));
     if (!is_flag || app.get_option_no_throw(name) != nullptr) continue;
+    // vLLM's short form of a flag with JSON.
+    const size_t dot = name.find('.');
+    if (dot != name.npos && app.get_option_no_throw(name.substr(0, dot)) != nullptr) {
+      return fmt::format("{}: write it as JSON: {} '{{\"{}\": ...}}'", name, name.substr(0, dot),
+                         name.substr(dot + 1));
+    }
     const std::string near = nearest_flag(app, name.substr(name.find_first_not_of('-')));
     return fmt::format("there is no flag {}{}", name,
                        near.empty() ? "" : fmt::format("; did you mean --{}?", near));
@@ -257,7 +293,7 @@ std::vector<std::string> normalise_arguments(const CLI::App& app,
     if (argument == "--") break;
     argument = normalise_argument(app, std::move(argument));
   }
-  return arguments;
+  return with_words_joined(app, std::move(arguments));
 }
 
 std::unique_ptr<CLI::App> make_app(const Subcommand& subcommand) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/engine_flags.h"
+#include "apps/foreign_flags.h"
 #include "apps/model_flags.h"
 #include "apps/sampling_flags.h"
 #include "apps/subcommand.h"
@@ -150,7 +151,8 @@ TEST_F(ModelFlagsTest, HelpTellsWhatTurnsAFlagOff) {
   std::istringstream words(help_page(app_));
   std::string page;
   for (std::string word; words >> word;) page += word + " ";
-  EXPECT_NE(page.find("(off: --enforce-eager, --no-cuda-graphs)"), page.npos) << page;
+  EXPECT_NE(page.find("(off: --enforce-eager, --no-cuda-graphs, --disable-cuda-graph)"), page.npos)
+      << page;
   EXPECT_NE(page.find("(also --async-scheduling)"), page.npos) << page;
 }
 
@@ -183,6 +185,10 @@ TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {
   EXPECT_TRUE(
       message({"--treads=4"}).starts_with("there is no flag --treads; did you mean --thre"));
   EXPECT_TRUE(message({"--frobnicate", "7"}).starts_with("there is no flag --frobnicate (see"));
+  EXPECT_TRUE(message({"x.gguf", "--compilation-config.level", "3"})
+                  .starts_with("--compilation-config.level: write it as JSON: --compilation-config "
+                               "'{\"level\": ...}'"))
+      << message({"x.gguf", "--compilation-config.level", "3"});
   EXPECT_TRUE(message({"x.gguf", "y.gguf"}).starts_with("'y.gguf' was not expected"));
 }
 
@@ -191,8 +197,7 @@ TEST_F(ModelFlagsTest, FlagsWithoutMeaningHereAreAcceptedAndTold) {
   ASSERT_TRUE(
       parse({"--swap-space", "4", "--enable_reasoning", "-ngl", "99", "--trust-remote-code"}).ok());
   const std::string told = testing::internal::GetCapturedStderr();
-  for (const char* name :
-       {"--swap-space", "--enable-reasoning", "--gpu-layers", "--trust-remote-code"}) {
+  for (const char* name : {"--swap-space", "--enable-reasoning", "--ngl", "--trust-remote-code"}) {
     EXPECT_NE(told.find(name), std::string::npos) << name;
   }
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 4);
@@ -215,6 +220,112 @@ TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
       << message;
   EXPECT_FALSE(parse({"--enable-lora"}).ok());
   EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
+}
+
+// llama.cpp's -fa: its value may be missing, and what follows is no value then.
+TEST_F(ModelFlagsTest, AnOptionalWordEatsNoFlagAndNoModel) {
+  testing::internal::CaptureStderr();
+  const std::vector<std::vector<std::string>> lines = {
+      {"-m", "x.gguf", "-fa", "-c", "8192"},  {"-fa", "x.gguf", "-c", "8192"},
+      {"-fa", "on", "x.gguf", "-c", "8192"},  {"--flash-attn", "auto", "x.gguf", "-c", "8192"},
+      {"--fa=off", "x.gguf", "-c", "8192"},   {"x.gguf", "-c", "8192", "-fa"},
+      {"--fit", "x.gguf", "-c", "8192"},      {"x.gguf", "-c", "8192", "--fit", "off"},
+      {"--hf-token", "-c", "8192", "x.gguf"}, {"--flash_attn", "x.gguf", "-c", "8192"},
+  };
+  for (const std::vector<std::string>& line : lines) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    const Status status = parse_arguments(app, line).status();
+    EXPECT_TRUE(status.ok()) << line[0] << " " << line[1] << ": " << status.message();
+    EXPECT_EQ(flags.stack.model, "x.gguf") << line[0] << " " << line[1];
+    EXPECT_EQ(flags.stack.max_model_len, 8192) << line[0] << " " << line[1];
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), static_cast<int64_t>(lines.size())) << told;
+}
+
+// Whole start lines as people have them: nothing in them may be read as something else.
+TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
+  testing::internal::CaptureStderr();
+  const std::vector<std::string> lines = {
+      "-m x.gguf -ngl 99 -fa -ctk f16 -ctv f16 -cram 2048 --cache-reuse 256 -ts 1,1 -sm none -mg 0 "
+      "--no-mmap --mlock --jinja -np 2 -cb -ub 256 -b 2048 --no-webui --fit on -fitt 512 -ncmoe 4 "
+      "-ot exps=CPU --reasoning-format none -n -1 --slots --metrics --log-colors off -lv 3 "
+      "--threads-batch 4 --repeat-last-n -1 --mirostat 0 --typical 1.0 --no-context-shift "
+      "--models-max 1 --no-mmproj -c 8192",
+      "x.gguf --no-enable-lora --enable-expert-parallel --max-loras 4 --max-lora-rank 16 "
+      "--spec-method ngram --spec-tokens 3 --no-enable-prompt-tokens-details --no-enforce-eager "
+      "--swap-space 4 -O3 --disable-log-requests --all2all-backend naive --no-enable-sleep-mode "
+      "--max-model-len 8192",
+      "--model-path x.gguf --ep 1 --ep-size 1 --enable-hierarchical-cache --hicache-ratio 2 "
+      "--radix-eviction-policy lfu --enable-deterministic-inference --disable-cuda-graph "
+      "--cuda-graph-max-bs 8 --watchdog-timeout 300 --disaggregation-mode null "
+      "--max-prefill-tokens "
+      "4096 --speculative-algorithm NGRAM --enable-torch-compile --context-length 8192",
+  };
+  for (const std::string& line : lines) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    const Status status = parse_arguments(app, CLI::detail::split(line, ' ')).status();
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(flags.stack.model, "x.gguf") << line;
+    EXPECT_EQ(flags.stack.max_model_len, 8192) << line;
+  }
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsName) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"--speculative-model", "draft"}, "--speculative-model: is not supported: no second model"},
+      {{"-md", "draft.gguf"}, "--md: is not supported: no second model"},
+      {{"--speculative-draft-model-path", "d"}, "--speculative-draft-model-path: is not supported"},
+      {{"--speculative-config", R"({"model":"d"})"}, "--speculative-config: is not supported"},
+      {{"--tokenizer-revision", "v2"}, "--tokenizer-revision: is not supported"},
+      {{"--hf-overrides", "{}"}, "--hf-overrides: is not supported: a model is used as its file"},
+      {{"--rope-freq-scale", "0.5"}, "--rope-freq-scale: is not supported"},
+      {{"--kv-events-config", "{}"}, "--kv-events-config: is not supported"},
+      {{"--pooler-config", "{}"}, "--pooler-config: is not supported"},
+      {{"--tool-server", "x"}, "--tool-server: is not supported"},
+      {{"--headless"}, "--headless: is not supported"},
+      {{"--slot-save-path", "x"}, "--slot-save-path: is not supported: there are no routes"},
+      {{"--models-dir", "x"}, "--models-dir: is not supported: a server has one model"},
+      {{"-mu", "http://x"}, "--mu: is not supported: nothing is downloaded"},
+      {{"--samplers", "top_k"}, "--samplers: is not supported"},
+      {{"--mirostat", "2"}, "--mirostat: 2 is not supported, only 0"},
+      {{"--reasoning-format", "deepseek"}, "--reasoning-format: deepseek is not supported"},
+      {{"--ep-size", "8"}, "--ep-size: 8 is not supported, only 1"},
+      {{"--enable-priority-scheduling"}, "--enable-priority-scheduling: is not supported: use"},
+  };
+  for (const auto& [line, message] : cases) {
+    const std::string got = parse(line).message();
+    EXPECT_TRUE(got.starts_with(message)) << got;
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(parse({"--speculative-config", R"({"method":"ngram"})"}).ok());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("--speculative-config is ignored"),
+            std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, VariablesOfLlamaServerAreToldWithTheirFlags) {
+  const std::pair<const char*, const char*> variables[] = {
+      {"LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_CTX_SIZE is not read: use --ctx-size\n"},
+      {"LLAMA_ARG_N_PARALLEL", "LLAMA_ARG_N_PARALLEL is not read: use --parallel\n"},
+      {"LLAMA_ARG_HF_REPO", "LLAMA_ARG_HF_REPO is not read: use --hf-repo\n"},
+      {"LLAMA_ARG_FROBNICATE", "LLAMA_ARG_FROBNICATE is not read: there is nothing like it here\n"},
+  };
+  for (const auto& [name, _] : variables) setenv(name, "secret", 1);
+  testing::internal::CaptureStderr();
+  warn_of_foreign_environment(app_);
+  const std::string told = testing::internal::GetCapturedStderr();
+  for (const auto& [name, line] : variables) {
+    unsetenv(name);
+    EXPECT_NE(told.find(line), std::string::npos) << told;
+  }
+  EXPECT_EQ(told.find("secret"), std::string::npos);
 }
 
 TEST_F(ModelFlagsTest, HelpHidesThem) {

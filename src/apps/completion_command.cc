@@ -11,7 +11,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCompletionFooter = R"(Examples:
   source <(headrace completion bash)
   headrace completion zsh > ~/.zfunc/_headrace
   headrace completion fish > ~/.config/fish/completions/headrace.fish)";
@@ -222,7 +222,7 @@ SubcommandRun define_completion(CLI::App& app) {
   add_choice(app, "shell", *shell, {"bash", "zsh", "fish"}, "The shell: bash, zsh or fish")
       ->required()
       ->group("Flags");
-  app.footer(kFooter);
+  app.footer(kCompletionFooter);
   return [shell]() -> Result<int> {
     const std::vector<CommandWords> commands = all_words();
     fmt::print("{}", *shell == "bash"  ? bash_script(commands)

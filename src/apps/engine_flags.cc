@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/kv_memory.h"
@@ -61,14 +62,16 @@ void add_gib(CLI::App& app, const std::string& names, double& value,
 }
 
 void add_step_flags(CLI::App& app, StackOptions& stack) {
-  add_size(app, "--max-num-seqs,--parallel,--np,--max-running-requests,--max-batch-size",
-           stack.max_num_seqs, 1, 1 << 16,
-           "Answers computed at the same time (default: CPU 64, GPU 256)");
+  add_size(
+      app, "--max-num-seqs,--parallel,--np,--max-running-requests,--max-batch-size",
+      stack.max_num_seqs, 1, 1 << 16,
+      "Answers computed at the same time (default: CPU 64; GPU: by its memory, of a server at most "
+      "256, of a job 1024; docs/scheduling.md)");
   add_size(app,
            "--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
            stack.max_num_batched_tokens, 1, 1 << 20,
            "Most tokens in one step (default: CPU 512, or 256 for less than 1 GiB of weights; GPU "
-           "8192)");
+           "8192, less with little memory or for a job of declared lengths)");
   add_size(app, "--kv-cache-memory-bytes", stack.kv_cache_memory_bytes, 0, kInt64Max,
            "Memory for keys and values (default: CPU: by --max-model-len and --max-num-seqs; GPU: "
            "what --gpu-memory-utilization leaves)");
@@ -85,11 +88,13 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
          "schedule",
          stack.overlap, "GPU: submit a step before the tokens of the last one are read")
       ->group("Engine");
-  app.add_flag("--cuda-graphs,!--enforce-eager,!--no-cuda-graphs", stack.graphs,
-               "GPU: record steps that only decode and replay them")
+  app.add_flag(
+         "--cuda-graphs,--no-enforce-eager,!--enforce-eager,!--no-cuda-graphs,!--disable-cuda-"
+         "graph",
+         stack.graphs, "GPU: record steps that only decode and replay them")
       ->group("Engine");
   app.add_flag(
-         "--batch-invariant", stack.batch_invariant,
+         "--batch-invariant,--enable-deterministic-inference", stack.batch_invariant,
          "an answer has the same bits whatever runs beside it, at some cost in speed: on a GPU, "
          "and on a CPU with AMX (other CPUs' always have)")
       ->group("Engine");
@@ -101,6 +106,11 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
          "GPU: time the algorithms of the vendor's matrix products on the model's own weights "
          "while there is nothing to do, and keep the fastest")
       ->group("Engine");
+  app.add_flag("--full-step-trials,!--no-full-step-trials", stack.full_step_trials,
+               "GPU: the same for the products of a step of --max-num-batched-tokens")
+      ->group("Engine");
+  add_size(app, "--max-cudagraph-capture-size,--cuda-graph-max-bs", stack.recorded_rows_max, 1,
+           1 << 12, "GPU: most sequences of a step that is recorded");
   app.add_flag("--split-prompts,!--no-split-prompts", stack.split_prompts,
                "GPU: attention of a prompt's few rows behind a long context shares its keys out "
                "over all multiprocessors")
@@ -114,7 +124,8 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
          stack.enable_prefix_caching,
          "Keep the keys and values of prompts and answers for requests that begin alike")
       ->group("Engine");
-  add_choice(app, "--prefix-cache-eviction", stack.prefix_cache_eviction, {"lru", "lfu", "cost"},
+  add_choice(app, "--prefix-cache-eviction,--radix-eviction-policy", stack.prefix_cache_eviction,
+             {"lru", "lfu", "cost"},
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
@@ -256,8 +267,12 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
   add_step_flags(app, stack);
   add_device_flags(app, stack);
+  std::vector<std::string> policies = queue_policy_names();
+  policies.insert(policies.begin(), "auto");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
-             queue_policy_names(), "Who runs next (docs/scheduling.md)")
+             std::move(policies),
+             "Who runs next (docs/scheduling.md); auto: fcfs, and a job whose lengths are known "
+             "sends the longest first")
       ->group("Engine");
   add_cache_flags(app, stack);
   add_queue_flags(app, stack);

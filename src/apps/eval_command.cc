@@ -22,7 +22,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kEvalFooter = R"(Examples:
   headrace eval perplexity book.txt -m model.gguf -c 512
   headrace eval perplexity book.txt -m model.gguf -c 2048 -o json --dtype float32
   headrace eval score ids.jsonl -m model.gguf --top 5    (lines of {"id": 1, "prompt_ids": [1, 2]}))";
@@ -61,7 +61,7 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
       ->group("Evaluation");
   add_model_flags(app, flags.model);
   add_batch_flags(app, flags.model);
-  app.footer(kFooter);
+  app.footer(kEvalFooter);
 }
 
 Result<std::string> read_file(const std::string& path) {

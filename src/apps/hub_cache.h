@@ -8,12 +8,25 @@
 
 namespace headrace {
 
-// Whether `name` is spelled like a model of the hub: "Qwen/Qwen3-0.6B".
+// Whether `name` is spelled like a model of the hub: "Qwen/Qwen3-0.6B", or with a branch, tag or
+// commit behind it, "Qwen/Qwen3-0.6B@v2".
 bool is_hub_name(const std::string& name);
 
-// The folder of the snapshot that `name`'s main revision stands for. The cache is $HF_HUB_CACHE,
-// else $HF_HOME/hub, else huggingface/hub in the user's cache folder. kNotFound tells how to get
-// the model. REQUIRES: is_hub_name(name)
+struct HubName {
+  std::string maker, model;
+  std::string revision;  // "main" where none is named
+};
+// REQUIRES: is_hub_name(name)
+HubName hub_name_parts(const std::string& name);
+
+// The folder of the snapshot that `name` stands for. The cache is $HF_HUB_CACHE, else $HF_HOME/hub,
+// else huggingface/hub in the user's cache folder. kNotFound tells how to get the model.
+// REQUIRES: is_hub_name(name)
 Result<std::string> hub_snapshot(const std::string& name);
+
+// A .gguf file of a snapshot, as llama.cpp's -hf names it: `repo` is "maker/model[:quant]"; `file`
+// goes before the quant; `revision` may be empty. Without either: Q4_K_M, else the first by name.
+Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
+                             const std::string& revision);
 
 }  // namespace headrace

@@ -11,7 +11,7 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kInspectFooter = R"(Examples:
   headrace inspect model.gguf
   headrace inspect FOLDER --max-model-len 8K
   headrace inspect model.gguf --tensors -o json | jq .tensors)";
@@ -37,7 +37,7 @@ SubcommandRun define_inspect(CLI::App& app) {
       ->transform(size_between(1, 1 << 27))
       ->type_name("N")
       ->group("Flags");
-  app.footer(kFooter);
+  app.footer(kInspectFooter);
   return [flags]() -> Result<int> {
     if (flags->path.empty()) {
       return invalid_argument("MODEL is required (see 'headrace inspect --help')");

@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 
 #include "apps/command_line.h"
+#include "apps/foreign_flags.h"
+#include "apps/secret_arguments.h"
 #include "apps/subcommand.h"
 #include "apps/version.h"
 #include "tensor/cpu_features.h"
@@ -47,6 +49,34 @@ int print_overview(std::FILE* out) {
   return out == stdout ? 0 : 1;
 }
 
+// Commands of other programs, and what does it here.
+struct ForeignCommand {
+  std::string_view name, remedy;
+};
+constexpr std::string_view kNoStore = "models are files: there is no store of them to change";
+constexpr ForeignCommand kForeignCommands[] = {
+    {"pull", "nothing is downloaded: 'hf download NAME' fetches a model, and -m NAME finds it"},
+    {"push", kNoStore},
+    {"create", kNoStore},
+    {"cp", kNoStore},
+    {"rm", kNoStore},
+    {"list", "'hf cache ls' lists the models of the Hugging Face cache"},
+    {"ls", "'hf cache ls' lists the models of the Hugging Face cache"},
+    {"ps", "/v1/models of a server says what it serves"},
+    {"stop", "SIGTERM or Ctrl-C ends a server"},
+    {"show", "use 'headrace inspect MODEL'"},
+    {"complete", "use 'headrace run --raw -p TEXT'"},
+    {"run-batch", "use 'headrace batch'"},
+    {"collect-env", "use 'headrace --version' and 'headrace bench ceilings'"},
+};
+
+std::string unknown_command(const std::string& name) {
+  for (const ForeignCommand& command : kForeignCommands) {
+    if (command.name == name) return fmt::format("there is no '{}': {}", name, command.remedy);
+  }
+  return fmt::format("'{}' is no command (see 'headrace --help')", name);
+}
+
 int run_subcommand(const Subcommand& subcommand, std::vector<std::string> arguments) {
   const std::unique_ptr<CLI::App> app = make_app(subcommand);
   const SubcommandRun run = subcommand.define(*app);
@@ -56,6 +86,7 @@ int run_subcommand(const Subcommand& subcommand, std::vector<std::string> argume
     fmt::print("{}", help_page(*app));
     return 0;
   }
+  warn_of_foreign_environment(*app);
   const Status isa = check_cpu_isa();
   if (!isa.ok()) return fail(isa.message());
   const Result<int> exit_code = run();
@@ -85,7 +116,7 @@ int run_program(std::vector<std::string> arguments) {
     subcommand = find_subcommand(name);
   }
   if (subcommand == nullptr) {
-    return fail(fmt::format("'{}' is no command (see 'headrace --help')", name));
+    return fail(unknown_command(name));
   }
   return run_subcommand(*subcommand, std::move(arguments));
 }
@@ -105,8 +136,9 @@ int with_output_written(int exit_code) {
 int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that file only
   try {
-    return headrace::with_output_written(
-        headrace::run_program(std::vector<std::string>(argv + 1, argv + argc)));
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    headrace::hide_secret_arguments(argc, argv);
+    return headrace::with_output_written(headrace::run_program(std::move(arguments)));
   } catch (const std::bad_alloc&) {
     return headrace::fail(
         "there is not enough memory: see 'headrace inspect' for what a model needs");

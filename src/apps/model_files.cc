@@ -22,12 +22,19 @@ void add_problem(Problems& problems, Status status) {
 
 // ---- weights ----------------------------------------------------------------------------------
 
+// What makes queries and keys: with a scale, few keys have most of a row's attention.
+bool is_query_or_key(std::string_view name) {
+  return name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight") ||
+         name.ends_with(".attn_q_norm.weight") || name.ends_with(".attn_k_norm.weight");
+}
+
 Result<std::shared_ptr<WeightSource>> dummy_weights(const Architecture& architecture,
                                                     const ModelConfig& config,
                                                     const ModelOpenOptions& options) {
   std::vector<DummyTensor> tensors;
   for (const TensorSpec& spec : architecture.tensors(config)) {
-    tensors.push_back({spec.name, spec.shape});
+    const float scale = is_query_or_key(spec.name) ? options.dummy_sharpness : 1.0f;
+    tensors.push_back({spec.name, spec.shape, scale});
   }
   HR_ASSIGN_OR_RETURN(auto source,
                       DummyWeightSource::create(std::move(tensors), {.dtype = options.dummy_dtype,

@@ -26,6 +26,7 @@ struct ModelOpenOptions {
   std::string load_format = "auto";  // auto, gguf, safetensors, hf, dummy
   uint64_t seed = 0;                 // of dummy weights
   DType dummy_dtype = DType::kBF16;  // of dummy matrices
+  float dummy_sharpness = 1.0f;      // scale of dummy weights that make queries and keys
   int32_t threads = 1;               // that make dummy weights
 };
 

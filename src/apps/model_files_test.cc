@@ -109,6 +109,30 @@ TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
   }
 }
 
+TEST_F(ModelFilesTest, DummySharpnessIsOfQueriesAndKeysAlone) {
+  const std::filesystem::path folder = testing::TempDir() + "/sharp-model";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"architectures": ["Qwen3ForCausalLM"],
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96})";
+  const auto source = open_model_source(folder.string());
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto first_of = [&](const char* name, float sharpness) {
+    const ModelWeights weights = read_weights(
+        **source,
+        {.load_format = "dummy", .dummy_dtype = DType::kF32, .dummy_sharpness = sharpness});
+    return *f32_row(*weights.weights->get(name), 0);
+  };
+  for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_q_norm.weight",
+                           "blk.0.attn_k_norm.weight"}) {
+    EXPECT_EQ(first_of(name, 2.0f), 2.0f * first_of(name, 1.0f)) << name;
+  }
+  for (const char* name :
+       {"blk.0.attn_v.weight", "blk.0.attn_norm.weight", "blk.0.ffn_up.weight"}) {
+    EXPECT_EQ(first_of(name, 2.0f), first_of(name, 1.0f)) << name;
+  }
+}
+
 TEST_F(ModelFilesTest, TensorsMustBeThoseOfTheArchitecture) {
   EXPECT_EQ(error_of([](GgufBuilder& b) {
               b.tensor("blk.0.ffn_up.weight").name = "blk.0.ffn_uq.weight";

@@ -1,8 +1,13 @@
 #include "apps/model_flags.h"
 
+#include <filesystem>
+
+#include <fmt/format.h>
+
 #include "apps/config_file.h"
 #include "apps/default_model.h"
 #include "apps/foreign_flags.h"
+#include "apps/hub_cache.h"
 #include "base/log.h"
 #include "engine/kv_memory.h"
 #include "sched/queue_policy.h"
@@ -32,6 +37,19 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
           [](std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, ""))
       ->type_name("PATH")
       ->group("Model");
+  app.add_option("--revision", flags.revision,
+                 "Branch, tag or commit of a model that is named by its name in the Hugging Face "
+                 "cache (default: main)")
+      ->type_name("NAME")
+      ->group("Model");
+  app.add_option("--hf-repo,--hf,--hfr", flags.hf_repo,
+                 "The .gguf file of a model in the Hugging Face cache, as USER/MODEL:Q8_0 "
+                 "(default: Q4_K_M, else the first)")
+      ->type_name("NAME")
+      ->group("Model");
+  app.add_option("--hf-file,--hff", flags.hf_file, "The same file by its name")
+      ->type_name("FILE")
+      ->group("Model");
   app.add_option("-t,--threads", flags.stack.threads,
                  "CPU threads (default: one a core that the program may use, within its quota)")
       ->check(CLI::Range(0, kThreadsMax))
@@ -45,6 +63,12 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--load-format", stack.load_format,
              {"auto", "gguf", "safetensors", "hf", "dummy"},
              "dummy: random weights in the shape that a config.json gives")
+      ->group("Model");
+  app.add_option("--dummy-sharpness", stack.dummy_sharpness,
+                 "--load-format dummy: weights of queries and keys times X. More than 1: a row's "
+                 "attention goes to few keys, as a trained model's, and not to all alike")
+      ->check(number_between(0.01, 100.0))
+      ->type_name("X")
       ->group("Model");
   add_choice(app, "--dtype", stack.dtype,
              {"auto", "float32", "float", "float16", "half", "bfloat16"},
@@ -123,6 +147,32 @@ void add_template_flag(CLI::App& app, ModelFlags& flags) {
       ->group("Model");
 }
 
+namespace {
+
+// Which of the Hugging Face cache's files --revision, --hf-repo and --hf-file mean.
+Status find_in_hub(ModelFlags& flags) {
+  std::string& model = flags.stack.model;
+  if (!flags.hf_file.empty() && flags.hf_repo.empty()) {
+    return invalid_argument("--hf-file needs --hf-repo");
+  }
+  if (!flags.hf_repo.empty()) {
+    if (!model.empty()) return invalid_argument("--hf-repo and --model name two models: drop one");
+    HR_ASSIGN_OR_RETURN(model, hub_gguf(flags.hf_repo, flags.hf_file, flags.revision));
+    return ok_status();
+  }
+  if (flags.revision.empty()) return ok_status();
+  if (!is_hub_name(model) || std::filesystem::exists(model)) {
+    return invalid_argument(fmt::format(
+        "--revision {}: {} has none: only a name of the Hugging Face cache, as Qwen/Qwen3-0.6B, "
+        "has revisions",
+        flags.revision, model.empty() ? "the default model" : model));
+  }
+  model += "@" + flags.revision;
+  return ok_status();
+}
+
+}  // namespace
+
 Status apply_model_flags(ModelFlags& flags) {
   const std::string& level = flags.log_level;
   set_log_level(level == "debug"     ? LogLevel::kDebug
@@ -131,6 +181,7 @@ Status apply_model_flags(ModelFlags& flags) {
                 : level == "error"   ? LogLevel::kError
                                      : LogLevel::kOff);
   if (flags.stack.dtype == "float") flags.stack.dtype = "float32";
+  HR_RETURN_IF_ERROR(find_in_hub(flags));
   if (flags.stack.model.empty()) {
     HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());
   }

@@ -12,6 +12,8 @@ namespace headrace {
 struct ModelFlags {
   StackOptions stack;
   std::string log_level = "warning";
+  std::string revision;          // of a model of the Hugging Face cache
+  std::string hf_repo, hf_file;  // llama.cpp's -hf USER/MODEL[:QUANT] and -hff FILE
 };
 
 enum class ModelArgument { kFlag, kFlagOrPositional };

@@ -26,6 +26,7 @@ std::string without_part(std::string stem) {
 }  // namespace
 
 std::string model_name(const std::string& path) {
+  if (is_hub_name(path) && !fs::exists(path)) return hub_name_parts(path).model;
   const fs::path absolute = fs::absolute(path).lexically_normal();
   const fs::path file = absolute.has_filename() ? absolute : absolute.parent_path();
   if (file.extension() == ".gguf") return without_part(file.stem().string());

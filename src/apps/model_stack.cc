@@ -7,18 +7,16 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <future>
-#include <mutex>
-#include <stop_token>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "apps/batch_choice.h"
 #include "apps/default_model.h"
 #include "apps/model_files.h"
+#include "apps/packed_cache_writer.h"
 #include "base/code_pages.h"
 #include "base/log.h"
 #include "engine/kv_storage.h"
@@ -28,6 +26,7 @@
 #include "models/model.h"
 #include "ops/kernel_names.h"
 #include "tensor/device.h"
+#include "tensor/gpu_kind.h"
 #include "weights/model_family.h"
 
 namespace headrace {
@@ -39,21 +38,9 @@ constexpr int32_t kBlockTokens = 16;
 constexpr int64_t kTokensPerSlot = 1024;
 // On a CPU, and where a sequence's whole context is reserved.
 constexpr int32_t kModelLenDefaultMax = 8192;
-// Of a GPU's memory, beside weights and the default context of one sequence: activations, logits,
-// recordings.
-constexpr int64_t kGpuRunnerBytes = int64_t{4} << 30;
-// Packed weights below which a step on a CPU has half as many tokens.
-constexpr int64_t kSmallModelBytes = int64_t{1} << 30;
 // What a disk is taken to read: an NVMe drive's order. Not measured: the file is in memory at
 // first.
 constexpr double kDiskBytesPerSecond = 1e9;
-
-// --packed-cache: all files together; with auto how many of a file the disk must have room for, and
-// the sizes of one.
-constexpr int64_t kPackedCacheFolderBytes = int64_t{4} << 30;
-constexpr int64_t kPackedCacheRoom = 8;
-constexpr int64_t kPackedCacheBytesMin = int64_t{16} << 20, kPackedCacheBytesMax = int64_t{2} << 30;
-constexpr std::chrono::seconds kPackedCacheDelay{2};
 
 // The type that --dtype gives the matrices of dummy weights.
 std::optional<DType> dummy_dtype(std::string_view name) {
@@ -97,8 +84,6 @@ class ModelStackImpl final : public ModelStack {
 
   // Model::pack_more(); whether something is left to be packed.
   bool pack_more(int64_t bytes_min);
-  // Beside the first answers, if they take long, else behind them; the process waits for it.
-  void write_packed_cache_later();
 
   // Destroyed from the last to the first: the engine goes before what it uses.
   Timeline timeline_;
@@ -113,14 +98,13 @@ class ModelStackImpl final : public ModelStack {
   std::unique_ptr<PackedCache> packed_cache_;  // or null
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
-  std::atomic<bool> packing_ended_ = false;
-  std::jthread packed_cache_writer_;
+  PackedCacheWriter packed_cache_writer_;
 };
 
 // What is kept for later starts has all weights.
 ModelStackImpl::~ModelStackImpl() {
   engine_.reset();
-  if (packed_cache_writer_.joinable() && !packing_ended_) pack_more(model_->weight_bytes());
+  if (packed_cache_writer_.waits_for_packing()) pack_more(model_->weight_bytes());
 }
 
 bool ModelStackImpl::pack_more(int64_t bytes_min) {
@@ -129,21 +113,8 @@ bool ModelStackImpl::pack_more(int64_t bytes_min) {
   release_code_pages();
   model_->pack_more(bytes_min);
   if (model_->unpacked_bytes() > 0) return true;
-  packing_ended_ = true;
-  packing_ended_.notify_all();
+  packed_cache_writer_.all_packed();
   return false;
-}
-
-void ModelStackImpl::write_packed_cache_later() {
-  if (model_->unpacked_bytes() == 0) packing_ended_ = true;
-  packed_cache_writer_ = std::jthread([this](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any().wait_for(lock, stop, kPackedCacheDelay, [] { return false; });
-    packing_ended_.wait(false);
-    const Status status = packed_cache_->write(kPackedCacheFolderBytes);
-    if (!status.ok()) log_info("no packed weights are kept: {}", status.message());
-  });
 }
 
 int64_t tensor_bytes(const WeightSource& weights) {
@@ -163,7 +134,7 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_options());
     report("reading", 0);
     HR_RETURN_IF_ERROR(load_source());
-    fill_in_batch();
+    choose_batch();
     HR_RETURN_IF_ERROR(create_engine());
     fill_info();
     keep_packed_cache();
@@ -208,6 +179,10 @@ class StackLoader {
                       dummy ? ", or for dummy weights float16, bfloat16, q8_0, q4_0, q4_1" : ""),
           "dtype");
     }
+    if (options_.dummy_sharpness != 1.0 && !dummy) {
+      return invalid_argument("--dummy-sharpness is of random weights: add --load-format dummy",
+                              "dummy-sharpness");
+    }
     const std::vector<std::string_view> known = kernel_names();
     for (const std::string& name : options_.prefer_kernels) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -250,9 +225,12 @@ class StackLoader {
   Status create_device() {
     const Timeline::Span span(timeline(), "device");
     if (const std::optional<int> index = gpu_index()) {
-      HR_ASSIGN_OR_RETURN(stack_->device_,
-                          create_cuda_device(*index, options_.threads, options_.batch_invariant));
-      return ok_status();
+      auto gpu = create_cuda_device(*index, options_.threads, options_.batch_invariant);
+      if (options_.device != "auto" || !auto_takes_cpu(gpu.status())) {
+        HR_ASSIGN_OR_RETURN(stack_->device_, std::move(gpu));
+        return ok_status();
+      }
+      log_warning("{}: --device auto takes the CPU", gpu.status().message());
     }
     if (options_.device != "auto" && options_.device != "cpu") {
       return invalid_argument(
@@ -264,16 +242,23 @@ class StackLoader {
     return ok_status();
   }
 
-  // A GPU reads its weights in the time in which it computes some 300 rows, and a step of a few
-  // thousand tokens fills it; a CPU has neither the memory nor the speed. There a step of 512 reads
-  // the weights less often, which is worth 3 % of a prompt where they are 2 GB in bf16 and nothing
-  // measurable where they are 100 MB, of which its rows would be 7 %.
-  void fill_in_batch() {
-    if (options_.max_num_seqs == 0) options_.max_num_seqs = on_gpu() ? 256 : 64;
-    if (options_.max_num_batched_tokens == 0) {
-      const bool small = stack_->model_->weight_bytes() < kSmallModelBytes;
-      options_.max_num_batched_tokens = on_gpu() ? 8192 : small ? 256 : 512;
-    }
+  // Fills in what no flag says of sequences, tokens a step and order.
+  void choose_batch() {
+    const BatchChoice choice = headrace::choose_batch(
+        options_, batch_machine(*stack_->device_, *stack_->model_, kv_plan(), options_));
+    options_.max_num_seqs = choice.max_num_seqs;
+    options_.max_num_batched_tokens = choice.max_num_batched_tokens;
+    options_.policy = choice.policy;
+    stack_->info_.job_order = choice.job_order;
+    stack_->info_.order_label = choice.order_label;
+    stack_->info_.batch_shape = choice.line;
+    log_info("{}", choice.line);
+  }
+
+  KvPlan kv_plan() const {
+    const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
+    const DType dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
+    return plan_kv(stack_->model_->spec(), dtype, kBlockTokens);
   }
 
   bool on_gpu() const { return stack_->device_->kind() == DeviceKind::kCuda; }
@@ -282,6 +267,7 @@ class StackLoader {
     return {.load_format = options_.load_format,
             .seed = options_.seed,
             .dummy_dtype = dummy_dtype(options_.dtype).value_or(DType::kBF16),
+            .dummy_sharpness = static_cast<float>(options_.dummy_sharpness),
             .threads = stack_->device_->pool().thread_count()};
   }
 
@@ -423,24 +409,13 @@ class StackLoader {
            !stack_->weights_.weights->paths().empty() && !stack_->device_->pool().several_nodes();
   }
 
-  static bool has_ample_room(const PackedCache& cache, int64_t bytes) {
-    std::filesystem::path folder = cache.path();
-    std::error_code error;
-    do {  // the folder may be made only when a file is written
-      folder = folder.parent_path();
-    } while (!std::filesystem::exists(folder, error) && folder.has_relative_path());
-    const std::filesystem::space_info space = std::filesystem::space(folder, error);
-    return !error && space.available >= static_cast<uint64_t>(kPackedCacheRoom * bytes);
-  }
-
   void keep_packed_cache() {
-    const PackedCache* const cache = stack_->packed_cache_.get();
+    PackedCache* const cache = stack_->packed_cache_.get();
     if (cache == nullptr || cache->hit()) return;
-    const int64_t bytes = stack_->model_->weight_bytes();
-    const bool middle = bytes >= kPackedCacheBytesMin && bytes <= kPackedCacheBytesMax;
-    if (options_.packed_cache == "on" || (middle && has_ample_room(*cache, bytes))) {
-      stack_->write_packed_cache_later();
-    }
+    const Model& model = *stack_->model_;
+    if (!worth_keeping(*cache, model.weight_bytes(), options_.packed_cache)) return;
+    if (model.unpacked_bytes() == 0) stack_->packed_cache_writer_.all_packed();
+    stack_->packed_cache_writer_.start(*cache);
   }
 
   // What is left of a GPU's memory.
@@ -483,6 +458,15 @@ class StackLoader {
              .page_bytes = kv.page_bytes,
              .pages_min = groups}));
     return static_cast<int32_t>(planned);
+  }
+
+  // Sequences that run at once. Contiguous memory is a whole context for each of them: no more than
+  // the pool is planned for.
+  int32_t sequences_at_once(const KvPlan& kv, KvMemoryKind kind, int32_t block_count) const {
+    if (kind != KvMemoryKind::kContiguous) return options_.max_num_seqs;
+    const int32_t pages = (stack_->weights_.config.served_length + kBlockTokens - 1) / kBlockTokens;
+    const int32_t fit = block_count / (pages * static_cast<int32_t>(kv.groups.size()));
+    return std::clamp(fit, 1, options_.max_num_seqs);
   }
 
   // Host memory below the pool.
@@ -582,9 +566,7 @@ class StackLoader {
     const Timeline::Span span(timeline(), "engine");
     const ModelSpec& spec = stack_->model_->spec();
     const int32_t max_model_len = stack_->weights_.config.served_length;  // model_len(), once
-    const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
-    const DType kv_dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
-    KvPlan kv = plan_kv(spec, kv_dtype, kBlockTokens);
+    KvPlan kv = kv_plan();
     HR_ASSIGN_OR_RETURN(const KvMemoryKind kv_memory, find_kv_memory(options_.kv_memory));
     HR_ASSIGN_OR_RETURN(kv.page_bytes,
                         KvMemory::page_bytes_for(kv_memory, *stack_->device_, kv.page_bytes));
@@ -598,7 +580,9 @@ class StackLoader {
                                       .end_ids = end_ids(),
                                       .graphs = options_.graphs,
                                       .graphs_at_start = options_.graphs_at_start,
+                                      .recorded_rows_max = options_.recorded_rows_max,
                                       .gemm_trials = options_.gemm_trials,
+                                      .full_step_trials = options_.full_step_trials,
                                       .split_prompts = options_.split_prompts,
                                       .poison_workspace = options_.poison_workspace,
                                       .keep_logit_rows = options_.skip_unread_rows,
@@ -606,6 +590,7 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(const int32_t block_count, on_gpu() ? plan_gpu_blocks(kv, runner_options)
                                                             : plan_host_blocks(kv, runner_options));
     runner_options.block_count = block_count;
+    runner_options.max_num_seqs = sequences_at_once(kv, kv_memory, block_count);
     runner_options.kv_memory = kv_memory;
     HR_ASSIGN_OR_RETURN(runner_options.kv_populate, find_kv_populate(options_.kv_populate));
     runner_options.release_code = !on_gpu();
@@ -618,7 +603,7 @@ class StackLoader {
     HR_ASSIGN_OR_RETURN(std::vector<TierSpec> tiers, tier_specs(runner_options.tiers.get()));
     const bool overlap = on_gpu() && options_.overlap;
     EngineOptions engine{
-        .scheduler = {.max_num_seqs = options_.max_num_seqs,
+        .scheduler = {.max_num_seqs = runner_options.max_num_seqs,
                       .max_num_batched_tokens = batched_tokens,
                       .max_model_len = max_model_len,
                       .max_queued_requests = options_.max_queued_requests,

@@ -11,6 +11,7 @@
 #include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "engine/batch_shape.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -36,8 +37,10 @@ struct StackOptions {
                                  // CPUs they always are)
   bool graphs_at_start = false;  // GPU: all recordings before the first request, not beside it
   bool skip_unread_rows = true;  // of the last layer only rows whose logits are read
-  bool gemm_trials = true;    // GPU: the library's algorithms are timed before steps are recorded
-  bool split_prompts = true;  // GPU: attention of few prompt rows shares their keys out
+  int32_t recorded_rows_max = 256;  // GPU: sequences of a recorded step
+  bool gemm_trials = true;  // GPU: the library's algorithms are timed before steps are recorded
+  bool full_step_trials = false;  // GPU: those of a full step too
+  bool split_prompts = true;      // GPU: attention of few prompt rows shares their keys out
   std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
   bool poison_workspace = false;            // GPU, tests: scratch memory is NaN before each step
   double gpu_memory_utilization = 0.9;  // share of the GPU's memory for weights, activations and KV
@@ -48,12 +51,14 @@ struct StackOptions {
   std::string packed_cache_folder;   // empty: "packed" in the user's cache folder
   std::string pack_weights = "start";  // CPU: for good at the start, or behind the first step (use)
   int32_t max_model_len = 0;           // 0 = the model's context; on a CPU at most 8192
-  int32_t max_num_seqs = 0;            // 0 = 64 on a CPU, 256 on a GPU
-  int32_t max_num_batched_tokens = 0;  // 0 = CPU 512, 256 for a small model; GPU 8192
+  JobWork job;                         // all requests, where they are known before
+  int32_t max_num_seqs = 0;            // 0 = chosen (batch_shape.h)
+  int32_t max_num_batched_tokens = 0;  // 0 = chosen
+  int32_t cpu_max_num_seqs = 64;       // what is chosen on a CPU
   int64_t kv_cache_memory_bytes = 0;  // 0 = CPU: enough for max_num_seqs short or one long request;
                                       // GPU: what gpu_memory_utilization leaves
   int32_t max_queued_requests = 256;
-  std::string policy = "fcfs";  // fcfs, static, one-at-a-time
+  std::string policy = "auto";  // queue_policy_names(); auto: fcfs, of a job as batch_shape.h says
   bool chunked_prefill = true;
   int64_t max_queued_tokens = 0;   // 0 = no bound
   double max_queue_seconds = 0;    // 0 = no bound
@@ -82,6 +87,7 @@ struct StackOptions {
   std::string kv_populate = "off";  // CPU: memory of the pool is found: off (as used), idle, start
   std::string preemption_mode = "auto";  // auto: the cheaper; swap; recompute
   uint64_t seed = 0;                     // of dummy weights
+  double dummy_sharpness = 1.0;          // their queries and keys times so much
   const OpHooks* op_hooks = nullptr;     // for measurements; outlives the stack
 };
 
@@ -104,6 +110,9 @@ struct StackInfo {
   bool on_gpu = false;
   std::string device;       // the GPU's name, or the CPU's
   std::string memory_plan;  // of a GPU: one line; empty on the CPU
+  std::string batch_shape;  // one line: sequences, tokens a step, order, and why
+  std::string order_label;  // "order of arrival", "lengths declared"
+  RequestOrder job_order = RequestOrder::kArrival;  // in which the job's requests are to be sent
   double load_seconds = 0;
 };
 

@@ -22,8 +22,9 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kRunFooter = R"(Examples:
   headrace run -p "What is the capital of France?"
+  headrace run model.gguf "What is the capital of France?"
   headrace run -p "Write a limerick." --temperature 0.8 --seed 7
   cat letter.txt | headrace run -n 256
   headrace run --raw -p "Once upon a time" --json)";
@@ -49,11 +50,12 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_flag("--json", flags.json, "Print one JSON object at the end instead of the text")
       ->group("Prompt");
   add_sampling_flags(app, flags.sampling);
-  add_model_flags(app, flags.model);
+  add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
+  app.add_option("text", flags.prompt, "The prompt, behind the model")->group("Prompt");
   add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
-  app.footer(kFooter);
+  app.footer(kRunFooter);
 }
 
 // -p's text, or all of stdin.

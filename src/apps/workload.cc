@@ -38,7 +38,7 @@ class RunRecord {
   void on_emission(size_t request, const Emission& emission) {
     const double now = this->now();
     std::lock_guard lock(mutex_);
-    RequestTimes& times = times_[request];
+    WorkloadTimes& times = times_[request];
     if (!emission.tokens.empty()) {
       if (times.tokens == 0) {
         times.first_token = now;
@@ -51,7 +51,7 @@ class RunRecord {
     if (emission.finish != FinishReason::kNone && ++finished_ == times_.size()) done_.notify_one();
   }
 
-  std::vector<RequestTimes> wait() {
+  std::vector<WorkloadTimes> wait() {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return finished_ == times_.size(); });
     return times_;
@@ -63,7 +63,7 @@ class RunRecord {
   const SystemClock clock_;
   std::mutex mutex_;
   std::condition_variable done_;
-  std::vector<RequestTimes> times_;
+  std::vector<WorkloadTimes> times_;
   size_t finished_ = 0;
   const int64_t start_ns_;
 };
@@ -138,7 +138,7 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   }
   result.requests = record->wait();
   for (size_t i = 0; i < items.size(); ++i) {
-    const RequestTimes& times = result.requests[i];
+    const WorkloadTimes& times = result.requests[i];
     if (times.tokens != items[i].output) {
       return internal_error(
           fmt::format("request {} gave {} tokens instead of {}", i, times.tokens, items[i].output));

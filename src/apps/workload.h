@@ -24,7 +24,7 @@ Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view n
 Result<std::vector<WorkItem>> read_workload_file(const std::string& path);
 
 // Times of one request on the engine thread's clock, in seconds after the first submission.
-struct RequestTimes {
+struct WorkloadTimes {
   double submitted = 0;
   double first_token = 0;
   double last_token = 0;
@@ -36,7 +36,7 @@ struct RequestTimes {
 };
 
 struct WorkloadResult {
-  std::vector<RequestTimes> requests;  // in the order of the items
+  std::vector<WorkloadTimes> requests;  // in the order of the items
   double seconds = 0;                  // first submission to last token
   int64_t prompt_tokens = 0, output_tokens = 0;
   uint64_t steps = 0;

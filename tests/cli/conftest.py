@@ -1,10 +1,15 @@
 """The program under test and the model it runs: where ./test says, else where a build leaves them."""
 
+import collections
 import os
 import pathlib
 import subprocess
 
 import pytest
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: looks at a clock or races a signal; ./test may try it again")
+
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HEADRACE_BINARY", str(ROOT / "build" / "headrace"))
@@ -71,3 +76,16 @@ def model():
         print(f"skipped: no model at {MODEL} (./test fetches it)")
         pytest.skip(f"no model at {MODEL} (./test fetches it)")
     return MODEL
+
+
+# Where a row's bits are promised to be the same in every batch (decisions 1, 22 and 24): at default flags
+# on a CPU without AMX, with --batch-invariant on every CPU.
+EqualBits = collections.namedtuple("EqualBits", "flags environment")
+HAS_AMX = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text().split()
+WITHOUT_AMX = {"HEADRACE_CPU_ISA": "avx512"} if HAS_AMX else {}
+
+
+@pytest.fixture(params=[EqualBits((), WITHOUT_AMX), EqualBits(("--batch-invariant",), {})],
+                ids=["default flags without AMX", "batch invariant"])
+def equal_bits(request):
+    return request.param

@@ -27,6 +27,25 @@ def test_throughput_counts_every_token(program, model, tmp_path):
     assert 9 <= row["steps"] < 9 + len(requests)
 
 
+@pytest.mark.parametrize("policy, order", [
+    (None, "order of arrival"),  # on a CPU no order ends a job sooner
+    ("fcfs", "order of arrival"),
+    ("ljf-declared", "lengths declared"),
+    ("mlfq", "order of mlfq"),
+])
+def test_throughput_says_in_which_order(program, model, policy, order):
+    flags = [] if policy is None else ["--policy", policy]
+    command = ["throughput", "-m", model, "--device", "cpu", "--input-len", 4, "--output-len", 2,
+               "--num-prompts", 3, "-r", 1, "--no-warmup", *flags]
+    (row,) = rows(program, *command, "-o", "json")
+    assert row["order"] == order
+    assert row["batch_shape"].startswith(
+        f"256 sequences at once, {row['max_num_batched_tokens']} tokens a step, {order} (")
+    text = program.text("bench", *command).splitlines()
+    assert text[0].split(maxsplit=1) == ["batch", row["batch_shape"]]
+    assert text[1].split(maxsplit=1) == ["order", order]
+
+
 def test_latency_has_a_row_a_batch(program, model):
     found = rows(program, "latency", "-m", model, "--batch-size", "1,3", "--input-len", 4,
                  "--output-len", 6, "-r", 1, "--no-warmup", "-o", "json")

@@ -103,6 +103,7 @@ def terminal(program, model):
     os.close(opened.file)
 
 
+@pytest.mark.timing
 def test_interrupt_stops_the_answer_and_ctrl_d_leaves(terminal):
     terminal.wait_for("> ")
     terminal.type("/set max_tokens 4000\r")
@@ -173,6 +174,7 @@ def test_history_is_kept(program, model, terminal):
     assert again.exit_code() == 0
 
 
+@pytest.mark.timing
 def test_interrupt_stops_an_answer_to_what_was_typed_ahead(terminal):
     terminal.wait_for("> ")
     terminal.type("/set max_tokens 40\r")

@@ -54,6 +54,10 @@ def test_unknown_command(program):
         (["serve", "-m", "any.gguf", "--allowed-origins", "[1"], "--allowed-origins"),
         (["run", "-p", "x", "--max-model-len", "1.5K"], "--max-model-len"),
         (["run", "-p", "x", "--dtype", "int3"], "--dtype"),
+        (["serve", "any.gguf", "--host", "no-such-host.invalid"], "--host no-such-host.invalid"),
+        (["serve", "any.gguf", "--revision", "v2"], "--revision v2"),
+        (["serve", "any.gguf", "--speculative-model", "d"], "--speculative-model"),
+        (["serve", "-hf", "maker/none"], "hf download maker/none"),
         (["bench", "-p", "5x12"], "5x12"),
         (["eval", "perplexity"], "FILE"),
         (["inspect"], "MODEL"),
@@ -67,6 +71,25 @@ def test_wrong_flags_are_named(program, arguments, named):
 def test_missing_default_model_says_how_to_get_it(program):
     message = program.error("run", "-p", "x")
     assert "quickstart" in message and "-m" in message
+
+
+@pytest.mark.parametrize(
+    "command, remedy", [("pull", "hf download"), ("show", "headrace inspect"), ("run-batch", "headrace batch")]
+)
+def test_commands_of_other_programs_are_told_what_does_it_here(program, command, remedy):
+    message = program.error(command, "x")
+    assert f"'{command}'" in message and remedy in message
+
+
+def test_a_model_may_stand_without_its_flag(program):
+    """As in Ollama's `run MODEL PROMPT`."""
+    assert "/nowhere/m.gguf" in program.error("run", "/nowhere/m.gguf", "Hello")
+    assert "/nowhere/m.gguf" in program.error("chat", "/nowhere/m.gguf")
+
+
+def test_variables_of_llama_server_are_told(program):
+    done = program.run("run", "-p", "x", "-m", "/nowhere/m.gguf", check=1, environment={"LLAMA_ARG_CTX_SIZE": "4096"})
+    assert b"LLAMA_ARG_CTX_SIZE is not read: use --ctx-size\n" in done.stderr
 
 
 def test_missing_file_is_named(program):

@@ -117,6 +117,7 @@ def test_closed_stdin_of_a_pipe_is_an_error(program, model):
     assert "empty" in program.error("run", "-m", model, stdin="\n")
 
 
+@pytest.mark.timing
 def test_interrupt_stops_the_answer(program, model):
     import subprocess
 
@@ -132,6 +133,7 @@ def test_interrupt_stops_the_answer(program, model):
     rest.decode("utf-8", errors="strict")
 
 
+@pytest.mark.timing
 def test_text_arrives_while_the_model_writes(program, model):
     """On a terminal: text before the end, progress erased, the speed last."""
     pid, terminal = pty.fork()

@@ -75,6 +75,7 @@ def test_serves_the_positional_model_and_stops_on_sigterm(serve, model):
     assert server.stop() == 0
 
 
+@pytest.mark.timing
 def test_interrupt_drains(serve, model):
     server = serve("-m", model).wait_ready()
     answers = []
