@@ -308,7 +308,9 @@ class PrefillConsumer {
       take_turn();
       multiply_keys(scores, place_.slot);
       shared_.values_full[before.slot].wait(before.parity);
-      if (step == steps - 2) clear_values(tile, steps - 1, before.slot);
+      if (step == steps - 2 || (step == 0 && kKeys < kPrefillSteps)) {
+        clear_values(tile, step + 1, before.slot);
+      }
       multiply_values(weights, before.slot, sums, step < steps - 2);
       pass_turn();
       products_wait<1>();
@@ -387,7 +389,8 @@ class PrefillConsumer {
   }
 
   // Of a step's values, those that are no keys of the tile were not loaded or never written, and
-  // may be NaN, which a weight of 0 would not hide. Only a tile's first and last steps have any.
+  // may be NaN, which a weight of 0 would not hide. Only a tile's last step has any, and its first
+  // kPrefillSteps keys: a window's first key may lie behind the first step.
   __device__ void clear_values(const AttentionTileWork& tile, int32_t step, int slot) {
     const int32_t first = tile.step_first + step * kKeys;
     const int32_t before = max(tile.key_first - first, 0), behind = tile.key_last - first;
@@ -427,7 +430,8 @@ class PrefillConsumer {
   }
 
   // Scores become weights relative to the largest so far; `keep` is what earlier sums are still
-  // worth.
+  // worth. It is exactly 1 where the largest stays: a step whose keys are all masked for a row,
+  // of which another batch's tile has more or fewer, changes no bit of the row.
   __device__ __forceinline__ void weigh(const AttentionArguments<T>& args, RowPair& rows,
                                         Scores& scores, float (&keep)[2]) const {
     const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
@@ -441,7 +445,7 @@ class PrefillConsumer {
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
       const float origin = softmax_origin(largest) * factor;
-      keep[j] = exp2_fast(rows.largest[j] * factor - origin);
+      keep[j] = exp2_fast((rows.largest[j] - softmax_origin(largest)) * factor);
       rows.largest[j] = largest;
       float total = 0.0f;
 #pragma unroll
