@@ -82,6 +82,7 @@ class Json {
 struct JsonLimits {
   int depth_max = 64;
   size_t key_count_max = 100'000;       // members of all objects together
+  size_t object_keys_max = SIZE_MAX;    // members of one object
   size_t element_count_max = SIZE_MAX;  // of all arrays together
 };
 

@@ -32,6 +32,8 @@ TEST(Json, HoldsItsLimits) {
   EXPECT_FALSE(parse_json(nested(66)).ok());
   EXPECT_FALSE(parse_json(nested(100'000)).ok());
   EXPECT_FALSE(parse_json("{\"a\":1,\"b\":2}", {.depth_max = 4, .key_count_max = 1}).ok());
+  EXPECT_TRUE(parse_json("{\"a\":1,\"b\":{\"c\":2}}", {.object_keys_max = 2}).ok());
+  EXPECT_FALSE(parse_json("{\"a\":1,\"b\":2,\"c\":2}", {.object_keys_max = 2}).ok());
 }
 
 // Elements are counted over all arrays of a document, at any depth.

@@ -42,7 +42,10 @@ struct PinLimits {
 struct RequestLimits {
   // Of a body. Elements: 40 bytes each and more; prompts of token ids have one a token, and a model
   // whose context is longer raises the bound to it (ServerState::json_limits).
-  JsonLimits json{.depth_max = 64, .key_count_max = 100'000, .element_count_max = 512 << 10};
+  JsonLimits json{.depth_max = 64,
+                  .key_count_max = 100'000,
+                  .object_keys_max = 4096,  // four times what logit_bias may hold
+                  .element_count_max = 512 << 10};
   int32_t template_kwargs_max = 64;  // members of chat_template_kwargs
   int32_t choices_max = 8;           // `n`
   int32_t prompts_max = 256;         // of one completion request
