@@ -202,7 +202,9 @@ TEST_F(BatchJobTest, AFileOfRequestsIsNotKeptInMemory) {
   const size_t grown =
       resident_growth([&] { count = BatchRequests::open(input(), {}).value().size(); });
   EXPECT_EQ(count, 20'000u);
-  if (kMemoryIsTold) EXPECT_LT(grown, fs::file_size(input()) / 2);  // ids and places are kept
+  if (kMemoryIsTold) {
+    EXPECT_LT(grown, fs::file_size(input()) / 2);  // ids and places are kept
+  }
   fmt::print("20,000 lines of 2 KB: {} KiB\n", grown >> 10);
 }
 

@@ -19,7 +19,14 @@ constexpr double kInt32Max = std::numeric_limits<int32_t>::max();
 constexpr size_t kEchoBytesMax = 32;                 // of a client's text in a message
 constexpr double kInt64Max = 9.2233720368547748e18;  // the largest double below 2^63
 
+// Logits are divided by it: nearer to 0 they would leave the range of floats.
+constexpr FieldRange kRepetitionPenalty{0.01, 100};
+
 float to_float(const Json& value) { return static_cast<float>(value.as_double()); }
+// Of a number above 0, which a float that is too small for it must not make 0.
+float to_positive_float(const Json& value) {
+  return std::max(to_float(value), std::numeric_limits<float>::min());
+}
 int32_t to_int32(const Json& value) { return static_cast<int32_t>(integer_of(value)); }
 
 Status read_stops(const Json& value, const Context& context, Settings& settings) {
@@ -178,7 +185,7 @@ Status read_stream_options(const Json& value, const Context& context, Settings& 
 constexpr Field<Settings> kGenerationFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
     {"temperature", FieldType::kNumber, {0, 100}, HR_STORE(sampling.temperature, to_float(v))},
-    {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_float(v))},
+    {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_positive_float(v))},
     {"top_k",
      FieldType::kInteger,
      {-1, kInt32Max},
@@ -186,11 +193,11 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"min_p", FieldType::kNumber, {0, 1}, HR_STORE(sampling.min_p, to_float(v))},
     {"repetition_penalty",
      FieldType::kNumber,
-     {0, 100, true},
+     kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
     {"repeat_penalty",
      FieldType::kNumber,
-     {0, 100, true},
+     kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
     {"repeat_last_n", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(penalty_window, to_int32(v))},
     {"presence_penalty",

@@ -319,6 +319,19 @@ TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
   EXPECT_TRUE(parse_chat(body).ok()) << parse_chat(body).message();
 }
 
+TEST(GenerationRequest, NumbersTooSmallForAFloat) {
+  const auto parse = [](std::string_view members) {
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(members) + "}"),
+                                    kContext);
+  };
+  EXPECT_GT(parse(R"("top_p":1e-60)")->settings.sampling.top_p, 0.0f);
+  EXPECT_EQ(parse(R"("repetition_penalty":0.01)")->settings.sampling.repetition_penalty, 0.01f);
+  for (std::string_view members :
+       {R"("repetition_penalty":1e-60)", R"("repetition_penalty":0.009)"}) {
+    EXPECT_NE(parse(members).status().message().find("[0.01, 100]"), std::string::npos);
+  }
+}
+
 TEST(GenerationRequest, OtherServersNamesOfFields) {
   const auto parse = [](std::string_view members) {
     return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + std::string(members) + "}"),

@@ -38,10 +38,10 @@ const Model& model() {
 // A checked request must be within every range that the engine relies on.
 void check_settings(const GenerationSettings& settings, const FieldContext& context) {
   const SamplingParams& s = settings.sampling;
-  CHECK(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 &&
+  CHECK(s.temperature >= 0 && s.temperature <= 100 && s.top_p > 0 && s.top_p <= 1 && s.min_p >= 0 &&
         s.min_p <= 1);
   CHECK(s.top_k >= 0 && s.n >= 1 && s.n <= context.limits.choices_max && s.min_tokens >= 0);
-  CHECK(s.repetition_penalty >= 0 && std::isfinite(s.repetition_penalty));
+  CHECK(s.repetition_penalty >= 0.01f && s.repetition_penalty <= 100);
   CHECK(s.presence_penalty >= -2 && s.presence_penalty <= 2 && s.frequency_penalty >= -2 &&
         s.frequency_penalty <= 2);
   CHECK(s.logprobs >= -1 && s.logprobs <= context.limits.logprobs_max);

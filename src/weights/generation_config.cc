@@ -28,7 +28,7 @@ constexpr Row kRows[] = {
     {"top_p", "general.sampling.top_p", 0, 1, true, &SamplingDefaults::top_p, nullptr},
     {"top_k", "general.sampling.top_k", -1, kInt32Max, false, nullptr, &SamplingDefaults::top_k},
     {"min_p", "general.sampling.min_p", 0, 1, false, &SamplingDefaults::min_p, nullptr},
-    {"repetition_penalty", "general.sampling.penalty_repeat", 0, 100, true,
+    {"repetition_penalty", "general.sampling.penalty_repeat", 0.01, 100, false,
      &SamplingDefaults::repetition_penalty, nullptr},
     {"max_new_tokens", "", 1, kInt32Max, false, nullptr, &SamplingDefaults::max_new_tokens},
 };

@@ -37,7 +37,7 @@ TEST(GenerationConfig, WrongValuesNameFileKeyAndRange) {
       {R"({"top_p": 1.01})", "top_p: must be a number in (0, 1]"},
       {R"({"top_k": 2.5})", "top_k: must be an integer in [-1, 2147483647]"},
       {R"({"min_p": true})", "min_p: must be a number in [0, 1]"},
-      {R"({"repetition_penalty": 0})", "repetition_penalty: must be a number in (0, 100]"},
+      {R"({"repetition_penalty": 0})", "repetition_penalty: must be a number in [0.01, 100]"},
       {R"({"max_new_tokens": 0})", "max_new_tokens: must be an integer in [1, 2147483647]"},
       {"[]", "must be a JSON object"},
   };
