@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "ops/linear_cpu_isa.h"
-#include "ops/packed_format.h"
+#include "ops/packing/packed_format.h"
 
 namespace headrace {
 namespace {

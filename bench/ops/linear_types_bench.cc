@@ -18,7 +18,7 @@
 
 #include "ops/ceiling.h"
 #include "ops/linear.h"
-#include "ops/random_matrix.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/ids.h"
 #include "ops/op.h"
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 
 namespace headrace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/op_test_support.h"
-#include "ops/random_matrix.h"
+#include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {

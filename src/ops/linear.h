@@ -27,7 +27,7 @@
 #pragma once
 
 #include "ops/op.h"
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 
 namespace headrace {
 

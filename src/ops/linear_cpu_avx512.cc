@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 #include "ops/linear_cpu_isa.h"
-#include "ops/packed_format.h"
+#include "ops/packing/packed_format.h"
 
 namespace headrace {
 namespace {

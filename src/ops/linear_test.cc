@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "ops/linear_cpu.h"
 #include "ops/linear_cpu_amx_emulated.h"
-#include "ops/random_matrix.h"
+#include "ops/packing/random_matrix.h"
 #include "tensor/block_quants.h"
 #include "tensor/half.h"
 

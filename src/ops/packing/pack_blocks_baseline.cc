@@ -1,12 +1,12 @@
 // Packing with SSE2 alone, which every x86-64 has.
 #include <emmintrin.h>
 
-#include "ops/pack_blocks_isa.h"
+#include "ops/packing/pack_blocks_isa.h"
 
 namespace headrace {
 namespace {
 
-#include "ops/pack_blocks.inc"
+#include "ops/packing/pack_blocks.inc"
 
 void interleave(const unsigned char* const (&rows)[kRows], int count, Lanes* out) {
   auto* const floats = reinterpret_cast<float*>(out);

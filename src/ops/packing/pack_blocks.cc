@@ -1,5 +1,5 @@
 // Tables of block types, and what packs them (pack_blocks.inc, per instruction set).
-#include "ops/pack_blocks.h"
+#include "ops/packing/pack_blocks.h"
 
 #include <emmintrin.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "ops/pack_blocks_isa.h"
+#include "ops/packing/pack_blocks_isa.h"
 #include "tensor/half.h"
 
 namespace headrace {

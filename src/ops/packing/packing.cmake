@@ -7,4 +7,4 @@ ops_room(packing
 
 ops_compile_for(packing "${avx512_flags}" pack_blocks_avx512.cc)
 
-headrace_fuzzer(ops_block_types_fuzz SOURCES ops_block_types_fuzz.cc LINKS headrace_ops)
+headrace_fuzzer(ops_block_types_fuzz SOURCES packing/block_types_fuzz.cc LINKS headrace_ops)

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 #include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"

@@ -1,4 +1,4 @@
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/pack_blocks.h"
+#include "ops/packing/pack_blocks.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/packed_format.h"
+#include "ops/packing/packed_format.h"
 #include "tensor/block_quants.h"
 #include "tensor/cpu_features.h"
 

@@ -1,4 +1,4 @@
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/random_matrix.h"
+#include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {

@@ -1,12 +1,12 @@
 // Packing with AVX-512: a register is a dword of all 16 rows.
 #include <immintrin.h>
 
-#include "ops/pack_blocks_isa.h"
+#include "ops/packing/pack_blocks_isa.h"
 
 namespace headrace {
 namespace {
 
-#include "ops/pack_blocks.inc"
+#include "ops/packing/pack_blocks.inc"
 
 // Dwords 0 to 3 at `at` bytes of rows i, i + 4, i + 8, i + 12, side by side.
 __m512i load_quarter(const unsigned char* const (&rows)[kRows], int i, int at) {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "ops/packed_format.h"
+#include "ops/packing/packed_format.h"
 
 namespace headrace {
 
