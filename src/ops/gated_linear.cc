@@ -1,6 +1,6 @@
 #include "ops/gated_linear.h"
 
-#include "ops/activation.h"
+#include "ops/rows/activation.h"
 
 namespace headrace {
 

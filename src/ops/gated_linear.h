@@ -3,8 +3,8 @@
 // registers.
 #pragma once
 
-#include "ops/activation_row.h"
 #include "ops/linear.h"
+#include "ops/rows/activation_row.h"
 
 namespace headrace {
 

@@ -16,9 +16,9 @@
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
 #include "gpu/thread_copy.cuh"
-#include "ops/activation_cuda.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear_gemv_layout.h"
+#include "ops/rows/activation_cuda.cuh"
 
 namespace headrace::gpu {
 

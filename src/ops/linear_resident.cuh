@@ -13,9 +13,9 @@
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
-#include "ops/activation_cuda.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear_resident_layout.h"
+#include "ops/rows/activation_cuda.cuh"
 
 namespace headrace::gpu {
 

@@ -2,8 +2,8 @@
 // memory once, and its first part is on its way before the kernels before this one have ended.
 #pragma once
 
-#include "ops/activation_row.h"
 #include "ops/linear.h"
+#include "ops/rows/activation_row.h"
 
 namespace headrace {
 

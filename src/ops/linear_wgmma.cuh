@@ -18,9 +18,9 @@
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
-#include "ops/activation_cuda.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear_wgmma_layout.h"
+#include "ops/rows/activation_cuda.cuh"
 
 namespace headrace::gpu {
 

@@ -3,8 +3,8 @@
 // leaving the registers. The product alone, without a gate, was no faster than the library's.
 #pragma once
 
-#include "ops/activation_row.h"
 #include "ops/linear.h"
+#include "ops/rows/activation_row.h"
 
 namespace headrace {
 

@@ -4,7 +4,7 @@
 
 #include "ops/gated_linear.h"
 #include "ops/linear.h"
-#include "ops/rms_norm.h"
+#include "ops/rows/rms_norm.h"
 
 namespace headrace {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ops/device_sample.h"
-#include "ops/row_gather.h"
+#include "ops/rows/row_gather.h"
 #include "ops/slot_state.h"
 
 namespace headrace {

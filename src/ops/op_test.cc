@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_test_support.h"
-#include "ops/residual_add.h"
+#include "ops/rows/residual_add.h"
 
 namespace headrace {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "ops/attention_plan.h"
 #include "ops/cuda_test_support.h"
-#include "ops/row_gather.h"
+#include "ops/rows/row_gather.h"
 
 namespace headrace {
 namespace {

@@ -1,9 +1,9 @@
 #include <array>
 #include <cmath>
 
-#include "ops/rms_norm_rows.h"
 #include "ops/rope_kv.h"
 #include "ops/rope_kv_row.h"
+#include "ops/rows/rms_norm_rows.h"
 
 namespace headrace {
 namespace {

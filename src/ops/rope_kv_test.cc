@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/op_test_support.h"
-#include "ops/rope_angles.h"
+#include "ops/rows/rope_angles.h"
 
 namespace headrace {
 namespace {

@@ -1,0 +1,33 @@
+#include "ops/rows/soft_cap.h"
+
+namespace headrace {
+
+std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels();  // soft_cap_cuda.cu
+std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels();   // soft_cap_cpu.cc
+
+namespace {
+
+void check_args(const SoftCapArgs& args) {
+  CHECK(args.x.shape.rank() == 2 && args.x.dtype == DType::kF32);
+  CHECK(args.cap > 0.0f);
+}
+
+}  // namespace
+
+KernelSet<SoftCapArgs> soft_cap_kernels() {
+  static const std::vector<Kernel<SoftCapArgs>> kernels =
+      join_kernels<SoftCapArgs>({soft_cap_cuda_kernels(), soft_cap_cpu_kernels()});
+  return KernelSet<SoftCapArgs>(kernels);
+}
+
+OpCost op_cost(const SoftCapArgs& args) {
+  return row_op_cost(args.x.rows(), args.x.columns(), 2 * bytes_of(args.x));
+}
+
+void soft_cap(OpContext& context, const SoftCapArgs& args) {
+  check_args(args);
+  if (args.x.rows() == 0) return;
+  run_op(context, soft_cap_kernels(), args);
+}
+
+}  // namespace headrace
