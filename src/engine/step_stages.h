@@ -12,8 +12,8 @@
 #include "engine/step_arena.h"
 #include "models/model.h"
 #include "ops/attention_plan.h"
-#include "ops/device_sample.h"
 #include "ops/op.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/attention_plan.h"
-#include "ops/device_sample.h"
 #include "ops/rope_kv.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 namespace {

@@ -1,7 +1,6 @@
 #include "ops/kernel_names.h"
 
 #include "ops/attention.h"
-#include "ops/device_sample.h"
 #include "ops/gated_linear.h"
 #include "ops/linear.h"
 #include "ops/norm_linear.h"
@@ -16,8 +15,9 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
-#include "ops/sample.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/sample.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 namespace {

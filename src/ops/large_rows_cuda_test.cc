@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "ops/cuda_test_support.h"
-#include "ops/device_sample.h"
 #include "ops/linear.h"
 #include "ops/rope_kv.h"
 #include "ops/rows/activation.h"
@@ -19,6 +18,7 @@
 #include "ops/rows/rms_norm.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 namespace {

@@ -1,7 +1,6 @@
 // The CUDA tables of a build without CUDA: empty.
 #include "ops/attention.h"
 #include "ops/ceiling.h"
-#include "ops/device_sample.h"
 #include "ops/gated_linear.h"
 #include "ops/linear.h"
 #include "ops/norm_linear.h"
@@ -16,7 +15,8 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include "ops/device_sample.h"
 #include "ops/rows/row_gather.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 namespace {

@@ -9,7 +9,7 @@
 // cumulative distribution in id order: sums of 32 segments, then a scan of one.
 #include <array>
 
-#include "ops/device_sample_row.cuh"
+#include "ops/sampling/device_sample_row.cuh"
 
 namespace headrace {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/sample.h"
-#include "ops/sample_row.h"
+#include "ops/sampling/sample.h"
+#include "ops/sampling/sample_row.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/slot_state.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 

@@ -1,6 +1,6 @@
 // Sampling on CUDA against the CPU's definition: the kept set, the distribution, the order of
 // penalties, biases and bans, log-probabilities, faults. And the slot state that feeds it.
-#include "ops/device_sample.h"
+#include "ops/sampling/device_sample.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 
 #include "base/rng.h"
 #include "ops/cuda_test_support.h"
-#include "ops/sample.h"
-#include "ops/sample_row.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/sample.h"
+#include "ops/sampling/sample_row.h"
+#include "ops/sampling/slot_state.h"
 #include "tensor/half.h"
 
 namespace headrace {

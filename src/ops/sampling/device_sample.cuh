@@ -10,7 +10,7 @@
 #include "gpu/exponential.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
-#include "ops/device_sample.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace::gpu {
 

@@ -8,7 +8,7 @@
 // then as any row.
 #pragma once
 
-#include "ops/device_sample_cut.cuh"
+#include "ops/sampling/device_sample_cut.cuh"
 
 namespace headrace::block_row {
 

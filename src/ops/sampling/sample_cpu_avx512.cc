@@ -1,6 +1,6 @@
 #include "ops/vec16_avx512.h"
 // The body is written in the vocabulary above.
-#include "ops/logit_math_vec16.h"
+#include "ops/sampling/logit_math_vec16.h"
 
 namespace headrace {
 

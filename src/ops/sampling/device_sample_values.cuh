@@ -10,7 +10,7 @@
 #pragma once
 
 #include "gpu/bf16_pairs.cuh"
-#include "ops/device_sample_nucleus.cuh"
+#include "ops/sampling/device_sample_nucleus.cuh"
 
 namespace headrace::block_row {
 

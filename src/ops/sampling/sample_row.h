@@ -1,12 +1,12 @@
 // One row: from its logits to a token, and its log-probabilities. The work behind sample() and
-// token_logprobs() (ops/sample.h), without threads.
+// token_logprobs() (ops/sampling/sample.h), without threads.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/logit_math.h"
-#include "ops/sample.h"
+#include "ops/sampling/logit_math.h"
+#include "ops/sampling/sample.h"
 
 namespace headrace {
 

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "ops/cuda_launch.cuh"
-#include "ops/device_sample.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 namespace {

@@ -2,7 +2,7 @@
 // scans over the block, the histogram and the search of a cut in it.
 #pragma once
 
-#include "ops/device_sample.cuh"
+#include "ops/sampling/device_sample.cuh"
 
 namespace headrace::sample_row {
 

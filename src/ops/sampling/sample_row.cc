@@ -1,4 +1,4 @@
-#include "ops/sample_row.h"
+#include "ops/sampling/sample_row.h"
 
 #include <algorithm>
 #include <cmath>

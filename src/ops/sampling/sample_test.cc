@@ -1,4 +1,4 @@
-#include "ops/sample.h"
+#include "ops/sampling/sample.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ops/op_test_support.h"
-#include "ops/sample_row.h"
+#include "ops/sampling/sample_row.h"
 
 namespace headrace {
 namespace {

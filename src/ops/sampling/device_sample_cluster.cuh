@@ -11,7 +11,7 @@
 #include "gpu/cluster.cuh"
 #include "gpu/tma.cuh"
 #include "gpu/vector.cuh"
-#include "ops/device_sample.cuh"
+#include "ops/sampling/device_sample.cuh"
 
 namespace headrace::gpu {
 

@@ -6,7 +6,7 @@
 //   tokens reach and hardly more do; the second pass lists them.
 // - top-p: device_sample_nucleus.cuh; of bf16 also device_sample_values.cuh. Whatever these ways do
 // not find: device_sample_cut.cuh.
-#include "ops/device_sample_values.cuh"
+#include "ops/sampling/device_sample_values.cuh"
 
 namespace headrace {
 namespace {

@@ -1,6 +1,6 @@
-#include "ops/sample.h"
+#include "ops/sampling/sample.h"
 
-#include "ops/sample_row.h"
+#include "ops/sampling/sample_row.h"
 
 namespace headrace {
 

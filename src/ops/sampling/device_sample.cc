@@ -1,4 +1,4 @@
-#include "ops/device_sample.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 

@@ -4,7 +4,7 @@
 // the list or has one value.
 #pragma once
 
-#include "ops/device_sample_block.cuh"
+#include "ops/sampling/device_sample_block.cuh"
 
 namespace headrace::block_row {
 

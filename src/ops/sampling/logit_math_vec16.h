@@ -1,7 +1,7 @@
 // The body of the logit passes. Included after vec16_avx512.h or vec16_avx2.h.
 #pragma once
 
-#include "ops/logit_math.h"
+#include "ops/sampling/logit_math.h"
 #include "ops/vec16_math.h"
 
 namespace headrace {

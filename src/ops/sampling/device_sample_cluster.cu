@@ -9,7 +9,7 @@
 // tokens, among which every one compares itself with all others. Where many have one value, the
 // lowest ids of them are kept, found like the draw: the inverse of the cumulative distribution in
 // id order, for which the segments' weights and the list are enough.
-#include "ops/device_sample_cluster.cuh"
+#include "ops/sampling/device_sample_cluster.cuh"
 
 namespace headrace {
 namespace {

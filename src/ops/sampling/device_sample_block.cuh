@@ -12,7 +12,7 @@
 
 #include "gpu/reduce.cuh"
 #include "gpu/vector.cuh"
-#include "ops/device_sample.cuh"
+#include "ops/sampling/device_sample.cuh"
 
 namespace headrace::gpu {
 
