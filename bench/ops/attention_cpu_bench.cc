@@ -18,7 +18,7 @@
 
 #include "base/rng.h"
 #include "ops/attention.h"
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 
 namespace headrace {
 namespace {

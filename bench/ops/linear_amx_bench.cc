@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "linear_amx_variants.h"
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 #include "ops/linear.h"
 #include "ops/linear_cpu.h"
 #include "ops/packing/random_matrix.h"

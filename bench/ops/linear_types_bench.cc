@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 #include "ops/linear.h"
 #include "ops/packing/random_matrix.h"
 

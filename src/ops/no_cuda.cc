@@ -1,6 +1,6 @@
 // The CUDA tables of a build without CUDA: empty.
 #include "ops/attention.h"
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 #include "ops/gated_linear.h"
 #include "ops/linear.h"
 #include "ops/norm_linear.h"

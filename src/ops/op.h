@@ -26,7 +26,7 @@ struct OpCost {
   int64_t rows = 0;   // of the batch
   int64_t bytes = 0;  // read and written once each
   int64_t flops = 0;  // multiplications and additions; 0: not worth counting
-  std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceiling.h)
+  std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceilings/ceiling.h)
 };
 
 // Is told of every call of an op, after it is done.

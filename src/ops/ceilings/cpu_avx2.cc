@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 
 namespace headrace {
 

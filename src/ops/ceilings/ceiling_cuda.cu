@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 
 #include "base/check.h"
 
