@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "ops/ceilings/ceiling.h"
 
 namespace headrace {

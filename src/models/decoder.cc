@@ -5,11 +5,11 @@
 
 #include "models/decoder_weights.h"
 #include "models/device_limits.h"
+#include "ops/attention/rope_attention.h"
 #include "ops/gated_linear.h"
 #include "ops/linear.h"
 #include "ops/norm_linear.h"
 #include "ops/residual_linear.h"
-#include "ops/rope_attention.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/layer_norm.h"

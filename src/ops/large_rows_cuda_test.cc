@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention/rope_kv.h"
 #include "ops/cuda_test_support.h"
 #include "ops/linear.h"
-#include "ops/rope_kv.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/layer_norm.h"
