@@ -23,8 +23,8 @@
 
 #include "linear_amx_variants.h"
 #include "ops/ceilings/ceiling.h"
-#include "ops/linear.h"
-#include "ops/linear_cpu.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/linear_cpu.h"
 #include "ops/packing/random_matrix.h"
 
 namespace headrace {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "ops/ceilings/ceiling.h"
-#include "ops/linear.h"
-#include "ops/linear_cpu.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/linear_cpu.h"
 #include "ops/packing/random_matrix.h"
 
 namespace headrace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "ops/ceilings/ceiling.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/packing/random_matrix.h"
 
 namespace headrace {

@@ -6,10 +6,10 @@
 #include "models/decoder_weights.h"
 #include "models/device_limits.h"
 #include "ops/attention/rope_attention.h"
-#include "ops/gated_linear.h"
-#include "ops/linear.h"
-#include "ops/norm_linear.h"
-#include "ops/residual_linear.h"
+#include "ops/linear/gated_linear.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/norm_linear.h"
+#include "ops/linear/residual_linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/layer_norm.h"
@@ -56,7 +56,7 @@ struct Widths {
 // of 7.
 bool shares_scratch(const DeviceTraits& device) { return device.kind == DeviceKind::kCpu; }
 
-// As many as share one unpacking of a panel of weights (ops/linear_cpu_plan.h).
+// As many as share one unpacking of a panel of weights (ops/linear/cpu_plan.h).
 constexpr int64_t kFeedForwardRows = 128;
 // With AMX a product of few rows is bound by reading the weights.
 constexpr int64_t kAmxFeedForwardRows = 512;

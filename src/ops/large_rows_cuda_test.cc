@@ -10,7 +10,7 @@
 
 #include "ops/attention/rope_kv.h"
 #include "ops/cuda_test_support.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/layer_norm.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/cuda_test_support.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/rms_norm.h"

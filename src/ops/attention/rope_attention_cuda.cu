@@ -33,7 +33,7 @@ bool decode(const DeviceTraits& traits, const RopeAttentionArgs& args) {
 }
 
 // Where it is ahead (an H200): 8B 4.57 -> 4.41 ms at one row, 4.01 -> 3.92 at 4 and 4.35 -> 4.27 at
-// 8 between products that start as it ends (linear_gemv.h), 1 % slower beyond; SmolLM2 6 % at 8
+// 8 between products that start as it ends (linear/gemv.h), 1 % slower beyond; SmolLM2 6 % at 8
 // rows, 10 % at 64.
 constexpr int64_t rows_ahead(int32_t dim) { return dim == 64 ? 64 : dim == 128 ? 8 : 2; }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "tensor/quantised_row.h"
 
 using namespace headrace;
