@@ -1,4 +1,4 @@
-// The fast attention kernels of one head size, of which each attention_cuda_d<dim>.cu makes the
+// The fast attention kernels of one head size, of which each cuda_d<dim>.cu makes the
 // instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile.
 #pragma once
 

@@ -32,7 +32,7 @@ uint64_t read_all(const CpuFeatures& features, std::span<const std::byte> bytes)
 // 16-byte aligned, a multiple of 64 KiB
 void read_all_cuda(Stream& stream, int32_t sm_count, std::span<const std::byte> bytes);
 
-// ceiling_cpu_<set>.cc: plain data in and out, no inline functions.
+// cpu_<set>.cc: plain data in and out, no inline functions.
 uint64_t read_all_avx512(const std::byte* data, int64_t bytes);
 uint64_t read_all_avx2(const std::byte* data, int64_t bytes);
 double multiply_add_avx512_f32(int64_t rounds);

@@ -1,4 +1,4 @@
-// Sampling where the results stay on the device: what `sample` and `token_logprobs` (ops/sampling/sample.h)
+// Sampling where the results stay on the device: what `sample` and `token_logprobs` (sample.h)
 // define, as one launch that the host does not wait for. The token of a row goes to its slot's
 // entry of `last_tokens`, from which the next step reads it, and into the row's result, which the
 // host copies back when it likes.

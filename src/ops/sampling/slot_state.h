@@ -17,7 +17,7 @@ struct BlockTableEntry {
   int32_t block;
 };
 
-// token_counts[index] |= / += for one token of a sequence that joins; see ops/sampling/device_sample.h.
+// token_counts[index] |= / += for one token of a sequence that joins; see device_sample.h.
 struct TokenMark {
   int64_t index;      // slot * V + token
   int32_t in_output;  // 0: of the prompt
