@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 namespace headrace {
-
 namespace {
 
 void check_args(const AttentionArgs& args) {
@@ -24,10 +23,9 @@ void check_args(const AttentionArgs& args) {
 
 }  // namespace
 
-KernelSet<AttentionArgs> attention_kernels() {
-  static const std::vector<Kernel<AttentionArgs>> kernels =
-      join_kernels({attention_cuda_kernels(), attention_cpu_kernels()});
-  return KernelSet<AttentionArgs>(kernels);
+const KernelSet<AttentionArgs>& attention_kernels() {
+  static const KernelSet<AttentionArgs> set({attention_cuda_kernels(), attention_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const AttentionArgs& args) {

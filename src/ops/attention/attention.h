@@ -53,9 +53,9 @@ struct AttentionArgs {
 void attention(OpContext& context, const AttentionArgs& args);
 
 OpCost op_cost(const AttentionArgs& args);
-KernelSet<AttentionArgs> attention_kernels();
-std::span<const Kernel<AttentionArgs>> attention_cpu_kernels();   // attention_cpu.cc
-std::span<const Kernel<AttentionArgs>> attention_cuda_kernels();  // attention_cuda.cu; may be empty
+const KernelSet<AttentionArgs>& attention_kernels();
+KernelTable<AttentionArgs> attention_cpu_kernels();
+KernelTable<AttentionArgs> attention_cuda_kernels();
 
 // An upper bound for every batch on a device of `thread_count` threads whose sequences are no
 // longer than `kv_length_max`.

@@ -125,14 +125,17 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
     Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
     Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
-    Kernel<AttentionArgs>{"attention/cpu/avx512_bf16", avx512_bf16, run_avx512_bf16},
-    Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit},
-    Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_bf16", avx512_bf16, run_avx512_bf16,
+                          Selection::kByName},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit,
+                          Selection::kByName},
+    Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention,
+                          Selection::kByName},
     Kernel<AttentionArgs>{"attention/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
-std::span<const Kernel<AttentionArgs>> attention_cpu_kernels() { return kKernels; }
+KernelTable<AttentionArgs> attention_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -156,6 +156,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<AttentionArgs>> attention_cuda_kernels() { return kKernels; }
+KernelTable<AttentionArgs> attention_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

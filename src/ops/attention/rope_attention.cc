@@ -1,11 +1,6 @@
 #include "ops/attention/rope_attention.h"
 
 namespace headrace {
-
-// rope_attention_cuda.cu; the variants are taken where they are preferred alone.
-std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_kernels();
-std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_variants();
-
 namespace {
 
 bool any(const DeviceTraits&, const RopeAttentionArgs&) { return true; }
@@ -28,9 +23,7 @@ void check_args(const RopeAttentionArgs& args) {
 }  // namespace
 
 const KernelSet<RopeAttentionArgs>& rope_attention_kernels() {
-  static const std::vector<Kernel<RopeAttentionArgs>> kernels = join_kernels<RopeAttentionArgs>(
-      {rope_attention_cuda_kernels(), kTwoOps, rope_attention_cuda_variants()});
-  static const KernelSet<RopeAttentionArgs> set{kernels};
+  static const KernelSet<RopeAttentionArgs> set({rope_attention_cuda_kernels(), kTwoOps});
   return set;
 }
 

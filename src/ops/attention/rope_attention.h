@@ -17,5 +17,6 @@ struct RopeAttentionArgs {
 // may leave the row as it was.
 void rope_attention(OpContext& context, const RopeAttentionArgs& args);
 const KernelSet<RopeAttentionArgs>& rope_attention_kernels();
+KernelTable<RopeAttentionArgs> rope_attention_cuda_kernels();
 
 }  // namespace headrace

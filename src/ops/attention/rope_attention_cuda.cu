@@ -42,23 +42,22 @@ bool few_rows(const DeviceTraits& traits, const RopeAttentionArgs& args) {
   return args.rope.qkv.rows() <= rows_ahead(kDim) && decode<kDim>(traits, args);
 }
 
+template <int32_t kDim>
+constexpr auto by_name(std::string_view name, void (*run)(OpContext&, const RopeAttentionArgs&)) {
+  return Kernel<RopeAttentionArgs>{name, decode<kDim>, run, Selection::kByName};
+}
+
 constexpr std::array kKernels = {
     Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64", few_rows<64>, rope_attention_cuda_d64},
     Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128", few_rows<128>, rope_attention_cuda_d128},
     Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256", few_rows<256>, rope_attention_cuda_d256},
-};
-constexpr std::array kVariants = {
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d64_any_rows", decode<64>,
-                              rope_attention_cuda_d64},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d128_any_rows", decode<128>,
-                              rope_attention_cuda_d128},
-    Kernel<RopeAttentionArgs>{"rope_attention/cuda/d256_any_rows", decode<256>,
-                              rope_attention_cuda_d256},
+    by_name<64>("rope_attention/cuda/d64_any_rows", rope_attention_cuda_d64),
+    by_name<128>("rope_attention/cuda/d128_any_rows", rope_attention_cuda_d128),
+    by_name<256>("rope_attention/cuda/d256_any_rows", rope_attention_cuda_d256),
 };
 
 }  // namespace
 
-std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_kernels() { return kKernels; }
-std::span<const Kernel<RopeAttentionArgs>> rope_attention_cuda_variants() { return kVariants; }
+KernelTable<RopeAttentionArgs> rope_attention_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

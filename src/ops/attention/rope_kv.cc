@@ -1,10 +1,6 @@
 #include "ops/attention/rope_kv.h"
 
 namespace headrace {
-
-std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels();  // rope_kv_cuda.cu
-std::span<const Kernel<RopeKvArgs>> rope_kv_cpu_kernels();   // rope_kv_cpu.cc
-
 namespace {
 
 void check_args(const OpContext& context, const RopeKvArgs& args) {
@@ -23,10 +19,9 @@ void check_args(const OpContext& context, const RopeKvArgs& args) {
 
 }  // namespace
 
-KernelSet<RopeKvArgs> rope_kv_kernels() {
-  static const std::vector<Kernel<RopeKvArgs>> kernels =
-      join_kernels<RopeKvArgs>({rope_kv_cuda_kernels(), rope_kv_cpu_kernels()});
-  return KernelSet<RopeKvArgs>(kernels);
+const KernelSet<RopeKvArgs>& rope_kv_kernels() {
+  static const KernelSet<RopeKvArgs> set({rope_kv_cuda_kernels(), rope_kv_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const RopeKvArgs& args) {

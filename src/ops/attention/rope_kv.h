@@ -33,6 +33,8 @@ struct RopeKvArgs {
 void rope_kv(OpContext& context, const RopeKvArgs& args);
 
 OpCost op_cost(const RopeKvArgs& args);
-KernelSet<RopeKvArgs> rope_kv_kernels();
+const KernelSet<RopeKvArgs>& rope_kv_kernels();
+KernelTable<RopeKvArgs> rope_kv_cpu_kernels();
+KernelTable<RopeKvArgs> rope_kv_cuda_kernels();
 
 }  // namespace headrace

@@ -123,6 +123,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RopeKvArgs>> rope_kv_cpu_kernels() { return kKernels; }
+KernelTable<RopeKvArgs> rope_kv_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -225,6 +225,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RopeKvArgs>> rope_kv_cuda_kernels() { return kKernels; }
+KernelTable<RopeKvArgs> rope_kv_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

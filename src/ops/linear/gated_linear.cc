@@ -3,11 +3,6 @@
 #include "ops/rows/activation.h"
 
 namespace headrace {
-
-// stream_cuda.cu; variants are taken where they are preferred alone.
-std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels();
-std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants();
-
 namespace {
 
 bool any(const DeviceTraits&, const GatedLinearArgs&) { return true; }
@@ -31,9 +26,7 @@ void check_shapes(const GatedLinearArgs& args) {
 }  // namespace
 
 const KernelSet<GatedLinearArgs>& gated_linear_kernels() {
-  static const std::vector<Kernel<GatedLinearArgs>> kernels = join_kernels<GatedLinearArgs>(
-      {gated_linear_cuda_kernels(), kTwoOps, gated_linear_cuda_variants()});
-  static const KernelSet<GatedLinearArgs> set{kernels};
+  static const KernelSet<GatedLinearArgs> set({gated_linear_cuda_kernels(), kTwoOps});
   return set;
 }
 

@@ -21,5 +21,6 @@ struct GatedLinearArgs {
 // `two_ops` is linear, then gated_activation: gate and up are rounded to x's type in between.
 void gated_linear(OpContext& context, const GatedLinearArgs& args);
 const KernelSet<GatedLinearArgs>& gated_linear_kernels();
+KernelTable<GatedLinearArgs> gated_linear_cuda_kernels();
 
 }  // namespace headrace

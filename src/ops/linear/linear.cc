@@ -6,8 +6,7 @@
 
 namespace headrace {
 
-std::span<const Kernel<LinearArgs>> linear_cuda_kernels();  // linear_cuda.cu
-int64_t linear_cuda_workspace_bytes();                      // linear_cuda.cu
+int64_t linear_cuda_workspace_bytes();  // library_cuda.cu
 
 namespace {
 
@@ -79,9 +78,7 @@ void check_shapes(const OpContext& context, const LinearArgs& args) {
 }  // namespace
 
 const KernelSet<LinearArgs>& linear_kernels() {
-  static const std::vector<Kernel<LinearArgs>> kernels =
-      join_kernels<LinearArgs>({linear_cuda_kernels(), kCpuKernels});
-  static const KernelSet<LinearArgs> set{kernels};
+  static const KernelSet<LinearArgs> set({linear_cuda_kernels(), kCpuKernels});
   return set;
 }
 

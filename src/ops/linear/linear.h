@@ -49,5 +49,6 @@ void linear(OpContext& context, const LinearArgs& args);
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight);
 OpCost op_cost(const LinearArgs& args);
 const KernelSet<LinearArgs>& linear_kernels();
+KernelTable<LinearArgs> linear_cuda_kernels();
 
 }  // namespace headrace

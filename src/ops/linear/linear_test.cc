@@ -64,7 +64,7 @@ void emulated(OpContext& context, const LinearArgs& args) {
 }
 
 // The table of linear, and the tiles of AMX emulated; the reference last.
-std::span<const Kernel<LinearArgs>> tested_kernels() {
+KernelTable<LinearArgs> tested_kernels() {
   static const auto kernels = [] {
     std::vector<Kernel<LinearArgs>> list{
         {"linear/cpu/amx_emulated", has_emulation,

@@ -1,13 +1,6 @@
 #include "ops/linear/norm_linear.h"
 
 namespace headrace {
-
-// fused_cuda.cc; variants are taken where they are preferred alone.
-std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_kernels();
-std::span<const Kernel<NormLinearArgs>> norm_linear_cuda_variants();
-std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_kernels();
-std::span<const Kernel<NormGatedLinearArgs>> norm_gated_linear_cuda_variants();
-
 namespace {
 
 template <class Args>
@@ -44,16 +37,12 @@ void run_choice(OpContext& context, const KernelSet<Args>& kernels, const Args& 
 }  // namespace
 
 const KernelSet<NormLinearArgs>& norm_linear_kernels() {
-  static const std::vector<Kernel<NormLinearArgs>> kernels = join_kernels<NormLinearArgs>(
-      {norm_linear_cuda_kernels(), kTwoOps, norm_linear_cuda_variants()});
-  static const KernelSet<NormLinearArgs> set{kernels};
+  static const KernelSet<NormLinearArgs> set({norm_linear_cuda_kernels(), kTwoOps});
   return set;
 }
 
 const KernelSet<NormGatedLinearArgs>& norm_gated_linear_kernels() {
-  static const std::vector<Kernel<NormGatedLinearArgs>> kernels = join_kernels<NormGatedLinearArgs>(
-      {norm_gated_linear_cuda_kernels(), kTwoGatedOps, norm_gated_linear_cuda_variants()});
-  static const KernelSet<NormGatedLinearArgs> set{kernels};
+  static const KernelSet<NormGatedLinearArgs> set({norm_gated_linear_cuda_kernels(), kTwoGatedOps});
   return set;
 }
 

@@ -24,6 +24,8 @@ struct NormGatedLinearArgs {
 void norm_linear(OpContext& context, const NormLinearArgs& args);
 void norm_gated_linear(OpContext& context, const NormGatedLinearArgs& args);
 const KernelSet<NormLinearArgs>& norm_linear_kernels();
+KernelTable<NormLinearArgs> norm_linear_cuda_kernels();
 const KernelSet<NormGatedLinearArgs>& norm_gated_linear_kernels();
+KernelTable<NormGatedLinearArgs> norm_gated_linear_cuda_kernels();
 
 }  // namespace headrace

@@ -1,11 +1,6 @@
 #include "ops/linear/residual_linear.h"
 
 namespace headrace {
-
-// fused_cuda.cc; variants are taken where they are preferred alone.
-std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_kernels();
-std::span<const Kernel<ResidualLinearArgs>> residual_linear_cuda_variants();
-
 namespace {
 
 bool any(const DeviceTraits&, const ResidualLinearArgs&) { return true; }
@@ -32,14 +27,12 @@ void run_accumulated(OpContext& context, const ResidualLinearArgs& args) {
 constexpr Kernel<ResidualLinearArgs> kKernels[] = {
     {"residual_linear/accumulated", many_rows, run_accumulated},
     {"residual_linear/later", any, run_later},
-    {"residual_linear/accumulated_any_rows", unscaled, run_accumulated}};  // by name
+    {"residual_linear/accumulated_any_rows", unscaled, run_accumulated, Selection::kByName}};
 
 }  // namespace
 
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels() {
-  static const std::vector<Kernel<ResidualLinearArgs>> kernels = join_kernels<ResidualLinearArgs>(
-      {residual_linear_cuda_kernels(), kKernels, residual_linear_cuda_variants()});
-  static const KernelSet<ResidualLinearArgs> set{kernels};
+  static const KernelSet<ResidualLinearArgs> set({residual_linear_cuda_kernels(), kKernels});
   return set;
 }
 

@@ -23,5 +23,6 @@ struct ResidualLinearArgs {
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.
 bool residual_linear(OpContext& context, const ResidualLinearArgs& args);
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels();
+KernelTable<ResidualLinearArgs> residual_linear_cuda_kernels();
 
 }  // namespace headrace

@@ -24,7 +24,6 @@
 
 namespace headrace::gpu {
 
-constexpr int kStreamColumns = 64;  // of K, a step: rows of 128 bytes
 constexpr int kStreamRowBytes = 2 * kStreamColumns;
 constexpr int kStreamStagesMax = 12;
 constexpr int kStreamGroupRows = 64;  // rows of x of a warpgroup

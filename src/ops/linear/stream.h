@@ -7,6 +7,8 @@
 
 namespace headrace {
 
+inline constexpr int32_t kStreamColumns = 64;  // of K, a step: rows of 128 bytes
+
 // How W [N, K] is cut into thread blocks. It depends on N, K and the device alone, never on M: a
 // row of y has one order of arithmetic, whatever stands beside it.
 struct StreamPlan {

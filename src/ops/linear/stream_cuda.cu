@@ -1,11 +1,8 @@
-#include <algorithm>
-#include <array>
+#include "ops/linear/stream.h"
 
-#include "ops/linear/gated_linear.h"
-#include "ops/linear/gemv.h"
-#include "ops/linear/resident.h"
+#include <algorithm>
+
 #include "ops/linear/stream.cuh"
-#include "ops/linear/wgmma.h"
 #include "ops/tensor_map.cuh"
 
 namespace headrace {
@@ -19,9 +16,6 @@ constexpr int32_t kRingBytes = 200 << 10;
 constexpr int32_t kStagesMin = 3;
 constexpr int32_t kSharedMax = 227 << 10;
 
-constexpr int32_t kTileRows[] = {128, 112, 96, 64};
-constexpr int32_t kSplits[] = {1, 2};  // clusters of four were slower
-
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <class T>
@@ -29,8 +23,8 @@ CUtensorMap matrix_map(DType dtype, const T* base, int64_t rows, int64_t columns
                        int32_t box_rows) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t box[] = {gpu::kStreamColumns, static_cast<cuuint32_t>(box_rows)};
-  return gpu::make_tensor_map({dtype, base, sizes, strides, box, gpu::kStreamColumns});
+  const cuuint32_t box[] = {kStreamColumns, static_cast<cuuint32_t>(box_rows)};
+  return gpu::make_tensor_map({dtype, base, sizes, strides, box, kStreamColumns});
 }
 
 // Rows [first, first + count) of x.
@@ -58,7 +52,7 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& p
       .m = static_cast<int32_t>(count),
       .n_out = static_cast<int32_t>(linear.y.columns()),
       .second_half = static_cast<int32_t>(gated ? n / 2 : Shape::kHalfRows),
-      .steps = static_cast<int32_t>(divided_up(k, gpu::kStreamColumns)),
+      .steps = static_cast<int32_t>(divided_up(k, kStreamColumns)),
       .tiles = plan.tiles,
       .stages = stages,
       .stage_bytes = stage_bytes,
@@ -112,26 +106,6 @@ void launch_plan(OpContext& context, const StreamArgs& args) {
 
 }  // namespace
 
-// The cut with the least time of its slowest block: bytes of W, and of some rows of x beside them.
-StreamPlan plan_stream(int64_t n, int64_t k, bool gated, int32_t sm_count) {
-  constexpr int64_t kRowsBeside = 32;
-  StreamPlan best;
-  int64_t least = INT64_MAX;
-  for (const int32_t rows : kTileRows) {
-    const int64_t tiles = divided_up(gated ? n / 2 : n, gated ? rows / 2 : rows);
-    for (const int32_t splits : kSplits) {
-      if (splits > 1 && tiles * splits > sm_count) continue;
-      const int64_t clusters = std::min<int64_t>(tiles, sm_count / splits);
-      const int64_t cost = divided_up(tiles, clusters) * (rows + kRowsBeside) *
-                           divided_up(divided_up(k, gpu::kStreamColumns), splits);
-      if (cost >= least) continue;
-      least = cost;
-      best = {rows, splits, static_cast<int32_t>(tiles), static_cast<int32_t>(clusters)};
-    }
-  }
-  return best;
-}
-
 bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
   const LinearArgs& linear = args.linear;
   const DType dtype = linear.x.dtype;
@@ -148,75 +122,5 @@ void run_stream(OpContext& context, const StreamArgs& args) {
   if (args.linear.x.dtype == DType::kF16) return launch_plan<__half>(context, args);
   launch_plan<__nv_bfloat16>(context, args);
 }
-
-namespace {
-
-StreamArgs stream_args(const GatedLinearArgs& args) {
-  return {.linear = {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.y},
-          .gate = &args.activation};
-}
-// Alone it is as fast as the library's product without the activation; inside a step its early
-// weights delay the norm before it (docs/kernels/notebook.md).
-bool gated_stream(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return traits.batch_invariant && stream_fits(traits, stream_args(args));
-}
-void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
-  run_stream(context, stream_args(args));
-}
-
-// Tiles of many rows, without an activation of its own (wgmma.h).
-WgmmaArgs wgmma_args(const GatedLinearArgs& args) {
-  return {.x = args.x,
-          .weight = args.weight,
-          .bias = args.bias,
-          .activation = args.activation,
-          .y = args.y};
-}
-bool gated_wgmma(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return wgmma_fits(traits, wgmma_args(args));
-}
-// Measured on an H200 beside the library and an activation: ahead where few products are dropped,
-// not between 257 and some 700 rows.
-bool gated_wgmma_pays(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  if (!gated_wgmma(traits, args)) return false;
-  const int64_t m = args.x.rows();
-  const double filled = plan_wgmma(m, args.weight->n(), traits.sm_count).filled;
-  return m <= kWgmmaRowsMin ? filled > 0.8 : m >= 768 && filled > 0.93;
-}
-void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
-  run_wgmma(context, wgmma_args(args));
-}
-
-// Products that other ops share (resident.h, by name only; gemv.h).
-bool gated_resident(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return resident_fits(traits, fused(args));
-}
-void run_gated_resident(OpContext& context, const GatedLinearArgs& args) {
-  run_resident(context, fused(args));
-}
-bool gated_gemv(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return gemv_pays(traits, fused(args));
-}
-bool gated_gemv_any_size(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return gemv_fits(traits, fused(args));
-}
-void run_gated_gemv(OpContext& context, const GatedLinearArgs& args) {
-  run_gemv(context, fused(args));
-}
-
-constexpr std::array kGatedKernels = {
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/gemv", gated_gemv, run_gated_gemv},
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream, run_gated_stream},
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma", gated_wgmma_pays, run_gated_wgmma}};
-constexpr std::array kGatedVariants = {
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma_any_rows", gated_wgmma, run_gated_wgmma},
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/resident", gated_resident, run_gated_resident},
-    Kernel<GatedLinearArgs>{"gated_linear/cuda/gemv_any_size", gated_gemv_any_size,
-                            run_gated_gemv}};
-
-}  // namespace
-
-std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_kernels() { return kGatedKernels; }
-std::span<const Kernel<GatedLinearArgs>> gated_linear_cuda_variants() { return kGatedVariants; }
 
 }  // namespace headrace

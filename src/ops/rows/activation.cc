@@ -1,12 +1,6 @@
 #include "ops/rows/activation.h"
 
 namespace headrace {
-
-std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels();  // activation_cuda.cu
-std::span<const Kernel<GatedActivationArgs>> gated_activation_cpu_kernels();   // activation_cpu.cc
-std::span<const Kernel<ActivationArgs>> activation_cuda_kernels();             // activation_cuda.cu
-std::span<const Kernel<ActivationArgs>> activation_cpu_kernels();              // activation_cpu.cc
-
 namespace {
 
 void check_args(const OpContext& context, const GatedActivationArgs& args) {
@@ -23,10 +17,10 @@ void check_args(const OpContext& context, const ActivationArgs& args) {
 
 }  // namespace
 
-KernelSet<GatedActivationArgs> gated_activation_kernels() {
-  static const std::vector<Kernel<GatedActivationArgs>> kernels = join_kernels<GatedActivationArgs>(
+const KernelSet<GatedActivationArgs>& gated_activation_kernels() {
+  static const KernelSet<GatedActivationArgs> set(
       {gated_activation_cuda_kernels(), gated_activation_cpu_kernels()});
-  return KernelSet<GatedActivationArgs>(kernels);
+  return set;
 }
 
 OpCost op_cost(const GatedActivationArgs& args) {
@@ -40,10 +34,9 @@ void gated_activation(OpContext& context, const GatedActivationArgs& args) {
   run_op(context, gated_activation_kernels(), args);
 }
 
-KernelSet<ActivationArgs> activation_kernels() {
-  static const std::vector<Kernel<ActivationArgs>> kernels =
-      join_kernels<ActivationArgs>({activation_cuda_kernels(), activation_cpu_kernels()});
-  return KernelSet<ActivationArgs>(kernels);
+const KernelSet<ActivationArgs>& activation_kernels() {
+  static const KernelSet<ActivationArgs> set({activation_cuda_kernels(), activation_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const ActivationArgs& args) {

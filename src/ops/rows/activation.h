@@ -24,8 +24,12 @@ void gated_activation(OpContext& context, const GatedActivationArgs& args);
 void activation(OpContext& context, const ActivationArgs& args);
 
 OpCost op_cost(const GatedActivationArgs& args);
-KernelSet<GatedActivationArgs> gated_activation_kernels();
+const KernelSet<GatedActivationArgs>& gated_activation_kernels();
+KernelTable<GatedActivationArgs> gated_activation_cpu_kernels();
+KernelTable<GatedActivationArgs> gated_activation_cuda_kernels();
 OpCost op_cost(const ActivationArgs& args);
-KernelSet<ActivationArgs> activation_kernels();
+const KernelSet<ActivationArgs>& activation_kernels();
+KernelTable<ActivationArgs> activation_cpu_kernels();
+KernelTable<ActivationArgs> activation_cuda_kernels();
 
 }  // namespace headrace

@@ -95,7 +95,7 @@ constexpr std::array kPlainKernels = {
 
 }  // namespace
 
-std::span<const Kernel<GatedActivationArgs>> gated_activation_cpu_kernels() { return kKernels; }
-std::span<const Kernel<ActivationArgs>> activation_cpu_kernels() { return kPlainKernels; }
+KernelTable<GatedActivationArgs> gated_activation_cpu_kernels() { return kKernels; }
+KernelTable<ActivationArgs> activation_cpu_kernels() { return kPlainKernels; }
 
 }  // namespace headrace

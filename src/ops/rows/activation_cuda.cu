@@ -106,9 +106,9 @@ constexpr std::array kPlainKernels = {
 
 }  // namespace
 
-std::span<const Kernel<GatedActivationArgs>> gated_activation_cuda_kernels() {
+KernelTable<GatedActivationArgs> gated_activation_cuda_kernels() {
   return kGatedKernels;
 }
-std::span<const Kernel<ActivationArgs>> activation_cuda_kernels() { return kPlainKernels; }
+KernelTable<ActivationArgs> activation_cuda_kernels() { return kPlainKernels; }
 
 }  // namespace headrace

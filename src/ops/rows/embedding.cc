@@ -4,10 +4,8 @@
 
 namespace headrace {
 
-void embedding_reference(OpContext&, const EmbeddingArgs&);       // embedding_cpu.cc
-void embedding_packed(OpContext&, const EmbeddingArgs&);          // embedding_cpu.cc
-std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels();  // embedding_cuda.cu
-
+void embedding_reference(OpContext&, const EmbeddingArgs&);  // embedding_cpu.cc
+void embedding_packed(OpContext&, const EmbeddingArgs&);     // embedding_cpu.cc
 namespace {
 
 bool packed_on_cpu(const DeviceTraits& traits, const EmbeddingArgs& args) {
@@ -38,10 +36,9 @@ void check_args(const OpContext& context, const EmbeddingArgs& args) {
 
 }  // namespace
 
-KernelSet<EmbeddingArgs> embedding_kernels() {
-  static const std::vector<Kernel<EmbeddingArgs>> kernels =
-      join_kernels<EmbeddingArgs>({embedding_cuda_kernels(), kCpuKernels});
-  return KernelSet<EmbeddingArgs>(kernels);
+const KernelSet<EmbeddingArgs>& embedding_kernels() {
+  static const KernelSet<EmbeddingArgs> set({embedding_cuda_kernels(), kCpuKernels});
+  return set;
 }
 
 OpCost op_cost(const EmbeddingArgs& args) {

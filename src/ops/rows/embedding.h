@@ -23,6 +23,7 @@ struct EmbeddingArgs {
 void embedding(OpContext& context, const EmbeddingArgs& args);
 
 OpCost op_cost(const EmbeddingArgs& args);
-KernelSet<EmbeddingArgs> embedding_kernels();
+const KernelSet<EmbeddingArgs>& embedding_kernels();
+KernelTable<EmbeddingArgs> embedding_cuda_kernels();
 
 }  // namespace headrace

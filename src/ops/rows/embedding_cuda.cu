@@ -54,6 +54,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<EmbeddingArgs>> embedding_cuda_kernels() { return kKernels; }
+KernelTable<EmbeddingArgs> embedding_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -1,10 +1,6 @@
 #include "ops/rows/layer_norm.h"
 
 namespace headrace {
-
-std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels();  // layer_norm_cuda.cu
-std::span<const Kernel<LayerNormArgs>> layer_norm_cpu_kernels();   // layer_norm_cpu.cc
-
 namespace {
 
 void check_args(const LayerNormArgs& args) {
@@ -18,10 +14,9 @@ void check_args(const LayerNormArgs& args) {
 
 }  // namespace
 
-KernelSet<LayerNormArgs> layer_norm_kernels() {
-  static const std::vector<Kernel<LayerNormArgs>> kernels =
-      join_kernels<LayerNormArgs>({layer_norm_cuda_kernels(), layer_norm_cpu_kernels()});
-  return KernelSet<LayerNormArgs>(kernels);
+const KernelSet<LayerNormArgs>& layer_norm_kernels() {
+  static const KernelSet<LayerNormArgs> set({layer_norm_cuda_kernels(), layer_norm_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const LayerNormArgs& args) {

@@ -22,6 +22,8 @@ struct LayerNormArgs {
 void layer_norm(OpContext& context, const LayerNormArgs& args);
 
 OpCost op_cost(const LayerNormArgs& args);
-KernelSet<LayerNormArgs> layer_norm_kernels();
+const KernelSet<LayerNormArgs>& layer_norm_kernels();
+KernelTable<LayerNormArgs> layer_norm_cpu_kernels();
+KernelTable<LayerNormArgs> layer_norm_cuda_kernels();
 
 }  // namespace headrace

@@ -42,6 +42,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<LayerNormArgs>> layer_norm_cpu_kernels() { return kKernels; }
+KernelTable<LayerNormArgs> layer_norm_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -76,6 +76,6 @@ constexpr std::array kKernels = {Kernel<LayerNormArgs>{"layer_norm/cuda/row", an
 
 }  // namespace
 
-std::span<const Kernel<LayerNormArgs>> layer_norm_cuda_kernels() { return kKernels; }
+KernelTable<LayerNormArgs> layer_norm_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -1,10 +1,6 @@
 #include "ops/rows/residual_add.h"
 
 namespace headrace {
-
-std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels();  // residual_add_cuda.cu
-std::span<const Kernel<ResidualAddArgs>> residual_add_cpu_kernels();   // residual_add_cpu.cc
-
 namespace {
 
 void check_args(const ResidualAddArgs& args) {
@@ -14,10 +10,10 @@ void check_args(const ResidualAddArgs& args) {
 
 }  // namespace
 
-KernelSet<ResidualAddArgs> residual_add_kernels() {
-  static const std::vector<Kernel<ResidualAddArgs>> kernels =
-      join_kernels<ResidualAddArgs>({residual_add_cuda_kernels(), residual_add_cpu_kernels()});
-  return KernelSet<ResidualAddArgs>(kernels);
+const KernelSet<ResidualAddArgs>& residual_add_kernels() {
+  static const KernelSet<ResidualAddArgs> set(
+      {residual_add_cuda_kernels(), residual_add_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const ResidualAddArgs& args) {

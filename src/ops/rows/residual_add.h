@@ -15,6 +15,8 @@ struct ResidualAddArgs {
 void residual_add(OpContext& context, const ResidualAddArgs& args);
 
 OpCost op_cost(const ResidualAddArgs& args);
-KernelSet<ResidualAddArgs> residual_add_kernels();
+const KernelSet<ResidualAddArgs>& residual_add_kernels();
+KernelTable<ResidualAddArgs> residual_add_cpu_kernels();
+KernelTable<ResidualAddArgs> residual_add_cuda_kernels();
 
 }  // namespace headrace

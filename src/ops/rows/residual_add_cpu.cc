@@ -33,6 +33,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<ResidualAddArgs>> residual_add_cpu_kernels() { return kKernels; }
+KernelTable<ResidualAddArgs> residual_add_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

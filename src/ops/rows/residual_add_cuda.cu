@@ -55,6 +55,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<ResidualAddArgs>> residual_add_cuda_kernels() { return kKernels; }
+KernelTable<ResidualAddArgs> residual_add_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -1,7 +1,5 @@
 #include "ops/rows/rms_norm.h"
 
-#include <vector>
-
 namespace headrace {
 namespace {
 
@@ -14,19 +12,11 @@ void check_args(const RmsNormArgs& args) {
   }
 }
 
-std::vector<Kernel<RmsNormArgs>> all_kernels() {
-  std::vector<Kernel<RmsNormArgs>> kernels;
-  for (const auto& table : {rms_norm_cuda_kernels(), rms_norm_cpu_kernels()}) {
-    kernels.insert(kernels.end(), table.begin(), table.end());
-  }
-  return kernels;
-}
-
 }  // namespace
 
-KernelSet<RmsNormArgs> rms_norm_kernels() {
-  static const std::vector<Kernel<RmsNormArgs>> kernels = all_kernels();
-  return KernelSet<RmsNormArgs>(kernels);
+const KernelSet<RmsNormArgs>& rms_norm_kernels() {
+  static const KernelSet<RmsNormArgs> set({rms_norm_cuda_kernels(), rms_norm_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const RmsNormArgs& args) {

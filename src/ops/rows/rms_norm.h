@@ -19,10 +19,8 @@ struct RmsNormArgs {
 void rms_norm(OpContext& context, const RmsNormArgs& args);
 
 OpCost op_cost(const RmsNormArgs& args);
-// All kernels of this build, best first.
-KernelSet<RmsNormArgs> rms_norm_kernels();
-// The tables of the devices; CUDA's is empty where the build has no CUDA (no_cuda.cc).
-std::span<const Kernel<RmsNormArgs>> rms_norm_cpu_kernels();
-std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels();
+const KernelSet<RmsNormArgs>& rms_norm_kernels();
+KernelTable<RmsNormArgs> rms_norm_cpu_kernels();
+KernelTable<RmsNormArgs> rms_norm_cuda_kernels();
 
 }  // namespace headrace

@@ -64,6 +64,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RmsNormArgs>> rms_norm_cpu_kernels() { return kKernels; }
+KernelTable<RmsNormArgs> rms_norm_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -175,6 +175,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RmsNormArgs>> rms_norm_cuda_kernels() { return kKernels; }
+KernelTable<RmsNormArgs> rms_norm_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

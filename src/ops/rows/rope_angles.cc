@@ -1,10 +1,6 @@
 #include "ops/rows/rope_angles.h"
 
 namespace headrace {
-
-std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels();  // rope_angles_cuda.cu
-std::span<const Kernel<RopeAnglesArgs>> rope_angles_cpu_kernels();   // rope_angles_cpu.cc
-
 namespace {
 
 void check_args(const RopeAnglesArgs& args) {
@@ -16,10 +12,10 @@ void check_args(const RopeAnglesArgs& args) {
 
 }  // namespace
 
-KernelSet<RopeAnglesArgs> rope_angles_kernels() {
-  static const std::vector<Kernel<RopeAnglesArgs>> kernels =
-      join_kernels<RopeAnglesArgs>({rope_angles_cuda_kernels(), rope_angles_cpu_kernels()});
-  return KernelSet<RopeAnglesArgs>(kernels);
+const KernelSet<RopeAnglesArgs>& rope_angles_kernels() {
+  static const KernelSet<RopeAnglesArgs> set(
+      {rope_angles_cuda_kernels(), rope_angles_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const RopeAnglesArgs& args) {

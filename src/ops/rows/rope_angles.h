@@ -20,6 +20,8 @@ struct RopeAnglesArgs {
 void rope_angles(OpContext& context, const RopeAnglesArgs& args);
 
 OpCost op_cost(const RopeAnglesArgs& args);
-KernelSet<RopeAnglesArgs> rope_angles_kernels();
+const KernelSet<RopeAnglesArgs>& rope_angles_kernels();
+KernelTable<RopeAnglesArgs> rope_angles_cpu_kernels();
+KernelTable<RopeAnglesArgs> rope_angles_cuda_kernels();
 
 }  // namespace headrace

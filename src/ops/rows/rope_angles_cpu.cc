@@ -32,6 +32,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RopeAnglesArgs>> rope_angles_cpu_kernels() { return kKernels; }
+KernelTable<RopeAnglesArgs> rope_angles_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -50,6 +50,6 @@ constexpr std::array kKernels = {Kernel<RopeAnglesArgs>{"rope_angles/cuda/any", 
 
 }  // namespace
 
-std::span<const Kernel<RopeAnglesArgs>> rope_angles_cuda_kernels() { return kKernels; }
+KernelTable<RopeAnglesArgs> rope_angles_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -1,11 +1,6 @@
 #include "ops/rows/row_gather.h"
 
 namespace headrace {
-
-std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels();  // row_gather_cuda.cu
-std::span<const Kernel<RowGatherArgs>> row_gather_cpu_kernels();   // row_gather_cpu.cc
-std::span<const Kernel<RowGatherArgs>> row_gather_null_kernels();  // null_kernels.cc
-
 namespace {
 
 void check_args(const RowGatherArgs& args) {
@@ -15,10 +10,10 @@ void check_args(const RowGatherArgs& args) {
 
 }  // namespace
 
-KernelSet<RowGatherArgs> row_gather_kernels() {
-  static const std::vector<Kernel<RowGatherArgs>> kernels = join_kernels<RowGatherArgs>(
+const KernelSet<RowGatherArgs>& row_gather_kernels() {
+  static const KernelSet<RowGatherArgs> set(
       {row_gather_cuda_kernels(), row_gather_cpu_kernels(), row_gather_null_kernels()});
-  return KernelSet<RowGatherArgs>(kernels);
+  return set;
 }
 
 OpCost op_cost(const RowGatherArgs& args) {

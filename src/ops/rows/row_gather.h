@@ -17,6 +17,9 @@ struct RowGatherArgs {
 void row_gather(OpContext& context, const RowGatherArgs& args);
 
 OpCost op_cost(const RowGatherArgs& args);
-KernelSet<RowGatherArgs> row_gather_kernels();
+const KernelSet<RowGatherArgs>& row_gather_kernels();
+KernelTable<RowGatherArgs> row_gather_cpu_kernels();
+KernelTable<RowGatherArgs> row_gather_cuda_kernels();
+KernelTable<RowGatherArgs> row_gather_null_kernels();
 
 }  // namespace headrace

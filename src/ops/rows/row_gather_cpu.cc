@@ -24,6 +24,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RowGatherArgs>> row_gather_cpu_kernels() { return kKernels; }
+KernelTable<RowGatherArgs> row_gather_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

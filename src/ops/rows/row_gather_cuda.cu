@@ -44,6 +44,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<RowGatherArgs>> row_gather_cuda_kernels() { return kKernels; }
+KernelTable<RowGatherArgs> row_gather_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

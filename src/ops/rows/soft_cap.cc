@@ -1,10 +1,6 @@
 #include "ops/rows/soft_cap.h"
 
 namespace headrace {
-
-std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels();  // soft_cap_cuda.cu
-std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels();   // soft_cap_cpu.cc
-
 namespace {
 
 void check_args(const SoftCapArgs& args) {
@@ -14,10 +10,9 @@ void check_args(const SoftCapArgs& args) {
 
 }  // namespace
 
-KernelSet<SoftCapArgs> soft_cap_kernels() {
-  static const std::vector<Kernel<SoftCapArgs>> kernels =
-      join_kernels<SoftCapArgs>({soft_cap_cuda_kernels(), soft_cap_cpu_kernels()});
-  return KernelSet<SoftCapArgs>(kernels);
+const KernelSet<SoftCapArgs>& soft_cap_kernels() {
+  static const KernelSet<SoftCapArgs> set({soft_cap_cuda_kernels(), soft_cap_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const SoftCapArgs& args) {

@@ -13,6 +13,8 @@ struct SoftCapArgs {
 void soft_cap(OpContext& context, const SoftCapArgs& args);
 
 OpCost op_cost(const SoftCapArgs& args);
-KernelSet<SoftCapArgs> soft_cap_kernels();
+const KernelSet<SoftCapArgs>& soft_cap_kernels();
+KernelTable<SoftCapArgs> soft_cap_cpu_kernels();
+KernelTable<SoftCapArgs> soft_cap_cuda_kernels();
 
 }  // namespace headrace

@@ -46,6 +46,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<SoftCapArgs>> soft_cap_cpu_kernels() { return kKernels; }
+KernelTable<SoftCapArgs> soft_cap_cpu_kernels() { return kKernels; }
 
 }  // namespace headrace

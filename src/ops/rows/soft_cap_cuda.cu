@@ -33,6 +33,6 @@ constexpr std::array kKernels = {Kernel<SoftCapArgs>{"soft_cap/cuda/any", any, r
 
 }  // namespace
 
-std::span<const Kernel<SoftCapArgs>> soft_cap_cuda_kernels() { return kKernels; }
+KernelTable<SoftCapArgs> soft_cap_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

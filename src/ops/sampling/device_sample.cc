@@ -2,13 +2,10 @@
 
 namespace headrace {
 
-std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels();  // device_sample_cuda.cu
-std::span<const Kernel<DeviceSampleArgs>> device_sample_null_kernels();  // null_kernels.cc
-
-KernelSet<DeviceSampleArgs> device_sample_kernels() {
-  static const std::vector<Kernel<DeviceSampleArgs>> kernels =
-      join_kernels<DeviceSampleArgs>({device_sample_cuda_kernels(), device_sample_null_kernels()});
-  return KernelSet<DeviceSampleArgs>(kernels);
+const KernelSet<DeviceSampleArgs>& device_sample_kernels() {
+  static const KernelSet<DeviceSampleArgs> set(
+      {device_sample_cuda_kernels(), device_sample_null_kernels()});
+  return set;
 }
 
 OpCost op_cost(const DeviceSampleArgs& args) {

@@ -73,6 +73,8 @@ struct DeviceSampleArgs {
 void device_sample(OpContext& context, const DeviceSampleArgs& args);
 
 OpCost op_cost(const DeviceSampleArgs& args);
-KernelSet<DeviceSampleArgs> device_sample_kernels();
+const KernelSet<DeviceSampleArgs>& device_sample_kernels();
+KernelTable<DeviceSampleArgs> device_sample_cuda_kernels();
+KernelTable<DeviceSampleArgs> device_sample_null_kernels();
 
 }  // namespace headrace

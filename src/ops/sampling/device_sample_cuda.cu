@@ -264,6 +264,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-std::span<const Kernel<DeviceSampleArgs>> device_sample_cuda_kernels() { return kKernels; }
+KernelTable<DeviceSampleArgs> device_sample_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace

@@ -3,10 +3,6 @@
 #include "ops/sampling/sample_row.h"
 
 namespace headrace {
-
-std::span<const Kernel<SampleArgs>> sample_cpu_kernels();                 // sample_cpu.cc
-std::span<const Kernel<TokenLogprobsArgs>> token_logprobs_cpu_kernels();  // sample_cpu.cc
-
 namespace {
 
 void check_logits(const ConstTensorView& logits, size_t rows, size_t results) {
@@ -17,10 +13,14 @@ void check_logits(const ConstTensorView& logits, size_t rows, size_t results) {
 
 }  // namespace
 
-KernelSet<SampleArgs> sample_kernels() { return KernelSet<SampleArgs>(sample_cpu_kernels()); }
+const KernelSet<SampleArgs>& sample_kernels() {
+  static const KernelSet<SampleArgs> set({sample_cpu_kernels()});
+  return set;
+}
 
-KernelSet<TokenLogprobsArgs> token_logprobs_kernels() {
-  return KernelSet<TokenLogprobsArgs>(token_logprobs_cpu_kernels());
+const KernelSet<TokenLogprobsArgs>& token_logprobs_kernels() {
+  static const KernelSet<TokenLogprobsArgs> set({token_logprobs_cpu_kernels()});
+  return set;
 }
 
 OpCost op_cost(const SampleArgs& args) {

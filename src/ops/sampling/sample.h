@@ -68,7 +68,8 @@ struct SampleArgs {
 void sample(OpContext& context, const SampleArgs& args);
 
 OpCost op_cost(const SampleArgs& args);
-KernelSet<SampleArgs> sample_kernels();
+const KernelSet<SampleArgs>& sample_kernels();
+KernelTable<SampleArgs> sample_cpu_kernels();
 
 int64_t sample_workspace_bytes(int thread_count, int64_t vocabulary);
 
@@ -83,6 +84,7 @@ struct TokenLogprobsArgs {
 void token_logprobs(OpContext& context, const TokenLogprobsArgs& args);
 
 OpCost op_cost(const TokenLogprobsArgs& args);
-KernelSet<TokenLogprobsArgs> token_logprobs_kernels();
+const KernelSet<TokenLogprobsArgs>& token_logprobs_kernels();
+KernelTable<TokenLogprobsArgs> token_logprobs_cpu_kernels();
 
 }  // namespace headrace

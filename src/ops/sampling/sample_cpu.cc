@@ -114,9 +114,7 @@ constexpr std::array kTokenLogprobsKernels = {
 
 }  // namespace
 
-std::span<const Kernel<SampleArgs>> sample_cpu_kernels() { return kSampleKernels; }
-std::span<const Kernel<TokenLogprobsArgs>> token_logprobs_cpu_kernels() {
-  return kTokenLogprobsKernels;
-}
+KernelTable<SampleArgs> sample_cpu_kernels() { return kSampleKernels; }
+KernelTable<TokenLogprobsArgs> token_logprobs_cpu_kernels() { return kTokenLogprobsKernels; }
 
 }  // namespace headrace

@@ -2,13 +2,9 @@
 
 namespace headrace {
 
-std::span<const Kernel<SlotStateArgs>> slot_state_cuda_kernels();  // slot_state_cuda.cu
-std::span<const Kernel<SlotStateArgs>> slot_state_null_kernels();  // null_kernels.cc
-
-KernelSet<SlotStateArgs> slot_state_kernels() {
-  static const std::vector<Kernel<SlotStateArgs>> kernels =
-      join_kernels<SlotStateArgs>({slot_state_cuda_kernels(), slot_state_null_kernels()});
-  return KernelSet<SlotStateArgs>(kernels);
+const KernelSet<SlotStateArgs>& slot_state_kernels() {
+  static const KernelSet<SlotStateArgs> set({slot_state_cuda_kernels(), slot_state_null_kernels()});
+  return set;
 }
 
 OpCost op_cost(const SlotStateArgs& args) {

@@ -41,6 +41,8 @@ struct SlotStateArgs {
 void update_slot_state(OpContext& context, const SlotStateArgs& args);
 
 OpCost op_cost(const SlotStateArgs& args);
-KernelSet<SlotStateArgs> slot_state_kernels();
+const KernelSet<SlotStateArgs>& slot_state_kernels();
+KernelTable<SlotStateArgs> slot_state_cuda_kernels();
+KernelTable<SlotStateArgs> slot_state_null_kernels();
 
 }  // namespace headrace

@@ -77,6 +77,6 @@ constexpr std::array kKernels = {Kernel<SlotStateArgs>{"slot_state/cuda/any", an
 
 }  // namespace
 
-std::span<const Kernel<SlotStateArgs>> slot_state_cuda_kernels() { return kKernels; }
+KernelTable<SlotStateArgs> slot_state_cuda_kernels() { return kKernels; }
 
 }  // namespace headrace
