@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gpu/mma.cuh"
+#include "gpu/reduce.cuh"
 #include "ops/linear/plain.cuh"
 
 namespace headrace::gpu {
