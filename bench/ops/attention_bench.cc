@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/attention.h"
-#include "ops/attention_plan.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "tensor/half.h"
 
 namespace headrace {

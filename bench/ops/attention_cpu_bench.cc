@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/attention.h"
-#include "ops/ceiling.h"
+#include "ops/attention/attention.h"
+#include "ops/ceilings/ceiling.h"
 
 namespace headrace {
 namespace {

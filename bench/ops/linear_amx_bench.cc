@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "linear_amx_variants.h"
-#include "ops/ceiling.h"
-#include "ops/linear.h"
-#include "ops/linear_cpu.h"
-#include "ops/random_matrix.h"
+#include "ops/ceilings/ceiling.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/linear_cpu.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace {
 namespace {

@@ -4,20 +4,20 @@
 #include <immintrin.h>
 #include <sys/mman.h>
 
-#include "ops/linear_cpu_isa.h"
-#include "ops/packed_format.h"
+#include "ops/linear/cpu_isa.h"
+#include "ops/packing/packed_format.h"
 
 namespace headrace {
 namespace {
 
 #include "ops/amx_tiles.inc"
-#include "ops/linear_cpu_avx512.inc"
-#include "ops/linear_cpu_tiles.inc"
+#include "ops/linear/cpu_avx512.inc"
+#include "ops/linear/cpu_tiles.inc"
 
-#include "ops/linear_cpu_float.inc"
+#include "ops/linear/cpu_float.inc"
 
-#include "ops/linear_cpu_amx.inc"
-#include "ops/linear_cpu_amx_unpack.inc"
+#include "ops/linear/cpu_amx.inc"
+#include "ops/linear/cpu_amx_unpack.inc"
 
 // --- probes ---
 

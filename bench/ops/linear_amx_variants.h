@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "ops/linear_cpu_isa.h"
+#include "ops/linear/cpu_isa.h"
 
 namespace headrace {
 

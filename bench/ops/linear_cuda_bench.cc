@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/linear_fused.h"
+#include "ops/linear/fused.h"
 #include "tensor/half.h"
 
 using namespace headrace;

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/ceiling.h"
-#include "ops/linear.h"
-#include "ops/random_matrix.h"
+#include "ops/ceilings/ceiling.h"
+#include "ops/linear/linear.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace {
 namespace {

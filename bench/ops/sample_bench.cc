@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/device_sample.h"
 #include "ops/op.h"
+#include "ops/sampling/device_sample.h"
 #include "tensor/half.h"
 
 using namespace headrace;

@@ -10,7 +10,7 @@
 #include "apps/workload.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 #include "tensor/gemm_library.h"
 #include "tensor/half.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "ops/ceiling.h"
+#include "ops/ceilings/ceiling.h"
 #include "tensor/device.h"
 
 namespace headrace {

@@ -9,7 +9,7 @@
 #include "engine/kv_storage.h"
 #include "engine/slot_table.h"
 #include "models/model.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/slot_state.h"
 #include "sched/step_plan.h"
 
 namespace headrace {

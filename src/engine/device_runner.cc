@@ -15,7 +15,7 @@
 #include "engine/step_arena.h"
 #include "engine/step_graphs.h"
 #include "engine/step_stages.h"
-#include "ops/attention_plan.h"
+#include "ops/attention/plan.h"
 #include "tensor/gemm_library.h"
 #include "tensor/workspace.h"
 

@@ -12,7 +12,7 @@
 #include "engine/device_slots.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
-#include "ops/device_sample.h"
+#include "ops/sampling/device_sample.h"
 #include "sched/step_plan.h"
 
 namespace headrace {

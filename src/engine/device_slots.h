@@ -9,7 +9,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "ops/slot_state.h"
+#include "ops/sampling/slot_state.h"
 #include "sched/step_plan.h"
 #include "tensor/device.h"
 

@@ -1,5 +1,5 @@
 // KvStorage: the memory of the KV pool. Pages are block-major, so that one copy moves a block:
-//   [block][layer of the group][K part, V part]   (parts as in ops/kv_view.h)
+//   [block][layer of the group][K part, V part]   (parts as in ops/attention/kv_view.h)
 // All groups share one pool of equal pages; a page is as large as the largest group needs.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "engine/kv_tiers.h"
 #include "kv/kv_group.h"
 #include "models/model.h"
-#include "ops/kv_view.h"
+#include "ops/attention/kv_view.h"
 #include "sched/step_plan.h"
 #include "tensor/device.h"
 

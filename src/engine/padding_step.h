@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/attention_plan.h"
+#include "ops/attention/plan.h"
 
 namespace headrace {
 

@@ -7,7 +7,7 @@
 #include "engine/batch_builder.h"
 #include "engine/slot_table.h"
 #include "ops/op.h"
-#include "ops/sample.h"
+#include "ops/sampling/sample.h"
 #include "sched/step_plan.h"
 
 namespace headrace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "ops/sample.h"
+#include "ops/sampling/sample.h"
 #include "sched/request.h"
 #include "sched/step_plan.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/row_gather.h"
+#include "ops/rows/row_gather.h"
 
 namespace headrace {
 

@@ -11,9 +11,9 @@
 #include "engine/kv_storage.h"
 #include "engine/step_arena.h"
 #include "models/model.h"
-#include "ops/attention_plan.h"
-#include "ops/device_sample.h"
+#include "ops/attention/plan.h"
 #include "ops/op.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 

@@ -5,19 +5,19 @@
 
 #include "models/decoder_weights.h"
 #include "models/device_limits.h"
-#include "ops/activation.h"
-#include "ops/embedding.h"
-#include "ops/gated_linear.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
-#include "ops/norm_linear.h"
-#include "ops/residual_add.h"
-#include "ops/residual_linear.h"
-#include "ops/rms_norm.h"
-#include "ops/rope_angles.h"
-#include "ops/rope_attention.h"
-#include "ops/row_gather.h"
-#include "ops/soft_cap.h"
+#include "ops/attention/rope_attention.h"
+#include "ops/linear/gated_linear.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/norm_linear.h"
+#include "ops/linear/residual_linear.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/embedding.h"
+#include "ops/rows/layer_norm.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/rms_norm.h"
+#include "ops/rows/rope_angles.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/soft_cap.h"
 
 namespace headrace {
 namespace {
@@ -56,7 +56,7 @@ struct Widths {
 // of 7.
 bool shares_scratch(const DeviceTraits& device) { return device.kind == DeviceKind::kCpu; }
 
-// As many as share one unpacking of a panel of weights (ops/linear_cpu_plan.h).
+// As many as share one unpacking of a panel of weights (ops/linear/cpu_plan.h).
 constexpr int64_t kFeedForwardRows = 128;
 // With AMX a product of few rows is bound by reading the weights.
 constexpr int64_t kAmxFeedForwardRows = 512;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "ops/activation.h"
+#include "ops/rows/activation.h"
 
 namespace headrace {
 

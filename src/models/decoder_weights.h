@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/decoder_spec.h"
-#include "ops/packed_weight.h"
+#include "ops/packing/packed_weight.h"
 #include "tensor/device.h"
 
 namespace headrace {

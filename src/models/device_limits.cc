@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "ops/attention_plan.h"
-#include "ops/device_sample.h"
-#include "ops/rope_kv.h"
+#include "ops/attention/plan.h"
+#include "ops/attention/rope_kv.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 namespace {

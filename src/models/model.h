@@ -15,8 +15,8 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/timeline.h"
-#include "ops/attention.h"
-#include "ops/kv_view.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/kv_view.h"
 #include "ops/op.h"
 #include "weights/hf_names.h"
 #include "weights/model_config.h"
@@ -108,7 +108,7 @@ class Model {
 
 enum class ComputeType {
   kFast,      // CPU: integers for quantised weights; CUDA: BF16
-  kFastWide,  // CPU: activations of 16 bits where kFast has 8 (ops/linear.h); CUDA: kFast
+  kFastWide,  // CPU: activations of 16 bits where kFast has 8 (ops/linear/linear.h); CUDA: kFast
   kFloat32,   // weights and activations
   kFloat16,   // CUDA alone: weights and activations
 };

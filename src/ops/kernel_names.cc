@@ -1,47 +1,18 @@
 #include "ops/kernel_names.h"
 
-#include "ops/activation.h"
-#include "ops/attention.h"
-#include "ops/device_sample.h"
-#include "ops/embedding.h"
-#include "ops/gated_linear.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
-#include "ops/norm_linear.h"
-#include "ops/residual_add.h"
-#include "ops/residual_linear.h"
-#include "ops/rms_norm.h"
-#include "ops/rope_angles.h"
-#include "ops/rope_attention.h"
-#include "ops/rope_kv.h"
-#include "ops/row_gather.h"
-#include "ops/sample.h"
-#include "ops/slot_state.h"
-#include "ops/soft_cap.h"
+#include "ops/op_list.h"
 
 namespace headrace {
-namespace {
-
-template <class... Sets>
-std::vector<std::string_view> names_of(const Sets&... sets) {
-  std::vector<std::string_view> names;
-  const auto add = [&](const auto& set) {
-    for (const auto& kernel : set.all()) names.push_back(kernel.name);
-  };
-  (add(sets), ...);
-  return names;
-}
-
-}  // namespace
 
 std::vector<std::string_view> kernel_names() {
-  return names_of(activation_kernels(), attention_kernels(), device_sample_kernels(),
-                  embedding_kernels(), gated_activation_kernels(), gated_linear_kernels(),
-                  layer_norm_kernels(), linear_kernels(), norm_gated_linear_kernels(),
-                  norm_linear_kernels(), residual_add_kernels(), residual_linear_kernels(),
-                  rms_norm_kernels(), rope_angles_kernels(), rope_attention_kernels(),
-                  rope_kv_kernels(), row_gather_kernels(), sample_kernels(), slot_state_kernels(),
-                  soft_cap_kernels(), token_logprobs_kernels());
+  std::vector<std::string_view> names;
+  const auto add = [&](const auto& kernels) {
+    for (const auto& kernel : kernels.all()) names.push_back(kernel.name);
+  };
+#define HR_ADD_NAMES(op, Args) add(op##_kernels());
+  HR_OPS(HR_ADD_NAMES)
+#undef HR_ADD_NAMES
+  return names;
 }
 
 }  // namespace headrace

@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "ops/activation.h"
+#include "ops/attention/rope_kv.h"
 #include "ops/cuda_test_support.h"
-#include "ops/device_sample.h"
-#include "ops/embedding.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
-#include "ops/residual_add.h"
-#include "ops/rms_norm.h"
-#include "ops/rope_kv.h"
-#include "ops/row_gather.h"
-#include "ops/soft_cap.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/embedding.h"
+#include "ops/rows/layer_norm.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/rms_norm.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/soft_cap.h"
+#include "ops/sampling/device_sample.h"
 
 namespace headrace {
 namespace {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "ops/activation.h"
 #include "ops/cuda_test_support.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
-#include "ops/rms_norm.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/layer_norm.h"
+#include "ops/rows/rms_norm.h"
 
 namespace headrace {
 namespace {

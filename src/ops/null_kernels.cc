@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include "ops/device_sample.h"
-#include "ops/row_gather.h"
-#include "ops/slot_state.h"
+#include "ops/rows/row_gather.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/slot_state.h"
 
 namespace headrace {
 namespace {
@@ -56,8 +56,8 @@ constexpr std::array kDeviceSample = {Kernel<DeviceSampleArgs>{
 
 }  // namespace
 
-std::span<const Kernel<SlotStateArgs>> slot_state_null_kernels() { return kSlotState; }
-std::span<const Kernel<RowGatherArgs>> row_gather_null_kernels() { return kRowGather; }
-std::span<const Kernel<DeviceSampleArgs>> device_sample_null_kernels() { return kDeviceSample; }
+KernelTable<SlotStateArgs> slot_state_null_kernels() { return kSlotState; }
+KernelTable<RowGatherArgs> row_gather_null_kernels() { return kRowGather; }
+KernelTable<DeviceSampleArgs> device_sample_null_kernels() { return kDeviceSample; }
 
 }  // namespace headrace

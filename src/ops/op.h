@@ -26,7 +26,7 @@ struct OpCost {
   int64_t rows = 0;   // of the batch
   int64_t bytes = 0;  // read and written once each
   int64_t flops = 0;  // multiplications and additions; 0: not worth counting
-  std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceiling.h)
+  std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceilings/ceiling.h)
 };
 
 // Is told of every call of an op, after it is done.
@@ -62,24 +62,40 @@ inline bool is_activation(const Device& device, DType dtype) {
   return device.kind() == DeviceKind::kCuda && (dtype == DType::kF16 || dtype == DType::kBF16);
 }
 
+// Who takes a kernel.
+enum class Selection : uint8_t {
+  kBest,    // everybody, where no kernel before it in its table fits
+  kByName,  // those alone who prefer it (OpHooks::preferred, --prefer-kernels): what is measured
+            // against the best, and tests
+};
+
 template <class Args>
 struct Kernel {
   std::string_view name;  // "rms_norm/cpu/avx512": in logs, tests and benches
   bool (*supports)(const DeviceTraits&, const Args&);
   void (*run)(OpContext&, const Args&);
+  Selection selection = Selection::kBest;
   bool is_fallback = false;  // CUDA: for what the fast ones do not take, many times slower
 };
 
-// The kernels of one op, best first; the reference kernel of each device is the last that fits.
+// The kernels of one op on one device, best first; the reference kernel is the last.
+template <class Args>
+using KernelTable = std::span<const Kernel<Args>>;
+
+// The kernels of one op: the tables of its devices.
 template <class Args>
 class KernelSet {
  public:
-  constexpr explicit KernelSet(std::span<const Kernel<Args>> kernels) : kernels_(kernels) {}
+  explicit KernelSet(std::initializer_list<KernelTable<Args>> tables) {
+    for (const KernelTable<Args>& table : tables) {
+      kernels_.insert(kernels_.end(), table.begin(), table.end());
+    }
+  }
 
   // The best that can; null where none can.
   const Kernel<Args>* find(const DeviceTraits& device, const Args& args) const {
     for (const Kernel<Args>& kernel : kernels_) {
-      if (kernel.supports(device, args)) return &kernel;
+      if (kernel.selection == Selection::kBest && kernel.supports(device, args)) return &kernel;
     }
     return nullptr;
   }
@@ -88,7 +104,7 @@ class KernelSet {
     CHECK_MSG(kernel != nullptr, "no kernel supports these arguments");
     return *kernel;
   }
-  // The same, but a kernel that `hooks` prefer where one fits.
+  // The same, but a kernel that `hooks` prefer where one fits, however it is selected.
   const Kernel<Args>& select(const Device& device, const Args& args, const OpHooks& hooks) const {
     for (const std::string& name : hooks.preferred) {
       for (const Kernel<Args>& kernel : kernels_) {
@@ -97,10 +113,10 @@ class KernelSet {
     }
     return select(device, args);
   }
-  std::span<const Kernel<Args>> all() const { return kernels_; }
+  KernelTable<Args> all() const { return kernels_; }
 
  private:
-  std::span<const Kernel<Args>> kernels_;
+  std::vector<Kernel<Args>> kernels_;
 };
 
 int64_t op_clock_ns();                          // op.cc
@@ -134,15 +150,6 @@ void run_op(OpContext& context, const KernelSet<Args>& kernels, const Args& args
   // Errors stay with the stream, whose owner asks for them.
   (void)context.stream.synchronize();
   probe->ran(kernel.name, cost, op_clock_ns() - start);
-}
-
-// The tables of an op's devices as one, in this order.
-template <class Args>
-std::vector<Kernel<Args>> join_kernels(
-    std::initializer_list<std::span<const Kernel<Args>>> tables) {
-  std::vector<Kernel<Args>> kernels;
-  for (const auto& table : tables) kernels.insert(kernels.end(), table.begin(), table.end());
-  return kernels;
 }
 
 }  // namespace headrace

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_test_support.h"
-#include "ops/residual_add.h"
+#include "ops/rows/residual_add.h"
 
 namespace headrace {
 namespace {
@@ -24,7 +24,7 @@ bool if_odd(const DeviceTraits&, const TestArgs& args) { return args.odd; }
 constexpr Kernel<TestArgs> kKernels[] = {{"test/best", always, run_number<1>},
                                          {"test/odd", if_odd, run_number<2>},
                                          {"test/reference", always, run_number<3>}};
-constexpr KernelSet<TestArgs> kSet{kKernels};
+const KernelSet<TestArgs> kSet({kKernels});
 
 class CallLog final : public OpProbe {
  public:
@@ -54,6 +54,26 @@ TEST(Op, TheBestKernelThatFitsRunsUnlessAnotherIsPreferred) {
   hooks.preferred = {"other/odd"};
   run_op(context, kSet, {&ran, true});
   EXPECT_EQ(ran, 1);
+}
+
+TEST(Op, AKernelByNameIsNobodysBest) {
+  constexpr Kernel<TestArgs> kNamed[] = {
+      {"test/named", always, run_number<4>, Selection::kByName},
+      {"test/best", always, run_number<1>}};
+  constexpr Kernel<TestArgs> kNamedOnly[] = {
+      {"test/named", always, run_number<4>, Selection::kByName}};
+  const KernelSet<TestArgs> set({kNamed});
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  const OpHooks hooks{.preferred = {"test/named"}};
+  int ran = 0;
+  run_op(context, set, {&ran});
+  EXPECT_EQ(ran, 1);
+  context.hooks = &hooks;
+  run_op(context, set, {&ran});
+  EXPECT_EQ(ran, 4);
+  EXPECT_EQ(set.all().size(), 2u);
+  EXPECT_EQ(KernelSet<TestArgs>({kNamedOnly}).find({}, {&ran}), nullptr);
 }
 
 TEST(Op, AProbeSeesEveryCall) {
@@ -94,7 +114,7 @@ TEST(Op, AFallbackIsLoggedOncePerShape) {
   constexpr Kernel<SizedArgs> kSized[] = {
       {"sized/fast", if_small, run_nothing},
       {.name = "sized/slow", .supports = any_size, .run = run_nothing, .is_fallback = true}};
-  const KernelSet<SizedArgs> set{kSized};
+  const KernelSet<SizedArgs> set({kSized});
   TestDevice device = TestDevice::cpu(1);
   OpContext context = device.context();
   testing::internal::CaptureStderr();
@@ -114,7 +134,7 @@ TEST(Op, AFallbackIsLoggedOncePerShape) {
 
 TEST(Op, NoKernelIsFoundForWhatNoneTakes) {
   constexpr Kernel<SizedArgs> kSmallOnly[] = {{"sized/fast", if_small, run_nothing}};
-  const KernelSet<SizedArgs> set{kSmallOnly};
+  const KernelSet<SizedArgs> set({kSmallOnly});
   EXPECT_EQ(set.find({}, {4})->name, "sized/fast");
   EXPECT_EQ(set.find({}, {8}), nullptr);
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/cuda_test_support.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace headrace {
 namespace {

@@ -141,7 +141,7 @@ TEST(TinyCuda, AnswersInF16AreNearer) {
   expect_near("float16", 0.1);
 }
 
-// A layer of a small model in few launches (ops/linear_resident.h, residual_linear.h).
+// A layer of a small model in few launches (ops/linear/resident.h, residual_linear.h).
 const std::vector<std::string> kFewLaunches = {
     "norm_linear/cuda/resident_any_rows", "norm_gated_linear/cuda/resident_any_rows",
     "residual_linear/accumulated_any_rows", "linear/cuda/resident", "gated_linear/cuda/resident"};

@@ -1,4 +1,4 @@
-// gemv in the whole engine (ops/linear_gemv.h): a model of two layers and few tokens whose matrices
+// gemv in the whole engine (ops/linear/gemv.h): a model of two layers and few tokens whose matrices
 // are 4096 x 4096 and more, which no tiny model's are, on the GPU and on the CPU.
 #include <gtest/gtest.h>
 

@@ -1,0 +1,26 @@
+# Attention over the paged cache, and what writes the cache before it.
+ops_room(attention
+  SOURCES
+    attention.cc attention_cpu.cc rope_attention.cc rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx2.cc rope_kv_cpu_avx512.cc
+    tiles.cc panels.cc materialised.cc plan.cc
+    cpu_avx2.cc cpu_avx512.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_materialised.cc
+  CUDA
+    attention_cuda.cu attention_tensor_map.cu cuda_d64.cu cuda_d80.cu cuda_d96.cu cuda_d128.cu cuda_d256.cu
+    rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu rope_attention_cuda_d256.cu
+    rope_kv_cuda.cu
+  TESTS
+    attention_test.cc attention_cuda_test.cc rope_attention_cuda_test.cc rope_kv_test.cc rope_kv_cuda_test.cc
+    plan_test.cc page_test.cc cpu_amx_emulated.cc
+  GPU_WORDS
+    plan_test.cc page_test.cc)
+
+ops_compile_for(attention "${avx2_flags}" cpu_avx2.cc rope_kv_cpu_avx2.cc)
+ops_compile_for(attention "${avx512_flags}" cpu_avx512.cc cpu_materialised.cc rope_kv_cpu_avx512.cc)
+ops_compile_for(attention "${amx_flags}" cpu_amx.cc)
+# The last is the kernel of AMX on emulated tiles, for tests.
+ops_compile_for(attention "${avx512_flags};-mavx512bf16" cpu_avx512_bf16.cc cpu_amx_emulated.cc)
+
+headrace_bench(attention_cpu_bench SOURCES ops/attention_cpu_bench.cc LINKS headrace_ops)
+if(HEADRACE_CUDA)
+  headrace_bench(attention_bench SOURCES ops/attention_bench.cc LINKS headrace_ops CUDA::cudart_static)
+endif()

@@ -1,0 +1,64 @@
+// Causal attention over the paged cache for one packed batch of prompt and decode rows.
+//
+// Batch invariance on the CPU: every (row, head) of the result is bit-identical however a sequence
+// is cut into steps (whole prompt, chunks of any size, token by token) and whatever else is in the
+// batch. So keys are summed in splits at absolute multiples of 256 (split.h), merged in
+// ascending order, whether or not the splits run in parallel; a key that a row may not see is not
+// touched by it. Kernels that multiply in BF16 (panel.h) keep that among rows of one step
+// of a sequence that has 16 and more of them with its heads; the others are summed in f32. So they
+// support nothing where DeviceTraits::batch_invariant is set.
+//
+// On CUDA a row's bits depend on how it is cut into tiles (plan.h).
+#pragma once
+
+#include <span>
+
+#include "ops/attention/kv_view.h"
+#include "ops/op.h"
+
+namespace headrace {
+
+// Rows of one sequence in this step. They are consecutive in the batch and last in the cache: row r
+// of the sequence (0-based) sits at position kv_length - row_count + r and sees the keys up to
+// itself.
+struct AttentionSequence {
+  int32_t row_first = 0;
+  int32_t row_count = 0;
+  int32_t kv_length = 0;                 // tokens in the cache, these rows included
+  const int32_t* block_table = nullptr;  // [ceil(kv_length / block_tokens)]; entries wholly behind
+                                         // the window are not read
+};
+
+struct AttentionPlan;  // ops/attention/plan.h
+
+struct AttentionArgs {
+  ConstTensorView
+      q;           // [T, Hq d], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
+  KvLayerView kv;  // this step's keys and values are already there
+  std::span<const AttentionSequence> sequences;
+  float scale = 0.0f;         // scores: q k' * scale
+  int32_t window = 0;         // > 0: a row sees that many keys, itself included
+  float soft_cap = 0.0f;      // > 0: score := cap * tanh(score / cap)
+  bool f32_products = false;  // CPU: no kernel that rounds q, keys, values or weights to BF16
+  // [Hq] or null: a logit of each head that takes part in its softmax and has no value.
+  const float* sinks = nullptr;
+  // CUDA: the work of `sequences`, already on the device. Null on the CPU.
+  const AttentionPlan* plan = nullptr;
+  // [T, Hq d], q's type. Rows of no sequence are not written; in a step that only decodes, which
+  // may be padded on CUDA, those behind the last sequence's become zero there.
+  TensorView out;
+};
+
+// Takes attention_workspace_bytes() of the workspace at most, on CUDA attention_partial_bytes().
+void attention(OpContext& context, const AttentionArgs& args);
+
+OpCost op_cost(const AttentionArgs& args);
+const KernelSet<AttentionArgs>& attention_kernels();
+KernelTable<AttentionArgs> attention_cpu_kernels();
+KernelTable<AttentionArgs> attention_cuda_kernels();
+
+// An upper bound for every batch on a device of `thread_count` threads whose sequences are no
+// longer than `kv_length_max`.
+int64_t attention_workspace_bytes(int thread_count, int32_t head_dim, int32_t kv_length_max);
+
+}  // namespace headrace

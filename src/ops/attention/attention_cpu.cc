@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "ops/attention/materialised.h"
+#include "ops/attention/panels.h"
+#include "ops/attention/tiles.h"
+
+namespace headrace {
+namespace {
+
+struct KeyRange {
+  int32_t first, last;  // [first, last)
+};
+
+// The keys that row r of a sequence sees.
+KeyRange visible_keys(const AttentionArgs& args, const AttentionSequence& sequence, int32_t r) {
+  const int32_t last = sequence.kv_length - sequence.row_count + r + 1;
+  return {args.window > 0 ? std::max(0, last - args.window) : 0, last};
+}
+
+int64_t slot_of(const KvLayerView& kv, const AttentionSequence& sequence, int32_t token) {
+  return int64_t{sequence.block_table[token / kv.block_tokens]} * kv.block_tokens +
+         token % kv.block_tokens;
+}
+
+double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv_head) {
+  double sum = 0.0;
+  for (int32_t d = 0; d < args.kv.head_dim; ++d) {
+    sum += static_cast<double>(q[d]) * load_kv(args.kv.dtype, key_at(args.kv, slot, kv_head, d));
+  }
+  sum *= args.scale;
+  return args.soft_cap > 0 ? args.soft_cap * std::tanh(sum / args.soft_cap) : sum;
+}
+
+// One row and head by the formula, with double sums. q, out: [d].
+void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRange keys,
+            int32_t head, const float* q, float* out) {
+  const KvLayerView& kv = args.kv;
+  const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.head_dim / kv.kv_heads);
+  std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
+  for (int32_t j = keys.first; j < keys.last; ++j) {
+    weights[static_cast<size_t>(j - keys.first)] =
+        score(args, q, slot_of(kv, sequence, j), kv_head);
+  }
+  double largest = *std::max_element(weights.begin(), weights.end());
+  if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
+  double total = args.sinks != nullptr ? std::exp(args.sinks[head] - largest) : 0.0;
+  for (double& w : weights) total += (w = std::exp(w - largest));
+  std::vector<double> sums(static_cast<size_t>(kv.head_dim), 0.0);
+  for (int32_t j = keys.first; j < keys.last; ++j) {
+    const std::byte* value = value_at(kv, slot_of(kv, sequence, j), kv_head, 0);
+    const int32_t bytes = dtype_info(kv.dtype).block_bytes;
+    const double w = weights[static_cast<size_t>(j - keys.first)];
+    for (int32_t d = 0; d < kv.head_dim; ++d) {
+      sums[static_cast<size_t>(d)] += w * load_kv(kv.dtype, value + d * bytes);
+    }
+  }
+  for (int32_t d = 0; d < kv.head_dim; ++d) {
+    out[d] = static_cast<float>(sums[static_cast<size_t>(d)] / total);
+  }
+}
+
+void reference(OpContext& context, const AttentionArgs& args) {
+  const int32_t dim = args.kv.head_dim;
+  const int32_t heads = static_cast<int32_t>(args.q.columns() / dim);
+  for (const AttentionSequence& sequence : args.sequences) {
+    const int64_t items = int64_t{sequence.row_count} * heads;
+    context.device.pool().parallel_for(items, 1, [&](int64_t first, int64_t last) {
+      for (int64_t item = first; item < last; ++item) {
+        const int32_t r = static_cast<int32_t>(item / heads);
+        const int32_t head = static_cast<int32_t>(item % heads);
+        const int64_t row = sequence.row_first + r;
+        attend(args, sequence, visible_keys(args, sequence, r), head,
+               f32_row(args.q, row) + int64_t{head} * dim,
+               f32_row(args.out, row) + int64_t{head} * dim);
+      }
+    });
+  }
+}
+
+bool any_cpu(const DeviceTraits& traits, const AttentionArgs&) {
+  return traits.kind == DeviceKind::kCpu;
+}
+bool avx512(const DeviceTraits& traits, const AttentionArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx512 && fits_attention_tiles(args);
+}
+bool avx2(const DeviceTraits& traits, const AttentionArgs& args) {
+  return any_cpu(traits, args) && traits.cpu.avx2 && fits_attention_tiles(args);
+}
+
+// By panels, where a row's bits may depend on what else is in its batch: rows of short sequences
+// are summed in f32.
+bool avx512_bf16(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512(traits, args) && traits.cpu.avx512_bf16 && !traits.batch_invariant &&
+         !args.f32_products && fits_attention_panels(args);
+}
+bool amx(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512_bf16(traits, args) && traits.cpu.amx_bf16;
+}
+
+void run_amx(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_amx, attend_split_avx512);
+}
+void run_avx512_bf16(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_avx512_bf16, attend_split_avx512);
+}
+void run_avx512(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx512);
+}
+void run_avx2(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx2);
+}
+
+// Baselines that only a measurement asks for by name.
+bool materialised(const DeviceTraits& traits, const AttentionArgs& args) {
+  return avx512(traits, args) && fits_materialised_attention(args);
+}
+void run_avx512_unsplit(OpContext& context, const AttentionArgs& args) {
+  run_attention_tiles(context, args, attend_split_avx512, KeySplits::kOneAfterTheOther);
+}
+
+constexpr std::array kKernels = {
+    Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
+    Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
+    Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_bf16", avx512_bf16, run_avx512_bf16,
+                          Selection::kByName},
+    Kernel<AttentionArgs>{"attention/cpu/avx512_unsplit", avx512, run_avx512_unsplit,
+                          Selection::kByName},
+    Kernel<AttentionArgs>{"attention/cpu/materialised", materialised, run_materialised_attention,
+                          Selection::kByName},
+    Kernel<AttentionArgs>{"attention/cpu/reference", any_cpu, reference},
+};
+
+}  // namespace
+
+KernelTable<AttentionArgs> attention_cpu_kernels() { return kKernels; }
+
+}  // namespace headrace

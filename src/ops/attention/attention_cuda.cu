@@ -1,0 +1,161 @@
+// Attention on CUDA: the table of kernels, best first, and the reference among them.
+#include <array>
+
+#include "gpu/reduce.cuh"
+#include "ops/attention/attention_cuda.cuh"
+
+namespace headrace {
+
+void attention_cuda_d64(OpContext& context, const AttentionArgs& args);  // cuda_d64.cu
+void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kHeadDimMax = 512;
+constexpr int kDimsPerThread = kHeadDimMax / kThreads;
+
+// The largest of the threads' values, on every thread.
+__device__ float block_max(float value) {
+  __shared__ float partial[kThreads / gpu::kWarpThreads];
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  if (threadIdx.x % gpu::kWarpThreads == 0) partial[threadIdx.x / gpu::kWarpThreads] = value;
+  __syncthreads();
+  value = partial[0];
+  for (int i = 1; i < kThreads / gpu::kWarpThreads; ++i) value = fmaxf(value, partial[i]);
+  __syncthreads();
+  return value;
+}
+
+// One row and query head by a thread block: 128 keys at a time, a thread a key, then a thread a
+// component. f32 arithmetic.
+template <class T>
+__device__ void attend_row(const gpu::AttentionArguments<T>& args, const AttentionTileWork& tile,
+                           int32_t r, int32_t head) {
+  __shared__ float q[kHeadDimMax];
+  __shared__ float weights[kThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t kv_head = head / args.group;
+  const int32_t position = tile.position + r;
+  const int64_t at = static_cast<int64_t>(head) * args.head_dim;
+  __syncthreads();
+  for (int d = thread; d < args.head_dim; d += kThreads) {
+    q[d] = gpu::to_float(args.q.row(tile.row_first + r)[at + d]);
+  }
+  __syncthreads();
+  float largest = args.sinks != nullptr ? args.sinks[head] : -INFINITY;
+  float total = args.sinks != nullptr ? 1.0f : 0.0f;
+  float sums[kDimsPerThread] = {};
+  for (int32_t from = args.first_key(position); from <= position; from += kThreads) {
+    const int32_t key = from + thread;
+    float score = -INFINITY;
+    if (key <= position) {
+      const T* k = args.keys + args.key_offset(tile.block_table, key, kv_head);
+      score = 0.0f;
+      for (int d = 0; d < args.head_dim; ++d) score += q[d] * gpu::to_float(k[d]);
+      score *= args.scale;
+      if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
+    }
+    const float grown = fmaxf(largest, block_max(score));
+    const float keep = expf(largest - grown);
+    largest = grown;
+    weights[thread] = expf(score - largest);
+    __syncthreads();
+    total = total * keep + gpu::block_sum<kThreads>(weights[thread]);
+    const int32_t count = min(kThreads, position + 1 - from);
+    for (int i = 0; i < kDimsPerThread; ++i) sums[i] *= keep;
+    for (int32_t j = 0; j < count; ++j) {
+      const T* v = args.values + args.key_offset(tile.block_table, from + j, kv_head);
+      for (int i = 0; i < kDimsPerThread; ++i) {
+        const int d = thread + i * kThreads;
+        if (d < args.head_dim) sums[i] += weights[j] * gpu::to_float(v[d]);
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < kDimsPerThread; ++i) {
+    const int d = thread + i * kThreads;
+    if (d < args.head_dim) {
+      args.out.row(tile.row_first + r)[at + d] = gpu::from_float<T>(sums[i] / total);
+    }
+  }
+}
+
+// blockIdx.y is the query head. Only the first split of split rows is looked at.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    attention_reference(gpu::AttentionArguments<T> args, bool decode, int32_t rows) {
+  const AttentionPlanHeader& header = args.header();
+  const int32_t count = decode ? header.decode_count : header.prefill_count;
+  const AttentionTileWork* tiles = decode ? args.decode_tiles() : args.prefill_tiles();
+  for (int32_t i = static_cast<int32_t>(blockIdx.x); i < count; i += gridDim.x) {
+    const AttentionTileWork tile = tiles[i];
+    if (tile.split > 0) continue;
+    for (int32_t r = 0; r < tile.row_count; ++r) {
+      attend_row(args, tile, r, static_cast<int32_t>(blockIdx.y));
+    }
+  }
+  for (int32_t row = header.row_count + static_cast<int32_t>(blockIdx.x); row < rows;
+       row += gridDim.x) {
+    T* const out = args.out.row(row) + static_cast<int64_t>(blockIdx.y) * args.head_dim;
+    for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
+      out[d] = gpu::from_float<T>(0.0f);
+    }
+  }
+}
+
+void run_reference(OpContext& context, const AttentionArgs& args) {
+  gpu::with_float_type(args.q.dtype, [&]<class T>(gpu::ElementType<T>) {
+    const auto arguments = gpu::attention_arguments<T>(args, nullptr, nullptr);
+    const dim3 grid(static_cast<unsigned>(4 * args.plan->shape.sm_count),
+                    static_cast<unsigned>(arguments.group * arguments.kv_heads));
+    const cudaStream_t stream = gpu::stream_of(context);
+    const auto launch = [&](bool decode) {
+      attention_reference<T>
+          <<<grid, kThreads, 0, stream>>>(arguments, decode, static_cast<int32_t>(args.out.rows()));
+    };
+    if (args.plan->has_prefill) launch(false);
+    if (args.plan->has_decode) launch(true);
+  });
+}
+
+bool any(const DeviceTraits& traits, const AttentionArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.plan != nullptr &&
+         args.kv.keys == KeyLayout::kRows && args.kv.dtype == args.q.dtype &&
+         args.kv.head_dim <= kHeadDimMax;
+}
+
+// The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
+template <int32_t kDim>
+bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
+  const KvLayerView& kv = args.kv;
+  return any(traits, args) && traits.compute_capability == 90 && kv.head_dim == kDim &&
+         kv.dtype != DType::kF32 && kv.block_tokens == 16 &&
+         args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
+         gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
+         gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
+         kv.v_offset % gpu::kAccessBytes == 0;
+}
+
+constexpr std::array kKernels = {
+    Kernel<AttentionArgs>{"attention/cuda/d64", fast<64>, attention_cuda_d64},
+    Kernel<AttentionArgs>{"attention/cuda/d80", fast<80>, attention_cuda_d80},
+    Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
+    Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
+    Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
+    Kernel<AttentionArgs>{.name = "attention/cuda/reference",
+                          .supports = any,
+                          .run = run_reference,
+                          .is_fallback = true},
+};
+
+}  // namespace
+
+KernelTable<AttentionArgs> attention_cuda_kernels() { return kKernels; }
+
+}  // namespace headrace

@@ -1,0 +1,103 @@
+// What the attention kernels on CUDA share: arguments as they see them, the rows of a tile, the
+// place of a key in the cache.
+#pragma once
+
+#include "ops/attention/plan.h"
+#include "ops/attention/softmax.cuh"
+#include "ops/cuda_launch.cuh"
+
+namespace headrace::gpu {
+
+template <class T>
+struct AttentionArguments {
+  RowsOf<const T> q;  // [T, Hq d]
+  RowsOf<T> out;
+  const T* keys;         // K part of block 0: [kv head][token][d]
+  const T* values;       // V part of block 0
+  int64_t block_stride;  // elements
+  int32_t block_tokens;
+  int32_t kv_heads, group, head_dim;  // group: query heads of a key head
+  float scale;
+  float soft_cap;      // 0 = none
+  ScoreScale scores;   // both, in base 2
+  int32_t window;      // 0 = none
+  const float* sinks;  // [Hq] or null
+  std::byte* plan;     // the arena
+  float* partials;     // [split tile, kv head] x PartialTile (decode.cuh)
+  // [split tile, kv head, warpgroup that computes] x its threads' sums and softmax state
+  float* prefill_partials;
+
+  __device__ AttentionPlanHeader& header() const {
+    return *reinterpret_cast<AttentionPlanHeader*>(plan);
+  }
+  __device__ const AttentionTileWork* decode_tiles() const {
+    return reinterpret_cast<const AttentionTileWork*>(plan + sizeof(AttentionPlanHeader));
+  }
+  __device__ const AttentionTileWork* prefill_tiles() const {
+    return reinterpret_cast<const AttentionTileWork*>(plan + header().prefill_first);
+  }
+  // Elements from block 0 to the key (and value) of one head at a position of a sequence.
+  __device__ int64_t key_offset(const int32_t* block_table, int32_t position, int32_t head) const {
+    const int32_t block = block_table[position / block_tokens];
+    const int32_t token = position % block_tokens;
+    return block * block_stride + (static_cast<int64_t>(head) * block_tokens + token) * head_dim;
+  }
+  // The first key that a row at `position` sees.
+  __device__ int32_t first_key(int32_t position) const {
+    return window > 0 ? max(0, position + 1 - window) : 0;
+  }
+};
+
+// A recorded step has rows behind those of its sequences. They become zero: what the kernels after
+// attention make of them is a number, and no memory of another step reaches them. `rows`: all of
+// out's (not of the arguments: with one more of them the prefill kernels spill). By block `block`
+// of `blocks`, after the kernels before have ended.
+template <class T>
+__device__ __forceinline__ void clear_padding(const AttentionArguments<T>& args, int32_t rows,
+                                              int32_t block, int32_t blocks) {
+  constexpr auto kWidth = static_cast<int32_t>(kAccessBytes / sizeof(T));
+  const int32_t columns = args.group * args.kv_heads * args.head_dim;
+  for (int32_t row = args.header().row_count + block; row < rows; row += blocks) {
+    for (int32_t i = static_cast<int32_t>(threadIdx.x) * kWidth; i < columns;
+         i += static_cast<int32_t>(blockDim.x) * kWidth) {
+      *reinterpret_cast<uint4*>(args.out.row(row) + i) = uint4{0, 0, 0, 0};
+    }
+  }
+}
+
+// At the end of a kernel whose thread blocks took items from `next`: the last block to end puts
+// both counters back to 0, ready for the next launch. One thread of each block.
+__device__ __forceinline__ void release_items(uint32_t& next, uint32_t& done) {
+  if (atomicAdd(&done, 1u) + 1 == gridDim.x) {
+    next = 0;
+    done = 0;
+  }
+}
+
+// `partials`, `prefill_partials`: from the workspace, or null where the plan has no decode tiles
+// and does not split prompts.
+template <class T>
+AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* partials,
+                                          float* prefill_partials) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  const KvLayerView& kv = args.kv;
+  return {.q = rows_of<T>(args.q),
+          .out = rows_of<T>(args.out),
+          .keys = reinterpret_cast<const T*>(kv.base),
+          .values = reinterpret_cast<const T*>(kv.base + kv.v_offset),
+          .block_stride = kv.block_stride / kBytes,
+          .block_tokens = kv.block_tokens,
+          .kv_heads = kv.kv_heads,
+          .group = static_cast<int32_t>(args.q.columns() / kv.head_dim / kv.kv_heads),
+          .head_dim = kv.head_dim,
+          .scale = args.scale,
+          .soft_cap = args.soft_cap,
+          .scores = ScoreScale::of(args.scale, args.soft_cap),
+          .window = args.window,
+          .sinks = args.sinks,
+          .plan = args.plan->device,
+          .partials = partials,
+          .prefill_partials = prefill_partials};
+}
+
+}  // namespace headrace::gpu

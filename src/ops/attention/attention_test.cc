@@ -1,0 +1,479 @@
+#include "ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ops/attention/panels.h"
+#include "ops/op_test_support.h"
+#include "tensor/half.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kBlock = 16;
+
+struct Heads {
+  int32_t query, kv, dim;
+};
+
+// One sequence: its queries, keys and values for every position, and the blocks it was given.
+struct Sequence {
+  TestMatrix q;          // [length, Hq d]
+  std::vector<float> k;  // [length, Hkv, d]
+  std::vector<float> v;  // [length, Hkv, d]
+  std::vector<int32_t> blocks;
+  int32_t length;
+};
+
+// Without values that are subnormal as F16: qemu's vcvtph2ps obeys denormals-are-zero, that of CPUs
+// does not.
+std::vector<float> random_cached(Rng& rng, int64_t count) {
+  std::vector<float> values = random_floats(rng, count);
+  for (float& value : values) value = std::abs(value) < 0x1p-14f ? 0.0f : value;
+  return values;
+}
+
+// Values that BF16 holds: what is left of its error are the weights of the softmax.
+void round_to_bfloat16(float& value) { value = bfloat16_to_float(float_to_bfloat16(value)); }
+
+// Sequences over one cache whose every byte is 0x7f (NaN) until a token is written.
+class Setting {
+ public:
+  Setting(Heads heads, DType dtype, const std::vector<int32_t>& lengths) : heads_(heads), rng_(11) {
+    kv_ = {.dtype = dtype, .kv_heads = heads.kv, .head_dim = heads.dim};
+    kv_.v_offset = kv_part_bytes(kv_);
+    kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
+    int32_t block_count = 0;
+    for (const int32_t length : lengths) block_count += (length + kBlock - 1) / kBlock;
+    cache_.resize(static_cast<size_t>(block_count * kv_.block_stride));
+    kv_.base = cache_.data();
+    for (int32_t b = 0; b < block_count; ++b) free_.push_back(b);
+    for (const int32_t length : lengths) sequences_.push_back(make(length));
+    forget();
+  }
+
+  void forget() { std::memset(cache_.data(), 0x7f, cache_.size()); }
+
+  void round_inputs_to_bfloat16() {
+    for (Sequence& s : sequences_) {
+      for (float& value : s.k) round_to_bfloat16(value);
+      for (float& value : s.v) round_to_bfloat16(value);
+      for (int64_t t = 0; t < s.q.rows(); ++t) {
+        for (int64_t i = 0; i < s.q.columns(); ++i) round_to_bfloat16(s.q.at(t, i));
+      }
+    }
+  }
+
+  // Writes tokens [first, last) of a sequence to the cache.
+  void write(size_t index, int32_t first, int32_t last) {
+    const Sequence& s = sequences_[index];
+    for (int32_t t = first; t < last; ++t) {
+      const int64_t slot = int64_t{s.blocks[static_cast<size_t>(t / kBlock)]} * kBlock + t % kBlock;
+      for (int32_t head = 0; head < heads_.kv; ++head) {
+        for (int32_t d = 0; d < heads_.dim; ++d) {
+          const auto at = static_cast<size_t>((int64_t{t} * heads_.kv + head) * heads_.dim + d);
+          store_kv(kv_.dtype, s.k[at], key_at(kv_, slot, head, d));
+          store_kv(kv_.dtype, s.v[at], value_at(kv_, slot, head, d));
+        }
+      }
+    }
+  }
+
+  const KvLayerView& kv() const { return kv_; }
+  Heads heads() const { return heads_; }
+  Sequence& sequence(size_t index) { return sequences_[index]; }
+  size_t count() const { return sequences_.size(); }
+
+ private:
+  Sequence make(int32_t length) {
+    const int64_t row = int64_t{heads_.kv} * heads_.dim;
+    Sequence s{TestMatrix(rng_, length, int64_t{heads_.query} * heads_.dim),
+               random_cached(rng_, length * row),
+               random_cached(rng_, length * row),
+               {},
+               length};
+    for (int32_t b = 0; b < (length + kBlock - 1) / kBlock; ++b) {
+      const size_t pick = rng_.below(free_.size());
+      s.blocks.push_back(free_[pick]);
+      free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(pick));
+    }
+    return s;
+  }
+
+  Heads heads_;
+  Rng rng_;
+  KvLayerView kv_;
+  std::vector<std::byte> cache_;
+  std::vector<int32_t> free_;
+  std::vector<Sequence> sequences_;
+};
+
+struct Options {
+  int32_t window = 0;
+  float soft_cap = 0.0f;
+  bool sinks = false;
+};
+
+std::vector<float> sinks_of(int32_t heads) {
+  std::vector<float> sinks;
+  for (int32_t h = 0; h < heads; ++h) sinks.push_back(0.7f * static_cast<float>(h % 7) - 2.0f);
+  return sinks;
+}
+
+// Rows [first, last) of a sequence in one step.
+struct Piece {
+  size_t sequence;
+  int32_t first, last;
+};
+
+// Computes one batch of pieces, after writing their keys, and puts each row into results[sequence].
+// False where the kernel does not support the case.
+bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& setting,
+              const Options& options, const std::vector<Piece>& pieces,
+              std::vector<TestMatrix>& results) {
+  const Heads heads = setting.heads();
+  int32_t rows = 0;
+  std::vector<AttentionSequence> sequences;
+  std::vector<std::vector<int32_t>> tables;
+  for (const Piece& piece : pieces) {
+    setting.write(piece.sequence, piece.first, piece.last);
+    tables.push_back(setting.sequence(piece.sequence).blocks);
+    // Blocks wholly behind the first row's window were given back.
+    for (int32_t b = 0; options.window > 0 && (b + 1) * kBlock <= piece.first + 1 - options.window;
+         ++b) {
+      tables.back()[static_cast<size_t>(b)] = 1 << 28;
+    }
+    sequences.push_back({rows, piece.last - piece.first, piece.last, nullptr});
+    rows += piece.last - piece.first;
+  }
+  const int64_t columns = int64_t{heads.query} * heads.dim;
+  TestMatrix q(rows, columns), out(rows, columns);
+  const std::vector<float> sinks = sinks_of(heads.query);
+  for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
+    sequences[i].block_table = tables[i].data();
+    for (int32_t t = pieces[i].first; t < pieces[i].last; ++t, ++row) {
+      std::memcpy(&q.at(static_cast<int64_t>(row), 0),
+                  &setting.sequence(pieces[i].sequence).q.at(t, 0),
+                  static_cast<size_t>(columns) * 4);
+    }
+  }
+  const AttentionArgs args{.q = q.view(),
+                           .kv = setting.kv(),
+                           .sequences = sequences,
+                           .scale = 1.0f / std::sqrt(static_cast<float>(heads.dim)),
+                           .window = options.window,
+                           .soft_cap = options.soft_cap,
+                           .sinks = options.sinks ? sinks.data() : nullptr,
+                           .out = out.view()};
+  if (!kernel.supports(context.device.traits(), args)) return false;
+  kernel.run(context, args);
+  EXPECT_TRUE(out.gaps_untouched());
+  for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
+    for (int32_t t = pieces[i].first; t < pieces[i].last; ++t, ++row) {
+      std::memcpy(&results[pieces[i].sequence].at(t, 0), &out.at(static_cast<int64_t>(row), 0),
+                  static_cast<size_t>(columns) * 4);
+    }
+  }
+  return true;
+}
+
+std::vector<TestMatrix> no_results(Setting& setting) {
+  std::vector<TestMatrix> results;
+  for (size_t i = 0; i < setting.count(); ++i) {
+    results.emplace_back(setting.sequence(i).length,
+                         int64_t{setting.heads().query} * setting.heads().dim);
+  }
+  return results;
+}
+
+const Kernel<AttentionArgs>& reference() { return attention_kernels().all().back(); }
+
+struct AttentionCase {
+  Heads heads;
+  DType dtype;
+  Options options;
+};
+
+std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
+  const AttentionCase& c = info.param;
+  return std::string(dtype_name(c.dtype)) + "_q" + std::to_string(c.heads.query) + "_kv" +
+         std::to_string(c.heads.kv) + "_d" + std::to_string(c.heads.dim) + "_window" +
+         std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
+         (c.options.sinks ? "_sinks" : "");
+}
+
+std::vector<AttentionCase> cases() {
+  std::vector<AttentionCase> all;
+  // 9/3: three heads a group; 8/1 and 16/1: one tile and more than one; 14/2: seven heads a group.
+  const Heads heads[] = {{9, 3, 64},   {4, 4, 80},  {8, 1, 96},
+                         {16, 1, 128}, {2, 2, 256}, {14, 2, 64}};
+  for (const Heads& h : heads) {
+    all.push_back({h, DType::kF32, {}});
+    all.push_back({h, DType::kF16, {}});
+  }
+  for (const int32_t window : {1, 5, 100, 300}) {
+    all.push_back({heads[0], DType::kF16, {.window = window}});
+  }
+  all.push_back({heads[0], DType::kBF16, {}});
+  all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f}});
+  all.push_back({heads[0], DType::kF16, {.sinks = true}});
+  all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  all.push_back({{2, 1, 24}, DType::kF32, {}});  // no multiple of 16: the reference's alone
+  return all;
+}
+
+class AttentionSweep : public testing::TestWithParam<AttentionCase> {};
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionSweep, testing::ValuesIn(cases()), name_of);
+
+// A prompt, a chunk in the middle of another, two decode rows, all in one batch.
+TEST_P(AttentionSweep, EveryKernelAgreesWithTheReference) {
+  const AttentionCase& c = GetParam();
+  Setting setting(c.heads, c.dtype, {37, 300, 1, 530});
+  const std::vector<Piece> batch = {{0, 0, 37}, {1, 285, 300}, {2, 0, 1}, {3, 529, 530}};
+  TestDevice one = TestDevice::cpu(1), two = TestDevice::cpu(2);
+  setting.write(1, 0, 285);
+  setting.write(3, 0, 529);
+  std::vector<TestMatrix> expected = no_results(setting);
+  ASSERT_TRUE(run_step(two.context(), reference(), setting, c.options, batch, expected));
+  for (const auto& kernel : attention_kernels().all()) {
+    for (TestDevice* device : {&one, &two}) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device->context(), kernel, setting, c.options, batch, results)) continue;
+      for (const Piece& piece : batch) {
+        for (int32_t t = piece.first; t < piece.last; ++t) {
+          for (int64_t i = 0; i < results[0].columns(); ++i) {
+            ASSERT_NEAR(results[piece.sequence].at(t, i), expected[piece.sequence].at(t, i), 3e-6)
+                << kernel.name << " sequence " << piece.sequence << " row " << t << " column " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The whole prompt at once, chunks of random sizes beside other sequences, and token by token.
+TEST_P(AttentionSweep, ARowHasTheSameBitsHoweverItIsBatched) {
+  const AttentionCase& c = GetParam();
+  TestDevice one = TestDevice::cpu(1), two = TestDevice::cpu(2), three = TestDevice::cpu(3);
+  Setting setting(c.heads, c.dtype, {330, 21});
+  for (const auto& kernel : attention_kernels().all()) {
+    if (&kernel == &reference() && c.heads.dim != 24) continue;  // slow, and plainly row by row
+    SCOPED_TRACE(kernel.name);
+    setting.forget();
+    std::vector<TestMatrix> whole = no_results(setting);
+    if (!run_step(two.context(), kernel, setting, c.options, {{0, 0, 330}}, whole)) continue;
+    ASSERT_TRUE(run_step(two.context(), kernel, setting, c.options, {{1, 0, 21}}, whole));
+
+    Rng rng(3);
+    setting.forget();
+    std::vector<TestMatrix> chunked = no_results(setting);
+    for (int32_t first = 0, other = 0; first < 330;) {
+      const int32_t last = std::min<int32_t>(330, first + static_cast<int32_t>(rng.between(1, 40)));
+      std::vector<Piece> batch = {{0, first, last}};
+      if (other < 21) batch.insert(batch.begin(), {1, other, other + 1});
+      ++other;
+      ASSERT_TRUE(run_step(three.context(), kernel, setting, c.options, batch, chunked));
+      first = last;
+    }
+    EXPECT_TRUE(same_bits(chunked[0], whole[0]));
+
+    setting.forget();
+    std::vector<TestMatrix> single = no_results(setting);
+    for (int32_t t = 0; t < 330; ++t) {
+      TestDevice& device = t % 2 ? one : two;
+      ASSERT_TRUE(run_step(device.context(), kernel, setting, c.options, {{0, t, t + 1}}, single));
+    }
+    EXPECT_TRUE(same_bits(single[0], whole[0]));
+  }
+}
+
+// --- kernels that multiply in BF16 (panel.h) ---
+
+void run_amx_emulated(OpContext& context, const AttentionArgs& args) {
+  run_attention_panels(context, args, attend_panel_amx_emulated, attend_split_avx512);
+}
+bool has_emulation(const DeviceTraits& traits, const AttentionArgs& args) {
+  return traits.cpu.avx512_bf16 && fits_attention_panels(args);
+}
+std::vector<Kernel<AttentionArgs>> panel_kernels() {
+  std::vector<Kernel<AttentionArgs>> kernels{
+      {"attention/cpu/amx_emulated", has_emulation, run_amx_emulated}};
+  for (const auto& kernel : attention_kernels().all()) {
+    if (kernel.name == "attention/cpu/amx" || kernel.name == "attention/cpu/avx512_bf16") {
+      kernels.push_back(kernel);
+    }
+  }
+  return kernels;
+}
+TestDevice every_kernel(int threads) {
+  constexpr bool kBatchInvariant = false;
+  flush_denormals_on_this_thread();
+  return TestDevice(
+      create_cpu_device(threads, CpuFeatures::detect(), CpuBinding::kAuto, kBatchInvariant));
+}
+// A weight of the softmax is rounded to 8 bits; values are at most about 4.
+constexpr double kPanelError = 4.0 / 256;
+
+class PanelSweep : public testing::TestWithParam<AttentionCase> {};
+INSTANTIATE_TEST_SUITE_P(Attention, PanelSweep, testing::ValuesIn(cases()), name_of);
+
+// A prompt, the rest of another, a row, rows that cross two splits, all in one batch.
+TEST_P(PanelSweep, AgreesWithTheReference) {
+  const AttentionCase& c = GetParam();
+  Setting setting(c.heads, c.dtype, {37, 300, 1, 530});
+  setting.round_inputs_to_bfloat16();
+  const std::vector<Piece> batch = {{0, 0, 37}, {1, 255, 300}, {2, 0, 1}, {3, 401, 530}};
+  TestDevice one = every_kernel(1), two = every_kernel(2);
+  setting.write(1, 0, 255);
+  setting.write(3, 0, 401);
+  std::vector<TestMatrix> expected = no_results(setting);
+  ASSERT_TRUE(run_step(two.context(), reference(), setting, c.options, batch, expected));
+  for (const auto& kernel : panel_kernels()) {
+    for (TestDevice* device : {&one, &two}) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device->context(), kernel, setting, c.options, batch, results)) continue;
+      for (const Piece& piece : batch) {
+        for (int32_t t = piece.first; t < piece.last; ++t) {
+          for (int64_t i = 0; i < results[0].columns(); ++i) {
+            ASSERT_NEAR(results[piece.sequence].at(t, i), expected[piece.sequence].at(t, i),
+                        kPanelError)
+                << kernel.name << " sequence " << piece.sequence << " row " << t << " column " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+// However rows are cut into panels and steps, and whatever shares them: only rows that are too few
+// for a panel have other bits.
+TEST_P(PanelSweep, ARowOfAPanelHasTheSameBits) {
+  const AttentionCase& c = GetParam();
+  Setting setting(c.heads, c.dtype, {330, 21});
+  TestDevice one = every_kernel(1), three = every_kernel(3);
+  for (const auto& kernel : panel_kernels()) {
+    setting.forget();
+    std::vector<TestMatrix> whole = no_results(setting), chunked = no_results(setting);
+    if (!run_step(one.context(), kernel, setting, c.options, {{0, 0, 330}}, whole)) continue;
+    setting.forget();
+    for (const auto& [first, last] : {std::pair{0, 17}, {17, 100}, {100, 259}, {259, 330}}) {
+      const std::vector<Piece> batch = {{1, first / 20, first / 20 + 1}, {0, first, last}};
+      ASSERT_TRUE(run_step(three.context(), kernel, setting, c.options, batch, chunked));
+    }
+    EXPECT_TRUE(same_bits(chunked[0], whole[0])) << kernel.name;
+  }
+}
+
+// On a machine with AMX: what the tests of all others are worth.
+TEST(AttentionPanels, TilesGiveTheBitsOfTheirEmulation) {
+  TestDevice device = every_kernel(2);
+  if (!device.device().traits().cpu.amx_bf16) GTEST_SKIP() << "no AMX";
+  for (const Heads heads : {Heads{9, 3, 64}, Heads{4, 4, 80}, Heads{2, 2, 256}}) {
+    Setting setting(heads, DType::kF16, {333});
+    std::vector<std::vector<TestMatrix>> all;
+    for (const auto& kernel : panel_kernels()) {
+      if (kernel.name == "attention/cpu/avx512_bf16") continue;
+      std::vector<TestMatrix>& results = all.emplace_back(no_results(setting));
+      ASSERT_TRUE(run_step(device.context(), kernel, setting, {}, {{0, 0, 333}}, results));
+    }
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_TRUE(same_bits(all[1][0], all[0][0]));
+  }
+}
+
+// What a sequence has not written yet, and NaN among the keys and values of later rows.
+TEST(AttentionPanels, ANanIsSeenByRowsBehindItAlone) {
+  TestDevice device = every_kernel(2);
+  for (const bool value : {false, true}) {
+    Setting setting({4, 2, 64}, DType::kF16, {70, 70});
+    Sequence& other = setting.sequence(1);
+    (value ? other.v : other.k)[40 * 2 * 64] = std::nanf("");
+    for (const auto& kernel : panel_kernels()) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device.context(), kernel, setting, {}, {{0, 0, 70}, {1, 0, 70}}, results)) {
+        continue;
+      }
+      for (int32_t t = 0; t < 70; ++t) {
+        EXPECT_FALSE(std::isnan(results[0].at(t, 0))) << kernel.name;
+        EXPECT_EQ(std::isnan(results[1].at(t, 0)), t >= 40) << kernel.name << " row " << t;
+      }
+    }
+  }
+}
+
+// Of one key, a sink leaves the value its share of two exponentials.
+TEST(Attention, ASinkTakesItsShare) {
+  TestDevice device = TestDevice::cpu(1);
+  Setting setting({4, 2, 64}, DType::kF32, {1});
+  const Sequence& s = setting.sequence(0);
+  for (const auto& kernel : attention_kernels().all()) {
+    std::vector<TestMatrix> results = no_results(setting);
+    if (!run_step(device.context(), kernel, setting, {.sinks = true}, {{0, 0, 1}}, results))
+      continue;
+    for (int32_t h = 0; h < 4; ++h) {
+      double score = 0;
+      for (int32_t d = 0; d < 64; ++d) {
+        score += double{s.q.at(0, h * 64 + d)} * s.k[static_cast<size_t>(h / 2 * 64 + d)];
+      }
+      const double weight = std::exp(score / 8),
+                   sink = std::exp(double{sinks_of(4)[static_cast<size_t>(h)]});
+      for (int32_t d = 0; d < 64; ++d) {
+        EXPECT_NEAR(results[0].at(0, h * 64 + d),
+                    s.v[static_cast<size_t>(h / 2 * 64 + d)] * weight / (weight + sink), 1e-5)
+            << kernel.name;
+      }
+    }
+  }
+}
+
+// Few rows over many keys run split by split on several threads.
+TEST(Attention, ParallelSplitsGiveTheBitsOfOneThread) {
+  const Heads heads{9, 3, 64};
+  Setting setting(heads, DType::kF16, {3000});
+  setting.write(0, 0, 2999);
+  TestDevice one = TestDevice::cpu(1), four = TestDevice::cpu(4);
+  for (const auto& kernel : attention_kernels().all()) {
+    std::vector<TestMatrix> alone = no_results(setting), shared = no_results(setting);
+    const std::vector<Piece> batch = {{0, 2999, 3000}};
+    if (!run_step(one.context(), kernel, setting, {}, batch, alone)) continue;
+    ASSERT_TRUE(run_step(four.context(), kernel, setting, {}, batch, shared));
+    EXPECT_TRUE(same_bits(&alone[0].at(2999, 0), &shared[0].at(2999, 0), 9 * 64)) << kernel.name;
+  }
+  EXPECT_LE(four.context().workspace.high_water(), attention_workspace_bytes(4, 64, 3000));
+}
+
+// vec16_avx2.h and vec16_avx512.h do the same operations in the same order.
+TEST(Attention, InstructionSetsGiveTheSameBits) {
+  TestDevice device = TestDevice::cpu(1);
+  Setting setting({9, 3, 64}, DType::kF16, {300});
+  std::vector<std::vector<TestMatrix>> all;
+  for (const auto& kernel : attention_kernels().all()) {
+    if (&kernel == &reference() || kernel.name.ends_with("materialised")) continue;
+    std::vector<TestMatrix> results = no_results(setting);
+    if (run_step(device.context(), kernel, setting, {}, {{0, 0, 300}}, results))
+      all.push_back(results);
+  }
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_TRUE(same_bits(all[i][0], all[0][0]));
+}
+
+// One sequence's NaN is its own.
+TEST(Attention, ANanStaysInItsSequenceAndBehindIt) {
+  TestDevice device = TestDevice::cpu(2);
+  Setting setting({4, 2, 64}, DType::kF32, {40, 40});
+  setting.sequence(1).k[20 * 2 * 64] = std::nanf("");
+  for (const auto& kernel : attention_kernels().all()) {
+    std::vector<TestMatrix> results = no_results(setting);
+    if (!run_step(device.context(), kernel, setting, {}, {{0, 0, 40}, {1, 0, 40}}, results))
+      continue;
+    for (int32_t t = 0; t < 40; ++t) {
+      EXPECT_FALSE(std::isnan(results[0].at(t, 0)));
+      EXPECT_EQ(std::isnan(results[1].at(t, 0)), t >= 20) << kernel.name << " row " << t;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,302 @@
+// The body of the attention kernels. Included after vec16_avx512.h or vec16_avx2.h.
+//
+// For each split of 256 keys: all scores (keys as lanes, components summed in ascending order), one
+// exact softmax over the split, then the values (components as lanes, keys added in ascending
+// order). Each row's operations are the same whichever rows share its tile: a row that does not see
+// all keys of a stretch takes its own part of it alone.
+#pragma once
+
+#include "ops/attention/split.h"
+#include "ops/vec16_math.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kSplitBlocks = kAttentionSplit / kAttentionBlock;
+
+struct F32Cache {
+  static constexpr int64_t kBytes = 4;
+  static Vec16 load_vector(const std::byte* from) {
+    return load(reinterpret_cast<const float*>(from));
+  }
+};
+struct F16Cache {
+  static constexpr int64_t kBytes = 2;
+  static Vec16 load_vector(const std::byte* from) { return load_f16(from); }
+};
+struct Bf16Cache {
+  static constexpr int64_t kBytes = 2;
+  static Vec16 load_vector(const std::byte* from) { return load_bf16(from); }
+};
+
+// A tile of so few rows is bound by reading the cache: scores fetch the values ahead, values the
+// next split's keys.
+constexpr int kFewRows = 8;
+
+// Keys of a split, counted from its first.
+struct Range {
+  int32_t first, last;  // [first, last)
+};
+
+struct Split {
+  const std::byte* keys[kSplitBlocks];    // this head's K of each block, null where no row looks
+  const std::byte* values[kSplitBlocks];  // its V
+  const std::byte* ahead[kSplitBlocks];   // K of the next split, or again of this
+  Range visible[kAttentionTileRows];
+  Range any;  // union over the rows
+  // [head_dim / 16][tile's rows][16]: the rows of a pass at constant distances from one address.
+  alignas(64) float q[kAttentionTileRows * kHeadDimMax];
+  alignas(64) float scores[kAttentionTileRows][kAttentionSplit];
+};
+
+Range clip(int32_t first, int32_t last, int32_t split_first) {
+  const int32_t from = first > split_first ? first - split_first : 0;
+  const int32_t to = last - split_first < kAttentionSplit ? last - split_first : kAttentionSplit;
+  return to > from ? Range{from, to} : Range{0, 0};
+}
+
+bool empty(Range range) { return range.first >= range.last; }
+
+void locate(const AttentionTile& tile, int32_t split_first, Split& split) {
+  split.any = {kAttentionSplit, 0};
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    const Range range = clip(tile.key_first[r], tile.key_last[r], split_first);
+    split.visible[r] = range;
+    if (empty(range)) continue;
+    if (range.first < split.any.first) split.any.first = range.first;
+    if (range.last > split.any.last) split.any.last = range.last;
+  }
+  const int32_t* table = tile.block_table + split_first / kAttentionBlock;
+  for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
+    split.keys[b] = tile.keys + table[b] * tile.block_stride;
+    split.values[b] = tile.values + table[b] * tile.block_stride;
+    const int32_t next = split_first + kAttentionSplit + b * kAttentionBlock;
+    const bool more = tile.rows <= kFewRows && next < tile.key_last[tile.rows - 1];
+    split.ahead[b] = more ? tile.keys + table[b + kSplitBlocks] * tile.block_stride : split.keys[b];
+  }
+}
+
+void stage_q(const AttentionTile& tile, Split& split) {
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    for (int32_t d = 0; d < tile.head_dim; d += 16) {
+      store(split.q + d * tile.rows + r * 16, load(tile.q[r] + d));
+    }
+  }
+}
+
+// --- scores ---
+
+inline Vec16 finish_score(const AttentionTile& tile, Vec16 sum) {
+  const Vec16 score = mul(sum, broadcast(tile.scale));
+  if (tile.soft_cap <= 0.0f) return score;
+  const Vec16 cap = broadcast(tile.soft_cap);
+  return mul(cap, tanh(div(score, cap)));
+}
+
+// Rows [row, row + kRows) against kBlocks blocks of keys from `block` on.
+template <class Cache, int kRows, int kBlocks>
+void score_blocks(const AttentionTile& tile, int32_t row, int32_t block, Split& split) {
+  const int32_t head_dim = tile.head_dim;
+  Vec16 sums[kRows][kBlocks];
+  for (int r = 0; r < kRows; ++r) {
+    for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero();
+  }
+  for (int32_t d = 0; d < head_dim; d += 16) {
+    const float* q = split.q + d * tile.rows + row * 16;
+    for (int32_t i = 0; i < 16; ++i, ++q) {
+      const int64_t at = int64_t{d + i} * 16 * Cache::kBytes;
+      Vec16 keys[kBlocks];
+      for (int b = 0; b < kBlocks; ++b) {
+        keys[b] = Cache::load_vector(split.keys[block + b] + at);
+        if (kRows <= kFewRows) __builtin_prefetch(split.values[block + b] + at);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const Vec16 factor = broadcast(q[r * 16]);
+        for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(factor, keys[b], sums[r][b]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int b = 0; b < kBlocks; ++b) {
+      store(&split.scores[row + r][(block + b) * 16], finish_score(tile, sums[r][b]));
+    }
+  }
+}
+
+// Rows [row, row + kRows).
+template <class Cache, int kRows>
+void score_rows(const AttentionTile& tile, int32_t row, Split& split) {
+  constexpr int kBlocks = pass_vecs(kRows);
+  int32_t block = split.any.first / 16;
+  const int32_t last = (split.any.last + 15) / 16;
+  for (; block + kBlocks <= last; block += kBlocks) {
+    score_blocks<Cache, kRows, kBlocks>(tile, row, block, split);
+  }
+  for (; block < last; ++block) score_blocks<Cache, kRows, 1>(tile, row, block, split);
+}
+
+// --- softmax ---
+
+// What the first and the last block have beyond the range becomes -infinity.
+void hide_ends(Range range, float* scores) {
+  const auto keep = [&](int32_t block, int from, int to) {
+    float* at = scores + block * 16;
+    store(at, keep_lanes(load(at), from, to, -__builtin_inff()));
+  };
+  keep(range.first / 16, range.first % 16, 16);
+  keep((range.last - 1) / 16, 0, (range.last - 1) % 16 + 1);
+}
+
+// Scores of row r become exp(score - largest), 0 where the row does not look.
+void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
+  const Range range = split.visible[r];
+  float* scores = split.scores[r];
+  const int32_t block_first = range.first / 16;
+  const int32_t block_last = (range.last + 15) / 16;
+  hide_ends(range, scores);
+  Vec16 largest = broadcast(-__builtin_inff());
+  for (int32_t b = block_first; b < block_last; ++b) largest = max(largest, load(scores + b * 16));
+  partial.largest[r] = largest_of(largest);
+  const Vec16 top = broadcast(partial.largest[r]);
+  Vec16 total = zero();
+  for (int32_t b = block_first; b < block_last; ++b) {
+    const Vec16 weight = exp_of_negative(sub(load(scores + b * 16), top));
+    store(scores + b * 16, weight);
+    total = add(total, weight);
+  }
+  partial.total[r] = sum_of(total);
+}
+
+// --- values ---
+
+// sums[row + r][d ...] += weight * value over keys [range), for kRows rows and kVecs * 16
+// components.
+template <class Cache, int kRows, int kVecs>
+void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t head_dim,
+                float* sums) {
+  Vec16 acc[kRows][kVecs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kVecs; ++i) acc[r][i] = load(sums + (row + r) * head_dim + d + i * 16);
+  }
+  for (int32_t key = range.first; key < range.last;) {
+    const int32_t block_end = (key / 16 + 1) * 16;
+    const int32_t last = block_end < range.last ? block_end : range.last;
+    const int64_t at = (int64_t{key % 16} * head_dim + d) * Cache::kBytes;
+    const std::byte* value = split.values[key / 16] + at;
+    const std::byte* ahead = split.ahead[key / 16] + at;
+    for (; key < last; ++key) {
+      Vec16 values[kVecs];
+      for (int i = 0; i < kVecs; ++i) {
+        values[i] = Cache::load_vector(value + i * 16 * Cache::kBytes);
+        if (kRows <= kFewRows) __builtin_prefetch(ahead + i * 16 * Cache::kBytes);
+      }
+      value += head_dim * Cache::kBytes;
+      ahead += head_dim * Cache::kBytes;
+      for (int r = 0; r < kRows; ++r) {
+        const Vec16 weight = broadcast(split.scores[row + r][key]);
+        for (int i = 0; i < kVecs; ++i) acc[r][i] = fma(weight, values[i], acc[r][i]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kVecs; ++i) store(sums + (row + r) * head_dim + d + i * 16, acc[r][i]);
+  }
+}
+
+template <class Cache, int kRows>
+void add_stretch(const Split& split, int32_t row, Range range, int32_t head_dim, float* sums) {
+  if (empty(range)) return;
+  constexpr int kVecs = pass_vecs(kRows);
+  int32_t d = 0;
+  for (; d + kVecs * 16 <= head_dim; d += kVecs * 16) {
+    add_values<Cache, kRows, kVecs>(split, row, range, d, head_dim, sums);
+  }
+  for (; d < head_dim; d += 16) add_values<Cache, kRows, 1>(split, row, range, d, head_dim, sums);
+}
+
+// Keys that all rows see are taken together; what only some see, before and after, row by row.
+template <class Cache, int kRows>
+void add_value_rows(const Split& split, int32_t row, int32_t head_dim, float* sums) {
+  Range common{0, kAttentionSplit};
+  for (int32_t r = row; r < row + kRows; ++r) {
+    const Range range = split.visible[r];
+    if (range.first > common.first) common.first = range.first;
+    if (range.last < common.last) common.last = range.last;
+  }
+  if (empty(common)) common = {0, 0};
+  for (int32_t r = row; r < row + kRows; ++r) {
+    const Range range = split.visible[r];
+    const int32_t last = empty(common) ? range.last : common.first;
+    add_stretch<Cache, 1>(split, r, {range.first, last}, head_dim, sums);
+  }
+  if (empty(common)) return;
+  add_stretch<Cache, kRows>(split, row, common, head_dim, sums);
+  for (int32_t r = row; r < row + kRows; ++r) {
+    add_stretch<Cache, 1>(split, r, {common.last, split.visible[r].last}, head_dim, sums);
+  }
+}
+
+// --- rows in passes ---
+
+template <class Cache>
+struct ScorePass {
+  template <int kRows>
+  static void run(const AttentionTile& tile, int32_t row, Split& split) {
+    score_rows<Cache, kRows>(tile, row, split);
+  }
+};
+template <class Cache>
+struct ValuePass {
+  template <int kRows>
+  static void run(const AttentionTile& tile, int32_t row, const Split& split, float* sums) {
+    add_value_rows<Cache, kRows>(split, row, tile.head_dim, sums);
+  }
+};
+
+// Pass::run<rows>(tile, row, ...), 1 <= rows <= kRowsMax.
+template <class Pass, int kRowsMax, class... Args>
+void run_pass(int32_t rows, const AttentionTile& tile, int32_t row, Args&... args) {
+  if constexpr (kRowsMax > 1) {
+    if (rows < kRowsMax) return run_pass<Pass, kRowsMax - 1>(rows, tile, row, args...);
+  }
+  Pass::template run<kRowsMax>(tile, row, args...);
+}
+
+// All rows of the tile, as many at a time as registers hold.
+template <class Pass, class... Args>
+void run_passes(const AttentionTile& tile, Args&... args) {
+  for (int32_t row = 0; row < tile.rows; row += kPassRows) {
+    const int32_t left = tile.rows - row;
+    run_pass<Pass, kPassRows>(left < kPassRows ? left : kPassRows, tile, row, args...);
+  }
+}
+
+template <class Cache>
+void attend(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {
+  Split split;
+  locate(tile, split_first, split);
+  stage_q(tile, split);
+  run_passes<ScorePass<Cache>>(tile, split);
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    if (empty(split.visible[r])) continue;
+    exponentiate(split, r, partial);
+    float* row = partial.sums + int64_t{r} * tile.head_dim;
+    for (int32_t d = 0; d < tile.head_dim; d += 16) store(row + d, zero());
+  }
+  float* const sums = partial.sums;
+  run_passes<ValuePass<Cache>>(tile, split, sums);
+}
+
+void attend_split(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {
+  switch (tile.element) {
+    case KvElement::kF32:
+      return attend<F32Cache>(tile, split_first, partial);
+    case KvElement::kF16:
+      return attend<F16Cache>(tile, split_first, partial);
+    case KvElement::kBF16:
+      return attend<Bf16Cache>(tile, split_first, partial);
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,23 @@
+// Attention by panels with AMX's BF16 tiles.
+// Compiled with those flags: include nothing that has inline functions shared with other files.
+#include <immintrin.h>
+
+#include "ops/attention/panel.h"
+
+namespace headrace {
+namespace {
+
+#include "ops/amx_tiles.inc"
+#include "ops/attention/panel_amx.inc"
+
+#include "ops/attention/panel.inc"
+
+}  // namespace
+
+void attend_panel_amx(const AttentionPanel& panel) {
+  const TileScope scope;
+  PanelLoops loops(panel);
+  loops.run();
+}
+
+}  // namespace headrace

@@ -1,0 +1,9 @@
+#include "ops/attention/fast_kernels.cuh"
+
+namespace headrace {
+
+void attention_cuda_d96(OpContext& context, const AttentionArgs& args) {
+  gpu::run_attention<96>(context, args);
+}
+
+}  // namespace headrace

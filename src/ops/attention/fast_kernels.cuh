@@ -1,0 +1,65 @@
+// The fast attention kernels of one head size, of which each cuda_d<dim>.cu makes the
+// instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile.
+#pragma once
+
+#include "ops/attention/decode.cuh"
+#include "ops/attention/prefill.cuh"
+
+namespace headrace::gpu {
+
+// Of a step that only decodes, whose rows are all in prefill tiles: a launch of its own, so that
+// the prefill kernels stay what they are.
+template <class T>
+__global__ void __launch_bounds__(kWarpgroupThreads)
+    attention_clear_padding(AttentionArguments<T> args, int32_t rows) {
+  let_next_kernel_start();
+  wait_for_earlier_kernels();
+  clear_padding(args, rows, static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x));
+}
+
+// Whether a step of this plan may be padded, and its decodes are not in decode tiles.
+inline bool pads_prefill_tiles(const AttentionPlan& plan, int64_t rows) {
+  return (plan.shape.batch_invariant || !fits_decode_tiles(plan.shape)) &&
+         rows <= plan.shape.sequences_max;
+}
+
+template <class T, int kDim>
+void run_attention_of(OpContext& context, const AttentionArgs& args) {
+  const AttentionPlan& plan = *args.plan;
+  const Workspace::Mark mark(context.workspace);
+  const auto take = [&](bool needed, int64_t bytes) {
+    return needed ? reinterpret_cast<float*>(context.workspace.take(bytes)) : nullptr;
+  };
+  // Also where this plan merges nothing: a graph captured now may be replayed with one that does.
+  float* partials = take(plan.has_decode, decode_partial_bytes(plan.shape));
+  float* prefill_partials = take(plan.splits_prompts, prefill_partial_bytes(plan.shape));
+  const auto arguments = attention_arguments<T>(args, partials, prefill_partials);
+  // The one that can merge is 5 % slower where nothing is split. Captured steps have single rows,
+  // whose plans say this alike whatever their lengths are.
+  if (plan.splits_prompts) {
+    launch_prefill<T, PrefillShape<kDim, true>>(context, args, arguments);
+  } else if (plan.has_prefill) {
+    launch_prefill<T, PrefillShape<kDim, false>>(context, args, arguments);
+  }
+  if (plan.has_prefill && pads_prefill_tiles(plan, args.q.rows())) {
+    launch(context, attention_clear_padding<T>, static_cast<unsigned>(args.q.rows()),
+           kWarpgroupThreads, arguments, static_cast<int32_t>(args.out.rows()));
+  }
+  if (!plan.has_decode) return;
+  if (decode_tile_rows(plan.shape) == 8) {
+    launch_decode<T, DecodeShape<kDim, 8>>(context, args, arguments);
+  } else {
+    launch_decode<T, DecodeShape<kDim, 16>>(context, args, arguments);
+  }
+}
+
+template <int kDim>
+void run_attention(OpContext& context, const AttentionArgs& args) {
+  if (args.q.dtype == DType::kF16) {
+    run_attention_of<__half, kDim>(context, args);
+  } else {
+    run_attention_of<__nv_bfloat16, kDim>(context, args);
+  }
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,357 @@
+#include "ops/attention/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+// Sequences of up to so many rows (positions x heads of a group) take decode tiles: beyond, reading
+// the keys once for all rows is worth more than sharing the keys out.
+constexpr int32_t kDecodeRowsMax = 64;
+// Decode tiles x key heads that a step is cut into where its sequences are long enough, a
+// multiprocessor, on which two thread blocks run. More even out skewed steps better, but cost more
+// in merging than they gain.
+constexpr int32_t kSplitsPerSm = 2;
+constexpr int32_t kSplitBlocksMin = 16;
+// Not cut: merging takes about 2.5 us, in which a thread block reads some 25 blocks.
+constexpr int32_t kWholeBlocksMax = 36;
+// A split of a prefill tile: a step of 128 keys takes a multiprocessor about 2 us, and one of the
+// splits reads the results of all, 66 KB each.
+constexpr int32_t kPromptSplitStepsMin = 4;
+constexpr int32_t kPromptSplitsMax = 16;
+
+int32_t ceil_div(int64_t a, int64_t b) { return static_cast<int32_t>((a + b - 1) / b); }
+
+int32_t group_of(const AttentionPlanShape& shape) { return shape.query_heads / shape.kv_heads; }
+
+bool takes_decode_tiles(const AttentionPlanShape& shape, int32_t row_count) {
+  return !shape.batch_invariant && fits_decode_tiles(shape) &&
+         int64_t{row_count} * group_of(shape) <= kDecodeRowsMax;
+}
+
+// Query positions of a tile.
+int32_t tile_positions(int32_t tile_rows, int32_t group) { return std::max(1, tile_rows / group); }
+
+// The tiles of one sequence, each against all the keys that its rows see.
+void cut_rows(const AttentionPlanShape& shape, const AttentionSequence& sequence, int32_t tile_rows,
+              std::vector<AttentionTileWork>& tiles) {
+  const int32_t step = tile_positions(tile_rows, group_of(shape));
+  const int32_t position_first = sequence.kv_length - sequence.row_count;
+  for (int32_t row = 0; row < sequence.row_count; row += step) {
+    const int32_t position = position_first + row;
+    const int32_t row_count = std::min(step, sequence.row_count - row);
+    const int32_t seen_first = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+    const int32_t key_first = seen_first / shape.block_tokens * shape.block_tokens;
+    tiles.push_back({.block_table = sequence.block_table,
+                     .row_first = sequence.row_first + row,
+                     .row_count = row_count,
+                     .position = position,
+                     .key_first = key_first,
+                     .key_last = position + row_count,
+                     .split = 0,
+                     .split_count = 1,
+                     .merge = -1,
+                     .partial_first = 0,
+                     .step_first = shape.batch_invariant ? key_first / kPrefillSteps * kPrefillSteps
+                                                         : key_first});
+  }
+}
+
+int32_t blocks_of(const AttentionPlanShape& shape, const AttentionTileWork& tile) {
+  return ceil_div(tile.key_last - tile.key_first, shape.block_tokens);
+}
+
+void longest_first(std::span<AttentionTileWork> tiles) {
+  const auto keys = [](const AttentionTileWork& tile) { return tile.key_last - tile.key_first; };
+  const auto longer = [&](const auto& a, const auto& b) { return keys(a) > keys(b); };
+  if (std::is_sorted(tiles.begin(), tiles.end(), longer)) return;
+  // Numbers are sorted, not tiles of 48 bytes: length, then place.
+  std::vector<uint64_t> order;
+  order.reserve(tiles.size());
+  for (const AttentionTileWork& tile : tiles) {
+    order.push_back(uint64_t{~static_cast<uint32_t>(keys(tile))} << 32 | order.size());
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<AttentionTileWork> sorted;
+  sorted.reserve(tiles.size());
+  for (const uint64_t place : order) sorted.push_back(tiles[static_cast<uint32_t>(place)]);
+  std::copy(sorted.begin(), sorted.end(), tiles.begin());
+}
+
+// Bytes of keys and values that the rows of a prompt see.
+int64_t seen_bytes(const AttentionPlanShape& shape, const AttentionSequence& sequence) {
+  constexpr int64_t kKeyAndValue = 2 * 2;
+  const int32_t keys = shape.window > 0
+                           ? std::min(sequence.kv_length, sequence.row_count - 1 + shape.window)
+                           : sequence.kv_length;
+  return kKeyAndValue * keys * shape.kv_heads * shape.head_dim;
+}
+
+// The tiles of prompts, longest first within each section. The longest prompts come first, so that
+// the last tiles of all are short ones.
+std::vector<AttentionTileWork> cut_prompts(const AttentionPlanShape& shape,
+                                           std::vector<AttentionSequence> prompts) {
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const auto& a, const auto& b) { return a.kv_length > b.kv_length; });
+  std::vector<AttentionTileWork> tiles;
+  size_t section = 0;
+  int64_t bytes = 0;
+  for (const AttentionSequence& prompt : prompts) {
+    const int64_t more = seen_bytes(shape, prompt);
+    if (shape.section_bytes > 0 && bytes > 0 && bytes + more > shape.section_bytes) {
+      longest_first(std::span(tiles).subspan(section));
+      section = tiles.size();
+      bytes = 0;
+    }
+    bytes += more;
+    cut_rows(shape, prompt, prefill_tile_rows(shape.head_dim), tiles);
+  }
+  longest_first(std::span(tiles).subspan(section));
+  return tiles;
+}
+
+// Blocks of keys of a split, such that the step's decode work makes about
+// kSplitsPerSm * sm_count tiles.
+int32_t split_blocks(const AttentionPlanShape& shape, const std::vector<AttentionTileWork>& tiles) {
+  int64_t blocks = 0;
+  for (const AttentionTileWork& tile : tiles) blocks += blocks_of(shape, tile);
+  const int64_t parts = int64_t{kSplitsPerSm} * shape.sm_count;
+  return std::max(kSplitBlocksMin, ceil_div(blocks * shape.kv_heads, parts));
+}
+
+struct SplitTiles {
+  std::vector<AttentionTileWork> tiles;
+  int32_t merge_count = 0;
+  int32_t partial_count = 0;
+
+  // Parts of `tokens` keys, the last of fewer, whose results are merged.
+  void add_parts(const AttentionTileWork& tile, int32_t tokens) {
+    const int32_t split_count = ceil_div(tile.key_last - tile.key_first, tokens);
+    for (int32_t split = 0; split < split_count; ++split) {
+      AttentionTileWork part = tile;
+      part.key_first = tile.key_first + split * tokens;
+      part.key_last = std::min(tile.key_last, part.key_first + tokens);
+      part.step_first = part.key_first;
+      part.split = split;
+      part.split_count = split_count;
+      part.merge = merge_count;
+      part.partial_first = partial_count;
+      tiles.push_back(part);
+    }
+    partial_count += split_count;
+    ++merge_count;
+  }
+};
+
+// Tiles of more than 1.5 splits are cut into equal ones.
+SplitTiles cut_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWork> whole) {
+  const bool all_short = std::all_of(whole.begin(), whole.end(), [&](const auto& tile) {
+    return tile.key_last - tile.key_first <= kWholeBlocksMax * shape.block_tokens;
+  });
+  if (all_short) return {std::move(whole)};
+  const int32_t target = split_blocks(shape, whole);
+  SplitTiles cut;
+  cut.tiles.reserve(whole.size());
+  for (const AttentionTileWork& tile : whole) {
+    const int32_t blocks = blocks_of(shape, tile);
+    if (blocks <= kWholeBlocksMax || 2 * int64_t{blocks} <= 3 * int64_t{target}) {
+      cut.tiles.push_back(tile);
+      continue;
+    }
+    cut.add_parts(tile, ceil_div(blocks, ceil_div(blocks, target)) * shape.block_tokens);
+  }
+  return cut;
+}
+
+// Prefill tiles that run at once, each with all key heads.
+int32_t prompt_tiles_at_once(const AttentionPlanShape& shape) {
+  return shape.sm_count / shape.kv_heads;
+}
+
+int32_t steps_of(const AttentionTileWork& tile) {
+  return ceil_div(tile.key_last - tile.step_first, kPrefillSteps);
+}
+int32_t splits_of(const AttentionTileWork& tile, int32_t steps) {
+  return std::min(kPromptSplitsMax, ceil_div(steps_of(tile), steps));
+}
+
+// The fewest steps of a split with which the splits of all tiles run at once.
+int32_t prompt_split_steps(const AttentionPlanShape& shape,
+                           const std::vector<AttentionTileWork>& tiles) {
+  const auto fit = [&](int32_t steps) {
+    int64_t splits = 0;
+    for (const AttentionTileWork& tile : tiles) splits += splits_of(tile, steps);
+    return splits <= prompt_tiles_at_once(shape);
+  };
+  int32_t low = kPromptSplitStepsMin, high = low;
+  for (const AttentionTileWork& tile : tiles) high = std::max(high, steps_of(tile));
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (fit(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+// The tiles of prompts where they would leave multiprocessors idle: cut at whole steps.
+SplitTiles cut_prompt_keys(const AttentionPlanShape& shape, std::vector<AttentionTileWork> whole) {
+  if (!splits_prompts(shape) || static_cast<int64_t>(whole.size()) >= prompt_tiles_at_once(shape)) {
+    return {std::move(whole)};
+  }
+  const int32_t steps = prompt_split_steps(shape, whole);
+  SplitTiles cut;
+  for (const AttentionTileWork& tile : whole) {
+    const int32_t each = ceil_div(steps_of(tile), splits_of(tile, steps));
+    if (each == steps_of(tile)) {
+      cut.tiles.push_back(tile);
+    } else {
+      cut.add_parts(tile, each * kPrefillSteps);
+    }
+  }
+  longest_first(cut.tiles);
+  return cut;
+}
+
+// Most split prefill tiles of a step.
+int64_t prompt_partials_max(const AttentionPlanShape& shape) {
+  return splits_prompts(shape) ? prompt_tiles_at_once(shape) : 0;
+}
+
+// Most split tiles of a step. A tile of b > 1.5 splits' blocks becomes ceil(b / split) < 5/3 b /
+// split of them, and the splits of all are at most kSplitsPerSm * sm_count / kv_heads.
+int64_t partial_tiles_max(const AttentionPlanShape& shape) {
+  return ceil_div(5 * int64_t{kSplitsPerSm} * shape.sm_count, 3 * int64_t{shape.kv_heads}) + 1;
+}
+
+// The arena, from its front.
+class ArenaWriter {
+ public:
+  explicit ArenaWriter(std::span<std::byte> arena) : arena_(arena) {}
+
+  template <class T>
+  int32_t append(const T* values, size_t count) {
+    const int32_t first = reserve(count * sizeof(T));
+    if (count > 0) std::memcpy(arena_.data() + first, values, count * sizeof(T));
+    return first;
+  }
+  int32_t append_zeros(size_t bytes) {
+    const int32_t first = reserve(bytes);
+    if (bytes > 0) std::memset(arena_.data() + first, 0, bytes);
+    return first;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  int32_t reserve(size_t bytes) {
+    const int64_t first = (used_ + 15) & ~int64_t{15};
+    used_ = first + static_cast<int64_t>(bytes);
+    CHECK_MSG(used_ <= static_cast<int64_t>(arena_.size()), "attention plan's arena is too small");
+    return static_cast<int32_t>(first);
+  }
+  std::span<std::byte> arena_;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+int32_t decode_tile_rows(const AttentionPlanShape& shape) {
+  return group_of(shape) <= 8 ? 8 : kDecodeTileRowsMax;
+}
+
+bool fits_decode_tiles(const AttentionPlanShape& shape) {
+  return group_of(shape) <= kDecodeTileRowsMax;
+}
+
+bool splits_prompts(const AttentionPlanShape& shape) {
+  return shape.split_prompts && !shape.batch_invariant;
+}
+
+int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
+  const int32_t group = group_of(shape);
+  const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
+  const int64_t prefill_tiles =
+      rows / tile_positions(prefill_tile_rows(shape.head_dim), group) + sequences;
+  // A sequence has decode tiles for kDecodeRowsMax rows at most.
+  const int64_t decode_tiles =
+      std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
+  const int64_t partial_tiles = partial_tiles_max(shape);
+  const int64_t prompt_partials = prompt_partials_max(shape);
+  const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles + prompt_partials;
+  return static_cast<int64_t>(sizeof(AttentionPlanHeader)) +
+         tiles * static_cast<int64_t>(sizeof(AttentionTileWork)) +
+         (partial_tiles + prompt_partials * kPrefillParts) * shape.kv_heads * 4 + 80;
+}
+
+int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
+  return decode_partial_bytes(shape) + prefill_partial_bytes(shape);
+}
+
+int64_t prefill_partial_bytes(const AttentionPlanShape& shape) {
+  if (!splits_prompts(shape)) return 0;
+  const int64_t floats =
+      int64_t{prefill_tile_rows(shape.head_dim)} * prefill_partial_floats(shape.head_dim);
+  return prompt_partials_max(shape) * shape.kv_heads * floats * 4 + 256;
+}
+
+int64_t decode_partial_bytes(const AttentionPlanShape& shape) {
+  const int64_t floats = kDecodeTileRowsMax * (int64_t{shape.head_dim} + 2);
+  return partial_tiles_max(shape) * shape.kv_heads * floats * 4 + 256;
+}
+
+AttentionPlan plan_attention(const AttentionPlanShape& shape,
+                             std::span<const AttentionSequence> sequences,
+                             std::span<std::byte> arena) {
+  std::vector<AttentionSequence> prompts;
+  std::vector<AttentionTileWork> decode;
+  decode.reserve(sequences.size());
+  const bool single_rows =
+      std::all_of(sequences.begin(), sequences.end(),
+                  [](const auto& sequence) { return sequence.row_count == 1; });
+  for (const AttentionSequence& sequence : sequences) {
+    if (takes_decode_tiles(shape, sequence.row_count)) {
+      cut_rows(shape, sequence, decode_tile_rows(shape), decode);
+    } else {
+      prompts.push_back(sequence);
+    }
+  }
+  const SplitTiles prefill = cut_prompt_keys(shape, cut_prompts(shape, std::move(prompts)));
+  SplitTiles cut = cut_keys(shape, std::move(decode));
+  longest_first(cut.tiles);
+
+  ArenaWriter writer(arena);
+  AttentionPlanHeader header{};
+  writer.append(&header, 1);
+  header.prefill_count = static_cast<int32_t>(prefill.tiles.size());
+  header.decode_count = static_cast<int32_t>(cut.tiles.size());
+  header.merge_count = cut.merge_count;
+  for (const AttentionSequence& sequence : sequences) {
+    header.row_count = std::max(header.row_count, sequence.row_first + sequence.row_count);
+  }
+  writer.append(cut.tiles.data(), cut.tiles.size());
+  header.prefill_first = writer.append(prefill.tiles.data(), prefill.tiles.size());
+  header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
+                                             static_cast<size_t>(shape.kv_heads));
+  header.prefill_arrived_first =
+      writer.append_zeros(size_t{4} * static_cast<size_t>(prefill.merge_count) *
+                          static_cast<size_t>(shape.kv_heads) * kPrefillParts);
+  std::memcpy(arena.data(), &header, sizeof(header));
+  const bool has_prefill = header.prefill_count > 0;
+  // Single rows of many heads are in prefill tiles; those of a later step may be shared out.
+  const bool may_split = single_rows && has_prefill && splits_prompts(shape);
+  return {.has_prefill = has_prefill,
+          .has_decode = header.decode_count > 0,
+          .splits_prompts = prefill.merge_count > 0 || may_split,
+          .only_single_rows = single_rows && !has_prefill && header.decode_count > 0,
+          .has_merge = header.merge_count > 0 || prefill.merge_count > 0,
+          .bytes = writer.used(),
+          .device = nullptr,
+          .shape = shape};
+}
+
+}  // namespace headrace

@@ -1,0 +1,9 @@
+#include "ops/attention/decode_rope.cuh"
+
+namespace headrace {
+
+void rope_attention_cuda_d256(OpContext& context, const RopeAttentionArgs& args) {
+  gpu::run_rope_attention<256>(context, args);
+}
+
+}  // namespace headrace

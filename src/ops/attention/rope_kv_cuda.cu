@@ -1,0 +1,230 @@
+// Rotation of q and k heads and the write of k and v into the paged cache on CUDA.
+//   qkv [T, (Hq + 2 Hkv) d] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
+//   cache [head][token][d] in a block, of qkv's type
+// A warp takes one head of one token: it loads the head, norms it if asked, keeps it in shared
+// memory as f32 (a rotation pairs elements that different lanes hold), and stores it rotated. A
+// head of v is only copied. Limits: d <= kHeadDimMax, d a multiple of 4 for the wide kernel.
+#include <array>
+
+#include "gpu/reduce.cuh"
+#include "ops/attention/rope_kv.h"
+#include "ops/attention/rope_kv_lanes.cuh"
+#include "ops/cuda_launch.cuh"
+
+namespace headrace {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kHeadDimMax = 512;
+
+template <class T>
+struct Arguments {
+  gpu::RowsOf<T> qkv;
+  gpu::RowsOf<const float> cos, sin;
+  const int64_t* slots;  // [T]
+  const float* q_norm;   // [d] or null
+  const float* k_norm;
+  float norm_eps;
+  T* cache;              // K part of block 0
+  int64_t block_stride;  // elements
+  int64_t v_offset;      // elements
+  int32_t block_tokens;
+  int32_t query_heads, kv_heads, head_dim;
+  int32_t half;  // rope_dim / 2
+};
+
+template <class T>
+__device__ T* cache_row(const Arguments<T>& args, int64_t slot, int32_t head) {
+  const int64_t block = slot / args.block_tokens, token = slot % args.block_tokens;
+  return args.cache + block * args.block_stride +
+         (static_cast<int64_t>(head) * args.block_tokens + token) * args.head_dim;
+}
+
+// Element `e` of the head in `from`, rotated.
+template <RopeStyle kStyle>
+__device__ float rotated(const float* from, int e, int half, const float* cos, const float* sin) {
+  if (e >= 2 * half) return from[e];
+  const int pair = kStyle == RopeStyle::kHalf ? e % half : e / 2;
+  const int a = kStyle == RopeStyle::kHalf ? pair : 2 * pair;
+  const int b = kStyle == RopeStyle::kHalf ? pair + half : 2 * pair + 1;
+  return e == a ? from[a] * cos[pair] - from[b] * sin[pair]
+                : from[b] * cos[pair] + from[a] * sin[pair];
+}
+
+template <RopeStyle kStyle, class T, int kWidth>
+__global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Arguments<T> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  __shared__ float heads[kWarps][kHeadDimMax];
+  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
+  const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
+  const int32_t head = static_cast<int32_t>(blockIdx.y) * kWarps + warp;
+  const int32_t keys_from = args.query_heads, values_from = keys_from + args.kv_heads;
+  if (head >= values_from + args.kv_heads) return;
+  const int64_t t = blockIdx.x;
+  T* at = args.qkv.row(t) + static_cast<int64_t>(head) * args.head_dim;
+  constexpr int kStep = gpu::kWarpThreads * kWidth;
+
+  if (head >= values_from) {
+    T* to = cache_row(args, args.slots[t], head - values_from) + args.v_offset;
+    for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
+      gpu::Vector<T, kWidth>::load(at + d).store(to + d);
+    }
+    return;
+  }
+
+  float* held = heads[warp];  // [d]
+  float squares = 0.0f;
+  for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
+    const auto value = gpu::Vector<T, kWidth>::load(at + d);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      held[d + i] = gpu::to_float(value.values[i]);
+      squares += held[d + i] * held[d + i];
+    }
+  }
+  const float* norm = head < keys_from ? args.q_norm : args.k_norm;
+  if (norm != nullptr) {
+    const float mean = gpu::warp_sum(squares) / static_cast<float>(args.head_dim);
+    const float factor = rsqrtf(mean + args.norm_eps);
+    for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) held[d + i] *= factor * norm[d + i];
+    }
+  }
+  __syncwarp();
+  const float* cos = args.cos.row(t);
+  const float* sin = args.sin.row(t);
+  T* key = head < keys_from ? nullptr : cache_row(args, args.slots[t], head - keys_from);
+  for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
+    gpu::Vector<T, kWidth> value;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      value.values[i] = gpu::from_float<T>(rotated<kStyle>(held, d + i, args.half, cos, sin));
+    }
+    value.store(at + d);
+    if (key != nullptr) value.store(key + d);
+  }
+}
+
+// --- heads whose halves rotate: 16 bytes a lane, in registers (rope_kv_lanes.cuh) ---
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
+  using Lane = gpu::RopeLane<T, kLanes>;
+  constexpr int kDim = Lane::kDim, kHeads = kWarps * gpu::kWarpThreads / kLanes;
+  gpu::let_next_kernel_start();
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int32_t head = static_cast<int32_t>(blockIdx.y * kHeads + threadIdx.x / kLanes);
+  const int32_t keys_from = args.query_heads, values_from = keys_from + args.kv_heads;
+  const int32_t heads = values_from + args.kv_heads;
+  const bool is_value = head >= values_from, is_query = head < keys_from;
+  const int64_t t = blockIdx.x;
+  gpu::wait_for_earlier_kernels();
+  // Lanes without a head go on: the others ask them.
+  T* at = args.qkv.row(t) + static_cast<int64_t>(head < heads ? head : 0) * kDim +
+          lane * gpu::kRopeLaneElements;
+  auto elements = Lane::Elements::load(at);
+  const auto angles = Lane::Angles::load(args.cos.row(t), args.sin.row(t), lane);
+  const int64_t slot = args.slots[t];
+  Lane::turn(elements, lane, angles, args.q_norm != nullptr, is_query ? args.q_norm : args.k_norm,
+             args.norm_eps, is_value);
+  if (head >= heads) return;
+  if (!is_value) elements.store(at);
+  if (is_query) return;
+  const int32_t kv_head = head - (is_value ? values_from : keys_from);
+  T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
+  elements.store(cached + lane * gpu::kRopeLaneElements);
+}
+
+template <class T>
+Arguments<T> arguments_of(const RopeKvArgs& args) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  return {.qkv = gpu::rows_of<T>(args.qkv),
+          .cos = gpu::rows_of<float>(args.cos),
+          .sin = gpu::rows_of<float>(args.sin),
+          .slots = args.slots.data(),
+          .q_norm = args.q_norm,
+          .k_norm = args.k_norm,
+          .norm_eps = args.norm_eps,
+          .cache = reinterpret_cast<T*>(args.kv.base),
+          .block_stride = args.kv.block_stride / kBytes,
+          .v_offset = args.kv.v_offset / kBytes,
+          .block_tokens = args.kv.block_tokens,
+          .query_heads = args.query_heads,
+          .kv_heads = args.kv.kv_heads,
+          .head_dim = args.kv.head_dim,
+          .half = static_cast<int32_t>(args.cos.columns())};
+}
+
+// A block for `heads` heads of a token.
+template <class T>
+void launch(OpContext& context, const RopeKvArgs& args, void (*kernel)(Arguments<T>), int heads) {
+  const Arguments<T> arguments = arguments_of<T>(args);
+  const dim3 grid(static_cast<unsigned>(args.qkv.rows()),
+                  gpu::blocks_for(arguments.query_heads + 2 * arguments.kv_heads, heads));
+  gpu::launch(context, kernel, grid, kWarps * gpu::kWarpThreads, arguments);
+}
+
+template <bool kWide>
+void run(OpContext& context, const RopeKvArgs& args) {
+  gpu::with_float_type(args.qkv.dtype, [&]<class T>(gpu::ElementType<T>) {
+    constexpr int kWidth = kWide ? 4 : 1;
+    const auto kernel = args.style == RopeStyle::kHalf
+                            ? rope_kv_head<RopeStyle::kHalf, T, kWidth>
+                            : rope_kv_head<RopeStyle::kInterleaved, T, kWidth>;
+    launch<T>(context, args, kernel, kWarps);
+  });
+}
+
+template <class T, int kLanes>
+void launch_lanes(OpContext& context, const RopeKvArgs& args) {
+  launch<T>(context, args, rope_kv_lanes<T, kLanes>, kWarps * gpu::kWarpThreads / kLanes);
+}
+template <int kLanes>
+void run_lanes(OpContext& context, const RopeKvArgs& args) {
+  if (args.qkv.dtype == DType::kF16) return launch_lanes<__half, kLanes>(context, args);
+  launch_lanes<__nv_bfloat16, kLanes>(context, args);
+}
+
+bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
+         args.kv.dtype == args.qkv.dtype && args.kv.head_dim <= kHeadDimMax;
+}
+// Heads, rows and blocks start where an access of 4 elements may.
+bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
+  const int64_t access = 4 * dtype_info(args.qkv.dtype).block_bytes;
+  const auto aligned = [&](const std::byte* address, int64_t stride) {
+    return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(access) == 0 &&
+           stride % access == 0;
+  };
+  return any(traits, args) && args.kv.head_dim % 4 == 0 &&
+         aligned(args.qkv.data, args.qkv.row_stride) &&
+         aligned(args.kv.base, args.kv.block_stride) && args.kv.v_offset % access == 0;
+}
+
+// 16-bit heads of kLanes * 8 elements, all rotated, on 16 bytes wherever they lie.
+template <int kLanes>
+bool lanes(const DeviceTraits& traits, const RopeKvArgs& args) {
+  constexpr int32_t kDim = kLanes * gpu::kRopeLaneElements;
+  const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
+  return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.head_dim == kDim &&
+         args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&
+         gpu::rows_aligned(args.qkv) && gpu::rows_aligned(args.cos) &&
+         gpu::rows_aligned(args.sin) && on_access(args.q_norm) && on_access(args.k_norm) &&
+         on_access(args.kv.base) && args.kv.block_stride % gpu::kAccessBytes == 0 &&
+         args.kv.v_offset % gpu::kAccessBytes == 0;
+}
+
+constexpr std::array kKernels = {
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_8", lanes<8>, run_lanes<8>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_16", lanes<16>, run_lanes<16>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/lanes_32", lanes<32>, run_lanes<32>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/wide_head", wide, run<true>},
+    Kernel<RopeKvArgs>{"rope_kv/cuda/any_head", any, run<false>},
+};
+
+}  // namespace
+
+KernelTable<RopeKvArgs> rope_kv_cuda_kernels() { return kKernels; }
+
+}  // namespace headrace

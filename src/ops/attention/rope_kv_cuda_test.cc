@@ -1,0 +1,138 @@
+// rope_kv on CUDA against the CPU reference: rotated rows and every byte of the cache.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/attention/rope_kv.h"
+#include "ops/cuda_test_support.h"
+
+namespace headrace {
+namespace {
+
+struct Case {
+  DType dtype;
+  int32_t query_heads, kv_heads, head_dim, rope_dim;
+  RopeStyle style;
+  bool norm;
+
+  std::string name() const {
+    return std::string(dtype_name(dtype)) + " q" + std::to_string(query_heads) + " kv" +
+           std::to_string(kv_heads) + " d" + std::to_string(head_dim) + " rope" +
+           std::to_string(rope_dim) + (norm ? " norm" : "");
+  }
+};
+
+constexpr int64_t kBlocks = 5;
+constexpr int32_t kBlockTokens = 16;
+
+KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
+  KvLayerView kv{.dtype = c.dtype,
+                 .keys = KeyLayout::kRows,
+                 .base = memory,
+                 .block_tokens = kBlockTokens,
+                 .kv_heads = c.kv_heads,
+                 .head_dim = c.head_dim};
+  kv.v_offset = kv_part_bytes(kv);
+  kv.block_stride = 2 * kv.v_offset + gap_bytes;
+  return kv;
+}
+
+void run_case(TestDevice& cuda, const Case& c, int64_t tokens) {
+  SCOPED_TRACE(c.name());
+  Rng rng(static_cast<uint64_t>(c.head_dim * 7 + tokens));
+  const int64_t columns = int64_t{c.query_heads + 2 * c.kv_heads} * c.head_dim;
+  const int64_t half = c.rope_dim / 2;
+  std::vector<float> qkv = rounded_floats(rng, c.dtype, tokens * columns);
+  std::vector<float> cos = random_floats(rng, tokens * half),
+                     sin = random_floats(rng, tokens * half);
+  const std::vector<float> q_norm = random_floats(rng, c.head_dim);
+  const std::vector<float> k_norm = random_floats(rng, c.head_dim);
+  std::vector<int64_t> slots;
+  for (int64_t t = 0; t < tokens; ++t) slots.push_back((t * 7 + 3) % (kBlocks * kBlockTokens));
+
+  // The reference computes in f32 and its cache is f32 too.
+  TestDevice cpu = TestDevice::cpu(1);
+  Case exact = c;
+  exact.dtype = DType::kF32;
+  std::vector<float> expected = qkv;
+  KvLayerView expected_kv = cache_view(exact, nullptr, 64);
+  std::vector<std::byte> expected_cache(static_cast<size_t>(expected_kv.block_stride * kBlocks));
+  expected_kv.base = expected_cache.data();
+  RopeKvArgs args{.qkv = host_view(expected, tokens, columns),
+                  .cos = host_view(cos, tokens, half),
+                  .sin = host_view(sin, tokens, half),
+                  .style = c.style,
+                  .query_heads = c.query_heads,
+                  .kv = expected_kv,
+                  .slots = slots,
+                  .q_norm = c.norm ? q_norm.data() : nullptr,
+                  .k_norm = c.norm ? k_norm.data() : nullptr,
+                  .norm_eps = 1e-6f};
+  OpContext reference = cpu.context();
+  rope_kv_kernels().all().back().run(reference, args);
+
+  const CudaArray<float> q_norm_on(cuda, q_norm), k_norm_on(cuda, k_norm);
+  const CudaArray<int64_t> slots_on(cuda, slots);
+  CudaMatrix cos_on(cuda, DType::kF32, tokens, half, 0, &cos);
+  CudaMatrix sin_on(cuda, DType::kF32, tokens, half, 0, &sin);
+  for (const auto& kernel : rope_kv_kernels().all()) {
+    CudaMatrix qkv_on(cuda, c.dtype, tokens, columns, 8, &qkv);
+    KvLayerView kv = cache_view(c, nullptr, 64);
+    const CudaArray<std::byte> cache(
+        cuda,
+        std::vector<std::byte>(static_cast<size_t>(kv.block_stride * kBlocks), std::byte{0xff}));
+    kv.base = cache.data();
+    args.qkv = qkv_on.view();
+    args.cos = cos_on.view();
+    args.sin = sin_on.view();
+    args.kv = kv;
+    args.slots = slots_on.span();
+    args.q_norm = c.norm ? q_norm_on.data() : nullptr;
+    args.k_norm = c.norm ? k_norm_on.data() : nullptr;
+    if (!kernel.supports(cuda.device().traits(), args)) continue;
+    SCOPED_TRACE(std::string(kernel.name));
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    // Rotation cancels: an absolute bound of the size of the operands.
+    expect_near(qkv_on.read(), expected, unit_of(c.dtype), 8 * unit_of(c.dtype));
+    std::vector<std::byte> host = cache.read();
+    kv.base = host.data();
+    for (const int64_t slot : slots) {
+      for (int32_t head = 0; head < c.kv_heads; ++head) {
+        for (int32_t d = 0; d < c.head_dim; ++d) {
+          const float key = load_kv(DType::kF32, key_at(expected_kv, slot, head, d));
+          const float value = load_kv(DType::kF32, value_at(expected_kv, slot, head, d));
+          ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
+                      unit_of(c.dtype) * (std::abs(key) + 8));
+          ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
+        }
+      }
+    }
+    // Between blocks and in free slots nothing is written.
+    int64_t poisoned = 0;
+    for (const std::byte b : host) poisoned += b == std::byte{0xff} ? 1 : 0;
+    const int64_t written = tokens * c.kv_heads * c.head_dim * 2 * dtype_info(c.dtype).block_bytes;
+    EXPECT_GE(poisoned, static_cast<int64_t>(host.size()) - written);
+  }
+}
+
+TEST(RopeKvCuda, AgreesWithTheReference) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const bool norm : {false, true}) {
+      for (const RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
+        for (const int64_t tokens : {1, 2, 40}) {
+          run_case(cuda, {dtype, 9, 3, 64, 64, style, norm}, tokens);
+          run_case(cuda, {dtype, 4, 1, 256, 256, style, norm}, tokens);
+          run_case(cuda, {dtype, 2, 2, 80, 32, style, norm}, tokens);
+          run_case(cuda, {dtype, 3, 1, 18, 18, style, norm}, tokens);
+          run_case(cuda, {dtype, 32, 8, 128, 128, style, norm}, tokens);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace

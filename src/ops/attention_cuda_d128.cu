@@ -1,9 +1,0 @@
-#include "ops/attention_fast.cuh"
-
-namespace headrace {
-
-void attention_cuda_d128(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<128>(context, args);
-}
-
-}  // namespace headrace

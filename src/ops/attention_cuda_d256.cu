@@ -1,9 +1,0 @@
-#include "ops/attention_fast.cuh"
-
-namespace headrace {
-
-void attention_cuda_d256(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<256>(context, args);
-}
-
-}  // namespace headrace

@@ -1,9 +1,0 @@
-#include "ops/attention_fast.cuh"
-
-namespace headrace {
-
-void attention_cuda_d64(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<64>(context, args);
-}
-
-}  // namespace headrace

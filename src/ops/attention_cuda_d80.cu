@@ -1,9 +1,0 @@
-#include "ops/attention_fast.cuh"
-
-namespace headrace {
-
-void attention_cuda_d80(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<80>(context, args);
-}
-
-}  // namespace headrace

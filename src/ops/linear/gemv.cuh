@@ -1,0 +1,407 @@
+// The kernel of gemv.h.
+//   x [M, K], W [N, K] of T, 16 bits; y [M, N] of T or f32; the norm's weights and the bias f32;
+//   sums in f32
+// A block has some tiles of 8 rows of W; its warps share their columns in turns of 64. Each warp
+// keeps kAhead steps of W (1 KB each) on their way to its part of a ring in shared memory, from one
+// tile into the next, and asks for another as soon as one is multiplied. A lane reads what the same
+// lane has asked for, so that nobody waits for anybody. x is whole in shared memory, normalised
+// once. Sums of the warps meet in shared memory once a round of tiles.
+//
+// Loads to registers in place of the ring would share a scoreboard: waiting for the oldest would be
+// waiting for all.
+#pragma once
+
+#include "gpu/bulk_copy.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/overlapped_launch.cuh"
+#include "gpu/reduce.cuh"
+#include "gpu/thread_copy.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/linear/gemv_layout.h"
+#include "ops/rows/activation_cuda.cuh"
+
+namespace headrace::gpu {
+
+template <class T>
+struct GemvArguments {
+  RowsOf<const T> x;
+  RowsOf<const T> weight;
+  void* y;
+  int64_t y_stride;   // elements
+  const float* norm;  // [K], or null
+  const float* bias;  // [N], or null
+  float eps;
+  int32_t m, k;
+  int32_t n_out;                    // columns of y; gated: up's rows of W begin there
+  int32_t share, blocks_with_more;  // tiles of every block; the first have one more
+  int32_t round_tiles;
+  int32_t windows, window_steps;  // of a warp
+  Activation activation;
+  bool gated, accumulates, y_is_float;
+};
+
+template <int kSteps, int kTiles, bool kNorm>
+struct GemvShape {
+  static constexpr int kAhead = kSteps;
+  static constexpr int kColumnTiles = kTiles;  // of four rows of x
+  static constexpr bool kNormed = kNorm;
+  static constexpr bool kWindowed = gemv_may_be_windowed(kGemvXRows * kTiles, kNorm);
+};
+
+// The next kernel may start, where a block of this one has ended, when each block has so many steps
+// of a warp left. Earlier its first loads delay this one's last, later nobody loads for a while.
+constexpr int kGemvLead = 12;
+
+// One warp's way through its block's part of W: its steps of a tile, of the next, and where x comes
+// in windows the tiles' steps of the next window.
+template <class T, class Shape>
+struct GemvCursor {
+  const T* low;        // of this lane, in the first four rows of the tile
+  const T* high;       // in the last four
+  int32_t tile, left;  // steps of it
+  int32_t from;        // the window's first step
+
+  __device__ __forceinline__ void begin(const GemvArguments<T>& args, int32_t first_tile,
+                                        int32_t first_step, int32_t steps, int warp, int lane) {
+    tile = first_tile;
+    from = first_step;
+    left = Shape::kWindowed ? min(args.window_steps, steps - from) : steps;
+    // Rows past the end repeat the last: their sums are not stored.
+    const int32_t row = tile * (args.gated ? kGemvHalfRows : kGemvTileRows) + gemv_row(lane);
+    const int32_t first = min(row, args.n_out - 1);
+    const int32_t second =
+        args.gated ? first + args.n_out : min(row + kGemvHalfRows, args.n_out - 1);
+    const int32_t step = (Shape::kWindowed ? from * kGemvWarps : 0) + warp;
+    const int32_t column = step * kGemvColumns + gemv_byte(lane) / static_cast<int>(sizeof(T));
+    low = args.weight.row(first) + column;
+    high = args.weight.row(second) + column;
+  }
+  __device__ __forceinline__ void advance(const GemvArguments<T>& args, int32_t first_tile,
+                                          int32_t end_tile, int32_t steps, int warp, int lane) {
+    if (--left > 0) {
+      low += kGemvWarps * kGemvColumns;
+      high += kGemvWarps * kGemvColumns;
+    } else if (!Shape::kWindowed || tile + 1 < end_tile) {
+      begin(args, tile + 1, from, steps, warp, lane);
+    } else {
+      begin(args, first_tile, from + args.window_steps, steps, warp, lane);
+    }
+  }
+};
+
+struct GemvBarriers {
+  Barrier norm;     // the norm's weights
+  Barrier rows[2];  // x, or its even and odd windows
+};
+
+template <class T, class Shape>
+class GemvBlock {
+  static constexpr int kWarps = kGemvWarps, kThreads = kGemvThreads;
+  static constexpr int kAhead = Shape::kAhead, kColumnTiles = Shape::kColumnTiles;
+  static constexpr int kRows = kGemvXRows * kColumnTiles;
+  static constexpr int kPieceElements = kAccessBytes / static_cast<int>(sizeof(T));
+  using Piece = Vector<T, kPieceElements>;
+
+ public:
+  __device__ __forceinline__ GemvBlock(const GemvArguments<T>& args, std::byte* shared,
+                                       GemvBarriers& barriers)
+      : args_(args),
+        barriers_(barriers),
+        thread_(static_cast<int>(threadIdx.x)),
+        warp_(thread_ / kWarpThreads),
+        lane_(thread_ % kWarpThreads),
+        row_bytes_(windows() > 1 ? args.window_steps * kWarps * kGemvLineBytes
+                                 : args.k * static_cast<int32_t>(sizeof(T))),
+        ring_(shared + gemv_ring_offset(0, warp_, lane_)),
+        x_(shared + gemv_ring_offset(kAhead, 0, 0)),
+        squares_(reinterpret_cast<float*>(x_ + (windows() > 1 ? 2 : 1) * args.m * row_bytes_)),
+        norm_(squares_ + (Shape::kNormed ? kWarps * kGemvRowsMax : 0)),
+        sums_(norm_) {
+    const auto block = static_cast<int32_t>(blockIdx.x);
+    first_tile_ = block * args.share + min(block, args.blocks_with_more);
+    end_tile_ = first_tile_ + args.share + (block < args.blocks_with_more ? 1 : 0);
+    steps_ = (args.k / kGemvColumns - warp_ + kWarps - 1) / kWarps;
+    total_ = (end_tile_ - first_tile_) * steps_;
+    load_.begin(args_, first_tile_, 0, steps_, warp_, lane_);
+  }
+
+  // What no kernel writes, W and the norm's weights: before the kernels before this have ended.
+  __device__ __forceinline__ void ask_early() {
+    if (thread_ == 0) {
+      barriers_.norm.init(1);
+      barriers_.rows[0].init(1);
+      if constexpr (Shape::kWindowed) barriers_.rows[1].init(1);
+      fence_barrier_init();
+      if constexpr (Shape::kNormed) {
+        const auto bytes = static_cast<uint32_t>(args_.k) * 4;
+        barriers_.norm.arrive_expecting(bytes);
+        copy_bytes(norm_, args_.norm, bytes, barriers_.norm);
+      }
+    }
+#pragma unroll 1
+    for (int32_t i = 0; i < kAhead; ++i) ask(i, i);
+    __syncthreads();  // barriers are there
+  }
+  __device__ __forceinline__ void take_rows() {
+    if (thread_ == 0) {
+      for (int32_t window = 0; window < min(windows(), 2); ++window) ask_for_window(window);
+    }
+    first_ = beside(thread_, first_tile_, min(args_.round_tiles, end_tile_ - first_tile_));
+    if constexpr (Shape::kNormed) normalise();
+  }
+
+  __device__ __forceinline__ void multiply() {
+    const int32_t trigger = max(total_ - kGemvLead, 0);
+    const std::byte* const x_first = x_ + warp_ * kGemvLineBytes + gemv_byte(lane_);
+    int32_t x_row[kColumnTiles];
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      x_row[c] = min(kGemvXRows * c + gemv_row(lane_), args_.m - 1) * row_bytes_;
+    }
+    int slot = 0, buffer = 0, i = 0;
+#pragma unroll 1
+    for (int32_t first = first_tile_; first < end_tile_; first += args_.round_tiles) {
+      const int32_t tiles = min(args_.round_tiles, end_tile_ - first);
+#pragma unroll 1
+      for (int32_t window = 0; window < windows(); ++window) {
+        if (first == first_tile_) barriers_.rows[window % 2].wait(window / 2 % 2);
+        const int32_t steps = Shape::kWindowed
+                                  ? min(args_.window_steps, steps_ - window * args_.window_steps)
+                                  : steps_;
+#pragma unroll 1
+        for (int32_t tile = 0; tile < tiles; ++tile) {
+          float sums[kColumnTiles][4] = {};
+          const std::byte* x_at = x_first + window % 2 * args_.m * row_bytes_;
+#pragma unroll 1
+          for (int32_t step = 0; step < steps; ++step, ++i, x_at += kWarps * kGemvLineBytes) {
+            if (i == trigger) let_next_kernel_start();
+            wait_for_copies_but<kAhead - 1>();
+            add_products(sums, slot, x_at, x_row);
+            ask(slot, i + kAhead);
+            if (++slot == kAhead) slot = 0;
+          }
+          leave_sums(sums, tile, buffer, window > 0);
+        }
+        if (window + 2 >= windows()) continue;
+        __syncthreads();
+        if (thread_ == 0) ask_for_window(window + 2);
+      }
+      __syncthreads();
+      store(first, tiles, buffer);
+      buffer ^= 1;
+    }
+  }
+
+ private:
+  // What is added to a sum: there before the product is.
+  struct Beside {
+    float bias = 0.0f, up_bias = 0.0f, before = 0.0f;
+  };
+
+  __device__ __forceinline__ int32_t windows() const {
+    if constexpr (!Shape::kWindowed) return 1;
+    return args_.windows;
+  }
+  // One thread.
+  __device__ __forceinline__ void ask_for_window(int32_t window) const {
+    const int32_t before = window * row_bytes_;
+    const auto bytes =
+        static_cast<uint32_t>(min(row_bytes_, args_.k * static_cast<int32_t>(sizeof(T)) - before));
+    Barrier& arrived = barriers_.rows[window % 2];
+    arrived.arrive_expecting(static_cast<uint32_t>(args_.m) * bytes);
+    std::byte* to = x_ + window % 2 * args_.m * row_bytes_;
+#pragma unroll 1
+    for (int32_t row = 0; row < args_.m; ++row) {
+      copy_bytes(to + row * row_bytes_,
+                 reinterpret_cast<const std::byte*>(args_.x.row(row)) + before, bytes, arrived);
+    }
+  }
+
+  // Step `number` of all, if there is one; a group of copies in any case.
+  __device__ __forceinline__ void ask(int slot, int32_t number) {
+    if (number < total_) {
+      std::byte* to = ring_ + gemv_ring_offset(slot, 0, 0);
+      copy_access(to, load_.low);
+      copy_access(to + kGemvLoadBytes, load_.high);
+      load_.advance(args_, first_tile_, end_tile_, steps_, warp_, lane_);
+    }
+    end_group_of_copies();
+  }
+  __device__ __forceinline__ void add_products(float (&sums)[kColumnTiles][4], int slot,
+                                               const std::byte* x_at,
+                                               const int32_t (&x_row)[kColumnTiles]) const {
+    const std::byte* from = ring_ + gemv_ring_offset(slot, 0, 0);
+    const uint4 low = *reinterpret_cast<const uint4*>(from);
+    const uint4 high = *reinterpret_cast<const uint4*>(from + kGemvLoadBytes);
+    const uint32_t even[4] = {low.x, high.x, low.y, high.y};
+    const uint32_t odd[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const uint4 x = *reinterpret_cast<const uint4*>(x_at + x_row[c]);
+      multiply_add<T>(sums[c], even, x.x, x.y);
+      multiply_add<T>(sums[c], odd, x.z, x.w);
+    }
+  }
+
+  // As rms_norm. Row by row would be one after the other: the sums of all rows go on side by side.
+  __device__ __forceinline__ void normalise() {
+    barriers_.rows[0].wait(0);
+    const int32_t pieces = args_.k / kPieceElements;
+    float squares[kRows] = {};
+#pragma unroll 1
+    for (int32_t i = thread_; i < pieces; i += kThreads) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        if (row >= args_.m) break;
+        const Piece value = Piece::load(piece(row, i));
+#pragma unroll
+        for (int e = 0; e < kPieceElements; ++e) {
+          const float x = to_float(value.values[e]);
+          squares[row] += x * x;
+        }
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      squares[row] = warp_sum(squares[row]);
+      if (lane_ == 0) squares_[row * kWarps + warp_] = squares[row];
+    }
+    __syncthreads();
+    float factors[kRows];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) sum += squares_[row * kWarps + warp];
+      factors[row] = rsqrtf(sum / static_cast<float>(args_.k) + args_.eps);
+    }
+    barriers_.norm.wait(0);
+#pragma unroll 1
+    for (int32_t i = thread_; i < pieces; i += kThreads) {
+      const auto weights = Vector<float, kPieceElements>::load(norm_ + i * kPieceElements);
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        if (row >= args_.m) break;
+        Piece value = Piece::load(piece(row, i));
+#pragma unroll
+        for (int e = 0; e < kPieceElements; ++e) {
+          value.values[e] =
+              from_float<T>(to_float(value.values[e]) * factors[row] * weights.values[e]);
+        }
+        value.store(piece(row, i));
+      }
+    }
+    __syncthreads();
+  }
+  __device__ __forceinline__ T* piece(int32_t row, int32_t i) const {
+    return reinterpret_cast<T*>(x_ + row * row_bytes_ + i * kAccessBytes);
+  }
+
+  __device__ __forceinline__ int32_t out_rows() const {
+    return args_.gated ? kGemvHalfRows : kGemvTileRows;
+  }
+  __device__ __forceinline__ float* sums_of(int buffer) const {
+    return sums_ +
+           buffer * gemv_sum_index(kWarps, 0, args_.round_tiles * kGemvTileRows, 0, args_.m);
+  }
+
+  __device__ __forceinline__ void leave_sums(const float (&sums)[kColumnTiles][4], int32_t tile,
+                                             int buffer, bool adds) {
+    float* to = sums_of(buffer);
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const bool odd = gemv_sum(lane_) == 1;
+      float of_low = odd ? sums[c][1] : sums[c][0];
+      float of_high = odd ? sums[c][3] : sums[c][2];
+      of_low += __shfl_xor_sync(0xffffffffu, of_low, 4);
+      of_high += __shfl_xor_sync(0xffffffffu, of_high, 4);
+      const int x_row = kGemvXRows * c + gemv_sum_x_row(lane_);
+      const int row = tile * kGemvTileRows + (odd ? kGemvHalfRows : 0) + gemv_row(lane_);
+      if (x_row >= args_.m) continue;
+      float& sum =
+          to[gemv_sum_index(warp_, row, args_.round_tiles * kGemvTileRows, x_row, args_.m)];
+      const float more = odd ? of_high : of_low;
+      sum = adds ? sum + more : more;
+    }
+  }
+
+  // Output `i` of a round: columns of y side by side.
+  __device__ __forceinline__ Beside beside(int32_t i, int32_t first_tile, int32_t tiles) const {
+    Beside result;
+    const int32_t rows = tiles * out_rows();
+    const int32_t row = i / rows, column = first_tile * out_rows() + i % rows;
+    if (row >= args_.m || column >= args_.n_out) return result;
+    if (args_.bias != nullptr) {
+      result.bias = args_.bias[column];
+      if (args_.gated) result.up_bias = args_.bias[args_.n_out + column];
+    }
+    if (args_.accumulates) {
+      const int64_t at = row * args_.y_stride + column;
+      result.before = args_.y_is_float ? static_cast<const float*>(args_.y)[at]
+                                       : to_float(static_cast<const T*>(args_.y)[at]);
+    }
+    return result;
+  }
+  __device__ __forceinline__ float total(const float* sums, int row, int x_row) const {
+    const int32_t rows = args_.round_tiles * kGemvTileRows;
+    float sum = sums[gemv_sum_index(0, row, rows, x_row, args_.m)];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) {
+      sum += sums[gemv_sum_index(warp, row, rows, x_row, args_.m)];
+    }
+    return sum;
+  }
+  __device__ __forceinline__ void store(int32_t first_tile, int32_t tiles, int buffer) {
+    const float* sums = sums_of(buffer);
+    const int32_t rows = tiles * out_rows();
+#pragma unroll 1
+    for (int32_t i = thread_; i < rows * args_.m; i += kThreads) {
+      const bool known = first_tile == first_tile_ && i < kThreads;
+      const Beside more = known ? first_ : beside(i, first_tile, tiles);
+      const int32_t row = i / rows, of = i % rows, column = first_tile * out_rows() + of;
+      if (column >= args_.n_out) continue;
+      float value;
+      if (args_.gated) {
+        const int32_t gate = of / kGemvHalfRows * kGemvTileRows + of % kGemvHalfRows;
+        value = activated(args_.activation, total(sums, gate, row) + more.bias) *
+                (total(sums, gate + kGemvHalfRows, row) + more.up_bias);
+      } else {
+        value = total(sums, of, row) + more.bias;
+      }
+      value += more.before;
+      const int64_t at = row * args_.y_stride + column;
+      if (args_.y_is_float) {
+        static_cast<float*>(args_.y)[at] = value;
+      } else {
+        static_cast<T*>(args_.y)[at] = from_float<T>(value);
+      }
+    }
+  }
+
+  const GemvArguments<T>& args_;
+  GemvBarriers& barriers_;
+  const int thread_, warp_, lane_;
+  const int32_t row_bytes_;  // of x, or of a window of it
+  std::byte* const ring_;    // of this lane
+  std::byte* const x_;
+  float* const squares_;
+  float* const norm_;  // until x is normalised, then sums
+  float* const sums_;
+  int32_t first_tile_, end_tile_, steps_, total_;
+  GemvCursor<T, Shape> load_;
+  Beside first_;
+};
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(kGemvThreads, 1)
+    linear_gemv(const __grid_constant__ GemvArguments<T> args) {
+  extern __shared__ __align__(128) std::byte dynamic[];
+  __shared__ GemvBarriers barriers;
+  GemvBlock<T, Shape> block(args, dynamic, barriers);
+  block.ask_early();
+  wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
+  block.take_rows();
+  block.multiply();
+}
+
+}  // namespace headrace::gpu

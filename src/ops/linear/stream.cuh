@@ -1,0 +1,354 @@
+// The kernel of stream.h.
+//   x [M, K], W [N, K] of T, 16 bits; sums in f32; y [M, N] of T or f32
+// A block multiplies a tile of kTileRows rows of W with up to 64 or 128 rows of x (one or two
+// warpgroups): D [x rows, W rows] = x W^T, 64 columns of K a step. One thread keeps a ring of such
+// steps full with the copy engine, two boxes of W and one of x each; the ring's first round of W is
+// asked for before the kernels before this one have ended. Rows of x that are not there are
+// whatever the ring held: a row of D depends on its row of x alone, and theirs are not stored.
+//
+// Where a tile has too few rows to fill the device, the blocks of a cluster share its columns: each
+// leaves its sums in its own shared memory, and each adds up a part of the tile's rows over all of
+// them, in the order of their ranks.
+#pragma once
+
+#include <cuda.h>
+
+#include "gpu/cluster.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/overlapped_launch.cuh"
+#include "gpu/tma.cuh"
+#include "gpu/wgmma.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/linear/stream.h"
+#include "ops/rows/activation_cuda.cuh"
+
+namespace headrace::gpu {
+
+constexpr int kStreamRowBytes = 2 * kStreamColumns;
+constexpr int kStreamStagesMax = 12;
+constexpr int kStreamGroupRows = 64;  // rows of x of a warpgroup
+constexpr int kStreamPad = 8;         // floats after a row of sums: other banks for the next
+
+struct StreamArguments {
+  void* y;
+  int64_t y_stride;  // elements
+  const float* bias;
+  int32_t m, n_out;     // rows of x from here on, columns of y
+  int32_t second_half;  // row of W of the second half of a tile, relative to the first
+  int32_t steps;        // of K, in all
+  int32_t tiles, stages;
+  int32_t stage_bytes;
+  Activation activation;
+  bool y_is_float, accumulates, gated;
+};
+
+template <int kTileRows, int kGroups>
+struct StreamShape {
+  static constexpr int kThreads = 128 * kGroups + 32;
+  static constexpr int kHalfRows = kTileRows / 2;
+  static constexpr int kWeightBytes = kTileRows * kStreamRowBytes;
+  static constexpr int kRows = kStreamGroupRows * kGroups;
+  static constexpr int kSums = kTileRows / 2;  // of a thread
+  static constexpr int kSumStride = kTileRows + kStreamPad;
+};
+
+struct StreamBarriers {
+  Barrier full[kStreamStagesMax], empty[kStreamStagesMax];
+};
+
+// A place in the ring, and in which round.
+struct StreamPosition {
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance(int32_t stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The steps of K of this block.
+struct StreamRange {
+  int32_t first, count;
+
+  __device__ static StreamRange of(int32_t steps, int32_t rank, int32_t splits) {
+    const int32_t from = steps * rank / splits, to = steps * (rank + 1) / splits;
+    return {from, to - from};
+  }
+};
+
+// --- the thread that copies ---
+
+template <int kTileRows, int kGroups>
+class StreamProducer {
+  using Shape = StreamShape<kTileRows, kGroups>;
+
+ public:
+  __device__ StreamProducer(StreamBarriers& barriers, std::byte* ring, const CUtensorMap& weight,
+                            const CUtensorMap& x, const StreamArguments& args)
+      : barriers_(barriers), ring_(ring), weight_(weight), x_(x), args_(args) {}
+
+  __device__ void run(int32_t first_tile, int32_t tile_step, StreamRange range) {
+    const int32_t first_round = min(args_.stages, range.count);
+    if (first_tile < args_.tiles) {
+      for (int32_t i = 0; i < first_round; ++i) load_weight(i, first_tile, range.first + i);
+    }
+    wait_for_earlier_kernels();
+    if (first_tile < args_.tiles) {
+      for (int32_t i = 0; i < first_round; ++i) load_x(i, range.first + i);
+    }
+    int32_t done = first_round;
+    StreamPosition at;
+    for (int32_t i = 0; i < first_round; ++i) at.advance(args_.stages);
+    for (int32_t tile = first_tile; tile < args_.tiles; tile += tile_step) {
+      for (int32_t i = done; i < range.count; ++i) {
+        // The first round finds every stage empty.
+        barriers_.empty[at.stage].wait(at.parity ^ 1);
+        load_weight(at.stage, tile, range.first + i);
+        load_x(at.stage, range.first + i);
+        at.advance(args_.stages);
+      }
+      done = 0;
+    }
+  }
+
+ private:
+  __device__ std::byte* stage(int32_t i) const { return ring_ + i * args_.stage_bytes; }
+
+  __device__ int32_t tile_row(int32_t tile) const {
+    return tile * (args_.gated ? Shape::kHalfRows : kTileRows);
+  }
+  __device__ void load_weight(int32_t i, int32_t tile, int32_t step) {
+    std::byte* to = stage(i);
+    Barrier& full = barriers_.full[i];
+    full.arrive_expecting(static_cast<uint32_t>(args_.stage_bytes));
+    const int32_t row = tile_row(tile), column = step * kStreamColumns;
+    copy_box(to, weight_, full, column, row);
+    copy_box(to + Shape::kWeightBytes / 2, weight_, full, column, row + args_.second_half);
+  }
+  __device__ void load_x(int32_t i, int32_t step) {
+    copy_box(stage(i) + Shape::kWeightBytes, x_, barriers_.full[i], step * kStreamColumns, 0);
+  }
+
+  StreamBarriers& barriers_;
+  std::byte* ring_;
+  const CUtensorMap& weight_;
+  const CUtensorMap& x_;
+  const StreamArguments& args_;
+};
+
+// --- the warpgroups that multiply ---
+
+// The last of an odd number of columns stands alone: what is behind it is not touched.
+template <class Y>
+__device__ __forceinline__ void store_stream_pair(const StreamArguments& args, int32_t row,
+                                                  int32_t column, float2 sums) {
+  auto* at = static_cast<Y*>(args.y) + row * args.y_stride + column;
+  const bool alone = column + 1 == args.n_out;
+  if (args.accumulates) {
+    sums.x += to_float(at[0]);
+    if (!alone) sums.y += to_float(at[1]);
+  }
+  if (alone) {
+    at[0] = from_float<Y>(sums.x);
+    return;
+  }
+  if constexpr (sizeof(Y) == 4) {
+    *reinterpret_cast<float2*>(at) = sums;
+  } else {
+    *reinterpret_cast<uint32_t*>(at) = packed<Y>(sums.x, sums.y);
+  }
+}
+
+// Columns `column`, an even one, and the next of a row of y: sums of W's rows, or of gate and up.
+template <class T>
+__device__ __forceinline__ void finish_stream_pair(const StreamArguments& args, int32_t row,
+                                                   int32_t column, float2 sums, float2 up) {
+  if (row >= args.m || column >= args.n_out) return;
+  if (args.bias != nullptr) {
+    const int32_t next = min(column + 1, args.n_out - 1);
+    sums.x += args.bias[column];
+    sums.y += args.bias[next];
+    if (args.gated) {
+      up.x += args.bias[args.n_out + column];
+      up.y += args.bias[args.n_out + next];
+    }
+  }
+  if (args.gated) {
+    sums.x = activated(args.activation, sums.x) * up.x;
+    sums.y = activated(args.activation, sums.y) * up.y;
+  }
+  if (args.y_is_float) {
+    store_stream_pair<float>(args, row, column, sums);
+  } else {
+    store_stream_pair<T>(args, row, column, sums);
+  }
+}
+
+template <class T, int kTileRows, int kGroups>
+class StreamConsumer {
+  using Shape = StreamShape<kTileRows, kGroups>;
+  static constexpr int kHalfSums = Shape::kSums / 2;
+
+ public:
+  __device__ StreamConsumer(StreamBarriers& barriers, const std::byte* ring,
+                            const StreamArguments& args)
+      : barriers_(barriers),
+        ring_(shared_address(ring)),
+        args_(args),
+        group_(static_cast<int>(threadIdx.x) / 128),
+        lane_(static_cast<int>(threadIdx.x) % 32) {
+    const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
+    row_ = group_ * kStreamGroupRows + 16 * warp + lane_ / 4;
+    column_ = 2 * (lane_ % 4);
+  }
+
+  __device__ void multiply(int32_t steps) {
+    constexpr auto kLayout = OperandLayout::of(kStreamRowBytes, 8 * kStreamRowBytes, 16);
+    int32_t before = -1;
+    for (int32_t i = 0; i < steps; ++i) {
+      barriers_.full[at_.stage].wait(at_.parity);
+      const uint32_t weight = ring_ + static_cast<uint32_t>(at_.stage * args_.stage_bytes);
+      const uint32_t x = weight + Shape::kWeightBytes +
+                         static_cast<uint32_t>(group_ * kStreamGroupRows * kStreamRowBytes);
+      pin(sums_);
+      products_fence();
+#pragma unroll
+      for (int k = 0; k < kStreamColumns; k += 16) {
+        Product<T, kTileRows>::shared(sums_, kLayout.at(x + 2 * k), kLayout.at(weight + 2 * k),
+                                      i > 0 || k > 0);
+      }
+      products_commit();
+      products_wait<1>();
+      if (before >= 0 && lane_ == 0) barriers_.empty[before].arrive();
+      before = at_.stage;
+      at_.advance(args_.stages);
+    }
+    products_wait<0>();
+    pin(sums_);
+    if (before >= 0 && lane_ == 0) barriers_.empty[before].arrive();
+  }
+
+  // Of a block that has all columns of the tile.
+  __device__ void store(int32_t tile) const {
+    const int32_t first = tile * (args_.gated ? Shape::kHalfRows : kTileRows) + column_;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t row = row_ + 8 * half;
+      if (row >= args_.m) continue;
+#pragma unroll
+      for (int j = 0; j < kTileRows / 8; ++j) {
+        if (args_.gated && j >= kTileRows / 16) break;
+        const float2 value = pair(j, half);
+        const float2 up = j < kTileRows / 16 ? pair(j + kTileRows / 16, half) : value;
+        finish_stream_pair<T>(args_, row, first + 8 * j, value, up);
+      }
+    }
+  }
+
+  // The sums to this block's shared memory: [row][kSumStride].
+  __device__ void leave(float* at) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int32_t row = row_ + 8 * half;
+      if (row >= args_.m) continue;
+#pragma unroll
+      for (int j = 0; j < kTileRows / 8; ++j) {
+        *reinterpret_cast<float2*>(at + row * Shape::kSumStride + 8 * j + column_) = pair(j, half);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float2 pair(int j, int half) const {
+    return {sums_[4 * j + 2 * half], sums_[4 * j + 2 * half + 1]};
+  }
+
+  StreamBarriers& barriers_;
+  const uint32_t ring_;
+  const StreamArguments& args_;
+  const int group_, lane_;
+  int32_t row_, column_;
+  StreamPosition at_;
+  float sums_[Shape::kSums] = {};
+};
+
+// This block's share of a tile's columns of y, from the sums that the blocks of the cluster left.
+template <class T, int kTileRows, int kGroups>
+__device__ void add_up_cluster(const StreamArguments& args, const float* left, int32_t tile,
+                               int32_t rank, int32_t splits) {
+  using Shape = StreamShape<kTileRows, kGroups>;
+  const int32_t columns = args.gated ? Shape::kHalfRows : kTileRows;
+  const int32_t pairs = columns / 2 / splits;  // of this block, a row
+  const int32_t first = rank * 2 * pairs;
+  const auto sum_at = [&](int32_t row, int32_t column) {
+    const uint32_t at = shared_address(left + row * Shape::kSumStride + column);
+    float2 sum = load_pair_of_cluster(address_in_block(at, 0));
+    for (int32_t from = 1; from < splits; ++from) {
+      const float2 more = load_pair_of_cluster(address_in_block(at, static_cast<uint32_t>(from)));
+      sum.x += more.x;
+      sum.y += more.y;
+    }
+    return sum;
+  };
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < args.m * pairs; i += Shape::kThreads) {
+    const int32_t row = i / pairs, column = first + 2 * (i % pairs);
+    const float2 value = sum_at(row, column);
+    const float2 up = args.gated ? sum_at(row, column + Shape::kHalfRows) : value;
+    finish_stream_pair<T>(args, row, tile * columns + column, value, up);
+  }
+}
+
+template <class T, int kTileRows, int kGroups>
+__global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
+    linear_stream(const __grid_constant__ CUtensorMap weight, const __grid_constant__ CUtensorMap x,
+                  const __grid_constant__ StreamArguments args, int32_t splits) {
+  extern __shared__ std::byte dynamic[];
+  __shared__ StreamBarriers barriers;
+  // The patterns that the copy engine swizzles start at multiples of 1,024 bytes.
+  std::byte* ring = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+  let_next_kernel_start();
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(weight);
+    prefetch_tensor_map(x);
+    for (int32_t i = 0; i < args.stages; ++i) {
+      barriers.full[i].init(1);
+      barriers.empty[i].init(4 * kGroups);
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+  const auto rank = static_cast<int32_t>(splits > 1 ? cluster_rank() : 0);
+  const int32_t first_tile = static_cast<int32_t>(blockIdx.x) / splits;
+  const int32_t tile_step = static_cast<int32_t>(gridDim.x) / splits;
+  const StreamRange range = StreamRange::of(args.steps, rank, splits);
+  auto* left = reinterpret_cast<float*>(ring);
+  if (threadIdx.x >= 128 * kGroups) {
+    if (threadIdx.x == 128 * kGroups) {
+      StreamProducer<kTileRows, kGroups>(barriers, ring, weight, x, args)
+          .run(first_tile, tile_step, range);
+    }
+  } else {
+    wait_for_earlier_kernels();  // in every thread that reads what they wrote
+    StreamConsumer<T, kTileRows, kGroups> consumer(barriers, ring, args);
+    for (int32_t tile = first_tile; tile < args.tiles; tile += tile_step) {
+      consumer.multiply(range.count);
+      if (splits == 1) consumer.store(tile);
+    }
+    // Every step was multiplied by every warpgroup before the ring holds sums.
+    if (splits > 1) {
+      asm volatile("bar.sync 1, %0;" ::"n"(128 * kGroups) : "memory");
+      consumer.leave(left);
+    }
+  }
+  if (splits == 1) return;
+  __syncwarp();
+  cluster_sync();
+  wait_for_earlier_kernels();  // the copying warp too
+  add_up_cluster<T, kTileRows, kGroups>(args, left, first_tile, rank, splits);
+  cluster_sync();  // nobody leaves while others read
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,126 @@
+#include "ops/linear/stream.h"
+
+#include <algorithm>
+
+#include "ops/linear/stream.cuh"
+#include "ops/tensor_map.cuh"
+
+namespace headrace {
+namespace {
+
+using gpu::StreamArguments;
+
+// 26 MB on the way over 132 blocks: with half of that, blocks that ask and wait in step read 2.6
+// TB/s.
+constexpr int32_t kRingBytes = 200 << 10;
+constexpr int32_t kStagesMin = 3;
+constexpr int32_t kSharedMax = 227 << 10;
+
+int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class T>
+CUtensorMap matrix_map(DType dtype, const T* base, int64_t rows, int64_t columns, int64_t row_bytes,
+                       int32_t box_rows) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
+  const cuuint32_t box[] = {kStreamColumns, static_cast<cuuint32_t>(box_rows)};
+  return gpu::make_tensor_map({dtype, base, sizes, strides, box, kStreamColumns});
+}
+
+// Rows [first, first + count) of x.
+template <class T, int kTile, int kGroups>
+void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& plan, int64_t first,
+                 int64_t count) {
+  using Shape = gpu::StreamShape<kTile, kGroups>;
+  const LinearArgs& linear = args.linear;
+  const bool gated = args.gate != nullptr;
+  const int64_t n = linear.weight->n(), k = linear.weight->k();
+  const auto box_rows = static_cast<int32_t>(divided_up(count, 8) * 8);
+  const int32_t x_bytes = box_rows * gpu::kStreamRowBytes;
+  const int32_t stage_bytes = Shape::kWeightBytes + x_bytes;
+  // Products read all rows of a warpgroup, past those of the last step.
+  const int32_t tail = 1024 + Shape::kRows * gpu::kStreamRowBytes - x_bytes;
+  const int32_t sums = static_cast<int32_t>(sizeof(float)) * Shape::kSumStride * box_rows;
+  const int32_t stages = std::clamp((kRingBytes - tail) / stage_bytes, kStagesMin,
+                                    static_cast<int32_t>(gpu::kStreamStagesMax));
+  const int32_t ring = std::max(stages * stage_bytes, plan.splits > 1 ? sums : 0);
+  CHECK(ring + tail <= kSharedMax);
+  const StreamArguments arguments{
+      .y = linear.y.data + first * linear.y.row_stride,
+      .y_stride = linear.y.row_stride / dtype_info(linear.y.dtype).block_bytes,
+      .bias = linear.bias,
+      .m = static_cast<int32_t>(count),
+      .n_out = static_cast<int32_t>(linear.y.columns()),
+      .second_half = static_cast<int32_t>(gated ? n / 2 : Shape::kHalfRows),
+      .steps = static_cast<int32_t>(divided_up(k, kStreamColumns)),
+      .tiles = plan.tiles,
+      .stages = stages,
+      .stage_bytes = stage_bytes,
+      .activation = gated ? *args.gate : Activation::kSilu,
+      .y_is_float = linear.y.dtype == DType::kF32,
+      .accumulates = linear.output == LinearOutput::kAccumulate,
+      .gated = gated};
+  const ConstTensorView weight = linear.weight->matrix();
+  gpu::check_launch(gpu::launch_overlapped(
+      gpu::linear_stream<T, kTile, kGroups>,
+      {.blocks = static_cast<unsigned>(plan.clusters * plan.splits),
+       .threads = Shape::kThreads,
+       .shared_bytes = ring + tail,
+       .cluster = plan.splits},
+      gpu::stream_of(context),
+      matrix_map(weight.dtype, weight.data, n, k, weight.row_stride, Shape::kHalfRows),
+      matrix_map(weight.dtype, linear.x.data + first * linear.x.row_stride, count, k,
+                 linear.x.row_stride, box_rows),
+      arguments, plan.splits));
+}
+
+template <class T, int kTile>
+void launch_all(OpContext& context, const StreamArgs& args, const StreamPlan& plan) {
+  const int64_t m = args.linear.x.rows();
+  for (int64_t first = 0; first < m; first += kStreamRowsMax) {
+    const int64_t count = std::min<int64_t>(kStreamRowsMax, m - first);
+    if (count <= gpu::kStreamGroupRows) {
+      launch_rows<T, kTile, 1>(context, args, plan, first, count);
+    } else {
+      launch_rows<T, kTile, 2>(context, args, plan, first, count);
+    }
+  }
+}
+
+template <class T>
+void launch_plan(OpContext& context, const StreamArgs& args) {
+  const StreamPlan plan = plan_stream(args.linear.weight->n(), args.linear.weight->k(),
+                                      args.gate != nullptr, context.device.traits().sm_count);
+  switch (plan.tile_rows) {
+    case 112:
+      return launch_all<T, 112>(context, args, plan);
+    case 128:
+      return launch_all<T, 128>(context, args, plan);
+    case 96:
+      return launch_all<T, 96>(context, args, plan);
+    default:
+      CHECK(plan.tile_rows == 64);
+      return launch_all<T, 64>(context, args, plan);
+  }
+}
+
+}  // namespace
+
+bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
+  const LinearArgs& linear = args.linear;
+  const DType dtype = linear.x.dtype;
+  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) &&
+         linear.weight->matrix().dtype == dtype &&
+         (linear.y.dtype == dtype || linear.y.dtype == DType::kF32) &&
+         gpu::whole_accesses(dtype, linear.x.columns()) && gpu::rows_aligned(linear.x) &&
+         gpu::rows_aligned(linear.weight->matrix()) && gpu::rows_aligned(linear.y) &&
+         linear.weight->n() <= INT32_MAX;
+}
+
+void run_stream(OpContext& context, const StreamArgs& args) {
+  if (args.linear.x.dtype == DType::kF16) return launch_plan<__half>(context, args);
+  launch_plan<__nv_bfloat16>(context, args);
+}
+
+}  // namespace headrace

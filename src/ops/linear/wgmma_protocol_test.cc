@@ -1,0 +1,190 @@
+// Who waits for whom in wgmma.cuh, with the turns of a cluster's threads and of the copy
+// engine drawn at random: nobody waits for ever, no stage is written while it is read, and every
+// warp finds the step that it multiplies. Barriers as the PTX ISA has them (mbarrier).
+#include <gtest/gtest.h>
+
+#include <coroutine>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "ops/linear/wgmma_layout.h"
+
+namespace headrace {
+namespace {
+
+// A thread (or a warp in step), which gives up its turn with co_await Turn().
+class Actor {
+ public:
+  struct promise_type {
+    Actor get_return_object() {
+      return Actor(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+
+  explicit Actor(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  Actor(Actor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  ~Actor() {
+    if (handle_) handle_.destroy();
+  }
+  bool done() const { return handle_.done(); }
+  void run() { handle_.resume(); }
+
+ private:
+  std::coroutine_handle<promise_type> handle_;
+};
+using Turn = std::suspend_always;
+
+// A phase ends when all have arrived and all expected bytes are there.
+class Barrier {
+ public:
+  explicit Barrier(int arrivals) : arrivals_(arrivals), pending_(arrivals) {}
+
+  void arrive(int64_t bytes = 0) {
+    bytes_ += bytes;
+    EXPECT_GE(--pending_, 0);
+    end_phase();
+  }
+  void complete(int64_t bytes) {
+    bytes_ -= bytes;
+    end_phase();
+  }
+  bool passes(uint32_t parity) const { return (phase_ & 1) != parity; }
+
+ private:
+  void end_phase() {
+    if (pending_ != 0 || bytes_ != 0) return;
+    ++phase_;
+    pending_ = arrivals_;
+  }
+
+  const int arrivals_;
+  int pending_;
+  int64_t bytes_ = 0;  // below 0: copied before they were expected
+  uint32_t phase_ = 0;
+};
+
+constexpr int kParts = 1 + kWgmmaBlocks;  // of a stage: x, and a part of W from each block
+
+struct Stage {
+  Barrier full{1}, empty{kWgmmaBlocks * kWgmmaGroups * 4};
+  std::optional<int> parts[kParts];  // which step they are of
+  int readers = 0;
+};
+struct Copy {
+  int block, stage, part, step;
+  int64_t bytes;
+};
+
+template <int kTile>
+class Cluster {
+  using Shape = WgmmaShape<kTile>;
+
+ public:
+  Cluster(uint64_t seed, int tiles, int steps) : rng_(seed), tiles_(tiles), steps_(steps) {
+    for (int block = 0; block < kWgmmaBlocks; ++block) {
+      actors_.push_back(producer(block));
+      for (int warp = 0; warp < 4 * kWgmmaGroups; ++warp) actors_.push_back(consumer(block));
+    }
+    for (size_t i = 0; i < actors_.size(); ++i) slowness_.push_back(1 + rng_.below(30));
+  }
+
+  // False: all wait.
+  bool run() {
+    constexpr int kPatience = 200'000;
+    for (int turns = 0; turns < kPatience; ++turns) {
+      if (!copies_.empty() && rng_.below(4) == 0) {
+        land(rng_.below(copies_.size()));
+        continue;
+      }
+      const size_t i = rng_.below(actors_.size());
+      if (rng_.below(slowness_[i]) != 0 || actors_[i].done()) continue;
+      actors_[i].run();
+      if (!actors_[i].done()) continue;
+      if (++ended_ == actors_.size()) return copies_.empty();
+    }
+    return false;
+  }
+
+ private:
+  Stage& at(int block, int stage) {
+    return stages_[static_cast<size_t>(block * Shape::kStages + stage)];
+  }
+
+  void land(size_t which) {
+    const Copy copy = copies_[which];
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
+    Stage& to = at(copy.block, copy.stage);
+    EXPECT_EQ(to.readers, 0) << "a stage is written while it is read";
+    to.parts[copy.part] = copy.step;
+    to.full.complete(copy.bytes);
+  }
+
+  Actor producer(int block) {
+    int stage = 0;
+    uint32_t parity = 0;
+    for (int step = 0; step < tiles_ * steps_; ++step) {
+      while (!at(block, stage).empty.passes(parity ^ 1)) co_await Turn();
+      at(block, stage).full.arrive(Shape::kStageBytes);
+      co_await Turn();
+      copies_.push_back({block, stage, 0, step, Shape::kXBytes});
+      for (int to = 0; to < kWgmmaBlocks; ++to) {
+        copies_.push_back({to, stage, 1 + block, step, Shape::kHalfBytes});
+      }
+      co_await Turn();
+      if (++stage == Shape::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+
+  // A warp of a warpgroup that multiplies.
+  Actor consumer(int block) {
+    int stage = 0, before = -1;
+    uint32_t parity = 0;
+    for (int step = 0; step < tiles_ * steps_; ++step) {
+      while (!at(block, stage).full.passes(parity)) co_await Turn();
+      Stage& mine = at(block, stage);
+      ++mine.readers;
+      for (const auto& part : mine.parts) EXPECT_EQ(part, step);
+      co_await Turn();
+      for (const int ended : {before, (step + 1) % steps_ == 0 ? stage : -1}) {
+        if (ended < 0) continue;
+        --at(block, ended).readers;
+        for (int to = 0; to < kWgmmaBlocks; ++to) at(to, ended).empty.arrive();
+      }
+      before = (step + 1) % steps_ == 0 ? -1 : stage;
+      if (++stage == Shape::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+
+  Rng rng_;
+  const int tiles_, steps_;
+  std::vector<Stage> stages_ = std::vector<Stage>(kWgmmaBlocks * Shape::kStages);
+  std::vector<Copy> copies_;
+  std::vector<Actor> actors_;
+  std::vector<uint64_t> slowness_;
+  size_t ended_ = 0;
+};
+
+TEST(LinearWgmmaProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const int steps = 1 + static_cast<int>(seed % 9);
+    ASSERT_TRUE(Cluster<256>(seed, 3, steps).run());
+    ASSERT_TRUE(Cluster<128>(seed, 3, steps).run());
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,49 @@
+// Every op, so that what is said of all of them is said once: its name, whose kernels are
+// name_kernels(), and its arguments. A new op is an include and a row.
+#pragma once
+
+#include "ops/attention/attention.h"
+#include "ops/attention/rope_attention.h"
+#include "ops/attention/rope_kv.h"
+#include "ops/linear/gated_linear.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/norm_linear.h"
+#include "ops/linear/residual_linear.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/embedding.h"
+#include "ops/rows/layer_norm.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/rms_norm.h"
+#include "ops/rows/rope_angles.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/soft_cap.h"
+#include "ops/sampling/device_sample.h"
+#include "ops/sampling/sample.h"
+#include "ops/sampling/slot_state.h"
+
+// Those with a table on CUDA, name_cuda_kernels().
+#define HR_OPS_ON_CUDA(OP)                   \
+  OP(activation, ActivationArgs)             \
+  OP(attention, AttentionArgs)               \
+  OP(device_sample, DeviceSampleArgs)        \
+  OP(embedding, EmbeddingArgs)               \
+  OP(gated_activation, GatedActivationArgs)  \
+  OP(gated_linear, GatedLinearArgs)          \
+  OP(layer_norm, LayerNormArgs)              \
+  OP(linear, LinearArgs)                     \
+  OP(norm_gated_linear, NormGatedLinearArgs) \
+  OP(norm_linear, NormLinearArgs)            \
+  OP(residual_add, ResidualAddArgs)          \
+  OP(residual_linear, ResidualLinearArgs)    \
+  OP(rms_norm, RmsNormArgs)                  \
+  OP(rope_angles, RopeAnglesArgs)            \
+  OP(rope_attention, RopeAttentionArgs)      \
+  OP(rope_kv, RopeKvArgs)                    \
+  OP(row_gather, RowGatherArgs)              \
+  OP(slot_state, SlotStateArgs)              \
+  OP(soft_cap, SoftCapArgs)
+
+#define HR_OPS(OP)       \
+  HR_OPS_ON_CUDA(OP)     \
+  OP(sample, SampleArgs) \
+  OP(token_logprobs, TokenLogprobsArgs)

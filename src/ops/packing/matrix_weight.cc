@@ -1,0 +1,111 @@
+// Linear weights of a CUDA device: rows of any type become rows of the model's activation type.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ops/packing/packed_weight.h"
+#include "tensor/half.h"
+#include "tensor/quantised_row.h"
+#include "tensor/uploader.h"
+
+namespace headrace {
+namespace {
+
+DType matrix_dtype(LinearCompute compute) {
+  switch (compute) {
+    case LinearCompute::kFast:
+    case LinearCompute::kFastWide:
+      return DType::kBF16;
+    case LinearCompute::kFloat32:
+      return DType::kF32;
+    case LinearCompute::kFloat16:
+      return DType::kF16;
+  }
+  __builtin_unreachable();
+}
+
+int64_t row_count(const LinearSource& source) {
+  return source.row_order.empty() ? source.weight.rows()
+                                  : static_cast<int64_t>(source.row_order.size());
+}
+
+// values[k] -> out, rounded to nearest even.
+void store_row(DType dtype, std::span<const float> values, std::byte* out) {
+  if (dtype == DType::kF32) {
+    std::memcpy(out, values.data(), values.size_bytes());
+    return;
+  }
+  for (const float value : values) {
+    const uint16_t bits = dtype == DType::kF16 ? float_to_half(value) : float_to_bfloat16(value);
+    std::memcpy(out, &bits, 2);
+    out += 2;
+  }
+}
+
+// The rows of one source, in its row order, as `dtype`. Owns what it needs but the source's memory.
+class RowConverter {
+ public:
+  RowConverter(const LinearSource& source, DType dtype)
+      : weight_(source.weight),
+        row_order_(source.row_order.begin(), source.row_order.end()),
+        hold_(source.hold),
+        dtype_(dtype),
+        bytes_(*row_bytes(dtype, weight_.columns())) {}
+
+  // Rows [first, last), dense.
+  void operator()(int64_t first, int64_t last, std::byte* out) const {
+    if (weight_.dtype == dtype_ && row_order_.empty()) {
+      std::memcpy(out, weight_.row(first), static_cast<size_t>((last - first) * bytes_));
+      return;
+    }
+    std::vector<float> values(static_cast<size_t>(weight_.columns()));
+    for (int64_t r = first; r < last; ++r, out += bytes_) {
+      const int64_t from = row_order_.empty() ? r : row_order_[static_cast<size_t>(r)];
+      if (weight_.dtype == dtype_) {
+        std::memcpy(out, weight_.row(from), static_cast<size_t>(bytes_));
+        continue;
+      }
+      dequantise_row(weight_, from, values.data());
+      store_row(dtype_, values, out);
+    }
+  }
+
+ private:
+  ConstTensorView weight_;
+  std::vector<int32_t> row_order_;
+  std::shared_ptr<const void> hold_;
+  DType dtype_;
+  int64_t bytes_;  // of a row
+};
+
+}  // namespace
+
+Result<LinearWeight> LinearWeight::start_matrix(Device& device, Uploader& uploader,
+                                                std::span<const LinearSource> sources,
+                                                LinearCompute compute) {
+  LinearWeight weight;
+  weight.matrix_dtype_ = matrix_dtype(compute);
+  weight.k_ = sources[0].weight.columns();
+  for (const LinearSource& source : sources) weight.n_ += row_count(source);
+  const int64_t bytes = *row_bytes(weight.matrix_dtype_, weight.k_);
+  HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(weight.n_ * bytes));
+  std::byte* at = weight.buffer_.data();
+  for (const LinearSource& source : sources) {
+    const int64_t rows = row_count(source);
+    uploader.start(at, rows, bytes, RowConverter(source, weight.matrix_dtype_));
+    at += rows * bytes;
+  }
+  return weight;
+}
+
+Result<LinearWeight> LinearWeight::pack_matrix(Device& device,
+                                               std::span<const LinearSource> sources,
+                                               LinearCompute compute) {
+  HR_RETURN_IF_ERROR(device.gemm_library().status());  // what will multiply it
+  Uploader uploader(device, 1);
+  HR_ASSIGN_OR_RETURN(LinearWeight weight, start_matrix(device, uploader, sources, compute));
+  HR_RETURN_IF_ERROR(uploader.finish());
+  return weight;
+}
+
+}  // namespace headrace

@@ -1,9 +1,0 @@
-#include "ops/attention_decode_rope.cuh"
-
-namespace headrace {
-
-void rope_attention_cuda_d128(OpContext& context, const RopeAttentionArgs& args) {
-  gpu::run_rope_attention<128>(context, args);
-}
-
-}  // namespace headrace

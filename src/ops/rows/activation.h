@@ -1,0 +1,35 @@
+// Activations of feed-forward networks: plain, out = act(x), and gated (Shazeer, 2020),
+// out = act(gate) * up.
+#pragma once
+
+#include "ops/op.h"
+#include "ops/rows/activation_row.h"
+
+namespace headrace {
+
+struct GatedActivationArgs {
+  ConstTensorView gate_up;  // [T, 2F]: gate, then up; of the model's activation type
+  Activation activation = Activation::kSilu;
+  TensorView out;  // [T, F] of gate_up's type; apart from it, or (CPU) its first F columns
+};
+
+struct ActivationArgs {
+  ConstTensorView x;  // [T, F] of the model's activation type
+  Activation activation = Activation::kGeluTanh;
+  TensorView out;  // [T, F] of x's type; may be x itself
+};
+
+void gated_activation(OpContext& context, const GatedActivationArgs& args);
+
+void activation(OpContext& context, const ActivationArgs& args);
+
+OpCost op_cost(const GatedActivationArgs& args);
+const KernelSet<GatedActivationArgs>& gated_activation_kernels();
+KernelTable<GatedActivationArgs> gated_activation_cpu_kernels();
+KernelTable<GatedActivationArgs> gated_activation_cuda_kernels();
+OpCost op_cost(const ActivationArgs& args);
+const KernelSet<ActivationArgs>& activation_kernels();
+KernelTable<ActivationArgs> activation_cpu_kernels();
+KernelTable<ActivationArgs> activation_cuda_kernels();
+
+}  // namespace headrace

@@ -1,0 +1,114 @@
+// Plain and gated activations on CUDA: out = act(x), out = act(gate) * up.
+//   gate_up [T, 2F], x, out [T, F] f32, f16 or bf16; arithmetic in f32
+// A thread takes 16 bytes of one row (or one element, where rows are not aligned).
+#include <array>
+
+#include "ops/cuda_launch.cuh"
+#include "ops/rows/activation.h"
+#include "ops/rows/activation_cuda.cuh"
+
+namespace headrace {
+namespace {
+
+constexpr int kThreads = 256;
+
+// `gate` and `up` are halves of one row; `up` is null for a plain activation.
+template <class T>
+struct Arguments {
+  gpu::RowsOf<const T> gate;
+  const T* up;
+  gpu::RowsOf<T> out;
+  int32_t accesses;  // of a row
+};
+
+template <class Act, class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
+  gpu::let_next_kernel_start();
+  const auto row = static_cast<int32_t>(blockIdx.x);
+  gpu::wait_for_earlier_kernels();
+  const auto access = static_cast<int32_t>(blockIdx.y * kThreads + threadIdx.x);
+  if (access >= args.accesses) return;
+  const int64_t at = static_cast<int64_t>(access) * kWidth;
+  auto value = gpu::Vector<T, kWidth>::load(args.gate.row(row) + at);
+  gpu::Vector<T, kWidth> up;
+  if (args.up != nullptr) {
+    up = gpu::Vector<T, kWidth>::load(args.up + row * args.gate.stride + at);
+  }
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    float result = Act::apply(gpu::to_float(value.values[i]));
+    if (args.up != nullptr) result *= gpu::to_float(up.values[i]);
+    value.values[i] = gpu::from_float<T>(result);
+  }
+  value.store(args.out.row(row) + at);
+}
+
+template <class T, int kWidth>
+void launch(OpContext& context, Activation activation, int64_t rows, const Arguments<T>& args) {
+  const unsigned per_row = gpu::blocks_for(args.accesses, kThreads);
+  const dim3 blocks(static_cast<unsigned>(rows), per_row);
+  switch (activation) {
+    case Activation::kSilu:
+      return gpu::launch(context, activate<gpu::Silu, T, kWidth>, blocks, kThreads, args);
+    case Activation::kGeluTanh:
+      return gpu::launch(context, activate<gpu::GeluTanh, T, kWidth>, blocks, kThreads, args);
+    case Activation::kGeluErf:
+      return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
+  }
+}
+
+// `x` holds 2F columns if it is gated.
+template <bool kWide>
+void run(OpContext& context, const ConstTensorView& x, Activation activation,
+         const TensorView& out) {
+  gpu::with_float_type(x.dtype, [&]<class T>(gpu::ElementType<T>) {
+    constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
+    Arguments<T> args{.gate = gpu::rows_of<T>(x),
+                      .up = nullptr,
+                      .out = gpu::rows_of<T>(out),
+                      .accesses = static_cast<int32_t>(out.columns() / kWidth)};
+    if (x.columns() != out.columns()) args.up = args.gate.data + out.columns();
+    launch<T, kWidth>(context, activation, out.rows(), args);
+  });
+}
+template <bool kWide>
+void run_gated(OpContext& context, const GatedActivationArgs& args) {
+  run<kWide>(context, args.gate_up, args.activation, args.out);
+}
+template <bool kWide>
+void run_plain(OpContext& context, const ActivationArgs& args) {
+  run<kWide>(context, args.x, args.activation, args.out);
+}
+
+template <class Args>
+bool any(const DeviceTraits& traits, const Args&) {
+  return traits.kind == DeviceKind::kCuda;
+}
+bool wide(const DeviceTraits& traits, const ConstTensorView& x, const TensorView& out) {
+  return traits.kind == DeviceKind::kCuda && gpu::whole_accesses(x.dtype, out.columns()) &&
+         gpu::rows_aligned(x) && gpu::rows_aligned(out);
+}
+bool wide_gated(const DeviceTraits& traits, const GatedActivationArgs& args) {
+  return wide(traits, args.gate_up, args.out);
+}
+bool wide_plain(const DeviceTraits& traits, const ActivationArgs& args) {
+  return wide(traits, args.x, args.out);
+}
+
+constexpr std::array kGatedKernels = {
+    Kernel<GatedActivationArgs>{"gated_activation/cuda/wide", wide_gated, run_gated<true>},
+    Kernel<GatedActivationArgs>{"gated_activation/cuda/any", any, run_gated<false>},
+};
+constexpr std::array kPlainKernels = {
+    Kernel<ActivationArgs>{"activation/cuda/wide", wide_plain, run_plain<true>},
+    Kernel<ActivationArgs>{"activation/cuda/any", any, run_plain<false>},
+};
+
+}  // namespace
+
+KernelTable<GatedActivationArgs> gated_activation_cuda_kernels() {
+  return kGatedKernels;
+}
+KernelTable<ActivationArgs> activation_cuda_kernels() { return kPlainKernels; }
+
+}  // namespace headrace

@@ -1,0 +1,56 @@
+// The activations, of one value.
+#pragma once
+
+#include "gpu/exponential.cuh"
+#include "ops/rows/activation_row.h"
+
+namespace headrace::gpu {
+
+struct Silu {
+  static __device__ float apply(float x) { return x / (1.0f + __expf(-x)); }
+};
+struct GeluTanh {
+  static __device__ float apply(float x) {
+    const float inner = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+    return 0.5f * x * (1.0f + tanhf(inner));
+  }
+};
+struct GeluErf {
+  static __device__ float apply(float x) {
+    return 0.5f * x * (1.0f + erff(x * 0.7071067811865476f));
+  }
+};
+
+__device__ __forceinline__ float activated(Activation activation, float x) {
+  if (activation == Activation::kSilu) return Silu::apply(x);
+  return activation == Activation::kGeluTanh ? GeluTanh::apply(x) : GeluErf::apply(x);
+}
+
+// x sigmoid(x (linear + cubic x^2)): silu and the tanh form of gelu, as 1 + tanh(u) = 2 sigmoid(2
+// u). The factors hold -log2 e.
+struct SigmoidGate {
+  float linear, cubic;
+
+  static bool is(Activation activation) { return activation != Activation::kGeluErf; }
+  // REQUIRES: is(activation)
+  static SigmoidGate of(Activation activation) {
+    constexpr float kLog2E = 1.4426950408889634f, kSlope = 2 * 0.7978845608028654f;
+    if (activation == Activation::kSilu) return {-kLog2E, 0.0f};
+    return {-kLog2E * kSlope, -kLog2E * kSlope * 0.044715f};
+  }
+};
+
+// Of two values with three operations of the special unit in place of four: one reciprocal for
+// both. Exponents end at 2^62, where a sigmoid is nothing beside any value that a product could
+// have.
+__device__ __forceinline__ float2 gated_pair(const SigmoidGate& gate, float2 x) {
+  const auto denominator = [&](float value) {
+    const float square = fminf(value * value, 1e30f);  // times a factor of 0
+    return 1.0f + exp2_fast(fminf(value * fmaf(gate.cubic, square, gate.linear), 62.0f));
+  };
+  const float a = denominator(x.x), b = denominator(x.y);
+  const float both = reciprocal_fast(a * b);
+  return {x.x * b * both, x.y * a * both};
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,51 @@
+// The body of the gated_activation kernels. Included after vec16_avx512.h or vec16_avx2.h.
+#pragma once
+
+#include "ops/rows/activation_row.h"
+#include "ops/vec16_math.h"
+
+namespace headrace {
+namespace {
+
+struct Silu {
+  static Vec16 apply(Vec16 x) { return div(x, add(broadcast(1.0f), exp(sub(zero(), x)))); }
+};
+
+struct GeluTanh {
+  static Vec16 apply(Vec16 x) {
+    const Vec16 cubic = fma(mul(mul(x, x), x), broadcast(0.044715f), x);
+    const Vec16 t = tanh(mul(cubic, broadcast(0.7978845608f)));  // sqrt(2 / pi)
+    return mul(mul(x, broadcast(0.5f)), add(broadcast(1.0f), t));
+  }
+};
+
+struct GeluErf {
+  static Vec16 apply(Vec16 x) {
+    const Vec16 e = erf(mul(x, broadcast(0.7071067812f)));  // 1 / sqrt(2)
+    return mul(mul(x, broadcast(0.5f)), add(broadcast(1.0f), e));
+  }
+};
+
+template <class Act>
+void gate_row(const GatedActivationRow& row) {
+  for (int64_t i = 0; i < row.features; i += 16) {
+    const int64_t left = row.features - i;
+    Vec16 value = Act::apply(load_up_to(row.gate + i, left, 0.0f));
+    if (row.up != nullptr) value = mul(value, load_up_to(row.up + i, left, 0.0f));
+    store_up_to(row.out + i, value, left);
+  }
+}
+
+void gated_activation_row(const GatedActivationRow& row) {
+  switch (row.activation) {
+    case Activation::kSilu:
+      return gate_row<Silu>(row);
+    case Activation::kGeluTanh:
+      return gate_row<GeluTanh>(row);
+    case Activation::kGeluErf:
+      return gate_row<GeluErf>(row);
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,29 @@
+// Embedding lookup: row tokens[t] of the table times a scale.
+#pragma once
+
+#include <span>
+
+#include "base/ids.h"
+#include "ops/op.h"
+#include "ops/packing/packed_weight.h"
+
+namespace headrace {
+
+struct EmbeddingArgs {
+  std::span<const TokenId> tokens;  // [T], each in [0, V), in device memory
+  ConstTensorView table;            // [V, D]; CPU: any type of GGUF's own rows; CUDA: of out's type
+  TensorView out;                   // [T, D] of the model's activation type
+  float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
+  // CPU: the table as a head has it, which a model with tied embeddings then has once; else null.
+  // REQUIRES: `table` has no data
+  const LinearWeight* packed = nullptr;  // [V, D]
+};
+
+// On the CPU rows are shared out over the device's pool.
+void embedding(OpContext& context, const EmbeddingArgs& args);
+
+OpCost op_cost(const EmbeddingArgs& args);
+const KernelSet<EmbeddingArgs>& embedding_kernels();
+KernelTable<EmbeddingArgs> embedding_cuda_kernels();
+
+}  // namespace headrace

@@ -1,0 +1,36 @@
+#include "ops/rows/embedding.h"
+#include "tensor/quantised_row.h"
+
+namespace headrace {
+namespace {
+
+// read_row(token, out [D]) for every token.
+template <class ReadRow>
+void for_each_row(OpContext& context, const EmbeddingArgs& args, const ReadRow& read_row) {
+  // Below 16 rows (some 10 us) a fork-join costs more than it saves.
+  context.device.pool().parallel_for(args.out.rows(), 16, [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      float* out = f32_row(args.out, t);  // [D]
+      read_row(args.tokens[static_cast<size_t>(t)], out);
+      for (int64_t i = 0; i < args.out.columns(); ++i) out[i] *= args.scale;
+    }
+  });
+}
+
+}  // namespace
+
+void embedding_reference(OpContext& context, const EmbeddingArgs& args) {
+  for_each_row(context, args, [&](TokenId token, float* out) {
+    CHECK(token >= 0 && token < args.table.rows());
+    dequantise_row(args.table, token, out);
+  });
+}
+
+void embedding_packed(OpContext& context, const EmbeddingArgs& args) {
+  for_each_row(context, args, [&](TokenId token, float* out) {
+    CHECK(token >= 0 && token < args.packed->n());
+    args.packed->read_row(token, out);
+  });
+}
+
+}  // namespace headrace

@@ -1,0 +1,90 @@
+#include "ops/rows/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <vector>
+
+#include "ops/op_test_support.h"
+#include "ops/packing/random_matrix.h"
+#include "tensor/quantised_row.h"
+
+namespace headrace {
+namespace {
+
+TEST(Embedding, GivesTheRowsOfEveryFormat) {
+  TestDevice device = TestDevice::cpu(2);
+  constexpr int64_t kVocabulary = 11;
+  int kernels_run = 0;
+  for (const DType dtype : kWeightTypes) {
+    Rng rng(1);
+    const RandomMatrix table(rng, dtype, kVocabulary, whole_blocks(dtype, 96));
+    std::vector<float> expected(static_cast<size_t>(table.k));
+    for (const int64_t rows : {1, 2, 40}) {
+      std::vector<TokenId> tokens;
+      for (int64_t t = 0; t < rows; ++t)
+        tokens.push_back(static_cast<TokenId>(rng.below(kVocabulary)));
+      for (const auto& kernel : embedding_kernels().all()) {
+        SCOPED_TRACE(std::string(kernel.name) + " " + std::string(dtype_name(dtype)));
+        TestMatrix out(rows, table.k);
+        const EmbeddingArgs args{
+            .tokens = tokens, .table = table.view(), .out = out.view(), .scale = 0.5f};
+        OpContext context = device.context();
+        if (!kernel.supports(context.device.traits(), args)) continue;  // another device's
+        ++kernels_run;
+        kernel.run(context, args);
+        for (int64_t t = 0; t < rows; ++t) {
+          dequantise_row(table.view(), tokens[static_cast<size_t>(t)], expected.data());
+          for (float& value : expected) value *= 0.5f;
+          EXPECT_TRUE(same_bits(&out.at(t, 0), expected.data(), table.k));
+        }
+        EXPECT_TRUE(out.gaps_untouched());
+      }
+    }
+  }
+  EXPECT_GE(kernels_run, 3 * static_cast<int>(std::size(kWeightTypes)));
+}
+
+// As a model with tied embeddings has them: in the head alone.
+TEST(Embedding, RowsOfAPackedHeadAreThoseOfTheTable) {
+  TestDevice device = TestDevice::cpu(2);
+  constexpr int64_t kVocabulary = 37;  // no whole groups of 16
+  for (const DType dtype : kWeightTypes) {
+    SCOPED_TRACE(dtype_name(dtype));
+    Rng rng(1);
+    const RandomMatrix table(rng, dtype, kVocabulary, whole_blocks(dtype, 96));
+    OpContext context = device.context();
+    const LinearSource source{.weight = table.view(), .row_order = {}};
+    const auto packed =
+        LinearWeight::pack(context.device, std::span(&source, 1), LinearCompute::kFast);
+    ASSERT_TRUE(packed.ok()) << packed.status().message();
+    std::vector<TokenId> tokens;
+    for (TokenId id = 0; id < kVocabulary; ++id) tokens.push_back(id);
+    TestMatrix expected(kVocabulary, table.k), out(kVocabulary, table.k);
+    embedding(context,
+              {.tokens = tokens, .table = table.view(), .out = expected.view(), .scale = 3.0f});
+    embedding(
+        context,
+        {.tokens = tokens, .table = {}, .out = out.view(), .scale = 3.0f, .packed = &*packed});
+    for (int64_t t = 0; t < kVocabulary; ++t) {
+      EXPECT_TRUE(same_bits(&out.at(t, 0), &expected.at(t, 0), table.k)) << "row " << t;
+    }
+    EXPECT_TRUE(out.gaps_untouched());
+  }
+}
+
+TEST(EmbeddingDeathTest, AnIdOutsideTheTableIsABug) {
+  TestDevice device = TestDevice::cpu(1);
+  std::vector<float> table(12);
+  TestMatrix out(1, 4);
+  OpContext context = device.context();
+  const std::vector<TokenId> tokens = {3};
+  EXPECT_DEATH(
+      embedding(context, {tokens,
+                          {reinterpret_cast<std::byte*>(table.data()), DType::kF32, Shape{3, 4}},
+                          out.view()}),
+      "token < args.table.rows");
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,95 @@
+#include "ops/rows/layer_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/op_test_support.h"
+
+namespace headrace {
+namespace {
+
+struct Case {
+  TestMatrix x, residual;
+  std::vector<float> weight, bias;
+};
+
+Case random_case(int64_t rows, int64_t columns) {
+  Rng rng(static_cast<uint64_t>(rows * 1000 + columns));
+  Case c{TestMatrix(rng, rows, columns), TestMatrix(rng, rows, columns),
+         random_floats(rng, columns), random_floats(rng, columns)};
+  for (int64_t t = 0; t < rows; ++t) {
+    for (int64_t i = 0; i < columns; ++i) c.x.at(t, i) += 5.0f;  // a mean that must go
+  }
+  return c;
+}
+
+TEST(LayerNorm, EveryKernelIsTheFormula) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  constexpr float kEps = 1e-5f, kScale = 0.5f;
+  for (const int64_t columns : {2, 17, 64, 300}) {
+    for (const int64_t rows : {1, 3, 20}) {
+      const Case c = random_case(rows, columns);
+      for (const auto& kernel : layer_norm_kernels().all()) {
+        TestMatrix x = c.x, residual = c.residual, out(rows, columns);
+        const LayerNormArgs args{.x = x.view(),
+                                 .residual = residual.view(),
+                                 .weight = c.weight.data(),
+                                 .bias = c.bias.data(),
+                                 .eps = kEps,
+                                 .out = out.view(),
+                                 .residual_scale = kScale};
+        if (!kernel.supports(device.device().traits(), args)) continue;
+        SCOPED_TRACE((std::string(kernel.name) + " " + Shape{rows, columns}.to_string()));
+        kernel.run(context, args);
+        for (int64_t t = 0; t < rows; ++t) {
+          long double mean = 0, variance = 0;
+          for (int64_t i = 0; i < columns; ++i) {
+            EXPECT_EQ(x.at(t, i), std::fma(c.residual.at(t, i), kScale, c.x.at(t, i)));
+            mean += x.at(t, i);
+          }
+          mean /= static_cast<long double>(columns);
+          for (int64_t i = 0; i < columns; ++i) {
+            variance += (x.at(t, i) - mean) * (x.at(t, i) - mean);
+          }
+          variance /= static_cast<long double>(columns);
+          for (int64_t i = 0; i < columns; ++i) {
+            const auto column = static_cast<size_t>(i);
+            const double expected = static_cast<double>(
+                (x.at(t, i) - mean) / std::sqrt(variance + kEps) * c.weight[column] +
+                c.bias[column]);
+            ASSERT_NEAR(out.at(t, i), expected, 1e-6 * (1 + std::abs(expected)));
+          }
+        }
+        EXPECT_TRUE(out.gaps_untouched() && x.gaps_untouched());
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, InPlaceAndAloneGiveTheSameBits) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  const Case c = random_case(20, 100);
+  TestMatrix x = c.x, in_place = c.x, out(20, 100), alone(20, 100);
+  const auto run = [&](TensorView from, TensorView to) {
+    layer_norm(context, {.x = from,
+                         .residual = {},
+                         .weight = c.weight.data(),
+                         .bias = c.bias.data(),
+                         .eps = 1e-5f,
+                         .out = to});
+  };
+  run(x.view(), out.view());
+  EXPECT_TRUE(same_bits(x, c.x));  // without a residual x is only read
+  run(in_place.view(), in_place.view());
+  EXPECT_TRUE(same_bits(in_place, out));
+  for (int64_t t = 0; t < 20; ++t) {
+    run(x.view().row_range(t, 1), alone.view().row_range(t, 1));
+  }
+  EXPECT_TRUE(same_bits(alone, out));
+}
+
+}  // namespace
+}  // namespace headrace

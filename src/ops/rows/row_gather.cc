@@ -1,0 +1,29 @@
+#include "ops/rows/row_gather.h"
+
+namespace headrace {
+namespace {
+
+void check_args(const RowGatherArgs& args) {
+  CHECK(args.x.shape.rank() == 2 && args.x.dtype == args.out.dtype);
+  CHECK((args.out.shape == Shape{static_cast<int64_t>(args.rows.size()), args.x.columns()}));
+}
+
+}  // namespace
+
+const KernelSet<RowGatherArgs>& row_gather_kernels() {
+  static const KernelSet<RowGatherArgs> set(
+      {row_gather_cuda_kernels(), row_gather_cpu_kernels(), row_gather_null_kernels()});
+  return set;
+}
+
+OpCost op_cost(const RowGatherArgs& args) {
+  return row_op_cost(args.out.rows(), args.out.columns(), 2 * bytes_of(args.out));
+}
+
+void row_gather(OpContext& context, const RowGatherArgs& args) {
+  check_args(args);
+  if (args.rows.empty()) return;
+  run_op(context, row_gather_kernels(), args);
+}
+
+}  // namespace headrace

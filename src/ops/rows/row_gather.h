@@ -1,0 +1,25 @@
+// out[i] = x[rows[i]]: the rows of a batch whose logits are wanted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/op.h"
+
+namespace headrace {
+
+struct RowGatherArgs {
+  ConstTensorView x;              // [T, D], any plain type
+  std::span<const int32_t> rows;  // [R] each in [0, T), in device memory
+  TensorView out;                 // [R, D] of x's type; no overlap with x
+};
+
+void row_gather(OpContext& context, const RowGatherArgs& args);
+
+OpCost op_cost(const RowGatherArgs& args);
+const KernelSet<RowGatherArgs>& row_gather_kernels();
+KernelTable<RowGatherArgs> row_gather_cpu_kernels();
+KernelTable<RowGatherArgs> row_gather_cuda_kernels();
+KernelTable<RowGatherArgs> row_gather_null_kernels();
+
+}  // namespace headrace

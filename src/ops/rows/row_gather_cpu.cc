@@ -1,0 +1,29 @@
+#include <array>
+#include <cstring>
+
+#include "ops/rows/row_gather.h"
+
+namespace headrace {
+namespace {
+
+void reference(OpContext&, const RowGatherArgs& args) {
+  const auto bytes = static_cast<size_t>(*row_bytes(args.x.dtype, args.x.columns()));
+  for (size_t i = 0; i < args.rows.size(); ++i) {
+    const int32_t row = args.rows[i];
+    CHECK(row >= 0 && row < args.x.rows());
+    std::memcpy(args.out.row(static_cast<int64_t>(i)), args.x.row(row), bytes);
+  }
+}
+
+bool any_cpu(const DeviceTraits& traits, const RowGatherArgs&) {
+  return traits.kind == DeviceKind::kCpu;
+}
+
+constexpr std::array kKernels = {
+    Kernel<RowGatherArgs>{"row_gather/cpu/reference", any_cpu, reference}};
+
+}  // namespace
+
+KernelTable<RowGatherArgs> row_gather_cpu_kernels() { return kKernels; }
+
+}  // namespace headrace

@@ -1,0 +1,234 @@
+// The CUDA kernels of the ops that go over rows (embedding, activations, residual, LayerNorm, soft
+// cap, angles, gather) against the CPU reference on the same rounded inputs.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/cuda_test_support.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/embedding.h"
+#include "ops/rows/layer_norm.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/rope_angles.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/soft_cap.h"
+
+namespace headrace {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr int64_t kColumns[] = {1, 7, 64, 100, 576, 1000, 2049};
+
+std::string label(std::string_view kernel, DType dtype, int64_t rows, int64_t columns) {
+  return std::string(kernel) + " " + std::string(dtype_name(dtype)) + " " +
+         Shape{rows, columns}.to_string();
+}
+
+// Calls body(dtype, rows, columns, gap) for every case.
+template <class Body>
+void for_each_case(const Body& body) {
+  for (const DType dtype : kTypes) {
+    for (const int64_t columns : kColumns) {
+      for (const int64_t rows : {1, 3, 70}) {
+        for (const int64_t gap : {0, 3, 8}) body(dtype, rows, columns, gap);
+      }
+    }
+  }
+}
+
+TEST(RowOpsCuda, GatedActivation) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns));
+    std::vector<float> gate_up = rounded_floats(rng, dtype, rows * 2 * columns, 2.0f);
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
+      std::vector<float> expected(static_cast<size_t>(rows * columns));
+      OpContext reference = cpu.context(), context = cuda.context();
+      gated_activation_kernels().all().back().run(
+          reference,
+          {host_view(gate_up, rows, 2 * columns), act, host_view(expected, rows, columns)});
+      for (const auto& kernel : gated_activation_kernels().all()) {
+        CudaMatrix x(cuda, dtype, rows, 2 * columns, gap, &gate_up);
+        CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+        const GatedActivationArgs args{x.view(), act, out.view()};
+        if (!kernel.supports(cuda.device().traits(), args)) continue;
+        SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+        kernel.run(context, args);
+        expect_near(out.read(), expected, unit_of(dtype), 4e-6);
+      }
+    }
+  });
+}
+
+TEST(RowOpsCuda, Activation) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 1));
+    std::vector<float> values = rounded_floats(rng, dtype, rows * columns, 2.0f);
+    std::vector<float> expected(values.size());
+    OpContext reference = cpu.context(), context = cuda.context();
+    activation_kernels().all().back().run(reference,
+                                          {host_view(values, rows, columns), Activation::kGeluTanh,
+                                           host_view(expected, rows, columns)});
+    for (const auto& kernel : activation_kernels().all()) {
+      CudaMatrix x(cuda, dtype, rows, columns, gap, &values);
+      const ActivationArgs args{x.view(), Activation::kGeluTanh, x.view()};
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(x.read(), expected, unit_of(dtype), 4e-6);
+    }
+  });
+}
+
+TEST(RowOpsCuda, ResidualAdd) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 2));
+    const std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
+    std::vector<float> added = rounded_floats(rng, dtype, rows * columns);
+    for (const float scale : {1.0f, 0.22f}) {
+      std::vector<float> expected = start;
+      OpContext reference = cpu.context(), context = cuda.context();
+      residual_add_kernels().all().back().run(
+          reference, {host_view(expected, rows, columns), host_view(added, rows, columns), scale});
+      for (const auto& kernel : residual_add_kernels().all()) {
+        CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+        CudaMatrix residual(cuda, dtype, rows, columns, gap, &added);
+        const ResidualAddArgs args{x.view(), residual.view(), scale};
+        if (!kernel.supports(cuda.device().traits(), args)) continue;
+        SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+        kernel.run(context, args);
+        expect_near(x.read(), expected, unit_of(dtype), 1e-5);
+      }
+    }
+  });
+}
+
+TEST(RowOpsCuda, LayerNorm) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 3));
+    std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
+    const std::vector<float> weight = random_floats(rng, columns),
+                             bias = random_floats(rng, columns);
+    std::vector<float> expected(start.size());
+    OpContext reference = cpu.context(), context = cuda.context();
+    layer_norm_kernels().all().back().run(reference, {.x = host_view(start, rows, columns),
+                                                      .residual = {},
+                                                      .weight = weight.data(),
+                                                      .bias = bias.data(),
+                                                      .eps = 1e-5f,
+                                                      .out = host_view(expected, rows, columns)});
+    const CudaArray<float> weight_on(cuda, weight), bias_on(cuda, bias);
+    for (const auto& kernel : layer_norm_kernels().all()) {
+      CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      const LayerNormArgs args{.x = x.view(),
+                               .residual = {},
+                               .weight = weight_on.data(),
+                               .bias = bias_on.data(),
+                               .eps = 1e-5f,
+                               .out = out.view()};
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), expected, unit_of(dtype), 2e-5);
+    }
+  });
+}
+
+TEST(RowOpsCuda, SoftCap) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  Rng rng(5);
+  for (const int64_t columns : {1, 1000, 49152}) {
+    const std::vector<float> values = random_floats(rng, 3 * columns, 40.0f);
+    CudaMatrix x(cuda, DType::kF32, 3, columns, 5, &values);
+    OpContext context = cuda.context();
+    soft_cap(context, {x.view(), 30.0f});
+    std::vector<float> expected;
+    for (const float v : values) expected.push_back(30.0f * std::tanh(v / 30.0f));
+    expect_near(x.read(), expected, 2e-6);
+  }
+}
+
+TEST(RowOpsCuda, RopeAngles) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  const std::vector<int32_t> positions = {0, 1, 17, 4095, 131071, 1000000};
+  std::vector<double> inv_freq;
+  for (int i = 0; i < 33; ++i) inv_freq.push_back(std::pow(500000.0, -i / 33.0));
+  const auto rows = static_cast<int64_t>(positions.size());
+  const CudaArray<int32_t> positions_on(cuda, positions);
+  const CudaArray<double> inv_freq_on(cuda, inv_freq);
+  CudaMatrix cos(cuda, DType::kF32, rows, 33, 3, nullptr),
+      sin(cuda, DType::kF32, rows, 33, 0, nullptr);
+  OpContext context = cuda.context();
+  rope_angles(context, {.positions = positions_on.span(),
+                        .inv_freq = inv_freq_on.span(),
+                        .scale = 1.25f,
+                        .cos = cos.view(),
+                        .sin = sin.view()});
+  std::vector<float> expected_cos, expected_sin;
+  for (const int32_t position : positions) {
+    for (const double f : inv_freq) {
+      expected_cos.push_back(static_cast<float>(std::cos(position * f) * 1.25f));
+      expected_sin.push_back(static_cast<float>(std::sin(position * f) * 1.25f));
+    }
+  }
+  expect_near(cos.read(), expected_cos, 2e-7, 1e-7);
+  expect_near(sin.read(), expected_sin, 2e-7, 1e-7);
+}
+
+TEST(RowOpsCuda, EmbeddingAndGather) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 4));
+    constexpr int64_t kVocabulary = 211;
+    const std::vector<float> table = rounded_floats(rng, dtype, kVocabulary * columns);
+    std::vector<int32_t> tokens;
+    std::vector<float> expected, scaled;
+    for (int64_t t = 0; t < rows; ++t) {
+      tokens.push_back(static_cast<int32_t>(rng.below(kVocabulary)));
+      for (int64_t i = 0; i < columns; ++i) {
+        expected.push_back(table[static_cast<size_t>(tokens.back() * columns + i)]);
+        scaled.push_back(expected.back() * 1.5f);
+      }
+    }
+    const CudaArray<int32_t> tokens_on(cuda, tokens);
+    CudaMatrix table_on(cuda, dtype, kVocabulary, columns, gap, &table);
+    OpContext context = cuda.context();
+    for (const auto& kernel : embedding_kernels().all()) {
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      const EmbeddingArgs args{tokens_on.span(), table_on.view(), out.view(), 1.5f};
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), decode(dtype, encode(dtype, scaled)), 0.0, 0.0);
+    }
+    for (const auto& kernel : row_gather_kernels().all()) {
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      const RowGatherArgs args{table_on.view(), tokens_on.span(), out.view()};
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), expected, 0.0, 0.0);
+    }
+  });
+}
+
+TEST(RowGather, TheCpuCopiesRows) {
+  TestDevice cpu = TestDevice::cpu(1);
+  std::vector<float> x = {1, 2, 3, 4, 5, 6}, out(4);
+  const std::vector<int32_t> rows = {2, 0};
+  OpContext context = cpu.context();
+  row_gather(context, {host_view(x, 3, 2), rows, host_view(out, 2, 2)});
+  EXPECT_EQ(out, (std::vector<float>{5, 6, 1, 2}));
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,9 +1,0 @@
-#include "ops/vec16_avx2.h"
-// The body is written in the vocabulary above.
-#include "ops/soft_cap_vec16.h"
-
-namespace headrace {
-
-void soft_cap_row_avx2(const SoftCapRow& row) { soft_cap_row(row); }
-
-}  // namespace headrace
