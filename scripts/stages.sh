@@ -6,7 +6,7 @@
 # Programs whose tests run under sanitizers in every ./test; --full takes all there are. ASan: the
 # simulation takes every path of scheduler and cache, sched_test (long replays of traces) no other. TSan is
 # for those with threads: the engine's loop, the thread pool, queues; a scheduler has one.
-ASAN_TESTS=(base_test kv_test sched_sim_test text_test weights_test)
+ASAN_TESTS=(base_test kv_test sim_test text_test weights_test)
 TSAN_TESTS=(base_test tensor_test engine_test)
 
 # Seconds a fuzz target; steps of the simulation, plain and under sanitizers (about ten times slower).

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/model_stack.h"
 #include "apps/request_reader.h"
 #include "base/json.h"
 #include "base/sampling_params.h"
+#include "stack/model_stack.h"
 #include "text/text_stream.h"
 
 namespace headrace {

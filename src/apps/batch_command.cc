@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "apps/engine_flags.h"
-#include "apps/model_flags.h"
-#include "apps/progress_line.h"
 #include "apps/signal_watch.h"
+#include "cli/engine_flags.h"
+#include "cli/model_flags.h"
+#include "cli/progress_line.h"
 #include "server/batch_job.h"
 
 namespace headrace {

@@ -1,7 +1,7 @@
 // batch: answers a file of requests, as OpenAI's batch API has them.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

@@ -1,7 +1,7 @@
 // chat: a conversation in the terminal.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/model_stack.h"
 #include "base/json.h"
+#include "stack/model_stack.h"
 
 namespace headrace {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "apps/answer.h"
-#include "apps/model_stack.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "stack/model_stack.h"
 
 namespace headrace {
 

@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/command_line.h"
+#include "apps/subcommands.h"
+#include "cli/command_line.h"
 
 namespace headrace {
 namespace {

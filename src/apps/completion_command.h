@@ -1,7 +1,7 @@
 // completion: scripts that let shells complete the program's flags.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

@@ -12,12 +12,12 @@
 
 #include <fmt/format.h>
 
-#include "apps/engine_flags.h"
 #include "apps/eval_perplexity.h"
 #include "apps/eval_score.h"
-#include "apps/model_flags.h"
-#include "apps/progress_line.h"
 #include "base/json.h"
+#include "cli/engine_flags.h"
+#include "cli/model_flags.h"
+#include "cli/progress_line.h"
 
 namespace headrace {
 namespace {

@@ -1,7 +1,7 @@
 // eval: how well a model predicts given text.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

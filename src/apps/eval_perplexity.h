@@ -7,7 +7,7 @@
 #include <functional>
 #include <string_view>
 
-#include "apps/model_stack.h"
+#include "stack/model_stack.h"
 
 namespace headrace {
 

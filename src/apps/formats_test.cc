@@ -7,13 +7,13 @@
 #include <fstream>
 
 #include "apps/eval_score.h"
-#include "apps/model_files.h"
-#include "apps/model_stack.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "weights/gguf_builder.h"
+#include "stack/model_files.h"
+#include "stack/model_stack.h"
+#include "weights/gguf_fixture.h"
 #include "weights/model_family.h"
-#include "weights/safetensors_builder.h"
+#include "weights/safetensors_fixture.h"
 
 namespace headrace {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/command_line.h"
 #include "apps/inspect.h"
+#include "cli/command_line.h"
 
 namespace headrace {
 namespace {

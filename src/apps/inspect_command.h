@@ -1,7 +1,7 @@
 // inspect: what a model file holds, without loading it.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

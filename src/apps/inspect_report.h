@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/model_files.h"
-#include "apps/model_source.h"
+#include "stack/model_files.h"
+#include "stack/model_source.h"
 
 namespace headrace {
 

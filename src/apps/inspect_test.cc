@@ -6,10 +6,10 @@
 #include <fstream>
 #include <functional>
 
-#include "apps/model_stack.h"
 #include "base/json.h"
-#include "weights/gguf_builder.h"
-#include "weights/safetensors_builder.h"
+#include "stack/model_stack.h"
+#include "weights/gguf_fixture.h"
+#include "weights/safetensors_fixture.h"
 
 namespace headrace {
 namespace {

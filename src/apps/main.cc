@@ -13,11 +13,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/command_line.h"
-#include "apps/foreign_flags.h"
 #include "apps/secret_arguments.h"
-#include "apps/subcommand.h"
-#include "apps/version.h"
+#include "apps/subcommands.h"
+#include "cli/command_line.h"
+#include "cli/foreign_flags.h"
+#include "cli/version.h"
 #include "tensor/cpu_features.h"
 
 namespace headrace {

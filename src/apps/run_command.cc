@@ -12,12 +12,12 @@
 
 #include "apps/answer.h"
 #include "apps/chat_prompt.h"
-#include "apps/engine_flags.h"
-#include "apps/model_flags.h"
-#include "apps/progress_line.h"
-#include "apps/sampling_flags.h"
 #include "apps/signal_watch.h"
 #include "apps/terminal_text.h"
+#include "cli/engine_flags.h"
+#include "cli/model_flags.h"
+#include "cli/progress_line.h"
+#include "cli/sampling_flags.h"
 
 namespace headrace {
 namespace {

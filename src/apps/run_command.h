@@ -1,7 +1,7 @@
 // run: one prompt in, one answer on stdout, as it comes.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

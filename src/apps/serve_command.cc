@@ -18,18 +18,18 @@
 
 #include <fmt/format.h>
 
-#include "apps/engine_flags.h"
-#include "apps/hub_cache.h"
-#include "apps/model_flags.h"
-#include "apps/progress_line.h"
-#include "apps/sampling_flags.h"
 #include "apps/seccomp_filter.h"
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/engine_flags.h"
+#include "cli/model_flags.h"
+#include "cli/progress_line.h"
+#include "cli/sampling_flags.h"
 #include "server/batch_job.h"
 #include "server/request_guard.h"
 #include "server/server.h"
+#include "stack/hub_cache.h"
 #include "weights/generation_config.h"
 
 namespace headrace {

@@ -1,7 +1,7 @@
 // serve: the OpenAI API over HTTP.
 #pragma once
 
-#include "apps/subcommand.h"
+#include "cli/subcommand.h"
 
 namespace headrace {
 

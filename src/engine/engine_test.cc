@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/rng.h"
-#include "engine/oracle_runner.h"
+#include "engine/oracle_runner_fixture.h"
 
 namespace headrace {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "models/decoder.h"
 #include "models/llama.h"
-#include "models/model_test_support.h"
+#include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
 namespace headrace {

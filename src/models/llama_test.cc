@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "models/decoder.h"
-#include "models/model_test_support.h"
+#include "models/model_fixture.h"
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/rng.h"
-#include "models/model_test_support.h"
+#include "models/model_fixture.h"
 #include "weights/safetensors.h"
 #include "weights/safetensors_source.h"
 

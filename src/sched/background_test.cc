@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "sched/queue_policy.h"
-#include "sched/trace_replay.h"
+#include "sim/trace_replay.h"
 
 namespace headrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/rng.h"
-#include "sched/trace_replay.h"
+#include "sim/trace_replay.h"
 
 namespace headrace {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "sched/trace.h"
+#include "sim/trace.h"
 
 namespace headrace {
 namespace {

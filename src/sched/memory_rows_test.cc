@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "base/rng.h"
-#include "sched/trace.h"
-#include "sched/trace_replay.h"
+#include "sim/trace.h"
+#include "sim/trace_replay.h"
 
 namespace headrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sched/queue_policy.h"
-#include "sched/trace_replay.h"
+#include "sim/trace_replay.h"
 
 namespace headrace {
 namespace {

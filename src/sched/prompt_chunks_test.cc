@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "sched/trace_replay.h"
+#include "sim/trace_replay.h"
 
 namespace headrace {
 namespace {

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "base/rng.h"
-#include "sched/oracle_device.h"
+#include "sim/oracle_device.h"
 
 namespace headrace {
 namespace {

@@ -15,8 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "server/durable_file.h"
-#include "server/test_memory.h"
-#include "server/test_model.h"
+#include "server/memory_fixture.h"
+#include "server/model_fixture.h"
 
 namespace headrace {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "base/rng.h"
-#include "engine/oracle_runner.h"
+#include "engine/oracle_runner_fixture.h"
 #include "server/server_fixture.h"
 
 namespace headrace {

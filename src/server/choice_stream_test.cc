@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/test_model.h"
+#include "server/model_fixture.h"
 
 namespace headrace {
 namespace {

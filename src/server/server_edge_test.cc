@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "server/memory_fixture.h"
 #include "server/server_fixture.h"
-#include "server/test_memory.h"
 
 namespace headrace {
 namespace {

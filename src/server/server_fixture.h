@@ -7,9 +7,9 @@
 #include <string_view>
 #include <thread>
 
+#include "server/client_fixture.h"
+#include "server/model_fixture.h"
 #include "server/server.h"
-#include "server/test_client.h"
-#include "server/test_model.h"
 
 namespace headrace {
 

@@ -9,7 +9,7 @@
 #include "server/generation_request.h"
 #include "server/text_request.h"
 #include "text/chat_prompt.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <fmt/core.h>
 
-#include "text/template_ast.h"
-#include "text/template_context.h"
-#include "text/template_error.h"
-#include "text/template_eval.h"
-#include "text/template_parser.h"
+#include "text/template/template_ast.h"
+#include "text/template/template_context.h"
+#include "text/template/template_error.h"
+#include "text/template/template_eval.h"
+#include "text/template/template_parser.h"
 
 namespace headrace {
 

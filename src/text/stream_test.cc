@@ -6,7 +6,7 @@
 #include "text/stop_matcher.h"
 #include "text/text_stream.h"
 #include "text/utf8.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

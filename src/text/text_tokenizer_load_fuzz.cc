@@ -6,7 +6,7 @@
 
 #include "text/byte_level.h"
 #include "text/tokenizer.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 using namespace headrace;
 

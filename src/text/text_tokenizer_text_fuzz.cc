@@ -6,7 +6,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 using namespace headrace;
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

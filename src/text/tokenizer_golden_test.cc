@@ -1,5 +1,5 @@
-// SmolLM2's tokenizer against ids on which two independent implementations agree. The vocabularies of
-// the other models are too large for the tree: tests/golden/tokenizer_test.cc takes their files.
+// SmolLM2's tokenizer against ids on which two independent implementations agree. The vocabularies
+// of the other models are too large for the tree: tests/golden/tokenizer_test.cc takes their files.
 #include <fstream>
 #include <sstream>
 
@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "text/tokenizer.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

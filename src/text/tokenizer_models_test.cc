@@ -9,7 +9,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/unigram.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

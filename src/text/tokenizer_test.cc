@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "text/vocab_fixtures.h"
+#include "text/vocab_fixture.h"
 
 namespace headrace {
 namespace {

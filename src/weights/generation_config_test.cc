@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weights/gguf_builder.h"
+#include "weights/gguf_fixture.h"
 
 namespace headrace {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "tensor/quantised_row.h"
 #include "weights/gguf.h"
-#include "weights/gguf_builder.h"
+#include "weights/gguf_fixture.h"
 #include "weights/model_config.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "weights/gguf.h"
-#include "weights/gguf_builder.h"
+#include "weights/gguf_fixture.h"
 #include "weights/model_config.h"
 
 namespace headrace {

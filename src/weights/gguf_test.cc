@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "weights/gguf_builder.h"
+#include "weights/gguf_fixture.h"
 
 namespace headrace {
 namespace {

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "tensor/quantised_row.h"
-#include "weights/gguf_builder.h"
-#include "weights/safetensors_builder.h"
+#include "weights/gguf_fixture.h"
+#include "weights/safetensors_fixture.h"
 
 namespace headrace {
 namespace {

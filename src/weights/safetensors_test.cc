@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "weights/safetensors_builder.h"
+#include "weights/safetensors_fixture.h"
 
 namespace headrace {
 namespace {

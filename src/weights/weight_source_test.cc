@@ -7,7 +7,7 @@
 
 #include "tensor/quantised_row.h"
 #include "weights/dummy_weights.h"
-#include "weights/gguf_builder.h"
+#include "weights/gguf_fixture.h"
 
 namespace headrace {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/gguf_vocab.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "stack/gguf_vocab.h"
 #include "tensor/quantised_row.h"
 #include "weights/gguf.h"
 #include "weights/model_config.h"

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/model_stack.h"
 #include "base/ids.h"
 #include "base/logprobs.h"
 #include "base/sampling_params.h"
 #include "base/status.h"
+#include "stack/model_stack.h"
 
 namespace headrace {
 

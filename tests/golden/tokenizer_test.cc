@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/gguf_vocab.h"
 #include "base/json.h"
 #include "model_under_test.h"
+#include "stack/gguf_vocab.h"
 #include "text/tokenizer.h"
 
 namespace headrace {

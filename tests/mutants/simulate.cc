@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "sched/scheduler_sim.h"
+#include "sim/scheduler_sim.h"
 
 int main(int argc, char** argv) {
   constexpr int64_t kStepsPerSeed[] = {100, 500};

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
-#include "apps/gguf_vocab.h"
 #include "base/json.h"
+#include "stack/gguf_vocab.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 #include "text/utf8.h"

@@ -1,0 +1,146 @@
+// C2 to C7: where keys and values lie, and which of them are kept.
+#include "bench/ablation.h"
+#include "bench/ablation_simulated.h"
+
+namespace headrace {
+namespace {
+
+// Two thousand tokens and a little of the small models that a CPU runs.
+constexpr int64_t kLittleMemory = int64_t{64} << 20;
+constexpr int32_t kContext = 2048;
+
+AblationMeasure on_engine(std::string name, AblationBench::Change change,
+                          std::function<Result<double>(ModelStack&, uint64_t seed)> measure) {
+  return [=](AblationBench& bench) -> Result<double> {
+    HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine(name, change));
+    return measure(*stack, bench.seed());
+  };
+}
+
+// Seconds until all are answered; prompts that no other case sends.
+auto all_seconds(int32_t requests, WorkItem item) {
+  return [=](ModelStack& stack, uint64_t seed) -> Result<double> {
+    const std::vector<WorkItem> items(static_cast<size_t>(requests), item);
+    HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(stack, items, seed + 500));
+    return result.seconds;
+  };
+}
+
+// Seconds of a token of streams that decode side by side.
+auto token_seconds(int32_t streams, int32_t depth) {
+  return [=](ModelStack& stack, uint64_t seed) -> Result<double> {
+    const std::vector<WorkItem> items(static_cast<size_t>(streams),
+                                      {.prompt = depth, .output = 33});
+    HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(stack, items, seed));
+    // Of the last to begin: all the others decode beside it.
+    return result.requests.back().per_token();
+  };
+}
+
+// Seconds to the first token of a prompt that was sent before, and `between` others after it.
+auto again_seconds(int32_t prompt, int32_t between) {
+  return [=](ModelStack& stack, uint64_t seed) -> Result<double> {
+    const WorkItem item{.prompt = prompt, .output = 2};
+    HR_RETURN_IF_ERROR(run_workload(stack, {&item, 1}, seed).status());
+    for (int32_t i = 0; i < between; ++i) {
+      HR_RETURN_IF_ERROR(
+          run_workload(stack, {&item, 1}, seed + 1000 + static_cast<uint64_t>(i)).status());
+    }
+    HR_ASSIGN_OR_RETURN(const WorkloadResult result, run_workload(stack, {&item, 1}, seed));
+    return result.requests.front().first_token;
+  };
+}
+
+AblationBench::Change memory_of(std::string kv_memory, int64_t bytes) {
+  return [=](StackOptions& options) {
+    options.kv_memory = kv_memory;
+    options.kv_cache_memory_bytes = bytes;
+    options.max_model_len = kContext;
+    options.max_num_seqs = 32;
+    options.enable_prefix_caching = false;
+  };
+}
+
+AblationBench::Change prefixes(bool kept, double host_gib, int64_t bytes) {
+  return [=](StackOptions& options) {
+    options.enable_prefix_caching = kept;
+    options.kv_offloading_gib = host_gib;
+    options.kv_cache_memory_bytes = bytes;
+    options.max_model_len = kContext;
+    options.max_num_seqs = 8;
+  };
+}
+
+// In a quarter of the machine's memory.
+SimulatedSetup conversation_in(KvAllocation allocation) {
+  SimulatedSetup setup{.trace = {.kind = "conversation", .requests = 2000, .rate = 15},
+                       .kv_tokens = 200000};
+  setup.scheduler.allocation = allocation;
+  setup.scheduler.enable_prefix_caching = false;
+  setup.scheduler.max_num_seqs = 256;
+  return setup;
+}
+
+SimulatedSetup agents(bool prefixes_kept) {
+  SimulatedSetup setup{.trace = {.kind = "agentic", .requests = 2000, .rate = 20}};
+  setup.scheduler.enable_prefix_caching = prefixes_kept;
+  return setup;
+}
+
+double waste(const ReplayReport& report) { return report.waste; }
+
+// Eight sequences of 1,057 tokens: also of an 8B model, which has 128 KiB a token.
+constexpr int64_t kRoom = int64_t{2} << 30;
+
+}  // namespace
+
+std::vector<AblationCase> paged_memory_cases() {
+  const auto chats = all_seconds(32, {.prompt = 64, .output = 24});
+  const auto token = token_seconds(8, 1024);
+  return {
+      {"32 short chats, 64 MiB", "all of them",
+       on_engine("paged", memory_of("paged", kLittleMemory), chats),
+       on_engine("contiguous", memory_of("contiguous", kLittleMemory), chats)},
+      {"8 streams behind 1024", "a token", on_engine("roomy", memory_of("paged", kRoom), token),
+       on_engine("roomy contiguous", memory_of("contiguous", kRoom), token)},
+      {"conversation, 15 a second", "waste",
+       simulated(conversation_in(KvAllocation::kPaged), waste),
+       simulated(conversation_in(KvAllocation::kReserveMax), waste), kPercent, true},
+      {"conversation, 15 a second", "first token p99",
+       simulated(conversation_in(KvAllocation::kPaged), ttft_p99),
+       simulated(conversation_in(KvAllocation::kReserveMax), ttft_p99), kMilliseconds, true},
+  };
+}
+
+std::vector<AblationCase> virtual_memory_cases() {
+  const auto token = token_seconds(8, 1024);
+  const auto many = all_seconds(96, {.prompt = 40, .output = 2});
+  return {
+      {"8 streams behind 1024", "a token", on_engine("virtual", memory_of("virtual", kRoom), token),
+       on_engine("paged", memory_of("paged", kRoom), token)},
+      {"96 short requests", "all of them", on_engine("virtual", memory_of("virtual", kRoom), many),
+       on_engine("paged", memory_of("paged", kRoom), many)},
+  };
+}
+
+std::vector<AblationCase> prefix_cache_cases() {
+  const auto again = again_seconds(1024, 0);
+  const auto fresh = all_seconds(8, {.prompt = 256, .output = 16});
+  return {
+      {"1024 tokens sent before", "first token", on_engine("kept", prefixes(true, 0, kRoom), again),
+       on_engine("not kept", prefixes(false, 0, kRoom), again)},
+      {"8 new prompts of 256", "all of them", on_engine("kept", prefixes(true, 0, kRoom), fresh),
+       on_engine("not kept", prefixes(false, 0, kRoom), fresh)},
+      {"agentic, 20 a second", "first token p50", simulated(agents(true), ttft_p50),
+       simulated(agents(false), ttft_p50), kMilliseconds, true},
+  };
+}
+
+std::vector<AblationCase> tier_cases() {
+  const auto again = again_seconds(1536, 2);
+  return {{"1536 tokens, pushed out by others", "first token",
+           on_engine("host memory", prefixes(true, 1, kLittleMemory), again),
+           on_engine("pool alone", prefixes(true, 0, kLittleMemory), again)}};
+}
+
+}  // namespace headrace

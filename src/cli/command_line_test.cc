@@ -1,0 +1,339 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/engine_flags.h"
+#include "cli/foreign_flags.h"
+#include "cli/model_flags.h"
+#include "cli/sampling_flags.h"
+
+namespace headrace {
+namespace {
+
+int64_t size_of(std::string_view text) {
+  const Result<int64_t> size = parse_size(text);
+  return size.ok() ? *size : -1;
+}
+
+TEST(ParseSize, SmallLettersAreDecimalAndLargeOnesBinary) {
+  EXPECT_EQ(size_of("0"), 0);
+  EXPECT_EQ(size_of("512"), 512);
+  EXPECT_EQ(size_of("1k"), 1000);
+  EXPECT_EQ(size_of("1K"), 1024);
+  EXPECT_EQ(size_of("25.6k"), 25600);
+  EXPECT_EQ(size_of("2m"), 2'000'000);
+  EXPECT_EQ(size_of("2M"), 2 << 20);
+  EXPECT_EQ(size_of("3G"), int64_t{3} << 30);
+  EXPECT_EQ(size_of("1t"), 1'000'000'000'000);
+  EXPECT_EQ(size_of("9223372036854775807"), INT64_MAX);
+}
+
+TEST(ParseSize, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "k", "-1", "1.5K", "1.k", ".5k", "1kk", "1 k", "0x10", "1e3",
+                           "9.3.1k", "9223372036854775808", "9000000T", "+4"}) {
+    EXPECT_EQ(size_of(text), -1) << text;
+  }
+}
+
+TEST(ParseSizeList, TakesCommas) {
+  EXPECT_EQ(*parse_size_list("1,2k,4"), (std::vector<int64_t>{1, 2000, 4}));
+  EXPECT_FALSE(parse_size_list("1,,2").ok());
+  EXPECT_FALSE(parse_size_list("1,").ok());
+  EXPECT_FALSE(parse_size_list("").ok());
+}
+
+class ModelFlagsTest : public testing::Test {
+ protected:
+  ModelFlagsTest() {
+    add_sampling_flags(app_, sampling_);
+    add_model_flags(app_, flags_, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app_, flags_);
+  }
+  Status parse(std::vector<std::string> arguments) {
+    return parse_arguments(app_, std::move(arguments)).status();
+  }
+
+  CLI::App app_{"", "test"};
+  ModelFlags flags_;
+  SamplingFlags sampling_;
+};
+
+TEST_F(ModelFlagsTest, DefaultsStay) {
+  ASSERT_TRUE(parse({}).ok());
+  const StackOptions defaults;
+  EXPECT_EQ(flags_.stack.max_num_seqs, defaults.max_num_seqs);
+  EXPECT_EQ(flags_.stack.dtype, "auto");
+  EXPECT_TRUE(flags_.stack.chunked_prefill);
+}
+
+TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
+  ASSERT_TRUE(parse({"a.gguf", "--dtype", "float32"}).ok());
+  EXPECT_EQ(flags_.stack.model, "a.gguf");
+}
+
+TEST_F(ModelFlagsTest, KebabAndSnakeAreOneFlag) {
+  ASSERT_TRUE(parse({"--max_model_len=4K", "--max-num-seqs", "8", "--dtype", "float32"}).ok());
+  EXPECT_EQ(flags_.stack.max_model_len, 4096);
+  EXPECT_EQ(flags_.stack.max_num_seqs, 8);
+}
+
+TEST_F(ModelFlagsTest, UnderscoresInValuesStay) {
+  ASSERT_TRUE(parse({"--model=my_model.gguf"}).ok());
+  EXPECT_EQ(flags_.stack.model, "my_model.gguf");
+}
+
+TEST_F(ModelFlagsTest, SpellingsOfOtherServersAreKnown) {
+  ASSERT_TRUE(parse({"-c", "2k", "-np", "3", "-ub", "256", "-t", "2", "-m", "b.gguf"}).ok());
+  EXPECT_EQ(flags_.stack.max_model_len, 2000);
+  EXPECT_EQ(flags_.stack.max_num_seqs, 3);
+  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 256);
+  EXPECT_EQ(flags_.stack.threads, 2);
+  EXPECT_EQ(flags_.stack.model, "b.gguf");
+}
+
+TEST_F(ModelFlagsTest, SglangSpellings) {
+  ASSERT_TRUE(parse({"--model-path", "c.gguf", "--context-length", "512", "--chunked_prefill_size",
+                     "64", "--max-running-requests", "5"})
+                  .ok());
+  EXPECT_EQ(flags_.stack.model, "c.gguf");
+  EXPECT_EQ(flags_.stack.max_model_len, 512);
+  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 64);
+  EXPECT_EQ(flags_.stack.max_num_seqs, 5);
+}
+
+TEST_F(ModelFlagsTest, TheContextMayBeLeftToTheModel) {
+  flags_.stack.max_model_len = 7;
+  ASSERT_TRUE(parse({"--max-model-len", "auto"}).ok());
+  EXPECT_EQ(flags_.stack.max_model_len, 0);
+  ASSERT_TRUE(parse({"--max-model-len=-1"}).ok());
+  EXPECT_EQ(flags_.stack.max_model_len, 0);
+}
+
+TEST_F(ModelFlagsTest, TheLastValueWins) {
+  ASSERT_TRUE(parse({"--max-num-seqs", "4", "--parallel", "9"}).ok());
+  EXPECT_EQ(flags_.stack.max_num_seqs, 9);
+}
+
+TEST_F(ModelFlagsTest, NoTurnsAFlagOff) {
+  ASSERT_TRUE(parse({"--no-enable-chunked-prefill"}).ok());
+  EXPECT_FALSE(flags_.stack.chunked_prefill);
+}
+
+TEST_F(ModelFlagsTest, SamplingFlags) {
+  ASSERT_TRUE(parse({"--temp", "0.5", "--top-k=40", "--top_p", "0.9", "--seed",
+                     "18446744073709551615", "-n", "-1", "--stop", "a", "--stop", "b,c"})
+                  .ok());
+  const SamplingParams sampling = resolve_sampling(sampling_, {});
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.seed, UINT64_MAX);
+  EXPECT_EQ(sampling.max_tokens, -1);
+  EXPECT_EQ(sampling_.stops, (std::vector<std::string>{"a", "b,c"}));
+}
+
+TEST_F(ModelFlagsTest, TheCommandLineGoesBeforeTheModelBeforeTheCommand) {
+  sampling_.sampling.min_p = 0.1f;
+  ASSERT_TRUE(parse({"--temperature", "0", "-n", "100"}).ok());
+  const SamplingParams sampling =
+      resolve_sampling(sampling_, {.temperature = 0.7f, .top_k = 20, .max_new_tokens = 50});
+  EXPECT_EQ(sampling.temperature, 0.0f);
+  EXPECT_EQ(sampling.top_k, 20);
+  EXPECT_EQ(sampling.min_p, 0.1f);
+  EXPECT_EQ(sampling.max_tokens, 50);
+}
+
+TEST_F(ModelFlagsTest, HelpTellsWhatTurnsAFlagOff) {
+  std::istringstream words(help_page(app_));
+  std::string page;
+  for (std::string word; words >> word;) page += word + " ";
+  EXPECT_NE(page.find("(off: --enforce-eager, --no-cuda-graphs, --disable-cuda-graph)"), page.npos)
+      << page;
+  EXPECT_NE(page.find("(also --async-scheduling)"), page.npos) << page;
+}
+
+TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
+  const auto message = [&](std::vector<std::string> arguments) {
+    return parse(std::move(arguments)).message();
+  };
+  EXPECT_NE(message({"--max-num-seqs", "0"}).find("--max-num-seqs"), std::string::npos);
+  EXPECT_NE(message({"--max-model-len", "1.5K"}).find("--max-model-len"), std::string::npos);
+  EXPECT_NE(message({"--dtype", "int8"}).find("--dtype"), std::string::npos);
+  EXPECT_NE(message({"--temperature", "warm"}).find("--temperature"), std::string::npos);
+  EXPECT_NE(message({"--top-p", "1.5"}).find("--top-p"), std::string::npos);
+  EXPECT_NE(message({"--top-p", "nan"}).find("--top-p"), std::string::npos);
+  EXPECT_NE(message({"--no-such-flag"}).find("--no-such-flag"), std::string::npos);
+  EXPECT_EQ(message({"--no-such-flag"}).find('\n'), std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {
+  const auto message = [](std::vector<std::string> arguments) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    return parse_arguments(app, std::move(arguments)).status().message();
+  };
+  EXPECT_TRUE(
+      message({"x.gguf", "--max_model_length", "4"})
+          .starts_with("there is no flag --max-model-length; did you mean --max-model-len?"))
+      << message({"x.gguf", "--max_model_length", "4"});
+  EXPECT_TRUE(
+      message({"--treads=4"}).starts_with("there is no flag --treads; did you mean --thre"));
+  EXPECT_TRUE(message({"--frobnicate", "7"}).starts_with("there is no flag --frobnicate (see"));
+  EXPECT_TRUE(message({"x.gguf", "--compilation-config.level", "3"})
+                  .starts_with("--compilation-config.level: write it as JSON: --compilation-config "
+                               "'{\"level\": ...}'"))
+      << message({"x.gguf", "--compilation-config.level", "3"});
+  EXPECT_TRUE(message({"x.gguf", "y.gguf"}).starts_with("'y.gguf' was not expected"));
+}
+
+TEST_F(ModelFlagsTest, FlagsWithoutMeaningHereAreAcceptedAndTold) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(
+      parse({"--swap-space", "4", "--enable_reasoning", "-ngl", "99", "--trust-remote-code"}).ok());
+  const std::string told = testing::internal::GetCapturedStderr();
+  for (const char* name : {"--swap-space", "--enable-reasoning", "--ngl", "--trust-remote-code"}) {
+    EXPECT_NE(told.find(name), std::string::npos) << name;
+  }
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 4);
+}
+
+TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(
+      parse({"-tp", "1", "--kv_cache_dtype", "auto", "-ctk", "f16", "--block-size=16"}).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  const std::string message = parse({"--tensor-parallel-size", "2"}).message();
+  EXPECT_TRUE(message.starts_with(
+      "--tensor-parallel-size: 2 is not supported, only 1: a model runs whole on one device"))
+      << message;
+}
+
+TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
+  const std::string message = parse({"--tool-call-parser", "hermes"}).message();
+  EXPECT_TRUE(message.starts_with("--tool-call-parser: is not supported: answers are given as"))
+      << message;
+  EXPECT_FALSE(parse({"--enable-lora"}).ok());
+  EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
+}
+
+// llama.cpp's -fa: its value may be missing, and what follows is no value then.
+TEST_F(ModelFlagsTest, AnOptionalWordEatsNoFlagAndNoModel) {
+  testing::internal::CaptureStderr();
+  const std::vector<std::vector<std::string>> lines = {
+      {"-m", "x.gguf", "-fa", "-c", "8192"},  {"-fa", "x.gguf", "-c", "8192"},
+      {"-fa", "on", "x.gguf", "-c", "8192"},  {"--flash-attn", "auto", "x.gguf", "-c", "8192"},
+      {"--fa=off", "x.gguf", "-c", "8192"},   {"x.gguf", "-c", "8192", "-fa"},
+      {"--fit", "x.gguf", "-c", "8192"},      {"x.gguf", "-c", "8192", "--fit", "off"},
+      {"--hf-token", "-c", "8192", "x.gguf"}, {"--flash_attn", "x.gguf", "-c", "8192"},
+  };
+  for (const std::vector<std::string>& line : lines) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    const Status status = parse_arguments(app, line).status();
+    EXPECT_TRUE(status.ok()) << line[0] << " " << line[1] << ": " << status.message();
+    EXPECT_EQ(flags.stack.model, "x.gguf") << line[0] << " " << line[1];
+    EXPECT_EQ(flags.stack.max_model_len, 8192) << line[0] << " " << line[1];
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), static_cast<int64_t>(lines.size())) << told;
+}
+
+// Whole start lines as people have them: nothing in them may be read as something else.
+TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
+  testing::internal::CaptureStderr();
+  const std::vector<std::string> lines = {
+      "-m x.gguf -ngl 99 -fa -ctk f16 -ctv f16 -cram 2048 --cache-reuse 256 -ts 1,1 -sm none -mg 0 "
+      "--no-mmap --mlock --jinja -np 2 -cb -ub 256 -b 2048 --no-webui --fit on -fitt 512 -ncmoe 4 "
+      "-ot exps=CPU --reasoning-format none -n -1 --slots --metrics --log-colors off -lv 3 "
+      "--threads-batch 4 --repeat-last-n -1 --mirostat 0 --typical 1.0 --no-context-shift "
+      "--models-max 1 --no-mmproj -c 8192",
+      "x.gguf --no-enable-lora --enable-expert-parallel --max-loras 4 --max-lora-rank 16 "
+      "--spec-method ngram --spec-tokens 3 --no-enable-prompt-tokens-details --no-enforce-eager "
+      "--swap-space 4 -O3 --disable-log-requests --all2all-backend naive --no-enable-sleep-mode "
+      "--max-model-len 8192",
+      "--model-path x.gguf --ep 1 --ep-size 1 --enable-hierarchical-cache --hicache-ratio 2 "
+      "--radix-eviction-policy lfu --enable-deterministic-inference --disable-cuda-graph "
+      "--cuda-graph-max-bs 8 --watchdog-timeout 300 --disaggregation-mode null "
+      "--max-prefill-tokens "
+      "4096 --speculative-algorithm NGRAM --enable-torch-compile --context-length 8192",
+  };
+  for (const std::string& line : lines) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    const Status status = parse_arguments(app, CLI::detail::split(line, ' ')).status();
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(flags.stack.model, "x.gguf") << line;
+    EXPECT_EQ(flags.stack.max_model_len, 8192) << line;
+  }
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsName) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"--speculative-model", "draft"}, "--speculative-model: is not supported: no second model"},
+      {{"-md", "draft.gguf"}, "--md: is not supported: no second model"},
+      {{"--speculative-draft-model-path", "d"}, "--speculative-draft-model-path: is not supported"},
+      {{"--speculative-config", R"({"model":"d"})"}, "--speculative-config: is not supported"},
+      {{"--tokenizer-revision", "v2"}, "--tokenizer-revision: is not supported"},
+      {{"--hf-overrides", "{}"}, "--hf-overrides: is not supported: a model is used as its file"},
+      {{"--rope-freq-scale", "0.5"}, "--rope-freq-scale: is not supported"},
+      {{"--kv-events-config", "{}"}, "--kv-events-config: is not supported"},
+      {{"--pooler-config", "{}"}, "--pooler-config: is not supported"},
+      {{"--tool-server", "x"}, "--tool-server: is not supported"},
+      {{"--headless"}, "--headless: is not supported"},
+      {{"--slot-save-path", "x"}, "--slot-save-path: is not supported: there are no routes"},
+      {{"--models-dir", "x"}, "--models-dir: is not supported: a server has one model"},
+      {{"-mu", "http://x"}, "--mu: is not supported: nothing is downloaded"},
+      {{"--samplers", "top_k"}, "--samplers: is not supported"},
+      {{"--mirostat", "2"}, "--mirostat: 2 is not supported, only 0"},
+      {{"--reasoning-format", "deepseek"}, "--reasoning-format: deepseek is not supported"},
+      {{"--ep-size", "8"}, "--ep-size: 8 is not supported, only 1"},
+      {{"--enable-priority-scheduling"}, "--enable-priority-scheduling: is not supported: use"},
+  };
+  for (const auto& [line, message] : cases) {
+    const std::string got = parse(line).message();
+    EXPECT_TRUE(got.starts_with(message)) << got;
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(parse({"--speculative-config", R"({"method":"ngram"})"}).ok());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("--speculative-config is ignored"),
+            std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, VariablesOfLlamaServerAreToldWithTheirFlags) {
+  const std::pair<const char*, const char*> variables[] = {
+      {"LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_CTX_SIZE is not read: use --ctx-size\n"},
+      {"LLAMA_ARG_N_PARALLEL", "LLAMA_ARG_N_PARALLEL is not read: use --parallel\n"},
+      {"LLAMA_ARG_HF_REPO", "LLAMA_ARG_HF_REPO is not read: use --hf-repo\n"},
+      {"LLAMA_ARG_FROBNICATE", "LLAMA_ARG_FROBNICATE is not read: there is nothing like it here\n"},
+  };
+  for (const auto& [name, _] : variables) setenv(name, "secret", 1);
+  testing::internal::CaptureStderr();
+  warn_of_foreign_environment(app_);
+  const std::string told = testing::internal::GetCapturedStderr();
+  for (const auto& [name, line] : variables) {
+    unsetenv(name);
+    EXPECT_NE(told.find(line), std::string::npos) << told;
+  }
+  EXPECT_EQ(told.find("secret"), std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, HelpHidesThem) {
+  const std::string page = help_page(app_);
+  EXPECT_EQ(page.find("--swap-space"), std::string::npos);
+  EXPECT_NE(page.find("--max-model-len N"), std::string::npos);
+  EXPECT_NE(page.find("auto|float32"), std::string::npos);
+  EXPECT_NE(page.find("(also --ctx-size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,13 @@
+// The flags that say how a loaded model is run: steps, memory, queues, policies.
+#pragma once
+
+#include "cli/model_flags.h"
+
+namespace headrace {
+
+// Adds --max-model-len and all of add_batch_flags().
+void add_engine_flags(CLI::App& app, ModelFlags& flags);
+// Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...
+void add_batch_flags(CLI::App& app, ModelFlags& flags);
+
+}  // namespace headrace

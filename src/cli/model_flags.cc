@@ -1,0 +1,191 @@
+#include "cli/model_flags.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "cli/config_file.h"
+#include "cli/foreign_flags.h"
+#include "engine/kv_memory.h"
+#include "sched/queue_policy.h"
+#include "stack/default_model.h"
+#include "stack/hub_cache.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kThreadsMax = 1024;
+
+void add_log_level(CLI::App& app, ModelFlags& flags) {
+  add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level,
+             {"debug", "info", "warning", "error", "off"}, "What is written to stderr")
+      ->group("Other");
+}
+
+}  // namespace
+
+void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
+  add_config_flag(app);
+  const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
+  app.add_option(
+         "-m,--model,--model-path" + positional, flags.stack.model,
+         "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B that "
+         "is in the Hugging Face cache (default: $HEADRACE_MODEL, else "
+         "SmolLM2-135M-Instruct as ./quickstart fetched it)")
+      ->check(CLI::Validator(
+          [](std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, ""))
+      ->type_name("PATH")
+      ->group("Model");
+  app.add_option("--revision", flags.revision,
+                 "Branch, tag or commit of a model that is named by its name in the Hugging Face "
+                 "cache (default: main)")
+      ->type_name("NAME")
+      ->group("Model");
+  app.add_option("--hf-repo,--hf,--hfr", flags.hf_repo,
+                 "The .gguf file of a model in the Hugging Face cache, as USER/MODEL:Q8_0 "
+                 "(default: Q4_K_M, else the first)")
+      ->type_name("NAME")
+      ->group("Model");
+  app.add_option("--hf-file,--hff", flags.hf_file, "The same file by its name")
+      ->type_name("FILE")
+      ->group("Model");
+  app.add_option("-t,--threads", flags.stack.threads,
+                 "CPU threads (default: one a core that the program may use, within its quota)")
+      ->check(CLI::Range(0, kThreadsMax))
+      ->type_name("N")
+      ->group("Model");
+  add_compute_flags(app, flags);
+}
+
+void add_compute_flags(CLI::App& app, ModelFlags& flags) {
+  StackOptions& stack = flags.stack;
+  add_choice(app, "--load-format", stack.load_format,
+             {"auto", "gguf", "safetensors", "hf", "dummy"},
+             "dummy: random weights in the shape that a config.json gives")
+      ->group("Model");
+  app.add_option("--dummy-sharpness", stack.dummy_sharpness,
+                 "--load-format dummy: weights of queries and keys times X. More than 1: a row's "
+                 "attention goes to few keys, as a trained model's, and not to all alike")
+      ->check(number_between(0.01, 100.0))
+      ->type_name("X")
+      ->group("Model");
+  add_choice(app, "--dtype", stack.dtype,
+             {"auto", "float32", "float", "float16", "half", "bfloat16"},
+             "Arithmetic. auto: the fast path for the file's types; float32: all in fp32; GPU: "
+             "float16, bfloat16 too")
+      ->group("Model");
+  app.add_option("--activation-bits", stack.activation_bits,
+                 "CPU, quantised weights: 8 bits of activations (16 for outliers) or 16 for all: "
+                 "close to fp32, and slower at prompts and many streams")
+      ->check(CLI::IsMember({8, 16}))
+      ->type_name("8|16")
+      ->group("Model");
+  app.add_option("--device", stack.device,
+                 "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
+      ->type_name("DEVICE")
+      ->group("Model");
+  add_choice(app, "--quantization,-q", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
+             "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
+      ->group("Model");
+  app.add_option("--prefer-kernels", stack.prefer_kernels,
+                 "For measurements: kernels that run wherever they fit, in place of the best "
+                 "(attention/cpu/avx512,...)")
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->group("Model");
+  app.add_flag("--skip-unread-rows,!--no-skip-unread-rows", stack.skip_unread_rows,
+               "Compute of the last layer, but for its keys and values, only the rows whose logits "
+               "are read: of a prompt the last one")
+      ->group("Model");
+  stack.packed_cache = "auto";
+  add_choice(
+      app, "--packed-cache", stack.packed_cache, {"off", "auto", "on"},
+      "CPU, .gguf files: keep the weights as this machine's kernels want them in a file, which "
+      "later starts map instead of packing; auto: files of 16 MiB to 2 GiB on a disk with ample "
+      "room; $HEADRACE_PACKED_CACHE sets it where the flag does not")
+      ->envname("HEADRACE_PACKED_CACHE")
+      ->group("Model");
+  app.add_option("--packed-cache-dir", stack.packed_cache_folder,
+                 "Where those files lie (default: headrace/packed in the user's cache folder; the "
+                 "longest unused go when they are more than 4 GiB)")
+      ->type_name("FOLDER")
+      ->group("Model");
+  add_choice(
+      app, "--pack-weights", stack.pack_weights, {"start", "use"},
+      "CPU: when weights are laid out for good: at the start, or behind the first step, which "
+      "then lays out what it multiplies by in scratch memory; `use` is first with a first "
+      "token where new memory is slow to come by, and a little later with the tenth")
+      ->group("Model");
+  add_choice(app, "--cpu-bind", stack.cpu_bind, {"auto", "core", "node", "none"},
+             "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
+             "where the threads take every core and no quota shares them")
+      ->group("Model");
+  add_log_level(app, flags);
+  add_foreign_flags(app);
+}
+
+void add_generation_config_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option(
+         "--generation-config", flags.stack.generation_config,
+         "Sampling where nothing else is said. auto: as the model's makers suggest "
+         "(generation_config.json, general.sampling.* of a GGUF file); vllm: none of it; or "
+         "a folder with a generation_config.json")
+      ->type_name("auto|vllm|FOLDER")
+      ->group("Model");
+  app.add_option("--override-generation-config", flags.stack.override_generation_config,
+                 "Goes before it, as {\"temperature\": 0.6, \"top_k\": 20}; keys: temperature, "
+                 "top_p, top_k, min_p, repetition_penalty, max_new_tokens")
+      ->type_name("JSON")
+      ->group("Model");
+}
+
+void add_template_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--chat-template,--chat-template-file", flags.stack.chat_template,
+                 "A Jinja template instead of the model's, or a file with one")
+      ->type_name("FILE|TEXT")
+      ->group("Model");
+}
+
+namespace {
+
+// Which of the Hugging Face cache's files --revision, --hf-repo and --hf-file mean.
+Status find_in_hub(ModelFlags& flags) {
+  std::string& model = flags.stack.model;
+  if (!flags.hf_file.empty() && flags.hf_repo.empty()) {
+    return invalid_argument("--hf-file needs --hf-repo");
+  }
+  if (!flags.hf_repo.empty()) {
+    if (!model.empty()) return invalid_argument("--hf-repo and --model name two models: drop one");
+    HR_ASSIGN_OR_RETURN(model, hub_gguf(flags.hf_repo, flags.hf_file, flags.revision));
+    return ok_status();
+  }
+  if (flags.revision.empty()) return ok_status();
+  if (!is_hub_name(model) || std::filesystem::exists(model)) {
+    return invalid_argument(fmt::format(
+        "--revision {}: {} has none: only a name of the Hugging Face cache, as Qwen/Qwen3-0.6B, "
+        "has revisions",
+        flags.revision, model.empty() ? "the default model" : model));
+  }
+  model += "@" + flags.revision;
+  return ok_status();
+}
+
+}  // namespace
+
+Status apply_model_flags(ModelFlags& flags) {
+  const std::string& level = flags.log_level;
+  set_log_level(level == "debug"     ? LogLevel::kDebug
+                : level == "info"    ? LogLevel::kInfo
+                : level == "warning" ? LogLevel::kWarning
+                : level == "error"   ? LogLevel::kError
+                                     : LogLevel::kOff);
+  if (flags.stack.dtype == "float") flags.stack.dtype = "float32";
+  HR_RETURN_IF_ERROR(find_in_hub(flags));
+  if (flags.stack.model.empty()) {
+    HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());
+  }
+  return ok_status();
+}
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+// The flags that say which model is loaded and how, shared by run, chat, serve, bench and eval.
+// Names are vLLM's; the spellings of llama.cpp and SGLang are accepted beside them.
+#pragma once
+
+#include <string>
+
+#include "cli/command_line.h"
+#include "stack/model_stack.h"
+
+namespace headrace {
+
+struct ModelFlags {
+  StackOptions stack;
+  std::string log_level = "warning";
+  std::string revision;          // of a model of the Hugging Face cache
+  std::string hf_repo, hf_file;  // llama.cpp's -hf USER/MODEL[:QUANT] and -hff FILE
+};
+
+enum class ModelArgument { kFlag, kFlagOrPositional };
+
+// Adds -m/--model, --threads and all of add_compute_flags(). Defaults are what `flags` holds.
+void add_model_flags(CLI::App& app, ModelFlags& flags,
+                     ModelArgument argument = ModelArgument::kFlag);
+// Adds --load-format, --dtype, --device, --log-level, and the flags of other programs.
+void add_compute_flags(CLI::App& app, ModelFlags& flags);
+// Adds --generation-config and --override-generation-config.
+void add_generation_config_flags(CLI::App& app, ModelFlags& flags);
+// Adds --chat-template.
+void add_template_flag(CLI::App& app, ModelFlags& flags);
+// Sets the log level, and fills in the default model where none was named (see default_model.h).
+Status apply_model_flags(ModelFlags& flags);
+
+}  // namespace headrace

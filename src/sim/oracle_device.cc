@@ -1,0 +1,291 @@
+#include "sim/oracle_device.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+constexpr uint64_t kPoison = 0xdeadbeefdeadbeefull;
+
+uint64_t chain_start(std::string_view salt) {
+  uint64_t hash = 0x6865616472616365ull;
+  for (char c : salt) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+uint64_t chain_next(uint64_t before, TokenId token, int32_t position) {
+  return mix64(before ^
+               mix64((static_cast<uint64_t>(position) << 32) | static_cast<uint32_t>(token)));
+}
+
+TokenId draw(const OracleModel& model, uint64_t chain, uint64_t seed, int32_t choice) {
+  const uint64_t bits =
+      counter_hash(seed, static_cast<uint64_t>(choice), chain, RngPurpose::kSample);
+  if (uniform01(bits) < model.end_probability) return model.end_id;
+  const auto token =
+      static_cast<TokenId>(mix64(bits) % static_cast<uint64_t>(model.vocab_size - 1));
+  return token < model.end_id ? token : token + 1;
+}
+
+// Tokens are ranked by their distance from one that the chain picks.
+TokenLogprobs rank_token(const OracleModel& model, uint64_t chain, TokenId token, int32_t top) {
+  const auto best =
+      static_cast<TokenId>(mix64(chain ^ 1) % static_cast<uint64_t>(model.vocab_size));
+  const auto logprob = [&](TokenId id) {
+    const int32_t rank = (id - best + model.vocab_size) % model.vocab_size;
+    return -0.5f - 0.0625f * static_cast<float>(rank);
+  };
+  TokenLogprobs out{.token = token, .logprob = logprob(token), .top = {}};
+  for (int32_t i = 0; i < std::min(top, model.vocab_size); ++i) {
+    const TokenId id = (best + i) % model.vocab_size;
+    out.top.emplace_back(id, logprob(id));
+  }
+  return out;
+}
+
+}  // namespace
+
+OracleChain::OracleChain(std::string_view salt) : hash_(chain_start(salt)) {}
+
+OracleChain::OracleChain(std::string_view salt, TokenSpan tokens) : OracleChain(salt) {
+  for (TokenId token : tokens) append(token);
+}
+
+void OracleChain::append(TokenId token) { hash_ = chain_next(hash_, token, length_++); }
+
+TokenId OracleChain::next_token(const OracleModel& model, uint64_t seed, int32_t choice) const {
+  return draw(model, hash_, seed, choice);
+}
+
+TokenLogprobs OracleChain::logprobs(const OracleModel& model, TokenId token, int32_t top) const {
+  return rank_token(model, hash_, token, top);
+}
+
+TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
+                          TokenSpan tokens) {
+  const OracleChain chain(request.cache_salt, tokens);
+  return chain.next_token(model, request.sampling.seed.value_or(0), choice);
+}
+
+struct OracleDevice::Slot {
+  SequenceId sequence;
+  int32_t choice = 0;
+  std::shared_ptr<const Request> request;
+  std::vector<TokenId> tokens;               // prompt, then output
+  std::vector<uint64_t> chain;               // [tokens] what the cells must read back as
+  std::vector<std::vector<int32_t>> tables;  // per group; -1 = no page
+
+  void append(TokenId token) {
+    const uint64_t before = chain.empty() ? chain_start(request->cache_salt) : chain.back();
+    chain.push_back(chain_next(before, token, static_cast<int32_t>(tokens.size())));
+    tokens.push_back(token);
+  }
+};
+
+OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
+                           int32_t slot_count, const std::vector<TierSpec>& tiers)
+    : model_(model), groups_(std::move(groups)) {
+  CHECK(model_.vocab_size >= 2);
+  for (const KvGroupSpec& group : groups_) page_cells_ = std::max(page_cells_, group.block_tokens);
+  cells_.assign(static_cast<size_t>(block_count) * static_cast<size_t>(page_cells_), kPoison);
+  for (const TierSpec& tier : tiers) {
+    tier_cells_.emplace_back(static_cast<size_t>(tier.pages) * static_cast<size_t>(page_cells_),
+                             kPoison);
+  }
+  last_touch_.resize(static_cast<size_t>(block_count));
+  last_write_.resize(static_cast<size_t>(block_count));
+  slots_.resize(static_cast<size_t>(slot_count));
+}
+
+OracleDevice::~OracleDevice() = default;
+
+StepResult OracleDevice::execute(const StepPlan& plan) {
+  step_ = Ticket(plan.step);
+  for (const PageMove& store : plan.stores) move_page(store);
+  for (const PageMove& load : plan.loads) {
+    CHECK(load.to.tier == kPoolTier);
+    const std::span<uint64_t> page = tier_page(load.to);
+    std::fill(page.begin(), page.end(), kPoison);
+  }
+  update_slots(plan);
+  // All rows see the pages as the whole step leaves them, as in a forward pass layer by layer.
+  for (const Work& work : plan.work) compute(work);
+  StepResult result;
+  for (const Work& work : plan.work) {
+    Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+    const bool samples = work.samples || !work.also_sample.empty();
+    const uint64_t chain = samples ? read_back(slot, work.first + work.count - 1) : 0;
+    if (work.samples || work.rows == LogitRows::kAll) {
+      StepResult::Row row{
+          .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
+      if (work.rows == LogitRows::kAll) score(work, slot, row);
+      if (work.samples) sample(work.slot, chain, row);
+      result.rows.push_back(std::move(row));
+    }
+    for (const SampleTarget& target : work.also_sample) {
+      StepResult::Row row{
+          .sequence = target.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
+      CHECK(slots_.at(static_cast<size_t>(target.slot.value))->sequence == target.sequence);
+      sample(target.slot, chain, row);
+      result.rows.push_back(std::move(row));
+    }
+  }
+  for (const PageMove& load : plan.loads) {
+    move_page(load);
+    last_touch_.at(static_cast<size_t>(load.to.page)) = step_;
+  }
+  return result;
+}
+
+std::span<uint64_t> OracleDevice::tier_page(TierPage place) {
+  CHECK(!place.none());
+  std::vector<uint64_t>& cells =
+      place.tier == kPoolTier ? cells_ : tier_cells_.at(static_cast<size_t>(place.tier) - 1);
+  const auto count = static_cast<size_t>(page_cells_);
+  CHECK((static_cast<size_t>(place.page) + 1) * count <= cells.size());
+  return std::span(cells).subspan(static_cast<size_t>(place.page) * count, count);
+}
+
+void OracleDevice::move_page(const PageMove& move) {
+  const std::span<uint64_t> from = tier_page(move.from), to = tier_page(move.to);
+  CHECK_MSG(move.from != move.to, "a page is moved to itself");
+  std::copy(from.begin(), from.end(), to.begin());
+  std::fill(from.begin(), from.end(), kPoison);
+}
+
+void OracleDevice::update_slots(const StepPlan& plan) {
+  for (const ReleasedSlot& released : plan.released) {
+    std::unique_ptr<Slot>& slot = slots_.at(static_cast<size_t>(released.slot.value));
+    CHECK_MSG(slot != nullptr && slot->sequence == released.sequence, "a slot is released twice");
+    slot.reset();
+  }
+  for (const Admission& admission : plan.admitted) admit(admission);
+  for (const Work& work : plan.work) {
+    const std::unique_ptr<Slot>& slot = slots_.at(static_cast<size_t>(work.slot.value));
+    CHECK_MSG(slot != nullptr && slot->sequence == work.sequence,
+              "work for a sequence without a slot");
+    for (const GroupBlocks& blocks : work.new_blocks) add_blocks(*slot, blocks, /*fresh=*/true);
+  }
+  for (const BlockCopy& copy : plan.copies) copy_page(copy);
+}
+
+void OracleDevice::admit(const Admission& admission) {
+  std::unique_ptr<Slot>& slot = slots_.at(static_cast<size_t>(admission.slot.value));
+  CHECK_MSG(slot == nullptr, "a sequence is admitted to an occupied slot");
+  slot = std::make_unique<Slot>();
+  slot->sequence = admission.sequence;
+  slot->choice = admission.choice;
+  slot->request = admission.request;
+  slot->tables.resize(groups_.size());
+  for (TokenId token : admission.tokens) slot->append(token);
+  for (const GroupBlocks& blocks : admission.blocks) add_blocks(*slot, blocks, /*fresh=*/false);
+}
+
+void OracleDevice::add_blocks(Slot& slot, const GroupBlocks& blocks, bool fresh) {
+  std::vector<int32_t>& table = slot.tables.at(static_cast<size_t>(blocks.group));
+  const size_t first = static_cast<size_t>(blocks.first_index);
+  if (table.size() < first + blocks.blocks.size()) table.resize(first + blocks.blocks.size(), -1);
+  for (size_t i = 0; i < blocks.blocks.size(); ++i) {
+    const int32_t block = blocks.blocks[i].value;
+    table[first + i] = block;
+    if (fresh) std::fill_n(page(blocks.group, block), page_cells_, kPoison);
+  }
+}
+
+void OracleDevice::copy_page(const BlockCopy& copy) {
+  std::copy_n(page(copy.group, copy.from.value), page_cells_, page(copy.group, copy.to.value));
+  last_touch_.at(static_cast<size_t>(copy.from.value)) = step_;
+}
+
+uint64_t* OracleDevice::page(int32_t group, int32_t block) {
+  CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());
+  CHECK(block >= 0 && static_cast<size_t>(block) < last_touch_.size());
+  return cells_.data() + static_cast<size_t>(block) * static_cast<size_t>(page_cells_);
+}
+
+// The cells from `position` to the end of its page.
+std::span<uint64_t> OracleDevice::cells_from(const Slot& slot, size_t group, int32_t position) {
+  const int32_t block_tokens = groups_[group].block_tokens;
+  const int32_t block = slot.tables[group].at(static_cast<size_t>(position / block_tokens));
+  CHECK_MSG(block >= 0, "a token of a page that its sequence does not hold");
+  last_touch_[static_cast<size_t>(block)] = step_;
+  return std::span(page(static_cast<int32_t>(group), block), static_cast<size_t>(block_tokens))
+      .subspan(static_cast<size_t>(position % block_tokens));
+}
+
+// A cell continues the chain that is read from the cell before it. A group that slides over one
+// token cannot see that cell and starts from the salt and what came before.
+void OracleDevice::compute(const Work& work) {
+  const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+  CHECK(work.first >= 0 && work.count > 0);
+  const int32_t end = work.first + work.count;
+  CHECK_MSG(static_cast<size_t>(end) <= slot.tokens.size(),
+            "a token is computed before it is known");
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const KvGroupSpec& spec = groups_[group];
+    const bool sees_before = spec.kind == KvKind::kFull || spec.window > 1;
+    const uint64_t* cell_before = nullptr;
+    if (sees_before && work.first > 0) cell_before = &cells_from(slot, group, work.first - 1)[0];
+    for (int32_t position = work.first; position < end;) {
+      const std::span<uint64_t> cells = cells_from(slot, group, position);
+      const int32_t block = slot.tables[group][static_cast<size_t>(position / spec.block_tokens)];
+      last_write_[static_cast<size_t>(block)] = step_;
+      for (size_t i = 0; i < cells.size() && position < end; ++i, ++position) {
+        const auto at = static_cast<size_t>(position);
+        uint64_t before = at == 0 ? chain_start(slot.request->cache_salt) : slot.chain[at - 1];
+        if (cell_before != nullptr) before = *cell_before;
+        cells[i] = chain_next(before, slot.tokens[at], position);
+        if (sees_before) cell_before = &cells[i];
+      }
+    }
+  }
+}
+
+// The chain at `position`, as all cells that it attends to say. A cell that is not what the
+// sequence wrote changes it.
+uint64_t OracleDevice::read_back(Slot& slot, int32_t position) {
+  uint64_t chain = slot.chain.at(static_cast<size_t>(position));
+  const uint64_t expected = chain;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const KvGroupSpec& spec = groups_[group];
+    int32_t p = spec.kind == KvKind::kSliding ? std::max(0, position - spec.window + 1) : 0;
+    while (p <= position) {
+      const std::span<uint64_t> cells = cells_from(slot, group, p);
+      for (size_t i = 0; i < cells.size() && p <= position; ++i, ++p) {
+        if (cells[i] != slot.chain[static_cast<size_t>(p)]) {
+          chain = mix64(chain ^ cells[i] ^ kPoison);
+        }
+      }
+    }
+  }
+  if (chain != expected) ++mismatches_;
+  return chain;
+}
+
+// Entry i is the token after first + i, where the prompt has one.
+void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& row) {
+  const auto prompt_length = static_cast<int32_t>(slot.request->prompt.size());
+  for (int32_t p = work.first; p < work.first + work.count && p + 1 < prompt_length; ++p) {
+    const auto at = static_cast<size_t>(p);
+    row.prompt_logprobs.push_back(rank_token(model_, slot.chain[at], slot.tokens[at + 1],
+                                             slot.request->sampling.prompt_logprobs));
+  }
+  if (faults_.erase({slot.request->id, slot.choice}) > 0) row.fault = true;
+}
+
+void OracleDevice::sample(SlotId slot_id, uint64_t chain, StepResult::Row& row) {
+  Slot& slot = *slots_.at(static_cast<size_t>(slot_id.value));
+  if (faults_.erase({slot.request->id, slot.choice}) > 0) row.fault = true;
+  const SamplingParams& sampling = slot.request->sampling;
+  const TokenId token = draw(model_, chain, sampling.seed.value_or(0), slot.choice);
+  row.accepted.push_back(token);
+  if (sampling.logprobs >= 0) {
+    row.logprobs.push_back(rank_token(model_, chain, token, sampling.logprobs));
+  }
+  slot.append(token);
+}
+
+}  // namespace headrace

@@ -1,0 +1,35 @@
+// BatchChoice: what flags say of sequences, tokens a step and policy, and what the machine and the
+// work say where they do not (engine/batch_shape.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/batch_shape.h"
+#include "engine/kv_storage.h"
+#include "models/model.h"
+#include "stack/model_stack.h"
+#include "tensor/device.h"
+
+namespace headrace {
+
+struct BatchChoice {
+  int32_t max_num_seqs = 0;
+  int32_t max_num_batched_tokens = 0;
+  std::string policy;  // of the scheduler
+  RequestOrder job_order = RequestOrder::kArrival;
+  std::string order_label;
+  std::string line;
+};
+
+// Of a GPU's memory, beside weights and keys and values: activations, logits, recordings.
+inline constexpr int64_t kGpuRunnerBytes = int64_t{4} << 30;
+
+// What the machine has for a model that is loaded.
+BatchShapeInput batch_machine(const Device& device, const Model& model, const KvPlan& kv,
+                              const StackOptions& options);
+
+// `machine`: without the job, which the options have.
+BatchChoice choose_batch(const StackOptions& options, BatchShapeInput machine);
+
+}  // namespace headrace

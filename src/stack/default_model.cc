@@ -1,0 +1,50 @@
+#include "stack/default_model.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "stack/hub_cache.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kFileName = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
+}  // namespace
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::filesystem::path user_cache_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  return cache.empty() ? std::filesystem::path(environment("HOME")) / ".cache"
+                       : std::filesystem::path(cache);
+}
+
+std::filesystem::path program_cache_folder() { return user_cache_folder() / "headrace"; }
+
+Result<std::string> default_model_path() {
+  if (const std::string named = environment("HEADRACE_MODEL"); !named.empty()) {
+    std::error_code error;
+    if (std::filesystem::exists(named, error) || is_hub_name(named)) return named;
+    return not_found(
+        fmt::format("$HEADRACE_MODEL names {}, and there is no such file or folder", named));
+  }
+  const std::filesystem::path path = program_cache_folder() / "models" / kFileName;
+  if (is_file(path)) return path.string();
+  return not_found(
+      fmt::format("no model given and the default one is not at {}: fetch it with ./quickstart, "
+                  "or name a .gguf file with -m",
+                  path.string()));
+}
+
+}  // namespace headrace

@@ -1,0 +1,128 @@
+#include "stack/gguf_vocab.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "text/tokenizer_recipe.h"
+
+namespace headrace {
+namespace {
+
+Status read_kinds(const GgufFile& file, Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.token_type";
+  HR_ASSIGN_OR_RETURN(const auto types, file.optional_array(kKey));
+  if (!types) return ok_status();
+  if (types->size() != vocab.tokens.size()) {
+    return file.corrupt_field(
+        kKey, fmt::format("{} entries for {} tokens", types->size(), vocab.tokens.size()));
+  }
+  vocab.kinds.reserve(types->size());
+  for (size_t i = 0; i < types->size(); ++i) {
+    const auto kind = types->int_at(i);
+    if (!kind || *kind < static_cast<int64_t>(TokenKind::kNormal) ||
+        *kind > static_cast<int64_t>(TokenKind::kByte)) {
+      return file.corrupt_field(kKey, fmt::format("entry {} is no token type (1 to 6)", i));
+    }
+    vocab.kinds.push_back(static_cast<TokenKind>(*kind));
+  }
+  return ok_status();
+}
+
+Status read_scores(const GgufFile& file, Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.scores";
+  HR_ASSIGN_OR_RETURN(const auto scores, file.optional_array(kKey));
+  if (!scores) return ok_status();
+  if (scores->size() != vocab.tokens.size()) {
+    return file.corrupt_field(
+        kKey, fmt::format("{} entries for {} tokens", scores->size(), vocab.tokens.size()));
+  }
+  vocab.scores.reserve(scores->size());
+  for (size_t i = 0; i < scores->size(); ++i) {
+    const auto score = scores->float_at(i);
+    if (!score) return file.corrupt_field(kKey, fmt::format("entry {} is no number", i));
+    vocab.scores.push_back(*score);
+  }
+  return ok_status();
+}
+
+// A special token's id, or -1 where the file names none.
+Result<TokenId> read_id(const GgufFile& file, std::string_view key, size_t token_count) {
+  HR_ASSIGN_OR_RETURN(const auto id, file.optional_int(key));
+  if (!id) return TokenId{-1};
+  if (*id < 0 || static_cast<uint64_t>(*id) >= token_count) {
+    return file.corrupt_field(
+        key, fmt::format("{} is no id of a vocabulary of {} tokens", *id, token_count));
+  }
+  return static_cast<TokenId>(*id);
+}
+
+Status read_special_ids(const GgufFile& file, Vocab& vocab) {
+  const size_t count = vocab.tokens.size();
+  HR_ASSIGN_OR_RETURN(vocab.bos, read_id(file, "tokenizer.ggml.bos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.eos, read_id(file, "tokenizer.ggml.eos_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.unk, read_id(file, "tokenizer.ggml.unknown_token_id", count));
+  HR_ASSIGN_OR_RETURN(vocab.pad, read_id(file, "tokenizer.ggml.padding_token_id", count));
+  for (const std::string_view key :
+       {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    HR_ASSIGN_OR_RETURN(const TokenId id, read_id(file, key, count));
+    if (id >= 0) vocab.end_ids.push_back(id);
+  }
+  add_known_end_ids(vocab);
+  return ok_status();
+}
+
+Status read_flags(const GgufFile& file, Vocab& vocab) {
+  HR_ASSIGN_OR_RETURN(const auto add_bos, file.optional_bool("tokenizer.ggml.add_bos_token"));
+  HR_ASSIGN_OR_RETURN(const auto add_eos, file.optional_bool("tokenizer.ggml.add_eos_token"));
+  HR_ASSIGN_OR_RETURN(const auto add_space, file.optional_bool("tokenizer.ggml.add_space_prefix"));
+  HR_ASSIGN_OR_RETURN(const auto chat_template, file.optional_string("tokenizer.chat_template"));
+  const bool sentence_piece = vocab.model == "llama" || vocab.model == "t5";
+  vocab.add_bos = add_bos.value_or(adds_bos_by_default(vocab.model, vocab.pre));
+  vocab.add_eos = add_eos.value_or(vocab.model == "t5");
+  vocab.add_space_prefix = add_space.value_or(sentence_piece);
+  vocab.chat_template = chat_template.value_or("");
+  return ok_status();
+}
+
+// SentencePiece's compiled normaliser, an array of bytes.
+Status read_charsmap(const GgufFile& file, Vocab& vocab) {
+  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+  HR_ASSIGN_OR_RETURN(const auto bytes, file.optional_array(kKey));
+  for (size_t i = 0; bytes && i < bytes->size(); ++i) {
+    const auto byte = bytes->int_at(i);
+    if (!byte || *byte < -128 || *byte > 255) {
+      return file.corrupt_field(kKey, fmt::format("entry {} is no byte", i));
+    }
+    vocab.charsmap.push_back(static_cast<char>(*byte));
+  }
+  HR_ASSIGN_OR_RETURN(const auto remove,
+                      file.optional_bool("tokenizer.ggml.remove_extra_whitespaces"));
+  vocab.remove_extra_spaces = remove.value_or(false);
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Vocab> vocab_from_gguf(const GgufFile& file, std::shared_ptr<const void> storage) {
+  Vocab vocab;
+  vocab.storage = std::move(storage);
+  HR_ASSIGN_OR_RETURN(vocab.model, file.require_string("tokenizer.ggml.model"));
+  HR_ASSIGN_OR_RETURN(const auto pre, file.optional_string("tokenizer.ggml.pre"));
+  vocab.pre = pre.value_or("default");
+  HR_ASSIGN_OR_RETURN(const GgufStrings tokens, file.require_strings("tokenizer.ggml.tokens"));
+  vocab.tokens.assign(tokens.begin(), tokens.end());
+  if (file.find("tokenizer.ggml.merges") != nullptr) {
+    HR_ASSIGN_OR_RETURN(const GgufStrings merges, file.require_strings("tokenizer.ggml.merges"));
+    vocab.merges.assign(merges.begin(), merges.end());
+  }
+  HR_RETURN_IF_ERROR(read_kinds(file, vocab));
+  HR_RETURN_IF_ERROR(read_scores(file, vocab));
+  HR_RETURN_IF_ERROR(read_charsmap(file, vocab));
+  HR_RETURN_IF_ERROR(read_special_ids(file, vocab));
+  HR_RETURN_IF_ERROR(read_flags(file, vocab));
+  if (Status status = validate(vocab); !status.ok()) return status.with_context(file.name());
+  return vocab;
+}
+
+}  // namespace headrace

@@ -1,0 +1,82 @@
+// Makes of a ModelSource the values that the rest of the program takes: sizes, weights, tokenizer,
+// template. Where something stands in the way, every reason is noted, so that `inspect` lists them
+// and a load refuses with the first, in the same words.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "models/model.h"
+#include "stack/model_source.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace headrace {
+
+// Why a model does not run here, in the order in which it is looked at; empty: it does.
+using Problems = std::vector<Status>;
+// The first problem, or ok.
+Status refusal(const Problems& problems);
+
+struct ModelOpenOptions {
+  std::string load_format = "auto";  // auto, gguf, safetensors, hf, dummy
+  uint64_t seed = 0;                 // of dummy weights
+  DType dummy_dtype = DType::kBF16;  // of dummy matrices
+  float dummy_sharpness = 1.0f;      // scale of dummy weights that make queries and keys
+  int32_t threads = 1;               // that make dummy weights
+};
+
+// That --load-format and the source go together. auto: whatever the source has; gguf, safetensors
+// (also: hf): that and no other; dummy: random weights.
+Status check_load_format(const ModelSource& source, const std::string& load_format);
+
+// Members after the first problem's may be empty.
+struct ModelWeights {
+  const Architecture* architecture = nullptr;  // nullptr: config is not known
+  ModelConfig config;
+  std::shared_ptr<WeightSource> weights;
+  std::string weight_types;  // of matrices, the largest share first: "Q4_1 + Q8_0"
+  int64_t parameter_count = 0;
+  int64_t file_bytes = 0;  // 0 for dummy weights
+  Problems problems;
+};
+
+// All tensors that the architecture reads are checked for presence, shape and type; one that it
+// would ignore is a problem, since ignoring it would give wrong answers.
+ModelWeights read_weights(const ModelSource& source, const ModelOpenOptions& options = {});
+
+struct ModelText {
+  std::optional<Vocab> vocab;            // empty: the model has token ids only
+  std::unique_ptr<Tokenizer> tokenizer;  // nullptr likewise
+  std::string template_source;           // empty = none
+  std::optional<ChatTemplate> chat_template;
+  Problems problems;
+};
+
+// `chat_template`: instead of the source's, a template or the path of a file with one; empty: the
+// source's.
+ModelText read_text(const ModelSource& source, const std::string& chat_template = "");
+
+// Sampling of requests that do not say it themselves, in vLLM's words. `generation_config`: auto,
+// what the model brings; vllm: nothing; else a folder with a generation_config.json. `overrides`: a
+// JSON object of such keys that goes before it; empty: none. Errors name the flag that helps.
+Result<SamplingDefaults> read_sampling_defaults(const ModelSource& source,
+                                                const std::string& generation_config,
+                                                const std::string& overrides);
+
+// What the two halves say of each other.
+Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
+                         const ModelText& text);
+
+// What holds a source's tensors against those that the architecture declares.
+Problems check_tensors(const WeightSource& weights, const Architecture& architecture,
+                       const ModelConfig& config);
+
+// "Q4_1 + Q8_0": types of the tensors with at least two dimensions, the most bytes first.
+std::string matrix_types(const WeightSource& weights);
+
+}  // namespace headrace

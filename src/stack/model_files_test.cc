@@ -1,0 +1,181 @@
+#include "stack/model_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "weights/gguf_fixture.h"
+
+namespace headrace {
+namespace {
+
+class ModelFilesTest : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& bytes) {
+    const std::string path = testing::TempDir() + "/" + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  // What a load refuses tiny_llama() with after one change, without its path.
+  std::string error_of(const std::function<void(GgufBuilder&)>& change) {
+    GgufBuilder builder = tiny_llama();
+    change(builder);
+    const std::string path = write("changed.gguf", builder.build());
+    const auto source = open_model_source(path);
+    if (!source.ok()) return source.status().message();
+    Problems problems = read_weights(**source).problems;
+    for (Status& problem : read_text(**source).problems) problems.push_back(std::move(problem));
+    const Status status = refusal(problems);
+    EXPECT_EQ(status.message().rfind(path + ": ", 0), 0u) << status.message();
+    return status.ok() ? "" : status.message().substr(path.size() + 2);
+  }
+};
+
+TEST_F(ModelFilesTest, OpensAGgufFile) {
+  const std::string path = write("tiny.gguf", tiny_llama().build());
+  EXPECT_EQ(model_name(path), "tiny");
+  const auto source = open_model_source(path);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const ModelWeights weights = read_weights(**source);
+  ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
+  EXPECT_EQ(weights.config.layers, 1);
+  EXPECT_EQ(weights.parameter_count, 264 * 32 + 32 * 32 * 2 + 16 * 32 * 2 + 3 * 64 * 32 + 3 * 32);
+  EXPECT_EQ(weights.weight_types, "Q4_1 + Q8_0 + Q4_0 + F16 + BF16");
+  EXPECT_TRUE(weights.weights->get("blk.0.attn_q.weight").ok());
+  const ModelText text = read_text(**source);
+  ASSERT_TRUE(refusal(text.problems).ok()) << refusal(text.problems).message();
+  ASSERT_TRUE(text.vocab.has_value());
+  EXPECT_EQ(text.vocab->pre, "smollm");
+  EXPECT_EQ(text.vocab->tokens.size(), 264u);
+  EXPECT_EQ(text.vocab->tokens[1], "<|im_start|>");
+  EXPECT_EQ(text.vocab->kind(3), TokenKind::kUserDefined);
+  EXPECT_EQ(text.vocab->merges.size(), 4u);
+  EXPECT_EQ(text.vocab->end_ids, (std::vector<TokenId>{0, 2}));
+  EXPECT_FALSE(text.vocab->add_bos);
+  EXPECT_NE(text.tokenizer, nullptr);
+  EXPECT_TRUE(text.chat_template.has_value());
+}
+
+TEST(ModelName, IsTheFilesOrTheFoldersName) {
+  EXPECT_EQ(model_name("/a/b.Q4_1.gguf"), "b.Q4_1");
+  EXPECT_EQ(model_name("/a/b-00002-of-00003.gguf"), "b");
+  EXPECT_EQ(model_name("/a/b-0002-of-00003.gguf"), "b-0002-of-00003");
+  for (const char* path :
+       {"/a/b", "/a/b/", "/a/b/.", "/a/c/../b", "/a/b/config.json", "/a/b/model.safetensors"}) {
+    EXPECT_EQ(model_name(path), "b") << path;
+  }
+  EXPECT_EQ(model_name("."), std::filesystem::current_path().filename().string());
+}
+
+TEST_F(ModelFilesTest, AFolderWithoutAConfiguration) {
+  const std::filesystem::path folder = testing::TempDir() + "/no-config";
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(open_model_source(folder.string()).status().message(),
+            folder.string() + ": there is no config.json in this folder");
+  std::ofstream(folder / "m.gguf") << "x";
+  EXPECT_EQ(open_model_source(folder.string()).status().message(),
+            folder.string() + ": there is no config.json in this folder (name m.gguf itself)");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
+  const std::filesystem::path folder = testing::TempDir() + "/dummy-model";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 96, "tie_word_embeddings": false})";
+  for (const auto& path : {folder, folder / "config.json"}) {
+    EXPECT_EQ(model_name(path.string()), "dummy-model");
+    const auto source = open_model_source(path.string());
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const ModelWeights weights =
+        read_weights(**source, {.load_format = "dummy", .dummy_dtype = DType::kQ8_0});
+    ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
+    EXPECT_EQ(weights.weight_types, "Q8_0");
+    auto output = weights.weights->get("output.weight", Shape{96, 64});
+    ASSERT_TRUE(output.ok()) << output.status().message();
+    EXPECT_EQ(output->dtype, DType::kQ8_0);
+    EXPECT_EQ(weights.weights->get("blk.1.attn_norm.weight")->dtype, DType::kF32);
+    EXPECT_FALSE(read_text(**source).vocab.has_value());
+    EXPECT_EQ(refusal(read_weights(**source).problems).message(),
+              folder.string() +
+                  ": there is no model.safetensors and no "
+                  "model.safetensors.index.json");
+    EXPECT_EQ(check_load_format(**source, "gguf").field(), "load_format");
+    EXPECT_EQ(check_load_format(**source, "pt").field(), "load_format");
+    EXPECT_TRUE(check_load_format(**source, "hf").ok());
+  }
+}
+
+TEST_F(ModelFilesTest, DummySharpnessIsOfQueriesAndKeysAlone) {
+  const std::filesystem::path folder = testing::TempDir() + "/sharp-model";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"architectures": ["Qwen3ForCausalLM"],
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96})";
+  const auto source = open_model_source(folder.string());
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto first_of = [&](const char* name, float sharpness) {
+    const ModelWeights weights = read_weights(
+        **source,
+        {.load_format = "dummy", .dummy_dtype = DType::kF32, .dummy_sharpness = sharpness});
+    return *f32_row(*weights.weights->get(name), 0);
+  };
+  for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_q_norm.weight",
+                           "blk.0.attn_k_norm.weight"}) {
+    EXPECT_EQ(first_of(name, 2.0f), 2.0f * first_of(name, 1.0f)) << name;
+  }
+  for (const char* name :
+       {"blk.0.attn_v.weight", "blk.0.attn_norm.weight", "blk.0.ffn_up.weight"}) {
+    EXPECT_EQ(first_of(name, 2.0f), first_of(name, 1.0f)) << name;
+  }
+}
+
+TEST_F(ModelFilesTest, TensorsMustBeThoseOfTheArchitecture) {
+  EXPECT_EQ(error_of([](GgufBuilder& b) {
+              b.tensor("blk.0.ffn_up.weight").name = "blk.0.ffn_uq.weight";
+            }),
+            "tensor blk.0.ffn_up.weight: missing");
+  EXPECT_EQ(error_of([](GgufBuilder& b) {
+              b.tensor("blk.0.attn_k.weight").ne = {16, 32};
+            }),
+            "tensor blk.0.attn_k.weight: shape [32, 16], the model's sizes ask for [16, 32]");
+  EXPECT_EQ(error_of([](GgufBuilder& b) {
+              b.add_tensor("blk.0.attn_q.scale", {32}, 0);
+            }).rfind("tensor blk.0.attn_q.scale: architecture llama does not use it", 0),
+            0u);
+  EXPECT_EQ(error_of([](GgufBuilder& b) {
+              b.replace("llama.block_count", GgufValueType::kUint32, raw(2u));
+            }),
+            "tensor blk.1.attn_norm.weight: missing");
+}
+
+TEST_F(ModelFilesTest, VocabulariesThatContradictThemselves) {
+  const std::string kinds = "tokenizer.ggml.token_type", tokens = "tokenizer.ggml.tokens";
+  EXPECT_EQ(error_of([&](GgufBuilder& b) {
+              b.remove(kinds).add_ints(kinds, {1, 2});
+            }),
+            kinds + ": 2 entries for 264 tokens");
+  for (const int32_t kind : {-1, 0, 7}) {
+    EXPECT_EQ(error_of([&](GgufBuilder& b) {
+                b.remove(kinds).add_ints(kinds, std::vector<int32_t>(264, kind));
+              }),
+              kinds + ": entry 0 is no token type (1 to 6)");
+  }
+  EXPECT_EQ(error_of([&](GgufBuilder& b) { b.remove(tokens); }), tokens + ": missing");
+  EXPECT_EQ(error_of([&](GgufBuilder& b) { b.remove(tokens).add_ints(tokens, {1}); }),
+            tokens + ": is an array of int32, expected strings");
+  EXPECT_EQ(error_of([&](GgufBuilder& b) {
+              b.replace("tokenizer.ggml.bos_token_id", GgufValueType::kInt32, raw(-2));
+            }),
+            "tokenizer.ggml.bos_token_id: -2 is no id of a vocabulary of 264 tokens");
+  EXPECT_EQ(error_of([&](GgufBuilder& b) {
+              b.replace("tokenizer.ggml.model", GgufValueType::kBool, raw<uint8_t>(1));
+            }),
+            "tokenizer.ggml.model: is bool, expected a string");
+}
+
+}  // namespace
+}  // namespace headrace
