@@ -74,6 +74,13 @@ stage_model() {
   for key in $keys; do fetch_model "$key"; done
 }
 
+# What a machine can keep of our habits: layout, sizes, includes, words.
+stage_source() {
+  begin source
+  logged source.log /usr/bin/python3 scripts/check_source.py || fail "scripts/check_source.py"
+  finish "layout, sizes, includes and words of the sources"
+}
+
 stage_build() {
   begin build
   configure build cpu -DHEADRACE_TESTS=ON
