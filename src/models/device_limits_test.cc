@@ -63,11 +63,11 @@ TEST(DeviceLimits, LargerHeadsAreRefusedByTheirSize) {
 
 TEST(DeviceLimits, LargerVocabulariesAreRefusedByTheirSize) {
   if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no CUDA";
-  const Status status = check_device_limits(spec_of(64, (1 << 21) + 1), hopper(), DType::kBF16);
+  const Status status = check_device_limits(spec_of(64, (1 << 20) + 1), hopper(), DType::kBF16);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "a vocabulary of 2097153 tokens is larger than sampling on a GPU takes, which is "
-            "2097152: use --device cpu");
+            "a vocabulary of 1048577 tokens is larger than sampling on a GPU takes, which is "
+            "1048576: use --device cpu");
 }
 
 // A CPU takes whatever a file may ask for.
