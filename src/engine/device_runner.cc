@@ -15,6 +15,7 @@
 #include "engine/step_arena.h"
 #include "engine/step_graphs.h"
 #include "engine/step_stages.h"
+#include "engine/step_submission.h"
 #include "ops/attention_plan.h"
 #include "tensor/gemm_library.h"
 #include "tensor/workspace.h"
@@ -219,31 +220,20 @@ class DeviceRunner final : public Runner {
   }
   StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
   StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
-  // Copies `values` to a part of the arena, and `padding` behind them.
-  template <class T>
-  void fill(ArenaPart<T> part, std::span<const T> values, T padding = {}) {
-    const std::span<T> to = arena_.on_host(part);
-    std::copy(values.begin(), values.end(), to.begin());
-    std::fill(to.begin() + static_cast<std::ptrdiff_t>(values.size()), to.end(), padding);
-  }
-  template <class T>
-  std::span<T> put(std::span<const T> values) {
-    const ArenaPart<T> part = arena_.places().take<T>(values.size());
-    fill(part, values);
-    return arena_.on_device(part);
-  }
-
   void start_moves(const StepPlan& plan);
   // The size of the recordings that a plan can use, 0: none.
   int32_t padded_rows(const StepPlan& plan) const;
   Status make_room(Ticket ticket, size_t rows);
-  StepParts fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded);
+  Status build(const StepPlan& plan, StepSubmission& submission);
+  StepInput fill_arena(const StepPlan& plan, const ForwardBatch& batch,
+                       std::span<const DeviceSampleRow> sample_rows, size_t padded);
   AttentionPlan plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group,
                                   std::span<std::byte> arena);
   AttentionPlan plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
                                        std::span<std::byte> arena);
   void upload(const StepPlan& plan, const StepInput& input);
-  void start_forward();
+  void start_forward(StepSubmission& submission);
+  void start_sample(const StepSubmission& submission);
   void poison();
   Result<Workspace> make_workspace(int64_t bytes);
   void note_timing(Ticket ticket, double collect_seconds);
@@ -283,16 +273,9 @@ class DeviceRunner final : public Runner {
   uint64_t last_ticket_ = 0;
   Status status_;  // of what cannot be said when it happens
 
-  // The step that is being submitted.
-  int32_t padded_rows_ = 0;                           // 0: no padding
-  const StepGraphs::Recording* recording_ = nullptr;  // nullptr: it runs as it is
-  StepInput input_;
-  std::vector<AttentionPlan> attention_plans_;  // [groups]
-  AttentionPlan kept_plan_;
+  std::optional<StepSubmission> submission_;  // between its two stages
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> logit_row_indices_;    // [R]
-  std::optional<Workspace::Mark> step_mark_;
-  TensorView hidden_;  // [T, D]
 
   std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
   int runs_ = 0;                       // of the size that is tried
@@ -353,34 +336,37 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   StepInFlight& step = step_of(ticket);
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
   const double before_build = clock_.now_seconds();
+  StepSubmission& submission = submission_.emplace();
+  submission.ticket = ticket;
   start_moves(plan);
-  const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
-  if (status_ = mapped.status(); !status_.ok()) return ticket;
-  slots_.update(**mapped);
-  device_slots_.collect(**mapped);
-  const ForwardBatch batch = builder_.build(plan, slots_);
-  step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
-  sampler_.build(step.logit_rows, slots_, step.sample_rows);
-  padded_rows_ = padded_rows(plan);
-  const size_t rows = std::max(step.logit_rows.size(), static_cast<size_t>(padded_rows_));
-  if (status_ = make_room(ticket, rows); !status_.ok()) return ticket;
-
-  const StepParts parts = fill_arena(plan, batch, static_cast<size_t>(padded_rows_));
-  input_ = StepInput::in(arena_, parts, attention_plans_);
-  input_.keeps_rows = batch.kept != nullptr;
-  input_.kept_plan = kept_plan_;
-  input_.kept_plan.device = arena_.on_device(parts.kept_plan).data();
-  input_.results = results_.rows();
-  input_.tops = results_.tops(static_cast<int64_t>(rows));
+  if (status_ = build(plan, submission); !status_.ok()) return ticket;
   const double before_upload = clock_.now_seconds();
   if (options_.poison_workspace) poison();
-  upload(plan, input_);
+  upload(plan, submission.input);
   stream_->record(*marks_of(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = clock_.now_seconds() - before_upload};
-  recording_ = padded_rows_ > 0 ? graphs_->find(padded_rows_) : nullptr;
-  if (!plan.work.empty()) start_forward();
+  if (!plan.work.empty()) start_forward(submission);
   return ticket;
+}
+
+// The plan and what the slots say -> what the device reads, in the step's arena.
+Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
+  HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
+  slots_.update(*mapped);
+  device_slots_.collect(*mapped);
+  const ForwardBatch batch = builder_.build(plan, slots_);
+  StepInFlight& step = step_of(submission.ticket);
+  step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
+  sampler_.build(step.logit_rows, slots_, step.sample_rows);
+  submission.padded_rows = padded_rows(plan);
+  const auto padded = static_cast<size_t>(submission.padded_rows);
+  const size_t rows = std::max(step.logit_rows.size(), padded);
+  HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
+  submission.input = fill_arena(plan, batch, step.sample_rows, padded);
+  submission.input.results = results_.rows();
+  submission.input.tops = results_.tops(static_cast<int64_t>(rows));
+  return ok_status();
 }
 
 // Pages that change tiers go on a stream of their own, beside the step before. What is stored was
@@ -401,8 +387,8 @@ void DeviceRunner::start_moves(const StepPlan& plan) {
 }
 
 void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
-  const std::span<BlockTableEntry> entries = put(device_slots_.entries());
-  const std::span<TokenMark> marks = put(device_slots_.marks());
+  const std::span<BlockTableEntry> entries = arena_.put(device_slots_.entries());
+  const std::span<TokenMark> marks = arena_.put(device_slots_.marks());
   storage_.copy_pages(*stream_, plan.copies);
   device_slots_.clear_counts(*stream_);
   arena_.upload(*stream_);
@@ -425,12 +411,13 @@ void DeviceRunner::poison() {
   }
 }
 
-void DeviceRunner::start_forward() {
-  if (recording_ != nullptr) return stream_->launch(*recording_->forward);
+void DeviceRunner::start_forward(StepSubmission& submission) {
+  if (submission.padded_rows > 0) submission.recording = graphs_->find(submission.padded_rows);
+  if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
-  step_mark_.emplace(workspace_);
-  hidden_ = stages_.take_hidden(workspace_, input_.tokens.size());
-  stages_.forward(op, input_, hidden_);
+  submission.scratch.emplace(workspace_);
+  submission.hidden = stages_.take_hidden(workspace_, submission.input.tokens.size());
+  stages_.forward(op, submission.input, submission.hidden);
 }
 
 // Steps that only decode are padded to one of few numbers of rows, each with its recording.
@@ -456,33 +443,34 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   return results_.reserve(*stream_, place_of(ticket), result_rows, sampler_.top_count());
 }
 
-StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded) {
+StepInput DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch,
+                                   std::span<const DeviceSampleRow> sample_rows, size_t padded) {
   const ForwardBatch::KeptRows* const kept = batch.kept;
   const StepParts parts = StepParts::place(
       arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
       std::max(builder_.logit_rows().size(), padded), kept == nullptr ? 0 : kept->rows.size());
-  fill(parts.tokens, batch.tokens);
-  fill(parts.positions, batch.positions);
+  arena_.fill(parts.tokens, batch.tokens);
+  arena_.fill(parts.positions, batch.positions);
   const int64_t padding_place = storage_.padding_slot();
-  attention_plans_.resize(batch.groups.size());
+  std::vector<AttentionPlan> plans;
   for (size_t group = 0; group < batch.groups.size(); ++group) {
-    fill(parts.slots[group], batch.groups[group].slots, padding_place);
-    attention_plans_[group] =
-        plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group]));
-  }
-  kept_plan_ = {};
-  if (kept != nullptr && !kept->rows.empty()) {
-    fill(parts.kept_rows, kept->rows);
-    kept_plan_ = plan_attention_of_kept(*kept, arena_.on_host(parts.kept_plan));
+    arena_.fill(parts.slots[group], batch.groups[group].slots, padding_place);
+    plans.push_back(
+        plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group])));
   }
   logit_row_indices_.clear();
   for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.hidden_row);
-  fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
-  fill(parts.sample_rows,
-       std::span<const DeviceSampleRow>(step_of(Ticket(last_ticket_)).sample_rows),
-       DeviceSampler::padding(device_slots_.padding_slot()));
-  put(sampler_.biases());
-  return parts;
+  arena_.fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
+  arena_.fill(parts.sample_rows, sample_rows, DeviceSampler::padding(device_slots_.padding_slot()));
+  arena_.put(sampler_.biases());
+  StepInput input = StepInput::in(arena_, parts, std::move(plans));
+  input.keeps_rows = kept != nullptr;
+  if (input.keeps_rows && !kept->rows.empty()) {
+    arena_.fill(parts.kept_rows, kept->rows);
+    input.kept_plan = plan_attention_of_kept(*kept, arena_.on_host(parts.kept_plan));
+  }
+  input.kept_plan.device = arena_.on_device(parts.kept_plan).data();
+  return input;
 }
 
 // Tiles read block tables where they are on the device.
@@ -507,25 +495,26 @@ AttentionPlan DeviceRunner::plan_attention_of_kept(const ForwardBatch::KeptRows&
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
-  CHECK(ticket.value == last_ticket_);
+  CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
   StepInFlight& step = step_of(ticket);
   if (status_.ok()) {
-    if (recording_ != nullptr) {
-      stream_->launch(*recording_->sample);
-    } else {
-      OpContext op = context();
-      stages_.sample(op, input_, hidden_);
-    }
+    start_sample(*submission_);
     stream_->record(*marks_of(ticket).end);
     results_.copy_out(*stream_, place_of(ticket));
-    if (padded_rows_ > 0) graphs_->has_run(padded_rows_);
+    if (submission_->padded_rows > 0) graphs_->has_run(submission_->padded_rows);
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
   }
-  step_mark_.reset();
+  submission_.reset();
   stream_->record(*step.done);
   step.submitted = true;
+}
+
+void DeviceRunner::start_sample(const StepSubmission& submission) {
+  if (submission.recording != nullptr) return stream_->launch(*submission.recording->sample);
+  OpContext op = context();
+  stages_.sample(op, submission.input, submission.hidden);
 }
 
 // ---- recordings ---------------------------------------------------------------------------------
@@ -585,16 +574,16 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   arena_.start_step();
   const StepParts parts =
       StepParts::place(arena_.places(), shape_.attention, count, static_cast<size_t>(logit_rows));
-  fill(parts.tokens, std::span<const TokenId>());
-  fill(parts.positions, std::span<const int32_t>());
+  arena_.fill(parts.tokens, std::span<const TokenId>());
+  arena_.fill(parts.positions, std::span<const int32_t>());
   std::vector<std::span<std::byte>> to;
   for (size_t group = 0; group < shape_.attention.size(); ++group) {
-    fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
+    arena_.fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
     to.push_back(arena_.on_host(parts.attention_plans[group]));
   }
-  fill(parts.logit_rows, std::span<const int32_t>());
-  fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
-       DeviceSampler::padding(device_slots_.padding_slot()));
+  arena_.fill(parts.logit_rows, std::span<const int32_t>());
+  arena_.fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
+              DeviceSampler::padding(device_slots_.padding_slot()));
   StepInput input = StepInput::in(arena_, parts, plan_padding(shape_.attention, sequences, to));
   input.results = results_.rows();
   input.tops = results_.tops(logit_rows);
