@@ -11,6 +11,8 @@
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
 #include "engine/padding_step.h"
+#include "engine/page_moves.h"
+#include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
 #include "engine/step_graphs.h"
@@ -34,7 +36,6 @@ constexpr int kGemmTrialRuns = 4;
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
 // More than a tile of one key may fetch ahead.
 constexpr size_t kPaddingTableEntries = 64;
-constexpr size_t kPoisonBytes = 1 << 20;
 
 // Sizes that are fixed at start.
 struct RunnerShape {
@@ -182,6 +183,7 @@ class DeviceRunner final : public Runner {
         shape_(std::move(shape)),
         storage_(std::move(storage)),
         stream_(device.create_stream()),
+        page_moves_(device, storage_),
         arena_(std::move(arena)),
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
@@ -193,7 +195,7 @@ class DeviceRunner final : public Runner {
   ~DeviceRunner() override {
     graphs_.reset();  // its thread uses the rest
     (void)stream_->synchronize();
-    if (copy_stream_ != nullptr) (void)copy_stream_->synchronize();
+    (void)page_moves_.synchronize();
   }
 
   // Everything that can fail or take long. Once, before all others.
@@ -204,7 +206,7 @@ class DeviceRunner final : public Runner {
   Result<StepResult> wait(Ticket ticket) override;
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
-    if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->synchronize());
+    HR_RETURN_IF_ERROR(page_moves_.synchronize());
     return storage_.read_page(*stream_, from, to);
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
@@ -220,7 +222,6 @@ class DeviceRunner final : public Runner {
   }
   StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
   StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
-  void start_moves(const StepPlan& plan);
   // The size of the recordings that a plan can use, 0: none.
   int32_t padded_rows(const StepPlan& plan) const;
   Status make_room(Ticket ticket, size_t rows);
@@ -234,7 +235,6 @@ class DeviceRunner final : public Runner {
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward(StepSubmission& submission);
   void start_sample(const StepSubmission& submission);
-  void poison();
   Result<Workspace> make_workspace(int64_t bytes);
   void note_timing(Ticket ticket, double collect_seconds);
   bool try_sizes();
@@ -254,8 +254,7 @@ class DeviceRunner final : public Runner {
   const RunnerShape shape_;
   KvStorage storage_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Stream> copy_stream_;  // of pages between tiers; made when there are some
-  std::unique_ptr<Event> loaded_;        // what the step before this one loads
+  PageMoves page_moves_;
   SingleRank single_rank_;
   Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
   Workspace workspace_;
@@ -281,26 +280,22 @@ class DeviceRunner final : public Runner {
   int runs_ = 0;                       // of the size that is tried
   bool sizes_tried_ = false;
   int full_steps_tried_ = 0;
-  Buffer padding_table_;  // a block table of the padding's page, on the device
-  Buffer poison_;         // NaNs, where they are asked for
-  std::vector<std::span<std::byte>> poisoned_;  // what they are copied over
-  Workspace graph_workspace_;                   // the recorder's
-  std::unique_ptr<StepGraphs> graphs_;  // last: its thread uses what stands above; nullptr: none
+  Buffer padding_table_;                 // a block table of the padding's page, on the device
+  std::optional<ScratchPoison> poison_;  // where it is asked for
+  Workspace graph_workspace_;            // the recorder's
+  std::unique_ptr<StepGraphs> graphs_;   // last: its thread uses what stands above; nullptr: none
 };
 
 Result<Workspace> DeviceRunner::make_workspace(int64_t bytes) {
   HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
-  poisoned_.emplace_back(buffer.data(), static_cast<size_t>(bytes));
   return Workspace(std::move(buffer));
 }
 
 Status DeviceRunner::start() {
   HR_ASSIGN_OR_RETURN(workspace_, make_workspace(shape_.workspace_bytes));
   if (options_.poison_workspace) {
-    const std::vector<std::byte> nans(kPoisonBytes, std::byte{0xff});  // NaN in every float type
-    HR_ASSIGN_OR_RETURN(poison_, device_.allocate(kPoisonBytes));
-    stream_->copy_in(poison_.data(), nans.data(), kPoisonBytes);
-    HR_RETURN_IF_ERROR(stream_->synchronize());
+    HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
+    poison_->cover(workspace_.memory());
   }
   for (StepInFlight& step : steps_) step.done = stream_->create_timer();
   for (StepMarks& marks : marks_) {
@@ -318,6 +313,7 @@ Status DeviceRunner::start() {
                    table_bytes);
   HR_RETURN_IF_ERROR(stream_->synchronize());
   HR_ASSIGN_OR_RETURN(graph_workspace_, make_workspace(shape_.graph_workspace_bytes));
+  if (poison_.has_value()) poison_->cover(graph_workspace_.memory());
   graphs_ = std::make_unique<StepGraphs>(StepGraphs::sizes_up_to(shape_.graph_rows_max),
                                          [this](int32_t rows) { return record(rows); });
   if (!options_.graphs_at_start) return ok_status();
@@ -338,10 +334,10 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   const double before_build = clock_.now_seconds();
   StepSubmission& submission = submission_.emplace();
   submission.ticket = ticket;
-  start_moves(plan);
+  page_moves_.start(plan, *stream_);
   if (status_ = build(plan, submission); !status_.ok()) return ticket;
   const double before_upload = clock_.now_seconds();
-  if (options_.poison_workspace) poison();
+  if (poison_.has_value()) poison_->start(*stream_);
   upload(plan, submission.input);
   stream_->record(*marks_of(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
@@ -369,23 +365,6 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   return ok_status();
 }
 
-// Pages that change tiers go on a stream of their own, beside the step before. What is stored was
-// written by steps that have ended, and must be out before this step writes; what is loaded is read
-// by the next step, not by this one.
-void DeviceRunner::start_moves(const StepPlan& plan) {
-  if (loaded_ != nullptr) stream_->wait(*loaded_);
-  loaded_ = nullptr;
-  if (plan.stores.empty() && plan.loads.empty()) return;
-  if (copy_stream_ == nullptr) copy_stream_ = device_.create_stream();
-  if (!plan.stores.empty()) {
-    storage_.move_pages(*copy_stream_, plan.stores);
-    stream_->wait(*copy_stream_->record());
-  }
-  if (plan.loads.empty()) return;
-  storage_.move_pages(*copy_stream_, plan.loads);
-  loaded_ = copy_stream_->record();
-}
-
 void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
   const std::span<BlockTableEntry> entries = arena_.put(device_slots_.entries());
   const std::span<TokenMark> marks = arena_.put(device_slots_.marks());
@@ -399,16 +378,6 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
                          .block_tables = device_slots_.block_tables(),
                          .token_counts = device_slots_.token_counts(),
                          .last_tokens = device_slots_.last_tokens()});
-}
-
-// A kernel that reads what no kernel of this step wrote then meets a NaN.
-void DeviceRunner::poison() {
-  for (const std::span<std::byte> memory : poisoned_) {
-    for (size_t first = 0; first < memory.size(); first += kPoisonBytes) {
-      stream_->copy(memory.data() + first, poison_.data(),
-                    static_cast<int64_t>(std::min(kPoisonBytes, memory.size() - first)));
-    }
-  }
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
@@ -633,7 +602,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.done->wait();
   step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
-  if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->status());
+  HR_RETURN_IF_ERROR(page_moves_.status());
   const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
