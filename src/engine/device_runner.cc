@@ -10,16 +10,16 @@
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
+#include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
-#include "engine/step_graphs.h"
+#include "engine/step_recorder.h"
 #include "engine/step_stages.h"
 #include "engine/step_submission.h"
 #include "ops/attention_plan.h"
-#include "tensor/gemm_library.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -29,13 +29,8 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
 constexpr int64_t kBiasesPlanned = 300;
-// Steps that time the candidates of a layer's products, each a layer's turn: 24 layers give 12
-// candidates eight timings in four steps.
-constexpr int kGemmTrialRuns = 4;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
-// More than a tile of one key may fetch ahead.
-constexpr size_t kPaddingTableEntries = 64;
 
 // Sizes that are fixed at start.
 struct RunnerShape {
@@ -165,14 +160,6 @@ struct StepMarks {
   std::unique_ptr<Event> end;    // its last kernel has ended
 };
 
-// Whether every sequence of the plan computes one token and draws from it.
-bool only_decodes(const StepPlan& plan) {
-  return std::all_of(plan.work.begin(), plan.work.end(), [](const Work& work) {
-    return work.count == 1 && work.samples && work.rows == LogitRows::kLast &&
-           work.also_sample.empty();
-  });
-}
-
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
@@ -193,7 +180,6 @@ class DeviceRunner final : public Runner {
         builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs) {}
   ~DeviceRunner() override {
-    graphs_.reset();  // its thread uses the rest
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
   }
@@ -222,8 +208,7 @@ class DeviceRunner final : public Runner {
   }
   StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
   StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
-  // The size of the recordings that a plan can use, 0: none.
-  int32_t padded_rows(const StepPlan& plan) const;
+  Status create_recorder();
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
   StepInput fill_arena(const StepPlan& plan, const ForwardBatch& batch,
@@ -237,16 +222,7 @@ class DeviceRunner final : public Runner {
   void start_sample(const StepSubmission& submission);
   Result<Workspace> make_workspace(int64_t bytes);
   void note_timing(Ticket ticket, double collect_seconds);
-  bool try_sizes();
-  bool try_full_step();
-  int32_t prompt_tokens_tried() const {
-    return padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs);
-  }
-  const int32_t* padding_table() const {
-    return reinterpret_cast<const int32_t*>(padding_table_.data());
-  }
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
-  Result<StepGraphs::Recording> record(int32_t rows);  // on the recorder's thread
 
   Device& device_;
   const Model& model_;
@@ -276,14 +252,11 @@ class DeviceRunner final : public Runner {
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> logit_row_indices_;    // [R]
 
-  std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
-  int runs_ = 0;                       // of the size that is tried
-  bool sizes_tried_ = false;
-  int full_steps_tried_ = 0;
-  Buffer padding_table_;                 // a block table of the padding's page, on the device
+  PaddingTable padding_;                 // empty where no step is recorded
   std::optional<ScratchPoison> poison_;  // where it is asked for
-  Workspace graph_workspace_;            // the recorder's
-  std::unique_ptr<StepGraphs> graphs_;   // last: its thread uses what stands above; nullptr: none
+  std::optional<IdleTrials> trials_;     // none where no step is recorded
+  // Last: its thread uses what stands above. nullptr: no step is recorded.
+  std::unique_ptr<StepRecorder> recorder_;
 };
 
 Result<Workspace> DeviceRunner::make_workspace(int64_t bytes) {
@@ -303,27 +276,38 @@ Status DeviceRunner::start() {
     stream_->record(*marks.end);
   }
   if (shape_.graph_rows_max == 0) return ok_status();
-  const auto block_tokens = storage_.plan().block_tokens;
-  const auto entries = static_cast<size_t>(prompt_tokens_tried() / block_tokens + 1);
-  const std::vector<int32_t> table(kPaddingTableEntries + entries,
-                                   static_cast<int32_t>(storage_.padding_slot() / block_tokens));
-  const auto table_bytes = static_cast<int64_t>(table.size() * sizeof(int32_t));
-  HR_ASSIGN_OR_RETURN(padding_table_, device_.allocate(table_bytes));
-  stream_->copy_in(padding_table_.data(), reinterpret_cast<const std::byte*>(table.data()),
-                   table_bytes);
-  HR_RETURN_IF_ERROR(stream_->synchronize());
-  HR_ASSIGN_OR_RETURN(graph_workspace_, make_workspace(shape_.graph_workspace_bytes));
-  if (poison_.has_value()) poison_->cover(graph_workspace_.memory());
-  graphs_ = std::make_unique<StepGraphs>(StepGraphs::sizes_up_to(shape_.graph_rows_max),
-                                         [this](int32_t rows) { return record(rows); });
+  HR_RETURN_IF_ERROR(create_recorder());
   if (!options_.graphs_at_start) return ok_status();
   while (idle_work()) {
   }
   const int64_t free_before = device_.free_bytes();
-  graphs_->wait();
-  log_info("{} sizes of decode steps are recorded, {} MiB", graphs_->recorded(),
+  recorder_->graphs().wait();
+  log_info("{} sizes of decode steps are recorded, {} MiB", recorder_->graphs().recorded(),
            (free_before - device_.free_bytes()) >> 20);
   return stream_->status();
+}
+
+Status DeviceRunner::create_recorder() {
+  const int32_t block_tokens = storage_.plan().block_tokens;
+  HR_ASSIGN_OR_RETURN(
+      padding_, PaddingTable::create(
+                    device_, *stream_, static_cast<int32_t>(storage_.padding_slot() / block_tokens),
+                    block_tokens,
+                    padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs)));
+  HR_ASSIGN_OR_RETURN(Workspace scratch, make_workspace(shape_.graph_workspace_bytes));
+  if (poison_.has_value()) poison_->cover(scratch.memory());
+  recorder_ = std::make_unique<StepRecorder>(
+      StepRecorder::Sources{device_, mesh_, options_.hooks, stages_, shape_.attention, arena_,
+                            results_, padding_},
+      std::move(scratch), shape_.graph_rows_max);
+  trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
+                  IdleTrials::Options{.gemms = options_.gemm_trials,
+                                      .full_steps = options_.full_step_trials,
+                                      .step_tokens = options_.max_num_batched_tokens},
+                  [this](std::span<const AttentionSequence> sequences, int32_t logit_rows) {
+                    return run_padding(sequences, logit_rows);
+                  });
+  return ok_status();
 }
 
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
@@ -355,7 +339,7 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   StepInFlight& step = step_of(submission.ticket);
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_, step.sample_rows);
-  submission.padded_rows = padded_rows(plan);
+  submission.padded_rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan);
   const auto padded = static_cast<size_t>(submission.padded_rows);
   const size_t rows = std::max(step.logit_rows.size(), padded);
   HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
@@ -381,18 +365,13 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
-  if (submission.padded_rows > 0) submission.recording = graphs_->find(submission.padded_rows);
+  if (submission.padded_rows > 0)
+    submission.recording = recorder_->graphs().find(submission.padded_rows);
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
   submission.scratch.emplace(workspace_);
   submission.hidden = stages_.take_hidden(workspace_, submission.input.tokens.size());
   stages_.forward(op, submission.input, submission.hidden);
-}
-
-// Steps that only decode are padded to one of few numbers of rows, each with its recording.
-int32_t DeviceRunner::padded_rows(const StepPlan& plan) const {
-  if (graphs_ == nullptr || plan.work.empty() || !only_decodes(plan)) return 0;
-  return graphs_->padded_rows(static_cast<int32_t>(plan.work.size()));
 }
 
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
@@ -404,9 +383,9 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
       shape_.arena_bytes + std::max<int64_t>(0, extra - planned_extra_bytes(options_));
   const auto result_rows = static_cast<int64_t>(rows);
   const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
-  if (moves && graphs_ != nullptr) {
+  if (moves && recorder_ != nullptr) {
     HR_RETURN_IF_ERROR(stream_->synchronize());
-    graphs_->clear();
+    recorder_->graphs().clear();
   }
   HR_RETURN_IF_ERROR(arena_.reserve(*stream_, arena_bytes));
   return results_.reserve(*stream_, place_of(ticket), result_rows, sampler_.top_count());
@@ -470,7 +449,7 @@ void DeviceRunner::submit_sample(Ticket ticket) {
     start_sample(*submission_);
     stream_->record(*marks_of(ticket).end);
     results_.copy_out(*stream_, place_of(ticket));
-    if (submission_->padded_rows > 0) graphs_->has_run(submission_->padded_rows);
+    if (submission_->padded_rows > 0) recorder_->graphs().has_run(submission_->padded_rows);
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
@@ -486,53 +465,11 @@ void DeviceRunner::start_sample(const StepSubmission& submission) {
   stages_.sample(op, submission.input, submission.hidden);
 }
 
-// ---- recordings ---------------------------------------------------------------------------------
-
-// While there is nothing to compute: every size runs as padding, one run a call: once to load
-// kernels, as often as trials of matrix products need, and once to show what it costs; then the
-// sizes that pay are recorded.
 bool DeviceRunner::idle_work() {
-  if (graphs_ == nullptr || !status_.ok()) return false;
-  return sizes_tried_ ? try_full_step() : try_sizes();
-}
-
-bool DeviceRunner::try_sizes() {
-  const std::vector<int32_t>& sizes = graphs_->sizes();
-  const int32_t rows = sizes[costs_.size()];
-  const Result<GemmLibrary*> library = device_.gemm_library();
-  const int trials = options_.gemm_trials && library.ok() ? kGemmTrialRuns : 0;
-  const bool on_trial = runs_ > 0 && runs_ <= trials;
-  if (on_trial) (*library)->begin_trial(*stream_);
-  const auto seconds = run_padding(padding_decodes(rows, padding_table()), rows);
-  if (on_trial) (*library)->end_trial();
-  if (!seconds.ok()) {
-    status_ = seconds.status();
-    return false;
-  }
-  if (++runs_ == trials + 2) {
-    costs_.push_back({rows, *seconds});
-    runs_ = 0;
-  }
-  if (costs_.size() < sizes.size()) return true;
-  graphs_->set_sizes(StepGraphs::worthwhile_sizes(costs_));
-  for (const int32_t size : graphs_->sizes()) graphs_->has_run(size);
-  sizes_tried_ = true;
-  return options_.full_step_trials;
-}
-
-// Prompts that fill a step, over the same padding, for trials of its products.
-bool DeviceRunner::try_full_step() {
-  const Result<GemmLibrary*> library = device_.gemm_library();
-  if (!options_.full_step_trials || !library.ok() || full_steps_tried_ == kGemmTrialRuns) {
-    return false;
-  }
-  (*library)->begin_trial(*stream_);
-  status_ = run_padding(padding_prompts(options_.max_num_batched_tokens, prompt_tokens_tried(),
-                                        padding_table()),
-                        /*logit_rows=*/0)
-                .status();
-  (*library)->end_trial();
-  return status_.ok() && ++full_steps_tried_ < kGemmTrialRuns;
+  if (!trials_.has_value() || !status_.ok()) return false;
+  const Result<bool> more = trials_->run_one();
+  status_ = more.status();
+  return more.ok() && *more;
 }
 
 // A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
@@ -567,32 +504,6 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   stream_->record(*marks.end);
   HR_RETURN_IF_ERROR(stream_->synchronize());
   return marks.end->seconds_since(*marks.begin);
-}
-
-Result<StepGraphs::Recording> DeviceRunner::record(int32_t rows) {
-  const auto count = static_cast<size_t>(rows);
-  ArenaPlaces places;
-  const StepParts parts = StepParts::place(places, shape_.attention, count, count);
-  std::vector<std::vector<std::byte>> plans;
-  for (const auto& part : parts.attention_plans) plans.emplace_back(part.count);
-  const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());
-  StepInput input = StepInput::in(
-      arena_, parts, plan_padding(shape_.attention, padding_decodes(rows, padding_table()), to));
-  input.results = results_.rows();
-  input.tops = results_.tops(rows);
-
-  const auto stream = device_.create_stream();
-  OpContext op{device_, *stream, graph_workspace_, mesh_, options_.hooks};
-  const Workspace::Mark mark(graph_workspace_);
-  const TensorView hidden = stages_.take_hidden(graph_workspace_, count);
-  StepGraphs::Recording recording;
-  HR_RETURN_IF_ERROR(stream->begin_capture());
-  stages_.forward(op, input, hidden);
-  HR_ASSIGN_OR_RETURN(recording.forward, stream->end_capture());
-  HR_RETURN_IF_ERROR(stream->begin_capture());
-  stages_.sample(op, input, hidden);
-  HR_ASSIGN_OR_RETURN(recording.sample, stream->end_capture());
-  return recording;
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
