@@ -1,7 +1,6 @@
 #include "engine/device_runner.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -19,6 +18,8 @@
 #include "engine/step_recorder.h"
 #include "engine/step_stages.h"
 #include "engine/step_submission.h"
+#include "engine/step_writer.h"
+#include "engine/steps_in_flight.h"
 #include "ops/attention_plan.h"
 #include "tensor/workspace.h"
 
@@ -144,22 +145,6 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
   return shape;
 }
 
-// One step between submit_forward() and wait().
-struct StepInFlight {
-  std::vector<LogitRow> logit_rows;
-  std::vector<DeviceSampleRow> sample_rows;
-  std::unique_ptr<Event> done;  // results are on the host
-  bool submitted = false;       // false: this place is free
-  RunnerTiming timing;
-};
-
-// Points of a step on the device's clock. One more than steps in flight: the gap before a step
-// begins where the one before it ended.
-struct StepMarks {
-  std::unique_ptr<Event> begin;  // its input has come, kernels start
-  std::unique_ptr<Event> end;    // its last kernel has ended
-};
-
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
@@ -178,7 +163,8 @@ class DeviceRunner final : public Runner {
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
-        sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs) {}
+        sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
+        writer_(arena_, shape_.attention, storage_, device_slots_) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
@@ -203,25 +189,13 @@ class DeviceRunner final : public Runner {
 
  private:
   OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
-  static int place_of(Ticket ticket) {
-    return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
-  }
-  StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
-  StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
   Status create_recorder();
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
-  StepInput fill_arena(const StepPlan& plan, const ForwardBatch& batch,
-                       std::span<const DeviceSampleRow> sample_rows, size_t padded);
-  AttentionPlan plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group,
-                                  std::span<std::byte> arena);
-  AttentionPlan plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
-                                       std::span<std::byte> arena);
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward(StepSubmission& submission);
   void start_sample(const StepSubmission& submission);
   Result<Workspace> make_workspace(int64_t bytes);
-  void note_timing(Ticket ticket, double collect_seconds);
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
 
   Device& device_;
@@ -241,16 +215,14 @@ class DeviceRunner final : public Runner {
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
-  std::array<StepInFlight, kDeviceStepsInFlight> steps_;
-  std::array<StepMarks, kDeviceStepsInFlight + 1> marks_;
+  StepWriter writer_;
+  StepsInFlight steps_;
   RunnerTiming timing_;  // of the step that was waited for last
   const SystemClock clock_;
   uint64_t last_ticket_ = 0;
   Status status_;  // of what cannot be said when it happens
 
   std::optional<StepSubmission> submission_;  // between its two stages
-  std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
-  std::vector<int32_t> logit_row_indices_;    // [R]
 
   PaddingTable padding_;                 // empty where no step is recorded
   std::optional<ScratchPoison> poison_;  // where it is asked for
@@ -270,11 +242,7 @@ Status DeviceRunner::start() {
     HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
     poison_->cover(workspace_.memory());
   }
-  for (StepInFlight& step : steps_) step.done = stream_->create_timer();
-  for (StepMarks& marks : marks_) {
-    marks = {stream_->create_timer(), stream_->create_timer()};
-    stream_->record(*marks.end);
-  }
+  steps_.create_events(*stream_);
   if (shape_.graph_rows_max == 0) return ok_status();
   HR_RETURN_IF_ERROR(create_recorder());
   if (!options_.graphs_at_start) return ok_status();
@@ -313,7 +281,7 @@ Status DeviceRunner::create_recorder() {
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   const Ticket ticket(++last_ticket_);
-  StepInFlight& step = step_of(ticket);
+  StepInFlight& step = steps_[ticket];
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
   const double before_build = clock_.now_seconds();
   StepSubmission& submission = submission_.emplace();
@@ -323,7 +291,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   const double before_upload = clock_.now_seconds();
   if (poison_.has_value()) poison_->start(*stream_);
   upload(plan, submission.input);
-  stream_->record(*marks_of(ticket).begin);
+  stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = clock_.now_seconds() - before_upload};
   if (!plan.work.empty()) start_forward(submission);
@@ -336,14 +304,17 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   slots_.update(*mapped);
   device_slots_.collect(*mapped);
   const ForwardBatch batch = builder_.build(plan, slots_);
-  StepInFlight& step = step_of(submission.ticket);
+  StepInFlight& step = steps_[submission.ticket];
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_, step.sample_rows);
   submission.padded_rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan);
   const auto padded = static_cast<size_t>(submission.padded_rows);
   const size_t rows = std::max(step.logit_rows.size(), padded);
   HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
-  submission.input = fill_arena(plan, batch, step.sample_rows, padded);
+  submission.input = writer_.write(
+      plan, batch,
+      {.rows = step.logit_rows, .sample_rows = step.sample_rows, .biases = sampler_.biases()},
+      padded);
   submission.input.results = results_.rows();
   submission.input.tops = results_.tops(static_cast<int64_t>(rows));
   return ok_status();
@@ -365,8 +336,9 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
-  if (submission.padded_rows > 0)
+  if (submission.padded_rows > 0) {
     submission.recording = recorder_->graphs().find(submission.padded_rows);
+  }
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
   submission.scratch.emplace(workspace_);
@@ -388,67 +360,17 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
     recorder_->graphs().clear();
   }
   HR_RETURN_IF_ERROR(arena_.reserve(*stream_, arena_bytes));
-  return results_.reserve(*stream_, place_of(ticket), result_rows, sampler_.top_count());
-}
-
-StepInput DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch,
-                                   std::span<const DeviceSampleRow> sample_rows, size_t padded) {
-  const ForwardBatch::KeptRows* const kept = batch.kept;
-  const StepParts parts = StepParts::place(
-      arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
-      std::max(builder_.logit_rows().size(), padded), kept == nullptr ? 0 : kept->rows.size());
-  arena_.fill(parts.tokens, batch.tokens);
-  arena_.fill(parts.positions, batch.positions);
-  const int64_t padding_place = storage_.padding_slot();
-  std::vector<AttentionPlan> plans;
-  for (size_t group = 0; group < batch.groups.size(); ++group) {
-    arena_.fill(parts.slots[group], batch.groups[group].slots, padding_place);
-    plans.push_back(
-        plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group])));
-  }
-  logit_row_indices_.clear();
-  for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.hidden_row);
-  arena_.fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
-  arena_.fill(parts.sample_rows, sample_rows, DeviceSampler::padding(device_slots_.padding_slot()));
-  arena_.put(sampler_.biases());
-  StepInput input = StepInput::in(arena_, parts, std::move(plans));
-  input.keeps_rows = kept != nullptr;
-  if (input.keeps_rows && !kept->rows.empty()) {
-    arena_.fill(parts.kept_rows, kept->rows);
-    input.kept_plan = plan_attention_of_kept(*kept, arena_.on_host(parts.kept_plan));
-  }
-  input.kept_plan.device = arena_.on_device(parts.kept_plan).data();
-  return input;
-}
-
-// Tiles read block tables where they are on the device.
-AttentionPlan DeviceRunner::plan_attention_of(const StepPlan& plan, const ForwardBatch& batch,
-                                              size_t group, std::span<std::byte> arena) {
-  sequences_.assign(batch.groups[group].sequences.begin(), batch.groups[group].sequences.end());
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].block_table =
-        device_slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
-  }
-  return plan_attention(shape_.attention[group], sequences_, arena);
-}
-
-AttentionPlan DeviceRunner::plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
-                                                   std::span<std::byte> arena) {
-  const int32_t group = storage_.plan().layer_group.back();
-  sequences_.assign(kept.group.sequences.begin(), kept.group.sequences.end());
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].block_table = device_slots_.block_table(builder_.logit_rows()[i].slot, group);
-  }
-  return plan_attention(shape_.attention[static_cast<size_t>(group)], sequences_, arena);
+  return results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
+                          sampler_.top_count());
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
   CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
-  StepInFlight& step = step_of(ticket);
+  StepInFlight& step = steps_[ticket];
   if (status_.ok()) {
     start_sample(*submission_);
-    stream_->record(*marks_of(ticket).end);
-    results_.copy_out(*stream_, place_of(ticket));
+    stream_->record(*steps_.marks(ticket).end);
+    results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
     if (submission_->padded_rows > 0) recorder_->graphs().has_run(submission_->padded_rows);
   }
   for (const LogitRow& row : step.logit_rows) {
@@ -475,30 +397,16 @@ bool DeviceRunner::idle_work() {
 // A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
 Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
                                          int32_t logit_rows) {
-  const AttentionSequence& last = sequences.back();
-  const auto count = static_cast<size_t>(last.row_first + last.row_count);
   arena_.start_step();
-  const StepParts parts =
-      StepParts::place(arena_.places(), shape_.attention, count, static_cast<size_t>(logit_rows));
-  arena_.fill(parts.tokens, std::span<const TokenId>());
-  arena_.fill(parts.positions, std::span<const int32_t>());
-  std::vector<std::span<std::byte>> to;
-  for (size_t group = 0; group < shape_.attention.size(); ++group) {
-    arena_.fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
-    to.push_back(arena_.on_host(parts.attention_plans[group]));
-  }
-  arena_.fill(parts.logit_rows, std::span<const int32_t>());
-  arena_.fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
-              DeviceSampler::padding(device_slots_.padding_slot()));
-  StepInput input = StepInput::in(arena_, parts, plan_padding(shape_.attention, sequences, to));
+  StepInput input = writer_.write_padding(sequences, static_cast<size_t>(logit_rows));
   input.results = results_.rows();
   input.tops = results_.tops(logit_rows);
   arena_.upload(*stream_);
-  const StepMarks& marks = marks_[0];
+  const StepMarks& marks = steps_.marks(Ticket(0));
   stream_->record(*marks.begin);
   OpContext op = context();
   const Workspace::Mark mark(workspace_);
-  const TensorView hidden = stages_.take_hidden(workspace_, count);
+  const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
   stages_.forward(op, input, hidden);
   stages_.sample(op, input, hidden);
   stream_->record(*marks.end);
@@ -507,7 +415,7 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
-  StepInFlight& step = step_of(ticket);
+  StepInFlight& step = steps_[ticket];
   CHECK(step.submitted);
   HR_RETURN_IF_ERROR(status_);
   step.done->wait();
@@ -515,25 +423,20 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   HR_RETURN_IF_ERROR(stream_->status());
   HR_RETURN_IF_ERROR(page_moves_.status());
   const double done = clock_.now_seconds();
-  const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
+  const std::span<const DeviceSampleResult> sampled =
+      results_.host_rows(StepsInFlight::place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
-                                             results_.host_tops(place_of(ticket)));
+                                             results_.host_tops(StepsInFlight::place_of(ticket)));
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
     // A faulty row has no token; its sequence ends, what it would read next does not matter.
     if (step.logit_rows[i].samples) {
       slots_.append(step.logit_rows[i].slot, std::max(sampled[i].token, TokenId{0}));
     }
   }
-  note_timing(ticket, clock_.now_seconds() - done);
-  return result;
-}
-
-void DeviceRunner::note_timing(Ticket ticket, double collect_seconds) {
-  const StepMarks& marks = marks_of(ticket);
-  timing_ = step_of(ticket).timing;
+  const double collect_seconds = clock_.now_seconds() - done;
+  timing_ = steps_.timing(ticket);
   timing_.collect_seconds = collect_seconds;
-  timing_.device_seconds = marks.end->seconds_since(*marks.begin);
-  timing_.gap_seconds = marks.begin->seconds_since(*marks_of(Ticket(ticket.value - 1)).end);
+  return result;
 }
 
 }  // namespace
