@@ -85,6 +85,18 @@ void PageSupply::forget(Sequence& sequence) {
   cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
 }
 
+void PageSupply::collect_moves(StepPlan& plan) {
+  if (cache_ == nullptr || options_.tiers.empty()) return;
+  const TierMoves moves = cache_->take_moves();
+  plan.stores.insert(plan.stores.end(), moves.stores.begin(), moves.stores.end());
+  plan.loads.insert(plan.loads.end(), moves.loads.begin(), moves.loads.end());
+}
+
+int64_t PageSupply::free_pages_for(const Sequence& sequence) const {
+  const int64_t kept = stands_behind_kept(sequence) ? kept_->pages : 0;
+  return std::max<int64_t>(0, pool_.free_count() - kept);
+}
+
 void PageSupply::await(Sequence& sequence, uint64_t step) const {
   if (sequence.awaits_pages_since == 0) sequence.awaits_pages_since = step;
 }

@@ -1,10 +1,11 @@
 // What the pool and the prefix cache have for one sequence: how much of it is computed already, for
 // how many of its tokens there are pages, and whether those that it lacks come free by themselves.
 // It takes pages only from the free ones: who gives way to whom is the scheduler's choice
-// (batch_scheduler_victims.cc).
+// (displacement.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "sched/admission.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
+#include "sched/step_plan.h"
 
 namespace headrace {
 
@@ -48,6 +50,21 @@ class PageSupply {
   void cache_prefix(Sequence& sequence, int32_t length);
   // What it computed may be wrong: nobody shall find it.
   void forget(Sequence& sequence);
+  // Pages that the cache moves between the pool and its tiers since this was asked last.
+  void collect_moves(StepPlan& plan);
+
+  // --- pages kept for one that waits for them
+  // Those behind `rank` may not take so many of the free pages, until this is said again: who has
+  // it is the first that goes on, or that joins in their place, and lacks them.
+  void keep_for(const Rank& rank, int64_t pages) { kept_ = {rank, pages}; }
+  void keep_for_nobody() { kept_.reset(); }
+  bool keeps_pages() const { return kept_.has_value(); }
+  bool stands_behind_kept(const Sequence& sequence) const {
+    return kept_ && kept_->rank < sequence.rank;
+  }
+  int64_t free_pages_for(const Sequence& sequence) const;
+  // With the pages that come free by themselves.
+  int64_t pages_to_come() const { return pool_.free_count() + pool_.fenced_count(); }
 
   // --- pages that steps in flight still refer to
   // All that the sequence lacks comes free by itself: it waits from plan `step` on.
@@ -66,10 +83,16 @@ class PageSupply {
  private:
   PrefixMatch longest_prefix(const Sequence& sequence, int32_t tokens_max) const;
 
+  struct KeptPages {
+    Rank rank;
+    int64_t pages = 0;
+  };
+
   const SchedulerOptions& options_;
   BlockPool& pool_;
   PrefixCache* const cache_;
   const AdmissionControl& admission_;
+  std::optional<KeptPages> kept_;
 };
 
 }  // namespace headrace

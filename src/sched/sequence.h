@@ -69,7 +69,7 @@ struct Prefilling {
 struct Decoding {
   SlotId slot;
 };
-struct Retiring {  // ended, but a step in flight still refers to it
+struct Retiring {         // ended, but a step in flight still refers to it
   bool in_batch = false;  // or its row is computed until its static batch has ended
 };
 
@@ -113,6 +113,10 @@ struct Sequence {
     const auto* prefilling = std::get_if<Prefilling>(&state);
     return prefilling != nullptr ? prefilling->slot : std::get<Decoding>(state).slot;
   }
+  // Whether a step can compute its next token: it is there, or a step in flight samples it.
+  bool can_decode() const;
+  // Tokens of its prompt that no step was given yet. REQUIRES: Prefilling
+  int32_t unplanned_prompt() const { return std::get<Prefilling>(state).target - planned; }
   int32_t prompt_length() const { return static_cast<int32_t>(request->prompt.size()); }
   int32_t known_length() const { return prompt_length() + static_cast<int32_t>(output.size()); }
   std::vector<TokenId> known_tokens() const {
