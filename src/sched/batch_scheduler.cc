@@ -38,6 +38,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       displacement_(*policy_, table_),
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
+      securer_(options_, pool_, supply_, admission_, table_),
       chooser_(options_, *policy_, table_, pace_, background_, admitter_),
       writer_(options_, pool_, supply_, table_),
       reader_(options_, *policy_, pool_, supply_, admission_, table_) {}
@@ -111,6 +112,7 @@ void BatchScheduler::promote_starving() {
   const auto after = static_cast<uint64_t>(options_.promote_after_steps);
   while (displacement_.affordable() &&
          policy_->may_promote(static_cast<size_t>(table_.running().size()))) {
+    table_.drop_ended_waits();
     Sequence* sequence = table_.longest_without_work();
     if (sequence == nullptr || sequence->waits_since + after > next_step_) return;
     ++promotions_;
@@ -137,13 +139,13 @@ void BatchScheduler::renew_reservations() {
 void BatchScheduler::draft_step(StepDraft& draft) {
   const bool joins = draft.terms.shape != StepShape::kDecode;
   draft.sequences.clear();
-  keep_pages_for_oldest();
+  securer_.keep_for_oldest();
   if (joins) {
     const std::optional<Admitter::Joining> next = admitter_.make_room(draft.plan.step);
     if (next && draft.terms.keeps_pages) supply_.keep_for(next->rank, next->pages);
   }
   chooser_.choose(draft);
-  secure_pages(draft);
+  securer_.secure(draft);
   writer_.write(draft);
   if (joins) admit_waiting(draft);
   supply_.collect_moves(draft.plan);
@@ -185,59 +187,6 @@ StepPlan BatchScheduler::submit(StepDraft draft) {
   return std::move(draft.plan);
 }
 
-// The first that runs waited for pages in an earlier plan. Those that were fenced then come free
-// within steps_in_flight_max plans; that they are there then is the reason why nobody behind it may
-// take them, in steps of whatever shape.
-void BatchScheduler::keep_pages_for_oldest() {
-  supply_.keep_for_nobody();
-  if (table_.running().empty()) return;
-  const Sequence& oldest = table_.running().oldest();
-  if (oldest.awaits_pages_since == 0) return;
-  // The fewest tokens that a step can compute of it.
-  const bool whole = oldest.is<Prefilling>() && !options_.chunked_prefill;
-  const int32_t tokens = whole ? oldest.unplanned_prompt() : 1;
-  supply_.keep_for(oldest.rank, supply_.pages_needed(oldest, tokens));
-}
-
-// Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
-void BatchScheduler::secure_pages(StepDraft& draft) {
-  for (Candidate& candidate : draft.candidates) {
-    Sequence& sequence = *candidate.sequence;
-    if (candidate.count == 0 || !sequence.running()) continue;
-    if (sequence.blocks.settled(sequence.planned, candidate.count)) continue;
-    const int32_t wanted = candidate.count;
-    candidate.count = secure(sequence, wanted);
-    draft.budget.tokens_left += wanted - candidate.count;
-    if (candidate.count == 0) continue;
-    supply_.grow(sequence, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,
-                 draft.plan.copies);
-  }
-}
-
-// How many of `count` tokens have their pages, after preempting as far as that helps. 0: not now.
-int32_t BatchScheduler::secure(Sequence& sequence, int32_t count) {
-  sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
-  const int64_t turned_over = supply_.turned_over(sequence, next_step_);
-  while (true) {
-    const int32_t fits = supply_.longest_fit(sequence, count, supply_.free_pages_for(sequence));
-    if (fits > 0) return fits;
-    if (supply_.stands_behind_kept(sequence)) return 0;
-    admission_.allocation_failed(table_.running().size());
-    const int32_t needed = supply_.pages_needed(sequence, options_.chunked_prefill ? 1 : count);
-    // What the steps in flight give back is enough: waiting beats preempting.
-    if (needed <= supply_.pages_to_come() - turned_over) {
-      supply_.await(sequence, next_step_);
-      if (&sequence == &table_.running().oldest()) keep_pages_for_oldest();
-      return 0;
-    }
-    if (table_.drop_an_ended_row()) continue;
-    Sequence& youngest = table_.running().youngest();
-    if (&youngest == &sequence) return 0;
-    table_.preempt(youngest);
-    sequence.awaits_pages_since = 0;
-  }
-}
-
 // Who joins, while slots, pages and budget last.
 void BatchScheduler::admit_waiting(StepDraft& draft) {
   while (Sequence* head = next_to_join(draft)) {
@@ -275,7 +224,6 @@ Sequence* BatchScheduler::next_to_join(StepDraft& draft) {
 void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit) {
   table_.start(head);
   displacement_.charge(head, hit.tokens, pace_.cost());
-  note_prefix(head, hit.tokens);
   const Ticket usable_after = supply_.adopt(head, hit);
   supply_.unpin(head);
   writer_.write_admission(draft, head, head.known_tokens());
@@ -291,17 +239,6 @@ void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& 
   supply_.grow(head, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,
                draft.plan.copies);
   writer_.write_work(draft, candidate);
-}
-
-void BatchScheduler::note_prefix(const Sequence& head, int32_t found_tokens) {
-  if (cache_ == nullptr) return;
-  if (head.preemptions + head.yields > 0) {
-    resumed_tokens_ += static_cast<uint64_t>(found_tokens);
-    return;
-  }
-  prefix_queries_ += static_cast<uint64_t>(head.known_length());
-  prefix_hits_ += static_cast<uint64_t>(found_tokens);
-  head.entry->cached_tokens = found_tokens;
 }
 
 // --- what a step brought
@@ -345,17 +282,7 @@ SchedulerStats BatchScheduler::stats() const {
   stats.blocks_cached = pool_.idle_count();
   background_.count(stats);
   reader_.count(stats);
-  if (cache_ == nullptr) return stats;
-  stats.prefix_cache_queries = prefix_queries_;
-  stats.prefix_cache_hits = prefix_hits_;
-  stats.resumed_tokens = resumed_tokens_;
-  stats.prefix_cache_evictions = cache_->evictions();
-  const TierCounts& moved = cache_->tier_counts();
-  stats.pages_stored = moved.stored;
-  stats.pages_loaded = moved.loaded;
-  stats.pages_dropped = moved.dropped;
-  stats.pages_in_host = cache_->pages_in_tier(kHostTier);
-  stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
+  supply_.count(stats);
   return stats;
 }
 

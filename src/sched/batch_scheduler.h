@@ -7,7 +7,8 @@
 //   Admitter        who joins
 //   TokenChooser    how many tokens each sequence gets
 //   BackgroundWork  what background requests get of a step
-//   PageSupply      pages
+//   PageSupply      pages and prefixes that are there
+//   PageSecurer     pages for what runs
 //   StepWriter      the plan
 //   ResultReader    what a step brought
 //
@@ -33,6 +34,7 @@
 #include "sched/admitter.h"
 #include "sched/background_work.h"
 #include "sched/displacement.h"
+#include "sched/page_securer.h"
 #include "sched/page_supply.h"
 #include "sched/queue_policy.h"
 #include "sched/result_reader.h"
@@ -71,15 +73,11 @@ class BatchScheduler final : public Scheduler {
   std::optional<StepTerms> looser_terms(const StepDraft& draft) const;
   StepPlan submit(StepDraft draft);
 
-  // draft_step(), in order.
-  void keep_pages_for_oldest();
-  void secure_pages(StepDraft& draft);
-  int32_t secure(Sequence& sequence, int32_t count);
+  // draft_step() at its end.
   void admit_waiting(StepDraft& draft);
   Sequence* next_to_join(StepDraft& draft);
   void admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit);
 
-  void note_prefix(const Sequence& head, int32_t found_tokens);
   SchedulerAudit audit() const { return {options_, pool_, cache_.get(), supply_, table_}; }
 
   const SchedulerOptions options_;
@@ -93,6 +91,7 @@ class BatchScheduler final : public Scheduler {
   Displacement displacement_;
   Admitter admitter_;
   BackgroundWork background_;
+  PageSecurer securer_;
   TokenChooser chooser_;
   StepWriter writer_;
   ResultReader reader_;
@@ -106,7 +105,6 @@ class BatchScheduler final : public Scheduler {
   std::deque<InFlight> in_flight_;
   uint64_t next_step_ = 1;
   uint64_t promotions_ = 0;
-  uint64_t prefix_queries_ = 0, prefix_hits_ = 0, resumed_tokens_ = 0;
 };
 
 }  // namespace headrace

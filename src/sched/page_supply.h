@@ -77,10 +77,14 @@ class PageSupply {
   void pin(Sequence& victim);
   void unpin(Sequence& sequence);
 
+  // Its counters: of the prefix cache, and of pages that change tiers.
+  void count(SchedulerStats& stats) const;
+
   // Tokens for which a sequence takes its pages when it first grows.
   int32_t reserve_tokens() const;
 
  private:
+  void note_prefix(const Sequence& head, int32_t found_tokens);
   PrefixMatch longest_prefix(const Sequence& sequence, int32_t tokens_max) const;
 
   struct KeptPages {
@@ -93,6 +97,7 @@ class PageSupply {
   PrefixCache* const cache_;
   const AdmissionControl& admission_;
   std::optional<KeptPages> kept_;
+  uint64_t prefix_queries_ = 0, prefix_hits_ = 0, resumed_tokens_ = 0;
 };
 
 }  // namespace headrace

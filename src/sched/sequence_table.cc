@@ -214,13 +214,12 @@ void SequenceTable::promote(Sequence& sequence, uint64_t step) {
   enqueue(sequence, step);
 }
 
-Sequence* SequenceTable::longest_without_work() {
+Sequence* SequenceTable::longest_without_work() const {
   Sequence* longest = nullptr;
   for (Sequence* running : running_.live()) {
     if (running->rank.level == kPromotedLevel) continue;
     if (longest == nullptr || running->waits_since < longest->waits_since) longest = running;
   }
-  line_.drop_ended_waits();
   Sequence* waiting = line_.longest_waiting();
   if (waiting == nullptr) return longest;
   return longest == nullptr || waiting->waits_since < longest->waits_since ? waiting : longest;

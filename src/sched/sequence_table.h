@@ -58,8 +58,10 @@ class SequenceTable {
   void promote(Sequence& sequence, uint64_t step);
   // Its rank may have changed. REQUIRES: it waits and follows nobody
   void place_again(Sequence& sequence);
+  void drop_ended_waits() { line_.drop_ended_waits(); }
   // Who has been longest without work, of the live that are not promoted; null: nobody.
-  Sequence* longest_without_work();
+  // REQUIRES: drop_ended_waits()
+  Sequence* longest_without_work() const;
 
   // --- it runs
   // It gets a slot, and its followers get theirs reserved. REQUIRES: they are free

@@ -27,7 +27,7 @@ void TokenChooser::choose(StepDraft& draft) {
 void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
   const StepShape shape = draft.terms.shape;
   StepBudget& budget = draft.budget;
-  const bool crowd_waits = shape == StepShape::kMixed && gives_way_to_prompt(draft.plan.step);
+  const bool crowd_waits = shape == StepShape::kMixed && look_for_other_prompts(draft.plan.step);
   const std::span<Sequence* const> running = table_.running().all();
   draft.candidates.reserve(running.size());
   for (Sequence* sequence : running) {
@@ -165,7 +165,7 @@ int32_t TokenChooser::budget_for_waiting(int32_t budget) const {
 // --- tenants that crowd
 
 // Whether somebody else has a prompt that runs or can join now: it gets a step without the crowd.
-bool TokenChooser::gives_way_to_prompt(uint64_t step) {
+bool TokenChooser::look_for_other_prompts(uint64_t step) {
   if (options_.crowd_step_ratio <= 0 || !policy_.bounds_crowds()) return false;
   const std::span<Sequence* const> running = table_.running().live();
   const bool runs = std::any_of(running.begin(), running.end(), [&](const Sequence* each) {
@@ -182,7 +182,7 @@ int32_t TokenChooser::crowd_budget(const StepDraft& draft) {
   constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
   constexpr int32_t kLeast = 16;  // they go on, whatever decodes cost
   if (options_.crowd_step_ratio <= 0 || !policy_.bounds_crowds()) return kUnbounded;
-  if (gives_way_to_prompt(draft.plan.step)) return 0;
+  if (look_for_other_prompts(draft.plan.step)) return 0;
   if (!pace_.knows()) return kUnbounded;
   const StepBudget& budget = draft.budget;
   const double seconds = options_.crowd_step_ratio * pace_.cost().seconds(budget.load);

@@ -52,7 +52,7 @@ class TokenChooser {
   bool live_one_joins(StepShape shape) const;
   double seconds_beside_decodes(const StepDraft& draft);
   bool spend_long_step(const StepBudget& budget);
-  bool gives_way_to_prompt(uint64_t step);
+  bool look_for_other_prompts(uint64_t step);
   int32_t crowd_budget(const StepDraft& draft);
 
   const SchedulerOptions& options_;
