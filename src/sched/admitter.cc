@@ -53,7 +53,7 @@ bool Admitter::may_join(const Sequence& head, int32_t token_budget_left) const {
 
 bool Admitter::leaves_headroom(const Sequence& head, const PrefixMatch& hit) const {
   const bool asks = options_.allocation == KvAllocation::kPaged && head.reserved == 0 &&
-                    !policy_.holds_finished_rows() && head.rank.level != kPromotedLevel;
+                    !policy_.rules().holds_finished_rows && head.rank.level != kPromotedLevel;
   const std::span<Sequence* const> running = table_.running().all();
   if (!asks || running.empty() || displacement_.victim_for(head) != nullptr) return true;
   const int64_t pages = supply_.pages_to_join(head, hit, running);

@@ -108,10 +108,9 @@ StepPlan BatchScheduler::plan() {
 // few may be promoted, those that run would take every turn from those that wait. The promoted
 // displace others whatever that costs: so they wait until it may cost something.
 void BatchScheduler::promote_starving() {
-  if (!policy_->may_starve()) return;
+  if (!policy_->rules().may_starve) return;
   const auto after = static_cast<uint64_t>(options_.promote_after_steps);
-  while (displacement_.affordable() &&
-         policy_->may_promote(static_cast<size_t>(table_.running().size()))) {
+  while (displacement_.affordable() && table_.may_promote()) {
     table_.drop_ended_waits();
     Sequence* sequence = table_.longest_without_work();
     if (sequence == nullptr || sequence->waits_since + after > next_step_) return;
@@ -129,7 +128,6 @@ void BatchScheduler::renew_reservations() {
     const bool outgrown = sequence.reserved > 0 && sequence.is<Decoding>() &&
                           sequence.known_length() >= sequence.reserved;
     if (!outgrown || sequence.reserved >= sequence.length_max()) continue;
-    policy_->overran(sequence);
     sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
     if (i > 0 && admission_.pages_promised(running) > pool_.free_count()) table_.yield(sequence);
   }
@@ -202,7 +200,8 @@ void BatchScheduler::admit_waiting(StepDraft& draft) {
     if (budget > 0 && chooser_.chunk(draft.budget, *head, hit.tokens, rest) == 0) return;
     if (!admitter_.may_join(*head, budget) || !admitter_.leaves_headroom(*head, hit)) return;
     if (!admitter_.make_pages(*head, hit, draft.plan.step)) {
-      if (policy_->holds_after_refusal()) admission_.allocation_failed(table_.running().size());
+      if (policy_->rules().holds_after_refusal)
+        admission_.allocation_failed(table_.running().size());
       return;
     }
     admit(draft, *head, hit);

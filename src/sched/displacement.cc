@@ -10,7 +10,7 @@ namespace headrace {
 bool Displacement::displaces(const Sequence& head, const Sequence& running) const {
   if (head.rank.background) return false;
   if (running.rank.background) return true;
-  if (head.rank.level == kPromotedLevel && policy_.promoted_displaces()) {
+  if (head.rank.level == kPromotedLevel && policy_.rules().promoted_displaces) {
     return head.rank < running.rank;
   }
   return affordable() && policy_.preempts(head, running);
@@ -24,13 +24,13 @@ Sequence* Displacement::victim_for(const Sequence& head) const {
 }
 
 bool Displacement::affordable() const {
-  return seconds_left_ >= 0 || std::isinf(policy_.displacement_share());
+  return seconds_left_ >= 0 || std::isinf(policy_.rules().displacement_share);
 }
 
 // What is not used in ten minutes is forgotten.
 void Displacement::earn(double step_seconds) {
   constexpr double kRemembered = 600;
-  const double share = policy_.displacement_share();
+  const double share = policy_.rules().displacement_share;
   if (std::isinf(share)) return;
   seconds_left_ = std::min(seconds_left_ + share * step_seconds, share * kRemembered);
 }
@@ -39,7 +39,7 @@ void Displacement::earn(double step_seconds) {
 // dearer.
 void Displacement::charge(Sequence& head, int32_t found_tokens, const StepCost& cost) {
   if (!std::exchange(head.displaced, false)) return;
-  if (std::isinf(policy_.displacement_share())) return;
+  if (std::isinf(policy_.rules().displacement_share)) return;
   StepLoad again;
   again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
   const double alone = cost.seconds(again) - cost.base;

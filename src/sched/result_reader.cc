@@ -111,7 +111,7 @@ void ResultReader::take_row(Sequence& sequence, const Work& work, const StepResu
   const bool ends = emission.finish != FinishReason::kNone;
   if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
-  policy_.finished(sequence);
+  policy_.note(SequenceEvent::kFinished, sequence);
   admission_.answer_ended(sequence);
   table_.end_choice(sequence);
 }

@@ -51,7 +51,6 @@ Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
                                             .request = shared,
                                             .choice = choice,
                                             .rank = {.arrival = arrival, .choice = choice},
-                                            .policy = {},
                                             .arrival_seconds = now_seconds,
                                             .output = {},
                                             .followers = {},
@@ -64,7 +63,7 @@ Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
   Sequence* leader = entry->second.choices.front();
   leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
   for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
-  for (Sequence* choice : entry->second.choices) policy_.arrived(*choice);
+  for (Sequence* choice : entry->second.choices) policy_.note(SequenceEvent::kArrived, *choice);
   enqueue(*leader, step);
   return ok_status();
 }
@@ -101,7 +100,8 @@ void SequenceTable::retire(Sequence& sequence) {
       if (waiting.leader->muted && waiting.leader->followers.empty()) retire(*waiting.leader);
     }
   }
-  policy_.ended(sequence);
+  if (sequence.rank.level == kPromotedLevel) --promoted_;
+  policy_.note(SequenceEvent::kEnded, sequence);
   sequence.entry = nullptr;
   sequence.state = Retiring{.in_batch = goes_on};
   retiring_.push_back(&sequence);
@@ -135,7 +135,7 @@ void SequenceTable::hand_over(Sequence& leader) {
   heir->yields = leader.yields;
   heir->rank.level = leader.rank.level;
   heir->rank.key = leader.rank.key;
-  if (leader.rank.level == kPromotedLevel) policy_.promote(*heir);
+  if (leader.rank.level == kPromotedLevel) ++promoted_;
   heir->state = Waiting{};
   // It has waited as long as the leader: since its last work.
   if (!leader.is<Waiting>()) return enqueue(*heir, leader.waits_since);
@@ -169,19 +169,19 @@ void SequenceTable::place_in_queue(Sequence& sequence) {
   sequence.reserved = std::min(policy_.reserved_length(sequence), sequence.length_max());
   reserves_ = reserves_ || sequence.reserved > 0;
   line_.insert(sequence);
-  if (!sequence.rank.background) policy_.queued(sequence);
+  if (!sequence.rank.background) policy_.note(SequenceEvent::kQueued, sequence);
 }
 
 // It has a place by rank and, where it may starve, one among those who wait.
 void SequenceTable::enqueue(Sequence& sequence, uint64_t waits_since) {
   place_in_queue(sequence);
   sequence.waits_since = waits_since;
-  if (policy_.may_starve() && !sequence.rank.background) line_.note_wait(sequence);
+  if (policy_.rules().may_starve && !sequence.rank.background) line_.note_wait(sequence);
 }
 
 void SequenceTable::dequeue(Sequence& sequence) {
   line_.remove(sequence);
-  if (!sequence.rank.background) policy_.dequeued(sequence);
+  if (!sequence.rank.background) policy_.note(SequenceEvent::kDequeued, sequence);
 }
 
 void SequenceTable::place_again(Sequence& sequence) {
@@ -200,17 +200,29 @@ Rank SequenceTable::rank_of(const Sequence& sequence) const {
   return rank;
 }
 
+bool SequenceTable::may_promote() const {
+  const PolicyRules& rules = policy_.rules();
+  if (rules.running_per_promoted == 0) return true;
+  const int64_t share = std::max<int64_t>(1, running_.size() / rules.running_per_promoted);
+  return promoted_ < std::min<int64_t>(share, rules.promoted_max);
+}
+
 void SequenceTable::promote(Sequence& sequence, uint64_t step) {
+  const auto to_front = [&] {  // among the promoted: first come first served
+    sequence.rank.level = kPromotedLevel;
+    sequence.rank.key = 0;
+  };
+  ++promoted_;
   if (sequence.running()) {
     running_.remove(sequence);
-    policy_.promote(sequence);
+    to_front();
     sequence.waits_since = step;
     running_.insert(sequence);
     return;
   }
   line_.end_longest_wait();
   dequeue(sequence);
-  policy_.promote(sequence);
+  to_front();
   enqueue(sequence, step);
 }
 
@@ -242,7 +254,7 @@ void SequenceTable::start_follower(Sequence& leader, Sequence& follower, uint64_
   follower.planned = leader.planned;
   follower.computed_max = leader.planned;
   follower.path = leader.path;
-  follower.policy = leader.policy;
+  policy_.note(SequenceEvent::kForked, follower);
   follower.reserved = leader.reserved;
   follower.rank = rank_of(follower);
   follower.waits_since = step;
@@ -291,7 +303,7 @@ void SequenceTable::requeue(Sequence& victim) {
 
 void SequenceTable::release_slots() {
   // A batch is done when nothing of it runs; a preempted row joins the next one.
-  const bool hold_ended = policy_.holds_finished_rows() && !running_.live().empty();
+  const bool hold_ended = policy_.rules().holds_finished_rows && !running_.live().empty();
   if (!hold_ended) drop_ended_rows();
   slots_.release(pool_.applied(), hold_ended);
   // The live count only their own.
@@ -306,7 +318,7 @@ void SequenceTable::release_slots() {
 
 // Whether its row is computed on when it has ended. (A muted leader has no token to go on from.)
 bool SequenceTable::goes_on_in_batch(const Sequence& sequence) const {
-  return policy_.computes_finished_rows() && sequence.is<Decoding>() && !sequence.muted &&
+  return policy_.rules().computes_finished_rows && sequence.is<Decoding>() && !sequence.muted &&
          !sequence.rank.background;
 }
 

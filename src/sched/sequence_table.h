@@ -54,6 +54,8 @@ class SequenceTable {
   void sweep_retired();
 
   // --- in line
+  // Whether another may be promoted beside those that were and have not ended.
+  bool may_promote() const;
   // It goes before all others from plan `step` on, whether it waits or runs.
   void promote(Sequence& sequence, uint64_t step);
   // Its rank may have changed. REQUIRES: it waits and follows nobody
@@ -111,6 +113,7 @@ class SequenceTable {
   SlotPool slots_;
   int32_t live_rows_at_start_ = 0;
   bool reserves_ = false;
+  int64_t promoted_ = 0;  // that have not ended
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;
   uint64_t preemptions_ = 0, yields_ = 0;

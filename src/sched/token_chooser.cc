@@ -166,7 +166,7 @@ int32_t TokenChooser::budget_for_waiting(int32_t budget) const {
 
 // Whether somebody else has a prompt that runs or can join now: it gets a step without the crowd.
 bool TokenChooser::look_for_other_prompts(uint64_t step) {
-  if (options_.crowd_step_ratio <= 0 || !policy_.bounds_crowds()) return false;
+  if (options_.crowd_step_ratio <= 0 || !policy_.rules().may_crowd) return false;
   const std::span<Sequence* const> running = table_.running().live();
   const bool runs = std::any_of(running.begin(), running.end(), [&](const Sequence* each) {
     return each->is<Prefilling>() && !policy_.crowds(*each);
@@ -181,7 +181,7 @@ bool TokenChooser::look_for_other_prompts(uint64_t step) {
 int32_t TokenChooser::crowd_budget(const StepDraft& draft) {
   constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
   constexpr int32_t kLeast = 16;  // they go on, whatever decodes cost
-  if (options_.crowd_step_ratio <= 0 || !policy_.bounds_crowds()) return kUnbounded;
+  if (options_.crowd_step_ratio <= 0 || !policy_.rules().may_crowd) return kUnbounded;
   if (look_for_other_prompts(draft.plan.step)) return 0;
   if (!pace_.knows()) return kUnbounded;
   const StepBudget& budget = draft.budget;
