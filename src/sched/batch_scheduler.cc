@@ -36,6 +36,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       table_(options_, *policy_, pool_, supply_, admission_),
       pace_(options_),
       displacement_(*policy_, table_),
+      promotion_(options_, *policy_, table_, displacement_),
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
       securer_(options_, pool_, supply_, admission_, table_),
@@ -85,7 +86,7 @@ StepPlan BatchScheduler::plan() {
   if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
   background_.note_live_work();
   table_.release_slots();
-  promote_starving();
+  promotion_.promote_starving(next_step_);
   renew_reservations();
   // The policy shall see the slots that the background gives way with before it chooses a step.
   if (table_.running().has_background()) admitter_.make_room(next_step_);
@@ -102,21 +103,6 @@ StepPlan BatchScheduler::plan() {
     draft_step(draft);
   }
   return submit(std::move(draft));
-}
-
-// Who has waited longest first, whether it runs (the token budget never reached it) or not: where
-// few may be promoted, those that run would take every turn from those that wait. The promoted
-// displace others whatever that costs: so they wait until it may cost something.
-void BatchScheduler::promote_starving() {
-  if (!policy_->rules().may_starve) return;
-  const auto after = static_cast<uint64_t>(options_.promote_after_steps);
-  while (displacement_.affordable() && table_.may_promote()) {
-    table_.drop_ended_waits();
-    Sequence* sequence = table_.longest_without_work();
-    if (sequence == nullptr || sequence->waits_since + after > next_step_) return;
-    ++promotions_;
-    table_.promote(*sequence, next_step_);
-  }
 }
 
 // Who has outgrown what was reserved for it gets the next reservation, or makes room for others.
@@ -270,7 +256,7 @@ SchedulerStats BatchScheduler::stats() const {
   stats.background_running = stats.running - static_cast<int32_t>(table_.running().live().size());
   stats.preemptions = table_.preemptions();
   stats.yields = table_.yields();
-  stats.promotions = promotions_;
+  stats.promotions = promotion_.promotions();
   stats.idle_row_steps = table_.slots().idle_row_steps();
   stats.displacement_seconds = displacement_.seconds_left();
   stats.steps = next_step_ - 1;

@@ -4,6 +4,7 @@
 //   SequenceTable   who waits, who runs, who leaves, and each change between them
 //   StepPace        how long steps take
 //   Displacement    who gives way to whom, and what that may cost
+//   Promotion       who goes to the front of the line
 //   Admitter        who joins
 //   TokenChooser    how many tokens each sequence gets
 //   BackgroundWork  what background requests get of a step
@@ -36,6 +37,7 @@
 #include "sched/displacement.h"
 #include "sched/page_securer.h"
 #include "sched/page_supply.h"
+#include "sched/promotion.h"
 #include "sched/queue_policy.h"
 #include "sched/result_reader.h"
 #include "sched/scheduler.h"
@@ -67,7 +69,6 @@ class BatchScheduler final : public Scheduler {
 
  private:
   // plan(), in order.
-  void promote_starving();
   void renew_reservations();
   void draft_step(StepDraft& draft);
   std::optional<StepTerms> looser_terms(const StepDraft& draft) const;
@@ -89,6 +90,7 @@ class BatchScheduler final : public Scheduler {
   SequenceTable table_;
   StepPace pace_;
   Displacement displacement_;
+  Promotion promotion_;
   Admitter admitter_;
   BackgroundWork background_;
   PageSecurer securer_;
@@ -104,7 +106,6 @@ class BatchScheduler final : public Scheduler {
   };
   std::deque<InFlight> in_flight_;
   uint64_t next_step_ = 1;
-  uint64_t promotions_ = 0;
 };
 
 }  // namespace headrace

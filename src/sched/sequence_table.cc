@@ -100,7 +100,6 @@ void SequenceTable::retire(Sequence& sequence) {
       if (waiting.leader->muted && waiting.leader->followers.empty()) retire(*waiting.leader);
     }
   }
-  if (sequence.rank.level == kPromotedLevel) --promoted_;
   policy_.note(SequenceEvent::kEnded, sequence);
   sequence.entry = nullptr;
   sequence.state = Retiring{.in_batch = goes_on};
@@ -135,7 +134,6 @@ void SequenceTable::hand_over(Sequence& leader) {
   heir->yields = leader.yields;
   heir->rank.level = leader.rank.level;
   heir->rank.key = leader.rank.key;
-  if (leader.rank.level == kPromotedLevel) ++promoted_;
   heir->state = Waiting{};
   // It has waited as long as the leader: since its last work.
   if (!leader.is<Waiting>()) return enqueue(*heir, leader.waits_since);
@@ -200,19 +198,11 @@ Rank SequenceTable::rank_of(const Sequence& sequence) const {
   return rank;
 }
 
-bool SequenceTable::may_promote() const {
-  const PolicyRules& rules = policy_.rules();
-  if (rules.running_per_promoted == 0) return true;
-  const int64_t share = std::max<int64_t>(1, running_.size() / rules.running_per_promoted);
-  return promoted_ < std::min<int64_t>(share, rules.promoted_max);
-}
-
 void SequenceTable::promote(Sequence& sequence, uint64_t step) {
   const auto to_front = [&] {  // among the promoted: first come first served
     sequence.rank.level = kPromotedLevel;
     sequence.rank.key = 0;
   };
-  ++promoted_;
   if (sequence.running()) {
     running_.remove(sequence);
     to_front();
@@ -224,17 +214,6 @@ void SequenceTable::promote(Sequence& sequence, uint64_t step) {
   dequeue(sequence);
   to_front();
   enqueue(sequence, step);
-}
-
-Sequence* SequenceTable::longest_without_work() const {
-  Sequence* longest = nullptr;
-  for (Sequence* running : running_.live()) {
-    if (running->rank.level == kPromotedLevel) continue;
-    if (longest == nullptr || running->waits_since < longest->waits_since) longest = running;
-  }
-  Sequence* waiting = line_.longest_waiting();
-  if (waiting == nullptr) return longest;
-  return longest == nullptr || waiting->waits_since < longest->waits_since ? waiting : longest;
 }
 
 // --- it runs

@@ -54,16 +54,11 @@ class SequenceTable {
   void sweep_retired();
 
   // --- in line
-  // Whether another may be promoted beside those that were and have not ended.
-  bool may_promote() const;
   // It goes before all others from plan `step` on, whether it waits or runs.
   void promote(Sequence& sequence, uint64_t step);
   // Its rank may have changed. REQUIRES: it waits and follows nobody
   void place_again(Sequence& sequence);
   void drop_ended_waits() { line_.drop_ended_waits(); }
-  // Who has been longest without work, of the live that are not promoted; null: nobody.
-  // REQUIRES: drop_ended_waits()
-  Sequence* longest_without_work() const;
 
   // --- it runs
   // It gets a slot, and its followers get theirs reserved. REQUIRES: they are free
@@ -113,7 +108,6 @@ class SequenceTable {
   SlotPool slots_;
   int32_t live_rows_at_start_ = 0;
   bool reserves_ = false;
-  int64_t promoted_ = 0;  // that have not ended
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;
   uint64_t preemptions_ = 0, yields_ = 0;
