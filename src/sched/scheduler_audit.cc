@@ -1,10 +1,9 @@
-// check_invariants() and kv_waste(): reads everything, changes nothing.
+#include "sched/scheduler_audit.h"
+
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "sched/batch_scheduler.h"
 
 namespace headrace {
 namespace {
@@ -84,9 +83,10 @@ struct PageAudit {
 
 }  // namespace
 
-Status BatchScheduler::check_invariants() const {
-  HR_RETURN_IF_ERROR(pool_.check_invariants());
+Status SchedulerAudit::check() const {
+  HR_RETURN_IF_ERROR(pool.check_invariants());
   HR_RETURN_IF_ERROR(check_lists());
+  HR_RETURN_IF_ERROR(check_states());
   HR_RETURN_IF_ERROR(check_requests());
   HR_RETURN_IF_ERROR(check_slots());
   HR_RETURN_IF_ERROR(check_pages());
@@ -94,26 +94,28 @@ Status BatchScheduler::check_invariants() const {
 }
 
 // Every sequence is in exactly the list that its state says.
-Status BatchScheduler::check_lists() const {
-  if (!std::is_sorted(running_.begin(), running_.end(), ByRank())) {
+Status SchedulerAudit::check_lists() const {
+  const std::span<Sequence* const> running = table.running().all();
+  if (!std::is_sorted(running.begin(), running.end(), ByRank())) {
     return broken("the running sequences are out of order");
   }
-  size_t listed = running_.size() + queue_.size() + background_queue_.size() + retiring_.size();
-  for (const Sequence* sequence : running_) {
+  size_t listed = running.size() + table.line().live().size() + table.line().background().size() +
+                  table.retiring().size();
+  for (const Sequence* sequence : table.running().all()) {
     if (!sequence->running()) return broken("sequence {} does not run", sequence->id.value);
   }
-  for (const Sequence* sequence : queue_) {
+  for (const Sequence* sequence : table.line().live()) {
     const auto* waiting = std::get_if<Waiting>(&sequence->state);
     if (waiting == nullptr || waiting->leader != nullptr || waiting->slot) {
       return broken("sequence {} is queued and not waiting", sequence->id.value);
     }
   }
-  for (const Sequence* sequence : retiring_) {
+  for (const Sequence* sequence : table.retiring()) {
     if (!sequence->is<Retiring>() || sequence->entry != nullptr) {
       return broken("sequence {} is not retiring", sequence->id.value);
     }
   }
-  for (const auto& [id, sequence] : sequences_) {
+  for (const auto& [id, sequence] : table.sequences()) {
     for (const Sequence* follower : sequence->followers) {
       const auto* waiting = std::get_if<Waiting>(&follower->state);
       if (waiting == nullptr || waiting->leader != sequence.get() ||
@@ -122,7 +124,17 @@ Status BatchScheduler::check_lists() const {
       }
       ++listed;
     }
-    const bool drained = sequence->last_step <= pool_.applied();
+  }
+  if (listed != table.sequences().size()) {
+    return broken("{} sequences are in lists, there are {}", listed, table.sequences().size());
+  }
+  return ok_status();
+}
+
+// What a sequence holds is what its state says.
+Status SchedulerAudit::check_states() const {
+  for (const auto& [id, sequence] : table.sequences()) {
+    const bool drained = sequence->last_step <= pool.applied();
     if (sequence->samples_in_flight < 0 || (drained && sequence->samples_in_flight != 0)) {
       return broken("sequence {} has {} samples in flight", id.value, sequence->samples_in_flight);
     }
@@ -133,15 +145,12 @@ Status BatchScheduler::check_lists() const {
                     sequence->blocks.pages_held());
     }
   }
-  if (listed != sequences_.size()) {
-    return broken("{} sequences are in lists, there are {}", listed, sequences_.size());
-  }
   return ok_status();
 }
 
-Status BatchScheduler::check_requests() const {
+Status SchedulerAudit::check_requests() const {
   size_t choices = 0;
-  for (const auto& [id, entry] : requests_) {
+  for (const auto& [id, entry] : table.requests()) {
     int32_t unfinished = 0;
     for (const Sequence* sequence : entry.choices) {
       if (sequence == nullptr) continue;
@@ -155,21 +164,21 @@ Status BatchScheduler::check_requests() const {
     }
     choices += static_cast<size_t>(unfinished);
   }
-  size_t others = retiring_.size();
-  for (const Sequence* sequence : running_) others += sequence->muted ? 1 : 0;
-  if (choices + others != sequences_.size()) {
-    return broken("{} sequences belong to no request", sequences_.size() - choices - others);
+  size_t others = table.retiring().size();
+  for (const Sequence* sequence : table.running().all()) others += sequence->muted ? 1 : 0;
+  if (choices + others != table.sequences().size()) {
+    return broken("{} sequences belong to no request", table.sequences().size() - choices - others);
   }
   return ok_status();
 }
 
 // free + running + reserved + leaving = all, each once.
-Status BatchScheduler::check_slots() const {
-  std::vector<int32_t> uses(static_cast<size_t>(options_.max_num_seqs), 0);
+Status SchedulerAudit::check_slots() const {
+  std::vector<int32_t> uses(static_cast<size_t>(options.max_num_seqs), 0);
   const auto use = [&](SlotId slot) { ++uses.at(static_cast<size_t>(slot.value)); };
-  for (SlotId slot : free_slots_) use(slot);
-  for (const LeavingSlot& leaving : leaving_) use(leaving.slot);
-  for (const Sequence* sequence : running_) {
+  for (SlotId slot : table.slots().free()) use(slot);
+  for (const LeavingSlot& leaving : table.slots().leaving()) use(leaving.slot);
+  for (const Sequence* sequence : table.running().all()) {
     use(sequence->slot());
     for (const Sequence* follower : sequence->followers) {
       use(std::get<Waiting>(follower->state).slot.value());
@@ -182,16 +191,16 @@ Status BatchScheduler::check_slots() const {
 }
 
 // Each page's reference count equals its holders.
-Status BatchScheduler::check_pages() const {
-  const auto total = static_cast<size_t>(pool_.total());
-  PageAudit audit{pool_, supply_.reserve_tokens(), std::vector<int32_t>(total, 0),
+Status SchedulerAudit::check_pages() const {
+  const auto total = static_cast<size_t>(pool.total());
+  PageAudit audit{pool, supply.reserve_tokens(), std::vector<int32_t>(total, 0),
                   std::vector<const Request*>(total, nullptr)};
-  for (const Sequence* sequence : running_) HR_RETURN_IF_ERROR(audit.add(*sequence));
-  for (const LeavingSlot& leaving : leaving_) {
+  for (const Sequence* sequence : table.running().all()) HR_RETURN_IF_ERROR(audit.add(*sequence));
+  for (const LeavingSlot& leaving : table.slots().leaving()) {
     if (leaving.row != nullptr) HR_RETURN_IF_ERROR(audit.add(*leaving.row));
   }
   for (size_t page = 0; page < total; ++page) {
-    const int32_t references = pool_.references(BlockId(static_cast<int32_t>(page)));
+    const int32_t references = pool.references(BlockId(static_cast<int32_t>(page)));
     if (references != audit.holders[page]) {
       return broken("page {} counts {} holders and has {}", page, references, audit.holders[page]);
     }
@@ -199,25 +208,26 @@ Status BatchScheduler::check_pages() const {
   return ok_status();
 }
 
-Status BatchScheduler::check_cache() const {
-  if (cache_ == nullptr) return ok_status();
-  HR_RETURN_IF_ERROR(cache_->check_invariants());
-  for (const Sequence* sequence : running_) {
-    HR_RETURN_IF_ERROR(cache_->check_path(sequence->path, sequence->known_tokens()));
+Status SchedulerAudit::check_cache() const {
+  if (cache == nullptr) return ok_status();
+  HR_RETURN_IF_ERROR(cache->check_invariants());
+  for (const Sequence* sequence : table.running().all()) {
+    HR_RETURN_IF_ERROR(cache->check_path(sequence->path, sequence->known_tokens()));
   }
   return ok_status();
 }
 
-KvWaste BatchScheduler::kv_waste() const {
+KvWaste SchedulerAudit::kv_waste() const {
   KvWaste waste;
-  std::vector<bool> seen(static_cast<size_t>(pool_.total()), false);
-  std::vector<const Sequence*> holders(running_.begin(), running_.end());
-  for (const LeavingSlot& leaving : leaving_) {
+  std::vector<bool> seen(static_cast<size_t>(pool.total()), false);
+  const std::span<Sequence* const> running = table.running().all();
+  std::vector<const Sequence*> holders(running.begin(), running.end());
+  for (const LeavingSlot& leaving : table.slots().leaving()) {
     if (leaving.row != nullptr) holders.push_back(leaving.row);
   }
   for (const Sequence* sequence : holders) {
-    for (size_t group = 0; group < options_.groups.size(); ++group) {
-      const int64_t block_tokens = options_.groups[group].block_tokens;
+    for (size_t group = 0; group < options.groups.size(); ++group) {
+      const int64_t block_tokens = options.groups[group].block_tokens;
       int64_t begin = 0;
       for (BlockId page : sequence->blocks.blocks(static_cast<int32_t>(group))) {
         const int64_t tokens = std::clamp<int64_t>(sequence->planned - begin, 0, block_tokens);
@@ -229,11 +239,11 @@ KvWaste BatchScheduler::kv_waste() const {
       }
     }
   }
-  const int64_t block_tokens = options_.groups.front().block_tokens;
-  const int64_t free_pages = pool_.free_count() + pool_.fenced_count();
-  if (options_.allocation == KvAllocation::kReserveMax) {
+  const int64_t block_tokens = options.groups.front().block_tokens;
+  const int64_t free_pages = pool.free_count() + pool.fenced_count();
+  if (options.allocation == KvAllocation::kReserveMax) {
     const int64_t reservation =
-        peak_pages(options_.groups, options_.max_model_len, options_.max_num_batched_tokens);
+        peak_pages(options.groups, options.max_model_len, options.max_num_batched_tokens);
     waste.external = free_pages % reservation * block_tokens;
   }
   waste.free = free_pages * block_tokens - waste.external;

@@ -1,9 +1,8 @@
-// apply(): what a step brought.
+#include "sched/result_reader.h"
+
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
-#include "sched/batch_scheduler.h"
 
 namespace headrace {
 namespace {
@@ -32,13 +31,9 @@ bool contains(const std::vector<TokenId>& list, TokenId token) {
 
 }  // namespace
 
-std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResult& result) {
-  if (plan.empty()) return {};
-  CHECK_MSG(!in_flight_.empty() && in_flight_.front().step == plan.step,
-            "plans are applied in order");
-  note_cost(plan);
-  const std::vector<Sequence*> sequences = std::move(in_flight_.front().sequences);
-  in_flight_.pop_front();
+std::vector<Emission> ResultReader::read(const StepPlan& plan, std::span<Sequence* const> sequences,
+                                         const StepResult& result, double now_seconds) {
+  now_seconds_ = now_seconds;
   for (size_t i = 0; i < sequences.size(); ++i) note_computed(plan.work[i], *sequences[i]);
   std::vector<Emission> emissions;
   emissions.reserve(result.rows.size());
@@ -50,85 +45,58 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
     }
     for (const SampleTarget& target : work.also_sample) {
       const Work sample{.sequence = target.sequence, .slot = target.slot, .samples = true};
-      Sequence* sequence = find(target.sequence);
+      Sequence* sequence = table_.find(target.sequence);
       CHECK(sequence != nullptr);
       take_row(*sequence, sample, rows.take(target.sequence), emissions);
     }
     end_prompt_only(work, *sequences[i], emissions);
   }
-  pool_.advance(Ticket(plan.step));
-  sweep_retiring();
-  work_left_ = has_work();
   return emissions;
 }
 
-// A step took from the end of the one before it until now, with what the host did between them;
-// from its plan where there was nothing to do before.
-void BatchScheduler::note_cost(const StepPlan& plan) {
-  const double started = work_left_
-                             ? applied_seconds_
-                             : std::max(in_flight_.front().planned_seconds, applied_seconds_);
-  applied_seconds_ = now();
-  const double seconds = applied_seconds_ - started;
-  const StepLoad load = StepLoad::of(plan);
-  const double predicted = cost_.knows() ? cost_.cost().seconds(load) : 0;
-  cost_.observe(load, seconds);
-  note_displacement_budget(seconds);
-  note_beside(plan, seconds, predicted);
-  // A step that was to take longer was so by choice.
-  const bool keeps_target = predicted <= options_.tpot_target_seconds;
-  if (load.decodes > 0 && load.prompt_tokens > 0 && keeps_target) {
-    chunk_overrun_.note(seconds, predicted);
-  }
-  if (cache_ != nullptr && cost_.knows()) {
-    cache_->set_seconds_per_token(cost_.cost().seconds_per_prompt_token());
-  }
-}
-
-// What is not used in ten minutes is forgotten.
-void BatchScheduler::note_displacement_budget(double step_seconds) {
-  constexpr double kRemembered = 600;
-  const double share = policy_->displacement_share();
-  if (std::isinf(share)) return;
-  displacement_seconds_ =
-      std::min(displacement_seconds_ + share * step_seconds, share * kRemembered);
+void ResultReader::count(SchedulerStats& stats) const {
+  stats.prompt_tokens = prompt_tokens_;
+  stats.generation_tokens = generation_tokens_;
+  stats.recomputed_tokens = recomputed_tokens_;
+  stats.dropped_tokens = dropped_tokens_;
+  stats.ended_row_tokens = ended_row_tokens_;
 }
 
 // Pages that are now full are written: they may be shared.
-void BatchScheduler::note_computed(const Work& work, Sequence& sequence) {
+void ResultReader::note_computed(const Work& work, Sequence& sequence) {
   CHECK_MSG(sequence.id == work.sequence, "a sequence left while a step in flight referred to it");
   if (work.ended) {
-    totals_.ended_row_tokens += static_cast<uint64_t>(work.count);
+    ended_row_tokens_ += static_cast<uint64_t>(work.count);
     return;
   }
   const int32_t end = work.first + work.count;
   const int32_t fresh_from = std::clamp(sequence.computed_max, work.first, end);
-  totals_.recomputed_tokens += static_cast<uint64_t>(fresh_from - work.first);
+  recomputed_tokens_ += static_cast<uint64_t>(fresh_from - work.first);
   const int32_t prompt_end = std::clamp(sequence.prompt_length(), fresh_from, end);
-  totals_.prompt_tokens += static_cast<uint64_t>(prompt_end - fresh_from);
+  prompt_tokens_ += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence.computed_max = std::max(sequence.computed_max, end);
   charge(sequence, prompt_end - fresh_from, work.samples ? 1 : 0);
-  for (const SampleTarget& target : work.also_sample) charge(*find(target.sequence), 0, 1);
+  for (const SampleTarget& target : work.also_sample) charge(*table_.find(target.sequence), 0, 1);
   if (!sequence.running()) return;
   sequence.blocks.publish_full(pool_, work.first, end);
   supply_.cache_prefix(sequence, end);
 }
 
 // Also what was in flight when it was preempted: its policy has it served.
-void BatchScheduler::charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
+void ResultReader::charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
   if (sequence.is<Retiring>() || sequence.rank.background) return;
-  const bool moved = policy_->served(sequence, prompt_tokens, output_tokens);
-  if (moved && sequence.running()) rerank(sequence);
+  const bool moved = policy_.served(sequence, prompt_tokens, output_tokens);
+  if (moved && sequence.running()) table_.rerank(sequence);
 }
 
-void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
-                              std::vector<Emission>& out) {
+void ResultReader::take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
+                            std::vector<Emission>& out) {
   if (work.samples) {
     CHECK_MSG(row != nullptr, "a Work that samples has no row in the result");
     --sequence.samples_in_flight;
   }
   if (sequence.is<Retiring>() || sequence.muted) {
-    if (work.samples) ++totals_.dropped_tokens;
+    if (work.samples) ++dropped_tokens_;
     return;
   }
   if (row == nullptr) return;  // all its prompt tokens were the first of the prompt
@@ -143,13 +111,13 @@ void BatchScheduler::take_row(Sequence& sequence, const Work& work, const StepRe
   const bool ends = emission.finish != FinishReason::kNone;
   if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
-  policy_->finished(sequence);
+  policy_.note(SequenceEvent::kFinished, sequence);
   admission_.answer_ended(sequence);
-  end_choice(sequence);
+  table_.end_choice(sequence);
 }
 
-void BatchScheduler::take_prompt_logprobs(Sequence& sequence, const Work& work,
-                                          const StepResult::Row& row, Emission& emission) {
+void ResultReader::take_prompt_logprobs(Sequence& sequence, const Work& work,
+                                        const StepResult::Row& row, Emission& emission) {
   int32_t& scored = sequence.entry->prompt_scored;
   const int32_t first = work.first + 1;  // the prompt index of entry 0
   const int32_t skip = std::max(0, scored - first);
@@ -159,26 +127,26 @@ void BatchScheduler::take_prompt_logprobs(Sequence& sequence, const Work& work,
   scored = first + static_cast<int32_t>(row.prompt_logprobs.size());
 }
 
-void BatchScheduler::take_sampled_row(Sequence& sequence, const StepResult::Row& row,
-                                      Emission& emission) {
+void ResultReader::take_sampled_row(Sequence& sequence, const StepResult::Row& row,
+                                    Emission& emission) {
   CHECK(!row.accepted.empty());
   const bool logprobs = sequence.request->sampling.logprobs >= 0;
   CHECK(!logprobs || row.logprobs.size() == row.accepted.size());
   for (size_t i = 0; i < row.accepted.size(); ++i) {
     const TokenId token = row.accepted[i];
-    if (sequence.output.empty()) sequence.first_token_seconds = applied_seconds_;
+    if (sequence.output.empty()) sequence.first_token_seconds = now_seconds_;
     sequence.output.push_back(token);
     emission.tokens.push_back(token);
     if (logprobs) emission.logprobs.push_back(row.logprobs[i]);
-    ++totals_.generation_tokens;
+    ++generation_tokens_;
     emission.finish = finish_after(sequence, token, emission.stop_token);
     if (emission.finish != FinishReason::kNone) return;
   }
 }
 
 // `token` is already in the output.
-FinishReason BatchScheduler::finish_after(const Sequence& sequence, TokenId token,
-                                          std::optional<TokenId>& stop_token) const {
+FinishReason ResultReader::finish_after(const Sequence& sequence, TokenId token,
+                                        std::optional<TokenId>& stop_token) const {
   const SamplingParams& sampling = sequence.request->sampling;
   const auto count = static_cast<int32_t>(sequence.output.size());
   if (count > sampling.min_tokens) {
@@ -194,8 +162,8 @@ FinishReason BatchScheduler::finish_after(const Sequence& sequence, TokenId toke
 }
 
 // max_tokens = 0: the prompt was only scored, every choice ends with it.
-void BatchScheduler::end_prompt_only(const Work& work, const Sequence& leader,
-                                     std::vector<Emission>& out) {
+void ResultReader::end_prompt_only(const Work& work, const Sequence& leader,
+                                   std::vector<Emission>& out) {
   if (leader.request->sampling.max_tokens > 0 || leader.is<Retiring>()) return;
   if (work.first + work.count < leader.prompt_length()) return;
   const std::vector<Sequence*> choices = leader.entry->choices;
@@ -210,13 +178,13 @@ void BatchScheduler::end_prompt_only(const Work& work, const Sequence& leader,
                      .choice = sequence->choice});
     }
     out.back().finish = FinishReason::kLength;
-    end_choice(*sequence);
+    table_.end_choice(*sequence);
   }
 }
 
 // NaN logits end the choice; of a leader, all who would have shared its pages. What it computed may
 // be wrong from some token on: nobody shall find it.
-void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
+void ResultReader::fault(Sequence& sequence, std::vector<Emission>& out) {
   supply_.forget(sequence);
   std::vector<Sequence*> ended = sequence.followers;
   ended.push_back(&sequence);
@@ -225,18 +193,8 @@ void BatchScheduler::fault(Sequence& sequence, std::vector<Emission>& out) {
                    .owner = each->request->owner,
                    .choice = each->choice,
                    .finish = FinishReason::kFault});
-    end_choice(*each);
+    table_.end_choice(*each);
   }
-}
-
-void BatchScheduler::sweep_retiring() {
-  if (live_running().empty()) drop_ended_rows();
-  const Ticket applied = pool_.applied();
-  std::erase_if(retiring_, [&](Sequence* sequence) {
-    if (sequence->last_step > applied || std::get<Retiring>(sequence->state).in_batch) return false;
-    sequences_.erase(sequence->id);
-    return true;
-  });
 }
 
 }  // namespace headrace
