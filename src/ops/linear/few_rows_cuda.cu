@@ -5,8 +5,8 @@
 namespace headrace {
 namespace {
 
-// Measured on an H200 (docs/kernels/notebook.md): with more rows, or more weights than these, the
-// library is ahead; of 4096 x 4096 inside a step, though not alone.
+// Measured on an H200 (docs/kernels/notebook/linear.md): with more rows, or more weights than
+// these, the library is ahead; of 4096 x 4096 inside a step, though not alone.
 constexpr int kFewRowsMax = 8;
 constexpr int64_t kFewElementsMax = 2048 * 2048;
 

@@ -28,7 +28,7 @@ GemvPlan plan_gemv(const FusedProduct& product, int32_t sm_count);
 // is asked for: a row's kernel must not depend on M then.
 bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args);
 // Whether it is faster in a step than the kernels that stand in for it (measured:
-// docs/kernels/notebook.md).
+// docs/kernels/notebook/linear.md).
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args);
 void run_gemv(OpContext& context, const FusedLinearArgs& args);
 

@@ -8,8 +8,8 @@ namespace {
 using gpu::GemvArguments;
 using gpu::GemvShape;
 
-// Measured on an H200 (docs/kernels/notebook.md) on matrices of an 8B model, the smallest of which
-// is 4096 x 4096.
+// Measured on an H200 (docs/kernels/notebook/linear.md) on matrices of an 8B model, the smallest of
+// which is 4096 x 4096.
 constexpr int64_t kElementsThatPay = 4096 * 4096;
 
 template <class T>

@@ -27,8 +27,8 @@ ResidentPlan plan_resident(const FusedProduct& product, int32_t sm_count);
 // norm BF16; K a multiple of 16.
 bool resident_fits(const DeviceTraits& traits, const FusedLinearArgs& args);
 // Whether it is faster in a step than the kernels that stand in for it: small weights, up to 64
-// rows (measured: docs/kernels/notebook.md). Not where batch invariance is asked for: a row's
-// kernel must not depend on M then.
+// rows (measured: docs/kernels/notebook/linear.md). Not where batch invariance is asked for: a
+// row's kernel must not depend on M then.
 bool resident_pays(const DeviceTraits& traits, const FusedLinearArgs& args);
 void run_resident(OpContext& context, const FusedLinearArgs& args);
 

@@ -10,7 +10,7 @@ using gpu::ResidentArguments;
 // More rows of W and of x are read too often.
 constexpr int64_t kRowsMax = 256;
 constexpr int64_t kOutputsMax = 8192;
-// Measured on an H200 (docs/kernels/notebook.md): the library is ahead with more.
+// Measured on an H200 (docs/kernels/notebook/linear.md): the library is ahead with more.
 constexpr int64_t kRowsThatPay = 64;
 constexpr int64_t kElementsThatPay = 2 << 20;
 
