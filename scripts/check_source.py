@@ -11,6 +11,7 @@ What it looks at:
             named in source_limits.json with the size that they may not outgrow: they can only become smaller
   includes  an include names a file that is there; folders include only those that docs/architecture.md allows, and
             there is no cycle between them
+  names     no class is defined in two files
   words     no word that docs/words.md replaces by one of the field's
 """
 
@@ -90,8 +91,9 @@ CLASS = re.compile(r"\b(class|struct|union)\s+(?:alignas\s*\([^)]*\)\s*)?(?:\[\[
 def kind_of(head, parent):
     """What the brace behind `head` opens, and its name."""
     head = head.strip()
-    if re.search(r"\bnamespace\b[\w\s:]*$", head) or head.startswith("extern"):
-        return "namespace", ""
+    space = re.search(r"\bnamespace\b([\w\s:]*)$", head)
+    if space or head.startswith("extern"):
+        return "namespace", (space[1].replace("inline", "").strip() or "(anonymous)") if space else ""
     if re.search(r"\benum\b", head) and "(" not in head:
         return "other", ""
     found = CLASS.search(head)
@@ -105,7 +107,7 @@ def kind_of(head, parent):
 
 
 def measure(path):
-    """Lines of the file; [(name, lines)] of functions; [(name, methods, members)] of classes."""
+    """Lines of the file; [(name, lines)] of functions; [(name, methods, members)] of classes, which have their namespaces."""
     raw = path.read_text(errors="replace")
     text = without_literals(raw)
     functions, classes = [], []
@@ -136,7 +138,8 @@ def measure(path):
                 if stack[-1][0] == "class":
                     counts[-1][0] += 1
             elif kind == "class":
-                classes.append((name, methods, members))
+                outer = [each[1] for each in stack if each[0] in ("namespace", "class") and each[1]]
+                classes.append(("::".join([*outer, name]), methods, members))
             start = at + 1 if kind != "other" else before
         elif parens == 0 and c == ";":
             statement = text[start:at].strip()
@@ -164,6 +167,7 @@ def measured(paths):
             key = f"{where}: {name}: lines"
             sizes[key] = max(length, sizes.get(key, 0))
         for name, methods, members in classes:
+            name = name.replace("(anonymous)::", "").removeprefix("headrace::")
             sizes[f"{where}: {name}: methods"] = max(methods, sizes.get(f"{where}: {name}: methods", 0))
             sizes[f"{where}: {name}: members"] = max(members, sizes.get(f"{where}: {name}: members", 0))
     return sizes
@@ -261,6 +265,22 @@ def includes(paths):
     return found
 
 
+# --- names ---
+
+
+def names(paths):
+    """A class of one name in two files is one class to the linker, which keeps the functions of either."""
+    places = {}
+    for path in paths:
+        # Tests are programs of their own; what is included into an anonymous namespace ends in .inc.
+        if not named(path).startswith("src/") or path.suffix == ".inc" or re.search(r"(_test|_fuzz|_fixture)\.\w+$", path.name) or path.name.startswith("fake_"):
+            continue
+        for name, _, _ in measure(path)[2]:
+            if "(anonymous)" not in name and not re.search(r"[< ]", name):
+                places.setdefault(name, set()).add(named(path))
+    return [f"{name} is a class in {' and in '.join(sorted(where))}" for name, where in sorted(places.items()) if len(where) > 1]
+
+
 # --- words ---
 
 
@@ -287,7 +307,7 @@ def main():
         sizes = sorted(measured(paths).items(), key=lambda item: item[1] / most(item[0]), reverse=True)
         print("\n".join(f"{size:5} {key}" for key, size in sizes[:60]))
         return 0
-    found = sizes_over(paths) + includes(paths) + words(paths) + layout(paths)
+    found = sizes_over(paths) + includes(paths) + names(paths) + words(paths) + layout(paths)
     print("\n".join(found))
     return 1 if found else 0
 

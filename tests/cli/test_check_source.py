@@ -103,6 +103,15 @@ def test_an_include_that_is_gone(tree):
     assert check_source.includes(check_source.sources()) == ["src/ops/a.h: base/gone.h is not there"]
 
 
+def test_two_classes_of_one_name(tree):
+    tree("src/ops/a.h", "namespace x {\nstruct Word {\n  int a;\n};\n}\n")
+    tree("src/ops/b.cc", "namespace x {\nnamespace {\nstruct Word {\n  int a;\n};\n}\n}\n")
+    tree("src/ops/c.h", "namespace y {\nstruct Word {\n  int a;\n};\n}\n")
+    assert check_source.names(check_source.sources()) == []
+    tree("src/apps/d.h", "namespace x {\nclass Word final : Other {\n  int a;\n};\n}\n")
+    assert check_source.names(check_source.sources()) == ["x::Word is a class in src/apps/d.h and in src/ops/a.h"]
+
+
 def test_words(tree):
     tree("src/ops/a.h", "// Not measured in this run.\n")
     assert check_source.words(check_source.sources()) == []
