@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/decoder.h"
-#include "models/llama.h"
+#include "models/decoder_spec.h"
 #include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
@@ -35,7 +35,7 @@ DecoderSpec spec_of(int32_t head_dim, int32_t vocabulary) {
   config.rope_theta = 10000;
   config.rope_dim = head_dim;
   config.tied_embeddings = true;
-  return llama_spec(config);
+  return uniform_decoder(config);
 }
 
 TEST(DeviceLimits, SizesThatKernelsTake) {
