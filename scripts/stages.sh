@@ -168,6 +168,13 @@ stage_emulated() {
   finish "ops_test as Haswell (AVX2) and Nehalem (baseline)"
 }
 
+# What docs/changing.md says that a change costs is tried on a copy of the commit.
+stage_changes() {
+  begin changes
+  scripts/try_changes || fail "scripts/try_changes"
+  finish "each kind of change applies, builds and passes its tests"
+}
+
 # Faults put into copies of the scheduler and the cache: the simulation must find each. A sample, or all
 # from three first seeds.
 stage_mutants() {
