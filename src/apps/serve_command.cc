@@ -44,7 +44,7 @@ The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a 
 with an error, a third one the program.)";
 
 struct ServeFlags {
-  ModelFlags model{.log_level = "info"};
+  ModelFlags model{.log_level = LogLevel::kInfo};
   SamplingDefaults sampling;  // of requests that do not say it themselves
   ServerOptions server;
   std::vector<std::string> names;
@@ -126,7 +126,7 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
 void add_limit_flags(CLI::App& app, ServeFlags& flags) {
   constexpr const char* kGroup = "Server";
   app.add_option("--max-num-queued-reqs,--max-queued-requests",
-                 flags.model.stack.max_queued_requests,
+                 flags.model.stack.engine.scheduler.max_queued_requests,
                  "Requests that may wait; more are told 429 (default: 256)")
       ->transform(size_between(1, 1 << 20))
       ->type_name("N")
@@ -191,7 +191,8 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--seed", flags.model.stack.seed, "Of the weights with --load-format dummy")
+  app.add_option("--seed", flags.model.stack.load.dummy_seed,
+                 "Of the weights with --load-format dummy")
       ->type_name("N")
       ->group("Model");
 }
@@ -454,7 +455,7 @@ Result<int> run(ServeFlags& flags) {
 SubcommandRun define_serve(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
   // A server lives long enough to use all of the pool.
-  flags->model.stack.kv_populate = "idle";
+  flags->model.stack.runner.kv_populate = KvPopulate::kIdle;
   add_http_flags(app, *flags);
   add_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);

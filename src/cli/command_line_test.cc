@@ -64,9 +64,9 @@ class ModelFlagsTest : public testing::Test {
 TEST_F(ModelFlagsTest, DefaultsStay) {
   ASSERT_TRUE(parse({}).ok());
   const StackOptions defaults;
-  EXPECT_EQ(flags_.stack.max_num_seqs, defaults.max_num_seqs);
-  EXPECT_EQ(flags_.stack.dtype, "auto");
-  EXPECT_TRUE(flags_.stack.chunked_prefill);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, defaults.batch.max_num_seqs);
+  EXPECT_EQ(flags_.stack.load.dtype, std::nullopt);
+  EXPECT_TRUE(flags_.stack.engine.scheduler.chunked_prefill);
 }
 
 TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
@@ -76,8 +76,8 @@ TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
 
 TEST_F(ModelFlagsTest, KebabAndSnakeAreOneFlag) {
   ASSERT_TRUE(parse({"--max_model_len=4K", "--max-num-seqs", "8", "--dtype", "float32"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 4096);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 8);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 4096);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 8);
 }
 
 TEST_F(ModelFlagsTest, UnderscoresInValuesStay) {
@@ -87,10 +87,10 @@ TEST_F(ModelFlagsTest, UnderscoresInValuesStay) {
 
 TEST_F(ModelFlagsTest, SpellingsOfOtherServersAreKnown) {
   ASSERT_TRUE(parse({"-c", "2k", "-np", "3", "-ub", "256", "-t", "2", "-m", "b.gguf"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 2000);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 3);
-  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 256);
-  EXPECT_EQ(flags_.stack.threads, 2);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 2000);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 3);
+  EXPECT_EQ(flags_.stack.batch.max_num_batched_tokens, 256);
+  EXPECT_EQ(flags_.stack.device.threads, 2);
   EXPECT_EQ(flags_.stack.model, "b.gguf");
 }
 
@@ -99,27 +99,27 @@ TEST_F(ModelFlagsTest, SglangSpellings) {
                      "64", "--max-running-requests", "5"})
                   .ok());
   EXPECT_EQ(flags_.stack.model, "c.gguf");
-  EXPECT_EQ(flags_.stack.max_model_len, 512);
-  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 64);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 5);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 512);
+  EXPECT_EQ(flags_.stack.batch.max_num_batched_tokens, 64);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 5);
 }
 
 TEST_F(ModelFlagsTest, TheContextMayBeLeftToTheModel) {
-  flags_.stack.max_model_len = 7;
+  flags_.stack.memory.max_model_len = 7;
   ASSERT_TRUE(parse({"--max-model-len", "auto"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 0);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 0);
   ASSERT_TRUE(parse({"--max-model-len=-1"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 0);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 0);
 }
 
 TEST_F(ModelFlagsTest, TheLastValueWins) {
   ASSERT_TRUE(parse({"--max-num-seqs", "4", "--parallel", "9"}).ok());
-  EXPECT_EQ(flags_.stack.max_num_seqs, 9);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 9);
 }
 
 TEST_F(ModelFlagsTest, NoTurnsAFlagOff) {
   ASSERT_TRUE(parse({"--no-enable-chunked-prefill"}).ok());
-  EXPECT_FALSE(flags_.stack.chunked_prefill);
+  EXPECT_FALSE(flags_.stack.engine.scheduler.chunked_prefill);
 }
 
 TEST_F(ModelFlagsTest, SamplingFlags) {
@@ -239,7 +239,7 @@ TEST_F(ModelFlagsTest, AnOptionalWordEatsNoFlagAndNoModel) {
     const Status status = parse_arguments(app, line).status();
     EXPECT_TRUE(status.ok()) << line[0] << " " << line[1] << ": " << status.message();
     EXPECT_EQ(flags.stack.model, "x.gguf") << line[0] << " " << line[1];
-    EXPECT_EQ(flags.stack.max_model_len, 8192) << line[0] << " " << line[1];
+    EXPECT_EQ(flags.stack.memory.max_model_len, 8192) << line[0] << " " << line[1];
   }
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), static_cast<int64_t>(lines.size())) << told;
@@ -272,7 +272,7 @@ TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
     const Status status = parse_arguments(app, CLI::detail::split(line, ' ')).status();
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(flags.stack.model, "x.gguf") << line;
-    EXPECT_EQ(flags.stack.max_model_len, 8192) << line;
+    EXPECT_EQ(flags.stack.memory.max_model_len, 8192) << line;
   }
   testing::internal::GetCapturedStderr();
 }
