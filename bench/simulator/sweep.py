@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sweeps of `headrace bench simulate` behind the plots of docs/scheduling.md, as JSON lines.
+"""Sweeps of `headrace bench simulate` behind the plots of docs/scheduling_notebook.md, as JSON lines.
 
     bench/simulator/sweep.py > bench/results/simulated.jsonl && bench/plots/simulated.py
 
