@@ -30,6 +30,7 @@
 #include "server/request_guard.h"
 #include "server/server.h"
 #include "stack/hub_cache.h"
+#include "text/output/dialect.h"
 #include "weights/generation_config.h"
 
 namespace headrace {
@@ -53,6 +54,7 @@ struct ServeFlags {
   KeyLimits key_limits;  // of keys that name none
   std::string origins;   // a JSON array, or one origin
   bool seccomp = false;
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::string batch_input, batch_output;
 };
 
@@ -120,6 +122,20 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
                  "How long answers under way may go on after SIGTERM (default: 30)")
       ->check(number_between(0.0, 86400.0))
       ->type_name("SECONDS")
+      ->group(kGroup);
+}
+
+void add_output_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  app.add_option("--tool-call-parser", flags.tool_call_parser,
+                 "How the model writes calls of tools, by vLLM's or SGLang's name (hermes, "
+                 "llama3_json, mistral, ...); none: they stay text (default: auto, from its chat "
+                 "template)")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--reasoning-parser", flags.reasoning_parser,
+                 "The same of its thoughts (qwen3, deepseek_r1, ...) (default: auto)")
+      ->type_name("NAME")
       ->group(kGroup);
 }
 
@@ -273,6 +289,9 @@ Result<std::string> resolve_host(const std::string& host) {
 
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
+  // Their names, before a model is loaded.
+  HR_RETURN_IF_ERROR(choose_tool_dialect(flags.tool_call_parser, "").status());
+  HR_RETURN_IF_ERROR(choose_reasoning_dialect(flags.reasoning_parser, "").status());
   add_key_of_environment(flags.api_keys);
   for (const std::string& secret : flags.api_keys) {
     server.api_keys.emplace_back(secret).limits = flags.key_limits;
@@ -376,6 +395,8 @@ class BackgroundLoad {
                        .chat_template = stack_->chat_template(),
                        .names = flags_.names,
                        .max_model_len = info.max_model_len,
+                       .tool_call_parser = flags_.tool_call_parser,
+                       .reasoning_parser = flags_.reasoning_parser,
                        .sampling = flags_.sampling.over(stack_->sampling()),
                        .created_unix_s = std::time(nullptr)};
     if (served.names.empty()) {
@@ -391,6 +412,9 @@ class BackgroundLoad {
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
     if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
     if (batch_ != nullptr) batch_->start(server_.state());
+    const OutputDialect& output = server_.state().model()->output;
+    log_info("chats: tool calls are read as {}, reasoning as {}", output.tools_name(),
+             output.reasoning_name());
     if (!sampling.empty()) {
       log_info("sampling of requests that do not say it themselves: {}", sampling);
     }
@@ -457,6 +481,7 @@ SubcommandRun define_serve(CLI::App& app) {
   // A server lives long enough to use all of the pool.
   flags->model.stack.runner.kv_populate = KvPopulate::kIdle;
   add_http_flags(app, *flags);
+  add_output_flags(app, *flags);
   add_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);

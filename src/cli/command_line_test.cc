@@ -214,8 +214,8 @@ TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
 }
 
 TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
-  const std::string message = parse({"--tool-call-parser", "hermes"}).message();
-  EXPECT_TRUE(message.starts_with("--tool-call-parser: is not supported: answers are given as"))
+  const std::string message = parse({"--tool-parser-plugin", "x.py"}).message();
+  EXPECT_TRUE(message.starts_with("--tool-parser-plugin: is not supported: nothing is loaded"))
       << message;
   EXPECT_FALSE(parse({"--enable-lora"}).ok());
   EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
@@ -251,7 +251,7 @@ TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
   const std::vector<std::string> lines = {
       "-m x.gguf -ngl 99 -fa -ctk f16 -ctv f16 -cram 2048 --cache-reuse 256 -ts 1,1 -sm none -mg 0 "
       "--no-mmap --mlock --jinja -np 2 -cb -ub 256 -b 2048 --no-webui --fit on -fitt 512 -ncmoe 4 "
-      "-ot exps=CPU --reasoning-format none -n -1 --slots --metrics --log-colors off -lv 3 "
+      "-ot exps=CPU --reasoning-format auto -n -1 --slots --metrics --log-colors off -lv 3 "
       "--threads-batch 4 --repeat-last-n -1 --mirostat 0 --typical 1.0 --no-context-shift "
       "--models-max 1 --no-mmproj -c 8192",
       "x.gguf --no-enable-lora --enable-expert-parallel --max-loras 4 --max-lora-rank 16 "
@@ -295,7 +295,7 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
       {{"-mu", "http://x"}, "--mu: is not supported: nothing is downloaded"},
       {{"--samplers", "top_k"}, "--samplers: is not supported"},
       {{"--mirostat", "2"}, "--mirostat: 2 is not supported, only 0"},
-      {{"--reasoning-format", "deepseek"}, "--reasoning-format: deepseek is not supported"},
+      {{"--reasoning-format", "none"}, "--reasoning-format: none is not supported"},
       {{"--ep-size", "8"}, "--ep-size: 8 is not supported, only 1"},
       {{"--enable-priority-scheduling"}, "--enable-priority-scheduling: is not supported: use"},
   };
