@@ -74,6 +74,13 @@ stage_model() {
   for key in $keys; do fetch_model "$key"; done
 }
 
+# What a machine can keep of our habits: layout, sizes, includes, words.
+stage_source() {
+  begin source
+  logged source.log /usr/bin/python3 scripts/check_source.py || fail "scripts/check_source.py"
+  finish "layout, sizes, includes and words of the sources"
+}
+
 stage_build() {
   begin build
   configure build cpu -DHEADRACE_TESTS=ON
@@ -159,6 +166,13 @@ stage_emulated() {
   done
   ((failed == 0))
   finish "ops_test as Haswell (AVX2) and Nehalem (baseline)"
+}
+
+# What docs/changing.md says that a change costs is tried on a copy of the commit.
+stage_changes() {
+  begin changes
+  scripts/try_changes || fail "scripts/try_changes"
+  finish "each kind of change applies, builds and passes its tests"
 }
 
 # Faults put into copies of the scheduler and the cache: the simulation must find each. A sample, or all

@@ -125,8 +125,8 @@ const AmxProbe kAmxProbes[] = {
     {"unpacked Q8_0 (16 cycles a tile: 1.0)", 8, unpack_loop<kPackedQ8_0>},
     {"unpacked Q4_0", 8, unpack_loop<kPackedQ4_0>},
     {"unpacked Q4_1", 8, unpack_loop<kPackedQ4_1>},
-    {"unpacked Q4_K", 8, unpack_loop<kPackedQ4K>},
-    {"unpacked Q6_K", 8, unpack_loop<kPackedQ6K>},
+    {"unpacked Q4_K", 8, unpack_loop<kPackedQ4_K>},
+    {"unpacked Q6_K", 8, unpack_loop<kPackedQ6_K>},
 };
 
 // --- variants ---

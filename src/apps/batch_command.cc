@@ -50,8 +50,9 @@ Result<int> run(BatchFlags& flags) {
   StackOptions& options = flags.model.stack;
   // The longest declared answers are sent first in any case. But max_tokens is a bound: how long
   // answers get, on which the shape of steps would depend, is not known.
-  options.job.requests = static_cast<int64_t>(requests.size() - journal.done_count());
-  options.max_queued_requests = std::max(options.max_queued_requests, kJobSequencesMax);
+  options.batch.job.requests = static_cast<int64_t>(requests.size() - journal.done_count());
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  scheduler.max_queued_requests = std::max(scheduler.max_queued_requests, kJobSequencesMax);
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   HR_ASSIGN_OR_RETURN(ApiKeys no_keys, ApiKeys::create({}));
   ServerState state(limits, std::move(no_keys), {});

@@ -31,7 +31,7 @@ In the chat: /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.)";
 constexpr std::string_view kBlockMark = "\"\"\"";
 
 struct ChatFlags {
-  ModelFlags model{.stack = {.max_num_seqs = 1}};
+  ModelFlags model{.stack = {.batch = {.max_num_seqs = 1}}};
   // What the model's makers suggest for SmolLM2; /set changes it.
   SamplingFlags sampling{.sampling = {.temperature = 0.2f, .top_p = 0.9f, .max_tokens = -1}};
   std::string system;

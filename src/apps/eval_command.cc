@@ -28,7 +28,7 @@ constexpr const char* kEvalFooter = R"(Examples:
   headrace eval score ids.jsonl -m model.gguf --top 5    (lines of {"id": 1, "prompt_ids": [1, 2]}))";
 
 struct EvalFlags {
-  ModelFlags model{.stack = {.max_num_seqs = 4}};
+  ModelFlags model{.stack = {.batch = {.max_num_seqs = 4}}};
   std::string task, file;
   std::string output = "text";
   int32_t window = 512;
@@ -88,24 +88,25 @@ void print_perplexity(const Perplexity& result, const EvalFlags& flags, const St
                flags.window, result.scored, result.seconds);
     return;
   }
-  const Json report = Json::object()
-                          .set("model", info.model_name)
-                          .set("dtype", flags.model.stack.dtype)
-                          .set("perplexity", result.perplexity)
-                          .set("mean_nll", result.mean_nll)
-                          .set("stderr_nll", result.stderr_nll)
-                          .set("n_ctx", flags.window)
-                          .set("tokens", result.text_tokens)
-                          .set("windows", result.windows)
-                          .set("scored", result.scored)
-                          .set("seconds", result.seconds);
+  const Json report =
+      Json::object()
+          .set("model", info.model_name)
+          .set("dtype", std::string(name_of(kArithmeticTypes, flags.model.stack.load.dtype)))
+          .set("perplexity", result.perplexity)
+          .set("mean_nll", result.mean_nll)
+          .set("stderr_nll", result.stderr_nll)
+          .set("n_ctx", flags.window)
+          .set("tokens", result.text_tokens)
+          .set("windows", result.windows)
+          .set("scored", result.scored)
+          .set("seconds", result.seconds);
   fmt::print("{}\n", write_json(report));
 }
 
 Result<int> run(EvalFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_ASSIGN_OR_RETURN(const std::string text, read_file(flags.file));
-  flags.model.stack.max_model_len = flags.window;
+  flags.model.stack.memory.max_model_len = flags.window;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   if (flags.task == "score") {
     bool first = true;

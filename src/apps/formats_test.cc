@@ -168,8 +168,11 @@ class Formats : public testing::TestWithParam<size_t> {
 
   // Log-probabilities of a prompt and of 8 greedy tokens, as text with every digit.
   static std::string scores(const std::string& model) {
-    auto stack = ModelStack::load(
-        {.model = model, .dtype = "float32", .threads = 1, .max_model_len = 64, .max_num_seqs = 1});
+    auto stack = ModelStack::load({.model = model,
+                                   .device = {.threads = 1},
+                                   .load = {.dtype = DType::kF32},
+                                   .batch = {.max_num_seqs = 1},
+                                   .memory = {.max_model_len = 64}});
     EXPECT_TRUE(stack.ok()) << stack.status().message();
     if (!stack.ok()) return "";
     std::string text;

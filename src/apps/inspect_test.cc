@@ -64,7 +64,7 @@ std::vector<std::string> problems_of(const std::string& path) {
 }
 
 std::string refusal_of(const std::string& path) {
-  return ModelStack::load({.model = path, .threads = 1}).status().message();
+  return ModelStack::load({.model = path, .device = {.threads = 1}}).status().message();
 }
 
 // Both say `part`, and the load's whole message is the first of inspect's.

@@ -30,7 +30,8 @@ constexpr const char* kRunFooter = R"(Examples:
   headrace run --raw -p "Once upon a time" --json)";
 
 struct RunFlags {
-  ModelFlags model{.stack = {.pack_weights = "use", .max_num_seqs = 1}};
+  ModelFlags model{
+      .stack = {.load = {.pack_weights = PackTime::kUse}, .batch = {.max_num_seqs = 1}}};
   SamplingFlags sampling{.sampling = {.temperature = 0, .max_tokens = 128}};
   std::string prompt;
   std::string system;

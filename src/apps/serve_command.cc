@@ -30,6 +30,7 @@
 #include "server/request_guard.h"
 #include "server/server.h"
 #include "stack/hub_cache.h"
+#include "text/output/dialect.h"
 #include "weights/generation_config.h"
 
 namespace headrace {
@@ -44,7 +45,7 @@ The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a 
 with an error, a third one the program.)";
 
 struct ServeFlags {
-  ModelFlags model{.log_level = "info"};
+  ModelFlags model{.log_level = LogLevel::kInfo};
   SamplingDefaults sampling;  // of requests that do not say it themselves
   ServerOptions server;
   std::vector<std::string> names;
@@ -53,6 +54,7 @@ struct ServeFlags {
   KeyLimits key_limits;  // of keys that name none
   std::string origins;   // a JSON array, or one origin
   bool seccomp = false;
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::string batch_input, batch_output;
 };
 
@@ -123,10 +125,24 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->group(kGroup);
 }
 
+void add_output_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  app.add_option("--tool-call-parser", flags.tool_call_parser,
+                 "How the model writes calls of tools, by vLLM's or SGLang's name (hermes, "
+                 "llama3_json, mistral, ...); none: they stay text (default: auto, from its chat "
+                 "template)")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--reasoning-parser", flags.reasoning_parser,
+                 "The same of its thoughts (qwen3, deepseek_r1, ...) (default: auto)")
+      ->type_name("NAME")
+      ->group(kGroup);
+}
+
 void add_limit_flags(CLI::App& app, ServeFlags& flags) {
   constexpr const char* kGroup = "Server";
   app.add_option("--max-num-queued-reqs,--max-queued-requests",
-                 flags.model.stack.max_queued_requests,
+                 flags.model.stack.engine.scheduler.max_queued_requests,
                  "Requests that may wait; more are told 429 (default: 256)")
       ->transform(size_between(1, 1 << 20))
       ->type_name("N")
@@ -191,7 +207,8 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--seed", flags.model.stack.seed, "Of the weights with --load-format dummy")
+  app.add_option("--seed", flags.model.stack.load.dummy_seed,
+                 "Of the weights with --load-format dummy")
       ->type_name("N")
       ->group("Model");
 }
@@ -272,6 +289,9 @@ Result<std::string> resolve_host(const std::string& host) {
 
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
+  // Their names, before a model is loaded.
+  HR_RETURN_IF_ERROR(choose_tool_dialect(flags.tool_call_parser, "").status());
+  HR_RETURN_IF_ERROR(choose_reasoning_dialect(flags.reasoning_parser, "").status());
   add_key_of_environment(flags.api_keys);
   for (const std::string& secret : flags.api_keys) {
     server.api_keys.emplace_back(secret).limits = flags.key_limits;
@@ -375,6 +395,8 @@ class BackgroundLoad {
                        .chat_template = stack_->chat_template(),
                        .names = flags_.names,
                        .max_model_len = info.max_model_len,
+                       .tool_call_parser = flags_.tool_call_parser,
+                       .reasoning_parser = flags_.reasoning_parser,
                        .sampling = flags_.sampling.over(stack_->sampling()),
                        .created_unix_s = std::time(nullptr)};
     if (served.names.empty()) {
@@ -390,6 +412,9 @@ class BackgroundLoad {
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
     if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
     if (batch_ != nullptr) batch_->start(server_.state());
+    const OutputDialect& output = server_.state().model()->output;
+    log_info("chats: tool calls are read as {}, reasoning as {}", output.tools_name(),
+             output.reasoning_name());
     if (!sampling.empty()) {
       log_info("sampling of requests that do not say it themselves: {}", sampling);
     }
@@ -454,8 +479,9 @@ Result<int> run(ServeFlags& flags) {
 SubcommandRun define_serve(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
   // A server lives long enough to use all of the pool.
-  flags->model.stack.kv_populate = "idle";
+  flags->model.stack.runner.kv_populate = KvPopulate::kIdle;
   add_http_flags(app, *flags);
+  add_output_flags(app, *flags);
   add_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);

@@ -52,11 +52,11 @@ AblationBench::AblationBench(StackOptions options) : options_(std::move(options)
 Result<ModelStack*> AblationBench::watched() {
   if (watched_ != nullptr) return watched_.get();
   StackOptions options = options_;
-  options.max_num_seqs = kAblationSequences;
-  options.max_model_len = std::max(options.max_model_len, kAblationModelLen);
-  options.enable_prefix_caching = false;
-  options.graphs = false;
-  options.op_hooks = &hooks_;
+  options.batch.max_num_seqs = kAblationSequences;
+  options.memory.max_model_len = std::max(options.memory.max_model_len, kAblationModelLen);
+  options.engine.scheduler.enable_prefix_caching = false;
+  options.runner.graphs = false;
+  options.runner.hooks = &hooks_;
   HR_ASSIGN_OR_RETURN(auto stack, load_with_progress(options));
   if (stack->info().on_gpu) {
     return unsupported("kernels are switched on the CPU only so far: add --device cpu");
@@ -70,9 +70,9 @@ Result<ModelStack*> AblationBench::engine(const std::string& name, const Change&
   if (stack != nullptr) return stack.get();
   StackOptions options = options_;
   // Engines stand side by side: none may take what is left of a GPU's memory.
-  if (options.device != "cpu" && built_with_cuda() && cuda_device_present() &&
-      options.kv_cache_memory_bytes == 0) {
-    options.kv_cache_memory_bytes = kAblationKvBytes;
+  if (options.device.choice != DeviceChoice::kCpu && built_with_cuda() && cuda_device_present() &&
+      options.memory.kv_cache_memory_bytes == 0) {
+    options.memory.kv_cache_memory_bytes = kAblationKvBytes;
   }
   change(options);
   HR_ASSIGN_OR_RETURN(stack, load_with_progress(options));

@@ -51,23 +51,23 @@ auto again_seconds(int32_t prompt, int32_t between) {
   };
 }
 
-AblationBench::Change memory_of(std::string kv_memory, int64_t bytes) {
+AblationBench::Change memory_of(KvMemoryKind kv_memory, int64_t bytes) {
   return [=](StackOptions& options) {
-    options.kv_memory = kv_memory;
-    options.kv_cache_memory_bytes = bytes;
-    options.max_model_len = kContext;
-    options.max_num_seqs = 32;
-    options.enable_prefix_caching = false;
+    options.runner.kv_memory = kv_memory;
+    options.memory.kv_cache_memory_bytes = bytes;
+    options.memory.max_model_len = kContext;
+    options.batch.max_num_seqs = 32;
+    options.engine.scheduler.enable_prefix_caching = false;
   };
 }
 
 AblationBench::Change prefixes(bool kept, double host_gib, int64_t bytes) {
   return [=](StackOptions& options) {
-    options.enable_prefix_caching = kept;
-    options.kv_offloading_gib = host_gib;
-    options.kv_cache_memory_bytes = bytes;
-    options.max_model_len = kContext;
-    options.max_num_seqs = 8;
+    options.engine.scheduler.enable_prefix_caching = kept;
+    options.tiers.host_gib = host_gib;
+    options.memory.kv_cache_memory_bytes = bytes;
+    options.memory.max_model_len = kContext;
+    options.batch.max_num_seqs = 8;
   };
 }
 
@@ -99,10 +99,11 @@ std::vector<AblationCase> paged_memory_cases() {
   const auto token = token_seconds(8, 1024);
   return {
       {"32 short chats, 64 MiB", "all of them",
-       on_engine("paged", memory_of("paged", kLittleMemory), chats),
-       on_engine("contiguous", memory_of("contiguous", kLittleMemory), chats)},
-      {"8 streams behind 1024", "a token", on_engine("roomy", memory_of("paged", kRoom), token),
-       on_engine("roomy contiguous", memory_of("contiguous", kRoom), token)},
+       on_engine("paged", memory_of(KvMemoryKind::kPaged, kLittleMemory), chats),
+       on_engine("contiguous", memory_of(KvMemoryKind::kContiguous, kLittleMemory), chats)},
+      {"8 streams behind 1024", "a token",
+       on_engine("roomy", memory_of(KvMemoryKind::kPaged, kRoom), token),
+       on_engine("roomy contiguous", memory_of(KvMemoryKind::kContiguous, kRoom), token)},
       {"conversation, 15 a second", "waste",
        simulated(conversation_in(KvAllocation::kPaged), waste),
        simulated(conversation_in(KvAllocation::kReserveMax), waste), kPercent, true},
@@ -116,10 +117,12 @@ std::vector<AblationCase> virtual_memory_cases() {
   const auto token = token_seconds(8, 1024);
   const auto many = all_seconds(96, {.prompt = 40, .output = 2});
   return {
-      {"8 streams behind 1024", "a token", on_engine("virtual", memory_of("virtual", kRoom), token),
-       on_engine("paged", memory_of("paged", kRoom), token)},
-      {"96 short requests", "all of them", on_engine("virtual", memory_of("virtual", kRoom), many),
-       on_engine("paged", memory_of("paged", kRoom), many)},
+      {"8 streams behind 1024", "a token",
+       on_engine("virtual", memory_of(KvMemoryKind::kVirtual, kRoom), token),
+       on_engine("paged", memory_of(KvMemoryKind::kPaged, kRoom), token)},
+      {"96 short requests", "all of them",
+       on_engine("virtual", memory_of(KvMemoryKind::kVirtual, kRoom), many),
+       on_engine("paged", memory_of(KvMemoryKind::kPaged, kRoom), many)},
   };
 }
 

@@ -16,18 +16,20 @@ constexpr int32_t kSlots = 8;
 struct PolicySetup {
   std::string policy;
   int32_t slots = kSlots;
-  std::string ended_rows = "computed";  // of static batches
+  bool computes_ended_rows = true;  // static batches
 };
 
 AblationMeasure on_policy(PolicySetup setup, std::vector<WorkItem> (*work)(uint64_t seed)) {
   return [=](AblationBench& bench) -> Result<double> {
-    const std::string name = fmt::format("{}, {}, {}", setup.policy, setup.slots, setup.ended_rows);
+    const std::string name =
+        fmt::format("{}, {}, {}", setup.policy, setup.slots, setup.computes_ended_rows);
     HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine(name, [&](StackOptions& options) {
-      options.policy = setup.policy;
-      options.static_ended_rows = setup.ended_rows;
-      options.max_num_seqs = setup.slots;
-      options.max_model_len = 1024;
-      options.enable_prefix_caching = false;
+      SchedulerOptions& scheduler = options.engine.scheduler;
+      options.batch.policy = setup.policy;
+      scheduler.static_computes_ended_rows = setup.computes_ended_rows;
+      options.batch.max_num_seqs = setup.slots;
+      options.memory.max_model_len = 1024;
+      options.engine.scheduler.enable_prefix_caching = false;
     }));
     HR_ASSIGN_OR_RETURN(const WorkloadResult result,
                         run_workload(*stack, work(bench.seed()), bench.seed()));
@@ -76,7 +78,7 @@ class PromptsBesideDecoders {
     HR_ASSIGN_OR_RETURN(const double undisturbed, undisturbed_p50(bench));
     HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine(name_, [&](StackOptions& options) {
       change(options);
-      options.tpot_target_seconds = over_p50_ * undisturbed;
+      options.engine.scheduler.tpot_target_seconds = over_p50_ * undisturbed;
     }));
     const std::vector<WorkItem> prompt(1, {.prompt = kLongPrompt, .output = 2});
     HR_ASSIGN_OR_RETURN(const WorkloadResult alone, run_workload(*stack, prompt, bench.seed()));
@@ -115,15 +117,15 @@ class PromptsBesideDecoders {
 
   void change(StackOptions& options) const {
     const bool chunked = over_p50_ > 0;
-    options.chunked_prefill = chunked;
-    options.max_model_len = kLongPrompt + 64;
+    options.engine.scheduler.chunked_prefill = chunked;
+    options.memory.max_model_len = kLongPrompt + 64;
     // Of all tokens 1 % may be late: the ends of prompts, in steps that hold most of one.
-    options.tpot_over_share = chunked ? kOverShare : 0;
-    options.max_num_batched_tokens = chunked ? kBudget : options.max_model_len;
-    options.max_num_seqs = kDecoders + kLongPrompts;
-    options.enable_prefix_caching = false;
+    options.engine.scheduler.tpot_over_share = chunked ? kOverShare : 0;
+    options.batch.max_num_batched_tokens = chunked ? kBudget : options.memory.max_model_len;
+    options.batch.max_num_seqs = kDecoders + kLongPrompts;
+    options.engine.scheduler.enable_prefix_caching = false;
     // Else who needs a page that was never used waits for the system (kv_memory.h).
-    options.kv_populate = "start";
+    options.runner.kv_populate = KvPopulate::kStart;
   }
 
   // Between the decoders' tokens, on an engine like this one and with no prompt beside them.
@@ -237,9 +239,9 @@ class ChatsBesideBatch {
   Result<WorkloadResult> measure(AblationBench& bench) {
     if (seed_ == bench.seed()) return last_;
     HR_ASSIGN_OR_RETURN(ModelStack* const stack, bench.engine("batch", [](StackOptions& options) {
-      options.max_num_seqs = 32;
-      options.max_model_len = 512;
-      options.enable_prefix_caching = false;
+      options.batch.max_num_seqs = 32;
+      options.memory.max_model_len = 512;
+      options.engine.scheduler.enable_prefix_caching = false;
     }));
     std::vector<WorkItem> items;
     for (int32_t i = 0; i < batch_; ++i) {
@@ -296,8 +298,8 @@ AblationMeasure overlapped(bool overlap) {
   return [=](AblationBench& bench) -> Result<double> {
     HR_ASSIGN_OR_RETURN(ModelStack* const stack,
                         bench.engine(overlap ? "overlap" : "serial", [&](StackOptions& options) {
-                          options.overlap = overlap;
-                          options.max_model_len = 512;
+                          options.device.overlap = overlap;
+                          options.memory.max_model_len = 512;
                         }));
     if (!stack->info().on_gpu) {
       return unsupported("a CPU computes on the engine's own thread: there is nothing to overlap");
@@ -329,10 +331,11 @@ std::vector<AblationCase> batching_cases() {
 }
 
 std::vector<AblationCase> continuous_batching_cases() {
-  const auto over_static = [](std::string ended_rows) {
-    return AblationCase{fmt::format("40 chats, 8 slots, {}", ended_rows), "throughput",
-                        on_policy({"fcfs"}, chats),
-                        on_policy({"static", kSlots, ended_rows}, chats), kTokensPerSecond};
+  const auto over_static = [](bool computes_ended_rows) {
+    return AblationCase{
+        fmt::format("40 chats, 8 slots, {}", computes_ended_rows ? "computed" : "skipped"),
+        "throughput", on_policy({"fcfs"}, chats),
+        on_policy({"static", kSlots, computes_ended_rows}, chats), kTokensPerSecond};
   };
   const auto simulated_over_static = [](int32_t slots) {
     return AblationCase{fmt::format("1,000 sharegpt, {} slots", slots),
@@ -342,7 +345,7 @@ std::vector<AblationCase> continuous_batching_cases() {
                         kMilliseconds,
                         true};
   };
-  return {over_static("computed"), over_static("skipped"), simulated_over_static(32),
+  return {over_static(true), over_static(false), simulated_over_static(32),
           simulated_over_static(256)};
 }
 

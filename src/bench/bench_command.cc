@@ -121,12 +121,12 @@ Result<std::vector<BenchTest>> bench_tests(const BenchFlags& flags) {
 // An engine that holds the largest of the tests.
 StackOptions stack_for(const BenchFlags& flags, const std::vector<BenchTest>& tests) {
   StackOptions stack = flags.model.stack;
-  stack.max_num_seqs = 1;
-  stack.graphs_at_start = true;
-  stack.enable_prefix_caching = false;  // every prompt is computed
+  stack.batch.max_num_seqs = 1;
+  stack.runner.graphs_at_start = true;
+  stack.engine.scheduler.enable_prefix_caching = false;  // every prompt is computed
   for (const BenchTest& test : tests) {
-    stack.max_num_seqs = std::max(stack.max_num_seqs, test.streams);
-    stack.max_model_len = std::max(stack.max_model_len, test.context());
+    stack.batch.max_num_seqs = std::max(stack.batch.max_num_seqs, test.streams);
+    stack.memory.max_model_len = std::max(stack.memory.max_model_len, test.context());
   }
   return stack;
 }
@@ -141,7 +141,7 @@ Status run_setup(const StackOptions& options, const std::vector<BenchTest>& test
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   BenchSetup setup = bench_setup(*stack);
   setup.batch_tokens = stack->engine().options().scheduler.max_num_batched_tokens;
-  setup.kv_type = options.dtype == "float32" ? "f32" : "f16";
+  setup.kv_type = options.load.dtype == DType::kF32 ? "f32" : "f16";
   for (const BenchTest& test : tests) {
     HR_ASSIGN_OR_RETURN(const BenchResult result, measure(*stack, test, plan));
     print(report.row(setup, result));
@@ -162,8 +162,8 @@ Result<int> run(BenchFlags& flags) {
     for (int64_t threads : flags.threads) {
       for (int64_t batch_tokens : flags.batch_tokens) {
         options.model = model;
-        options.threads = static_cast<int32_t>(threads);
-        options.max_num_batched_tokens = static_cast<int32_t>(batch_tokens);
+        options.device.threads = static_cast<int32_t>(threads);
+        options.batch.max_num_batched_tokens = static_cast<int32_t>(batch_tokens);
         HR_RETURN_IF_ERROR(run_setup(options, tests, flags.plan, report));
       }
     }

@@ -73,7 +73,9 @@ class Ceilings {
 class KernelsRun {
  public:
   explicit KernelsRun(const KernelFlags& flags)
-      : flags_(flags), device_(create_cpu_device(flags.model.stack.threads)), ceilings_(*device_) {}
+      : flags_(flags),
+        device_(create_cpu_device(flags.model.stack.device.threads)),
+        ceilings_(*device_) {}
 
   Result<int> run() {
     const std::vector<BenchTest> tests = wanted_tests();
@@ -106,12 +108,12 @@ class KernelsRun {
 
   StackOptions stack_options(const std::vector<BenchTest>& tests) const {
     StackOptions options = flags_.model.stack;
-    options.max_num_seqs = flags_.streams;
-    options.enable_prefix_caching = false;
-    options.graphs = false;
-    options.op_hooks = &hooks_;
+    options.batch.max_num_seqs = flags_.streams;
+    options.engine.scheduler.enable_prefix_caching = false;
+    options.runner.graphs = false;
+    options.runner.hooks = &hooks_;
     for (const BenchTest& test : tests) {
-      options.max_model_len = std::max(options.max_model_len, test.context());
+      options.memory.max_model_len = std::max(options.memory.max_model_len, test.context());
     }
     return options;
   }

@@ -40,7 +40,7 @@ constexpr int64_t kServedTokensMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct ServeLoadFlags {
-  LoadOptions client;
+  LoadClientOptions client;
   std::string base_url;
   std::string model;
   std::string requests;                       // file
@@ -256,7 +256,7 @@ struct ServerSteps {
   double beside_steps = 0, beside_steps_over = 0, beside_seconds = 0;
   double beside_seconds_max = 0;  // since the server started
 
-  static ServerSteps now(const LoadOptions& client) {
+  static ServerSteps now(const LoadClientOptions& client) {
     ServerSteps steps;
     const auto metrics = fetch(client, "/metrics");
     if (!metrics.ok()) return steps;
@@ -295,7 +295,7 @@ const std::array<ServerSteps::Sum, 10> ServerSteps::kSums = {{
 
 // The server's fitted cost of steps: what bench simulate --step-cost reads. Null where its /metrics
 // do not tell.
-Json step_cost_of(const LoadOptions& client) {
+Json step_cost_of(const LoadClientOptions& client) {
   const auto metrics = fetch(client, "/metrics");
   if (!metrics.ok()) return Json();
   Json cost = Json::object();

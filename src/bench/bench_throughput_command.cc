@@ -38,7 +38,8 @@ constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
 struct WorkloadFlags {
-  ModelFlags model{.stack = {.graphs_at_start = true, .cpu_max_num_seqs = 256}};
+  ModelFlags model{
+      .stack = {.batch = {.cpu_max_num_seqs = 256}, .runner = {.graphs_at_start = true}}};
   std::string requests;  // file
   int32_t input = 128, output = 128, prompts = 64;
   std::vector<int64_t> batches{1};
@@ -242,10 +243,11 @@ Result<int> run_throughput(WorkloadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_ASSIGN_OR_RETURN(std::vector<WorkItem> items, requested_items(flags));
   StackOptions& options = flags.model.stack;
-  if (options.max_model_len == 0) options.max_model_len = longest(items);
-  options.max_queued_requests =
-      std::max(options.max_queued_requests, static_cast<int32_t>(items.size()));
-  options.job = job_of(items);
+  if (options.memory.max_model_len == 0) options.memory.max_model_len = longest(items);
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  scheduler.max_queued_requests =
+      std::max(scheduler.max_queued_requests, static_cast<int32_t>(items.size()));
+  options.batch.job = job_of(items);
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   if (flags.format != "json") fmt::print("batch           {}\n", stack->info().batch_shape);
   if (stack->info().job_order == RequestOrder::kDeclared) {
@@ -324,13 +326,13 @@ Result<int> run_latency(WorkloadFlags& flags) {
   std::unique_ptr<KernelTrace> trace;  // before the first graph is made
   if (flags.trace) {
     HR_ASSIGN_OR_RETURN(trace, KernelTrace::start());
-    if (options.max_model_len == 0) {
-      options.max_model_len = flags.input + std::max(flags.output, kTracedTokens);
+    if (options.memory.max_model_len == 0) {
+      options.memory.max_model_len = flags.input + std::max(flags.output, kTracedTokens);
     }
   }
-  options.max_num_seqs =
+  options.batch.max_num_seqs =
       static_cast<int32_t>(*std::max_element(flags.batches.begin(), flags.batches.end()));
-  if (options.max_model_len == 0) options.max_model_len = flags.input + flags.output;
+  if (options.memory.max_model_len == 0) options.memory.max_model_len = flags.input + flags.output;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
   for (const int64_t batch : flags.batches) {
     const std::vector<WorkItem> items(static_cast<size_t>(batch), {flags.input, flags.output});

@@ -28,7 +28,7 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kErrorBytesMax = 300;  // of a refusal that is shown
 
-Result<tcp::endpoint> endpoint_of(const LoadOptions& options) {
+Result<tcp::endpoint> endpoint_of(const LoadClientOptions& options) {
   error_code error;
   const auto address =
       asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
@@ -39,7 +39,8 @@ Result<tcp::endpoint> endpoint_of(const LoadOptions& options) {
   return tcp::endpoint(address, options.port);
 }
 
-std::string request_text(const LoadOptions& options, std::string_view path, const LoadItem& item) {
+std::string request_text(const LoadClientOptions& options, std::string_view path,
+                         const LoadItem& item) {
   std::string text =
       fmt::format("{} {} HTTP/1.1\r\nHost: {}:{}\r\n", item.body.empty() ? "GET" : "POST", path,
                   options.host, options.port);
@@ -160,8 +161,9 @@ class LoadConnection : public std::enable_shared_from_this<LoadConnection> {
 // Every `stride`-th item, on one thread; nothing is shared with the other threads.
 class LoadThread {
  public:
-  LoadThread(const LoadOptions& options, tcp::endpoint endpoint, std::span<const LoadItem> items,
-             std::span<LoadOutcome> outcomes, size_t first, size_t stride, double start)
+  LoadThread(const LoadClientOptions& options, tcp::endpoint endpoint,
+             std::span<const LoadItem> items, std::span<LoadOutcome> outcomes, size_t first,
+             size_t stride, double start)
       : options_(options),
         endpoint_(endpoint),
         items_(items),
@@ -235,7 +237,7 @@ class LoadThread {
     for (const auto& connection : left) connection->give_up("not answered in time");
   }
 
-  const LoadOptions& options_;
+  const LoadClientOptions& options_;
   const tcp::endpoint endpoint_;
   const std::span<const LoadItem> items_;
   const std::span<LoadOutcome> outcomes_;
@@ -318,7 +320,7 @@ void LoadConnection::fail(std::string_view why) {
 
 }  // namespace
 
-Result<std::vector<LoadOutcome>> run_load(const LoadOptions& options,
+Result<std::vector<LoadOutcome>> run_load(const LoadClientOptions& options,
                                           std::span<const LoadItem> items) {
   HR_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, endpoint_of(options));
   std::vector<LoadOutcome> outcomes(items.size());
@@ -335,7 +337,7 @@ Result<std::vector<LoadOutcome>> run_load(const LoadOptions& options,
   return outcomes;
 }
 
-Result<HttpAnswer> fetch(const LoadOptions& options, const std::string& path,
+Result<HttpAnswer> fetch(const LoadClientOptions& options, const std::string& path,
                          const std::string& body) {
   HR_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, endpoint_of(options));
   asio::io_context io;

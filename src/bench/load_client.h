@@ -18,7 +18,7 @@ struct LoadItem {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-struct LoadOptions {
+struct LoadClientOptions {
   std::string host = "127.0.0.1";  // an IP address
   uint16_t port = 8000;
   std::string path = "/v1/completions";
@@ -52,7 +52,7 @@ struct LoadOutcome {
 // One outcome an item, in their order; blocks until all have ended. Connections are kept and used
 // again. An item whose time has come while concurrency_max are under way is sent when one ends;
 // `sent` says when. kInvalidArgument: a bad host.
-Result<std::vector<LoadOutcome>> run_load(const LoadOptions& options,
+Result<std::vector<LoadOutcome>> run_load(const LoadClientOptions& options,
                                           std::span<const LoadItem> items);
 
 // One GET or (with a body) POST, as a whole: for what is asked beside a run. kUnavailable where the
@@ -61,7 +61,7 @@ struct HttpAnswer {
   int status = 0;
   std::string body;
 };
-Result<HttpAnswer> fetch(const LoadOptions& options, const std::string& path,
+Result<HttpAnswer> fetch(const LoadClientOptions& options, const std::string& path,
                          const std::string& body = "");
 
 }  // namespace headrace

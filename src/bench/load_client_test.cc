@@ -8,7 +8,7 @@
 namespace headrace {
 namespace {
 
-LoadOptions client_of(ServerFixture& fixture) {
+LoadClientOptions client_of(ServerFixture& fixture) {
   return {.port = fixture.server->port(), .seconds_max = 30};
 }
 
@@ -22,7 +22,7 @@ TEST(LoadClient, EveryAnswerIsTimedAndCounted) {
   for (const bool stream : {true, false}) {
     ServerFixture server({.step_seconds = 0.001}, "");
     const std::vector<LoadItem> items(9, {.body = body(20, stream)});
-    LoadOptions options = client_of(server);
+    LoadClientOptions options = client_of(server);
     options.concurrency_max = 4;
     options.threads = 3;
     const auto outcomes = run_load(options, items);
@@ -46,7 +46,7 @@ TEST(LoadClient, EveryAnswerIsTimedAndCounted) {
 TEST(LoadClient, TheBoundOnConcurrencyHolds) {
   ServerFixture server({.running_max = 1, .queued_max = 1}, "");
   const std::vector<LoadItem> items(12, {.body = body(5, true)});
-  LoadOptions options = client_of(server);
+  LoadClientOptions options = client_of(server);
   options.concurrency_max = 2;  // one more would be told 429
   const auto outcomes = run_load(options, items);
   ASSERT_TRUE(outcomes.ok());
@@ -70,7 +70,7 @@ TEST(LoadClient, RefusalsAndSilenceAreFailures) {
   EXPECT_TRUE(refused->front().error.starts_with("400: ")) << refused->front().error;
 
   server.model.engine->set_paused(true);
-  LoadOptions impatient = client_of(server);
+  LoadClientOptions impatient = client_of(server);
   impatient.seconds_max = 0.1;
   impatient.concurrency_max = 1;
   const std::vector<LoadItem> items(2, {.body = body(5, true)});

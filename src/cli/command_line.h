@@ -4,6 +4,7 @@
 // found behind one dash (-np, -ub), as llama.cpp's scripts write them. The last value wins.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/named.h"
 #include "base/status.h"
 #include "cli/subcommand.h"
 
@@ -30,7 +32,19 @@ CLI::Validator size_between(int64_t low, int64_t high);
 // A validator that refuses numbers outside [low, high], and NaN.
 CLI::Validator number_between(double low, double high);
 
-// A flag whose value is one of `choices`.
+// A flag whose value is one of the table's, by its name. The table outlives the app.
+template <class T, size_t N>
+CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
+                        const Named<T> (&table)[N], const std::string& description) {
+  const auto read = [&value, &table](const std::string& name) {
+    value = *value_named(table, name);
+  };
+  return app.add_option_function<std::string>(names, read, description)
+      ->check(CLI::IsMember(names_of(table)))
+      ->default_str(std::string(name_of(table, value)));
+}
+
+// A flag whose value is the name of a row of some table (a policy, a rule of eviction).
 CLI::Option* add_choice(CLI::App& app, const std::string& names, std::string& value,
                         std::vector<std::string> choices, const std::string& description);
 

@@ -64,9 +64,9 @@ class ModelFlagsTest : public testing::Test {
 TEST_F(ModelFlagsTest, DefaultsStay) {
   ASSERT_TRUE(parse({}).ok());
   const StackOptions defaults;
-  EXPECT_EQ(flags_.stack.max_num_seqs, defaults.max_num_seqs);
-  EXPECT_EQ(flags_.stack.dtype, "auto");
-  EXPECT_TRUE(flags_.stack.chunked_prefill);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, defaults.batch.max_num_seqs);
+  EXPECT_EQ(flags_.stack.load.dtype, std::nullopt);
+  EXPECT_TRUE(flags_.stack.engine.scheduler.chunked_prefill);
 }
 
 TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
@@ -76,8 +76,8 @@ TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
 
 TEST_F(ModelFlagsTest, KebabAndSnakeAreOneFlag) {
   ASSERT_TRUE(parse({"--max_model_len=4K", "--max-num-seqs", "8", "--dtype", "float32"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 4096);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 8);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 4096);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 8);
 }
 
 TEST_F(ModelFlagsTest, UnderscoresInValuesStay) {
@@ -87,10 +87,10 @@ TEST_F(ModelFlagsTest, UnderscoresInValuesStay) {
 
 TEST_F(ModelFlagsTest, SpellingsOfOtherServersAreKnown) {
   ASSERT_TRUE(parse({"-c", "2k", "-np", "3", "-ub", "256", "-t", "2", "-m", "b.gguf"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 2000);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 3);
-  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 256);
-  EXPECT_EQ(flags_.stack.threads, 2);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 2000);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 3);
+  EXPECT_EQ(flags_.stack.batch.max_num_batched_tokens, 256);
+  EXPECT_EQ(flags_.stack.device.threads, 2);
   EXPECT_EQ(flags_.stack.model, "b.gguf");
 }
 
@@ -99,27 +99,27 @@ TEST_F(ModelFlagsTest, SglangSpellings) {
                      "64", "--max-running-requests", "5"})
                   .ok());
   EXPECT_EQ(flags_.stack.model, "c.gguf");
-  EXPECT_EQ(flags_.stack.max_model_len, 512);
-  EXPECT_EQ(flags_.stack.max_num_batched_tokens, 64);
-  EXPECT_EQ(flags_.stack.max_num_seqs, 5);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 512);
+  EXPECT_EQ(flags_.stack.batch.max_num_batched_tokens, 64);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 5);
 }
 
 TEST_F(ModelFlagsTest, TheContextMayBeLeftToTheModel) {
-  flags_.stack.max_model_len = 7;
+  flags_.stack.memory.max_model_len = 7;
   ASSERT_TRUE(parse({"--max-model-len", "auto"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 0);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 0);
   ASSERT_TRUE(parse({"--max-model-len=-1"}).ok());
-  EXPECT_EQ(flags_.stack.max_model_len, 0);
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 0);
 }
 
 TEST_F(ModelFlagsTest, TheLastValueWins) {
   ASSERT_TRUE(parse({"--max-num-seqs", "4", "--parallel", "9"}).ok());
-  EXPECT_EQ(flags_.stack.max_num_seqs, 9);
+  EXPECT_EQ(flags_.stack.batch.max_num_seqs, 9);
 }
 
 TEST_F(ModelFlagsTest, NoTurnsAFlagOff) {
   ASSERT_TRUE(parse({"--no-enable-chunked-prefill"}).ok());
-  EXPECT_FALSE(flags_.stack.chunked_prefill);
+  EXPECT_FALSE(flags_.stack.engine.scheduler.chunked_prefill);
 }
 
 TEST_F(ModelFlagsTest, SamplingFlags) {
@@ -214,8 +214,8 @@ TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
 }
 
 TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
-  const std::string message = parse({"--tool-call-parser", "hermes"}).message();
-  EXPECT_TRUE(message.starts_with("--tool-call-parser: is not supported: answers are given as"))
+  const std::string message = parse({"--tool-parser-plugin", "x.py"}).message();
+  EXPECT_TRUE(message.starts_with("--tool-parser-plugin: is not supported: nothing is loaded"))
       << message;
   EXPECT_FALSE(parse({"--enable-lora"}).ok());
   EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
@@ -239,7 +239,7 @@ TEST_F(ModelFlagsTest, AnOptionalWordEatsNoFlagAndNoModel) {
     const Status status = parse_arguments(app, line).status();
     EXPECT_TRUE(status.ok()) << line[0] << " " << line[1] << ": " << status.message();
     EXPECT_EQ(flags.stack.model, "x.gguf") << line[0] << " " << line[1];
-    EXPECT_EQ(flags.stack.max_model_len, 8192) << line[0] << " " << line[1];
+    EXPECT_EQ(flags.stack.memory.max_model_len, 8192) << line[0] << " " << line[1];
   }
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), static_cast<int64_t>(lines.size())) << told;
@@ -251,7 +251,7 @@ TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
   const std::vector<std::string> lines = {
       "-m x.gguf -ngl 99 -fa -ctk f16 -ctv f16 -cram 2048 --cache-reuse 256 -ts 1,1 -sm none -mg 0 "
       "--no-mmap --mlock --jinja -np 2 -cb -ub 256 -b 2048 --no-webui --fit on -fitt 512 -ncmoe 4 "
-      "-ot exps=CPU --reasoning-format none -n -1 --slots --metrics --log-colors off -lv 3 "
+      "-ot exps=CPU --reasoning-format auto -n -1 --slots --metrics --log-colors off -lv 3 "
       "--threads-batch 4 --repeat-last-n -1 --mirostat 0 --typical 1.0 --no-context-shift "
       "--models-max 1 --no-mmproj -c 8192",
       "x.gguf --no-enable-lora --enable-expert-parallel --max-loras 4 --max-lora-rank 16 "
@@ -272,7 +272,7 @@ TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
     const Status status = parse_arguments(app, CLI::detail::split(line, ' ')).status();
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(flags.stack.model, "x.gguf") << line;
-    EXPECT_EQ(flags.stack.max_model_len, 8192) << line;
+    EXPECT_EQ(flags.stack.memory.max_model_len, 8192) << line;
   }
   testing::internal::GetCapturedStderr();
 }
@@ -295,7 +295,7 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
       {{"-mu", "http://x"}, "--mu: is not supported: nothing is downloaded"},
       {{"--samplers", "top_k"}, "--samplers: is not supported"},
       {{"--mirostat", "2"}, "--mirostat: 2 is not supported, only 0"},
-      {{"--reasoning-format", "deepseek"}, "--reasoning-format: deepseek is not supported"},
+      {{"--reasoning-format", "none"}, "--reasoning-format: none is not supported"},
       {{"--ep-size", "8"}, "--ep-size: 8 is not supported, only 1"},
       {{"--enable-priority-scheduling"}, "--enable-priority-scheduling: is not supported: use"},
   };

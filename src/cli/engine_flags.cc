@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/kv_memory.h"
-#include "engine/kv_population.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -15,6 +13,9 @@ namespace {
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+
+constexpr Named<bool> kHigherPriorityFirst[] = {{"lower-first", false}, {"higher-first", true}};
+constexpr Named<bool> kEndedRowsComputed[] = {{"computed", true}, {"skipped", false}};
 
 // "auto" and "-1" leave the length to the model and the memory.
 CLI::Validator model_len() {
@@ -64,18 +65,19 @@ void add_gib(CLI::App& app, const std::string& names, double& value,
 void add_step_flags(CLI::App& app, StackOptions& stack) {
   add_size(
       app, "--max-num-seqs,--parallel,--np,--max-running-requests,--max-batch-size",
-      stack.max_num_seqs, 1, 1 << 16,
+      stack.batch.max_num_seqs, 1, 1 << 16,
       "Answers computed at the same time (default: CPU 64; GPU: by its memory, of a server at most "
       "256, of a job 1024; docs/scheduling.md)");
   add_size(app,
            "--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
-           stack.max_num_batched_tokens, 1, 1 << 20,
+           stack.batch.max_num_batched_tokens, 1, 1 << 20,
            "Most tokens in one step (default: CPU 512, or 256 for less than 1 GiB of weights; GPU "
            "8192, less with little memory or for a job of declared lengths)");
-  add_size(app, "--kv-cache-memory-bytes", stack.kv_cache_memory_bytes, 0, kInt64Max,
+  add_size(app, "--kv-cache-memory-bytes", stack.memory.kv_cache_memory_bytes, 0, kInt64Max,
            "Memory for keys and values (default: CPU: by --max-model-len and --max-num-seqs; GPU: "
            "what --gpu-memory-utilization leaves)");
-  app.add_option("--gpu-memory-utilization,--mem-fraction-static", stack.gpu_memory_utilization,
+  app.add_option("--gpu-memory-utilization,--mem-fraction-static",
+                 stack.memory.gpu_memory_utilization,
                  "Share of a GPU's memory for weights, activations, keys and values")
       ->check(number_between(0.01, 1.0))
       ->type_name("X")
@@ -86,32 +88,32 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag(
          "--overlap,--async-scheduling,!--no-overlap,!--no-async-scheduling,!--disable-overlap-"
          "schedule",
-         stack.overlap, "GPU: submit a step before the tokens of the last one are read")
+         stack.device.overlap, "GPU: submit a step before the tokens of the last one are read")
       ->group("Engine");
   app.add_flag(
          "--cuda-graphs,--no-enforce-eager,!--enforce-eager,!--no-cuda-graphs,!--disable-cuda-"
          "graph",
-         stack.graphs, "GPU: record steps that only decode and replay them")
+         stack.runner.graphs, "GPU: record steps that only decode and replay them")
       ->group("Engine");
   app.add_flag(
-         "--batch-invariant,--enable-deterministic-inference", stack.batch_invariant,
+         "--batch-invariant,--enable-deterministic-inference", stack.device.batch_invariant,
          "an answer has the same bits whatever runs beside it, at some cost in speed: on a GPU, "
          "and on a CPU with AMX (other CPUs' always have)")
       ->group("Engine");
-  app.add_flag("--graphs-at-start", stack.graphs_at_start,
+  app.add_flag("--graphs-at-start", stack.runner.graphs_at_start,
                "GPU: record all steps before the first request (default: while answering)")
       ->group("Engine");
   app.add_flag(
-         "--gemm-trials,!--no-gemm-trials", stack.gemm_trials,
+         "--gemm-trials,!--no-gemm-trials", stack.runner.gemm_trials,
          "GPU: time the algorithms of the vendor's matrix products on the model's own weights "
          "while there is nothing to do, and keep the fastest")
       ->group("Engine");
-  app.add_flag("--full-step-trials,!--no-full-step-trials", stack.full_step_trials,
+  app.add_flag("--full-step-trials,!--no-full-step-trials", stack.runner.full_step_trials,
                "GPU: the same for the products of a step of --max-num-batched-tokens")
       ->group("Engine");
-  add_size(app, "--max-cudagraph-capture-size,--cuda-graph-max-bs", stack.recorded_rows_max, 1,
-           1 << 12, "GPU: most sequences of a step that is recorded");
-  app.add_flag("--split-prompts,!--no-split-prompts", stack.split_prompts,
+  add_size(app, "--max-cudagraph-capture-size,--cuda-graph-max-bs", stack.runner.recorded_rows_max,
+           1, 1 << 12, "GPU: most sequences of a step that is recorded");
+  app.add_flag("--split-prompts,!--no-split-prompts", stack.runner.split_prompts,
                "GPU: attention of a prompt's few rows behind a long context shares its keys out "
                "over all multiprocessors")
       ->group("Engine");
@@ -121,80 +123,80 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag(
          "--enable-prefix-caching,!--no-enable-prefix-caching,--cache-prompt,!--no-cache-prompt,"
          "!--disable-radix-cache",
-         stack.enable_prefix_caching,
+         stack.engine.scheduler.enable_prefix_caching,
          "Keep the keys and values of prompts and answers for requests that begin alike")
       ->group("Engine");
-  add_choice(app, "--prefix-cache-eviction,--radix-eviction-policy", stack.prefix_cache_eviction,
-             {"lru", "lfu", "cost"},
+  add_choice(app, "--prefix-cache-eviction,--radix-eviction-policy",
+             stack.engine.scheduler.prefix_cache_eviction, {"lru", "lfu", "cost"},
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
-  add_gib(app, "--kv-offloading-size,--hicache-size", stack.kv_offloading_gib,
+  add_gib(app, "--kv-offloading-size,--hicache-size", stack.tiers.host_gib,
           "Host memory for the keys and values of prefixes and preempted requests that the pool "
           "has no room for (default 0: they are computed again)");
-  add_gib(app, "--kv-disk-size", stack.kv_disk_gib,
+  add_gib(app, "--kv-disk-size", stack.tiers.disk_gib,
           "The same on disk, for what that memory has no room for");
-  app.add_option("--kv-disk-path", stack.kv_disk_path,
+  app.add_option("--kv-disk-path", stack.tiers.disk_path,
                  "Folder of --kv-disk-size (default: the temporary one)")
       ->type_name("DIR")
       ->group("Engine");
-  app.add_option("--kv-save", stack.kv_save_path,
+  app.add_option("--kv-save", stack.engine.kv_save_path,
                  "File in which the prefix cache is saved at shutdown and looked for at start. It "
                  "holds what was said")
       ->type_name("FILE")
       ->group("Engine");
-  add_choice(app, "--kv-memory", stack.kv_memory, kv_memory_names(),
+  add_choice(app, "--kv-memory", stack.runner.kv_memory, kKvMemoryKinds,
              "Memory of keys and values: pages in block tables, pages mapped into a range of "
              "addresses for each request, or a range of memory for each")
       ->group("Engine");
-  add_choice(app, "--kv-populate", stack.kv_populate, kv_populate_names(),
+  add_choice(app, "--kv-populate", stack.runner.kv_populate, kKvPopulateNames,
              "CPU: when the memory of keys and values is taken: off: as it is first used; idle: "
              "while there is nothing to compute; start: all at start")
       ->group("Engine");
-  add_choice(app, "--preemption-mode", stack.preemption_mode, {"auto", "swap", "recompute"},
+  add_choice(app, "--preemption-mode", stack.tiers.mode, kPreemptionModes,
              "What --kv-offloading-size keeps: auto: what is cheaper to load than to compute; "
              "swap: everything; recompute: nothing")
       ->group("Engine");
 }
 
-void add_queue_flags(CLI::App& app, StackOptions& stack) {
-  add_choice(app, "--priority-order", stack.priority_order, {"lower-first", "higher-first"},
+void add_queue_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  add_choice(app, "--priority-order", scheduler.higher_priority_first, kHigherPriorityFirst,
              "Which value of a request's priority goes first, under --policy priority")
       ->group("Engine");
-  add_size(app, "--max-queued-tokens,--max-num-queued-tokens", stack.max_queued_tokens, 0,
+  add_size(app, "--max-queued-tokens,--max-num-queued-tokens", scheduler.max_queued_tokens, 0,
            kInt64Max,
            "Most prompt tokens that wait; a request over it is answered 429 (0: no bound)");
-  app.add_option("--max-queue-seconds", stack.max_queue_seconds,
+  app.add_option("--max-queue-seconds", scheduler.max_queue_seconds,
                  "Longest predicted wait; a request over it is answered 429 (0: no bound)")
       ->check(number_between(0.0, 86400.0))
       ->type_name("S")
       ->group("Engine");
 }
 
-void add_latency_flags(CLI::App& app, StackOptions& stack) {
-  app.add_option("--tpot-target", stack.tpot_target_seconds,
+void add_latency_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  app.add_option("--tpot-target", scheduler.tpot_target_seconds,
                  "Seconds that a step with running answers may take: prompt chunks are cut to keep "
                  "it (0: chunks fill every step)")
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
-  app.add_option("--tpot-over-share", stack.tpot_over_share,
+  app.add_option("--tpot-over-share", scheduler.tpot_over_share,
                  "Share of the steps with decodes that may take longer than --tpot-target: full "
                  "steps for the ends of long prompts")
       ->check(number_between(0.0, 1.0))
       ->group("Engine");
-  app.add_option("--background-step", stack.background_step_seconds,
+  app.add_option("--background-step", scheduler.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
-  app.add_option("--background-over-share", stack.background_over_share,
+  app.add_option("--background-over-share", scheduler.background_over_share,
                  "Share of the steps with background work beside live answers that may take longer "
                  "than --background-step: the less, the less is computed in them")
       ->check(number_between(0.001, 1.0))
       ->group("Engine");
-  app.add_option("--background-gap-step", stack.background_gap_seconds,
+  app.add_option("--background-gap-step", scheduler.background_gap_seconds,
                  "Seconds that a step of background work alone may take while live requests come "
                  "and go (one in the last 5 s; 0: no bound)")
       ->check(number_between(0.0, 3600.0))
@@ -202,9 +204,10 @@ void add_latency_flags(CLI::App& app, StackOptions& stack) {
       ->group("Engine");
   app.add_option_function<std::vector<std::string>>(
          "--slo-class",
-         [&stack](const std::vector<std::string>& texts) {
-           stack.slo_classes.clear();
-           for (const std::string& text : texts) stack.slo_classes.push_back(parse_slo_class(text));
+         [&scheduler](const std::vector<std::string>& texts) {
+           scheduler.slo_classes.clear();
+           for (const std::string& text : texts)
+             scheduler.slo_classes.push_back(parse_slo_class(text));
          },
          "NAME=TTFT,TPOT in seconds (repeatable; the first is the default): what slo_class of a "
          "request names, for --policy deadline")
@@ -212,8 +215,8 @@ void add_latency_flags(CLI::App& app, StackOptions& stack) {
       ->group("Engine");
 }
 
-void add_admission_flags(CLI::App& app, StackOptions& stack) {
-  app.add_option("--admission-headroom", stack.admission_headroom,
+void add_admission_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  app.add_option("--admission-headroom", scheduler.admission_headroom,
                  "Who joins leaves pages for so much of the growth that is expected of what runs, "
                  "by the lengths of answers that ended lately; more: fewer at once and fewer "
                  "preempted; 0: it need not")
@@ -223,28 +226,28 @@ void add_admission_flags(CLI::App& app, StackOptions& stack) {
 }
 
 // Of single policies.
-void add_policy_flags(CLI::App& app, StackOptions& stack) {
-  add_size(app, "--promote-after-steps", stack.promote_after_steps, 1, kInt32Max,
+void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  add_size(app, "--promote-after-steps", scheduler.promote_after_steps, 1, kInt32Max,
            "Steps without work after which a request goes before all others, under policies that "
            "reorder the queue");
-  add_size(app, "--mlfq-quantum", stack.mlfq_quantum, 1, 1 << 20,
+  add_size(app, "--mlfq-quantum", scheduler.mlfq_quantum, 1, 1 << 20,
            "mlfq: tokens of the first quantum");
-  app.add_option("--crowd-step-ratio", stack.crowd_step_ratio,
+  app.add_option("--crowd-step-ratio", scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
       ->check(number_between(0.0, 1000.0))
       ->type_name("X")
       ->group("Engine");
-  app.add_option("--waiting-served-ratio", stack.waiting_served_ratio,
+  app.add_option("--waiting-served-ratio", scheduler.waiting_served_ratio,
                  "waiting-ratio: prompts go first when so many times as many wait as run")
       ->check(number_between(0.0, 1e6))
       ->type_name("X")
       ->group("Engine");
-  add_size(app, "--max-waiting-tokens", stack.max_waiting_tokens, 1, kInt32Max,
+  add_size(app, "--max-waiting-tokens", scheduler.max_waiting_tokens, 1, kInt32Max,
            "waiting-ratio: decode steps after which prompts go first");
-  add_size(app, "--max-prefill-seqs", stack.max_prefill_seqs, 1, 1 << 16,
+  add_size(app, "--max-prefill-seqs", scheduler.max_prefill_seqs, 1, 1 << 16,
            "openppl: prompts computed at a time");
-  add_choice(app, "--static-ended-rows", stack.static_ended_rows, {"computed", "skipped"},
+  add_choice(app, "--static-ended-rows", scheduler.static_computes_ended_rows, kEndedRowsComputed,
              "static: a row whose answer has ended is computed, and holds its memory, until its "
              "batch has ended, as in engines whose batches have one shape, or only holds its slot")
       ->group("Engine");
@@ -254,7 +257,7 @@ void add_policy_flags(CLI::App& app, StackOptions& stack) {
 
 void add_engine_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
-                 flags.stack.max_model_len,
+                 flags.stack.memory.max_model_len,
                  "Longest prompt plus answer, in tokens (default: the model's; on a CPU at most "
                  "8192)")
       ->transform(model_len())
@@ -269,17 +272,18 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_device_flags(app, stack);
   std::vector<std::string> policies = queue_policy_names();
   policies.insert(policies.begin(), "auto");
-  add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.policy,
+  add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.batch.policy,
              std::move(policies),
              "Who runs next (docs/scheduling.md); auto: fcfs, and a job whose lengths are known "
              "sends the longest first")
       ->group("Engine");
   add_cache_flags(app, stack);
-  add_queue_flags(app, stack);
-  add_latency_flags(app, stack);
-  add_admission_flags(app, stack);
-  add_policy_flags(app, stack);
-  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", stack.chunked_prefill,
+  add_queue_flags(app, stack.engine.scheduler);
+  add_latency_flags(app, stack.engine.scheduler);
+  add_admission_flags(app, stack.engine.scheduler);
+  add_policy_flags(app, stack.engine.scheduler);
+  app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
+               stack.engine.scheduler.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")
       ->group("Engine");
 }

@@ -57,6 +57,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--swap-space", kValue, kRemoved},
     {"--disable-log-requests", kNothing, kRemoved},
     {"--enable-reasoning", kNothing, kRemoved},
+    {"--enable-auto-tool-choice", kNothing, kAlways},
     {"--guided-decoding-backend", kValue, kRemoved},
     {"--num-scheduler-steps", kValue, kRemoved},
     {"--use-v2-block-manager", kNothing, kRemoved},
@@ -251,8 +252,6 @@ struct OnlyFlag {
 
 constexpr std::string_view kNoSampler =
     "temperature, top-k, top-p, min-p and the penalties are what there is";
-constexpr std::string_view kNoParsers =
-    "answers are given as the model writes them: tool calls and reasoning are not parsed";
 constexpr std::string_view kEachRequest = "requests say it themselves";
 
 constexpr OnlyFlag kOnlyFlags[] = {
@@ -277,8 +276,8 @@ constexpr OnlyFlag kOnlyFlags[] = {
     {"--cpu-offload-gb", "0", "weights lie on one device"},
     {"--long-prefill-token-threshold", "0", "--tpot-target bounds steps"},
     {"--predict,--n-predict,-n", "-1", "max_tokens of a request bounds its answer"},
-    {"--reasoning-format", "none", kNoParsers},
-    {"--reasoning-budget", "-1", kNoParsers},
+    {"--reasoning-format", "auto,deepseek", "requests say it, or --reasoning-parser none"},
+    {"--reasoning-budget", "-1", "max_tokens bounds thoughts and answer together"},
     {"--reasoning,--rea", "auto", "send chat_template_kwargs with the requests"},
     {"--reasoning-effort", "default", "send reasoning_effort with the requests"},
     {"--repeat-last-n", "-1", "penalties look at the whole prompt and answer"},
@@ -314,10 +313,7 @@ constexpr std::string_view kNoUrls =
     "nothing is downloaded: fetch the file first, then name it with -m";
 
 constexpr RefusedFlag kRefusedFlags[] = {
-    {"--reasoning-parser", kValue, kNoParsers},
-    {"--tool-call-parser", kValue, kNoParsers},
-    {"--tool-parser-plugin", kValue, kNoParsers},
-    {"--enable-auto-tool-choice", kNothing, kNoParsers},
+    {"--tool-parser-plugin", kValue, "nothing is loaded into the server: see --tool-call-parser"},
     {"--tool-server,--tools,--tools-runtime", kValue, kNoTools},
     {"--mcp-servers-config,--mcp-servers-json", kValue, kNoTools},
     {"--agent,--ag", kNothing, kNoTools},

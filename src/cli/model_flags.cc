@@ -1,14 +1,14 @@
 #include "cli/model_flags.h"
 
+#include <charconv>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
-#include "base/log.h"
 #include "cli/config_file.h"
 #include "cli/foreign_flags.h"
-#include "engine/kv_memory.h"
-#include "sched/queue_policy.h"
 #include "stack/default_model.h"
 #include "stack/hub_cache.h"
 
@@ -17,9 +17,14 @@ namespace {
 
 constexpr int kThreadsMax = 1024;
 
+constexpr Named<LogLevel> kLogLevels[] = {
+    {"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo}, {"warning", LogLevel::kWarning},
+    {"error", LogLevel::kError}, {"off", LogLevel::kOff},
+};
+
 void add_log_level(CLI::App& app, ModelFlags& flags) {
-  add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level,
-             {"debug", "info", "warning", "error", "off"}, "What is written to stderr")
+  add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level, kLogLevels,
+             "What is written to stderr")
       ->group("Other");
 }
 
@@ -50,7 +55,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   app.add_option("--hf-file,--hff", flags.hf_file, "The same file by its name")
       ->type_name("FILE")
       ->group("Model");
-  app.add_option("-t,--threads", flags.stack.threads,
+  app.add_option("-t,--threads", flags.stack.device.threads,
                  "CPU threads (default: one a core that the program may use, within its quota)")
       ->check(CLI::Range(0, kThreadsMax))
       ->type_name("N")
@@ -60,32 +65,31 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
 
 void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
-  add_choice(app, "--load-format", stack.load_format,
-             {"auto", "gguf", "safetensors", "hf", "dummy"},
+  LoadOptions& load = stack.load;
+  add_choice(app, "--load-format", load.format, kLoadFormats,
              "dummy: random weights in the shape that a config.json gives")
       ->group("Model");
-  app.add_option("--dummy-sharpness", stack.dummy_sharpness,
+  app.add_option("--dummy-sharpness", load.dummy_sharpness,
                  "--load-format dummy: weights of queries and keys times X. More than 1: a row's "
                  "attention goes to few keys, as a trained model's, and not to all alike")
       ->check(number_between(0.01, 100.0))
       ->type_name("X")
       ->group("Model");
-  add_choice(app, "--dtype", stack.dtype,
-             {"auto", "float32", "float", "float16", "half", "bfloat16"},
+  add_choice(app, "--dtype", load.dtype, kArithmeticTypes,
              "Arithmetic. auto: the fast path for the file's types; float32: all in fp32; GPU: "
              "float16, bfloat16 too")
       ->group("Model");
-  app.add_option("--activation-bits", stack.activation_bits,
+  app.add_option("--activation-bits", load.activation_bits,
                  "CPU, quantised weights: 8 bits of activations (16 for outliers) or 16 for all: "
                  "close to fp32, and slower at prompts and many streams")
       ->check(CLI::IsMember({8, 16}))
       ->type_name("8|16")
       ->group("Model");
-  app.add_option("--device", stack.device,
+  app.add_option("--device", flags.device,
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
       ->type_name("DEVICE")
       ->group("Model");
-  add_choice(app, "--quantization,-q", stack.quantization, {"none", "q8_0", "q4_0", "q4_k"},
+  add_choice(app, "--quantization,-q", load.quantise_to, kQuantizations,
              "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
       ->group("Model");
   app.add_option("--prefer-kernels", stack.prefer_kernels,
@@ -94,30 +98,30 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->delimiter(',')
       ->type_name("NAME,...")
       ->group("Model");
-  app.add_flag("--skip-unread-rows,!--no-skip-unread-rows", stack.skip_unread_rows,
+  app.add_flag("--skip-unread-rows,!--no-skip-unread-rows", stack.runner.keep_logit_rows,
                "Compute of the last layer, but for its keys and values, only the rows whose logits "
                "are read: of a prompt the last one")
       ->group("Model");
-  stack.packed_cache = "auto";
+  load.packed_cache = PackedCacheUse::kAuto;
   add_choice(
-      app, "--packed-cache", stack.packed_cache, {"off", "auto", "on"},
+      app, "--packed-cache", load.packed_cache, kPackedCacheUses,
       "CPU, .gguf files: keep the weights as this machine's kernels want them in a file, which "
       "later starts map instead of packing; auto: files of 16 MiB to 2 GiB on a disk with ample "
       "room; $HEADRACE_PACKED_CACHE sets it where the flag does not")
       ->envname("HEADRACE_PACKED_CACHE")
       ->group("Model");
-  app.add_option("--packed-cache-dir", stack.packed_cache_folder,
+  app.add_option("--packed-cache-dir", load.packed_cache_folder,
                  "Where those files lie (default: headrace/packed in the user's cache folder; the "
                  "longest unused go when they are more than 4 GiB)")
       ->type_name("FOLDER")
       ->group("Model");
   add_choice(
-      app, "--pack-weights", stack.pack_weights, {"start", "use"},
+      app, "--pack-weights", load.pack_weights, kPackTimes,
       "CPU: when weights are laid out for good: at the start, or behind the first step, which "
       "then lays out what it multiplies by in scratch memory; `use` is first with a first "
       "token where new memory is slow to come by, and a little later with the tenth")
       ->group("Model");
-  add_choice(app, "--cpu-bind", stack.cpu_bind, {"auto", "core", "node", "none"},
+  add_choice(app, "--cpu-bind", stack.device.cpu_bind, kCpuBindings,
              "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
              "where the threads take every core and no quota shares them")
       ->group("Model");
@@ -127,13 +131,13 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
 
 void add_generation_config_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option(
-         "--generation-config", flags.stack.generation_config,
+         "--generation-config", flags.stack.text.generation_config,
          "Sampling where nothing else is said. auto: as the model's makers suggest "
          "(generation_config.json, general.sampling.* of a GGUF file); vllm: none of it; or "
          "a folder with a generation_config.json")
       ->type_name("auto|vllm|FOLDER")
       ->group("Model");
-  app.add_option("--override-generation-config", flags.stack.override_generation_config,
+  app.add_option("--override-generation-config", flags.stack.text.override_generation_config,
                  "Goes before it, as {\"temperature\": 0.6, \"top_k\": 20}; keys: temperature, "
                  "top_p, top_k, min_p, repetition_penalty, max_new_tokens")
       ->type_name("JSON")
@@ -141,7 +145,7 @@ void add_generation_config_flags(CLI::App& app, ModelFlags& flags) {
 }
 
 void add_template_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--chat-template,--chat-template-file", flags.stack.chat_template,
+  app.add_option("--chat-template,--chat-template-file", flags.stack.text.chat_template,
                  "A Jinja template instead of the model's, or a file with one")
       ->type_name("FILE|TEXT")
       ->group("Model");
@@ -171,16 +175,30 @@ Status find_in_hub(ModelFlags& flags) {
   return ok_status();
 }
 
+// "auto", "cpu", "cuda" or "cuda:N".
+Status read_device(std::string_view name, DeviceOptions& options) {
+  if (name == "auto" || name == "cpu") {
+    options.choice = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kAuto;
+    return ok_status();
+  }
+  options.choice = DeviceChoice::kGpu;
+  if (name == "cuda") return ok_status();
+  std::string_view digits = name;
+  if (name.starts_with("cuda:")) {
+    digits.remove_prefix(5);
+    const char* const end = digits.data() + digits.size();
+    const auto [read, error] = std::from_chars(digits.data(), end, options.gpu_index);
+    if (error == std::errc() && read == end) return ok_status();
+  }
+  return invalid_argument(fmt::format("--device {}: must be auto, cpu, cuda or cuda:N", name),
+                          "device");
+}
+
 }  // namespace
 
 Status apply_model_flags(ModelFlags& flags) {
-  const std::string& level = flags.log_level;
-  set_log_level(level == "debug"     ? LogLevel::kDebug
-                : level == "info"    ? LogLevel::kInfo
-                : level == "warning" ? LogLevel::kWarning
-                : level == "error"   ? LogLevel::kError
-                                     : LogLevel::kOff);
-  if (flags.stack.dtype == "float") flags.stack.dtype = "float32";
+  set_log_level(flags.log_level);
+  HR_RETURN_IF_ERROR(read_device(flags.device, flags.stack.device));
   HR_RETURN_IF_ERROR(find_in_hub(flags));
   if (flags.stack.model.empty()) {
     HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());

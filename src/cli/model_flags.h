@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/log.h"
 #include "cli/command_line.h"
 #include "stack/model_stack.h"
 
@@ -11,7 +12,8 @@ namespace headrace {
 
 struct ModelFlags {
   StackOptions stack;
-  std::string log_level = "warning";
+  std::string device = "auto";  // read into stack.device by apply_model_flags()
+  LogLevel log_level = LogLevel::kWarning;
   std::string revision;          // of a model of the Hugging Face cache
   std::string hf_repo, hf_file;  // llama.cpp's -hf USER/MODEL[:QUANT] and -hff FILE
 };

@@ -1,7 +1,6 @@
 #include "engine/device_runner.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -10,13 +9,18 @@
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
+#include "engine/idle_trials.h"
 #include "engine/padding_step.h"
+#include "engine/page_moves.h"
+#include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
-#include "engine/step_graphs.h"
+#include "engine/step_recorder.h"
 #include "engine/step_stages.h"
+#include "engine/step_submission.h"
+#include "engine/step_writer.h"
+#include "engine/steps_in_flight.h"
 #include "ops/attention/plan.h"
-#include "tensor/gemm_library.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -26,14 +30,8 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
 constexpr int64_t kBiasesPlanned = 300;
-// Steps that time the candidates of a layer's products, each a layer's turn: 24 layers give 12
-// candidates eight timings in four steps.
-constexpr int kGemmTrialRuns = 4;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
-// More than a tile of one key may fetch ahead.
-constexpr size_t kPaddingTableEntries = 64;
-constexpr size_t kPoisonBytes = 1 << 20;
 
 // Sizes that are fixed at start.
 struct RunnerShape {
@@ -147,30 +145,6 @@ RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& p
   return shape;
 }
 
-// One step between submit_forward() and wait().
-struct StepInFlight {
-  std::vector<LogitRow> logit_rows;
-  std::vector<DeviceSampleRow> sample_rows;
-  std::unique_ptr<Event> done;  // results are on the host
-  bool submitted = false;       // false: this place is free
-  RunnerTiming timing;
-};
-
-// Points of a step on the device's clock. One more than steps in flight: the gap before a step
-// begins where the one before it ended.
-struct StepMarks {
-  std::unique_ptr<Event> begin;  // its input has come, kernels start
-  std::unique_ptr<Event> end;    // its last kernel has ended
-};
-
-// Whether every sequence of the plan computes one token and draws from it.
-bool only_decodes(const StepPlan& plan) {
-  return std::all_of(plan.work.begin(), plan.work.end(), [](const Work& work) {
-    return work.count == 1 && work.samples && work.rows == LogitRows::kLast &&
-           work.also_sample.empty();
-  });
-}
-
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
@@ -181,6 +155,7 @@ class DeviceRunner final : public Runner {
         shape_(std::move(shape)),
         storage_(std::move(storage)),
         stream_(device.create_stream()),
+        page_moves_(device, storage_),
         arena_(std::move(arena)),
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
@@ -188,11 +163,11 @@ class DeviceRunner final : public Runner {
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
-        sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs) {}
+        sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
+        writer_(arena_, shape_.attention, storage_, device_slots_) {}
   ~DeviceRunner() override {
-    graphs_.reset();  // its thread uses the rest
     (void)stream_->synchronize();
-    if (copy_stream_ != nullptr) (void)copy_stream_->synchronize();
+    (void)page_moves_.synchronize();
   }
 
   // Everything that can fail or take long. Once, before all others.
@@ -203,7 +178,7 @@ class DeviceRunner final : public Runner {
   Result<StepResult> wait(Ticket ticket) override;
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
-    if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->synchronize());
+    HR_RETURN_IF_ERROR(page_moves_.synchronize());
     return storage_.read_page(*stream_, from, to);
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
@@ -214,49 +189,14 @@ class DeviceRunner final : public Runner {
 
  private:
   OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
-  static int place_of(Ticket ticket) {
-    return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
-  }
-  StepInFlight& step_of(Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
-  StepMarks& marks_of(Ticket ticket) { return marks_[ticket.value % marks_.size()]; }
-  // Copies `values` to a part of the arena, and `padding` behind them.
-  template <class T>
-  void fill(ArenaPart<T> part, std::span<const T> values, T padding = {}) {
-    const std::span<T> to = arena_.on_host(part);
-    std::copy(values.begin(), values.end(), to.begin());
-    std::fill(to.begin() + static_cast<std::ptrdiff_t>(values.size()), to.end(), padding);
-  }
-  template <class T>
-  std::span<T> put(std::span<const T> values) {
-    const ArenaPart<T> part = arena_.places().take<T>(values.size());
-    fill(part, values);
-    return arena_.on_device(part);
-  }
-
-  void start_moves(const StepPlan& plan);
-  // The size of the recordings that a plan can use, 0: none.
-  int32_t padded_rows(const StepPlan& plan) const;
+  Status create_recorder();
   Status make_room(Ticket ticket, size_t rows);
-  StepParts fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded);
-  AttentionPlan plan_attention_of(const StepPlan& plan, const ForwardBatch& batch, size_t group,
-                                  std::span<std::byte> arena);
-  AttentionPlan plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
-                                       std::span<std::byte> arena);
+  Status build(const StepPlan& plan, StepSubmission& submission);
   void upload(const StepPlan& plan, const StepInput& input);
-  void start_forward();
-  void poison();
+  void start_forward(StepSubmission& submission);
+  void start_sample(const StepSubmission& submission);
   Result<Workspace> make_workspace(int64_t bytes);
-  void note_timing(Ticket ticket, double collect_seconds);
-  bool try_sizes();
-  bool try_full_step();
-  int32_t prompt_tokens_tried() const {
-    return padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs);
-  }
-  const int32_t* padding_table() const {
-    return reinterpret_cast<const int32_t*>(padding_table_.data());
-  }
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
-  Result<StepGraphs::Recording> record(int32_t rows);  // on the recorder's thread
 
   Device& device_;
   const Model& model_;
@@ -264,8 +204,7 @@ class DeviceRunner final : public Runner {
   const RunnerShape shape_;
   KvStorage storage_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Stream> copy_stream_;  // of pages between tiers; made when there are some
-  std::unique_ptr<Event> loaded_;        // what the step before this one loads
+  PageMoves page_moves_;
   SingleRank single_rank_;
   Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
   Workspace workspace_;
@@ -276,133 +215,114 @@ class DeviceRunner final : public Runner {
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
-  std::array<StepInFlight, kDeviceStepsInFlight> steps_;
-  std::array<StepMarks, kDeviceStepsInFlight + 1> marks_;
+  StepWriter writer_;
+  StepsInFlight steps_;
   RunnerTiming timing_;  // of the step that was waited for last
   const SystemClock clock_;
   uint64_t last_ticket_ = 0;
   Status status_;  // of what cannot be said when it happens
 
-  // The step that is being submitted.
-  int32_t padded_rows_ = 0;                           // 0: no padding
-  const StepGraphs::Recording* recording_ = nullptr;  // nullptr: it runs as it is
-  StepInput input_;
-  std::vector<AttentionPlan> attention_plans_;  // [groups]
-  AttentionPlan kept_plan_;
-  std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
-  std::vector<int32_t> logit_row_indices_;    // [R]
-  std::optional<Workspace::Mark> step_mark_;
-  TensorView hidden_;  // [T, D]
+  std::optional<StepSubmission> submission_;  // between its two stages
 
-  std::vector<PaddedStepCost> costs_;  // of the sizes that were tried while there was nothing to do
-  int runs_ = 0;                       // of the size that is tried
-  bool sizes_tried_ = false;
-  int full_steps_tried_ = 0;
-  Buffer padding_table_;  // a block table of the padding's page, on the device
-  Buffer poison_;         // NaNs, where they are asked for
-  std::vector<std::span<std::byte>> poisoned_;  // what they are copied over
-  Workspace graph_workspace_;                   // the recorder's
-  std::unique_ptr<StepGraphs> graphs_;  // last: its thread uses what stands above; nullptr: none
+  PaddingTable padding_;                 // empty where no step is recorded
+  std::optional<ScratchPoison> poison_;  // where it is asked for
+  std::optional<IdleTrials> trials_;     // none where no step is recorded
+  // Last: its thread uses what stands above. nullptr: no step is recorded.
+  std::unique_ptr<StepRecorder> recorder_;
 };
 
 Result<Workspace> DeviceRunner::make_workspace(int64_t bytes) {
   HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
-  poisoned_.emplace_back(buffer.data(), static_cast<size_t>(bytes));
   return Workspace(std::move(buffer));
 }
 
 Status DeviceRunner::start() {
   HR_ASSIGN_OR_RETURN(workspace_, make_workspace(shape_.workspace_bytes));
   if (options_.poison_workspace) {
-    const std::vector<std::byte> nans(kPoisonBytes, std::byte{0xff});  // NaN in every float type
-    HR_ASSIGN_OR_RETURN(poison_, device_.allocate(kPoisonBytes));
-    stream_->copy_in(poison_.data(), nans.data(), kPoisonBytes);
-    HR_RETURN_IF_ERROR(stream_->synchronize());
+    HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
+    poison_->cover(workspace_.memory());
   }
-  for (StepInFlight& step : steps_) step.done = stream_->create_timer();
-  for (StepMarks& marks : marks_) {
-    marks = {stream_->create_timer(), stream_->create_timer()};
-    stream_->record(*marks.end);
-  }
+  steps_.create_events(*stream_);
   if (shape_.graph_rows_max == 0) return ok_status();
-  const auto block_tokens = storage_.plan().block_tokens;
-  const auto entries = static_cast<size_t>(prompt_tokens_tried() / block_tokens + 1);
-  const std::vector<int32_t> table(kPaddingTableEntries + entries,
-                                   static_cast<int32_t>(storage_.padding_slot() / block_tokens));
-  const auto table_bytes = static_cast<int64_t>(table.size() * sizeof(int32_t));
-  HR_ASSIGN_OR_RETURN(padding_table_, device_.allocate(table_bytes));
-  stream_->copy_in(padding_table_.data(), reinterpret_cast<const std::byte*>(table.data()),
-                   table_bytes);
-  HR_RETURN_IF_ERROR(stream_->synchronize());
-  HR_ASSIGN_OR_RETURN(graph_workspace_, make_workspace(shape_.graph_workspace_bytes));
-  graphs_ = std::make_unique<StepGraphs>(StepGraphs::sizes_up_to(shape_.graph_rows_max),
-                                         [this](int32_t rows) { return record(rows); });
+  HR_RETURN_IF_ERROR(create_recorder());
   if (!options_.graphs_at_start) return ok_status();
   while (idle_work()) {
   }
   const int64_t free_before = device_.free_bytes();
-  graphs_->wait();
-  log_info("{} sizes of decode steps are recorded, {} MiB", graphs_->recorded(),
+  recorder_->graphs().wait();
+  log_info("{} sizes of decode steps are recorded, {} MiB", recorder_->graphs().recorded(),
            (free_before - device_.free_bytes()) >> 20);
   return stream_->status();
+}
+
+Status DeviceRunner::create_recorder() {
+  const int32_t block_tokens = storage_.plan().block_tokens;
+  HR_ASSIGN_OR_RETURN(
+      padding_, PaddingTable::create(
+                    device_, *stream_, static_cast<int32_t>(storage_.padding_slot() / block_tokens),
+                    block_tokens,
+                    padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs)));
+  HR_ASSIGN_OR_RETURN(Workspace scratch, make_workspace(shape_.graph_workspace_bytes));
+  if (poison_.has_value()) poison_->cover(scratch.memory());
+  recorder_ = std::make_unique<StepRecorder>(
+      StepRecorder::Sources{device_, mesh_, options_.hooks, stages_, shape_.attention, arena_,
+                            results_, padding_},
+      std::move(scratch), shape_.graph_rows_max);
+  trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
+                  IdleTrials::Options{.gemms = options_.gemm_trials,
+                                      .full_steps = options_.full_step_trials,
+                                      .step_tokens = options_.max_num_batched_tokens},
+                  [this](std::span<const AttentionSequence> sequences, int32_t logit_rows) {
+                    return run_padding(sequences, logit_rows);
+                  });
+  return ok_status();
 }
 
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   const Ticket ticket(++last_ticket_);
-  StepInFlight& step = step_of(ticket);
+  StepInFlight& step = steps_[ticket];
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
   const double before_build = clock_.now_seconds();
-  start_moves(plan);
-  const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
-  if (status_ = mapped.status(); !status_.ok()) return ticket;
-  slots_.update(**mapped);
-  device_slots_.collect(**mapped);
-  const ForwardBatch batch = builder_.build(plan, slots_);
-  step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
-  sampler_.build(step.logit_rows, slots_, step.sample_rows);
-  padded_rows_ = padded_rows(plan);
-  const size_t rows = std::max(step.logit_rows.size(), static_cast<size_t>(padded_rows_));
-  if (status_ = make_room(ticket, rows); !status_.ok()) return ticket;
-
-  const StepParts parts = fill_arena(plan, batch, static_cast<size_t>(padded_rows_));
-  input_ = StepInput::in(arena_, parts, attention_plans_);
-  input_.keeps_rows = batch.kept != nullptr;
-  input_.kept_plan = kept_plan_;
-  input_.kept_plan.device = arena_.on_device(parts.kept_plan).data();
-  input_.results = results_.rows();
-  input_.tops = results_.tops(static_cast<int64_t>(rows));
+  StepSubmission& submission = submission_.emplace();
+  submission.ticket = ticket;
+  page_moves_.start(plan, *stream_);
+  if (status_ = build(plan, submission); !status_.ok()) return ticket;
   const double before_upload = clock_.now_seconds();
-  if (options_.poison_workspace) poison();
-  upload(plan, input_);
-  stream_->record(*marks_of(ticket).begin);
+  if (poison_.has_value()) poison_->start(*stream_);
+  upload(plan, submission.input);
+  stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = clock_.now_seconds() - before_upload};
-  recording_ = padded_rows_ > 0 ? graphs_->find(padded_rows_) : nullptr;
-  if (!plan.work.empty()) start_forward();
+  if (!plan.work.empty()) start_forward(submission);
   return ticket;
 }
 
-// Pages that change tiers go on a stream of their own, beside the step before. What is stored was
-// written by steps that have ended, and must be out before this step writes; what is loaded is read
-// by the next step, not by this one.
-void DeviceRunner::start_moves(const StepPlan& plan) {
-  if (loaded_ != nullptr) stream_->wait(*loaded_);
-  loaded_ = nullptr;
-  if (plan.stores.empty() && plan.loads.empty()) return;
-  if (copy_stream_ == nullptr) copy_stream_ = device_.create_stream();
-  if (!plan.stores.empty()) {
-    storage_.move_pages(*copy_stream_, plan.stores);
-    stream_->wait(*copy_stream_->record());
-  }
-  if (plan.loads.empty()) return;
-  storage_.move_pages(*copy_stream_, plan.loads);
-  loaded_ = copy_stream_->record();
+// The plan and what the slots say -> what the device reads, in the step's arena.
+Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
+  HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
+  slots_.update(*mapped);
+  device_slots_.collect(*mapped);
+  const ForwardBatch batch = builder_.build(plan, slots_);
+  StepInFlight& step = steps_[submission.ticket];
+  step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
+  sampler_.build(step.logit_rows, slots_, step.sample_rows);
+  submission.padded_rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan);
+  const auto padded = static_cast<size_t>(submission.padded_rows);
+  const size_t rows = std::max(step.logit_rows.size(), padded);
+  HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
+  submission.input = writer_.write(
+      plan, batch,
+      {.rows = step.logit_rows, .sample_rows = step.sample_rows, .biases = sampler_.biases()},
+      padded);
+  submission.input.results = results_.rows();
+  submission.input.tops = results_.tops(static_cast<int64_t>(rows));
+  return ok_status();
 }
 
 void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
-  const std::span<BlockTableEntry> entries = put(device_slots_.entries());
-  const std::span<TokenMark> marks = put(device_slots_.marks());
+  const std::span<BlockTableEntry> entries = arena_.put(device_slots_.entries());
+  const std::span<TokenMark> marks = arena_.put(device_slots_.marks());
   storage_.copy_pages(*stream_, plan.copies);
   device_slots_.clear_counts(*stream_);
   arena_.upload(*stream_);
@@ -415,28 +335,15 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
                          .last_tokens = device_slots_.last_tokens()});
 }
 
-// A kernel that reads what no kernel of this step wrote then meets a NaN.
-void DeviceRunner::poison() {
-  for (const std::span<std::byte> memory : poisoned_) {
-    for (size_t first = 0; first < memory.size(); first += kPoisonBytes) {
-      stream_->copy(memory.data() + first, poison_.data(),
-                    static_cast<int64_t>(std::min(kPoisonBytes, memory.size() - first)));
-    }
+void DeviceRunner::start_forward(StepSubmission& submission) {
+  if (submission.padded_rows > 0) {
+    submission.recording = recorder_->graphs().find(submission.padded_rows);
   }
-}
-
-void DeviceRunner::start_forward() {
-  if (recording_ != nullptr) return stream_->launch(*recording_->forward);
+  if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
-  step_mark_.emplace(workspace_);
-  hidden_ = stages_.take_hidden(workspace_, input_.tokens.size());
-  stages_.forward(op, input_, hidden_);
-}
-
-// Steps that only decode are padded to one of few numbers of rows, each with its recording.
-int32_t DeviceRunner::padded_rows(const StepPlan& plan) const {
-  if (graphs_ == nullptr || plan.work.empty() || !only_decodes(plan)) return 0;
-  return graphs_->padded_rows(static_cast<int32_t>(plan.work.size()));
+  submission.scratch.emplace(workspace_);
+  submission.hidden = stages_.take_hidden(workspace_, submission.input.tokens.size());
+  stages_.forward(op, submission.input, submission.hidden);
 }
 
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
@@ -448,162 +355,58 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
       shape_.arena_bytes + std::max<int64_t>(0, extra - planned_extra_bytes(options_));
   const auto result_rows = static_cast<int64_t>(rows);
   const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
-  if (moves && graphs_ != nullptr) {
+  if (moves && recorder_ != nullptr) {
     HR_RETURN_IF_ERROR(stream_->synchronize());
-    graphs_->clear();
+    recorder_->graphs().clear();
   }
   HR_RETURN_IF_ERROR(arena_.reserve(*stream_, arena_bytes));
-  return results_.reserve(*stream_, place_of(ticket), result_rows, sampler_.top_count());
-}
-
-StepParts DeviceRunner::fill_arena(const StepPlan& plan, const ForwardBatch& batch, size_t padded) {
-  const ForwardBatch::KeptRows* const kept = batch.kept;
-  const StepParts parts = StepParts::place(
-      arena_.places(), shape_.attention, std::max(batch.tokens.size(), padded),
-      std::max(builder_.logit_rows().size(), padded), kept == nullptr ? 0 : kept->rows.size());
-  fill(parts.tokens, batch.tokens);
-  fill(parts.positions, batch.positions);
-  const int64_t padding_place = storage_.padding_slot();
-  attention_plans_.resize(batch.groups.size());
-  for (size_t group = 0; group < batch.groups.size(); ++group) {
-    fill(parts.slots[group], batch.groups[group].slots, padding_place);
-    attention_plans_[group] =
-        plan_attention_of(plan, batch, group, arena_.on_host(parts.attention_plans[group]));
-  }
-  kept_plan_ = {};
-  if (kept != nullptr && !kept->rows.empty()) {
-    fill(parts.kept_rows, kept->rows);
-    kept_plan_ = plan_attention_of_kept(*kept, arena_.on_host(parts.kept_plan));
-  }
-  logit_row_indices_.clear();
-  for (const LogitRow& row : builder_.logit_rows()) logit_row_indices_.push_back(row.hidden_row);
-  fill(parts.logit_rows, std::span<const int32_t>(logit_row_indices_));
-  fill(parts.sample_rows,
-       std::span<const DeviceSampleRow>(step_of(Ticket(last_ticket_)).sample_rows),
-       DeviceSampler::padding(device_slots_.padding_slot()));
-  put(sampler_.biases());
-  return parts;
-}
-
-// Tiles read block tables where they are on the device.
-AttentionPlan DeviceRunner::plan_attention_of(const StepPlan& plan, const ForwardBatch& batch,
-                                              size_t group, std::span<std::byte> arena) {
-  sequences_.assign(batch.groups[group].sequences.begin(), batch.groups[group].sequences.end());
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].block_table =
-        device_slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
-  }
-  return plan_attention(shape_.attention[group], sequences_, arena);
-}
-
-AttentionPlan DeviceRunner::plan_attention_of_kept(const ForwardBatch::KeptRows& kept,
-                                                   std::span<std::byte> arena) {
-  const int32_t group = storage_.plan().layer_group.back();
-  sequences_.assign(kept.group.sequences.begin(), kept.group.sequences.end());
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].block_table = device_slots_.block_table(builder_.logit_rows()[i].slot, group);
-  }
-  return plan_attention(shape_.attention[static_cast<size_t>(group)], sequences_, arena);
+  return results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
+                          sampler_.top_count());
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
-  CHECK(ticket.value == last_ticket_);
-  StepInFlight& step = step_of(ticket);
+  CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
+  StepInFlight& step = steps_[ticket];
   if (status_.ok()) {
-    if (recording_ != nullptr) {
-      stream_->launch(*recording_->sample);
-    } else {
-      OpContext op = context();
-      stages_.sample(op, input_, hidden_);
-    }
-    stream_->record(*marks_of(ticket).end);
-    results_.copy_out(*stream_, place_of(ticket));
-    if (padded_rows_ > 0) graphs_->has_run(padded_rows_);
+    start_sample(*submission_);
+    stream_->record(*steps_.marks(ticket).end);
+    results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
+    if (submission_->padded_rows > 0) recorder_->graphs().has_run(submission_->padded_rows);
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples) slots_.expect(row.slot);
   }
-  step_mark_.reset();
+  submission_.reset();
   stream_->record(*step.done);
   step.submitted = true;
 }
 
-// ---- recordings ---------------------------------------------------------------------------------
+void DeviceRunner::start_sample(const StepSubmission& submission) {
+  if (submission.recording != nullptr) return stream_->launch(*submission.recording->sample);
+  OpContext op = context();
+  stages_.sample(op, submission.input, submission.hidden);
+}
 
-// While there is nothing to compute: every size runs as padding, one run a call: once to load
-// kernels, as often as trials of matrix products need, and once to show what it costs; then the
-// sizes that pay are recorded.
 bool DeviceRunner::idle_work() {
-  if (graphs_ == nullptr || !status_.ok()) return false;
-  return sizes_tried_ ? try_full_step() : try_sizes();
-}
-
-bool DeviceRunner::try_sizes() {
-  const std::vector<int32_t>& sizes = graphs_->sizes();
-  const int32_t rows = sizes[costs_.size()];
-  const Result<GemmLibrary*> library = device_.gemm_library();
-  const int trials = options_.gemm_trials && library.ok() ? kGemmTrialRuns : 0;
-  const bool on_trial = runs_ > 0 && runs_ <= trials;
-  if (on_trial) (*library)->begin_trial(*stream_);
-  const auto seconds = run_padding(padding_decodes(rows, padding_table()), rows);
-  if (on_trial) (*library)->end_trial();
-  if (!seconds.ok()) {
-    status_ = seconds.status();
-    return false;
-  }
-  if (++runs_ == trials + 2) {
-    costs_.push_back({rows, *seconds});
-    runs_ = 0;
-  }
-  if (costs_.size() < sizes.size()) return true;
-  graphs_->set_sizes(StepGraphs::worthwhile_sizes(costs_));
-  for (const int32_t size : graphs_->sizes()) graphs_->has_run(size);
-  sizes_tried_ = true;
-  return options_.full_step_trials;
-}
-
-// Prompts that fill a step, over the same padding, for trials of its products.
-bool DeviceRunner::try_full_step() {
-  const Result<GemmLibrary*> library = device_.gemm_library();
-  if (!options_.full_step_trials || !library.ok() || full_steps_tried_ == kGemmTrialRuns) {
-    return false;
-  }
-  (*library)->begin_trial(*stream_);
-  status_ = run_padding(padding_prompts(options_.max_num_batched_tokens, prompt_tokens_tried(),
-                                        padding_table()),
-                        /*logit_rows=*/0)
-                .status();
-  (*library)->end_trial();
-  return status_.ok() && ++full_steps_tried_ < kGemmTrialRuns;
+  if (!trials_.has_value() || !status_.ok()) return false;
+  const Result<bool> more = trials_->run_one();
+  status_ = more.status();
+  return more.ok() && *more;
 }
 
 // A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
 Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
                                          int32_t logit_rows) {
-  const AttentionSequence& last = sequences.back();
-  const auto count = static_cast<size_t>(last.row_first + last.row_count);
   arena_.start_step();
-  const StepParts parts =
-      StepParts::place(arena_.places(), shape_.attention, count, static_cast<size_t>(logit_rows));
-  fill(parts.tokens, std::span<const TokenId>());
-  fill(parts.positions, std::span<const int32_t>());
-  std::vector<std::span<std::byte>> to;
-  for (size_t group = 0; group < shape_.attention.size(); ++group) {
-    fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
-    to.push_back(arena_.on_host(parts.attention_plans[group]));
-  }
-  fill(parts.logit_rows, std::span<const int32_t>());
-  fill(parts.sample_rows, std::span<const DeviceSampleRow>(),
-       DeviceSampler::padding(device_slots_.padding_slot()));
-  StepInput input = StepInput::in(arena_, parts, plan_padding(shape_.attention, sequences, to));
+  StepInput input = writer_.write_padding(sequences, static_cast<size_t>(logit_rows));
   input.results = results_.rows();
   input.tops = results_.tops(logit_rows);
   arena_.upload(*stream_);
-  const StepMarks& marks = marks_[0];
+  const StepMarks& marks = steps_.marks(Ticket(0));
   stream_->record(*marks.begin);
   OpContext op = context();
   const Workspace::Mark mark(workspace_);
-  const TensorView hidden = stages_.take_hidden(workspace_, count);
+  const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
   stages_.forward(op, input, hidden);
   stages_.sample(op, input, hidden);
   stream_->record(*marks.end);
@@ -611,60 +414,29 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   return marks.end->seconds_since(*marks.begin);
 }
 
-Result<StepGraphs::Recording> DeviceRunner::record(int32_t rows) {
-  const auto count = static_cast<size_t>(rows);
-  ArenaPlaces places;
-  const StepParts parts = StepParts::place(places, shape_.attention, count, count);
-  std::vector<std::vector<std::byte>> plans;
-  for (const auto& part : parts.attention_plans) plans.emplace_back(part.count);
-  const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());
-  StepInput input = StepInput::in(
-      arena_, parts, plan_padding(shape_.attention, padding_decodes(rows, padding_table()), to));
-  input.results = results_.rows();
-  input.tops = results_.tops(rows);
-
-  const auto stream = device_.create_stream();
-  OpContext op{device_, *stream, graph_workspace_, mesh_, options_.hooks};
-  const Workspace::Mark mark(graph_workspace_);
-  const TensorView hidden = stages_.take_hidden(graph_workspace_, count);
-  StepGraphs::Recording recording;
-  HR_RETURN_IF_ERROR(stream->begin_capture());
-  stages_.forward(op, input, hidden);
-  HR_ASSIGN_OR_RETURN(recording.forward, stream->end_capture());
-  HR_RETURN_IF_ERROR(stream->begin_capture());
-  stages_.sample(op, input, hidden);
-  HR_ASSIGN_OR_RETURN(recording.sample, stream->end_capture());
-  return recording;
-}
-
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
-  StepInFlight& step = step_of(ticket);
+  StepInFlight& step = steps_[ticket];
   CHECK(step.submitted);
   HR_RETURN_IF_ERROR(status_);
   step.done->wait();
   step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
-  if (copy_stream_ != nullptr) HR_RETURN_IF_ERROR(copy_stream_->status());
+  HR_RETURN_IF_ERROR(page_moves_.status());
   const double done = clock_.now_seconds();
-  const std::span<const DeviceSampleResult> sampled = results_.host_rows(place_of(ticket));
+  const std::span<const DeviceSampleResult> sampled =
+      results_.host_rows(StepsInFlight::place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
-                                             results_.host_tops(place_of(ticket)));
+                                             results_.host_tops(StepsInFlight::place_of(ticket)));
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
     // A faulty row has no token; its sequence ends, what it would read next does not matter.
     if (step.logit_rows[i].samples) {
       slots_.append(step.logit_rows[i].slot, std::max(sampled[i].token, TokenId{0}));
     }
   }
-  note_timing(ticket, clock_.now_seconds() - done);
-  return result;
-}
-
-void DeviceRunner::note_timing(Ticket ticket, double collect_seconds) {
-  const StepMarks& marks = marks_of(ticket);
-  timing_ = step_of(ticket).timing;
+  const double collect_seconds = clock_.now_seconds() - done;
+  timing_ = steps_.timing(ticket);
   timing_.collect_seconds = collect_seconds;
-  timing_.device_seconds = marks.end->seconds_since(*marks.begin);
-  timing_.gap_seconds = marks.begin->seconds_since(*marks_of(Ticket(ticket.value - 1)).end);
+  return result;
 }
 
 }  // namespace

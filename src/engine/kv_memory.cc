@@ -15,16 +15,6 @@
 namespace headrace {
 namespace {
 
-struct KindRow {
-  std::string_view name;
-  KvMemoryKind kind;
-};
-constexpr std::array kKinds = {
-    KindRow{"paged", KvMemoryKind::kPaged},
-    KindRow{"virtual", KvMemoryKind::kVirtual},
-    KindRow{"contiguous", KvMemoryKind::kContiguous},
-};
-
 class PagedMemory final : public KvMemory {
  public:
   PagedMemory(const KvMemoryShape& shape, Buffer pool) : shape_(shape), pool_(std::move(pool)) {}
@@ -210,21 +200,6 @@ class ContiguousMemory final : public RangedMemory {
 };
 
 }  // namespace
-
-Result<KvMemoryKind> find_kv_memory(std::string_view name) {
-  for (const KindRow& row : kKinds) {
-    if (row.name == name) return row.kind;
-  }
-  return invalid_argument(fmt::format("there is no KV memory \"{}\"; there are {}", name,
-                                      fmt::join(kv_memory_names(), ", ")),
-                          "kv_memory");
-}
-
-std::vector<std::string> kv_memory_names() {
-  std::vector<std::string> names;
-  for (const KindRow& row : kKinds) names.emplace_back(row.name);
-  return names;
-}
 
 Result<int64_t> KvMemory::page_bytes_for(KvMemoryKind kind, Device& device, int64_t page_bytes) {
   if (kind != KvMemoryKind::kVirtual) return page_bytes;

@@ -18,10 +18,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "base/named.h"
 #include "base/status.h"
 #include "sched/step_plan.h"
 #include "tensor/device.h"
@@ -29,9 +27,11 @@
 namespace headrace {
 
 enum class KvMemoryKind : uint8_t { kPaged, kVirtual, kContiguous };
-// kInvalidArgument names the kinds there are.
-Result<KvMemoryKind> find_kv_memory(std::string_view name);
-std::vector<std::string> kv_memory_names();
+inline constexpr Named<KvMemoryKind> kKvMemoryKinds[] = {
+    {"paged", KvMemoryKind::kPaged},
+    {"virtual", KvMemoryKind::kVirtual},
+    {"contiguous", KvMemoryKind::kContiguous},
+};
 
 struct KvMemoryShape {
   int64_t page_bytes = 0;

@@ -30,7 +30,7 @@ class KvMemories : public ::testing::TestWithParam<std::string> {
                               .slot_count = kSlots,
                               .group_count = 2,
                               .pages_per_sequence = kPagesPerSequence};
-    kind_ = find_kv_memory(GetParam()).value();
+    kind_ = value_named(kKvMemoryKinds, GetParam()).value();
     memory_ = KvMemory::create(kind_, *device_, shape).value();
     pool_ = std::make_unique<BlockPool>(shape.page_count - 1);
   }
@@ -207,7 +207,7 @@ TEST_P(KvMemories, PopulateTakesItsMemoryAtOnce) {
   EXPECT_EQ(resident_bytes(begin, bytes), bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, KvMemories, ::testing::ValuesIn(kv_memory_names()),
+INSTANTIATE_TEST_SUITE_P(Kinds, KvMemories, ::testing::ValuesIn(names_of(kKvMemoryKinds)),
                          [](const auto& param) { return param.param; });
 
 TEST(PhysicalPages, OnePageAtTwoAddresses) {

@@ -29,32 +29,7 @@ constexpr size_t kAheadMax = 16;
 // Of 40: a tenth of the processor time of who computes beside it.
 constexpr int kNice = 10;
 
-struct NameRow {
-  std::string_view name;
-  KvPopulate when;
-};
-constexpr std::array kNames = {
-    NameRow{"off", KvPopulate::kOff},
-    NameRow{"idle", KvPopulate::kIdle},
-    NameRow{"start", KvPopulate::kStart},
-};
-
 }  // namespace
-
-Result<KvPopulate> find_kv_populate(std::string_view name) {
-  for (const NameRow& row : kNames) {
-    if (row.name == name) return row.when;
-  }
-  return invalid_argument(fmt::format("--kv-populate \"{}\" is unknown; there are {}", name,
-                                      fmt::join(kv_populate_names(), ", ")),
-                          "kv_populate");
-}
-
-std::vector<std::string> kv_populate_names() {
-  std::vector<std::string> names;
-  for (const NameRow& row : kNames) names.emplace_back(row.name);
-  return names;
-}
 
 KvPopulation::KvPopulation(KvPoolMemory pool, std::function<int64_t()> free_bytes)
     : pool_(pool),

@@ -19,11 +19,10 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/named.h"
 #include "base/status.h"
 #include "sched/step_plan.h"
 #include "tensor/thread_pool.h"
@@ -32,9 +31,11 @@ namespace headrace {
 
 // --kv-populate: memory is found as it is used; while idle and in steps (above); all at start.
 enum class KvPopulate : uint8_t { kOff, kIdle, kStart };
-// kInvalidArgument names the choices there are.
-Result<KvPopulate> find_kv_populate(std::string_view name);
-std::vector<std::string> kv_populate_names();
+inline constexpr Named<KvPopulate> kKvPopulateNames[] = {
+    {"off", KvPopulate::kOff},
+    {"idle", KvPopulate::kIdle},
+    {"start", KvPopulate::kStart},
+};
 
 struct KvPoolMemory {
   std::byte* begin = nullptr;  // of page 0

@@ -153,10 +153,9 @@ TEST(KvPopulation, HalfOfTheFreeMemoryIsLeftFree) {
 }
 
 TEST(KvPopulation, NamesTheChoices) {
-  EXPECT_EQ(find_kv_populate("idle").value(), KvPopulate::kIdle);
-  const auto wrong = find_kv_populate("always");
-  ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.status().message().find("off, idle, start"), std::string::npos);
+  EXPECT_EQ(value_named(kKvPopulateNames, "idle"), KvPopulate::kIdle);
+  EXPECT_EQ(value_named(kKvPopulateNames, "always"), std::nullopt);
+  EXPECT_EQ(names_of(kKvPopulateNames), (std::vector<std::string>{"off", "idle", "start"}));
 }
 
 }  // namespace

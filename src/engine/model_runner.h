@@ -38,9 +38,9 @@ struct ModelRunnerOptions {
   bool graphs = true;               // GPU: steps that only decode are recorded and replayed
   bool graphs_at_start = false;     // all of them before the first step
   int32_t recorded_rows_max = 256;  // of a recorded step
-  bool gemm_trials = false;  // GPU: the library's algorithms are timed before steps are recorded
+  bool gemm_trials = true;  // GPU: the library's algorithms are timed before steps are recorded
   bool full_step_trials = false;  // GPU: those of a step of max_num_batched_tokens too
-  bool split_prompts = false;     // GPU: AttentionPlanShape::split_prompts
+  bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept

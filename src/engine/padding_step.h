@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "ops/attention/plan.h"
+#include "tensor/device.h"
 
 namespace headrace {
 
@@ -22,5 +24,28 @@ int32_t padding_prompt_tokens(int32_t step_tokens, int32_t slots);
 std::vector<AttentionPlan> plan_padding(std::span<const AttentionPlanShape> shapes,
                                         std::span<const AttentionSequence> sequences,
                                         std::span<const std::span<std::byte>> to);
+
+// A block table in device memory, every entry of which is the page of padding.
+class PaddingTable {
+ public:
+  PaddingTable() = default;
+  // For prompts of up to `prompt_tokens`. `page` as block tables name it.
+  static Result<PaddingTable> create(Device& device, Stream& stream, int32_t page,
+                                     int32_t block_tokens, int32_t prompt_tokens);
+
+  // As the functions above; prompts of `prompt_tokens` each.
+  std::vector<AttentionSequence> decodes(int32_t rows) const {
+    return padding_decodes(rows, blocks());
+  }
+  std::vector<AttentionSequence> prompts(int32_t rows) const {
+    return padding_prompts(rows, prompt_tokens_, blocks());
+  }
+
+ private:
+  const int32_t* blocks() const { return reinterpret_cast<const int32_t*>(table_.data()); }
+
+  Buffer table_;  // [pages of a prompt and more] int32
+  int32_t prompt_tokens_ = 0;
+};
 
 }  // namespace headrace

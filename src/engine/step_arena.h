@@ -3,8 +3,9 @@
 // side is one buffer at a fixed address, which the stream's order protects.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -66,6 +67,21 @@ class StepArena {
   template <class T>
   std::span<T> on_device(ArenaPart<T> part) const {
     return {reinterpret_cast<T*>(device_.data() + part.first), part.count};
+  }
+
+  // Writes `values` to the front of a part and `padding` to what is left of it.
+  template <class T>
+  void fill(ArenaPart<T> part, std::span<const T> values, T padding = {}) const {
+    const std::span<T> to = on_host(part);
+    std::copy(values.begin(), values.end(), to.begin());
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(values.size()), to.end(), padding);
+  }
+  // Takes a part of this step for `values` and writes them; returns where the device reads them.
+  template <class T>
+  std::span<T> put(std::span<const T> values) {
+    const ArenaPart<T> part = places_.take<T>(values.size());
+    fill(part, values);
+    return on_device(part);
   }
 
   void upload(Stream& stream) { stream.copy_in(device_.data(), host().data(), places_.used()); }

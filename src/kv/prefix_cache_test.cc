@@ -317,101 +317,151 @@ TEST(PrefixCache, WhatAFaultTouchedIsNotFound) {
 }
 
 // Random lives in a small pool, against a list of what each page of each sequence must hold.
+class RandomLives {
+ public:
+  explicit RandomLives(uint64_t seed)
+      : seed_(seed),
+        rng_(seed),
+        tiers_(some_tiers()),
+        // One in two seeds: only eight hashes.
+        rig_(static_cast<int32_t>(rng_.between(30, 80)), groups_of(seed), some_rule(),
+             seed % 8 < 4 ? ~uint64_t{0} : 7, tiers_) {}
+
+  void run(int events) {
+    for (int i = 0; i < events && !testing::Test::HasFatalFailure(); ++i) {
+      if (running_.size() < 4 && rng_.below(3) == 0) {
+        begin_one();
+      } else if (!running_.empty()) {
+        go_on_with(rng_.below(running_.size()));
+      }
+      check();
+    }
+  }
+
+  void end() {
+    for (Rig::Running& one : running_) rig_.end(one);
+    EXPECT_EQ(rig_.pool.free_count(), rig_.pool.total());
+    rig_.cache.clear();
+    for (size_t tier = 1; tier <= tiers_.size(); ++tier) {
+      EXPECT_EQ(rig_.cache.pages_in_tier(static_cast<int32_t>(tier)), 0);
+    }
+  }
+
+  auto tier_counts() const { return rig_.cache.tier_counts(); }
+
+ private:
+  static const std::vector<KvGroupSpec>& groups_of(uint64_t seed) {
+    static const std::vector<std::vector<KvGroupSpec>> groups = {
+        kFull,
+        kHybrid,
+        {{.kind = KvKind::kSliding, .window = 9, .block_tokens = 4}},
+        {{.block_tokens = 2}, {.kind = KvKind::kSliding, .window = 5, .block_tokens = 4}}};
+    return groups[seed % 4];
+  }
+  std::vector<TierSpec> some_tiers() {
+    std::vector<TierSpec> tiers;
+    for (uint64_t i = 0; i < seed_ % 3; ++i) {
+      tiers.push_back({.pages = static_cast<int32_t>(rng_.between(1, 60))});
+    }
+    return tiers;
+  }
+  const char* some_rule() {
+    static constexpr const char* kRules[] = {"lru", "lfu", "cost"};
+    return kRules[rng_.below(3)];
+  }
+
+  void begin_one() {
+    std::vector<TokenId> tokens;
+    const int64_t length = rng_.between(1, 40);
+    for (int64_t t = 0; t < length; ++t) {
+      tokens.push_back(static_cast<TokenId>(rng_.below(t % 8 == 0 ? 3 : 1)));
+    }
+    running_.push_back(rig_.start(tokens));
+    do_moves();
+    verify(running_.back());
+  }
+
+  void go_on_with(size_t at) {
+    Rig::Running& one = running_[at];
+    const int32_t from = one.computed;
+    const auto length = static_cast<int32_t>(one.tokens.size());
+    const bool done = from >= length;
+    if (!done) {
+      (void)rig_.compute(one, static_cast<int32_t>(rng_.between(from + 1, length)));
+      do_moves();
+      note(one, from);
+    }
+    if (done || rng_.below(10) == 0) {
+      rig_.end(one);
+      running_.erase(running_.begin() + static_cast<ptrdiff_t>(at));
+    }
+  }
+
+  void do_moves() {
+    const TierMoves moves = rig_.cache.take_moves();
+    for (const auto* list : {&moves.stores, &moves.loads}) {
+      for (const PageMove& move : *list) {
+        content_[{move.group, move.to.tier, move.to.page}] =
+            std::exchange(content_[{move.group, move.from.tier, move.from.page}], {});
+      }
+    }
+  }
+
+  // What was computed of `one` from token `from` on is in its pages now.
+  void note(const Rig::Running& one, int32_t from) {
+    for (size_t group = 0; group < rig_.groups.size(); ++group) {
+      const int32_t size = rig_.groups[group].block_tokens;
+      const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
+      for (int32_t index = from / size; (index + 1) * size <= one.computed; ++index) {
+        const BlockId page = pages[static_cast<size_t>(index)];
+        if (page == kNoBlock) continue;
+        content_[{static_cast<int32_t>(group), kPoolTier, page.value}] = {
+            one.tokens.begin(), one.tokens.begin() + (index + 1) * size};
+      }
+    }
+  }
+
+  void verify(const Rig::Running& one) {
+    for (size_t group = 0; group < rig_.groups.size(); ++group) {
+      const int32_t size = rig_.groups[group].block_tokens;
+      const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
+      for (int32_t index = one.blocks.first_held(static_cast<int32_t>(group));
+           (index + 1) * size <= one.computed; ++index) {
+        const auto& held = content_[{static_cast<int32_t>(group), kPoolTier,
+                                     pages[static_cast<size_t>(index)].value}];
+        ASSERT_EQ(held,
+                  std::vector<TokenId>(one.tokens.begin(), one.tokens.begin() + (index + 1) * size))
+            << "seed " << seed_;
+      }
+    }
+  }
+
+  void check() {
+    rig_.check();
+    for (const Rig::Running& one : running_) {
+      const Status status = rig_.cache.check_path(one.path, one.tokens);
+      ASSERT_TRUE(status.ok()) << status.message() << " seed " << seed_;
+    }
+  }
+
+  const uint64_t seed_;
+  Rng rng_;
+  const std::vector<TierSpec> tiers_;
+  Rig rig_;
+  std::vector<Rig::Running> running_;
+  // What is in a page (of group, tier, number): the tokens of its sequence up to the page's end.
+  std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<TokenId>> content_;
+};
+
 TEST(PrefixCache, RandomLivesHoldEveryInvariant) {
-  const std::vector<std::vector<KvGroupSpec>> all_groups = {
-      kFull,
-      kHybrid,
-      {{.kind = KvKind::kSliding, .window = 9, .block_tokens = 4}},
-      {{.block_tokens = 2}, {.kind = KvKind::kSliding, .window = 5, .block_tokens = 4}}};
   uint64_t stored = 0, loaded = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    Rng rng(seed);
-    const char* rules[] = {"lru", "lfu", "cost"};
-    // One in two seeds: only eight hashes.
-    std::vector<TierSpec> tiers;
-    for (uint64_t i = 0; i < seed % 3; ++i) {
-      tiers.push_back({.pages = static_cast<int32_t>(rng.between(1, 60))});
-    }
-    Rig rig(static_cast<int32_t>(rng.between(30, 80)), all_groups[seed % 4], rules[rng.below(3)],
-            seed % 8 < 4 ? ~uint64_t{0} : 7, tiers);
-    // What is in a page: the tokens of its sequence up to the page's end.
-    std::map<std::tuple<int32_t, int32_t, int32_t>, std::vector<TokenId>> content;
-    const auto do_moves = [&] {
-      const TierMoves moves = rig.cache.take_moves();
-      for (const auto* list : {&moves.stores, &moves.loads}) {
-        for (const PageMove& move : *list) {
-          content[{move.group, move.to.tier, move.to.page}] =
-              std::exchange(content[{move.group, move.from.tier, move.from.page}], {});
-        }
-      }
-    };
-    std::vector<Rig::Running> running;
-    const auto note = [&](const Rig::Running& one, int32_t from) {
-      for (size_t group = 0; group < rig.groups.size(); ++group) {
-        const int32_t size = rig.groups[group].block_tokens;
-        const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
-        for (int32_t index = from / size; (index + 1) * size <= one.computed; ++index) {
-          const BlockId page = pages[static_cast<size_t>(index)];
-          if (page == kNoBlock) continue;
-          content[{static_cast<int32_t>(group), kPoolTier, page.value}] = {
-              one.tokens.begin(), one.tokens.begin() + (index + 1) * size};
-        }
-      }
-    };
-    const auto verify = [&](const Rig::Running& one) {
-      for (size_t group = 0; group < rig.groups.size(); ++group) {
-        const int32_t size = rig.groups[group].block_tokens;
-        const auto pages = one.blocks.blocks(static_cast<int32_t>(group));
-        for (int32_t index = one.blocks.first_held(static_cast<int32_t>(group));
-             (index + 1) * size <= one.computed; ++index) {
-          const auto& held = content[{static_cast<int32_t>(group), kPoolTier,
-                                      pages[static_cast<size_t>(index)].value}];
-          ASSERT_EQ(held, std::vector<TokenId>(one.tokens.begin(),
-                                               one.tokens.begin() + (index + 1) * size));
-        }
-      }
-    };
-    for (int i = 0; i < 1500; ++i) {
-      if (running.size() < 4 && rng.below(3) == 0) {
-        std::vector<TokenId> tokens;
-        const int64_t length = rng.between(1, 40);
-        for (int64_t t = 0; t < length; ++t) {
-          tokens.push_back(static_cast<TokenId>(rng.below(t % 8 == 0 ? 3 : 1)));
-        }
-        running.push_back(rig.start(tokens));
-        do_moves();
-        verify(running.back());
-      } else if (!running.empty()) {
-        const size_t at = rng.below(running.size());
-        Rig::Running& one = running[at];
-        const int32_t from = one.computed;
-        const auto length = static_cast<int32_t>(one.tokens.size());
-        const bool done = from >= length;
-        if (!done) {
-          (void)rig.compute(one, static_cast<int32_t>(rng.between(from + 1, length)));
-          do_moves();
-          note(one, from);
-        }
-        if (done || rng.below(10) == 0) {
-          rig.end(one);
-          running.erase(running.begin() + static_cast<ptrdiff_t>(at));
-        }
-      }
-      rig.check();
-      for (const Rig::Running& one : running) {
-        const Status status = rig.cache.check_path(one.path, one.tokens);
-        ASSERT_TRUE(status.ok()) << status.message() << " seed " << seed;
-      }
-      if (HasFatalFailure()) FAIL() << "seed " << seed;
-    }
-    for (Rig::Running& one : running) rig.end(one);
-    EXPECT_EQ(rig.pool.free_count(), rig.pool.total());
-    stored += rig.cache.tier_counts().stored;
-    loaded += rig.cache.tier_counts().loaded;
-    rig.cache.clear();
-    for (size_t tier = 1; tier <= tiers.size(); ++tier) {
-      EXPECT_EQ(rig.cache.pages_in_tier(static_cast<int32_t>(tier)), 0);
-    }
+    RandomLives lives(seed);
+    lives.run(1500);
+    if (HasFatalFailure()) FAIL() << "seed " << seed;
+    stored += lives.tier_counts().stored;
+    loaded += lives.tier_counts().loaded;
+    lives.end();
   }
   EXPECT_GT(loaded, 1000u);
   EXPECT_GT(stored, loaded);

@@ -4,11 +4,8 @@
 
 #include "models/decoder.h"
 #include "models/gemma.h"
-#include "models/granite.h"
-#include "models/llama.h"
 #include "models/model.h"
 #include "models/olmo2.h"
-#include "models/phi3.h"
 #include "models/qwen.h"
 #include "models/smollm3.h"
 #include "models/starcoder2.h"
@@ -38,16 +35,22 @@ constexpr Architecture decoder(std::string_view name, HfTensorNames (*hf_names)(
 
 std::span<const Architecture> architectures() {
   static constexpr std::array kArchitectures = {
-      decoder<llama_spec>("llama", llama_hf_names),
-      decoder<qwen2_spec>("qwen2", llama_hf_names),
+      // Llama (Touvron et al., 2023) and its kin, of which a configuration says all: RMSNorm before
+      // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
+      // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
+      // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers of the embedding,
+      // the scores, the residual branches and the logits.
+      decoder<uniform_decoder>("llama", llama_hf_names),
+      decoder<uniform_decoder>("qwen2", llama_hf_names),
+      decoder<uniform_decoder>("phi3", llama_hf_names),
+      decoder<uniform_decoder>("granite", llama_hf_names),
+      // What differs by layer is in a file of its own.
       decoder<qwen3_spec>("qwen3", llama_hf_names),
       decoder<gemma_spec>("gemma", gemma_hf_names),
       decoder<gemma2_spec>("gemma2", gemma2_hf_names),
       decoder<gemma3_spec>("gemma3", gemma3_hf_names),
-      decoder<phi3_spec>("phi3", llama_hf_names),
       decoder<smollm3_spec>("smollm3", llama_hf_names),
       decoder<olmo2_spec>("olmo2", olmo2_hf_names),
-      decoder<granite_spec>("granite", llama_hf_names),
       decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),
   };
   return kArchitectures;

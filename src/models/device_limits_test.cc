@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/decoder.h"
-#include "models/llama.h"
+#include "models/decoder_spec.h"
 #include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
@@ -35,7 +35,7 @@ DecoderSpec spec_of(int32_t head_dim, int32_t vocabulary) {
   config.rope_theta = 10000;
   config.rope_dim = head_dim;
   config.tied_embeddings = true;
-  return llama_spec(config);
+  return uniform_decoder(config);
 }
 
 TEST(DeviceLimits, SizesThatKernelsTake) {
@@ -63,11 +63,11 @@ TEST(DeviceLimits, LargerHeadsAreRefusedByTheirSize) {
 
 TEST(DeviceLimits, LargerVocabulariesAreRefusedByTheirSize) {
   if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no CUDA";
-  const Status status = check_device_limits(spec_of(64, (1 << 21) + 1), hopper(), DType::kBF16);
+  const Status status = check_device_limits(spec_of(64, (1 << 20) + 1), hopper(), DType::kBF16);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "a vocabulary of 2097153 tokens is larger than sampling on a GPU takes, which is "
-            "2097152: use --device cpu");
+            "a vocabulary of 1048577 tokens is larger than sampling on a GPU takes, which is "
+            "1048576: use --device cpu");
 }
 
 // A CPU takes whatever a file may ask for.

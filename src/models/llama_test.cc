@@ -1,6 +1,6 @@
 // A tiny Llama with random weights against plain double-precision loops, and the invariance of its
 // results to how the tokens are cut into steps.
-#include "models/llama.h"
+#include "models/decoder_spec.h"
 
 #include <gtest/gtest.h>
 
@@ -73,13 +73,13 @@ ModelConfig tiny_config(bool tied) {
 MemorySource random_weights(const ModelConfig& config) {
   MemorySource source;
   uint64_t seed = 1;
-  for (const TensorSpec& spec : decoder_tensors(llama_spec(config))) source.add(spec, seed++);
+  for (const TensorSpec& spec : decoder_tensors(uniform_decoder(config))) source.add(spec, seed++);
   return source;
 }
 
 Result<std::unique_ptr<Model>> load_llama(const ModelConfig& config, const WeightSource& source,
                                           Device& device, const ModelLoadOptions& options) {
-  return load_decoder(llama_spec(config), source, device, options);
+  return load_decoder(uniform_decoder(config), source, device, options);
 }
 
 using Vector = std::vector<double>;

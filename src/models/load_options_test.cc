@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "models/decoder.h"
-#include "models/llama.h"
+#include "models/decoder_spec.h"
 #include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
@@ -36,7 +36,7 @@ ModelConfig wide_config() {
 
 std::shared_ptr<DummyWeightSource> float_weights(const ModelConfig& config) {
   std::vector<DummyTensor> tensors;
-  for (const TensorSpec& spec : decoder_tensors(llama_spec(config))) {
+  for (const TensorSpec& spec : decoder_tensors(uniform_decoder(config))) {
     tensors.push_back({spec.name, spec.shape});
   }
   return std::move(
@@ -46,7 +46,7 @@ std::shared_ptr<DummyWeightSource> float_weights(const ModelConfig& config) {
 class LoadOptions : public testing::Test {
  protected:
   std::unique_ptr<Model> load(const WeightSource& source, const ModelLoadOptions& options) {
-    auto model = load_decoder(llama_spec(config_), source, *device_, options);
+    auto model = load_decoder(uniform_decoder(config_), source, *device_, options);
     EXPECT_TRUE(model.ok()) << model.status().message();
     return std::move(model).value();
   }

@@ -2,8 +2,6 @@
 
 namespace headrace {
 
-DecoderSpec qwen2_spec(const ModelConfig& config) { return uniform_decoder(config); }
-
 DecoderSpec qwen3_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) { layer.qk_norm = QkNorm::kHead; });

@@ -120,7 +120,7 @@ bool AdmissionControl::pays(const Sequence& candidate, std::span<Sequence* const
 
 bool AdmissionControl::leaves_headroom(const Sequence& candidate,
                                        std::span<Sequence* const> running, int64_t free_pages,
-                                       const StepCost* cost) {
+                                       const StepCost* cost) const {
   if (options_.admission_headroom <= 0) return true;
   const auto free = static_cast<double>(free_pages);
   courses_.assign(1, course_of(candidate));

@@ -36,7 +36,7 @@ class AdmissionControl {
   // will hold at the worst moment, or joining pays all the same. `cost` null: not known. O(n log n)
   // of what runs; O(n) where memory is ample.
   bool leaves_headroom(const Sequence& candidate, std::span<Sequence* const> running,
-                       int64_t free_pages, const StepCost* cost);
+                       int64_t free_pages, const StepCost* cost) const;
 
   // An answer that nobody cancelled has ended.
   void answer_ended(const Sequence& sequence) {
@@ -68,7 +68,7 @@ class AdmissionControl {
   const SchedulerOptions& options_;
   double pages_per_token_ = 0;  // of a sequence that grows, beyond its windows
   OutputLengths lengths_;
-  std::vector<Course> courses_;  // of the candidate and what runs
+  mutable std::vector<Course> courses_;  // leaves_headroom() sorts them here: no allocation a call
   int64_t finishes_to_wait_ = 0;
 };
 

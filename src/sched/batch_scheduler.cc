@@ -1,8 +1,7 @@
 #include "sched/batch_scheduler.h"
 
 #include <algorithm>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "base/check.h"
 #include "sched/request_limits.h"
@@ -34,13 +33,18 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       cache_(create_prefix_cache(options_, pool_)),
       admission_(options_),
       supply_(options_, pool_, cache_.get(), admission_),
-      beside_overrun_(1.1, options_.background_over_share),
-      cached_tokens_([this](const Sequence& s) { return cached_tokens(s); }),
-      fits_([this](const Sequence& s) { return fits(s); }) {
-  for (int32_t slot = options_.max_num_seqs - 1; slot >= 0; --slot) {
-    free_slots_.push_back(SlotId(slot));
-  }
-}
+      table_(options_, *policy_, pool_, supply_, admission_),
+      pace_(options_),
+      displacement_(*policy_, table_),
+      promotion_(options_, *policy_, table_, displacement_),
+      admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
+      background_(options_, table_, pace_),
+      securer_(options_, pool_, supply_, admission_, table_),
+      chooser_(options_, *policy_, table_, pace_, background_, admitter_),
+      writer_(options_, pool_, supply_, table_),
+      reader_(options_, *policy_, pool_, supply_, admission_, table_) {}
+
+// --- requests
 
 Status BatchScheduler::check(const Request& request) const {
   return check_request(options_, request);
@@ -48,250 +52,222 @@ Status BatchScheduler::check(const Request& request) const {
 
 Status BatchScheduler::add(Request request) {
   HR_RETURN_IF_ERROR(check(request));
-  const int32_t room = options_.max_num_seqs + options_.max_queued_requests;
-  int32_t& outstanding = outstanding_[request.background ? 1 : 0];
-  if (outstanding >= room) {
-    return exhausted(
-        fmt::format("{} requests are running or queued, the most there can be", outstanding));
-  }
-  ++outstanding;
-  const auto shared = std::make_shared<const Request>(std::move(request));
-  const auto [entry, fresh] = requests_.try_emplace(shared->id);
-  CHECK_MSG(fresh, "a request id is unique for the life of the process");
-  entry->second.request = shared;
-  entry->second.unfinished = shared->sampling.n;
-  const uint64_t arrival = next_arrival_++;
-  for (int32_t choice = 0; choice < shared->sampling.n; ++choice) {
-    auto sequence =
-        std::make_unique<Sequence>(Sequence{.id = SequenceId(next_sequence_++),
-                                            .entry = &entry->second,
-                                            .request = shared,
-                                            .choice = choice,
-                                            .rank = {.arrival = arrival, .choice = choice},
-                                            .policy = {},
-                                            .arrival_seconds = now(),
-                                            .output = {},
-                                            .followers = {},
-                                            .blocks = SequenceBlocks(options_.groups),
-                                            .path = {},
-                                            .state = Waiting{}});
-    entry->second.choices.push_back(sequence.get());
-    sequences_.emplace(sequence->id, std::move(sequence));
-  }
-  Sequence* leader = entry->second.choices.front();
-  leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
-  for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
-  for (Sequence* choice : entry->second.choices) policy_->arrived(*choice);
-  enqueue(*leader, next_step_);
-  return ok_status();
+  return table_.add(std::move(request), next_step_, pace_.now());
 }
 
 bool BatchScheduler::cancel(RequestId request) {
-  const auto found = requests_.find(request);
-  if (found == requests_.end()) return false;
+  const auto found = table_.requests().find(request);
+  if (found == table_.requests().end()) return false;
   const std::vector<Sequence*> choices = found->second.choices;
   for (Sequence* sequence : choices) {
-    if (sequence != nullptr) end_choice(*sequence);
+    if (sequence != nullptr) table_.end_choice(*sequence);
   }
-  sweep_retiring();
+  table_.sweep_retired();
   return true;
 }
 
 bool BatchScheduler::cancel(RequestId request, int32_t choice) {
-  const auto found = requests_.find(request);
-  if (found == requests_.end()) return false;
+  const auto found = table_.requests().find(request);
+  if (found == table_.requests().end()) return false;
   const std::vector<Sequence*>& choices = found->second.choices;
   if (choice < 0 || static_cast<size_t>(choice) >= choices.size()) return false;
   Sequence* sequence = choices[static_cast<size_t>(choice)];
   if (sequence == nullptr) return false;
-  end_choice(*sequence);
-  sweep_retiring();
+  table_.end_choice(*sequence);
+  table_.sweep_retired();
   return true;
 }
 
-// The request is done with this choice. A leader goes on without a choice of its own while others
-// wait for the prompt that it computes.
-void BatchScheduler::end_choice(Sequence& sequence) {
-  RequestEntry& entry = *sequence.entry;
-  entry.choices[static_cast<size_t>(sequence.choice)] = nullptr;
-  --entry.unfinished;
-  admission_.sequence_ended();
-  if (sequence.followers.empty()) {
-    retire(sequence);
-  } else if (sequence.is<Prefilling>()) {
-    sequence.muted = true;
-  } else {
-    hand_over(sequence);
-    retire(sequence);
+// --- a plan
+
+StepPlan BatchScheduler::plan() {
+  CHECK_MSG(in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max),
+            "plan() with steps_in_flight_max plans not applied");
+  if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
+  background_.note_live_work();
+  table_.release_slots();
+  promotion_.promote_starving(next_step_);
+  renew_reservations();
+  // The policy shall see the slots that the background gives way with before it chooses a step.
+  if (table_.running().has_background()) admitter_.make_room(next_step_);
+
+  StepDraft draft;
+  draft.plan.step = next_step_;
+  draft.plan.work.reserve(static_cast<size_t>(table_.running().size()));
+  draft.terms.shape = policy_->shape(admitter_.view(next_step_));
+  draft_step(draft);
+  while (draft.plan.empty()) {
+    const std::optional<StepTerms> looser = looser_terms(draft);
+    if (!looser) break;
+    draft.terms = *looser;
+    draft_step(draft);
   }
-  if (entry.unfinished > 0) return;
-  --outstanding_[entry.request->background ? 1 : 0];
-  requests_.erase(entry.request->id);
+  return submit(std::move(draft));
 }
 
-void BatchScheduler::retire(Sequence& sequence) {
-  const bool goes_on = goes_on_in_batch(sequence);
-  if (sequence.running()) {
-    leave_batch(sequence, /*ended=*/true);
-  } else {
-    const auto waiting = std::get<Waiting>(sequence.state);
-    supply_.unpin(sequence);
-    if (waiting.leader == nullptr) dequeue(sequence);
-    if (waiting.slot) free_slots_.push_back(*waiting.slot);
-    if (waiting.leader != nullptr) {
-      std::erase(waiting.leader->followers, &sequence);
-      if (waiting.leader->muted && waiting.leader->followers.empty()) retire(*waiting.leader);
+// Who has outgrown what was reserved for it gets the next reservation, or makes room for others.
+void BatchScheduler::renew_reservations() {
+  if (!table_.has_reservations()) return;
+  for (int64_t i = table_.running().size(); i-- > 0;) {
+    const std::span<Sequence* const> running = table_.running().all();
+    Sequence& sequence = *running[static_cast<size_t>(i)];
+    const bool outgrown = sequence.reserved > 0 && sequence.is<Decoding>() &&
+                          sequence.known_length() >= sequence.reserved;
+    if (!outgrown || sequence.reserved >= sequence.length_max()) continue;
+    sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
+    if (i > 0 && admission_.pages_promised(running) > pool_.free_count()) table_.yield(sequence);
+  }
+}
+
+// The phases of a step under the draft's terms.
+void BatchScheduler::draft_step(StepDraft& draft) {
+  const bool joins = draft.terms.shape != StepShape::kDecode;
+  draft.sequences.clear();
+  securer_.keep_for_oldest();
+  if (joins) {
+    const std::optional<Admitter::Joining> next = admitter_.make_room(draft.plan.step);
+    if (next && draft.terms.keeps_pages) supply_.keep_for(next->rank, next->pages);
+  }
+  chooser_.choose(draft);
+  securer_.secure(draft);
+  writer_.write(draft);
+  if (joins) admit_waiting(draft);
+  supply_.collect_moves(draft.plan);
+}
+
+// A draft brought no work: what held it back is let go, one thing after the other. Nothing: there
+// is no work now.
+std::optional<StepTerms> BatchScheduler::looser_terms(const StepDraft& draft) const {
+  StepTerms terms = draft.terms;
+  if (terms.shape != StepShape::kMixed) {
+    // The other kind of step, and then whatever there is.
+    const bool decodes = terms.shape == StepShape::kDecode;
+    const StepShape other = decodes ? StepShape::kPrefill : StepShape::kDecode;
+    terms.shape = terms.other_shape_failed ? StepShape::kMixed : other;
+    terms.other_shape_failed = true;
+    return terms;
+  }
+  if (terms.background_pauses && draft.background_paused) {
+    terms.background_pauses = false;
+    return terms;
+  }
+  // Pages were kept for one that was refused after all, and nothing is in flight: whom they were
+  // kept from goes on.
+  if (terms.keeps_pages && supply_.keeps_pages() && in_flight_.empty()) {
+    terms.background_pauses = terms.keeps_pages = false;
+    return terms;
+  }
+  return std::nullopt;
+}
+
+StepPlan BatchScheduler::submit(StepDraft draft) {
+  if (draft.plan.empty()) {
+    CHECK(draft.plan.admitted.empty() && draft.plan.copies.empty());
+    return std::move(draft.plan);
+  }
+  draft.plan.released = table_.take_released_slots();
+  background_.note_room(draft);
+  in_flight_.push_back({next_step_++, pace_.now(), std::move(draft.sequences)});
+  return std::move(draft.plan);
+}
+
+// Who joins, while slots, pages and budget last.
+void BatchScheduler::admit_waiting(StepDraft& draft) {
+  while (Sequence* head = next_to_join(draft)) {
+    if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
+    if (admitter_.held_back(*head) || !admitter_.make_slots(*head)) return;
+    const PrefixMatch hit = supply_.find_prefix(*head, table_.running().all());
+    const int32_t rest = head->known_length() - hit.tokens;
+    const int32_t budget = pace_.chunk(draft.budget, hit.tokens, rest);
+    if (Sequence* victim = displacement_.victim_for(*head); budget == 0 && victim != nullptr) {
+      table_.yield(*victim);  // so that the next step has budget
+      return;
     }
-  }
-  policy_->ended(sequence);
-  sequence.entry = nullptr;
-  sequence.state = Retiring{.in_batch = goes_on};
-  retiring_.push_back(&sequence);
-}
-
-// Out of running_: the pages go at once (fenced), the slot when no step in flight refers to it. A
-// row that goes on in its batch keeps both.
-void BatchScheduler::leave_batch(Sequence& sequence, bool ended) {
-  // A finished row of the background is held for no batch.
-  const bool of_batch = ended && !sequence.rank.background;
-  const bool goes_on = ended && goes_on_in_batch(sequence);
-  leaving_.push_back({sequence.id, sequence.slot(), sequence.last_step, of_batch,
-                      sequence.rank.background, goes_on ? &sequence : nullptr});
-  sequence.path = {};
-  if (!goes_on) {
-    sequence.blocks.release_all(pool_, sequence.last_step);
-    sequence.prefix_tokens = 0;
-    sequence.planned = 0;
-  }
-  const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
-  CHECK(at != running_.end() && *at == &sequence);
-  running_.erase(at);
-}
-
-void BatchScheduler::hand_over(Sequence& leader) {
-  drop_reserved_slots(leader);
-  Sequence* heir = leader.followers.front();
-  heir->followers.assign(leader.followers.begin() + 1, leader.followers.end());
-  leader.followers.clear();
-  for (Sequence* follower : heir->followers) follower->state = Waiting{.leader = heir};
-  heir->preemptions = leader.preemptions;
-  heir->computed_max = leader.computed_max;
-  heir->yields = leader.yields;
-  heir->rank.level = leader.rank.level;
-  heir->rank.key = leader.rank.key;
-  if (leader.rank.level == kPromotedLevel) policy_->promote(*heir);
-  heir->state = Waiting{};
-  // It has waited as long as the leader: since its last work.
-  if (!leader.is<Waiting>()) return enqueue(*heir, leader.waits_since);
-  place_in_queue(*heir);
-  heir->waits_since = leader.waits_since;
-  for (Wait& wait : waits_) {
-    if (wait.sequence == leader.id) wait.sequence = heir->id;
+    if (budget > 0 && chooser_.chunk(draft.budget, *head, hit.tokens, rest) == 0) return;
+    if (!admitter_.may_join(*head, budget) || !admitter_.leaves_headroom(*head, hit)) return;
+    if (!admitter_.make_pages(*head, hit, draft.plan.step)) {
+      if (policy_->rules().holds_after_refusal)
+        admission_.allocation_failed(table_.running().size());
+      return;
+    }
+    admit(draft, *head, hit);
   }
 }
 
-void BatchScheduler::drop_reserved_slots(Sequence& leader) {
-  for (Sequence* follower : leader.followers) {
-    auto& waiting = std::get<Waiting>(follower->state);
-    if (waiting.slot) free_slots_.push_back(*waiting.slot);
-    waiting.slot.reset();
-  }
+// Whom the policy names. Where nobody live waits it is the first of the background, which gets what
+// the step still has room for.
+Sequence* BatchScheduler::next_to_join(StepDraft& draft) {
+  const WaitingLine& line = table_.line();
+  if (!line.live().empty()) return admitter_.name_next(draft.plan.step);
+  if (line.background().empty()) return nullptr;
+  Sequence* first = *line.background().begin();
+  background_.bound_rest(draft.budget, *first);
+  const int32_t found = supply_.find_prefix(*first, table_.running().all()).tokens;
+  return pace_.chunk(draft.budget, found, first->known_length() - found) > 0 ? first : nullptr;
 }
 
-void BatchScheduler::run(Sequence& sequence) {
-  running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, ByRank()),
-                  &sequence);
-}
-
-void BatchScheduler::place_in_queue(Sequence& sequence) {
-  sequence.rank = rank_of(sequence);
-  sequence.reserved = std::min(policy_->reserved_length(sequence), sequence.length_max());
-  reserves_ = reserves_ || sequence.reserved > 0;
-  if (sequence.rank.background) {
-    background_queue_.insert(&sequence);
+void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit) {
+  table_.start(head);
+  displacement_.charge(head, hit.tokens, pace_.cost());
+  const Ticket usable_after = supply_.adopt(head, hit);
+  supply_.unpin(head);
+  writer_.write_admission(draft, head, head.known_tokens());
+  if (usable_after == Ticket(draft.plan.step)) {
+    head.last_step = usable_after;  // the load refers to its pages
     return;
   }
-  queue_.insert(&sequence);
-  policy_->queued(sequence);
+  const int32_t rest = head.known_length() - head.planned;
+  const int32_t chunk = chooser_.chunk(draft.budget, head, head.planned, rest);
+  Candidate candidate{&head, supply_.longest_fit(head, chunk, supply_.free_pages_for(head)), {}};
+  if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
+  chooser_.take(draft.budget, head, head.planned, candidate.count);
+  supply_.grow(head, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,
+               draft.plan.copies);
+  writer_.write_work(draft, candidate);
 }
 
-// In the queue it has a place by rank, and, where it may starve, one in the line of those who wait.
-void BatchScheduler::enqueue(Sequence& sequence, uint64_t waits_since) {
-  place_in_queue(sequence);
-  sequence.waits_since = waits_since;
-  if (!policy_->may_starve() || sequence.rank.background) return;
-  const Wait wait{sequence.id, sequence.waits_since};
-  waits_.insert(std::upper_bound(waits_.begin(), waits_.end(), wait,
-                                 [](const Wait& a, const Wait& b) { return a.since < b.since; }),
-                wait);
-  if (waits_.size() <= 2 * queue_.size() + 64) return;
-  std::erase_if(waits_, [&](const Wait& wait) {
-    const Sequence* waiting = find(wait.sequence);
-    return waiting == nullptr || !waiting->is<Waiting>() || waiting->waits_since != wait.since;
-  });
-}
+// --- what a step brought
 
-void BatchScheduler::dequeue(Sequence& sequence) {
-  if (sequence.rank.background) {
-    background_queue_.erase(&sequence);
-    return;
+std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResult& result) {
+  if (plan.empty()) return {};
+  CHECK_MSG(!in_flight_.empty() && in_flight_.front().step == plan.step,
+            "plans are applied in order");
+  const InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  const StepPace::Measured measured = pace_.note_applied(plan, step.planned_seconds);
+  displacement_.earn(measured.seconds);
+  background_.note_applied(plan, step.sequences, measured);
+  if (cache_ != nullptr && pace_.knows()) {
+    cache_->set_seconds_per_token(pace_.cost().seconds_per_prompt_token());
   }
-  queue_.erase(&sequence);
-  policy_->dequeued(sequence);
-}
-
-// Promotion lasts.
-Rank BatchScheduler::rank_of(const Sequence& sequence) const {
-  if (sequence.rank.level == kPromotedLevel) return sequence.rank;
-  const bool background = sequence.request->background;
-  Rank rank = background ? Rank{} : policy_->rank(sequence);
-  rank.background = background;
-  rank.arrival = sequence.rank.arrival;
-  rank.choice = sequence.rank.choice;
-  return rank;
-}
-
-// Its rank may have changed: moves it to its place. REQUIRES: running
-void BatchScheduler::rerank(Sequence& sequence) {
-  const auto at = std::lower_bound(running_.begin(), running_.end(), &sequence, ByRank());
-  CHECK(at != running_.end() && *at == &sequence);
-  running_.erase(at);
-  sequence.rank = rank_of(sequence);
-  run(sequence);
-}
-
-Sequence* BatchScheduler::find(SequenceId id) const {
-  const auto found = sequences_.find(id);
-  return found == sequences_.end() ? nullptr : found->second.get();
-}
-
-SlotId BatchScheduler::take_slot() {
-  CHECK(!free_slots_.empty());
-  const SlotId slot = free_slots_.back();
-  free_slots_.pop_back();
-  return slot;
+  std::vector<Emission> emissions =
+      reader_.read(plan, step.sequences, result, pace_.applied_seconds());
+  pool_.advance(Ticket(plan.step));
+  table_.sweep_retired();
+  pace_.note_work_left(has_work());
+  return emissions;
 }
 
 SchedulerStats BatchScheduler::stats() const {
-  SchedulerStats stats = totals_;
-  stats.running = static_cast<int32_t>(running_.size());
-  stats.waiting = static_cast<int32_t>(queue_.size());
-  stats.background_waiting = static_cast<int32_t>(background_queue_.size());
-  stats.background_running = static_cast<int32_t>(running_.size() - live_running().size());
-  stats.displacement_seconds = displacement_seconds_;
-  stats.step_cost = cost_.cost();
-  stats.step_cost_error = cost_.error();
+  SchedulerStats stats;
+  stats.running = static_cast<int32_t>(table_.running().size());
+  stats.waiting = static_cast<int32_t>(table_.line().live().size());
+  stats.background_waiting = static_cast<int32_t>(table_.line().background().size());
+  stats.background_running = stats.running - static_cast<int32_t>(table_.running().live().size());
+  stats.preemptions = table_.preemptions();
+  stats.yields = table_.yields();
+  stats.promotions = promotion_.promotions();
+  stats.idle_row_steps = table_.slots().idle_row_steps();
+  stats.displacement_seconds = displacement_.seconds_left();
+  stats.steps = next_step_ - 1;
+  stats.step_cost = pace_.cost();
+  stats.step_cost_error = pace_.error();
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.idle_count();
-  if (cache_ == nullptr) return stats;
-  stats.prefix_cache_evictions = cache_->evictions();
-  const TierCounts& moved = cache_->tier_counts();
-  stats.pages_stored = moved.stored;
-  stats.pages_loaded = moved.loaded;
-  stats.pages_dropped = moved.dropped;
-  stats.pages_in_host = cache_->pages_in_tier(kHostTier);
-  stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
+  background_.count(stats);
+  reader_.count(stats);
+  supply_.count(stats);
   return stats;
 }
 

@@ -32,25 +32,23 @@ StepLoad decodes_of(const StepView& view) {
 
 }  // namespace
 
-void DeadlinePolicy::promote(Sequence& sequence) {
-  QueuePolicy::promote(sequence);
-  promoted_.insert(sequence.id);
-}
-
 Rank DeadlinePolicy::rank(const Sequence& sequence) const {
-  return {.level = sequence.policy.level, .key = sequence.policy.deadline_seconds};
+  const State& state = memory_.of(sequence);
+  return {.level = state.late ? 1 : 0, .key = state.deadline_seconds};
 }
 
-void DeadlinePolicy::arrived(Sequence& sequence) {
-  const auto index = static_cast<size_t>(sequence.request->slo_class);
-  sequence.policy.deadline_seconds = sequence.arrival_seconds + classes_.at(index).ttft_seconds;
+void DeadlinePolicy::note(SequenceEvent event, Sequence& sequence) {
+  memory_.follow(event, sequence);
+  if (event != SequenceEvent::kArrived) return;
+  const double target = class_of(classes_, sequence).ttft_seconds;
+  memory_.of(sequence).deadline_seconds = sequence.arrival_seconds + target;
 }
 
 bool DeadlinePolicy::reconsider(Sequence& first, double now_seconds) {
-  const bool late = first.policy.level == 0 && first.rank.level != kPromotedLevel &&
-                    first.output.empty() && now_seconds > first.policy.deadline_seconds;
-  if (late) first.policy.level = 1;
-  return first.rank.level != kPromotedLevel && first.policy.level != first.rank.level;
+  if (first.rank.level == kPromotedLevel) return false;
+  State& state = memory_.of(first);
+  state.late = state.late || (first.output.empty() && now_seconds > state.deadline_seconds);
+  return first.rank.level != (state.late ? 1 : 0);
 }
 
 Sequence* DeadlinePolicy::next(const StepView& view) {
@@ -60,7 +58,7 @@ Sequence* DeadlinePolicy::next(const StepView& view) {
   looked_at_step_ = view.step;
   int looked = 0;
   for (Sequence* each : view.queue) {
-    if (each->policy.level == 0) return each;
+    if (!memory_.of(*each).late) return each;
     if (++looked == kLook) break;
   }
   return has_room_for_late(view) ? first : nullptr;
@@ -83,11 +81,11 @@ double DeadlinePolicy::prompt_pace(const StepView& view) const {
   return view.cost->seconds_per_prompt_token() * step / left;
 }
 
-void DeadlinePolicy::give_up_the_longest(const StepView& view) const {
+void DeadlinePolicy::give_up_the_longest(const StepView& view) {
   const double pace = prompt_pace(view);
   double end = view.now_seconds;
   for (const Sequence* each : view.running) {
-    if (!each->is<Prefilling>() || each->policy.level != 0) continue;
+    if (!each->is<Prefilling>() || memory_.of(*each).late) continue;
     end += pace * (each->known_length() - each->planned);
   }
   const auto shorter = [](const Sequence* a, const Sequence* b) {
@@ -97,12 +95,13 @@ void DeadlinePolicy::give_up_the_longest(const StepView& view) const {
   int looked = 0;
   for (Sequence* each : view.queue) {  // by deadline
     if (++looked > kLook) return;
-    if (each->policy.level != 0 || !each->output.empty()) continue;
+    const State& state = memory_.of(*each);
+    if (state.late || !each->output.empty()) continue;
     end += pace * each->known_length();
     kept.push(each);
-    if (end <= each->policy.deadline_seconds) continue;
+    if (end <= state.deadline_seconds) continue;
     end -= pace * kept.top()->known_length();
-    kept.top()->policy.level = 1;
+    memory_.of(*kept.top()).late = true;
     kept.pop();
   }
 }

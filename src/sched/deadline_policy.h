@@ -12,40 +12,44 @@
 // has not gained: few answers are so short that they cannot make up for it.
 #pragma once
 
-#include <algorithm>
-#include <set>
 #include <vector>
 
+#include "sched/policy_memory.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
 
 class DeadlinePolicy final : public QueuePolicy {
  public:
-  explicit DeadlinePolicy(const SchedulerOptions& options) : classes_(options.slo_classes) {}
+  // Of what runs one in so many may be promoted: each is late, and takes a row from answers that
+  // could be in time.
+  static constexpr int32_t kRunningPerPromoted = 32;
+
+  explicit DeadlinePolicy(const SchedulerOptions& options)
+      : QueuePolicy({.may_starve = true, .running_per_promoted = kRunningPerPromoted}),
+        classes_(options.slo_classes) {}
   Rank rank(const Sequence& sequence) const override;
-  bool may_starve() const override { return true; }
-  void promote(Sequence& sequence) override;
-  // Each is late, and takes a row from answers that could be in time.
-  bool may_promote(size_t running) const override {
-    return promoted_.size() < std::max<size_t>(1, running / 32);
-  }
-  void ended(const Sequence& sequence) override { promoted_.erase(sequence.id); }
-  void arrived(Sequence& sequence) override;
   bool reconsider(Sequence& first, double now_seconds) override;
   Sequence* next(const StepView& view) override;
   double step_seconds(const StepView& view) const override;
-  double prompt_order(const Sequence& sequence) const override { return sequence.policy.level; }
+  double prompt_order(const Sequence& sequence) const override {
+    return memory_.of(sequence).late ? 1 : 0;
+  }
+  void note(SequenceEvent event, Sequence& sequence) override;
 
  private:
+  struct State {
+    bool late = false;            // or given up: behind those that can be in time
+    double deadline_seconds = 0;  // for its first token
+  };
   // Seconds to compute a prompt beside what runs, per token of it.
   double prompt_pace(const StepView& view) const;
   bool has_room_for_late(const StepView& view) const;
-  void give_up_the_longest(const StepView& view) const;
+  void give_up_the_longest(const StepView& view);
 
   const std::vector<SloClass> classes_;
   uint64_t looked_at_step_ = 0;
-  std::set<SequenceId> promoted_;  // that have not ended
+  PolicyMemory<State> memory_;
 };
 
 }  // namespace headrace

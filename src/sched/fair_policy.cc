@@ -19,8 +19,8 @@ Sequence* FairPolicy::next(const StepView& view) {
 }
 
 bool FairPolicy::preempts(const Sequence& waiting, const Sequence& running) const {
-  const Tenant& least = tenants_[static_cast<size_t>(waiting.policy.tenant)];
-  const Tenant& most = tenants_[static_cast<size_t>(running.policy.tenant)];
+  const Tenant& least = tenant_of(waiting);
+  const Tenant& most = tenant_of(running);
   return least.running() + 1 < most.running() && least.counter <= most.counter;
 }
 
@@ -38,13 +38,30 @@ int32_t FairPolicy::find_or_add(const std::string& name) {
   return found->second;
 }
 
-void FairPolicy::arrived(Sequence& sequence) {
-  sequence.policy.tenant = find_or_add(sequence.request->tenant);
-  ++tenants_[static_cast<size_t>(sequence.policy.tenant)].open;
+void FairPolicy::note(SequenceEvent event, Sequence& sequence) {
+  switch (event) {
+    case SequenceEvent::kArrived:
+      return arrived(sequence);
+    case SequenceEvent::kQueued:
+      return queued(sequence);
+    case SequenceEvent::kDequeued:
+      return dequeued(sequence);
+    case SequenceEvent::kEnded:
+      return ended(sequence);
+    case SequenceEvent::kForked:
+    case SequenceEvent::kFinished:
+      return;
+  }
+}
+
+void FairPolicy::arrived(const Sequence& sequence) {
+  const int32_t tenant = find_or_add(sequence.request->tenant);
+  index_[sequence.id] = tenant;
+  ++tenants_[static_cast<size_t>(tenant)].open;
 }
 
 void FairPolicy::queued(Sequence& sequence) {
-  Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  Tenant& tenant = tenant_of(sequence);
   if (tenant.queue.empty()) tenant.comes_back = anybody_comes_back_ = true;
   tenant.queue.insert(&sequence);
 }
@@ -59,7 +76,7 @@ void FairPolicy::lift_those_who_come_back(std::span<Sequence* const> running) {
     const int32_t outputs = sampling.max_tokens - static_cast<int32_t>(each->output.size());
     // Choices that start with it are served from then on.
     const auto choices = 1.0 + static_cast<double>(each->followers.size());
-    with_rest[static_cast<size_t>(each->policy.tenant)] +=
+    with_rest[static_cast<size_t>(index_.at(each->id))] +=
         kPromptWeight * prompt + kOutputWeight * std::max(0, outputs) * choices;
   }
   for (Tenant& tenant : tenants_) {
@@ -80,7 +97,7 @@ void FairPolicy::lift_those_who_come_back(std::span<Sequence* const> running) {
 }
 
 void FairPolicy::dequeued(Sequence& sequence) {
-  Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  Tenant& tenant = tenant_of(sequence);
   tenant.queue.erase(&sequence);
   tenant.last_joined = ++joins_;
   last_counter_ = tenant.counter;
@@ -88,18 +105,22 @@ void FairPolicy::dequeued(Sequence& sequence) {
 
 bool FairPolicy::served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
   const double service = kPromptWeight * prompt_tokens + kOutputWeight * output_tokens;
-  Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  Tenant& tenant = tenant_of(sequence);
   tenant.counter += service;
   note_recent(tenant, service);
   return false;
 }
 
 void FairPolicy::note_recent(Tenant& tenant, double service) {
-  constexpr double kCounts = 0.001;  // of all
   if (tenant.recent == 0 && service > 0) ++recent_tenants_;
   tenant.recent += service;
   recent_ += service;
-  if (recent_ < kRecentService) return;
+  if (recent_ >= kRecentService) halve_recent();
+  rules_.may_crowd = recent_tenants_ >= 2;
+}
+
+void FairPolicy::halve_recent() {
+  constexpr double kCounts = 0.001;  // of all
   recent_ = 0;
   recent_tenants_ = 0;
   for (Tenant& each : tenants_) {
@@ -110,18 +131,20 @@ void FairPolicy::note_recent(Tenant& tenant, double service) {
 }
 
 bool FairPolicy::crowds(const Sequence& sequence) const {
-  if (!bounds_crowds() || sequence.rank.background) return false;
-  const Tenant& tenant = tenants_[static_cast<size_t>(sequence.policy.tenant)];
+  if (!rules_.may_crowd || sequence.rank.background) return false;
+  const Tenant& tenant = tenant_of(sequence);
   return tenant.recent * recent_tenants_ > kCrowd * recent_;
 }
 
 void FairPolicy::ended(const Sequence& sequence) {
-  const int32_t index = sequence.policy.tenant;
+  const int32_t index = index_.at(sequence.id);
+  index_.erase(sequence.id);
   Tenant& tenant = tenants_[static_cast<size_t>(index)];
   if (--tenant.open > 0 || by_name_.size() <= kTenantsMax) return;
   by_name_.erase(tenant.name);
   recent_ -= tenant.recent;
   recent_tenants_ -= tenant.recent > 0 ? 1 : 0;
+  rules_.may_crowd = recent_tenants_ >= 2;
   tenant = {};
   free_.push_back(index);
 }

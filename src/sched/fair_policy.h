@@ -36,19 +36,14 @@ class FairPolicy final : public QueuePolicy {
       : credit_(kOutputWeight * options.max_model_len),
         ahead_max_(credit_ * options.max_num_seqs) {}
   Sequence* next(const StepView& view) override;
-  void arrived(Sequence& sequence) override;
-  void queued(Sequence& sequence) override;
-  void dequeued(Sequence& sequence) override;
   bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
-  void ended(const Sequence& sequence) override;
-
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
   double prompt_order(const Sequence& sequence) const override {
-    return tenants_[static_cast<size_t>(sequence.policy.tenant)].counter;
+    return tenant_of(sequence).counter;
   }
 
   bool crowds(const Sequence& sequence) const override;
-  bool bounds_crowds() const override { return recent_tenants_ >= 2; }
+  void note(SequenceEvent event, Sequence& sequence) override;
 
   double service_of(const std::string& tenant) const;
 
@@ -67,14 +62,26 @@ class FairPolicy final : public QueuePolicy {
       return std::pair(counter, last_joined) < std::pair(other.counter, other.last_joined);
     }
   };
+  Tenant& tenant_of(const Sequence& sequence) {
+    return tenants_[static_cast<size_t>(index_.at(sequence.id))];
+  }
+  const Tenant& tenant_of(const Sequence& sequence) const {
+    return tenants_[static_cast<size_t>(index_.at(sequence.id))];
+  }
+  void arrived(const Sequence& sequence);
+  void queued(Sequence& sequence);
+  void dequeued(Sequence& sequence);
+  void ended(const Sequence& sequence);
   int32_t find_or_add(const std::string& name);
   void lift_those_who_come_back(std::span<Sequence* const> running);
   void note_recent(Tenant& tenant, double service);
+  void halve_recent();
 
   std::vector<Tenant> tenants_;
   bool anybody_comes_back_ = false;
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> by_name_;
+  std::unordered_map<SequenceId, int32_t> index_;  // of its tenant
   const double credit_;      // a tenant may come back so far behind the others: one request's worth
   const double ahead_max_;   // U above
   double last_counter_ = 0;  // of the tenant that was served last

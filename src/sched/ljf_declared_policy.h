@@ -10,10 +10,10 @@ namespace headrace {
 
 class LjfDeclaredPolicy final : public QueuePolicy {
  public:
+  LjfDeclaredPolicy() : QueuePolicy({.may_starve = true}) {}
   Rank rank(const Sequence& sequence) const override {
     return {.key = -static_cast<double>(sequence.request->sampling.max_tokens)};
   }
-  bool may_starve() const override { return true; }
 };
 
 }  // namespace headrace

@@ -10,8 +10,8 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
 
+#include "sched/policy_memory.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -22,32 +22,33 @@ class MlfqPolicy final : public QueuePolicy {
   // 64 prompt tokens cost about what a decode step does, in weights read (CPU 135M, H200 8B alike).
   static constexpr double kPromptWeight = 1.0 / 64;
 
+  // Who is promoted is long, and holds much memory until it ends: where memory is for few, a
+  // sixteenth of the slots would be all that runs. So of what runs one in so many is.
+  static constexpr int32_t kRunningPerPromoted = 12;
+
   // Of the machine's time, for computing again what was displaced.
   static constexpr double kDisplacementShare = 0.03;
 
   explicit MlfqPolicy(const SchedulerOptions& options)
-      : quantum_(options.mlfq_quantum),
-        promoted_max_(static_cast<size_t>(std::max(1, options.max_num_seqs / 16))) {}
+      : QueuePolicy({.may_starve = true,
+                     .running_per_promoted = kRunningPerPromoted,
+                     .promoted_max = std::max(1, options.max_num_seqs / 16),
+                     .displacement_share = kDisplacementShare}),
+        quantum_(options.mlfq_quantum) {}
   Rank rank(const Sequence& sequence) const override;
-  bool may_starve() const override { return true; }
-  void promote(Sequence& sequence) override;
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
-  void arrived(Sequence& sequence) override;
   bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
-  double displacement_share() const override { return kDisplacementShare; }
-  // Who is promoted is long, and holds much memory until it ends: where memory is for few, a
-  // sixteenth of the slots would be all that runs. So one in twelve of what runs is; one at least.
-  bool may_promote(size_t running) const override {
-    return promoted_.size() < std::min(promoted_max_, std::max<size_t>(1, running / 12));
-  }
-  void ended(const Sequence& sequence) override { promoted_.erase(sequence.id); }
+  void note(SequenceEvent event, Sequence& sequence) override;
 
  private:
+  struct State {
+    int32_t queue = 0;
+    int64_t service = 0;  // used of the queue's quantum, in tokens
+  };
   int64_t quantum_of(int32_t queue) const { return int64_t{quantum_} << queue; }
 
   const int32_t quantum_;
-  const size_t promoted_max_;
-  std::set<SequenceId> promoted_;  // that have not ended
+  PolicyMemory<State> memory_;
 };
 
 }  // namespace headrace

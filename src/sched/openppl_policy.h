@@ -11,10 +11,9 @@ namespace headrace {
 class OpenPplPolicy final : public QueuePolicy {
  public:
   explicit OpenPplPolicy(const SchedulerOptions& options)
-      : prefilling_max_(options.max_prefill_seqs) {}
+      : QueuePolicy({.holds_after_refusal = true}), prefilling_max_(options.max_prefill_seqs) {}
   bool admits(const BatchView& batch) const override;
-  int32_t reserved_length(const Sequence& sequence) const override;
-  bool holds_after_refusal() const override { return true; }
+  int32_t reserved_length(Sequence& sequence) override;
 
  private:
   const int32_t prefilling_max_;

@@ -7,14 +7,14 @@ namespace headrace {
 
 Sequence* PackedPredictedPolicy::next(const StepView& view) {
   Sequence* first = *view.queue.begin();
-  if (predictor_.is_stale(first->policy.predicted_at)) predict(*first);
+  if (predictor_.is_stale(memory_.of(*first).predicted_at)) predict(*first);
   // Alone, or too long in the queue: he is next whether he fits or not.
   if (view.running.empty() || first->rank.level == kPromotedLevel) return first;
   if (view.free_slots == 0) return nullptr;
   std::vector<Sequence*> candidates;
   for (Sequence* waiting : view.queue) {
     if (candidates.size() == kCandidatesMax) break;
-    if (predictor_.is_stale(waiting->policy.predicted_at)) predict(*waiting);
+    if (predictor_.is_stale(memory_.of(*waiting).predicted_at)) predict(*waiting);
     candidates.push_back(waiting);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -24,24 +24,24 @@ Sequence* PackedPredictedPolicy::next(const StepView& view) {
   return found == candidates.end() ? nullptr : *found;
 }
 
-int32_t PackedPredictedPolicy::reserved_length(const Sequence& sequence) const {
+int32_t PackedPredictedPolicy::reserved_length(Sequence& sequence) {
+  if (sequence.is<Decoding>()) outgrow(sequence);
   const int32_t predicted =
-      sequence.prompt_length() + predictor_.upper_bound(sequence.policy.bucket);
+      sequence.prompt_length() + predictor_.upper_bound(memory_.of(sequence).bucket);
   return std::max(predicted, sequence.known_length() + 1);
 }
 
-void PackedPredictedPolicy::overran(Sequence& sequence) {
+// The next bucket that holds what it has generated.
+void PackedPredictedPolicy::outgrow(Sequence& sequence) {
   const auto length = static_cast<int32_t>(sequence.output.size());
-  int32_t& bucket = sequence.policy.bucket;
+  int32_t& bucket = memory_.of(sequence).bucket;
   while (bucket + 1 < predictor_.bucket_count() && predictor_.upper_bound(bucket) <= length) {
     ++bucket;
   }
 }
 
-void PackedPredictedPolicy::arrived(Sequence& sequence) { predict(sequence); }
-
-void PackedPredictedPolicy::predict(Sequence& sequence) const {
-  PolicyState& state = sequence.policy;
+void PackedPredictedPolicy::predict(Sequence& sequence) {
+  State& state = memory_.of(sequence);
   // What it has overrun already is certain.
   const int32_t least = predictor_.bucket_of(static_cast<int32_t>(sequence.output.size()) + 1);
   state.bucket = std::max(least, predictor_.bucket_at(*sequence.request, kCertainty));
@@ -49,8 +49,12 @@ void PackedPredictedPolicy::predict(Sequence& sequence) const {
   sequence.reserved = std::min(reserved_length(sequence), sequence.length_max());
 }
 
-void PackedPredictedPolicy::finished(const Sequence& sequence) {
-  predictor_.learn(*sequence.request, static_cast<int32_t>(sequence.output.size()));
+void PackedPredictedPolicy::note(SequenceEvent event, Sequence& sequence) {
+  memory_.follow(event, sequence);
+  if (event == SequenceEvent::kArrived) predict(sequence);
+  if (event == SequenceEvent::kFinished) {
+    predictor_.learn(*sequence.request, static_cast<int32_t>(sequence.output.size()));
+  }
 }
 
 }  // namespace headrace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sched/length_predictor.h"
+#include "sched/policy_memory.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -16,20 +17,24 @@ class PackedPredictedPolicy final : public QueuePolicy {
   static constexpr double kCertainty = 0.95;
 
   explicit PackedPredictedPolicy(const SchedulerOptions& options)
-      : predictor_(options.max_model_len) {}
-  bool may_starve() const override { return true; }
+      // Memory that was reserved is kept: a promoted one that waits for much of it is next, and
+      // waits for ends.
+      : QueuePolicy({.may_starve = true, .promoted_displaces = false}),
+        predictor_(options.max_model_len) {}
   Sequence* next(const StepView& view) override;
-  // Memory that was reserved is kept: who waits for much of it is next, and waits for ends.
-  bool promoted_displaces() const override { return false; }
-  int32_t reserved_length(const Sequence& sequence) const override;
-  void overran(Sequence& sequence) override;
-  void arrived(Sequence& sequence) override;
-  void finished(const Sequence& sequence) override;
+  int32_t reserved_length(Sequence& sequence) override;
+  void note(SequenceEvent event, Sequence& sequence) override;
 
  private:
-  void predict(Sequence& sequence) const;
+  struct State {
+    int32_t bucket = 0;        // predicted length of the answer
+    int64_t predicted_at = 0;  // answers that the predictor had learned from then
+  };
+  void predict(Sequence& sequence);
+  void outgrow(Sequence& sequence);
 
   LengthPredictor predictor_;
+  PolicyMemory<State> memory_;
 };
 
 }  // namespace headrace

@@ -31,6 +31,7 @@ int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
 }
 
 Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
+  note_prefix(head, hit.tokens);
   if (hit.tokens == 0) return Ticket();
   PrefixHold hold = cache_->acquire(hit);
   head.blocks.adopt(std::move(hold.pages), hit.tokens);
@@ -38,6 +39,31 @@ Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   head.prefix_tokens = hit.tokens;
   head.planned = hit.tokens;
   return hold.usable_after;
+}
+
+void PageSupply::note_prefix(const Sequence& head, int32_t found_tokens) {
+  if (cache_ == nullptr) return;
+  if (head.preemptions + head.yields > 0) {
+    resumed_tokens_ += static_cast<uint64_t>(found_tokens);
+    return;
+  }
+  prefix_queries_ += static_cast<uint64_t>(head.known_length());
+  prefix_hits_ += static_cast<uint64_t>(found_tokens);
+  head.entry->cached_tokens = found_tokens;
+}
+
+void PageSupply::count(SchedulerStats& stats) const {
+  if (cache_ == nullptr) return;
+  stats.prefix_cache_queries = prefix_queries_;
+  stats.prefix_cache_hits = prefix_hits_;
+  stats.resumed_tokens = resumed_tokens_;
+  stats.prefix_cache_evictions = cache_->evictions();
+  const TierCounts& moved = cache_->tier_counts();
+  stats.pages_stored = moved.stored;
+  stats.pages_loaded = moved.loaded;
+  stats.pages_dropped = moved.dropped;
+  stats.pages_in_host = cache_->pages_in_tier(kHostTier);
+  stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
 }
 
 int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const {
@@ -83,6 +109,18 @@ void PageSupply::cache_prefix(Sequence& sequence, int32_t length) {
 void PageSupply::forget(Sequence& sequence) {
   if (cache_ == nullptr) return;
   cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
+}
+
+void PageSupply::collect_moves(StepPlan& plan) {
+  if (cache_ == nullptr || options_.tiers.empty()) return;
+  const TierMoves moves = cache_->take_moves();
+  plan.stores.insert(plan.stores.end(), moves.stores.begin(), moves.stores.end());
+  plan.loads.insert(plan.loads.end(), moves.loads.begin(), moves.loads.end());
+}
+
+int64_t PageSupply::free_pages_for(const Sequence& sequence) const {
+  const int64_t kept = stands_behind_kept(sequence) ? kept_->pages : 0;
+  return std::max<int64_t>(0, pool_.free_count() - kept);
 }
 
 void PageSupply::await(Sequence& sequence, uint64_t step) const {

@@ -1,10 +1,11 @@
 // What the pool and the prefix cache have for one sequence: how much of it is computed already, for
 // how many of its tokens there are pages, and whether those that it lacks come free by themselves.
 // It takes pages only from the free ones: who gives way to whom is the scheduler's choice
-// (batch_scheduler_victims.cc).
+// (displacement.h).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "sched/admission.h"
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
+#include "sched/step_plan.h"
 
 namespace headrace {
 
@@ -48,6 +50,21 @@ class PageSupply {
   void cache_prefix(Sequence& sequence, int32_t length);
   // What it computed may be wrong: nobody shall find it.
   void forget(Sequence& sequence);
+  // Pages that the cache moves between the pool and its tiers since this was asked last.
+  void collect_moves(StepPlan& plan);
+
+  // --- pages kept for one that waits for them
+  // Those behind `rank` may not take so many of the free pages, until this is said again: who has
+  // it is the first that goes on, or that joins in their place, and lacks them.
+  void keep_for(const Rank& rank, int64_t pages) { kept_ = {rank, pages}; }
+  void keep_for_nobody() { kept_.reset(); }
+  bool keeps_pages() const { return kept_.has_value(); }
+  bool stands_behind_kept(const Sequence& sequence) const {
+    return kept_ && kept_->rank < sequence.rank;
+  }
+  int64_t free_pages_for(const Sequence& sequence) const;
+  // With the pages that come free by themselves.
+  int64_t pages_to_come() const { return pool_.free_count() + pool_.fenced_count(); }
 
   // --- pages that steps in flight still refer to
   // All that the sequence lacks comes free by itself: it waits from plan `step` on.
@@ -60,16 +77,27 @@ class PageSupply {
   void pin(Sequence& victim);
   void unpin(Sequence& sequence);
 
+  // Its counters: of the prefix cache, and of pages that change tiers.
+  void count(SchedulerStats& stats) const;
+
   // Tokens for which a sequence takes its pages when it first grows.
   int32_t reserve_tokens() const;
 
  private:
+  void note_prefix(const Sequence& head, int32_t found_tokens);
   PrefixMatch longest_prefix(const Sequence& sequence, int32_t tokens_max) const;
+
+  struct KeptPages {
+    Rank rank;
+    int64_t pages = 0;
+  };
 
   const SchedulerOptions& options_;
   BlockPool& pool_;
   PrefixCache* const cache_;
   const AdmissionControl& admission_;
+  std::optional<KeptPages> kept_;
+  uint64_t prefix_queries_ = 0, prefix_hits_ = 0, resumed_tokens_ = 0;
 };
 
 }  // namespace headrace

@@ -10,9 +10,8 @@ namespace headrace {
 class PriorityPolicy final : public QueuePolicy {
  public:
   explicit PriorityPolicy(const SchedulerOptions& options)
-      : sign_(options.higher_priority_first ? -1 : 1) {}
+      : QueuePolicy({.may_starve = true}), sign_(options.higher_priority_first ? -1 : 1) {}
   Rank rank(const Sequence& sequence) const override;
-  bool may_starve() const override { return true; }
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
 
  private:

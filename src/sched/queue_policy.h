@@ -5,7 +5,7 @@
 // The scheduler keeps three promises under every policy: the first by rank of what runs makes
 // progress and gives its pages to nobody that runs; nobody joins with pages that others were
 // promised; and where somebody may starve, who has waited for promote_after_steps goes before all
-// others (promote()).
+// others.
 #pragma once
 
 #include <cstdint>
@@ -54,72 +54,87 @@ enum class StepShape : uint8_t {
   kPrefill  // prompts alone
 };
 
+// What holds under a policy for all sequences alike.
+struct PolicyRules {
+  // Somebody may wait for ever behind later ones: who has waited for promote_after_steps is
+  // promoted, to the front, until it ends.
+  bool may_starve = false;
+  // Of so many that run one may be promoted at a time (one at least), and so many at most; who has
+  // waited longest is next. 0: no bound.
+  int32_t running_per_promoted = 0;
+  int32_t promoted_max = std::numeric_limits<int32_t>::max();
+  // A promoted sequence takes slots and memory from those behind it; else it is only the next to
+  // join.
+  bool promoted_displaces = true;
+  // Share of the machine's time that computing again what preempts() displaced may take. Where it
+  // is used up nobody is displaced but by the promoted.
+  double displacement_share = std::numeric_limits<double>::infinity();
+  // Nobody joins for some finishes after one found no pages (AdmissionControl's hold), and not only
+  // after what runs found none.
+  bool holds_after_refusal = false;
+  // A finished sequence keeps its slot until the whole batch is done; and is computed meanwhile,
+  // with all its memory.
+  bool holds_finished_rows = false;
+  bool computes_finished_rows = false;
+  // Somebody may crowd the machine now (crowds()).
+  bool may_crowd = false;
+};
+
+// What happens to a sequence, as it happens.
+enum class SequenceEvent : uint8_t {
+  kArrived,
+  kForked,  // it is about to start on the pages of Waiting::leader
+  kQueued,  // of live sequences only, as the next
+  kDequeued,
+  kFinished,  // its output is whole
+  kEnded  // for whatever reason; a cancelled choice that computes the prompt of others, with its
+          // last work
+};
+
 class QueuePolicy {
  public:
   virtual ~QueuePolicy() = default;
 
-  // Place in line, when it arrives, each time it is queued again, and after service (see served).
-  virtual Rank rank(const Sequence& sequence) const { return {.arrival = sequence.rank.arrival}; }
-  // Whether somebody may wait for ever behind later ones: then promote() ends it.
-  virtual bool may_starve() const { return false; }
-  // It has waited for promote_after_steps.
-  virtual void promote(Sequence& sequence) {
-    sequence.rank.level = kPromotedLevel;
-    sequence.rank.key = 0;  // among the promoted: first come first served
-  }
+  const PolicyRules& rules() const { return rules_; }
 
+  // --- the line
+  // Place in line, when it arrives, each time it is queued again, and after service (served()).
+  virtual Rank rank(const Sequence& sequence) const { return {.arrival = sequence.rank.arrival}; }
+  // The first of the queue, before it is asked to join. True: its rank has changed.
+  virtual bool reconsider(Sequence&, double /*now_seconds*/) { return false; }
   // Who joins next, of view.queue (not empty); null: nobody in this step.
   virtual Sequence* next(const StepView& view) { return *view.queue.begin(); }
   virtual bool admits(const BatchView& batch) const { return batch.token_budget_left > 0; }
   // The length for which pages must be there when it joins; 0: its prompt and a token. The pages
-  // are its own as long as it runs and does not grow beyond it.
-  virtual int32_t reserved_length(const Sequence&) const { return 0; }
+  // are its own as long as it runs and does not grow beyond it: then (Decoding) it is asked again.
+  virtual int32_t reserved_length(Sequence&) { return 0; }
   // Whether `running`, the last by rank, is preempted so that `waiting` can join.
   virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
     return false;
   }
-  // Share of the machine's time that computing again what preempts() displaced may take. Where it
-  // is used up nobody is displaced but by the promoted.
-  virtual double displacement_share() const { return std::numeric_limits<double>::infinity(); }
-  // Whether another may be promoted now; who has waited longest is asked for again.
-  virtual bool may_promote(size_t /*running*/) const { return true; }
-  // Whether a promoted sequence takes slots and memory from those behind it; else it is only the
-  // next to join.
-  virtual bool promoted_displaces() const { return true; }
-  // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
-  virtual double prompt_order(const Sequence&) const { return 0; }
-  // Whether its prompts make room for others who may come: they are cut so that steps stay short.
-  virtual bool crowds(const Sequence&) const { return false; }
-  virtual bool bounds_crowds() const { return false; }  // whether anybody may
+
+  // --- a step
   virtual StepShape shape(const StepView&) { return StepShape::kMixed; }
   // How long a step with decodes may take: prompt chunks are cut to keep it.
   virtual double step_seconds(const StepView&) const {
     return std::numeric_limits<double>::infinity();
   }
-  // Whether nobody joins for some finishes after one found no pages (AdmissionControl's hold), and
-  // not only after what runs found none.
-  virtual bool holds_after_refusal() const { return false; }
-  // Whether a finished sequence keeps its slot until the whole batch is done.
-  virtual bool holds_finished_rows() const { return false; }
-  // And is computed meanwhile, with all its memory.
-  virtual bool computes_finished_rows() const { return false; }
+  // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
+  virtual double prompt_order(const Sequence&) const { return 0; }
+  // Whether its prompts make room for others who may come: they are cut so that steps stay short.
+  virtual bool crowds(const Sequence&) const { return false; }
 
-  // The first of the queue, before it is asked to join. True: its rank has changed.
-  virtual bool reconsider(Sequence&, double /*now_seconds*/) { return false; }
-  // It grew to its reserved_length(), which is then asked for again.
-  virtual void overran(Sequence&) {}
-
-  // What happens, as it happens.
-  virtual void arrived(Sequence&) {}
-  virtual void queued(Sequence&) {}
-  virtual void dequeued(Sequence&) {}
+  // --- news
   // Tokens were computed for it. True: its rank has changed.
   virtual bool served(Sequence&, int32_t /*prompt_tokens*/, int32_t /*output_tokens*/) {
     return false;
   }
-  virtual void finished(const Sequence&) {}  // its output is whole
-  // For whatever reason; a cancelled choice that computes the prompt of others, with its last work.
-  virtual void ended(const Sequence&) {}
+  virtual void note(SequenceEvent, Sequence&) {}
+
+ protected:
+  explicit QueuePolicy(const PolicyRules& rules = {}) : rules_(rules) {}
+
+  PolicyRules rules_;  // may_crowd changes with what is served
 };
 
 // `options` outlives the policy. kInvalidArgument names the policies there are.

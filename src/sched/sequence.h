@@ -38,16 +38,6 @@ struct Rank {
 // Before all classes: a sequence that has waited too long.
 inline constexpr int32_t kPromotedLevel = std::numeric_limits<int32_t>::min();
 
-// What a policy remembers of a sequence. Each uses what it needs.
-struct PolicyState {
-  int32_t level = 0;            // mlfq: queue
-  int64_t service = 0;          // mlfq: used of the queue's quantum, in tokens
-  int32_t bucket = 0;           // predicted output length
-  int64_t predicted_at = 0;     // answers that the predictor had learned from then
-  int32_t tenant = 0;           // fair: index
-  double deadline_seconds = 0;  // for its first token
-};
-
 // A request that has not ended, with its choices that have not.
 struct RequestEntry {
   std::shared_ptr<const Request> request;
@@ -69,7 +59,7 @@ struct Prefilling {
 struct Decoding {
   SlotId slot;
 };
-struct Retiring {  // ended, but a step in flight still refers to it
+struct Retiring {         // ended, but a step in flight still refers to it
   bool in_batch = false;  // or its row is computed until its static batch has ended
 };
 
@@ -79,7 +69,6 @@ struct Sequence {
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   Rank rank;
-  PolicyState policy;
   uint64_t waits_since = 0;         // the step of its last work; before it: in which it came
   uint64_t awaits_pages_since = 0;  // the step in which all it lacked were fenced pages; 0: none
   double arrival_seconds = 0;       // by the scheduler's clock, as the next
@@ -113,6 +102,10 @@ struct Sequence {
     const auto* prefilling = std::get_if<Prefilling>(&state);
     return prefilling != nullptr ? prefilling->slot : std::get<Decoding>(state).slot;
   }
+  // Whether a step can compute its next token: it is there, or a step in flight samples it.
+  bool can_decode() const;
+  // Tokens of its prompt that no step was given yet. REQUIRES: Prefilling
+  int32_t unplanned_prompt() const { return std::get<Prefilling>(state).target - planned; }
   int32_t prompt_length() const { return static_cast<int32_t>(request->prompt.size()); }
   int32_t known_length() const { return prompt_length() + static_cast<int32_t>(output.size()); }
   std::vector<TokenId> known_tokens() const {

@@ -8,10 +8,10 @@ namespace headrace {
 
 class SjfDeclaredPolicy final : public QueuePolicy {
  public:
+  SjfDeclaredPolicy() : QueuePolicy({.may_starve = true}) {}
   Rank rank(const Sequence& sequence) const override {
     return {.key = static_cast<double>(sequence.request->sampling.max_tokens)};
   }
-  bool may_starve() const override { return true; }
 };
 
 }  // namespace headrace

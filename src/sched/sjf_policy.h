@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sched/length_predictor.h"
+#include "sched/policy_memory.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -11,14 +12,18 @@ namespace headrace {
 class SjfPredictedPolicy final : public QueuePolicy {
  public:
   explicit SjfPredictedPolicy(const SchedulerOptions& options)
-      : predictor_(options.max_model_len) {}
+      : QueuePolicy({.may_starve = true}), predictor_(options.max_model_len) {}
   static constexpr int kCandidatesMax = 256;
-  bool may_starve() const override { return true; }
   Sequence* next(const StepView& view) override;
-  void finished(const Sequence& sequence) override;
+  void note(SequenceEvent event, Sequence& sequence) override;
 
  private:
+  struct State {
+    int32_t bucket = 0;        // predicted length of the answer
+    int64_t predicted_at = 0;  // answers that the predictor had learned from then
+  };
   LengthPredictor predictor_;
+  PolicyMemory<State> memory_;
 };
 
 }  // namespace headrace

@@ -9,10 +9,9 @@ namespace headrace {
 
 class SrptDeclaredPolicy final : public QueuePolicy {
  public:
+  SrptDeclaredPolicy() : QueuePolicy({.may_starve = true, .displacement_share = 0.03}) {}
   Rank rank(const Sequence& sequence) const override;
-  bool may_starve() const override { return true; }
   bool preempts(const Sequence& waiting, const Sequence& running) const override;
-  double displacement_share() const override { return 0.03; }
   bool served(Sequence&, int32_t, int32_t) override { return true; }  // less remains
 };
 

@@ -11,13 +11,9 @@ namespace headrace {
 class StaticPolicy final : public QueuePolicy {
  public:
   explicit StaticPolicy(const SchedulerOptions& options)
-      : computes_(options.static_computes_ended_rows) {}
+      : QueuePolicy({.holds_finished_rows = true,
+                     .computes_finished_rows = options.static_computes_ended_rows}) {}
   bool admits(const BatchView& batch) const override;
-  bool holds_finished_rows() const override { return true; }
-  bool computes_finished_rows() const override { return computes_; }
-
- private:
-  const bool computes_;
 };
 
 }  // namespace headrace

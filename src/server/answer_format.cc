@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "text/utf8.h"
 
 namespace headrace {
@@ -14,6 +15,10 @@ Json usage_json(const Usage& usage) {
   json.set("completion_tokens", usage.completion_tokens);
   json.set("total_tokens", usage.prompt_tokens + usage.completion_tokens);
   json.set("prompt_tokens_details", Json::object().set("cached_tokens", usage.cached_tokens));
+  if (usage.reasoning_tokens) {
+    json.set("completion_tokens_details",
+             Json::object().set("reasoning_tokens", *usage.reasoning_tokens));
+  }
   return json;
 }
 
@@ -40,6 +45,18 @@ Json answer_token_ids_json(const ChoiceDelta& delta) {
   for (size_t i = delta.echoed; i < delta.tokens.size(); ++i)
     items.emplace_back(delta.tokens[i].token);
   return Json(std::move(items));
+}
+
+std::string call_id(const AnswerHead& head, int32_t choice, int32_t call) {
+  static constexpr std::string_view kLetters =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const bool nine = head.call_ids == CallIdStyle::kNine;
+  std::string id = nine ? "" : "call_";
+  const uint64_t stream = counter_stream(head.call_id_seed, static_cast<uint64_t>(choice));
+  for (uint64_t i = 0; i < (nine ? 9 : 24); ++i) {
+    id += kLetters[mix64(mix64(stream ^ static_cast<uint64_t>(call)) ^ i) % kLetters.size()];
+  }
+  return id;
 }
 
 Json logprob_json(float logprob) {

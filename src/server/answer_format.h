@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,13 +11,15 @@
 #include "base/json.h"
 #include "server/choice_stream.h"
 #include "server/generation_request.h"
+#include "text/output/dialect.h"
 
 namespace headrace {
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;  // of the prompts: found in the prefix cache
+  int64_t cached_tokens = 0;                // of the prompts: found in the prefix cache
+  std::optional<int64_t> reasoning_tokens;  // of the answers; none: thoughts are not told apart
 };
 
 // Facts of the answer as a whole.
@@ -30,6 +33,9 @@ struct AnswerHead {
   std::vector<std::vector<TokenId>> prompts;  // by prompt; n choices each
   int32_t choices_per_prompt = 1;
   const Tokenizer* tokenizer = nullptr;
+  CallIdStyle call_ids = CallIdStyle::kCall;  // of chats
+  uint64_t call_id_seed = 0;
+  bool hide_reasoning = false;
 };
 
 class AnswerFormat {
@@ -52,6 +58,8 @@ Json stop_reason_json(const StopReason& reason);
 Json token_ids_json(std::span<const TokenId> ids);
 // The ids of the answer's own tokens in `delta`.
 Json answer_token_ids_json(const ChoiceDelta& delta);
+// The API's name of a call: a function of the head's seed and both numbers.
+std::string call_id(const AnswerHead& head, int32_t choice, int32_t call);
 // -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
 Json logprob_json(float logprob);
 // How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone

@@ -25,16 +25,24 @@ class ChatFormat final : public AnswerFormat {
     if (opens) {
       Json role = Json::object();
       role.set("role", "assistant").set("content", "");
-      events.push_back(chunk(index, std::move(role), {}));
+      events.push_back(chunk(index, std::move(role), {}, false, false));
       if (head_.return_token_ids) {
         events.back().set("prompt_token_ids", token_ids_json(head_.prompts[0]));
       }
     }
-    if (delta.empty()) return events;
-    Json content = Json::object();
-    if (!delta.text.empty() || delta.finish == FinishReason::kNone)
-      content.set("content", delta.text);
-    events.push_back(chunk(index, std::move(content), delta));
+    // A chunk for each thing said; tokens go with the first of them, the end with the last.
+    std::vector<Json> said;
+    for (const OutputEvent& event : delta.events) {
+      if (auto piece = message_delta(index, event)) said.push_back(std::move(*piece));
+    }
+    const bool tells_tokens =
+        !delta.tokens.empty() && (head_.top_logprobs >= 0 || head_.return_token_ids);
+    const bool ends = delta.finish != FinishReason::kNone;
+    if (said.empty() && (ends || tells_tokens)) said.push_back(Json::object());
+    for (size_t i = 0; i < said.size(); ++i) {
+      const bool last = i + 1 == said.size();
+      events.push_back(chunk(index, std::move(said[i]), delta, i == 0, last));
+    }
     return events;
   }
 
@@ -53,27 +61,98 @@ class ChatFormat final : public AnswerFormat {
   }
 
   Json choice(int32_t index, const ChoiceDelta& answer) const {
-    Json message = Json::object();
-    message.set("role", "assistant").set("content", answer.text).set("refusal", Json());
     Json json = Json::object();
-    json.set("index", index).set("message", std::move(message));
+    json.set("index", index).set("message", message(index, answer.events));
     json.set("logprobs", head_.top_logprobs < 0 ? Json() : logprobs(answer));
-    json.set("finish_reason", finish_reason_json(answer.finish));
+    json.set("finish_reason", finish_json(answer));
     json.set("stop_reason", stop_reason_json(answer.stop_reason));
     if (head_.return_token_ids) json.set("token_ids", answer_token_ids_json(answer));
     return json;
   }
 
-  Json chunk(int32_t index, Json message_delta, const ChoiceDelta& delta) const {
+  Json message(int32_t index, const OutputEvents& events) const {
+    std::string content, reasoning;
+    Json::Array calls;
+    for (const OutputEvent& event : events) {
+      switch (event.kind) {
+        case OutputEvent::Kind::kContent:
+          content += event.text;
+          break;
+        case OutputEvent::Kind::kReasoning:
+          reasoning += event.text;
+          break;
+        case OutputEvent::Kind::kCallBegin:
+          calls.push_back(call_head(index, event));
+          break;
+        case OutputEvent::Kind::kArguments: {
+          Json function = *calls.back().find("function");
+          function.set("arguments", function.find("arguments")->as_string() + event.text);
+          calls.back().set("function", std::move(function));
+          break;
+        }
+        case OutputEvent::Kind::kCallEnd:
+          break;
+      }
+    }
     Json json = Json::object();
+    const bool silent = content.empty() && !calls.empty();
+    json.set("role", "assistant").set("content", silent ? Json() : Json(std::move(content)));
+    json.set("refusal", Json());
+    if (!reasoning.empty() && !head_.hide_reasoning) {
+      json.set("reasoning", reasoning).set("reasoning_content", reasoning);
+    }
+    if (!calls.empty()) json.set("tool_calls", std::move(calls));
+    return json;
+  }
+
+  // What an event adds to the message; nothing for the end of a call.
+  std::optional<Json> message_delta(int32_t index, const OutputEvent& event) const {
+    Json json = Json::object();
+    switch (event.kind) {
+      case OutputEvent::Kind::kContent:
+        return json.set("content", event.text);
+      case OutputEvent::Kind::kReasoning:
+        if (head_.hide_reasoning) return std::nullopt;
+        return json.set("reasoning", event.text).set("reasoning_content", event.text);
+      case OutputEvent::Kind::kCallBegin: {
+        Json::Object head = {{"index", event.call}};
+        Json call = Json(std::move(head)).merge(std::move(call_head(index, event).as_object()));
+        return json.set("tool_calls", Json::Array{std::move(call)});
+      }
+      case OutputEvent::Kind::kArguments: {
+        Json call = Json::object().set("index", event.call);
+        call.set("function", Json::object().set("arguments", event.text));
+        return json.set("tool_calls", Json::Array{std::move(call)});
+      }
+      case OutputEvent::Kind::kCallEnd:
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  Json call_head(int32_t index, const OutputEvent& begin) const {
+    const std::string id =
+        begin.call_id.empty() ? call_id(head_, index, begin.call) : begin.call_id;
+    Json json = Json::object().set("id", id).set("type", "function");
+    return json.set("function", Json::object().set("name", begin.text).set("arguments", ""));
+  }
+
+  static Json finish_json(const ChoiceDelta& delta) {
+    if (delta.finish == FinishReason::kStop && delta.called) return "tool_calls";
+    return finish_reason_json(delta.finish);
+  }
+
+  // `first`, `last`: of the chunks that one delta gives.
+  Json chunk(int32_t index, Json message_delta, const ChoiceDelta& delta, bool first,
+             bool last) const {
+    Json json = Json::object();
+    const bool tokens = first && !delta.tokens.empty();
     json.set("index", index).set("delta", std::move(message_delta));
-    if (head_.top_logprobs >= 0)
-      json.set("logprobs", delta.tokens.empty() ? Json() : logprobs(delta));
-    json.set("finish_reason", finish_reason_json(delta.finish));
-    if (delta.finish != FinishReason::kNone)
+    if (head_.top_logprobs >= 0) json.set("logprobs", tokens ? logprobs(delta) : Json());
+    json.set("finish_reason", last ? finish_json(delta) : Json());
+    if (last && delta.finish != FinishReason::kNone)
       json.set("stop_reason", stop_reason_json(delta.stop_reason));
-    if (head_.return_token_ids && !delta.tokens.empty())
-      json.set("token_ids", answer_token_ids_json(delta));
+    if (head_.return_token_ids && tokens) json.set("token_ids", answer_token_ids_json(delta));
     return envelope("chat.completion.chunk", {std::move(json)});
   }
 

@@ -71,6 +71,16 @@ Result<Json> read_tool_calls(const Json& calls, size_t message, JsonLimits& left
   return result;
 }
 
+// Servers call the thoughts of an earlier turn by two names, and so do templates.
+void copy_reasoning(Json& message) {
+  const auto copy = [&](std::string_view from, std::string_view to) {
+    const Json* text = message.find(from);
+    if (text && text->is_string() && !message.find(to)) message.set(to, Json(*text));
+  };
+  copy("reasoning", "reasoning_content");
+  copy("reasoning_content", "reasoning");
+}
+
 Status check_objects(std::string_view name, const Json& list) {
   if (!list.is_array()) return field_error(name, "an array of objects", list);
   for (const Json& item : list.as_array()) {
@@ -105,6 +115,7 @@ Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
       HR_ASSIGN_OR_RETURN(Json parsed, read_tool_calls(*calls, i, arguments_left));
       message.set("tool_calls", std::move(parsed));
     }
+    copy_reasoning(message);
     if (const Json* content = message.find("content")) {
       HR_ASSIGN_OR_RETURN(Json text, read_content(*content, i));
       message.set("content", std::move(text));

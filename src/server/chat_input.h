@@ -1,8 +1,7 @@
 // What a chat request hands to the chat template: messages, tools, documents and variables.
 //
-// Tools are rendered where `tool_choice` is "none" (the rest is refused: unsupported_fields.h and
-// generation_request.cc), and the answer is plain text: a call that the model writes comes back as
-// it wrote it, in `content`.
+// Tools are always rendered; whether calls of them are read out of the answer is the output
+// parser's (text/output/output_parser.h), by `tool_choice`.
 #pragma once
 
 #include "base/json.h"

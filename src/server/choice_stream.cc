@@ -12,11 +12,14 @@ size_t count_character_starts(std::string_view bytes) {
 
 void ChoiceDelta::append(ChoiceDelta next) {
   text += next.text;
+  for (OutputEvent& event : next.events) append_event(events, std::move(event));
   std::move(next.tokens.begin(), next.tokens.end(), std::back_inserter(tokens));
   echoed += next.echoed;
   generated += next.generated;
+  reasoning += next.reasoning;
   if (next.finish == FinishReason::kNone) return;
   finish = next.finish;
+  called = next.called;
   stop_reason = std::move(next.stop_reason);
 }
 
@@ -24,7 +27,8 @@ ChoiceStream::ChoiceStream(const Tokenizer* tokenizer, ChoiceStreamOptions optio
     : tokenizer_(tokenizer),
       stops_(options.text.stops),
       include_stop_(options.text.include_stop),
-      prompt_chars_(options.prompt_chars) {
+      prompt_chars_(options.prompt_chars),
+      parser_(std::move(options.parser)) {
   if (tokenizer) text_.emplace(*tokenizer, std::move(options.text));
 }
 
@@ -41,6 +45,7 @@ ChoiceDelta ChoiceStream::take(Emission emission) {
     std::optional<TokenLogprobs> logprobs;
     if (i < emission.logprobs.size()) logprobs = std::move(emission.logprobs[i]);
     ++delta.generated;
+    if (parser_ && parser_->in_reasoning()) ++delta.reasoning;
     if (hide_last && i + 1 == count) {
       hidden = TokenRecord{emission.tokens[i], 0, std::move(logprobs)};
     } else {
@@ -49,6 +54,10 @@ ChoiceDelta ChoiceStream::take(Emission emission) {
   }
   if (!finished_ && emission.finish != FinishReason::kNone)
     finish(emission, std::move(hidden), delta);
+  for (const OutputEvent& event : delta.events) {
+    called_ = called_ || event.kind == OutputEvent::Kind::kCallBegin;
+  }
+  delta.called = finished_ && called_;
   return delta;
 }
 
@@ -65,17 +74,22 @@ void ChoiceStream::append(TextStream::Delta text, ChoiceDelta& delta) {
     pending_.pop_front();
   }
   chars_ += count_character_starts(text.text);
-  delta.text += text.text;
-  if (!text.stop) return;
-  delta.finish = FinishReason::kStop;
-  delta.stop_reason = stops_[*text.stop];
-  finished_ = true;
+  if (parser_) {
+    parser_->push(text.text, delta.events);
+    if (text.stop) parser_->finish(delta.events);
+  } else {
+    delta.text += text.text;
+  }
+  if (text.stop) delta.stop_reason = stops_[*text.stop];
+  finished_ = text.stop || (parser_ && parser_->stopped());
+  if (finished_) delta.finish = FinishReason::kStop;
 }
 
 void ChoiceStream::finish(const Emission& emission, std::optional<TokenRecord> hidden,
                           ChoiceDelta& delta) {
   if (text_) append(text_->finish(), delta);
   if (finished_) return;  // the held text completed a stop string
+  if (parser_) parser_->finish(delta.events);
   finished_ = true;
   delta.finish = emission.finish;
   if (emission.stop_token) delta.stop_reason = *emission.stop_token;

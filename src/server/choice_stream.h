@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -11,6 +12,7 @@
 #include "base/ids.h"
 #include "base/logprobs.h"
 #include "sched/request.h"
+#include "text/output/output_parser.h"
 #include "text/text_stream.h"
 
 namespace headrace {
@@ -26,20 +28,26 @@ struct TokenRecord {
 using StopReason = std::variant<std::monostate, std::string, TokenId>;
 
 struct ChoiceDelta {
-  std::string text;                 // whole characters
+  std::string text;                 // whole characters; without a parser
+  OutputEvents events;              // with one: what the text means
   std::vector<TokenRecord> tokens;  // whose text has left completely
   size_t echoed = 0;                // how many of `tokens`, at the front, are of the prompt
   int32_t generated = 0;            // tokens the engine made, also those that left no text
+  int32_t reasoning = 0;            // of them: thoughts
   FinishReason finish = FinishReason::kNone;
+  bool called = false;  // at the finish: the choice holds calls of tools
   StopReason stop_reason;
 
-  bool empty() const { return text.empty() && tokens.empty() && finish == FinishReason::kNone; }
+  bool empty() const {
+    return text.empty() && events.empty() && tokens.empty() && finish == FinishReason::kNone;
+  }
   void append(ChoiceDelta next);
 };
 
 struct ChoiceStreamOptions {
   TextStreamOptions text;
   size_t prompt_chars = 0;  // with echo: characters in front of the answer
+  std::unique_ptr<OutputParser> parser = nullptr;
 };
 
 // Characters of UTF-8 text that begin in `bytes`, which may start and end inside one.
@@ -51,8 +59,9 @@ class ChoiceStream {
  public:
   ChoiceStream(const Tokenizer* tokenizer, ChoiceStreamOptions options);
 
-  // The emission's tokens; its prompt log-probabilities are the caller's. A delta whose finish is
-  // kStop with a stop string means that the engine should drop the choice.
+  // The emission's tokens; its prompt log-probabilities are the caller's. A delta that finishes
+  // where the emission does not, by a stop string or because its one call is complete, means that
+  // the engine should drop the choice.
   ChoiceDelta take(Emission emission);
   bool finished() const { return finished_; }
 
@@ -65,9 +74,11 @@ class ChoiceStream {
   const std::vector<std::string> stops_;
   const bool include_stop_;
   const size_t prompt_chars_;
+  std::unique_ptr<OutputParser> parser_;
   std::optional<TextStream> text_;
   std::deque<std::optional<TokenLogprobs>> pending_;  // of tokens whose text is held back
   size_t chars_ = 0;                                  // of text that has left
+  bool called_ = false;
   bool finished_ = false;
 };
 

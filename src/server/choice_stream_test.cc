@@ -112,5 +112,21 @@ TEST(ChoiceStream, NothingFollowsTheEnd) {
   EXPECT_TRUE(stream.take(Fixture::emission(f.model.byte_token('b'), 0)).empty());
 }
 
+// Marks of calls are control tokens of many vocabularies.
+TEST(ChoiceStream, ControlTokensThatAreKeptReachTheParser) {
+  Fixture f;
+  const TokenId kept[] = {f.model.control("<|im_start|>")};
+  for (const bool keep : {false, true}) {
+    TextStreamOptions text;
+    if (keep) text.kept = kept;
+    ChoiceStream stream(f.model.tokenizer.get(), {std::move(text), 0, {}});
+    ChoiceDelta whole;
+    for (std::string_view token : {"<|im_start|>", "a", "<|endoftext|>"}) {
+      whole.append(stream.take(Fixture::emission(f.model.control(token), 0)));
+    }
+    EXPECT_EQ(whole.text, keep ? "<|im_start|>a" : "a");
+  }
+}
+
 }  // namespace
 }  // namespace headrace

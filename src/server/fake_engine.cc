@@ -128,8 +128,10 @@ float FakeEngine::logprob(TokenId previous, TokenId token) {
 }
 
 TokenId FakeEngine::token_at(const Request& request, int32_t choice, size_t position) const {
-  if (!options_.script.empty()) {
-    return position < options_.script.size() ? options_.script[position] : options_.end_id;
+  if (!options_.scripts.empty()) {
+    const uint64_t number = request.id.value - 1;
+    const std::vector<TokenId>& script = options_.scripts[number % options_.scripts.size()];
+    return position < script.size() ? script[position] : options_.end_id;
   }
   uint64_t prompt_hash = 0;
   for (TokenId id : request.prompt) prompt_hash = mix64(prompt_hash ^ static_cast<uint64_t>(id));
@@ -243,7 +245,7 @@ FinishReason FakeEngine::finish_of(const Live& live, const std::vector<TokenId>&
   const SamplingParams& sampling = live.request.sampling;
   const auto& stops = sampling.stop_token_ids;
   const bool end =
-      !options_.script.empty() && output.back() == options_.end_id && !sampling.ignore_eos;
+      !options_.scripts.empty() && output.back() == options_.end_id && !sampling.ignore_eos;
   if (end || std::find(stops.begin(), stops.end(), output.back()) != stops.end()) {
     return FinishReason::kStop;
   }

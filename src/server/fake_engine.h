@@ -21,9 +21,10 @@ struct FakeEngineOptions {
   int32_t running_max = 64;  // requests; the others wait
   int32_t queued_max = 256;
   double step_seconds = 0;
-  std::vector<TokenId>
-      script;           // what every choice says, then it ends; empty: by hash, to max_tokens
-  TokenId end_id = -1;  // appended behind the script
+  // What every choice says, then it ends: of the first request, the second, and so on, then from
+  // the front. Empty: by hash, to max_tokens.
+  std::vector<std::vector<TokenId>> scripts;
+  TokenId end_id = -1;  // appended behind a script
 };
 
 class FakeEngine final : public Engine {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "server/error_response.h"
 #include "server/generation_request.h"
 #include "server/generation_session.h"
@@ -135,6 +136,36 @@ Status apply_reasoning_effort(const ChatPromptEncoder& chat, ChatRequest& reques
   return ok_status();
 }
 
+// Thoughts may have been opened by the template: the last tokens of the prompt say so.
+bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt) {
+  constexpr size_t kLastTokens = 16;
+  const TokenSpan last = prompt.last(std::min(prompt.size(), kLastTokens));
+  return model.output.opens_reasoning(model.served.tokenizer->decode(last, false));
+}
+
+OutputOptions output_options(const ReadyModel& model, const ChatRequest& request,
+                             std::span<const TokenId> prompt) {
+  OutputOptions options;
+  if (request.reads_calls) {
+    options.tools = std::make_shared<const ToolList>(*request.template_variables.find("tools"));
+  }
+  options.reasoning = request.reasoning != ReasoningForm::kInContent;
+  options.starts_in_reasoning = ends_in_reasoning(model, prompt);
+  options.one_call = !request.parallel_tool_calls;
+  return options;
+}
+
+// Ids of calls come again with the same prompt and seed, and do not within a conversation.
+uint64_t call_id_seed(const GenerationPlan& plan, std::string_view answer_id) {
+  const std::optional<uint64_t> seed = plan.settings.sampling.seed;
+  uint64_t hash = seed ? mix64(*seed) : 0;
+  if (!seed) {
+    for (char c : answer_id) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  }
+  for (TokenId id : plan.prompts[0]) hash = mix64(hash ^ static_cast<uint64_t>(id));
+  return hash;
+}
+
 Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& context,
                                  const Json& body) {
   HR_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, context));
@@ -151,7 +182,15 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& co
                                           .tokens_max = encoded_tokens_max(model)}));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, "messages", model.served.max_model_len, plan));
-  plan.format = make_chat_format(answer_head(model, plan, "chatcmpl-"));
+  plan.make_parser = [output = model.output,
+                      options = output_options(model, request, plan.prompts[0])] {
+    return make_output_parser(output, options);
+  };
+  AnswerHead head = answer_head(model, plan, "chatcmpl-");
+  head.call_ids = call_id_style(model.output.tools);
+  head.call_id_seed = call_id_seed(plan, head.id);
+  head.hide_reasoning = request.reasoning == ReasoningForm::kHidden;
+  plan.format = make_chat_format(std::move(head));
   return plan;
 }
 

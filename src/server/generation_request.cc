@@ -338,6 +338,12 @@ constexpr Field<ChatRequest> kChatFields[] = {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
     {"reasoning_effort", FieldType::kString, {}, read_reasoning_effort},
+    {"parallel_tool_calls",
+     FieldType::kBool,
+     {},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       return r.parallel_tool_calls = v.as_bool(), ok_status();
+     }},
     {"tools", FieldType::kAny, {}, add_template_variable<ChatRequest, add_tools>},
     {"documents", FieldType::kAny, {}, add_template_variable<ChatRequest, add_documents>},
     {"chat_template_kwargs",
@@ -390,18 +396,47 @@ Status check_penalty_window(const Settings& settings) {
       "repeat_last_n");
 }
 
-// No answer holds tool_calls: an agent that lets the model choose would wait for them in vain.
-Status check_tools(const Json& body, const ChatRequest& request) {
+// Where calls are not read out of answers, an agent that lets the model choose would wait in vain.
+Status check_tools(const Json& body, const Context& context, ChatRequest& request) {
   const bool tools = request.template_variables.find("tools") != nullptr;
   const Json* choice = body.find("tool_choice");
   const bool chosen = choice && !choice->is_null();
   if (!tools || (chosen && *choice == Json("none"))) return ok_status();
+  request.reads_calls = context.reads_calls;
+  if (context.reads_calls) return ok_status();
   return invalid_argument(
-      chosen ? "tool_choice \"auto\" is not supported: calls are not parsed out of answers; with "
-               "\"none\" the template gets the tools, and an answer is the model's text"
-             : "tools need tool_choice \"none\": calls are not parsed out of answers; so the "
-               "template gets the tools, and an answer is the model's text",
+      fmt::format(
+          "{}: calls are not parsed out of this model's answers, as its chat template shows no form "
+          "of them that is known and no --tool-call-parser names one; with \"none\" the template "
+          "gets the tools, and an answer is the model's text",
+          chosen ? "tool_choice \"auto\" is not supported" : "tools need tool_choice \"none\""),
       chosen ? "tool_choice" : "tools");
+}
+
+// Three servers' names for where the thoughts go.
+Status read_reasoning_form(const Json& body, const Context& context, ChatRequest& request) {
+  const auto is = [&](std::string_view name, Json value) {
+    const Json* field = body.find(name);
+    return field && *field == value;
+  };
+  const auto refuse_unread = [&](std::string_view name) {
+    if (context.reads_reasoning) return ok_status();
+    return invalid_argument(
+        fmt::format("{} is not supported: how this model writes its thoughts is not known from its "
+                    "chat template, and no --reasoning-parser says it",
+                    name),
+        std::string(name));
+  };
+  if (is("reasoning_format", "none") || is("separate_reasoning", false)) {
+    request.reasoning = ReasoningForm::kInContent;
+  }
+  for (std::string_view format : {"auto", "deepseek"}) {
+    if (is("reasoning_format", format)) HR_RETURN_IF_ERROR(refuse_unread("reasoning_format"));
+  }
+  if (is("separate_reasoning", true)) HR_RETURN_IF_ERROR(refuse_unread("separate_reasoning"));
+  if (!is("include_reasoning", false)) return ok_status();
+  request.reasoning = ReasoningForm::kHidden;
+  return refuse_unread("include_reasoning");
 }
 
 // Bounds that are configured, and rules between fields.
@@ -463,7 +498,8 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
-  HR_RETURN_IF_ERROR(check_tools(body, request));
+  HR_RETURN_IF_ERROR(check_tools(body, context, request));
+  HR_RETURN_IF_ERROR(read_reasoning_form(body, context, request));
   const std::string_view zero = zero_length(body, request.settings);
   if (!zero.empty()) return field_error(zero, "at least 1", Json(0));
   if (!request.messages.is_array()) return invalid_argument("messages is missing", "messages");

@@ -46,12 +46,18 @@ struct CompletionRequest {
   bool parse_special = false;  // text that spells a control token becomes one only when asked
 };
 
+// Where the thoughts of an answer go.
+enum class ReasoningForm : uint8_t { kApart, kInContent, kHidden };
+
 struct ChatRequest {
   GenerationSettings settings;
   Json messages;  // as parse_messages() gives them
   bool add_generation_prompt = true;
   std::string reasoning_effort;  // empty: the template's own
-  Json template_variables;       // tools, documents, chat_template_kwargs: an object or null
+  ReasoningForm reasoning = ReasoningForm::kApart;
+  bool reads_calls = false;         // the model may call the tools
+  bool parallel_tool_calls = true;  // false: the answer ends with its first call
+  Json template_variables;          // tools, documents, chat_template_kwargs: an object or null
 };
 
 // The rows by which requests are read. A row's name is the JSON key.

@@ -113,6 +113,7 @@ const Accepted kChatRows = {
     {"documents", {}},
     {"chat_template_kwargs", {"object"}},
     {"reasoning_effort", {}},  // one of seven words
+    {"parallel_tool_calls", kOnlyTrue},
 };
 const Accepted kTokenizeRows = {
     {"model", kTexts},
@@ -260,7 +261,6 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
       {"json_schema", "{}"},
       {"tool_choice", R"("required")"},
       {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
-      {"parallel_tool_calls", "false"},
       {"verbosity", R"("low")"},
       {"best_of", "2"},
       {"use_beam_search", "true"},

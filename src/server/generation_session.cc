@@ -56,11 +56,15 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
   const GenerationSettings& settings = plan_.settings;
   prompts_.resize(plan_.prompts.size());
   for (size_t i = 0; i < prompts_.size(); ++i) {
-    ChoiceStreamOptions options;
-    options.text = {settings.skip_special, settings.stops, settings.include_stop};
-    if (!plan_.echo.empty()) options.prompt_chars = count_code_points(plan_.echo[i]);
     for (size_t c = 0; c < choices_per_prompt(); ++c) {
-      choices_.emplace_back(ChoiceStream(model_.served.tokenizer, options));
+      ChoiceStreamOptions options;
+      options.text = {settings.skip_special, settings.stops, settings.include_stop};
+      if (!plan_.echo.empty()) options.prompt_chars = count_code_points(plan_.echo[i]);
+      if (plan_.make_parser) {
+        options.parser = plan_.make_parser();
+        options.text.kept = model_.output_marks;
+      }
+      choices_.emplace_back(ChoiceStream(model_.served.tokenizer, std::move(options)));
     }
     prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
   }
@@ -189,6 +193,7 @@ void GenerationSession::handle(Arrival arrival) {
   const int32_t number = emission.choice;
   ChoiceDelta delta = choice.stream.take(std::move(emission));
   generated_ += delta.generated;
+  reasoning_ += delta.reasoning;
   if (plan_.lease) plan_.lease->spend(delta.generated);
   model_.metrics->on_generation_tokens(delta.generated);
   choice.ready.append(std::move(delta));
@@ -304,6 +309,12 @@ void GenerationSession::fail(int http_status, std::string_view message) {
     exchange_->respond(error_response(http_status, message));
   }
   end(http_status == 500 ? FinishReason::kFault : FinishReason::kAbort);
+}
+
+Usage GenerationSession::usage() const {
+  Usage usage{prompt_tokens_, generated_, cached_tokens_, {}};
+  if (plan_.make_parser && model_.output.reasoning) usage.reasoning_tokens = reasoning_;
+  return usage;
 }
 
 void GenerationSession::on_peer_gone() {

@@ -5,6 +5,7 @@
 // alive, the engine never does.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,9 @@ struct GenerationPlan {
   std::unique_ptr<AnswerFormat> format;
   std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
   std::vector<HttpHeader> headers;         // of the answer
-  std::vector<std::string> pins;           // of each prompt (cache_pins.h); empty: none is wanted
+  // Of each choice of a chat; none: text stays as it is.
+  std::function<std::unique_ptr<OutputParser>()> make_parser;
+  std::vector<std::string> pins;  // of each prompt (cache_pins.h); empty: none is wanted
 };
 
 class GenerationSession : public ExchangeObserver,
@@ -79,7 +82,7 @@ class GenerationSession : public ExchangeObserver,
   void fail(int http_status, std::string_view message);
   void cancel_all();
   void end(FinishReason reason);
-  Usage usage() const { return {prompt_tokens_, generated_, cached_tokens_}; }
+  Usage usage() const;
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
 
   ServerState& state_;
@@ -97,6 +100,7 @@ class GenerationSession : public ExchangeObserver,
   double first_token_time_ = -1;
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;
+  int64_t reasoning_ = 0;  // of them
   int64_t cached_tokens_ = 0;
 
   std::shared_ptr<ArrivalQueue> arrivals_;  // shared with the engine's sinks

@@ -14,7 +14,14 @@ TestModel::TestModel(FakeEngineOptions options, std::string_view script) {
   chat_template = std::make_unique<ChatTemplate>(std::move(*compiled));
   options.vocab_size = tokenizer->vocab_size();
   options.end_id = control("<|im_end|>");
-  for (char c : script) options.script.push_back(byte_token(static_cast<unsigned char>(c)));
+  if (!script.empty()) options.scripts.emplace_back();
+  for (char c : script) {
+    if (c == '\x1e') {
+      options.scripts.emplace_back();
+    } else {
+      options.scripts.back().push_back(byte_token(static_cast<unsigned char>(c)));
+    }
+  }
   engine = std::make_unique<FakeEngine>(std::move(options));
 }
 

@@ -21,7 +21,8 @@ inline constexpr std::string_view kChatMlTemplate =
     "{% endif %}";
 
 struct TestModel {
-  // `script`: what the engine answers, byte by byte, then its end token; empty: hashes.
+  // `script`: what the engine answers, byte by byte, then its end token; empty: hashes. A byte 0x1E
+  // stands between the answers of one request and the next.
   explicit TestModel(FakeEngineOptions options = {}, std::string_view script = "");
 
   ServedModel served() const;

@@ -34,6 +34,8 @@ struct FieldContext {
   int32_t vocab_size = 0;
   std::span<const SloClass> slo_classes = {};  // that slo_class may name
   SamplingDefaults defaults = {};              // of fields that a body does not have
+  bool reads_calls = false;                    // of tools, out of the model's answers
+  bool reads_reasoning = false;
 };
 
 template <class Target>

@@ -20,7 +20,9 @@ struct ServedModel {
   std::vector<std::string> names;               // accepted in `model`; the first is returned
   std::vector<std::string> other_names;         // accepted likewise, and listed nowhere
   int32_t max_model_len = 0;                    // prompt and answer together, tokens
-  SamplingDefaults sampling;                    // of requests that do not say it themselves
+  // What the model's calls of tools and thoughts look like: names of text/output/dialect.h.
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  SamplingDefaults sampling;  // of requests that do not say it themselves
   int64_t created_unix_s = 0;
 };
 

@@ -44,6 +44,28 @@ std::vector<std::shared_ptr<GenerationSession>> SessionRegistry::alive() const {
   return result;
 }
 
+namespace {
+
+// How the model of a chat writes calls and thoughts, and which control tokens that takes.
+Status choose_output(const ServedModel& served, ReadyModel& ready) {
+  const std::string_view source = served.chat_template->source();
+  HR_ASSIGN_OR_RETURN(ready.output.tools, choose_tool_dialect(served.tool_call_parser, source));
+  HR_ASSIGN_OR_RETURN(ready.output.reasoning,
+                      choose_reasoning_dialect(served.reasoning_parser, source));
+  const std::vector<std::string_view> marks = ready.output.marks();
+  const Tokenizer& tokenizer = *served.tokenizer;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.is_control(id)) continue;
+    const std::string_view text = tokenizer.vocab().tokens[static_cast<size_t>(id)];
+    if (std::find(marks.begin(), marks.end(), text) != marks.end()) {
+      ready.output_marks.push_back(id);
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Status ServerState::set_model(ServedModel served) {
   CHECK_MSG(!ready_, "a server serves one model");
   CHECK(served.engine && !served.names.empty());
@@ -51,6 +73,7 @@ Status ServerState::set_model(ServedModel served) {
   if (served.tokenizer && served.chat_template) {
     HR_ASSIGN_OR_RETURN(ready->chat,
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
+    HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
   ready->metrics = std::make_unique<ServerMetrics>(served.names.front());
   ready->served = std::move(served);

@@ -22,6 +22,7 @@
 #include "server/server_metrics.h"
 #include "server/text_pool.h"
 #include "text/chat_prompt.h"
+#include "text/output/dialect.h"
 
 namespace headrace {
 
@@ -33,6 +34,8 @@ struct ReadyModel {
   ServedModel served;
   std::unique_ptr<ChatPromptEncoder> chat;  // nullptr when there is no template or tokenizer
   std::unique_ptr<ServerMetrics> metrics;
+  OutputDialect output;               // of chats
+  std::vector<TokenId> output_marks;  // ascending: control tokens that are marks of it
 
   int32_t vocab_size() const { return served.engine->options().vocab_size; }
   bool serves(std::string_view name) const;  // also the empty name
@@ -86,7 +89,12 @@ struct ServerState {
 
   FieldContext context_of(const ReadyModel& ready) const {
     const EngineOptions& engine = ready.served.engine->options();
-    return {limits, engine.vocab_size, engine.scheduler.slo_classes, ready.served.sampling};
+    return {.limits = limits,
+            .vocab_size = engine.vocab_size,
+            .slo_classes = engine.scheduler.slo_classes,
+            .defaults = ready.served.sampling,
+            .reads_calls = ready.output.tools != nullptr,
+            .reads_reasoning = ready.output.reasoning != nullptr};
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.
   JsonLimits json_limits() const;

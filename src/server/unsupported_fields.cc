@@ -8,7 +8,7 @@ namespace {
 // What asks for something. A value of a type that the field cannot have does.
 bool always(const Json&) { return true; }
 bool if_true(const Json& v) { return !v.is_bool() || v.as_bool(); }
-bool if_false(const Json& v) { return !v.is_bool() || !v.as_bool(); }
+bool if_not_bool(const Json& v) { return !v.is_bool(); }
 bool if_not_empty(const Json& v) {
   if (v.is_string()) return !v.as_string().empty();
   if (v.is_array()) return !v.as_array().empty();
@@ -31,6 +31,9 @@ bool if_not_text_format(const Json& v) {
   return !type || *type != Json("text");
 }
 bool if_forced_tool(const Json& v) { return if_not_word<kNone>(v) && if_not_word<kAuto>(v); }
+bool if_not_reasoning_format(const Json& v) {
+  return v != Json("none") && v != Json("auto") && v != Json("deepseek");
+}
 bool if_not_text_only(const Json& v) {
   return !v.is_array() || v.as_array().size() != 1 || v.as_array()[0] != Json("text");
 }
@@ -42,8 +45,7 @@ constexpr std::string_view kNoSampler =
 constexpr std::string_view kNoAdapters = "adapters are not served";
 constexpr std::string_view kTemplateSwitch =
     "send chat_template_kwargs with what the model's template reads, as enable_thinking";
-constexpr std::string_view kNoReasoning =
-    "reasoning is not told from the rest: the answer is given as the model writes it";
+constexpr std::string_view kBool = "it must be true or false";
 constexpr std::string_view kNoThoughtBudget = "max_tokens bounds thoughts and answer together";
 
 constexpr RefusedField kGeneration[] = {
@@ -116,8 +118,7 @@ constexpr RefusedField kGeneration[] = {
 
 constexpr RefusedField kChat[] = {
     {"tool_choice", if_forced_tool,
-     "only \"none\" is: a tool cannot be forced, and its call would not be parsed"},
-    {"parallel_tool_calls", if_false, "what calls an answer holds is the model's choice"},
+     "only \"none\" and \"auto\" are: a tool cannot be forced here"},
     {"functions", if_not_empty, "send tools"},
     {"function_call", if_not_word<kNone>, "send tools"},
     {"echo", if_true, "/v1/completions has it"},
@@ -132,9 +133,9 @@ constexpr RefusedField kChat[] = {
     {"enable_thinking", always, kTemplateSwitch},
     {"thinking", if_not_empty, kTemplateSwitch},
     {"think", always, kTemplateSwitch},
-    {"include_reasoning", if_false, kNoReasoning},
-    {"separate_reasoning", if_true, kNoReasoning},
-    {"reasoning_format", if_not_word<kNone>, kNoReasoning},
+    {"include_reasoning", if_not_bool, kBool},
+    {"separate_reasoning", if_not_bool, kBool},
+    {"reasoning_format", if_not_reasoning_format, "only \"none\", \"auto\" and \"deepseek\" are"},
     {"reasoning", if_not_empty, "send reasoning_effort"},
 };
 

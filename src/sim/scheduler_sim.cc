@@ -351,6 +351,7 @@ void SchedulerSimulation::apply_oldest() {
   current_ = &step.plan;
   note_service(step.plan);
   for (const Emission& emission : scheduler_->apply(step.plan, step.result)) {
+    if (emission_watcher_) emission_watcher_(emission);
     check_emission(emission);
   }
   check_invariants();

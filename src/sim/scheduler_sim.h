@@ -73,6 +73,10 @@ class SchedulerSimulation {
   std::string describe() const;  // the options drawn
   // Is called with each plan before it is checked.
   void watch(std::function<void(const StepPlan&)> watcher) { watcher_ = std::move(watcher); }
+  void watch_emissions(std::function<void(const Emission&)> watcher) {
+    emission_watcher_ = std::move(watcher);
+  }
+  const Scheduler& scheduler() const { return *scheduler_; }
 
   struct Tally {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
@@ -196,6 +200,7 @@ class SchedulerSimulation {
   int64_t patience_ = -1;  // steps that it may wait; < 0: not asked yet
   Tally tally_;
   std::function<void(const StepPlan&)> watcher_;
+  std::function<void(const Emission&)> emission_watcher_;
   const StepPlan* current_ = nullptr;  // submitted or applied right now
   std::optional<std::string> failure_;
 };

@@ -15,7 +15,7 @@ std::string order_label(std::string_view policy) {
 }
 
 // Lengths are of use where the longest answer goes first.
-JobWork job_under(const StackOptions& options) {
+JobWork job_under(const BatchShapeOptions& options) {
   if (options.policy == kAuto || options.policy == "ljf-declared") return options.job;
   return {.requests = options.job.requests};
 }
@@ -23,7 +23,7 @@ JobWork job_under(const StackOptions& options) {
 }  // namespace
 
 BatchShapeInput batch_machine(const Device& device, const Model& model, const KvPlan& kv,
-                              const StackOptions& options) {
+                              const MemoryOptions& options) {
   BatchShapeInput input{.on_gpu = device.kind() == DeviceKind::kCuda,
                         .weight_bytes = model.weight_bytes()};
   if (!input.on_gpu) return input;
@@ -40,7 +40,7 @@ BatchShapeInput batch_machine(const Device& device, const Model& model, const Kv
   return input;
 }
 
-BatchChoice choose_batch(const StackOptions& options, BatchShapeInput machine) {
+BatchChoice choose_batch(const BatchShapeOptions& options, BatchShapeInput machine) {
   machine.job = job_under(options);
   const BatchShape shape = choose_batch_shape(machine);
   const bool by_flags = options.max_num_seqs > 0 || options.max_num_batched_tokens > 0;

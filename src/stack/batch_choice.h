@@ -8,7 +8,8 @@
 #include "engine/batch_shape.h"
 #include "engine/kv_storage.h"
 #include "models/model.h"
-#include "stack/model_stack.h"
+#include "stack/memory_planning.h"
+#include "stack/stack_options.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -22,14 +23,11 @@ struct BatchChoice {
   std::string line;
 };
 
-// Of a GPU's memory, beside weights and keys and values: activations, logits, recordings.
-inline constexpr int64_t kGpuRunnerBytes = int64_t{4} << 30;
-
 // What the machine has for a model that is loaded.
 BatchShapeInput batch_machine(const Device& device, const Model& model, const KvPlan& kv,
-                              const StackOptions& options);
+                              const MemoryOptions& options);
 
 // `machine`: without the job, which the options have.
-BatchChoice choose_batch(const StackOptions& options, BatchShapeInput machine);
+BatchChoice choose_batch(const BatchShapeOptions& options, BatchShapeInput machine);
 
 }  // namespace headrace

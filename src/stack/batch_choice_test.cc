@@ -15,8 +15,8 @@ constexpr BatchShapeInput kGpu = {.on_gpu = true,
 constexpr JobWork kJob = {
     .requests = 1000, .prompt_tokens = 222780, .output_tokens = 211066, .longest_output = 1024};
 
-StackOptions job_options(const std::string& policy) {
-  StackOptions options;
+BatchShapeOptions job_options(const std::string& policy) {
+  BatchShapeOptions options;
   options.job = kJob;
   options.policy = policy;
   return options;
@@ -48,7 +48,7 @@ TEST(BatchChoice, UnderANamedPolicyLeavesTheOrderToIt) {
 }
 
 TEST(BatchChoice, TakesFlagsAtTheirWordAndSaysSo) {
-  StackOptions options = job_options("auto");
+  BatchShapeOptions options = job_options("auto");
   options.max_num_seqs = 7;
   const BatchChoice choice = choose_batch(options, kGpu);
   EXPECT_EQ(choice.max_num_seqs, 7);
@@ -57,14 +57,14 @@ TEST(BatchChoice, TakesFlagsAtTheirWordAndSaysSo) {
 }
 
 TEST(BatchChoice, OfAServerGoesByArrival) {
-  const BatchChoice choice = choose_batch(StackOptions(), kGpu);
+  const BatchChoice choice = choose_batch(BatchShapeOptions(), kGpu);
   EXPECT_EQ(choice.max_num_seqs, 256);
   EXPECT_EQ(choice.max_num_batched_tokens, 8192);
   EXPECT_EQ(choice.order_label, "order of arrival");
 }
 
 TEST(BatchChoice, OnACpuIsWhatItWas) {
-  StackOptions options = job_options("auto");
+  BatchShapeOptions options = job_options("auto");
   const BatchChoice choice = choose_batch(options, {.weight_bytes = 1 << 20, .job = {}});
   EXPECT_EQ(choice.max_num_seqs, 64);
   EXPECT_EQ(choice.job_order, RequestOrder::kArrival);

@@ -29,17 +29,14 @@ bool is_query_or_key(std::string_view name) {
 }
 
 Result<std::shared_ptr<WeightSource>> dummy_weights(const Architecture& architecture,
-                                                    const ModelConfig& config,
-                                                    const ModelOpenOptions& options) {
+                                                    const ModelConfig& config, float sharpness,
+                                                    const DummyOptions& options) {
   std::vector<DummyTensor> tensors;
   for (const TensorSpec& spec : architecture.tensors(config)) {
-    const float scale = is_query_or_key(spec.name) ? options.dummy_sharpness : 1.0f;
+    const float scale = is_query_or_key(spec.name) ? sharpness : 1.0f;
     tensors.push_back({spec.name, spec.shape, scale});
   }
-  HR_ASSIGN_OR_RETURN(auto source,
-                      DummyWeightSource::create(std::move(tensors), {.dtype = options.dummy_dtype,
-                                                                     .seed = options.seed,
-                                                                     .threads = options.threads}));
+  HR_ASSIGN_OR_RETURN(auto source, DummyWeightSource::create(std::move(tensors), options));
   return std::shared_ptr<WeightSource>(std::move(source));
 }
 
@@ -58,12 +55,15 @@ int64_t element_count(const WeightSource& weights) {
   return count;
 }
 
-void read_dummy_weights(const ModelOpenOptions& options, ModelWeights& model) {
+void read_dummy_weights(const LoadOptions& options, int32_t threads, ModelWeights& model) {
   if (model.architecture == nullptr) return;
-  auto weights = dummy_weights(*model.architecture, model.config, options);
+  DummyOptions dummy{.seed = options.dummy_seed, .threads = threads};
+  if (options.dtype) dummy.dtype = *options.dtype;
+  auto weights = dummy_weights(*model.architecture, model.config,
+                               static_cast<float>(options.dummy_sharpness), dummy);
   if (!weights.ok()) return add_problem(model.problems, weights.status());
   model.weights = std::move(weights).value();
-  model.weight_types = dtype_name(options.dummy_dtype);
+  model.weight_types = dtype_name(dummy.dtype);
   for (const TensorSpec& spec : model.architecture->tensors(model.config)) {
     model.parameter_count += spec.shape.elements().value_or(0);
   }
@@ -205,25 +205,20 @@ Status refusal(const Problems& problems) {
   return problems.empty() ? ok_status() : problems.front();
 }
 
-Status check_load_format(const ModelSource& source, const std::string& load_format) {
-  if (load_format == "auto" || load_format == "dummy") return ok_status();
-  const bool gguf = load_format == "gguf";
-  if (!gguf && load_format != "safetensors" && load_format != "hf") {
-    return invalid_argument(
-        fmt::format("--load-format {}: must be auto, gguf, safetensors or dummy", load_format),
-        "load_format");
-  }
+Status check_load_format(const ModelSource& source, LoadFormat format) {
+  if (format == LoadFormat::kAuto || format == LoadFormat::kDummy) return ok_status();
+  const bool gguf = format == LoadFormat::kGguf;
   if (gguf == (source.kind() == SourceKind::kGguf)) return ok_status();
-  return invalid_argument(fmt::format("--load-format {}: {} is a {}", load_format, source.path(),
-                                      gguf ? "Hugging Face folder" : "GGUF file"),
+  return invalid_argument(fmt::format("--load-format {}: {} is a {}", name_of(kLoadFormats, format),
+                                      source.path(), gguf ? "Hugging Face folder" : "GGUF file"),
                           "load_format");
 }
 
-ModelWeights read_weights(const ModelSource& source, const ModelOpenOptions& options) {
+ModelWeights read_weights(const ModelSource& source, const LoadOptions& options, int32_t threads) {
   ModelWeights model;
   add_problem(model.problems, read_config(source, model));
-  if (options.load_format == "dummy") {
-    read_dummy_weights(options, model);
+  if (options.format == LoadFormat::kDummy) {
+    read_dummy_weights(options, threads, model);
   } else {
     read_file_weights(source, model);
   }

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "models/model.h"
+#include "stack/load_options.h"
 #include "stack/model_source.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -22,17 +23,8 @@ using Problems = std::vector<Status>;
 // The first problem, or ok.
 Status refusal(const Problems& problems);
 
-struct ModelOpenOptions {
-  std::string load_format = "auto";  // auto, gguf, safetensors, hf, dummy
-  uint64_t seed = 0;                 // of dummy weights
-  DType dummy_dtype = DType::kBF16;  // of dummy matrices
-  float dummy_sharpness = 1.0f;      // scale of dummy weights that make queries and keys
-  int32_t threads = 1;               // that make dummy weights
-};
-
-// That --load-format and the source go together. auto: whatever the source has; gguf, safetensors
-// (also: hf): that and no other; dummy: random weights.
-Status check_load_format(const ModelSource& source, const std::string& load_format);
+// That --load-format and the source go together.
+Status check_load_format(const ModelSource& source, LoadFormat format);
 
 // Members after the first problem's may be empty.
 struct ModelWeights {
@@ -46,8 +38,10 @@ struct ModelWeights {
 };
 
 // All tensors that the architecture reads are checked for presence, shape and type; one that it
-// would ignore is a problem, since ignoring it would give wrong answers.
-ModelWeights read_weights(const ModelSource& source, const ModelOpenOptions& options = {});
+// would ignore is a problem, since ignoring it would give wrong answers. `threads` make dummy
+// weights.
+ModelWeights read_weights(const ModelSource& source, const LoadOptions& options = {},
+                          int32_t threads = 1);
 
 struct ModelText {
   std::optional<Vocab> vocab;            // empty: the model has token ids only

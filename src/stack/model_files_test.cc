@@ -91,7 +91,7 @@ TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
     const auto source = open_model_source(path.string());
     ASSERT_TRUE(source.ok()) << source.status().message();
     const ModelWeights weights =
-        read_weights(**source, {.load_format = "dummy", .dummy_dtype = DType::kQ8_0});
+        read_weights(**source, {.format = LoadFormat::kDummy, .dtype = DType::kQ8_0});
     ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
     EXPECT_EQ(weights.weight_types, "Q8_0");
     auto output = weights.weights->get("output.weight", Shape{96, 64});
@@ -103,9 +103,9 @@ TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
               folder.string() +
                   ": there is no model.safetensors and no "
                   "model.safetensors.index.json");
-    EXPECT_EQ(check_load_format(**source, "gguf").field(), "load_format");
-    EXPECT_EQ(check_load_format(**source, "pt").field(), "load_format");
-    EXPECT_TRUE(check_load_format(**source, "hf").ok());
+    EXPECT_EQ(check_load_format(**source, LoadFormat::kGguf).field(), "load_format");
+    EXPECT_EQ(value_named(kLoadFormats, "pt"), std::nullopt);
+    EXPECT_TRUE(check_load_format(**source, LoadFormat::kHuggingFace).ok());
   }
 }
 
@@ -120,7 +120,7 @@ TEST_F(ModelFilesTest, DummySharpnessIsOfQueriesAndKeysAlone) {
   const auto first_of = [&](const char* name, float sharpness) {
     const ModelWeights weights = read_weights(
         **source,
-        {.load_format = "dummy", .dummy_dtype = DType::kF32, .dummy_sharpness = sharpness});
+        {.format = LoadFormat::kDummy, .dtype = DType::kF32, .dummy_sharpness = sharpness});
     return *f32_row(*weights.weights->get(name), 0);
   };
   for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_q_norm.weight",

@@ -55,6 +55,8 @@ bool ChatTemplate::may_read(std::string_view variable) const {
   return program_->source.find(variable) != std::string::npos;
 }
 
+std::string_view ChatTemplate::source() const { return program_->source; }
+
 Result<std::string> ChatTemplate::render(const Json& variables, int64_t now_unix_s) const {
   if (!variables.is_object()) return invalid_argument("template variables are not an object");
   return catch_errors([&] {

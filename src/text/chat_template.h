@@ -40,6 +40,7 @@ class ChatTemplate {
   // False: no value of that variable changes what is rendered. (True also where it is a word of
   // the template's texts.)
   bool may_read(std::string_view variable) const;
+  std::string_view source() const;
 
  private:
   explicit ChatTemplate(std::shared_ptr<const TemplateProgram> program);

@@ -1,6 +1,7 @@
 // Streams text out of token ids without ever emitting half a character.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/ids.h"
@@ -13,9 +14,10 @@ namespace headrace {
 // (Tokenizer::decode() of a whole text may take a space from its start.) One thread at a time.
 class Detokenizer {
  public:
-  // `tokenizer` must outlive this.
-  Detokenizer(const Tokenizer& tokenizer, bool skip_special)
-      : tokenizer_(tokenizer), skip_special_(skip_special) {}
+  // `kept`, ascending: control tokens that leave their text even with skip_special. Both must
+  // outlive this.
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special, std::span<const TokenId> kept = {})
+      : tokenizer_(tokenizer), skip_special_(skip_special), kept_(kept) {}
 
   // The characters that `id` completes; at most 3 bytes that could begin a character are held.
   std::string push(TokenId id);
@@ -26,6 +28,7 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   const bool skip_special_;
+  const std::span<const TokenId> kept_;
   std::string held_;
 };
 

@@ -5,7 +5,7 @@
 namespace headrace {
 
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
-    : detokenizer_(tokenizer, options.skip_special),
+    : detokenizer_(tokenizer, options.skip_special, options.kept),
       matcher_(std::move(options.stops), options.include_stop) {}
 
 TextStream::Delta TextStream::push(TokenId token) {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct TextStreamOptions {
   bool skip_special = true;  // control tokens leave no text
   std::vector<std::string> stops;
   bool include_stop = false;
+  std::span<const TokenId> kept = {};  // ascending: these leave it nevertheless
 };
 
 // One thread at a time.
@@ -35,7 +37,7 @@ class TextStream {
     std::vector<TokenText> tokens;
   };
 
-  // `tokenizer` must outlive this.
+  // `tokenizer` and options.kept must outlive this.
   TextStream(const Tokenizer& tokenizer, TextStreamOptions options);
 
   // After a stop further tokens give empty deltas.

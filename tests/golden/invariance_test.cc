@@ -98,6 +98,10 @@ std::vector<TestRequest> requests_of(const std::vector<GoldenRow>& rows) {
   return requests;
 }
 
+StackOptions without_prefix_cache() {
+  return {.engine = {.scheduler = {.enable_prefix_caching = false}}};
+}
+
 class Invariance : public ::testing::TestWithParam<EqualBits> {
  protected:
   void SetUp() override {
@@ -105,7 +109,7 @@ class Invariance : public ::testing::TestWithParam<EqualBits> {
     const auto rows = read_golden_rows("tests/data/golden/generation.jsonl", "smollm2");
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     requests_ = requests_of(*rows);
-    ASSERT_NO_FATAL_FAILURE(load(model_, {.enable_prefix_caching = false}));
+    ASSERT_NO_FATAL_FAILURE(load(model_, without_prefix_cache()));
     for (const TestRequest& request : requests_) {
       auto outcome = model_->answer(request);
       ASSERT_TRUE(outcome.ok()) << outcome.status().message();
@@ -116,7 +120,7 @@ class Invariance : public ::testing::TestWithParam<EqualBits> {
   }
 
   static void load(std::optional<ModelUnderTest>& model, StackOptions options) {
-    options.batch_invariant = GetParam().batch_invariant;
+    options.device.batch_invariant = GetParam().batch_invariant;
     auto loaded = ModelUnderTest::load(kSmolLm2, std::move(options));
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     model.emplace(std::move(*loaded));
@@ -155,9 +159,10 @@ TEST_P(Invariance, EightAtOnceInAnyOrder) {
 }
 
 TEST_P(Invariance, UnderABudgetOfSixteenTokens) {
+  StackOptions options = without_prefix_cache();
+  options.batch.max_num_batched_tokens = 16;
   std::optional<ModelUnderTest> small_steps;
-  ASSERT_NO_FATAL_FAILURE(
-      load(small_steps, {.max_num_batched_tokens = 16, .enable_prefix_caching = false}));
+  ASSERT_NO_FATAL_FAILURE(load(small_steps, options));
   expect_same_together(*small_steps, shuffled_order(4), "budget 16, together");
   const auto alone = small_steps->answer(requests_.back());  // 780 ids: 49 steps of prompt
   ASSERT_TRUE(alone.ok()) << alone.status().message();
@@ -194,13 +199,14 @@ TEST_P(Invariance, FromThePrefixCache) {
 // pages go to host memory and to disk, and come back.
 TEST_P(Invariance, SwappedOutAndIn) {
   for (const double disk_gib : {0.0, 0.25}) {
+    const StackOptions options{
+        .memory = {.max_model_len = 1024, .kv_cache_memory_bytes = 65 * kPageBytes},
+        .tiers = {.host_gib = disk_gib > 0 ? 0.005 : 0.25,
+                  .disk_gib = disk_gib,
+                  .mode = PreemptionMode::kSwap},
+        .engine = {.scheduler = {.admission_headroom = 0}}};
     std::optional<ModelUnderTest> swapping;
-    ASSERT_NO_FATAL_FAILURE(load(swapping, {.max_model_len = 1024,
-                                            .kv_cache_memory_bytes = 65 * kPageBytes,
-                                            .admission_headroom = 0,
-                                            .kv_offloading_gib = disk_gib > 0 ? 0.005 : 0.25,
-                                            .kv_disk_gib = disk_gib,
-                                            .preemption_mode = "swap"}));
+    ASSERT_NO_FATAL_FAILURE(load(swapping, options));
     for (uint32_t seed : {8u, 9u}) {
       expect_same_together(*swapping, shuffled_order(seed), "order " + std::to_string(seed));
     }
@@ -213,19 +219,21 @@ TEST_P(Invariance, SwappedOutAndIn) {
 
 // Pages mapped into ranges of addresses, and a range of memory for each sequence.
 TEST_P(Invariance, WhereverKeysAndValuesLie) {
-  for (const char* memory : {"virtual", "contiguous"}) {
+  for (const KvMemoryKind memory : {KvMemoryKind::kVirtual, KvMemoryKind::kContiguous}) {
+    const std::string name(name_of(kKvMemoryKinds, memory));
     std::optional<ModelUnderTest> model;
-    ASSERT_NO_FATAL_FAILURE(
-        load(model, {.max_model_len = 1024, .max_num_seqs = 8, .kv_memory = memory}));
-    expect_same_together(*model, shuffled_order(11), memory);
-    expect_same_together(*model, shuffled_order(12), memory);
+    ASSERT_NO_FATAL_FAILURE(load(model, {.batch = {.max_num_seqs = 8},
+                                         .memory = {.max_model_len = 1024},
+                                         .runner = {.kv_memory = memory}}));
+    expect_same_together(*model, shuffled_order(11), name);
+    expect_same_together(*model, shuffled_order(12), name);
   }
 }
 
 // The second engine finds what the first one saved.
 TEST_P(Invariance, SavedAndRestored) {
-  const StackOptions options{.max_model_len = 1024,
-                             .kv_save_path = testing::TempDir() + "invariance_test.kv"};
+  const StackOptions options{.memory = {.max_model_len = 1024},
+                             .engine = {.kv_save_path = testing::TempDir() + "invariance_test.kv"}};
   uint64_t hits_before = 0;
   for (const bool second : {false, true}) {
     std::optional<ModelUnderTest> model;
@@ -235,7 +243,7 @@ TEST_P(Invariance, SavedAndRestored) {
     if (second) EXPECT_GT(hits, hits_before);
     hits_before = hits;
   }
-  std::remove(options.kv_save_path.c_str());
+  std::remove(options.engine.kv_save_path.c_str());
 }
 
 TEST_P(Invariance, GeneratedLogprobsAreThoseOfTheSameIdsSentWithEcho) {
@@ -259,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(EqualBits, Invariance, ::testing::ValuesIn(kEqualBits),
 TEST(DefaultFlags, AnswersTogetherAreCloseToThoseAlone) {
   const auto rows = read_golden_rows("tests/data/golden/generation.jsonl", "smollm2");
   ASSERT_TRUE(rows.ok()) << rows.status().message();
-  auto model = ModelUnderTest::load(kSmolLm2, {.enable_prefix_caching = false});
+  auto model = ModelUnderTest::load(kSmolLm2, without_prefix_cache());
   ASSERT_TRUE(model.ok()) << model.status().message();
   const std::vector<TestRequest> requests = requests_of(*rows);
   const auto together = model->answer(requests);

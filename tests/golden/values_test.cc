@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenValues, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.model.name); });
 
 TEST_P(GoldenValues, Float32PathIsFloat32) {
-  ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
+  ASSERT_NO_FATAL_FAILURE(load({.load = {.dtype = DType::kF32}}));
   const Comparison comparison = compare_rows(*model_, rows_);
   ASSERT_FALSE(comparison.errors.empty());
   const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
@@ -279,15 +279,15 @@ TEST_P(GoldenValues, FastPathIsNoFurtherFromFloat32ThanLlamaCpp) {
 TEST_P(GoldenValues, FewRowsAStepOnAGpuAreNoFurtherFromFloat32ThanLlamaCpp) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const int32_t rows : {1, 8}) {
-    ASSERT_NO_FATAL_FAILURE(
-        load({.device = "cuda", .max_num_seqs = 1, .max_num_batched_tokens = rows}));
+    ASSERT_NO_FATAL_FAILURE(load({.device = {.choice = DeviceChoice::kGpu},
+                                  .batch = {.max_num_seqs = 1, .max_num_batched_tokens = rows}}));
     check_fast_path(title(fmt::format("{} rows a step", rows)));
   }
 }
 
 // Nearly fp32: what is left is what 16 bits round off.
 TEST_P(GoldenValues, SixteenBitsOfActivationsAreNearlyFloat32) {
-  ASSERT_NO_FATAL_FAILURE(load({.activation_bits = 16}));
+  ASSERT_NO_FATAL_FAILURE(load({.load = {.activation_bits = 16}}));
   const Comparison comparison = compare_rows(*model_, rows_);
   ASSERT_FALSE(comparison.errors.empty());
   const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
@@ -300,7 +300,7 @@ TEST_P(GoldenValues, SixteenBitsOfActivationsAreNearlyFloat32) {
 }
 
 TEST_P(GoldenValues, PerplexityOfFloat32Path) {
-  ASSERT_NO_FATAL_FAILURE(load({.dtype = "float32"}));
+  ASSERT_NO_FATAL_FAILURE(load({.load = {.dtype = DType::kF32}}));
   check_perplexity(title("--dtype float32"));
 }
 

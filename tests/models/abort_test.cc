@@ -177,23 +177,21 @@ constexpr Setting kSettings[] = {{"llama", "llama", 64, 0, true},
                                  {"gemma3, few pages", "gemma3", 24, 13, true},
                                  {"qwen2, no cache", "qwen2", 16, 8, false}};
 
-void abort_on(const std::string& device, bool batch_invariant, int64_t aborts_of_each) {
+void abort_on(DeviceChoice device, bool batch_invariant, int64_t aborts_of_each) {
   for (const Setting& setting : kSettings) {
     SCOPED_TRACE(setting.name);
-    StackOptions options{.model = std::string("tests/data/models/") + setting.model,
-                         .device = device,
-                         .batch_invariant = batch_invariant,
-                         .threads = 1,
-                         .max_model_len = 96,
-                         .max_num_seqs = 4,
-                         .max_num_batched_tokens = setting.tokens_max};
-    options.enable_prefix_caching = setting.prefix_cache;
+    StackOptions options{
+        .model = std::string("tests/data/models/") + setting.model,
+        .device = {.choice = device, .threads = 1, .batch_invariant = batch_invariant},
+        .batch = {.max_num_seqs = 4, .max_num_batched_tokens = setting.tokens_max},
+        .memory = {.max_model_len = 96}};
+    options.engine.scheduler.enable_prefix_caching = setting.prefix_cache;
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     if (setting.pages > 0) {
       const StackInfo& info = model->stack().info();
       const int32_t pages = setting.pages + (info.on_gpu ? 1 : 0);  // one is for rows of padding
-      options.kv_cache_memory_bytes = pages * (info.kv_bytes / info.block_count);
+      options.memory.kv_cache_memory_bytes = pages * (info.kv_bytes / info.block_count);
       model = ModelUnderTest::load(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
     }
@@ -218,18 +216,18 @@ void abort_on(const std::string& device, bool batch_invariant, int64_t aborts_of
   }
 }
 
-TEST(AbortEverywhere, OnModelsOnTheCpu) { abort_on("cpu", true, aborts_wanted()); }
+TEST(AbortEverywhere, OnModelsOnTheCpu) { abort_on(DeviceChoice::kCpu, true, aborts_wanted()); }
 
 // Without AMX the flag changes nothing: a row has the same bits in every batch.
 TEST(AbortEverywhere, WithoutBatchInvariantOnTheCpu) {
   const CpuWithoutAmx without_amx;
-  abort_on("cpu", false, aborts_wanted() / 4);
+  abort_on(DeviceChoice::kCpu, false, aborts_wanted() / 4);
 }
 
 // Whom others leave beside it must not matter to a row's bits.
 TEST(AbortEverywhere, BatchInvariantOnAGpu) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  abort_on("cuda", true, aborts_wanted());
+  abort_on(DeviceChoice::kGpu, true, aborts_wanted());
 }
 
 }  // namespace

@@ -34,15 +34,13 @@ std::vector<std::string> model_paths() {
   return paths;
 }
 
-StackOptions options_of(const std::string& path, const char* device, const char* dtype) {
+StackOptions options_of(const std::string& path, DeviceChoice device, std::optional<DType> dtype) {
   return {.model = path,
-          .dtype = dtype,
-          .device = device,
-          .graphs_at_start = true,
-          .threads = 2,
-          .max_num_seqs = 8,
-          .max_num_batched_tokens = 64,
-          .kv_cache_memory_bytes = 64 << 20};
+          .device = {.choice = device, .threads = 2},
+          .load = {.dtype = dtype},
+          .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
+          .memory = {.kv_cache_memory_bytes = 64 << 20},
+          .runner = {.graphs_at_start = true}};
 }
 
 // Everything that sampling knows, in eight requests that run together.
@@ -86,8 +84,8 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
-    auto cpu = ModelUnderTest::load(options_of(path, "cpu", "float32"));
-    auto gpu = ModelUnderTest::load(options_of(path, "cuda", "float32"));
+    auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
+    auto gpu = ModelUnderTest::load(options_of(path, DeviceChoice::kGpu, DType::kF32));
     ASSERT_TRUE(cpu.ok()) << cpu.status().message();
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
@@ -108,12 +106,11 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
 }
 
 // Of prompts in 16 bits on the GPU to fp32 on the CPU, for every architecture.
-void expect_near(const char* dtype, double distance_max,
-                 const std::vector<std::string>& preferred = {}) {
+void expect_near(DType dtype, double distance_max, const std::vector<std::string>& preferred = {}) {
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
-    auto cpu = ModelUnderTest::load(options_of(path, "cpu", "float32"));
-    StackOptions options = options_of(path, "cuda", dtype);
+    auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
+    StackOptions options = options_of(path, DeviceChoice::kGpu, dtype);
     options.prefer_kernels = preferred;
     auto gpu = ModelUnderTest::load(options);
     ASSERT_TRUE(cpu.ok()) << cpu.status().message();
@@ -132,13 +129,13 @@ void expect_near(const char* dtype, double distance_max,
 
 TEST(TinyCuda, AnswersInBf16AreNear) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  expect_near("bfloat16", 0.5);
+  expect_near(DType::kBF16, 0.5);
 }
 
 // Three more bits of mantissa than BF16 has.
 TEST(TinyCuda, AnswersInF16AreNearer) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  expect_near("float16", 0.1);
+  expect_near(DType::kF16, 0.1);
 }
 
 // A layer of a small model in few launches (ops/linear/resident.h, residual_linear.h).
@@ -148,8 +145,8 @@ const std::vector<std::string> kFewLaunches = {
 
 TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  expect_near("bfloat16", 0.5, kFewLaunches);
-  expect_near("float16", 0.1, kFewLaunches);
+  expect_near(DType::kBF16, 0.5, kFewLaunches);
+  expect_near(DType::kF16, 0.1, kFewLaunches);
 }
 
 // Rows of padding compute on whatever is there; nothing of it comes into another row, and no kernel
@@ -163,8 +160,8 @@ TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
     all.resize(5);  // padded to 8 rows
     std::vector<std::vector<Outcome>> outcomes;
     for (const bool poison : {false, true}) {
-      StackOptions options = options_of(path, "cuda", "float32");
-      options.poison_workspace = poison;
+      StackOptions options = options_of(path, DeviceChoice::kGpu, DType::kF32);
+      options.runner.poison_workspace = poison;
       auto model = ModelUnderTest::load(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
       outcomes.push_back(model->answer(all).value());
@@ -178,7 +175,8 @@ TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
 
 TEST(TinyCuda, NothingIsAllocatedOnceReady) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  auto model = ModelUnderTest::load(options_of(std::string(kFolder) + "/llama", "cuda", "auto"));
+  auto model = ModelUnderTest::load(
+      options_of(std::string(kFolder) + "/llama", DeviceChoice::kGpu, std::nullopt));
   ASSERT_TRUE(model.ok()) << model.status().message();
   const int64_t allocations = allocation_count();
   EXPECT_GT(allocations, 0);
@@ -197,9 +195,9 @@ TEST(TinyCuda, GraphsAndOverlapChangeNoToken) {
   std::vector<std::vector<Outcome>> outcomes;
   for (const bool graphs : {true, false}) {
     for (const bool overlap : {true, false}) {
-      StackOptions options = options_of(path, "cuda", "float32");
-      options.graphs = graphs;
-      options.overlap = overlap;
+      StackOptions options = options_of(path, DeviceChoice::kGpu, DType::kF32);
+      options.runner.graphs = graphs;
+      options.device.overlap = overlap;
       auto model = ModelUnderTest::load(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
       outcomes.push_back(model->answer(all).value());
@@ -220,11 +218,12 @@ TEST(TinyCuda, RecordingsOfManySequencesAndFullStepTrialsChangeNoToken) {
   }
   std::vector<std::vector<Outcome>> outcomes;
   for (const bool more : {false, true}) {
-    StackOptions options = options_of(std::string(kFolder) + "/llama", "cuda", "float32");
-    options.max_num_seqs = static_cast<int32_t>(all.size());
-    options.max_num_batched_tokens = 1500;
-    options.recorded_rows_max = more ? 1024 : 256;
-    options.full_step_trials = more;
+    StackOptions options =
+        options_of(std::string(kFolder) + "/llama", DeviceChoice::kGpu, DType::kF32);
+    options.batch.max_num_seqs = static_cast<int32_t>(all.size());
+    options.batch.max_num_batched_tokens = 1500;
+    options.runner.recorded_rows_max = more ? 1024 : 256;
+    options.runner.full_step_trials = more;
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     outcomes.push_back(model->answer(all).value());
@@ -262,11 +261,11 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
       for (const bool graphs : {true, false}) {
         std::vector<std::vector<TokenId>> tokens[2];
         for (const bool preferred : {false, true}) {
-          StackOptions options = options_of(path, "cuda", "bfloat16");
-          options.load_format = "dummy";
-          options.graphs = options.graphs_at_start = graphs;
-          options.gemm_trials = false;
-          options.poison_workspace = true;
+          StackOptions options = options_of(path, DeviceChoice::kGpu, DType::kBF16);
+          options.load.format = LoadFormat::kDummy;
+          options.runner.graphs = options.runner.graphs_at_start = graphs;
+          options.runner.gemm_trials = false;
+          options.runner.poison_workspace = true;
           options.prefer_kernels = {preferred ? kernel : "rope_attention/two_ops"};
           auto model = ModelUnderTest::load(options);
           ASSERT_TRUE(model.ok()) << model.status().message();
@@ -315,12 +314,13 @@ TEST(TinyCuda, ACachedBeginningChangesNoToken) {
     const size_t shared = std::min(request.prompt.size(), all.back().prompt.size()) * 2 / 3;
     std::copy_n(all.back().prompt.begin(), shared, request.prompt.begin());
   }
-  StackOptions options = options_of(std::string(kFolder) + "/llama", "cuda", "float32");
-  options.enable_prefix_caching = false;
+  StackOptions options =
+      options_of(std::string(kFolder) + "/llama", DeviceChoice::kGpu, DType::kF32);
+  options.engine.scheduler.enable_prefix_caching = false;
   auto without = ModelUnderTest::load(options);
   ASSERT_TRUE(without.ok()) << without.status().message();
   const auto expected = without->answer(all).value();
-  options.enable_prefix_caching = true;
+  options.engine.scheduler.enable_prefix_caching = true;
   auto with = ModelUnderTest::load(options);
   ASSERT_TRUE(with.ok()) << with.status().message();
   for (int turn = 0; turn < 3; ++turn) {
@@ -351,8 +351,8 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
       all.push_back(std::move(request));
     }
     all[3].prompt.back() = last;
-    StackOptions options = options_of(path, "cuda", "float32");
-    options.batch_invariant = true;
+    StackOptions options = options_of(path, DeviceChoice::kGpu, DType::kF32);
+    options.device.batch_invariant = true;
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     outcomes.push_back(model->answer(all).value());
@@ -375,9 +375,10 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
 void expect_bit_equal(const std::vector<std::string>& preferred) {
   for (const char* name : {"/llama", "/gemma3", "/phi3"}) {
     SCOPED_TRACE(name);
-    StackOptions options = options_of(std::string(kFolder) + name, "cuda", "auto");
-    options.batch_invariant = true;
-    options.enable_prefix_caching = false;
+    StackOptions options =
+        options_of(std::string(kFolder) + name, DeviceChoice::kGpu, std::nullopt);
+    options.device.batch_invariant = true;
+    options.engine.scheduler.enable_prefix_caching = false;
     options.prefer_kernels = preferred;
     const auto all = requests(kLength);
     auto together = ModelUnderTest::load(options);
@@ -387,7 +388,7 @@ void expect_bit_equal(const std::vector<std::string>& preferred) {
     for (const TestRequest& request : all) {
       alone.push_back(together->answer(request).value());
     }
-    options.max_num_batched_tokens = 19;
+    options.batch.max_num_batched_tokens = 19;
     auto chunked = ModelUnderTest::load(options);
     ASSERT_TRUE(chunked.ok()) << chunked.status().message();
     const auto cut = chunked->answer(all).value();

@@ -40,10 +40,8 @@ std::vector<std::string> model_paths() {
 // Every option that a test does not set is the same for all, so that only these can matter.
 StackOptions stack_options(const std::string& path) {
   return {.model = path,
-          .device = "cpu",
-          .threads = 2,
-          .max_num_seqs = 8,
-          .max_num_batched_tokens = 512};
+          .device = {.choice = DeviceChoice::kCpu, .threads = 2},
+          .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 512}};
 }
 
 int32_t model_len(const std::string& path) {
@@ -100,11 +98,11 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
     StackOptions options = stack_options(path);
-    options.batch_invariant = GetParam().batch_invariant;
-    options.max_model_len = model_len(path);
+    options.device.batch_invariant = GetParam().batch_invariant;
+    options.memory.max_model_len = model_len(path);
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
-    const std::vector<TestRequest> all = requests(options.max_model_len);
+    const std::vector<TestRequest> all = requests(options.memory.max_model_len);
     std::vector<Outcome> alone;
     for (const TestRequest& request : all) alone.push_back(model->answer(request).value());
     const auto together = model->answer(all);
@@ -113,9 +111,9 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
     const StackInfo& info = model->stack().info();
     const int64_t page_bytes = info.kv_bytes / info.block_count;
     const int64_t groups = 2;
-    const int64_t pages = groups * (options.max_model_len / kBlockTokens + 3);
-    options.max_num_batched_tokens = 16;
-    options.kv_cache_memory_bytes = pages * page_bytes;
+    const int64_t pages = groups * (options.memory.max_model_len / kBlockTokens + 3);
+    options.batch.max_num_batched_tokens = 16;
+    options.memory.kv_cache_memory_bytes = pages * page_bytes;
     auto narrow = ModelUnderTest::load(options);
     ASSERT_TRUE(narrow.ok()) << narrow.status().message();
     const auto in_steps = narrow->answer(all);
@@ -197,9 +195,9 @@ TEST(TinyEngine, BlocksBehindTheWindowAreFree) {
   for (const WindowCase& c : cases) {
     SCOPED_TRACE(c.model);
     StackOptions options = stack_options(std::string(kFolder) + "/" + c.model);
-    options.max_model_len = kLength;
-    options.max_num_batched_tokens = kChunk;
-    options.enable_prefix_caching = false;
+    options.memory.max_model_len = kLength;
+    options.batch.max_num_batched_tokens = kChunk;
+    options.engine.scheduler.enable_prefix_caching = false;
     auto model = ModelUnderTest::load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();
     Rng rng(3);

@@ -41,16 +41,14 @@ std::string wide_model() {
   return folder.string();
 }
 
-StackOptions options_of(const char* device, const char* dtype) {
+StackOptions options_of(DeviceChoice device, DType dtype) {
   return {.model = wide_model(),
-          .load_format = "dummy",
-          .dtype = dtype,
-          .device = device,
-          .gemm_trials = false,
-          .max_num_seqs = 8,
-          .max_num_batched_tokens = 128,
-          .kv_cache_memory_bytes = 64 << 20,
-          .enable_prefix_caching = false};
+          .device = {.choice = device},
+          .load = {.format = LoadFormat::kDummy, .dtype = dtype},
+          .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 128},
+          .memory = {.kv_cache_memory_bytes = 64 << 20},
+          .engine = {.scheduler = {.enable_prefix_caching = false}},
+          .runner = {.gemm_trials = false}};
 }
 
 // How often each kernel was taken. Any thread.
@@ -110,18 +108,18 @@ struct Distance {
 };
 
 // Decodes of one row to eight, as they are and replayed.
-void expect_decodes_near(const char* dtype, double distance_max) {
-  auto cpu = ModelUnderTest::load(options_of("cpu", "float32"));
+void expect_decodes_near(DType dtype, double distance_max) {
+  auto cpu = ModelUnderTest::load(options_of(DeviceChoice::kCpu, DType::kF32));
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   const auto expected = cpu->answer(requests(8)).value();
   for (const bool graphs : {false, true}) {
     SCOPED_TRACE(graphs ? "recorded" : "eager");
     ChosenKernels chosen;
     const OpHooks hooks = chosen.hooks();
-    StackOptions options = options_of("cuda", dtype);
-    options.graphs = options.graphs_at_start = graphs;
-    options.poison_workspace = true;
-    options.op_hooks = &hooks;
+    StackOptions options = options_of(DeviceChoice::kGpu, dtype);
+    options.runner.graphs = options.runner.graphs_at_start = graphs;
+    options.runner.poison_workspace = true;
+    options.runner.hooks = &hooks;
     auto gpu = ModelUnderTest::load(options);
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     // Every size of a recording takes gemv; without them nothing has run yet.
@@ -138,8 +136,9 @@ void expect_decodes_near(const char* dtype, double distance_max) {
       // But for the first, a token is a step, in some of which others' prompts may be.
       if (!graphs) expect_gemv(chosen.take(), kLayers * (kNewTokens - 3));
     }
-    fmt::print("wide | decode, {}, {} | largest distance {:.4f} of {} log-probabilities\n", dtype,
-               graphs ? "recorded" : "eager", distance.largest, distance.compared);
+    fmt::print("wide | decode, {}, {} | largest distance {:.4f} of {} log-probabilities\n",
+               dtype_name(dtype), graphs ? "recorded" : "eager", distance.largest,
+               distance.compared);
     EXPECT_LE(distance.largest, distance_max);
     EXPECT_GE(distance.compared, size_t{36 * kNewTokens / 2});
   }
@@ -147,12 +146,12 @@ void expect_decodes_near(const char* dtype, double distance_max) {
 
 TEST(WideCuda, DecodesOfOneRowToEightInBf16AreNear) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  expect_decodes_near("bfloat16", kBf16DistanceMax);
+  expect_decodes_near(DType::kBF16, kBf16DistanceMax);
 }
 
 TEST(WideCuda, DecodesOfOneRowToEightInF16AreNearer) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  expect_decodes_near("float16", kF16DistanceMax);
+  expect_decodes_near(DType::kF16, kF16DistanceMax);
 }
 
 // The same tokens whatever the GPU would choose: scores of a text that comes a few rows a step.
@@ -162,7 +161,7 @@ TEST(WideCuda, TextsScoredByFewRowsAStepAreNear) {
   Rng rng(6);
   for (int i = 0; i < 49; ++i) text.prompt.push_back(static_cast<TokenId>(rng.below(kVocab)));
   text.sampling = {.temperature = 0, .max_tokens = 0, .prompt_logprobs = 3};
-  auto cpu = ModelUnderTest::load(options_of("cpu", "float32"));
+  auto cpu = ModelUnderTest::load(options_of(DeviceChoice::kCpu, DType::kF32));
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   const auto expected = cpu->answer(text).value().prompt_logprobs;
   ASSERT_EQ(expected.size(), 48u);
@@ -170,11 +169,11 @@ TEST(WideCuda, TextsScoredByFewRowsAStepAreNear) {
     SCOPED_TRACE(rows);
     ChosenKernels chosen;
     const OpHooks hooks = chosen.hooks();
-    StackOptions options = options_of("cuda", "bfloat16");
-    options.max_num_seqs = 1;
-    options.max_num_batched_tokens = rows;
-    options.graphs = false;
-    options.op_hooks = &hooks;
+    StackOptions options = options_of(DeviceChoice::kGpu, DType::kBF16);
+    options.batch.max_num_seqs = 1;
+    options.batch.max_num_batched_tokens = rows;
+    options.runner.graphs = false;
+    options.runner.hooks = &hooks;
     auto gpu = ModelUnderTest::load(options);
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     Distance distance;

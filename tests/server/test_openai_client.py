@@ -243,7 +243,6 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
         ({"tools": TOOLS}, "tools"),
         ({"tools": TOOLS, "tool_choice": "auto"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"reasoning_effort": "high"}, "reasoning_effort"),
         ({"verbosity": "low"}, "verbosity"),
         ({"extra_body": {"mirostat": 2}}, "mirostat"),

@@ -76,7 +76,7 @@ struct LinearPanelKernels {
   int32_t groups;                   // that tiles take at once: threads' shares are multiples of it
   int32_t share_rows;               // of a thread, from which it has rows of its own: fewer would
                                     // have weights unpacked more often
-  const LinearRangeKernel* blocks;  // by DType, from kQ8_0 on
+  const LinearRangeKernel* blocks;  // by DType, from the first block type on
   const LinearFloatKernel* floats;  // what x is staged as; null: QuantisedBlock
 };
 
@@ -87,7 +87,7 @@ struct LinearCpuIsa {
   // largest magnitudes: 0 makes all wide.
   void (*quantise_row)(const float* x, int64_t k, float wide_from, QuantisedBlock* tile,
                        int64_t row, int64_t stride);
-  const LinearRangeKernel* blocks;   // by DType, from kQ8_0 on
+  const LinearRangeKernel* blocks;   // by DType, from the first block type on
   const LinearPanelKernels* panels;  // null: none
 };
 

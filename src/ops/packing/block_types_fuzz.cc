@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "ops/linear/linear.h"
+#include "ops/packing/packed_format.h"
 #include "tensor/quantised_row.h"
 
 using namespace headrace;
@@ -30,9 +31,8 @@ struct Case {
 
 Case read_case(const uint8_t* data, size_t size) {
   constexpr int kFirst = static_cast<int>(DType::kQ8_0);
-  constexpr int kTypes = static_cast<int>(DType::kIQ4_XS) - kFirst + 1;
   Case c;
-  c.dtype = static_cast<DType>(kFirst + data[0] % kTypes);
+  c.dtype = static_cast<DType>(kFirst + data[0] % kPackedFormatCount);
   c.n = 1 + data[1] % kRowsMax;
   c.k = (1 + data[2] % kBlocksMax) * dtype_info(c.dtype).block_elements;
   c.m = 1 + data[3] % kBatchMax;

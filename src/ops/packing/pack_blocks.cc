@@ -54,9 +54,19 @@ constexpr bool tables_are_consistent() {
   return true;
 }
 static_assert(tables_are_consistent());
-static_assert(format_index(DType::kIQ4_XS) + 1 == kPackedFormatCount);
-static_assert(std::size(kPackedFormats) == kPackedFormatCount);
-static_assert(std::size(kBlockSources) == kPackedFormatCount);
+
+// The rows stand in the order of DType, and every type that is_quantised() has one.
+#define HR_TYPE(name, ...) DType::k##name,
+constexpr DType kBlockTypes[] = {HR_BLOCK_TYPES(HR_TYPE)};
+#undef HR_TYPE
+static_assert(std::size(kDTypeInfo) == static_cast<size_t>(DType::kQ8_0) + kPackedFormatCount);
+constexpr bool rows_are_in_order() {
+  for (size_t i = 0; i < std::size(kBlockTypes); ++i) {
+    if (format_index(kBlockTypes[i]) != i) return false;
+  }
+  return true;
+}
+static_assert(rows_are_in_order());
 
 int64_t scale_block_bytes(const PackedFormat& format) {
   return format.half_bytes + format.part_scale_bytes;

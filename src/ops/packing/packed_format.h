@@ -46,60 +46,88 @@ consteval PackedFormat packed_format(PackedFormat format) {
   return format;
 }
 
-inline constexpr PackedFormat kPackedQ8_0 =
-    packed_format({.columns = 32, .part_columns = 32, .low_bits = 8, .zero = 128});
-inline constexpr PackedFormat kPackedQ4_0 =
-    packed_format({.columns = 32, .part_columns = 32, .low_bits = 4, .zero = 8});
-inline constexpr PackedFormat kPackedQ4_1 =
-    packed_format({.columns = 32, .part_columns = 32, .low_bits = 4, .minimum = true});
-inline constexpr PackedFormat kPackedQ5_0 =
-    packed_format({.columns = 32, .part_columns = 32, .low_bits = 4, .high_bits = 1, .zero = 16});
-inline constexpr PackedFormat kPackedQ5_1 = packed_format(
-    {.columns = 32, .part_columns = 32, .low_bits = 4, .high_bits = 1, .minimum = true});
-inline constexpr PackedFormat kPackedIq4Nl = packed_format({.columns = 32,
-                                                            .part_columns = 32,
-                                                            .low_bits = 4,
-                                                            .zero = 128,
-                                                            .quants = StoredQuants::kIq4Index});
-inline constexpr PackedFormat kPackedQ2K = packed_format({.columns = 256,
-                                                          .part_columns = 16,
-                                                          .low_bits = 2,
-                                                          .minimum = true,
-                                                          .part_scales = PartScales::kNibbles});
-inline constexpr PackedFormat kPackedQ3K = packed_format({.columns = 256,
-                                                          .part_columns = 16,
-                                                          .low_bits = 2,
-                                                          .high_bits = 1,
-                                                          .zero = 4,
-                                                          .part_scales = PartScales::kSigned});
-inline constexpr PackedFormat kPackedQ4K = packed_format({.columns = 256,
-                                                          .part_columns = 32,
-                                                          .low_bits = 4,
-                                                          .minimum = true,
-                                                          .part_scales = PartScales::kSixBits});
-inline constexpr PackedFormat kPackedQ5K = packed_format({.columns = 256,
-                                                          .part_columns = 32,
-                                                          .low_bits = 4,
-                                                          .high_bits = 1,
-                                                          .minimum = true,
-                                                          .part_scales = PartScales::kSixBits});
-inline constexpr PackedFormat kPackedQ6K = packed_format({.columns = 256,
-                                                          .part_columns = 16,
-                                                          .low_bits = 4,
-                                                          .high_bits = 2,
-                                                          .zero = 32,
-                                                          .part_scales = PartScales::kSigned});
-inline constexpr PackedFormat kPackedIq4Xs = packed_format({.columns = 256,
-                                                            .part_columns = 32,
-                                                            .low_bits = 4,
-                                                            .zero = 128,
-                                                            .part_scales = PartScales::kSigned,
-                                                            .quants = StoredQuants::kIq4Index});
+// Where a type's block in the file has what is packed.
+struct BlockSource {
+  int32_t scale_at;    // f16 d
+  int32_t minimum_at;  // f16 m or e; 0: the type has none
+  int32_t dwords_at;   // the dwords that its function in pack_blocks.inc rearranges
+  int32_t dword_count;
+};
+inline constexpr int32_t kBlockDwordsMax = 52;
 
-// By DType, from kQ8_0 on.
-inline constexpr PackedFormat kPackedFormats[] = {
-    kPackedQ8_0, kPackedQ4_0, kPackedQ4_1, kPackedQ5_0, kPackedQ5_1, kPackedIq4Nl,
-    kPackedQ2K,  kPackedQ3K,  kPackedQ4K,  kPackedQ5K,  kPackedQ6K,  kPackedIq4Xs};
-inline constexpr int32_t kPackedFormatCount = 12;
+// The block types, in the order of DType: name; scale_at, minimum_at, dwords_at, dword_count; its
+// function in pack_blocks.inc; its format. Every table of block types is made of these rows.
+#define HR_BLOCK_TYPES(ROW)                                                                  \
+  ROW(Q8_0, 0, 0, 2, 8, pack_q8_0,                                                           \
+      ({.columns = 32, .part_columns = 32, .low_bits = 8, .zero = 128}))                     \
+  ROW(Q4_0, 0, 0, 2, 4, pack_as_is<4>,                                                       \
+      ({.columns = 32, .part_columns = 32, .low_bits = 4, .zero = 8}))                       \
+  ROW(Q4_1, 0, 2, 4, 4, pack_as_is<4>,                                                       \
+      ({.columns = 32, .part_columns = 32, .low_bits = 4, .minimum = true}))                 \
+  ROW(Q5_0, 0, 0, 2, 5, pack_five_bits,                                                      \
+      ({.columns = 32, .part_columns = 32, .low_bits = 4, .high_bits = 1, .zero = 16}))      \
+  ROW(Q5_1, 0, 2, 4, 5, pack_five_bits,                                                      \
+      ({.columns = 32, .part_columns = 32, .low_bits = 4, .high_bits = 1, .minimum = true})) \
+  ROW(IQ4_NL, 0, 0, 2, 4, pack_as_is<4>,                                                     \
+      ({.columns = 32,                                                                       \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .zero = 128,                                                                         \
+        .quants = StoredQuants::kIq4Index}))                                                 \
+  ROW(Q2_K, 80, 82, 0, 20, pack_q2_k,                                                        \
+      ({.columns = 256,                                                                      \
+        .part_columns = 16,                                                                  \
+        .low_bits = 2,                                                                       \
+        .minimum = true,                                                                     \
+        .part_scales = PartScales::kNibbles}))                                               \
+  ROW(Q3_K, 108, 0, 0, 27, pack_q3_k,                                                        \
+      ({.columns = 256,                                                                      \
+        .part_columns = 16,                                                                  \
+        .low_bits = 2,                                                                       \
+        .high_bits = 1,                                                                      \
+        .zero = 4,                                                                           \
+        .part_scales = PartScales::kSigned}))                                                \
+  ROW(Q4_K, 0, 2, 4, 35, pack_q4_k,                                                          \
+      ({.columns = 256,                                                                      \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .minimum = true,                                                                     \
+        .part_scales = PartScales::kSixBits}))                                               \
+  ROW(Q5_K, 0, 2, 4, 43, pack_q5_k,                                                          \
+      ({.columns = 256,                                                                      \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .high_bits = 1,                                                                      \
+        .minimum = true,                                                                     \
+        .part_scales = PartScales::kSixBits}))                                               \
+  ROW(Q6_K, 208, 0, 0, 52, pack_q6_k,                                                        \
+      ({.columns = 256,                                                                      \
+        .part_columns = 16,                                                                  \
+        .low_bits = 4,                                                                       \
+        .high_bits = 2,                                                                      \
+        .zero = 32,                                                                          \
+        .part_scales = PartScales::kSigned}))                                                \
+  ROW(IQ4_XS, 0, 0, 0, 34, pack_iq4_xs,                                                      \
+      ({.columns = 256,                                                                      \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .zero = 128,                                                                         \
+        .part_scales = PartScales::kSigned,                                                  \
+        .quants = StoredQuants::kIq4Index}))
+
+// kPackedQ8_0 and so on.
+#define HR_FORMAT(name, d, m, at, count, pack, format) \
+  inline constexpr PackedFormat kPacked##name = packed_format format;
+HR_BLOCK_TYPES(HR_FORMAT)
+#undef HR_FORMAT
+
+// By DType, from the first block type on.
+#define HR_FORMAT(name, ...) kPacked##name,
+inline constexpr PackedFormat kPackedFormats[] = {HR_BLOCK_TYPES(HR_FORMAT)};
+#undef HR_FORMAT
+#define HR_SOURCE(name, d, m, at, count, ...) {d, m, at, count},
+inline constexpr BlockSource kBlockSources[] = {HR_BLOCK_TYPES(HR_SOURCE)};
+#undef HR_SOURCE
+inline constexpr int32_t kPackedFormatCount = sizeof(kPackedFormats) / sizeof(PackedFormat);
 
 }  // namespace headrace

@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "ops/packing/packed_format.h"
 #include "tensor/half.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
 
 // Types that linear takes.
-inline constexpr DType kWeightTypes[] = {DType::kF32,    DType::kF16,  DType::kBF16,  DType::kQ8_0,
-                                         DType::kQ4_0,   DType::kQ4_1, DType::kQ5_0,  DType::kQ5_1,
-                                         DType::kIQ4_NL, DType::kQ2_K, DType::kQ3_K,  DType::kQ4_K,
-                                         DType::kQ5_K,   DType::kQ6_K, DType::kIQ4_XS};
+#define HR_TYPE(name, ...) DType::k##name,
+inline constexpr DType kWeightTypes[] = {DType::kF32, DType::kF16, DType::kBF16,
+                                         HR_BLOCK_TYPES(HR_TYPE)};
+#undef HR_TYPE
 
 // At least `columns`, in whole blocks.
 inline int64_t whole_blocks(DType dtype, int64_t columns) {

@@ -14,7 +14,7 @@
 
 namespace headrace::gpu {
 
-inline constexpr int64_t kSampleVocabularyMax = 1 << 21;
+inline constexpr int64_t kSampleVocabularyMax = 1 << 20;
 inline constexpr float kWeightOne = 0x1p40f;  // the weight of the largest value
 
 using SampleWeight = unsigned long long;

@@ -268,7 +268,7 @@ void launch_rows(OpContext& context, const DeviceSampleArgs& args) {
 bool sample_block_fits(const DeviceTraits& traits, const DeviceSampleArgs& args) {
   const DType dtype = args.logits.dtype;
   return traits.kind == DeviceKind::kCuda && (dtype == DType::kF32 || dtype == DType::kBF16) &&
-         args.logits.columns() <= kBlockVocabularyMax;
+         args.logits.columns() <= kSampleVocabularyMax;
 }
 
 // Two rows on a multiprocessor at a time: counting values is no faster there than places.

@@ -26,9 +26,8 @@ inline constexpr int kSegmentAccesses = 4 * kWarpThreads;
 inline constexpr int kSegmentsMax = 2048;
 // A weight is added to a bin in parts that a row's tokens do not overflow.
 inline constexpr int kBlockParts = 4, kBlockPartBits = 11;
-inline constexpr int64_t kBlockVocabularyMax = 1 << 20;
-static_assert(kBlockVocabularyMax <= int64_t{1} << (32 - kBlockPartBits));
-static_assert(kBlockVocabularyMax * int64_t{sizeof(float)} <=
+static_assert(kSampleVocabularyMax <= int64_t{1} << (32 - kBlockPartBits));
+static_assert(kSampleVocabularyMax * int64_t{sizeof(float)} <=
               int64_t{kSegmentsMax} * kSegmentAccesses * kAccessBytes);
 
 template <int kBlockThreads>

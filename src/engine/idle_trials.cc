@@ -1,0 +1,49 @@
+#include "engine/idle_trials.h"
+
+#include "tensor/gemm_library.h"
+
+namespace headrace {
+namespace {
+
+// Steps that time the candidates of a layer's products, each a layer's turn: 24 layers give 12
+// candidates eight timings in four steps.
+constexpr int kGemmTrialRuns = 4;
+
+}  // namespace
+
+Result<bool> IdleTrials::try_size() {
+  const std::vector<int32_t>& sizes = graphs_.sizes();
+  const int32_t rows = sizes[costs_.size()];
+  const Result<GemmLibrary*> library = device_.gemm_library();
+  const int trials = options_.gemms && library.ok() ? kGemmTrialRuns : 0;
+  const bool on_trial = runs_ > 0 && runs_ <= trials;
+  if (on_trial) (*library)->begin_trial(stream_);
+  const Result<double> seconds = run_(padding_.decodes(rows), rows);
+  if (on_trial) (*library)->end_trial();
+  HR_RETURN_IF_ERROR(seconds.status());
+  if (++runs_ == trials + 2) {
+    costs_.push_back({rows, *seconds});
+    runs_ = 0;
+  }
+  if (costs_.size() < sizes.size()) return true;
+  record_sizes_that_pay();
+  sizes_tried_ = true;
+  return options_.full_steps;
+}
+
+void IdleTrials::record_sizes_that_pay() {
+  graphs_.set_sizes(StepGraphs::worthwhile_sizes(costs_));
+  for (const int32_t size : graphs_.sizes()) graphs_.has_run(size);
+}
+
+Result<bool> IdleTrials::try_full_step() {
+  const Result<GemmLibrary*> library = device_.gemm_library();
+  if (!options_.full_steps || !library.ok() || full_steps_tried_ == kGemmTrialRuns) return false;
+  (*library)->begin_trial(stream_);
+  const Result<double> seconds = run_(padding_.prompts(options_.step_tokens), /*logit_rows=*/0);
+  (*library)->end_trial();
+  HR_RETURN_IF_ERROR(seconds.status());
+  return ++full_steps_tried_ < kGemmTrialRuns;
+}
+
+}  // namespace headrace

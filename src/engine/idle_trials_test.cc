@@ -1,0 +1,68 @@
+#include "engine/idle_trials.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+class IdleTrialsTest : public ::testing::Test {
+ protected:
+  IdleTrials trials(const IdleTrials::Options& options) {
+    return IdleTrials(*device_, *stream_, graphs_, padding_, options,
+                      [this](std::span<const AttentionSequence> sequences, int32_t logit_rows) {
+                        runs_.emplace_back(sequences.size(), logit_rows);
+                        return run();
+                      });
+  }
+  Result<double> run() {
+    if (!status_.ok()) return status_;
+    return runs_.back().second <= 2 ? 1.0 : 2.0;  // a step of four rows takes longer
+  }
+
+  const std::unique_ptr<Device> device_ = create_null_device({});
+  const std::unique_ptr<Stream> stream_ = device_->create_stream();
+  const PaddingTable padding_ =
+      PaddingTable::create(*device_, *stream_, /*page=*/3, /*block_tokens=*/16,
+                           /*prompt_tokens=*/32)
+          .value();
+  StepGraphs graphs_{
+      {1, 2, 4}, [](int32_t) -> Result<StepGraphs::Recording> { return StepGraphs::Recording{}; }};
+  std::vector<std::pair<size_t, int32_t>> runs_;  // sequences, rows of logits
+  Status status_;
+};
+
+TEST_F(IdleTrialsTest, EverySizeRunsTwiceAndThoseThatPayAreRecorded) {
+  IdleTrials trials = this->trials({.full_steps = false});
+  int calls = 1;
+  while (*trials.run_one()) ++calls;
+  EXPECT_EQ(calls, 6);
+  const std::vector<std::pair<size_t, int32_t>> expected = {{1, 1}, {1, 1}, {2, 2},
+                                                            {2, 2}, {4, 4}, {4, 4}};
+  EXPECT_EQ(runs_, expected);
+  EXPECT_EQ(graphs_.sizes(), (std::vector<int32_t>{2, 4}));
+  graphs_.wait();
+  EXPECT_EQ(graphs_.recorded(), 2);
+  EXPECT_FALSE(*trials.run_one());
+  EXPECT_EQ(runs_.size(), 6u);
+}
+
+// A full step is tried for the products of a library, which the null device has none of.
+TEST_F(IdleTrialsTest, WithoutALibraryNothingIsTimedForIt) {
+  IdleTrials trials = this->trials({.gemms = true, .full_steps = true, .step_tokens = 64});
+  for (int call = 0; call < 6; ++call) EXPECT_TRUE(*trials.run_one());
+  EXPECT_FALSE(*trials.run_one());
+  EXPECT_EQ(runs_.size(), 6u);
+}
+
+TEST_F(IdleTrialsTest, AStepThatFailsIsTold) {
+  IdleTrials trials = this->trials({});
+  status_ = exhausted("no memory");
+  EXPECT_EQ(trials.run_one().status().message(), "no memory");
+  EXPECT_EQ(graphs_.recorded(), 0);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,79 @@
+#include "engine/step_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/device_sampler.h"
+#include "engine/padding_step.h"
+
+namespace headrace {
+
+StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
+                            size_t padded) {
+  const ForwardBatch::KeptRows* const kept = batch.kept;
+  const StepParts parts = StepParts::place(
+      arena_.places(), attention_, std::max(batch.tokens.size(), padded),
+      std::max(logits.rows.size(), padded), kept == nullptr ? 0 : kept->rows.size());
+  arena_.fill(parts.tokens, batch.tokens);
+  arena_.fill(parts.positions, batch.positions);
+  std::vector<AttentionPlan> plans;
+  for (size_t group = 0; group < batch.groups.size(); ++group) {
+    arena_.fill(parts.slots[group], batch.groups[group].slots, storage_.padding_slot());
+    plans.push_back(plan_group(plan, batch, group, arena_.on_host(parts.attention_plans[group])));
+  }
+  write_logit_rows(parts, logits);
+  StepInput input = StepInput::in(arena_, parts, std::move(plans));
+  input.keeps_rows = kept != nullptr;
+  if (input.keeps_rows && !kept->rows.empty()) {
+    arena_.fill(parts.kept_rows, kept->rows);
+    input.kept_plan = plan_kept(*kept, logits.rows, arena_.on_host(parts.kept_plan));
+  }
+  input.kept_plan.device = arena_.on_device(parts.kept_plan).data();
+  return input;
+}
+
+StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences,
+                                    size_t logit_rows) {
+  const AttentionSequence& last = sequences.back();
+  const auto count = static_cast<size_t>(last.row_first + last.row_count);
+  const StepParts parts = StepParts::place(arena_.places(), attention_, count, logit_rows);
+  arena_.fill(parts.tokens, std::span<const TokenId>());
+  arena_.fill(parts.positions, std::span<const int32_t>());
+  std::vector<std::span<std::byte>> to;
+  for (size_t group = 0; group < attention_.size(); ++group) {
+    arena_.fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
+    to.push_back(arena_.on_host(parts.attention_plans[group]));
+  }
+  write_logit_rows(parts, {});
+  return StepInput::in(arena_, parts, plan_padding(attention_, sequences, to));
+}
+
+void StepWriter::write_logit_rows(const StepParts& parts, const HeadRows& logits) {
+  hidden_rows_.clear();
+  for (const LogitRow& row : logits.rows) hidden_rows_.push_back(row.hidden_row);
+  arena_.fill(parts.logit_rows, std::span<const int32_t>(hidden_rows_));
+  arena_.fill(parts.sample_rows, logits.sample_rows, DeviceSampler::padding(slots_.padding_slot()));
+  arena_.put(logits.biases);
+}
+
+// Tiles read block tables where they are on the device.
+AttentionPlan StepWriter::plan_group(const StepPlan& plan, const ForwardBatch& batch, size_t group,
+                                     std::span<std::byte> to) {
+  sequences_.assign(batch.groups[group].sequences.begin(), batch.groups[group].sequences.end());
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    sequences_[i].block_table = slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
+  }
+  return plan_attention(attention_[group], sequences_, to);
+}
+
+AttentionPlan StepWriter::plan_kept(const ForwardBatch::KeptRows& kept,
+                                    std::span<const LogitRow> rows, std::span<std::byte> to) {
+  const int32_t group = storage_.plan().layer_group.back();
+  sequences_.assign(kept.group.sequences.begin(), kept.group.sequences.end());
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    sequences_[i].block_table = slots_.block_table(rows[i].slot, group);
+  }
+  return plan_attention(attention_[static_cast<size_t>(group)], sequences_, to);
+}
+
+}  // namespace headrace

@@ -1,0 +1,55 @@
+// StepWriter: writes into a step's arena what the host has to tell the device: tokens and their
+// places, the tiles of attention, the rows of logits and how each of them is sampled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/batch_builder.h"
+#include "engine/device_slots.h"
+#include "engine/kv_storage.h"
+#include "engine/step_arena.h"
+#include "engine/step_stages.h"
+#include "ops/attention/plan.h"
+#include "sched/step_plan.h"
+
+namespace headrace {
+
+// Used by the engine thread, between StepArena::start_step() and upload().
+class StepWriter {
+ public:
+  // All outlive this.
+  StepWriter(StepArena& arena, std::span<const AttentionPlanShape> attention /* [groups] */,
+             const KvStorage& storage, const DeviceSlots& slots)
+      : arena_(arena), attention_(attention), storage_(storage), slots_(slots) {}
+
+  // What is read of a step behind its layers.
+  struct HeadRows {
+    std::span<const LogitRow> rows;                // [R]
+    std::span<const DeviceSampleRow> sample_rows;  // [R]
+    std::span<const DeviceLogitBias> biases;       // of all rows
+  };
+  // But for results and tops, which have no place in the arena. A step of fewer than `padded` rows
+  // gets rows of padding.
+  StepInput write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
+                  size_t padded);
+  // The same of a step of nothing but padding.
+  StepInput write_padding(std::span<const AttentionSequence> sequences, size_t logit_rows);
+
+ private:
+  void write_logit_rows(const StepParts& parts, const HeadRows& logits);
+  AttentionPlan plan_group(const StepPlan& plan, const ForwardBatch& batch, size_t group,
+                           std::span<std::byte> to);
+  AttentionPlan plan_kept(const ForwardBatch::KeptRows& kept, std::span<const LogitRow> rows,
+                          std::span<std::byte> to);
+
+  StepArena& arena_;
+  const std::span<const AttentionPlanShape> attention_;
+  const KvStorage& storage_;
+  const DeviceSlots& slots_;
+  std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
+  std::vector<int32_t> hidden_rows_;          // [R]
+};
+
+}  // namespace headrace

@@ -1,0 +1,51 @@
+#include "sched/displacement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace headrace {
+
+// As the policy says; the promoted displace all behind them, the live all in the background.
+bool Displacement::displaces(const Sequence& head, const Sequence& running) const {
+  if (head.rank.background) return false;
+  if (running.rank.background) return true;
+  if (head.rank.level == kPromotedLevel && policy_.rules().promoted_displaces) {
+    return head.rank < running.rank;
+  }
+  return affordable() && policy_.preempts(head, running);
+}
+
+Sequence* Displacement::victim_for(const Sequence& head) const {
+  const std::span<Sequence* const> running = table_.running().all();
+  const auto found = std::find_if(running.rbegin(), running.rend(),
+                                  [&](const Sequence* each) { return displaces(head, *each); });
+  return found == running.rend() ? nullptr : *found;
+}
+
+bool Displacement::affordable() const {
+  return seconds_left_ >= 0 || std::isinf(policy_.rules().displacement_share);
+}
+
+// What is not used in ten minutes is forgotten.
+void Displacement::earn(double step_seconds) {
+  constexpr double kRemembered = 600;
+  const double share = policy_.rules().displacement_share;
+  if (std::isinf(share)) return;
+  seconds_left_ = std::min(seconds_left_ + share * step_seconds, share * kRemembered);
+}
+
+// In a step of its own but for the weights, or in one whose first rows others have paid for: the
+// dearer.
+void Displacement::charge(Sequence& head, int32_t found_tokens, const StepCost& cost) {
+  if (!std::exchange(head.displaced, false)) return;
+  if (std::isinf(policy_.rules().displacement_share)) return;
+  StepLoad again;
+  again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
+  const double alone = cost.seconds(again) - cost.base;
+  const double in_full_step = again.prompt_tokens * cost.seconds_per_prompt_token() +
+                              again.prompt_context * cost.per_prompt_context;
+  seconds_left_ -= std::max(alone, in_full_step);
+}
+
+}  // namespace headrace

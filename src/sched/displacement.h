@@ -1,0 +1,39 @@
+// Who gives way to whom when a waiting sequence is to join, and what that may cost: computing again
+// what was displaced takes a share of the machine's time at most (decision 19).
+#pragma once
+
+#include "sched/queue_policy.h"
+#include "sched/sequence.h"
+#include "sched/sequence_table.h"
+#include "sched/step_cost.h"
+
+namespace headrace {
+
+class Displacement {
+ public:
+  // Both outlive this object.
+  Displacement(const QueuePolicy& policy, const SequenceTable& table)
+      : policy_(policy), table_(table) {}
+
+  // The youngest of those that give way to `head`; null: nobody does.
+  Sequence* victim_for(const Sequence& head) const;
+  // Whether what the policy's preemptions have cost leaves room for more.
+  bool affordable() const;
+  // What they may still cost; negative: nothing, until so much more was earned.
+  double seconds_left() const { return seconds_left_; }
+
+  // A step took so long: a share of that is earned.
+  void earn(double step_seconds);
+  // `head` joins, with so many of its tokens in the prefix cache: where it was displaced, the rest
+  // is computed again at the cost of all.
+  void charge(Sequence& head, int32_t found_tokens, const StepCost& cost);
+
+ private:
+  bool displaces(const Sequence& head, const Sequence& running) const;
+
+  const QueuePolicy& policy_;
+  const SequenceTable& table_;
+  double seconds_left_ = 0;
+};
+
+}  // namespace headrace

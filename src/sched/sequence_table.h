@@ -1,0 +1,116 @@
+// Every sequence that has not ended, in the list of its state (sequence.h), and what it holds
+// there: a place in line or among what runs, a slot, pages. One command for each change of state;
+// whether it should happen is decided elsewhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/block_pool.h"
+#include "sched/admission.h"
+#include "sched/page_supply.h"
+#include "sched/queue_policy.h"
+#include "sched/running_set.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+#include "sched/slot_pool.h"
+#include "sched/waiting_line.h"
+
+namespace headrace {
+
+class SequenceTable {
+ public:
+  // All outlive this object.
+  SequenceTable(const SchedulerOptions& options, QueuePolicy& policy, BlockPool& pool,
+                PageSupply& supply, AdmissionControl& admission);
+
+  bool empty() const { return sequences_.empty(); }
+  const RunningSet& running() const { return running_; }
+  const WaitingLine& line() const { return line_; }
+  const SlotPool& slots() const { return slots_; }
+  const SequenceMap& sequences() const { return sequences_; }
+  const std::unordered_map<RequestId, RequestEntry>& requests() const { return requests_; }
+  const std::vector<Sequence*>& retiring() const { return retiring_; }
+  Sequence* find(SequenceId id) const;  // null: it has ended
+  bool nobody_live() const;             // neither waits nor runs
+  // Slots that the live had taken, or left and not freed, when slots were released last.
+  int32_t live_rows_at_start() const { return live_rows_at_start_; }
+  bool has_reservations() const { return reserves_; }  // of the policy, for somebody
+  uint64_t preemptions() const { return preemptions_; }
+  uint64_t yields() const { return yields_; }
+
+  // --- a request comes; its choices end
+  // kExhausted: there are as many as there may be.
+  Status add(Request request, uint64_t step, double now_seconds);
+  // The request is done with this choice. A leader goes on without a choice of its own while others
+  // wait for the prompt that it computes.
+  void end_choice(Sequence& sequence);
+  // It gives up its pages at once, its slot when no step in flight refers to it.
+  void retire(Sequence& sequence);
+  // Retired sequences that no step in flight refers to are gone.
+  void sweep_retired();
+
+  // --- in line
+  // It goes before all others from plan `step` on, whether it waits or runs.
+  void promote(Sequence& sequence, uint64_t step);
+  // Its rank may have changed. REQUIRES: it waits and follows nobody
+  void place_again(Sequence& sequence);
+  void drop_ended_waits() { line_.drop_ended_waits(); }
+
+  // --- it runs
+  // It gets a slot, and its followers get theirs reserved. REQUIRES: they are free
+  void start(Sequence& head);
+  // The prompt is planned to its end: a follower shares its pages and decodes from there.
+  void start_follower(Sequence& leader, Sequence& follower, uint64_t step);
+  // Its rank may have changed. REQUIRES: it runs
+  void rerank(Sequence& sequence);
+  // It waits again, because one before it needs its pages, or because the policy prefers another.
+  // What it has generated is kept and computed again later.
+  void preempt(Sequence& victim);
+  void yield(Sequence& victim);
+
+  // --- slots of those who have left
+  void release_slots();
+  // Released slots that no plan has told the device of yet.
+  std::vector<ReleasedSlot> take_released_slots() { return slots_.take_released(); }
+  // Ended rows of a static batch (static_policy.h) keep their pages while the batch goes on.
+  std::span<LeavingSlot> leaving() { return slots_.leaving(); }
+  void drop_row(LeavingSlot& leaving);  // its pages go at once, its slot when its batch has ended
+  bool drop_an_ended_row();             // for its pages; false: there is none
+
+ private:
+  void place_in_queue(Sequence& sequence);
+  void enqueue(Sequence& sequence, uint64_t waits_since);
+  void dequeue(Sequence& sequence);
+  Rank rank_of(const Sequence& sequence) const;
+  void requeue(Sequence& victim);
+  void hand_over(Sequence& leader);  // its followers go on without it
+  void drop_reserved_slots(Sequence& leader);
+  void leave_batch(Sequence& sequence, bool ended);
+  bool goes_on_in_batch(const Sequence& sequence) const;
+  void drop_ended_rows();
+
+  const SchedulerOptions& options_;
+  QueuePolicy& policy_;
+  BlockPool& pool_;
+  PageSupply& supply_;
+  AdmissionControl& admission_;
+
+  std::unordered_map<RequestId, RequestEntry> requests_;
+  std::array<int32_t, 2> outstanding_{};  // of them: live, background
+  SequenceMap sequences_;
+  WaitingLine line_;                 // Waiting and not a follower
+  RunningSet running_;               // Prefilling or Decoding
+  std::vector<Sequence*> retiring_;  // Retiring
+  SlotPool slots_;
+  int32_t live_rows_at_start_ = 0;
+  bool reserves_ = false;
+  uint64_t next_sequence_ = 1;
+  uint64_t next_arrival_ = 1;
+  uint64_t preemptions_ = 0, yields_ = 0;
+};
+
+}  // namespace headrace

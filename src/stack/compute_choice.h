@@ -1,0 +1,20 @@
+// In which arithmetic a model is computed, by its weights, its device and --dtype.
+#pragma once
+
+#include "base/status.h"
+#include "models/model.h"
+#include "stack/load_options.h"
+#include "stack/model_files.h"
+
+namespace headrace {
+
+// Whether the options go together. kInvalidArgument names the flag.
+Status check_load_options(const LoadOptions& options, bool on_gpu);
+
+ComputeType compute_type(const LoadOptions& options, const ModelWeights& weights, SourceKind source,
+                         bool on_gpu);
+
+// Most of its matrices are F32, F16 or BF16.
+bool has_float_matrices(const ModelWeights& weights);
+
+}  // namespace headrace

@@ -1,0 +1,79 @@
+#include "stack/engine_sizes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "stack/tier_planning.h"
+
+namespace headrace {
+namespace {
+
+// What saved keys and values depend on.
+std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device) {
+  const ModelWeights& weights = loaded.weights;
+  return fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes,
+                     weights.weight_types, weights.parameter_count, static_cast<int>(kv.dtype),
+                     kv.block_tokens, kv.groups.size(), static_cast<int>(key_layout(device)));
+}
+
+std::vector<TokenId> end_ids(const LoadedModel& loaded) {
+  std::vector<TokenId> ids = loaded.weights.config.end_ids;
+  if (loaded.tokenizer != nullptr) {
+    for (TokenId id : loaded.tokenizer->vocab().end_ids) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+// Of the model, before there is a pool.
+void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
+                   StackOptions& options) {
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  options.engine.vocab_size = loaded.model.spec().vocab_size;
+  options.engine.kv_fingerprint = kv_fingerprint(loaded, kv, device.kind());
+  scheduler.groups = kv.groups;
+  scheduler.end_ids = end_ids(loaded);
+  scheduler.max_model_len = loaded.weights.config.served_length;
+  // A batch can never be larger than every slot's whole context.
+  scheduler.max_num_batched_tokens = static_cast<int32_t>(std::min<int64_t>(
+      scheduler.max_num_batched_tokens, int64_t{scheduler.max_model_len} * scheduler.max_num_seqs));
+  const bool ahead = device.kind() == DeviceKind::kCuda && options.device.overlap;
+  scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : 1;
+}
+
+// The runner has room for what the scheduler may plan.
+void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runner) {
+  runner.max_num_seqs = scheduler.max_num_seqs;
+  runner.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  runner.max_model_len = scheduler.max_model_len;
+  runner.block_count = scheduler.block_count;
+  runner.end_ids = scheduler.end_ids;
+}
+
+}  // namespace
+
+Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Device& device,
+                               StackOptions& options) {
+  SchedulerOptions& scheduler = options.engine.scheduler;
+  ModelRunnerOptions& runner = options.runner;
+  fill_in_model(loaded, kv, device, options);
+  fill_in_runner(scheduler, runner);
+  HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_pool(options, kv, runner, loaded.model, device));
+  scheduler.block_count = pool.block_count;
+  scheduler.max_num_seqs = sequences_at_once(scheduler.max_num_seqs, runner.kv_memory,
+                                             pool.block_count, scheduler.max_model_len, kv);
+  fill_in_runner(scheduler, runner);
+  HR_ASSIGN_OR_RETURN(runner.tiers, create_tiers(options, kv, device));
+  HR_ASSIGN_OR_RETURN(scheduler.tiers, tier_specs(runner.tiers.get(), options.tiers.mode, device));
+  if (runner.kv_memory == KvMemoryKind::kContiguous) {
+    scheduler.allocation = KvAllocation::kReserveMax;
+    scheduler.enable_prefix_caching = false;  // which needs KvAllocation::kPaged
+  }
+  return pool;
+}
+
+}  // namespace headrace

@@ -1,0 +1,30 @@
+// What engine and runner are told of the model and the device that they are made for: sizes of
+// batches, context and pool, groups of layers, ends of text, tiers.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "engine/kv_storage.h"
+#include "models/model.h"
+#include "stack/memory_planning.h"
+#include "stack/model_files.h"
+#include "stack/stack_options.h"
+#include "tensor/device.h"
+#include "text/tokenizer.h"
+
+namespace headrace {
+
+struct LoadedModel {
+  std::string name;
+  const ModelWeights& weights;
+  const Tokenizer* tokenizer = nullptr;  // or null
+  const Model& model;
+};
+
+// Fills in these fields of options.engine and options.runner; all others stay as they are.
+// REQUIRES: max_num_seqs, max_num_batched_tokens and policy of the scheduler are chosen
+Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Device& device,
+                               StackOptions& options);
+
+}  // namespace headrace

@@ -1,0 +1,161 @@
+#include "stack/memory_planning.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "engine/memory_plan.h"
+#include "stack/compute_choice.h"
+#include "stack/tier_planning.h"
+
+namespace headrace {
+namespace {
+
+// Without --kv-cache-memory-bytes the pool holds this many tokens for each slot (and at least one
+// sequence of max_model_len), within a quarter of the memory that is free.
+constexpr int64_t kTokensPerSlot = 1024;
+// On a CPU, and where a sequence's whole context is reserved.
+constexpr int32_t kModelLenDefaultMax = 8192;
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+int64_t tensor_bytes(const WeightSource& weights) {
+  int64_t bytes = 0;
+  for (const std::string_view name : weights.names()) bytes += weights.info(name)->bytes;
+  return bytes;
+}
+
+// Of the weights once they are packed, from below.
+int64_t packed_bytes(const LoadOptions& options, const ModelWeights& weights) {
+  const int64_t bytes = tensor_bytes(*weights.weights);
+  if (!options.quantise_to) return bytes;
+  const int64_t whole_blocks = weights.parameter_count / 256 * 256;
+  return std::min(bytes, row_bytes(*options.quantise_to, whole_blocks).value_or(bytes));
+}
+
+// The model's whole context where there is memory for a sequence of it: on a GPU, as engines on
+// GPUs do. What is asked for is taken at its word; plan_pool() says where it does not fit.
+int32_t default_model_len(const StackOptions& options, const ModelWeights& weights,
+                          const Device& device) {
+  const ModelConfig& config = weights.config;
+  const MemoryOptions& memory = options.memory;
+  const int32_t least = std::min(config.context_length, kModelLenDefaultMax);
+  if (device.kind() != DeviceKind::kCuda || !options.engine.scheduler.chunked_prefill ||
+      options.runner.kv_memory == KvMemoryKind::kContiguous) {
+    return least;
+  }
+  const int64_t token_bytes = int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim;
+  const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
+                                           memory.gpu_memory_utilization);
+  const int64_t weight_bytes = 2 * weights.parameter_count;  // at most: 16 bits
+  const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
+                               ? memory.kv_cache_memory_bytes
+                               : usable - weight_bytes - kGpuRunnerBytes;
+  const int64_t fits = kv_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens;
+  return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
+}
+
+// What is left of a GPU's memory.
+Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
+                               const ModelRunnerOptions& runner, const Model& model,
+                               Device& device) {
+  const int64_t pages_min = (runner.max_model_len + kKvBlockTokens - 1) / kKvBlockTokens *
+                                static_cast<int64_t>(kv.groups.size()) +
+                            1;
+  HR_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                      plan_memory({.total_bytes = device.traits().memory_bytes,
+                                   .free_bytes = device.free_bytes(),
+                                   .weight_bytes = model.weight_bytes(),
+                                   .runner_bytes = model_runner_bytes(device, model, kv, runner),
+                                   .recording_bytes = model_recording_bytes(device, model, runner),
+                                   .utilization = options.gpu_memory_utilization,
+                                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
+                                   .page_bytes = kv.page_bytes,
+                                   .pages_min = pages_min}));
+  const PoolPlan pool{
+      .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding
+      .line = plan.to_string(),
+      .planned_free_bytes = plan.free_after_bytes};
+  log_info("{}: {}", device.traits().name, pool.line);
+  return pool;
+}
+
+// The CPU's pool is as large as asked, or as the defaults and the machine say.
+Result<PoolPlan> plan_host_pool(const StackOptions& options, const KvPlan& kv,
+                                const ModelRunnerOptions& runner, const Model& model,
+                                Device& device) {
+  const auto groups = static_cast<int64_t>(kv.groups.size());
+  const int64_t tokens =
+      std::max<int64_t>(runner.max_model_len, kTokensPerSlot * runner.max_num_seqs);
+  const int64_t pages = (tokens + kKvBlockTokens - 1) / kKvBlockTokens * groups;
+  HR_ASSIGN_OR_RETURN(
+      const int64_t planned,
+      plan_host_pages({.free_bytes = device.free_bytes() - model.unpacked_bytes(),
+                       .runner_bytes = model_runner_bytes(device, model, kv, runner),
+                       .tier_bytes = tier_bytes(options.tiers),
+                       .kv_bytes_wanted = options.memory.kv_cache_memory_bytes,
+                       .kv_bytes_default = pages * kv.page_bytes,
+                       .page_bytes = kv.page_bytes,
+                       .pages_min = groups}));
+  return PoolPlan{.block_count = static_cast<int32_t>(planned)};
+}
+
+}  // namespace
+
+Status check_load_memory(const StackOptions& options, const ModelWeights& weights,
+                         const Device& device, bool packed_in_file) {
+  if (device.kind() == DeviceKind::kCuda) return ok_status();
+  const int64_t needed = packed_in_file ? 0 : packed_bytes(options.load, weights);
+  const int64_t free = device.free_bytes();
+  const int64_t in_tiers = tier_bytes(options.tiers);
+  const int64_t kv_bytes = options.memory.kv_cache_memory_bytes + in_tiers;
+  if (needed + kv_bytes <= free) return ok_status();
+  if (needed <= free) {
+    return exhausted(fmt::format(
+        "{}: beside {:.1f} GiB of weights {:.1f} GiB are asked for keys and values, and {:.1f} "
+        "GiB are free: lower {}",
+        options.model, gib(needed), gib(kv_bytes), gib(free),
+        in_tiers == 0                               ? "--kv-cache-memory-bytes"
+        : options.memory.kv_cache_memory_bytes == 0 ? "--kv-offloading-size"
+                                                    : "--kv-cache-memory-bytes, "
+                                                      "--kv-offloading-size"));
+  }
+  return exhausted(fmt::format(
+      "{}: its weights need {:.1f} GiB of memory, and {:.1f} GiB are free: use a file with fewer "
+      "bits a weight{}",
+      options.model, gib(needed), gib(free),
+      has_float_matrices(weights) && !options.load.quantise_to ? ", or --quantization q4_0" : ""));
+}
+
+Result<int32_t> plan_model_len(const StackOptions& options, const ModelWeights& weights,
+                               const Device& device) {
+  const int32_t wanted = options.memory.max_model_len;
+  if (wanted == 0) return default_model_len(options, weights, device);
+  if (wanted > weights.config.context_length_max) {
+    return invalid_argument(fmt::format("--max-model-len {} is more than the model's context of {}",
+                                        wanted, weights.config.context_length_max),
+                            "max_model_len");
+  }
+  return wanted;
+}
+
+Result<PoolPlan> plan_pool(const StackOptions& options, const KvPlan& kv,
+                           const ModelRunnerOptions& runner, const Model& model, Device& device) {
+  if (device.kind() == DeviceKind::kCuda) {
+    return plan_gpu_pool(options.memory, kv, runner, model, device);
+  }
+  return plan_host_pool(options, kv, runner, model, device);
+}
+
+int32_t sequences_at_once(int32_t wanted, KvMemoryKind kind, int32_t block_count, int32_t model_len,
+                          const KvPlan& kv) {
+  if (kind != KvMemoryKind::kContiguous) return wanted;
+  const int32_t pages = (model_len + kKvBlockTokens - 1) / kKvBlockTokens;
+  const int32_t fit = block_count / (pages * static_cast<int32_t>(kv.groups.size()));
+  return std::clamp(fit, 1, wanted);
+}
+
+}  // namespace headrace

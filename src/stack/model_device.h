@@ -1,0 +1,19 @@
+// The device that a stack runs on.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "stack/stack_options.h"
+#include "tensor/device.h"
+
+namespace headrace {
+
+// Whether a GPU is asked for, or there is one to take.
+bool takes_gpu(const DeviceOptions& options);
+
+// A GPU that cannot be used is an error where it is asked for by name, and the CPU's turn under
+// kAuto where auto_takes_cpu() says so.
+Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
+
+}  // namespace headrace

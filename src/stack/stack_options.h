@@ -1,0 +1,101 @@
+// StackOptions: what a ModelStack is made of. Each part is what one library takes, whole, with its
+// defaults where that library declares it. A flag is a line that binds a field of a part
+// (cli/model_flags.cc, cli/engine_flags.cc); nothing between copies it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/named.h"
+#include "engine/batch_shape.h"
+#include "engine/engine.h"
+#include "engine/model_runner.h"
+#include "stack/load_options.h"
+#include "tensor/cpu_topology.h"
+
+namespace headrace {
+
+// The text side of a model, and how requests that say nothing of sampling are sampled.
+struct TextOptions {
+  std::string chat_template;               // instead of the model's: a template, or a file's path
+  std::string generation_config = "auto";  // sampling where requests say nothing: auto (the
+                                           // model's), vllm (none), or a folder
+  std::string override_generation_config;  // a JSON object that goes before it
+};
+
+inline constexpr Named<CpuBinding> kCpuBindings[] = {
+    {"auto", CpuBinding::kAuto},
+    {"core", CpuBinding::kCore},
+    {"node", CpuBinding::kNode},
+    {"none", CpuBinding::kNone},
+};
+
+enum class DeviceChoice : uint8_t {
+  kAuto,  // the GPU if there is one
+  kCpu,
+  kGpu,
+};
+
+struct DeviceOptions {
+  DeviceChoice choice = DeviceChoice::kAuto;
+  int gpu_index = 0;
+  int32_t threads = 0;  // 0 = all CPUs this process may use
+  CpuBinding cpu_bind = CpuBinding::kAuto;
+  bool batch_invariant = false;  // GPU and AMX: a row's bits are the same in every batch (on other
+                                 // CPUs they always are)
+  bool overlap = true;  // GPU: plan and submit a step before the last one's tokens are read
+};
+
+// Sequences, tokens a step and order: 0 and "auto" are chosen by the machine and the work
+// (stack/batch_choice.h) and given to the scheduler.
+struct BatchShapeOptions {
+  int32_t max_num_seqs = 0;
+  int32_t max_num_batched_tokens = 0;
+  std::string policy = "auto";                                 // or one of queue_policy_names()
+  int32_t cpu_max_num_seqs = SchedulerOptions().max_num_seqs;  // what is chosen on a CPU
+  JobWork job;  // all requests, where they are known before
+};
+
+struct MemoryOptions {
+  int32_t max_model_len = 0;            // 0 = the model's context; on a CPU at most 8192
+  double gpu_memory_utilization = 0.9;  // share of the GPU's memory for weights, activations and KV
+  int64_t kv_cache_memory_bytes = 0;  // 0 = CPU: enough for max_num_seqs short or one long request;
+                                      // GPU: what gpu_memory_utilization leaves
+};
+
+// What is kept below the pool.
+enum class PreemptionMode : uint8_t {
+  kAuto,       // what is cheaper to load than to compute
+  kSwap,       // everything
+  kRecompute,  // nothing
+};
+inline constexpr Named<PreemptionMode> kPreemptionModes[] = {
+    {"auto", PreemptionMode::kAuto},
+    {"swap", PreemptionMode::kSwap},
+    {"recompute", PreemptionMode::kRecompute},
+};
+
+struct TierOptions {
+  double host_gib = 0;    // host memory for keys and values that the pool has no room for
+  double disk_gib = 0;    // the same on disk, below it
+  std::string disk_path;  // the folder; empty: the temporary one
+  PreemptionMode mode = PreemptionMode::kAuto;
+};
+
+struct StackOptions {
+  std::string model;  // a .gguf file or a Hugging Face folder
+  TextOptions text;
+  DeviceOptions device;
+  LoadOptions load;
+  BatchShapeOptions batch;
+  MemoryOptions memory;
+  TierOptions tiers;
+  // What the stack finds out itself is filled in: sizes of batches, context and pool, groups, ends,
+  // tiers.
+  EngineOptions engine;
+  ModelRunnerOptions runner;
+  std::vector<std::string> prefer_kernels;  // where they fit, in place of the best
+};
+
+}  // namespace headrace

@@ -1,0 +1,20 @@
+// Answers as models of each dialect write them, with what they mean: for tests and seeds.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace headrace {
+
+struct OutputSample {
+  std::string_view dialect;  // of --tool-call-parser
+  std::string_view text;
+  // Content, thoughts in (...), calls as {name arguments}; joined.
+  std::string_view meaning;
+  bool in_reasoning = false;  // the prompt opened the thought
+};
+
+const std::vector<OutputSample>& output_samples();
+std::string_view output_sample_tools();  // JSON, as requests have it
+
+}  // namespace headrace

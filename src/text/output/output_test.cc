@@ -1,0 +1,157 @@
+// Answers in, events out: what each dialect's samples mean, wherever the text is cut.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "text/output/dialect.h"
+#include "text/output/output_parser.h"
+#include "text/output/output_samples.h"
+
+namespace headrace {
+namespace {
+
+using Kind = OutputEvent::Kind;
+
+OutputDialect output_dialect(std::string_view tools, std::string_view reasoning = "qwen3") {
+  OutputDialect dialect;
+  dialect.tools = *choose_tool_dialect(tools, "");
+  dialect.reasoning = *choose_reasoning_dialect(reasoning, "");
+  return dialect;
+}
+
+OutputOptions output_options(const OutputSample& sample) {
+  OutputOptions options;
+  options.tools = std::make_shared<const ToolList>(*parse_json(output_sample_tools()));
+  options.starts_in_reasoning = sample.in_reasoning;
+  return options;
+}
+
+std::string to_text(const OutputEvents& events) {
+  std::string text;
+  for (const OutputEvent& event : events) {
+    switch (event.kind) {
+      case Kind::kContent:
+      case Kind::kArguments:
+        text += event.text;
+        break;
+      case Kind::kReasoning:
+        text += "(" + event.text + ")";
+        break;
+      case Kind::kCallBegin:
+        text += "{" + event.text + " ";
+        break;
+      case Kind::kCallEnd:
+        text += "}";
+    }
+  }
+  return text;
+}
+
+// The events of `text` cut at `cuts`, which ascend.
+OutputEvents parse_cut(const OutputSample& sample, std::initializer_list<size_t> cuts) {
+  const auto parser = make_output_parser(output_dialect(sample.dialect), output_options(sample));
+  OutputEvents all;
+  size_t begin = 0;
+  const auto push = [&](size_t end) {
+    OutputEvents events;
+    parser->push(sample.text.substr(begin, end - begin), events);
+    for (OutputEvent& event : events) append_event(all, std::move(event));
+    begin = end;
+  };
+  for (size_t cut : cuts) push(cut);
+  push(sample.text.size());
+  OutputEvents events;
+  parser->finish(events);
+  for (OutputEvent& event : events) append_event(all, std::move(event));
+  return all;
+}
+
+OutputEvents parse_bytewise(const OutputSample& sample) {
+  const auto parser = make_output_parser(output_dialect(sample.dialect), output_options(sample));
+  OutputEvents all;
+  for (char c : sample.text) parser->push({&c, 1}, all);
+  parser->finish(all);
+  return all;
+}
+
+TEST(OutputParser, SamplesMeanWhatTheyMean) {
+  for (const OutputSample& sample : output_samples()) {
+    EXPECT_EQ(to_text(parse_cut(sample, {})), sample.meaning)
+        << sample.dialect << ": " << sample.text;
+  }
+}
+
+TEST(OutputParser, NoCutMatters) {
+  for (const OutputSample& sample : output_samples()) {
+    const OutputEvents whole = parse_cut(sample, {});
+    EXPECT_EQ(parse_bytewise(sample), whole) << sample.dialect << ": " << sample.text;
+    for (size_t first = 0; first <= sample.text.size(); ++first) {
+      for (size_t second = first; second <= sample.text.size(); ++second) {
+        ASSERT_EQ(parse_cut(sample, {first, second}), whole)
+            << sample.dialect << ", " << first << ", " << second << ": " << sample.text;
+      }
+    }
+  }
+}
+
+// No more is held than what may still become a mark.
+TEST(OutputParser, TextLeavesAtOnce) {
+  const auto parser =
+      make_output_parser(output_dialect("hermes"), output_options(output_samples()[0]));
+  const std::pair<std::string_view, std::string_view> steps[] = {
+      {"a", "a"},
+      {" <", ""},
+      {"b", " <b"},
+      {" \n", ""},
+      {"<tool_call", ""},
+      {"s", " \n<tool_calls"},
+      {"\n<tool_call>{\"name\": \"f\", \"arguments\": ", ""},
+      {"{\"x\"", "{f {\"x\""},
+      {": \"</tool_", ": \"</tool_"}};
+  for (const auto& [text, expected] : steps) {
+    OutputEvents events;
+    parser->push(text, events);
+    EXPECT_EQ(to_text(events), expected) << text;
+  }
+}
+
+TEST(OutputParser, OneCallEndsTheAnswer) {
+  OutputOptions options = output_options(output_samples()[0]);
+  options.one_call = true;
+  const auto parser = make_output_parser(output_dialect("hermes"), options);
+  OutputEvents events;
+  parser->push("<tool_call>{\"name\": \"now\"", events);
+  EXPECT_FALSE(parser->stopped());
+  parser->push("}</tool_call><tool_call>{\"name\": \"now\"}</tool_call> text", events);
+  EXPECT_TRUE(parser->stopped());
+  parser->finish(events);
+  EXPECT_EQ(to_text(events), "{now {}}");
+}
+
+TEST(OutputParser, WithoutToolsOrReasoningAllIsContent) {
+  const std::string_view text = "<think>x</think> <tool_call>{\"name\": \"now\"}</tool_call> \n";
+  for (const bool reasoning : {false, true}) {
+    OutputOptions options;
+    options.reasoning = reasoning;
+    const auto parser = make_output_parser(output_dialect("hermes"), options);
+    OutputEvents events;
+    parser->push(text, events);
+    parser->finish(events);
+    EXPECT_EQ(to_text(events), reasoning ? "(x)" + std::string(text.substr(17)) : text);
+  }
+}
+
+TEST(OutputDialect, IsChosenByNameOrFromTheTemplate) {
+  EXPECT_EQ(output_dialect("qwen25").tools_name(), "hermes");
+  EXPECT_EQ(output_dialect("none", "none").tools_name(), "none");
+  EXPECT_EQ((*choose_tool_dialect("auto", "nothing")), nullptr);
+  EXPECT_NE((*choose_tool_dialect("auto", "{{ '<tool_call>' }}")), nullptr);
+  const Status unknown = choose_tool_dialect("jamba", "").status();
+  EXPECT_EQ(unknown.field(), "--tool-call-parser");
+  EXPECT_TRUE(unknown.message().starts_with("--tool-call-parser: jamba is not known; there are "))
+      << unknown.message();
+  EXPECT_TRUE(output_dialect("hermes").opens_reasoning("<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(output_dialect("hermes").opens_reasoning("<think>\n\n</think>\n\n"));
+}
+
+}  // namespace
+}  // namespace headrace

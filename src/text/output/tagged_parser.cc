@@ -1,0 +1,245 @@
+// The parser of answers in which marks tell thoughts and calls from words: all dialects but
+// Harmony, whose answers are made of messages.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/output/dialect_table.h"
+#include "text/output/output_parser.h"
+#include "text/stop_matcher.h"
+
+namespace headrace {
+namespace {
+
+// Of white space and layout in front of what may be a mark, and of a call that is not certain yet.
+constexpr size_t kPendingBytesMax = 256;
+constexpr size_t kAttemptBytesMax = size_t{64} << 10;
+
+class TaggedParser final : public OutputParser, private CallSink {
+ public:
+  TaggedParser(const OutputDialect& dialect, OutputOptions options)
+      : options_(std::move(options)),
+        tools_(options_.tools ? dialect.tools : nullptr),
+        reasoning_(options_.reasoning ? dialect.reasoning : nullptr),
+        content_marks_(content_marks(), false),
+        thought_marks_({reasoning_ ? std::string(reasoning_->close) : std::string()}, false),
+        mode_(reasoning_ && options_.starts_in_reasoning ? Mode::kThought : Mode::kContent) {}
+
+  void push(std::string_view text, OutputEvents& out) override {
+    out_ = &out;
+    for (char c : text) {
+      if (stopped_) return;
+      take(c);
+    }
+  }
+
+  void finish(OutputEvents& out) override {
+    out_ = &out;
+    if (stopped_) return;
+    if (mode_ == Mode::kCall) {
+      reader_->finish(*this);
+      if (begun_) {
+        end();
+      } else if (!std::all_of(attempt_.begin(), attempt_.end(), is_layout_space)) {
+        emit(Kind::kContent, attempt_);
+      }
+      return;
+    }
+    if (mode_ == Mode::kThought) {
+      thought(thought_marks_.flush());
+      return emit(Kind::kReasoning, std::exchange(pending_, {}));
+    }
+    content(content_marks_.flush());
+    if (mode_ == Mode::kContent) flush_pending();
+  }
+
+  bool in_reasoning() const override { return mode_ == Mode::kThought; }
+  bool stopped() const override { return stopped_; }
+
+ private:
+  enum class Mode : uint8_t { kContent, kThought, kCall };
+  using Kind = OutputEvent::Kind;
+
+  // The opening of thoughts first, then of calls, then layout.
+  std::vector<std::string> content_marks() const {
+    std::vector<std::string> marks;
+    if (reasoning_) marks.emplace_back(reasoning_->open);
+    if (!tools_) return marks;
+    marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
+    marks.insert(marks.end(), tools_->layout.begin(), tools_->layout.end());
+    return marks;
+  }
+
+  void take(char c) {
+    switch (mode_) {
+      case Mode::kContent: {
+        if (!looks_for_marks()) return content_byte(c);
+        const StopMatcher::Step step = content_marks_.push({&c, 1});
+        content(step.text);
+        if (step.stop) return mark(*step.stop);
+        // Nothing is looked for any more: what was held for it is text.
+        if (mode_ == Mode::kContent && !looks_for_marks()) content(content_marks_.flush());
+        return;
+      }
+      case Mode::kThought: {
+        const StopMatcher::Step step = thought_marks_.push({&c, 1});
+        thought(step.text);
+        if (!step.stop) return;
+        thought_marks_.flush();
+        pending_.clear();
+        mode_ = Mode::kContent;
+        touches_ = true;
+        return;
+      }
+      case Mode::kCall:
+        return call_byte(c);
+    }
+  }
+
+  bool looks_for_marks() const { return tools_ || (reasoning_ && nothing_yet_); }
+
+  void content(std::string_view text) {
+    for (char c : text) {
+      if (mode_ == Mode::kCall) {
+        call_byte(c);
+      } else {
+        content_byte(c);
+      }
+    }
+  }
+
+  void content_byte(char c) {
+    const bool holds = looks_for_marks() || touches_;
+    if (holds && is_layout_space(c)) return hold({&c, 1});
+    if (tools_ && nothing_yet_ && c == tools_->bare_open)
+      return begin_attempt({}, true), call_byte(c);
+    flush_pending();
+    nothing_yet_ = false;
+    touches_ = false;
+    emit(Kind::kContent, {&c, 1});
+  }
+
+  void hold(std::string_view layout) {
+    pending_ += layout;
+    if (pending_.size() <= kPendingBytesMax) return;
+    flush_pending();
+    touches_ = false;
+  }
+
+  // What touches a call or the thoughts in front of it is dropped.
+  void flush_pending() {
+    if (!touches_) emit(Kind::kContent, pending_);
+    pending_.clear();
+  }
+
+  void thought(std::string_view text) {
+    for (char c : text) {
+      if (is_layout_space(c)) {
+        if (!thought_begun_) continue;
+        pending_ += c;
+        if (pending_.size() <= kPendingBytesMax) continue;
+      }
+      thought_begun_ = true;
+      emit(Kind::kReasoning, std::exchange(pending_, {}));
+      if (!is_layout_space(c)) emit(Kind::kReasoning, {&c, 1});
+    }
+  }
+
+  void mark(size_t index) {
+    content_marks_.flush();
+    if (reasoning_ && index-- == 0) {
+      if (!nothing_yet_ || touches_) return content(reasoning_->open);
+      pending_.clear();
+      mode_ = Mode::kThought;
+    } else if (index < tools_->opens.size()) {
+      begin_attempt(tools_->opens[index], false);
+    } else {
+      hold(tools_->layout[index - tools_->opens.size()]);
+    }
+  }
+
+  // ---- calls
+
+  void begin_attempt(std::string_view open, bool bare) {
+    attempt_ = touches_ ? std::string() : std::exchange(pending_, {});
+    attempt_ += open;
+    pending_.clear();
+    reader_ = tools_->make_reader(*options_.tools, bare);
+    mode_ = Mode::kCall;
+  }
+
+  void call_byte(char c) {
+    if (!begun_) attempt_ += c;
+    CallReader::Step step = reader_->read(c, *this);
+    if (stopped_) return;
+    const bool too_long = !begun_ && attempt_.size() > kAttemptBytesMax;
+    if (step == CallReader::Step::kTaken && !too_long) return;
+    mode_ = Mode::kContent;
+    if (step == CallReader::Step::kBroken || too_long) return give_back(c);
+    attempt_.clear();
+    touches_ = true;
+    if (step == CallReader::Step::kDoneBefore) take(c);
+  }
+
+  // No call, or none from here on: what was read is content, and `c` is looked at again.
+  void give_back(char c) {
+    if (begun_) {
+      end();
+      if (stopped_) return;
+    } else if (!attempt_.empty()) {
+      attempt_.pop_back();
+    }
+    nothing_yet_ = false;
+    touches_ = false;
+    emit(Kind::kContent, std::exchange(attempt_, {}));
+    take(c);
+  }
+
+  void begin(std::string_view name, std::string_view id) override {
+    attempt_.clear();
+    begun_ = true;
+    nothing_yet_ = false;
+    append_event(*out_, {Kind::kCallBegin, std::string(name), ++call_, std::string(id)});
+  }
+  void arguments(std::string_view fragment) override {
+    append_event(*out_, {Kind::kArguments, std::string(fragment), call_, {}});
+  }
+  void end() override {
+    attempt_.clear();
+    begun_ = false;
+    append_event(*out_, {Kind::kCallEnd, {}, call_, {}});
+    stopped_ = options_.one_call;
+  }
+
+  void emit(Kind kind, std::string_view text) {
+    append_event(*out_, {kind, std::string(text), -1, {}});
+  }
+
+  const OutputOptions options_;
+  const ToolDialect* const tools_;
+  const ReasoningDialect* const reasoning_;
+  StopMatcher content_marks_, thought_marks_;
+  Mode mode_;
+  OutputEvents* out_ = nullptr;  // of the push under way
+
+  bool nothing_yet_ = true;  // no content and no call
+  bool thought_begun_ = false;
+  bool touches_ = false;  // only layout since a call or the thoughts
+  std::string pending_;   // that layout, or white space in front of what may be a mark
+
+  std::unique_ptr<CallReader> reader_;
+  std::string attempt_;  // the bytes of a call that has not begun
+  bool begun_ = false;
+  int32_t call_ = -1;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<OutputParser> make_output_parser(const OutputDialect& dialect,
+                                                 OutputOptions options) {
+  return std::make_unique<TaggedParser>(dialect, std::move(options));
+}
+
+}  // namespace headrace

@@ -1,0 +1,49 @@
+#include "text/output/tool_list.h"
+
+#include <algorithm>
+
+namespace headrace {
+namespace {
+
+bool names_type(const Json& type, std::string_view name) {
+  if (type.is_string()) return type.as_string() == name;
+  if (!type.is_array()) return false;
+  const Json::Array& types = type.as_array();
+  return std::any_of(types.begin(), types.end(),
+                     [&](const Json& each) { return names_type(each, name); });
+}
+
+ArgumentKind kind_of_schema(const Json& schema) {
+  const Json* type = schema.find("type");
+  if (!type)
+    return schema.is_object() && schema.find("enum") ? ArgumentKind::kText : ArgumentKind::kOther;
+  if (names_type(*type, "string")) return ArgumentKind::kText;
+  return names_type(*type, "boolean") ? ArgumentKind::kBoolean : ArgumentKind::kOther;
+}
+
+}  // namespace
+
+ToolList::ToolList(const Json& tools) {
+  if (!tools.is_array()) return;
+  for (const Json& tool : tools.as_array()) {
+    const Json* function = tool.find("function");
+    const Json* name = function ? function->find("name") : nullptr;
+    if (!name || !name->is_string()) continue;
+    Arguments& arguments = functions_[name->as_string()];
+    const Json* parameters = function->find("parameters");
+    const Json* properties = parameters ? parameters->find("properties") : nullptr;
+    if (!properties || !properties->is_object()) continue;
+    for (const auto& [argument, schema] : properties->as_object()) {
+      arguments.emplace(argument, kind_of_schema(schema));
+    }
+  }
+}
+
+ArgumentKind ToolList::kind_of(std::string_view function, std::string_view argument) const {
+  const auto found = functions_.find(function);
+  if (found == functions_.end()) return ArgumentKind::kText;
+  const auto kind = found->second.find(argument);
+  return kind == found->second.end() ? ArgumentKind::kText : kind->second;
+}
+
+}  // namespace headrace
