@@ -1,5 +1,5 @@
-// Runner: computes steps. The model runner works on a device; the oracle runner (tests) on hashes.
-// Used by the engine thread alone.
+// Runner: computes steps. The model runner works on a device (CPU: model_runner.cc; GPU:
+// device_runner.cc); the oracle runner (tests) on hashes. Used by the engine thread alone.
 #pragma once
 
 #include <cstddef>

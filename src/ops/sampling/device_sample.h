@@ -6,6 +6,8 @@
 // Weights are sums of 2^-40ths in 64-bit integers, so that any order of addition gives the same
 // bits: the token depends on (logits, parameters, random bits) alone. A token that weighs less than
 // 2^-40 of the best is never drawn.
+//
+// The kernels stand in the table of device_sample_cuda.cu; docs/kernels/sampling.md explains them.
 #pragma once
 
 #include <cstdint>
