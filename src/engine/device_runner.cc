@@ -12,6 +12,7 @@
 #include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
+#include "engine/runner_shape.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
 #include "engine/step_arena.h"
@@ -20,137 +21,19 @@
 #include "engine/step_submission.h"
 #include "engine/step_writer.h"
 #include "engine/steps_in_flight.h"
-#include "ops/attention/plan.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
 namespace {
 
-// Log-probabilities that results hold without growing: the 20 of the API for every row.
-constexpr int64_t kTopsPlanned = 20;
-// Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
-constexpr int64_t kBiasesPlanned = 300;
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
-
-// Sizes that are fixed at start.
-struct RunnerShape {
-  std::vector<AttentionPlanShape> attention;  // [groups]
-  DeviceSlotsShape slots;
-  int64_t workspace_bytes = 0;
-  int32_t graph_rows_max = 0;         // of a recorded step; 0: none is recorded
-  int64_t graph_workspace_bytes = 0;  // of recorded steps, which share one
-  int64_t arena_bytes = 0;
-  int64_t result_rows = 0, result_tops = 0;
-
-  int64_t device_bytes() const {
-    return workspace_bytes + graph_workspace_bytes + arena_bytes + slots.bytes() +
-           result_rows * static_cast<int64_t>(sizeof(DeviceSampleResult)) +
-           result_tops * static_cast<int64_t>(sizeof(DeviceTopLogprob));
-  }
-};
-
-std::vector<AttentionPlanShape> attention_shapes(const Device& device, const ModelSpec& spec,
-                                                 const KvPlan& plan,
-                                                 const ModelRunnerOptions& options) {
-  std::vector<AttentionPlanShape> shapes;
-  for (const KvGroupSpec& group : plan.groups) {
-    const LayerKv& kv = spec.kv[static_cast<size_t>(group.layers.front())];
-    shapes.push_back({.query_heads = spec.query_heads,
-                      .kv_heads = kv.kv_heads,
-                      .head_dim = kv.head_dim,
-                      .block_tokens = plan.block_tokens,
-                      .window = kv.window,
-                      .sm_count = device.traits().sm_count,
-                      .rows_max = options.max_num_batched_tokens,
-                      .sequences_max = options.max_num_seqs,
-                      .batch_invariant = device.traits().batch_invariant,
-                      .split_prompts = options.split_prompts});
-  }
-  return shapes;
-}
-
-// What requests add to a step's arena, as far as it is planned: biases, and the tokens of a prompt
-// of the greatest length that penalties count, beside a step's.
-int64_t planned_extra_bytes(const ModelRunnerOptions& options) {
-  const int64_t marks = int64_t{options.max_model_len} + options.max_num_batched_tokens;
-  return kBiasesPlanned * options.max_num_seqs * static_cast<int64_t>(sizeof(DeviceLogitBias)) +
-         marks * static_cast<int64_t>(sizeof(TokenMark));
-}
-
-// What a step's arena holds at most, but for what requests add beyond the planned.
-int64_t arena_bytes(const RunnerShape& shape, const ModelRunnerOptions& options) {
-  const auto groups = static_cast<int64_t>(shape.attention.size());
-  const int64_t tokens = options.max_num_batched_tokens, slots = options.max_num_seqs;
-  const int64_t entries = slots * groups * shape.slots.blocks_max;
-  int64_t bytes = planned_extra_bytes(options) + tokens * (4 + 4 + 8 * groups) +
-                  entries * static_cast<int64_t>(sizeof(BlockTableEntry)) +
-                  (tokens + slots) * static_cast<int64_t>(4 + sizeof(DeviceSampleRow));
-  for (const AttentionPlanShape& attention : shape.attention) {
-    bytes += attention_plan_bytes(attention);
-  }
-  int64_t kept = slots * 4;
-  for (AttentionPlanShape attention : shape.attention) {
-    attention.rows_max = attention.sequences_max;
-    kept = std::max(kept, slots * 4 + attention_plan_bytes(attention));
-  }
-  bytes += kept;
-  const int64_t parts = 18 + 2 * groups;
-  return bytes + parts * StepArena::kAlignment;
-}
-
-int64_t workspace_bytes(const Model& model, const RunnerShape& shape,
-                        const ModelRunnerOptions& options) {
-  const ModelSpec& spec = model.spec();
-  const int64_t hidden_bytes =
-      int64_t{spec.hidden_size} * dtype_info(model.activation_dtype()).block_bytes;
-  const int64_t rows = std::min<int64_t>(
-      kDeviceLogitRowsMax, options.max_num_batched_tokens + int64_t{options.max_num_seqs});
-  int64_t partial = 0;
-  for (const AttentionPlanShape& attention : shape.attention) {
-    partial = std::max(partial, attention_partial_bytes(attention));
-  }
-  return (options.max_num_batched_tokens + rows) * hidden_bytes +
-         rows * device_logit_row_bytes(spec.vocab_size) + partial +
-         model.workspace_bytes(options.max_num_batched_tokens, static_cast<int32_t>(rows),
-                               options.max_model_len, /*thread_count=*/0) +
-         (64 << 10);
-}
-
-// Of steps that only decode; 0: none is recorded.
-int32_t recorded_rows_max(const ModelRunnerOptions& options) {
-  if (!options.graphs || options.taps.after_layer) return 0;
-  return std::min(
-      {options.recorded_rows_max, options.max_num_seqs, options.max_num_batched_tokens});
-}
-
-RunnerShape plan_shape(const Device& device, const Model& model, const KvPlan& plan,
-                       const ModelRunnerOptions& options) {
-  RunnerShape shape;
-  shape.attention = attention_shapes(device, model.spec(), plan, options);
-  shape.slots = {.slot_count = options.max_num_seqs,
-                 .group_count = static_cast<int32_t>(plan.groups.size()),
-                 .blocks_max = (options.max_model_len + plan.block_tokens - 1) / plan.block_tokens,
-                 .vocab_size = model.spec().vocab_size};
-  shape.workspace_bytes = workspace_bytes(model, shape, options);
-  shape.graph_rows_max = recorded_rows_max(options);
-  if (shape.graph_rows_max > 0) {
-    ModelRunnerOptions decodes = options;
-    decodes.max_num_batched_tokens = shape.graph_rows_max;
-    shape.graph_workspace_bytes = workspace_bytes(model, shape, decodes);
-  }
-  shape.arena_bytes = arena_bytes(shape, options);
-  shape.result_rows = int64_t{options.max_num_batched_tokens} + options.max_num_seqs;
-  shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
-  return shape;
-}
 
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
                RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots)
       : device_(device),
-        model_(model),
         options_(std::move(options)),
         shape_(std::move(shape)),
         storage_(std::move(storage)),
@@ -195,11 +78,9 @@ class DeviceRunner final : public Runner {
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward(StepSubmission& submission);
   void start_sample(const StepSubmission& submission);
-  Result<Workspace> make_workspace(int64_t bytes);
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
 
   Device& device_;
-  const Model& model_;
   const ModelRunnerOptions options_;
   const RunnerShape shape_;
   KvStorage storage_;
@@ -231,17 +112,13 @@ class DeviceRunner final : public Runner {
   std::unique_ptr<StepRecorder> recorder_;
 };
 
-Result<Workspace> DeviceRunner::make_workspace(int64_t bytes) {
-  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
-  return Workspace(std::move(buffer));
-}
-
 Status DeviceRunner::start() {
-  HR_ASSIGN_OR_RETURN(workspace_, make_workspace(shape_.workspace_bytes));
+  HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.workspace_bytes));
   if (options_.poison_workspace) {
     HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
-    poison_->cover(workspace_.memory());
+    poison_->cover(scratch);
   }
+  workspace_ = Workspace(std::move(scratch));
   steps_.create_events(*stream_);
   if (shape_.graph_rows_max == 0) return ok_status();
   HR_RETURN_IF_ERROR(create_recorder());
@@ -262,12 +139,12 @@ Status DeviceRunner::create_recorder() {
                     device_, *stream_, static_cast<int32_t>(storage_.padding_slot() / block_tokens),
                     block_tokens,
                     padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs)));
-  HR_ASSIGN_OR_RETURN(Workspace scratch, make_workspace(shape_.graph_workspace_bytes));
-  if (poison_.has_value()) poison_->cover(scratch.memory());
+  HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.graph_workspace_bytes));
+  if (poison_.has_value()) poison_->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
       StepRecorder::Sources{device_, mesh_, options_.hooks, stages_, shape_.attention, arena_,
                             results_, padding_},
-      std::move(scratch), shape_.graph_rows_max);
+      Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
                   IdleTrials::Options{.gemms = options_.gemm_trials,
                                       .full_steps = options_.full_step_trials,
@@ -321,14 +198,12 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
 }
 
 void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
-  const std::span<BlockTableEntry> entries = arena_.put(device_slots_.entries());
-  const std::span<TokenMark> marks = arena_.put(device_slots_.marks());
   storage_.copy_pages(*stream_, plan.copies);
   device_slots_.clear_counts(*stream_);
   arena_.upload(*stream_);
   OpContext op = context();
-  update_slot_state(op, {.entries = entries,
-                         .marks = marks,
+  update_slot_state(op, {.entries = input.entries,
+                         .marks = input.marks,
                          .tokens = input.tokens,
                          .block_tables = device_slots_.block_tables(),
                          .token_counts = device_slots_.token_counts(),
@@ -349,10 +224,9 @@ void DeviceRunner::start_forward(StepSubmission& submission) {
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
 Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   arena_.start_step();
-  const auto extra =
-      static_cast<int64_t>(sampler_.biases().size_bytes() + device_slots_.marks().size_bytes());
-  const int64_t arena_bytes =
-      shape_.arena_bytes + std::max<int64_t>(0, extra - planned_extra_bytes(options_));
+  const StepCounts asked{.biases = sampler_.biases().size(), .marks = device_slots_.marks().size()};
+  const int64_t beyond = asked.request_bytes() - shape_.step.request_bytes();
+  const int64_t arena_bytes = shape_.arena_bytes + std::max<int64_t>(0, beyond);
   const auto result_rows = static_cast<int64_t>(rows);
   const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
   if (moves && recorder_ != nullptr) {
@@ -443,7 +317,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
 
 int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                             const ModelRunnerOptions& options) {
-  return plan_shape(device, model, plan, options).device_bytes();
+  return RunnerShape::plan(device, model, plan, options).device_bytes();
 }
 
 int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options) {
@@ -455,7 +329,7 @@ int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& opt
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
                                                      KvStorage storage,
                                                      ModelRunnerOptions options) {
-  RunnerShape shape = plan_shape(device, model, storage.plan(), options);
+  RunnerShape shape = RunnerShape::plan(device, model, storage.plan(), options);
   HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes));
   HR_ASSIGN_OR_RETURN(
       SampleResults results,

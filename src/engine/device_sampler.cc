@@ -11,12 +11,10 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-int64_t tops_offset(int64_t rows) {
-  const auto bytes = rows * static_cast<int64_t>(sizeof(DeviceSampleResult));
-  return (bytes + StepArena::kAlignment - 1) / StepArena::kAlignment * StepArena::kAlignment;
-}
 int64_t result_bytes(int64_t rows, int64_t tops) {
-  return tops_offset(rows) + tops * static_cast<int64_t>(sizeof(DeviceTopLogprob));
+  ArenaPlaces places;
+  SampleResultParts::place(places, rows, tops);
+  return places.used();
 }
 
 TokenLogprobs logprobs_of(const DeviceSampleRow& row, const DeviceSampleResult& result,
@@ -60,31 +58,31 @@ bool SampleResults::fits(int64_t rows, int64_t tops) const {
 
 Status SampleResults::reserve(Stream& stream, int step, int64_t rows, int64_t tops) {
   Step& reserved = steps_[static_cast<size_t>(step)];
-  reserved.row_count = rows;
-  reserved.tops_first = tops_offset(rows);
-  reserved.used = result_bytes(rows, tops);
+  ArenaPlaces places;
+  reserved.parts = SampleResultParts::place(places, rows, tops);
+  reserved.used = places.used();
   if (fits(rows, tops)) return ok_status();
   HR_RETURN_IF_ERROR(stream.synchronize());
   return allocate(2 * reserved.used);
 }
 
 DeviceTopLogprob* SampleResults::tops(int64_t row_count) const {
-  return reinterpret_cast<DeviceTopLogprob*>(device_.data() + tops_offset(row_count));
+  ArenaPlaces places;
+  return SampleResultParts::place(places, row_count, 0).tops.in(device_.data());
 }
 
 void SampleResults::copy_out(Stream& stream, int step) {
-  if (step_at(step).row_count == 0) return;
+  if (step_at(step).parts.rows.count == 0) return;
   stream.copy_out(step_at(step).host.data(), device_.data(), step_at(step).used);
 }
 
 std::span<const DeviceSampleResult> SampleResults::host_rows(int step) const {
-  return {reinterpret_cast<const DeviceSampleResult*>(step_at(step).host.data()),
-          static_cast<size_t>(step_at(step).row_count)};
+  const ArenaPart<DeviceSampleResult> rows = step_at(step).parts.rows;
+  return {rows.in(step_at(step).host.data()), rows.count};
 }
 
 const DeviceTopLogprob* SampleResults::host_tops(int step) const {
-  return reinterpret_cast<const DeviceTopLogprob*>(step_at(step).host.data() +
-                                                   step_at(step).tops_first);
+  return step_at(step).parts.tops.in(step_at(step).host.data());
 }
 
 // ---- rows ------------------------------------------------------------------------------------

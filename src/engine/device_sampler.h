@@ -14,8 +14,22 @@
 #include "engine/step_arena.h"
 #include "ops/sampling/device_sample.h"
 #include "sched/step_plan.h"
+#include "tensor/arena_places.h"
 
 namespace headrace {
+
+// Where the results of a step lie, on the device and on the host alike.
+struct SampleResultParts {
+  ArenaPart<DeviceSampleResult> rows;
+  ArenaPart<DeviceTopLogprob> tops;
+
+  static SampleResultParts place(ArenaPlaces& places, int64_t rows, int64_t tops) {
+    SampleResultParts parts;
+    parts.rows = places.take<DeviceSampleResult>(static_cast<size_t>(rows));
+    parts.tops = places.take<DeviceTopLogprob>(static_cast<size_t>(tops));
+    return parts;
+  }
+};
 
 // Results of steps: one place on the device, which the stream's order protects, and one on the host
 // for each step in flight.
@@ -30,7 +44,7 @@ class SampleResults {
   void copy_out(Stream& stream, int step);
 
   // On the device, of a step of so many rows.
-  DeviceSampleResult* rows() const { return reinterpret_cast<DeviceSampleResult*>(device_.data()); }
+  DeviceSampleResult* rows() const { return SampleResultParts().rows.in(device_.data()); }
   DeviceTopLogprob* tops(int64_t row_count) const;
   // On the host, once the copy has ended.
   std::span<const DeviceSampleResult> host_rows(int step) const;
@@ -39,8 +53,7 @@ class SampleResults {
  private:
   struct Step {
     Buffer host;
-    int64_t tops_first = 0;  // bytes
-    int64_t row_count = 0;
+    SampleResultParts parts;
     int64_t used = 0;  // bytes
   };
   SampleResults(Device& device) : allocator_(&device) {}

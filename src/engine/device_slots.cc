@@ -10,15 +10,6 @@
 namespace headrace {
 namespace {
 
-int64_t table_bytes(const DeviceSlotsShape& shape) {
-  return int64_t{shape.group_count} * shape.slot_count * shape.blocks_max * 4;
-}
-// A row of counts starts on 4 bytes: two share the word that an atomic takes.
-int64_t count_columns(const DeviceSlotsShape& shape) { return shape.vocab_size; }
-int64_t count_bytes(const DeviceSlotsShape& shape) {
-  return (int64_t{shape.slot_count} * count_columns(shape) + 1) / 2 * 4;
-}
-
 // Entries are applied all at once: of several for one place only the last may stay.
 void keep_last_of_each_place(std::vector<BlockTableEntry>& entries) {
   const auto by_place = [](const BlockTableEntry& a, const BlockTableEntry& b) {
@@ -35,21 +26,31 @@ void keep_last_of_each_place(std::vector<BlockTableEntry>& entries) {
 
 }  // namespace
 
-int64_t DeviceSlotsShape::bytes() const {
-  return table_bytes(*this) + (int64_t{slot_count} + 1) * 4 + count_bytes(*this);
+DeviceSlotParts DeviceSlotParts::place(ArenaPlaces& places, const DeviceSlotsShape& shape) {
+  const auto slots = static_cast<size_t>(shape.slot_count);
+  const auto tables = static_cast<size_t>(shape.group_count) * slots;
+  DeviceSlotParts parts;
+  parts.block_tables = places.take<int32_t>(tables * static_cast<size_t>(shape.blocks_max));
+  parts.last_tokens = places.take<TokenId>(slots + 1);
+  // Two counts share the word that an atomic takes.
+  const size_t counts = slots * static_cast<size_t>(shape.vocab_size);
+  parts.token_counts = places.take<uint16_t>((counts + 1) / 2 * 2);
+  return parts;
 }
 
 Result<DeviceSlots> DeviceSlots::create(Device& device, const DeviceSlotsShape& shape) {
-  if (table_bytes(shape) / 4 > INT32_MAX) {  // an entry's place is an int32
+  ArenaPlaces places;
+  const DeviceSlotParts parts = DeviceSlotParts::place(places, shape);
+  if (parts.block_tables.count > INT32_MAX) {  // an entry's place is an int32
     return invalid_argument(fmt::format(
         "block tables of {} sequences of {} blocks each are more than a GPU's step can address: "
         "lower --max-num-seqs or --max-model-len",
         shape.slot_count, shape.blocks_max));
   }
   DeviceSlots slots(shape);
-  HR_ASSIGN_OR_RETURN(slots.block_tables_, device.allocate(table_bytes(shape)));
-  HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate((int64_t{shape.slot_count} + 1) * 4));
-  HR_ASSIGN_OR_RETURN(slots.token_counts_, device.allocate(count_bytes(shape)));
+  HR_ASSIGN_OR_RETURN(slots.block_tables_, device.allocate(parts.block_tables.bytes()));
+  HR_ASSIGN_OR_RETURN(slots.last_tokens_, device.allocate(parts.last_tokens.bytes()));
+  HR_ASSIGN_OR_RETURN(slots.token_counts_, device.allocate(parts.token_counts.bytes()));
   const auto stream = device.create_stream();
   for (const Buffer* buffer : {&slots.block_tables_, &slots.last_tokens_, &slots.token_counts_}) {
     stream->fill_zero(buffer->data(), buffer->size());
@@ -83,7 +84,7 @@ void DeviceSlots::add_blocks(SlotId slot, const GroupBlocks& blocks) {
 
 void DeviceSlots::add_marks(const Admission& admission) {
   cleared_.push_back(admission.slot);
-  const int64_t row = admission.slot.value * count_columns(shape_);
+  const int64_t row = int64_t{admission.slot.value} * shape_.vocab_size;
   const size_t prompt = admission.request->prompt.size();
   for (size_t i = 0; i < admission.tokens.size(); ++i) {
     marks_.push_back({.index = row + admission.tokens[i], .in_output = i < prompt ? 0 : 1});
@@ -91,7 +92,7 @@ void DeviceSlots::add_marks(const Admission& admission) {
 }
 
 void DeviceSlots::clear_counts(Stream& stream) {
-  const int64_t bytes = count_columns(shape_) * 2;
+  const int64_t bytes = int64_t{shape_.vocab_size} * 2;
   for (const SlotId slot : cleared_) {
     stream.fill_zero(token_counts_.data() + slot.value * bytes, bytes);
   }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "ops/sampling/slot_state.h"
 #include "sched/step_plan.h"
+#include "tensor/arena_places.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -20,8 +21,15 @@ struct DeviceSlotsShape {
   int32_t group_count = 0;
   int32_t blocks_max = 0;  // of a sequence, in one group
   int32_t vocab_size = 0;
+};
 
-  int64_t bytes() const;  // in device memory
+// What slots keep in device memory.
+struct DeviceSlotParts {
+  ArenaPart<int32_t> block_tables;   // [groups, slots, blocks_max]
+  ArenaPart<TokenId> last_tokens;    // [slots + 1]: the last is for rows of padding
+  ArenaPart<uint16_t> token_counts;  // [slots, V], an even number of them
+
+  static DeviceSlotParts place(ArenaPlaces& places, const DeviceSlotsShape& shape);
 };
 
 class DeviceSlots {
@@ -53,9 +61,7 @@ class DeviceSlots {
   void add_marks(const Admission& admission);
 
   DeviceSlotsShape shape_;
-  Buffer block_tables_;  // [groups, slots, blocks_max] int32
-  Buffer last_tokens_;   // [slots + 1]: the last is for rows of padding
-  Buffer token_counts_;  // [slots, V] uint16
+  Buffer block_tables_, last_tokens_, token_counts_;  // as DeviceSlotParts has them
   std::vector<BlockTableEntry> entries_;
   std::vector<TokenMark> marks_;
   std::vector<SlotId> cleared_;

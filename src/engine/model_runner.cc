@@ -1,6 +1,7 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "engine/device_runner.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
+#include "engine/step_scratch.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -23,18 +25,21 @@ constexpr int32_t kLogitRowsMax = 32;
 constexpr int64_t kPackSteps = 4;
 constexpr int64_t kIdlePackBytes = 4 << 20;
 
+constexpr int64_t logit_row_bytes(int64_t vocabulary) {
+  return vocabulary * static_cast<int64_t>(sizeof(float));
+}
+
 // Of the workspace of a runner on the CPU.
 int64_t workspace_bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
-  const ModelSpec& spec = model.spec();
+  const int32_t vocabulary = model.spec().vocab_size, tokens = options.max_num_batched_tokens;
   const int threads = device.pool().thread_count();
-  const int64_t hidden_row_bytes =
-      int64_t{spec.hidden_size} * dtype_info(model.activation_dtype()).block_bytes;
-  return (options.max_num_batched_tokens + kLogitRowsMax) * hidden_row_bytes +
-         int64_t{kLogitRowsMax} * spec.vocab_size * 4 +
-         sample_workspace_bytes(threads, spec.vocab_size) +
-         model.workspace_bytes(options.max_num_batched_tokens, kLogitRowsMax, options.max_model_len,
-                               threads) +
-         (64 << 10);
+  ArenaPlaces places;
+  place_hidden(places, model, tokens);
+  HeadScratch::place(places, model, kLogitRowsMax, logit_row_bytes(vocabulary));
+  places.take<std::byte>(static_cast<size_t>(sample_workspace_bytes(threads, vocabulary)));
+  places.take<std::byte>(static_cast<size_t>(
+      model.workspace_bytes(tokens, kLogitRowsMax, options.max_model_len, threads)));
+  return places.bytes_for(kScratchPartsMax);
 }
 
 // Whether steps are started and go on beside the host: on a GPU, and where one is stood in for.
@@ -145,9 +150,9 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
   step_mark_.emplace(workspace_);
-  hidden_ = workspace_.take_tensor(
-      model_.activation_dtype(),
-      Shape{static_cast<int64_t>(batch.tokens.size()), model_.spec().hidden_size});
+  ArenaPlaces places;
+  const TensorPart hidden = place_hidden(places, model_, std::ssize(batch.tokens));
+  hidden_ = hidden.in(workspace_.take(places.used()));
   OpContext op = context();
   model_.embed(op, batch, hidden_);
   model_.layers(op, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
@@ -178,15 +183,18 @@ void ModelRunner::submit_sample(Ticket ticket) {
 // Gathers the rows' hidden states, so that the head computes these alone, and no row twice.
 void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
   Workspace::Mark mark(workspace_);
-  const int64_t hidden_size = model_.spec().hidden_size;
   const auto count = static_cast<int64_t>(rows.size());
-  TensorView gathered =
-      workspace_.take_tensor(model_.activation_dtype(), Shape{count, hidden_size});
+  const int64_t vocabulary = model_.spec().vocab_size;
+  ArenaPlaces places;
+  const HeadScratch scratch =
+      HeadScratch::place(places, model_, count, logit_row_bytes(vocabulary));
+  std::byte* const memory = workspace_.take(places.used());
+  const TensorView gathered = scratch.gathered.in(memory);
   for (int64_t i = 0; i < count; ++i) {
     stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].hidden_row),
                   hidden_row_bytes());
   }
-  TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, model_.spec().vocab_size});
+  const TensorView logits(scratch.logits.in(memory), DType::kF32, Shape{count, vocabulary});
   OpContext op = context();
   model_.head(op, gathered, logits);
   sampler_.run(op, rows, logits, slots_, result_);

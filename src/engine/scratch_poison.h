@@ -15,8 +15,10 @@ class ScratchPoison {
  public:
   static Result<ScratchPoison> create(Device& device, Stream& stream);
 
-  // `memory` of the device is poisoned from now on.
-  void cover(std::span<std::byte> memory) { covered_.push_back(memory); }
+  // `scratch` is poisoned from now on; its memory outlives this.
+  void cover(const Buffer& scratch) {
+    covered_.emplace_back(scratch.data(), static_cast<size_t>(scratch.size()));
+  }
   void start(Stream& stream) const;
 
  private:

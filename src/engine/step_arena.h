@@ -11,38 +11,13 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "tensor/arena_places.h"
 #include "tensor/device.h"
 
 namespace headrace {
 
-// Where something lies in an arena, on the host and on the device alike.
-template <class T>
-struct ArenaPart {
-  int64_t first = 0;  // bytes
-  size_t count = 0;
-};
-
-// Hands out an arena's bytes front to back: equal calls give equal places.
-class ArenaPlaces {
- public:
-  static constexpr int64_t kAlignment = 256;
-
-  template <class T>
-  ArenaPart<T> take(size_t count) {
-    const int64_t first = (used_ + kAlignment - 1) / kAlignment * kAlignment;
-    used_ = first + static_cast<int64_t>(count * sizeof(T));
-    return {first, count};
-  }
-  int64_t used() const { return used_; }
-
- private:
-  int64_t used_ = 0;
-};
-
 class StepArena {
  public:
-  static constexpr int64_t kAlignment = ArenaPlaces::kAlignment;
-
   static Result<StepArena> create(Device& device, int64_t bytes);
 
   // Begins a step. REQUIRES: the step before the last has ended on the device
@@ -60,13 +35,13 @@ class StepArena {
   // A part's memory on the host; lives until the next step but one.
   template <class T>
   std::span<T> on_host(ArenaPart<T> part) const {
-    CHECK_MSG(part.first + static_cast<int64_t>(part.count * sizeof(T)) <= device_.size(),
+    CHECK_MSG(part.first + part.bytes() <= device_.size(),
               "a step's arena is smaller than its parts");
-    return {reinterpret_cast<T*>(host().data() + part.first), part.count};
+    return {part.in(host().data()), part.count};
   }
   template <class T>
   std::span<T> on_device(ArenaPart<T> part) const {
-    return {reinterpret_cast<T*>(device_.data() + part.first), part.count};
+    return {part.in(device_.data()), part.count};
   }
 
   // Writes `values` to the front of a part and `padding` to what is left of it.
@@ -75,13 +50,6 @@ class StepArena {
     const std::span<T> to = on_host(part);
     std::copy(values.begin(), values.end(), to.begin());
     std::fill(to.begin() + static_cast<std::ptrdiff_t>(values.size()), to.end(), padding);
-  }
-  // Takes a part of this step for `values` and writes them; returns where the device reads them.
-  template <class T>
-  std::span<T> put(std::span<const T> values) {
-    const ArenaPart<T> part = places_.take<T>(values.size());
-    fill(part, values);
-    return on_device(part);
   }
 
   void upload(Stream& stream) { stream.copy_in(device_.data(), host().data(), places_.used()); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/step_scratch.h"
 #include "ops/rows/row_gather.h"
 
 namespace headrace {
@@ -18,23 +19,26 @@ size_t plan_bytes(AttentionPlanShape shape, size_t rows) {
 }  // namespace
 
 StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
-                           size_t tokens, size_t logit_rows, size_t kept_rows) {
+                           const StepCounts& counts) {
   StepParts parts;
-  parts.tokens = places.take<TokenId>(tokens);
-  parts.positions = places.take<int32_t>(tokens);
+  parts.tokens = places.take<TokenId>(counts.tokens);
+  parts.positions = places.take<int32_t>(counts.tokens);
   for (const AttentionPlanShape& shape : attention) {
-    parts.slots.push_back(places.take<int64_t>(tokens));
-    parts.attention_plans.push_back(places.take<std::byte>(plan_bytes(shape, tokens)));
+    parts.slots.push_back(places.take<int64_t>(counts.tokens));
+    parts.attention_plans.push_back(places.take<std::byte>(plan_bytes(shape, counts.tokens)));
   }
   size_t kept_plan_bytes = 0;
   for (const AttentionPlanShape& shape : attention) {
-    kept_plan_bytes = std::max(kept_plan_bytes, kept_rows == 0 ? 0 : plan_bytes(shape, kept_rows));
+    if (counts.kept_rows == 0) continue;
+    kept_plan_bytes = std::max(kept_plan_bytes, plan_bytes(shape, counts.kept_rows));
   }
-  parts.kept_rows = places.take<int32_t>(kept_rows);
+  parts.kept_rows = places.take<int32_t>(counts.kept_rows);
   parts.kept_plan = places.take<std::byte>(kept_plan_bytes);
-  parts.logit_rows = places.take<int32_t>(logit_rows);
-  parts.sample_rows = places.take<DeviceSampleRow>(logit_rows);
-  parts.biases = places.take<DeviceLogitBias>(0);
+  parts.logit_rows = places.take<int32_t>(counts.logit_rows);
+  parts.sample_rows = places.take<DeviceSampleRow>(counts.logit_rows);
+  parts.biases = places.take<DeviceLogitBias>(counts.biases);
+  parts.entries = places.take<BlockTableEntry>(counts.entries);
+  parts.marks = places.take<TokenMark>(counts.marks);
   return parts;
 }
 
@@ -52,12 +56,15 @@ StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
   input.logit_rows = arena.on_device(parts.logit_rows);
   input.sample_rows = arena.on_device(parts.sample_rows).data();
   input.biases = arena.on_device(parts.biases).data();
+  input.entries = arena.on_device(parts.entries);
+  input.marks = arena.on_device(parts.marks);
   return input;
 }
 
 TensorView StepStages::take_hidden(Workspace& workspace, size_t rows) const {
-  return workspace.take_tensor(model_.activation_dtype(),
-                               Shape{static_cast<int64_t>(rows), model_.spec().hidden_size});
+  ArenaPlaces places;
+  const TensorPart hidden = place_hidden(places, model_, static_cast<int64_t>(rows));
+  return hidden.in(workspace.take(places.used()));
 }
 
 void StepStages::forward(OpContext& context, const StepInput& input, TensorView hidden) const {
@@ -88,11 +95,14 @@ void StepStages::sample(OpContext& context, const StepInput& input, TensorView h
 void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorView hidden,
                              int64_t first, int64_t count) const {
   Workspace::Mark mark(context.workspace);
-  const TensorView gathered = take_hidden(context.workspace, static_cast<size_t>(count));
   const int32_t vocabulary = model_.spec().vocab_size;
   const int64_t row_bytes = device_logit_row_bytes(vocabulary);
-  const TensorView logits(context.workspace.take(count * row_bytes), DType::kF32,
-                          Shape{count, vocabulary}, row_bytes);
+  ArenaPlaces places;
+  const HeadScratch scratch = HeadScratch::place(places, model_, count, row_bytes);
+  std::byte* const memory = context.workspace.take(places.used());
+  const TensorView gathered = scratch.gathered.in(memory);
+  const TensorView logits(scratch.logits.in(memory), DType::kF32, Shape{count, vocabulary},
+                          row_bytes);
   row_gather(context, {.x = hidden,
                        .rows = input.logit_rows.subspan(static_cast<size_t>(first),
                                                         static_cast<size_t>(count)),

@@ -29,20 +29,38 @@ constexpr int64_t device_logit_row_bytes(int64_t vocabulary) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Where a step's inputs lie in its arena. All of it depends on the numbers of rows alone.
+// How much a step has of what its arena holds.
+struct StepCounts {
+  size_t tokens = 0;
+  size_t logit_rows = 0;
+  size_t kept_rows = 0;  // of ForwardBatch::kept
+  size_t biases = 0;     // of logits, of all rows
+  size_t entries = 0;    // of block tables that change
+  size_t marks = 0;      // of tokens that penalties count
+
+  // Of what requests ask for, as many as they like.
+  int64_t request_bytes() const {
+    return static_cast<int64_t>(biases * sizeof(DeviceLogitBias) + marks * sizeof(TokenMark));
+  }
+};
+
+// Where a step's inputs lie in its arena. What a recording reads comes first: where it lies depends
+// on the numbers of rows alone.
 struct StepParts {
   ArenaPart<TokenId> tokens;                          // [T]
   ArenaPart<int32_t> positions;                       // [T]
   std::vector<ArenaPart<int64_t>> slots;              // [groups][T]
   std::vector<ArenaPart<std::byte>> attention_plans;  // [groups]
-  ArenaPart<int32_t> kept_rows;                       // [K] of ForwardBatch::kept
+  ArenaPart<int32_t> kept_rows;                       // [K]
   ArenaPart<std::byte> kept_plan;
   ArenaPart<int32_t> logit_rows;           // [R]
   ArenaPart<DeviceSampleRow> sample_rows;  // [R]
-  ArenaPart<DeviceLogitBias> biases;       // none here: they begin where these parts end
+  ArenaPart<DeviceLogitBias> biases;       // a recording knows where they begin
+  ArenaPart<BlockTableEntry> entries;
+  ArenaPart<TokenMark> marks;
 
   static StepParts place(ArenaPlaces& places, std::span<const AttentionPlanShape> attention,
-                         size_t tokens, size_t logit_rows, size_t kept_rows = 0);
+                         const StepCounts& counts);
 };
 
 // The same as the device sees it.
@@ -57,6 +75,8 @@ struct StepInput {
   std::span<int32_t> logit_rows;
   DeviceSampleRow* sample_rows = nullptr;
   DeviceLogitBias* biases = nullptr;
+  std::span<BlockTableEntry> entries;
+  std::span<TokenMark> marks;
   DeviceSampleResult* results = nullptr;
   DeviceTopLogprob* tops = nullptr;
 

@@ -11,9 +11,13 @@ namespace headrace {
 StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                             size_t padded) {
   const ForwardBatch::KeptRows* const kept = batch.kept;
-  const StepParts parts = StepParts::place(
-      arena_.places(), attention_, std::max(batch.tokens.size(), padded),
-      std::max(logits.rows.size(), padded), kept == nullptr ? 0 : kept->rows.size());
+  const StepParts parts = StepParts::place(arena_.places(), attention_,
+                                           {.tokens = std::max(batch.tokens.size(), padded),
+                                            .logit_rows = std::max(logits.rows.size(), padded),
+                                            .kept_rows = kept == nullptr ? 0 : kept->rows.size(),
+                                            .biases = logits.biases.size(),
+                                            .entries = slots_.entries().size(),
+                                            .marks = slots_.marks().size()});
   arena_.fill(parts.tokens, batch.tokens);
   arena_.fill(parts.positions, batch.positions);
   std::vector<AttentionPlan> plans;
@@ -22,6 +26,8 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
     plans.push_back(plan_group(plan, batch, group, arena_.on_host(parts.attention_plans[group])));
   }
   write_logit_rows(parts, logits);
+  arena_.fill(parts.entries, slots_.entries());
+  arena_.fill(parts.marks, slots_.marks());
   StepInput input = StepInput::in(arena_, parts, std::move(plans));
   input.keeps_rows = kept != nullptr;
   if (input.keeps_rows && !kept->rows.empty()) {
@@ -36,7 +42,8 @@ StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences
                                     size_t logit_rows) {
   const AttentionSequence& last = sequences.back();
   const auto count = static_cast<size_t>(last.row_first + last.row_count);
-  const StepParts parts = StepParts::place(arena_.places(), attention_, count, logit_rows);
+  const StepParts parts =
+      StepParts::place(arena_.places(), attention_, {.tokens = count, .logit_rows = logit_rows});
   arena_.fill(parts.tokens, std::span<const TokenId>());
   arena_.fill(parts.positions, std::span<const int32_t>());
   std::vector<std::span<std::byte>> to;
@@ -53,7 +60,7 @@ void StepWriter::write_logit_rows(const StepParts& parts, const HeadRows& logits
   for (const LogitRow& row : logits.rows) hidden_rows_.push_back(row.hidden_row);
   arena_.fill(parts.logit_rows, std::span<const int32_t>(hidden_rows_));
   arena_.fill(parts.sample_rows, logits.sample_rows, DeviceSampler::padding(slots_.padding_slot()));
-  arena_.put(logits.biases);
+  arena_.fill(parts.biases, logits.biases);
 }
 
 // Tiles read block tables where they are on the device.

@@ -1,5 +1,6 @@
 // StepWriter: writes into a step's arena what the host has to tell the device: tokens and their
-// places, the tiles of attention, the rows of logits and how each of them is sampled.
+// places, the tiles of attention, the rows of logits and how each of them is sampled, and what
+// changes in the slots.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ class StepWriter {
   };
   // But for results and tops, which have no place in the arena. A step of fewer than `padded` rows
   // gets rows of padding.
+  // REQUIRES: slots.collect() was called for the plan as KvStorage mapped it
   StepInput write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                   size_t padded);
   // The same of a step of nothing but padding.

@@ -1,6 +1,8 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "models/decoder_weights.h"
@@ -18,6 +20,7 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
+#include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
@@ -29,7 +32,6 @@ struct Widths {
   int64_t attention_out = 0;
   int64_t gate_up = 0;
   int64_t activated = 0;
-  int64_t angles = 0;  // of all rope tables, cos and sin
 
   static Widths of(const DecoderSpec& spec) {
     Widths widths{.hidden = spec.model.hidden_size};
@@ -41,9 +43,6 @@ struct Widths {
       widths.attention_out = std::max(widths.attention_out, q);
       widths.gate_up = std::max(widths.gate_up, (gated ? 2 : 1) * int64_t{layer.ffn});
       widths.activated = std::max(widths.activated, int64_t{layer.ffn});
-    }
-    for (const RopeTable& table : spec.ropes) {
-      widths.angles += 2 * static_cast<int64_t>(table.inv_freq.size());
     }
     return widths;
   }
@@ -67,13 +66,58 @@ int64_t feed_forward_rows(int64_t rows, const DeviceTraits& device) {
   return std::min(rows, device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows);
 }
 
-// Values of the scratch memory of `rows` rows.
-int64_t scratch_values(const Widths& widths, int64_t rows, const DeviceTraits& device) {
-  const int64_t attention = rows * (widths.qkv + widths.attention_out);
-  const int64_t gate_up = feed_forward_rows(rows, device) * widths.gate_up;
-  if (shares_scratch(device)) return rows * widths.hidden + std::max(attention, gate_up);
-  return rows * (2 * widths.hidden + widths.activated) + attention + gate_up;
-}
+// Where the scratch memory of a pass over T rows lies in the workspace.
+struct DecoderScratch {
+  struct Angles {
+    TensorPart cos, sin;  // [T, rope_dim / 2]
+  };
+  TensorPart normed;                    // [T, D]
+  TensorPart branch;                    // [T, D]
+  TensorPart qkv;                       // [T, widest (Hq + 2 Hkv) d]
+  TensorPart attention_out;             // [T, widest Hq d]
+  TensorPart gate_up;                   // [rows of a feed-forward, widest 2F]
+  std::optional<TensorPart> activated;  // [T, widest F]; none where scratch is shared
+  std::vector<Angles> angles;           // [rope tables]
+
+  static DecoderScratch place(ArenaPlaces& places, const DecoderSpec& spec, const Widths& widths,
+                              int64_t rows, DType dtype, const DeviceTraits& device) {
+    DecoderScratch scratch;
+    scratch.normed = places.take_tensor(dtype, Shape{rows, widths.hidden});
+    if (shares_scratch(device)) {
+      scratch.branch = scratch.normed;
+      scratch.place_shared(places, widths, rows, feed_forward_rows(rows, device));
+    } else {
+      scratch.branch = places.take_tensor(dtype, Shape{rows, widths.hidden});
+      scratch.qkv = places.take_tensor(dtype, Shape{rows, widths.qkv});
+      scratch.attention_out = places.take_tensor(dtype, Shape{rows, widths.attention_out});
+      scratch.gate_up = places.take_tensor(dtype, Shape{rows, widths.gate_up});
+      scratch.activated = places.take_tensor(dtype, Shape{rows, widths.activated});
+    }
+    for (const RopeTable& rope : spec.ropes) {
+      const Shape shape{rows, std::ssize(rope.inv_freq)};
+      const TensorPart cos = places.take_tensor(DType::kF32, shape);
+      scratch.angles.push_back({cos, places.take_tensor(DType::kF32, shape)});
+    }
+    return scratch;
+  }
+
+ private:
+  // One memory for both parts of a layer: attention's rows side by side, or the feed-forward's.
+  void place_shared(ArenaPlaces& places, const Widths& widths, int64_t rows,
+                    int64_t feed_forward_rows) {
+    const DType dtype = normed.dtype;
+    const int64_t attention = rows * (widths.qkv + widths.attention_out);
+    const int64_t feed_forward = feed_forward_rows * widths.gate_up;
+    const TensorPart shared = places.take_tensor(dtype, Shape{std::max(attention, feed_forward)});
+    const int64_t qkv_bytes = *tensor_bytes(dtype, Shape{rows, widths.qkv});
+    qkv = {shared.first, dtype, Shape{rows, widths.qkv}};
+    attention_out = {shared.first + qkv_bytes, dtype, Shape{rows, widths.attention_out}};
+    gate_up = {shared.first, dtype, Shape{feed_forward_rows, widths.gate_up}};
+  }
+};
+
+// The pieces that a pass over the layers takes of its workspace at most, those of its ops included.
+int64_t scratch_parts_max(const DecoderSpec& spec) { return 16 + 2 * std::ssize(spec.ropes); }
 
 // The first `columns` of each row of scratch memory, dense.
 TensorView columns_of(const TensorView& scratch, int64_t columns) {
@@ -112,22 +156,24 @@ class DecoderPass {
   DecoderPass(OpContext& context, const DecoderSpec& spec, const Widths& widths,
               const ForwardBatch& batch, TensorView hidden)
       : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
-    normed_ = take(widths.hidden);
-    if (shares_scratch(context.device.traits())) {
-      branch_ = normed_;
-      take_shared(widths);
-      return;
+    ArenaPlaces places;
+    const DecoderScratch scratch = DecoderScratch::place(places, spec, widths, hidden.rows(),
+                                                         hidden.dtype, context.device.traits());
+    std::byte* const memory = context.workspace.take(places.used());
+    normed_ = scratch.normed.in(memory);
+    branch_ = scratch.branch.in(memory);
+    qkv_ = scratch.qkv.in(memory);
+    attention_out_ = scratch.attention_out.in(memory);
+    gate_up_ = scratch.gate_up.in(memory);
+    if (scratch.activated.has_value()) activated_ = scratch.activated->in(memory);
+    for (const DecoderScratch::Angles& angles : scratch.angles) {
+      angles_.push_back({angles.cos.in(memory), angles.sin.in(memory)});
     }
-    branch_ = take(widths.hidden);
-    qkv_ = take(widths.qkv);
-    attention_out_ = take(widths.attention_out);
-    gate_up_ = take(widths.gate_up);
-    activated_ = take(widths.activated);
   }
 
   // Once, before the layers.
   void rotate_positions(const std::vector<RopeWeights>& ropes) {
-    for (const RopeWeights& rope : ropes) angles_.push_back(angles_of(rope));
+    for (size_t i = 0; i < ropes.size(); ++i) fill_angles(ropes[i], angles_[i]);
   }
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
@@ -180,33 +226,13 @@ class DecoderPass {
     PartInput of(RowRange range) const { return {norm, adds_branch, range}; }
   };
 
-  TensorView take(int64_t columns) {
-    return context_.workspace.take_tensor(hidden_.dtype, Shape{hidden_.rows(), columns});
-  }
-
-  // One memory for both parts of a layer.
-  void take_shared(const Widths& widths) {
-    const DType dtype = hidden_.dtype;
-    const int64_t rows = hidden_.rows();
-    const DeviceTraits& device = context_.device.traits();
-    const int64_t values = scratch_values(widths, rows, device) - rows * widths.hidden;
-    std::byte* const memory = context_.workspace.take_tensor(dtype, Shape{values}).data;
-    qkv_ = {memory, dtype, Shape{rows, widths.qkv}};
-    attention_out_ = {memory + rows * qkv_.row_stride, dtype, Shape{rows, widths.attention_out}};
-    gate_up_ = {memory, dtype, Shape{feed_forward_rows(rows, device), widths.gate_up}};
-  }
-
-  Angles angles_of(const RopeWeights& rope) {
-    const Shape shape{hidden_.rows(), rope.count};
-    const Angles angles{.cos = context_.workspace.take_tensor(DType::kF32, shape),
-                        .sin = context_.workspace.take_tensor(DType::kF32, shape)};
+  void fill_angles(const RopeWeights& rope, const Angles& angles) {
     rope_angles(context_, {.positions = batch_.positions,
                            .inv_freq = {reinterpret_cast<const double*>(rope.inv_freq.data()),
                                         static_cast<size_t>(rope.count)},
                            .scale = rope.scale,
                            .cos = angles.cos,
                            .sin = angles.sin});
-    return angles;
   }
 
   const ForwardBatch::Group& group_of(int32_t layer) const {
@@ -433,15 +459,15 @@ class DecoderPass {
   OpContext& context_;
   const DecoderSpec& spec_;
   const ForwardBatch& batch_;
-  TensorView hidden_;          // [T, D]; with the rows kept, T is their number
-  TensorView normed_;          // [T, D]; branch_ too where scratch is shared
-  TensorView branch_;          // [T, D]: what the last part computed
-  bool branch_waits_ = false;  // branch_ is still to be added to hidden_
-  TensorView qkv_;             // [T, widest (Hq + 2 Hkv) d]
-  TensorView attention_out_;   // [T, widest Hq d]
-  TensorView gate_up_;         // [rows of a feed-forward, widest 2F]
-  TensorView activated_;       // [T, widest F]; none where scratch is shared
-  std::vector<Angles> angles_;
+  TensorView hidden_;           // [T, D]; with the rows kept, T is their number
+  TensorView normed_;           // [T, D]; branch_ too where scratch is shared
+  TensorView branch_;           // [T, D]: what the last part computed
+  bool branch_waits_ = false;   // branch_ is still to be added to hidden_
+  TensorView qkv_;              // [T, widest (Hq + 2 Hkv) d]
+  TensorView attention_out_;    // [T, widest Hq d]
+  TensorView gate_up_;          // [rows of a feed-forward, widest 2F]
+  TensorView activated_;        // [T, widest F]; none where scratch is shared
+  std::vector<Angles> angles_;  // [rope tables]
 };
 
 class Decoder final : public Model {
@@ -531,9 +557,6 @@ void Decoder::pack_more(int64_t bytes_min) {
 
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                  int32_t thread_count) const {
-  const Widths widths = Widths::of(spec_);
-  const int64_t scratch_bytes =
-      scratch_values(widths, tokens, device_) * dtype_info(activation_dtype_).block_bytes;
   int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
   for (const DecoderLayer& layer : weights_.layers) {
     op_bytes = std::max(
@@ -545,8 +568,10 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
       op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, linear->weight));
     }
   }
-  const int64_t views = 16 + 2 * static_cast<int64_t>(spec_.ropes.size());
-  return scratch_bytes + tokens * 4 * widths_.angles + op_bytes + views * 256;
+  ArenaPlaces places;
+  DecoderScratch::place(places, spec_, widths_, tokens, activation_dtype_, device_);
+  places.take<std::byte>(static_cast<size_t>(op_bytes));
+  return places.bytes_for(scratch_parts_max(spec_));
 }
 
 DType activation_dtype(DeviceKind device, ComputeType compute) {

@@ -24,33 +24,11 @@ constexpr auto kUpload = LimitClass::kUpload;
 constexpr auto kAnyTime = ModelClass::kAnyTime;
 constexpr auto kReady = ModelClass::kReady;
 
-// Open: what load balancers and scrapers call without a key. All else needs one.
 constexpr Route kRoutes[] = {
-    {"GET", "/health", kOpen, kNoBody, kAnyTime, handle_health},
-    {"GET", "/v1/health", kOpen, kNoBody, kAnyTime, handle_health},
-    {"GET", "/ping", kOpen, kNoBody, kAnyTime, handle_health},
-    {"POST", "/ping", kOpen, kNoBody, kAnyTime, handle_health},
-    {"GET", "/metrics", kMetrics, kNoBody, kAnyTime, handle_metrics},
-    {"GET", "/version", kKey, kNoBody, kAnyTime, handle_version},
-    {"GET", "/load", kKey, kNoBody, kAnyTime, handle_load},
-    {"GET", "/v1/models", kKey, kNoBody, kReady, handle_models},
-    {"GET", "/v1/models/{id}", kKey, kNoBody, kReady, handle_model},
-    {"POST", "/v1/completions", kKey, kJson, kReady, handle_completions},
-    {"POST", "/v1/chat/completions", kKey, kJson, kReady, handle_chat_completions},
-    {"POST", "/tokenize", kKey, kJson, kReady, handle_tokenize},
-    {"POST", "/detokenize", kKey, kJson, kReady, handle_detokenize},
-    {"POST", "/apply-template", kKey, kJson, kReady, handle_apply_template},
-    {"GET", "/v1/cache/pins", kKey, kNoBody, kReady, handle_pins},
-    {"DELETE", "/v1/cache/pins/{id}", kKey, kNoBody, kReady, handle_delete_pin},
-    {"POST", "/v1/files", kKey, kUpload, kAnyTime, handle_upload_file},
-    {"GET", "/v1/files", kKey, kNoBody, kAnyTime, handle_files},
-    {"GET", "/v1/files/{id}/content", kKey, kNoBody, kAnyTime, handle_file_content},
-    {"GET", "/v1/files/{id}", kKey, kNoBody, kAnyTime, handle_file},
-    {"DELETE", "/v1/files/{id}", kKey, kNoBody, kAnyTime, handle_delete_file},
-    {"POST", "/v1/batches", kKey, kJson, kAnyTime, handle_create_batch},
-    {"GET", "/v1/batches", kKey, kNoBody, kAnyTime, handle_batches},
-    {"POST", "/v1/batches/{id}/cancel", kKey, kNoBody, kAnyTime, handle_cancel_batch},
-    {"GET", "/v1/batches/{id}", kKey, kNoBody, kAnyTime, handle_batch},
+#define ROUTE(method, path, auth, limit, model, handler) \
+  {method, path, auth, limit, model, handler},
+#include "server/routes.inc"
+#undef ROUTE
 };
 
 constexpr std::string_view kParameter = "{id}";

@@ -2,9 +2,7 @@
 // is fixed at start, so that a step allocates nothing.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/check.h"
 #include "tensor/device.h"
@@ -46,9 +44,6 @@ class Workspace {
   };
 
   int64_t size() const { return buffer_.size(); }
-  std::span<std::byte> memory() const {
-    return {buffer_.data(), static_cast<size_t>(buffer_.size())};
-  }
   int64_t high_water() const { return high_water_; }
 
  private:

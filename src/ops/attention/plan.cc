@@ -1,9 +1,11 @@
 #include "ops/attention/plan.h"
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
+
+#include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
@@ -229,34 +231,87 @@ int64_t partial_tiles_max(const AttentionPlanShape& shape) {
   return ceil_div(5 * int64_t{kSplitsPerSm} * shape.sm_count, 3 * int64_t{shape.kv_heads}) + 1;
 }
 
-// The arena, from its front.
-class ArenaWriter {
- public:
-  explicit ArenaWriter(std::span<std::byte> arena) : arena_(arena) {}
-
-  template <class T>
-  int32_t append(const T* values, size_t count) {
-    const int32_t first = reserve(count * sizeof(T));
-    if (count > 0) std::memcpy(arena_.data() + first, values, count * sizeof(T));
-    return first;
-  }
-  int32_t append_zeros(size_t bytes) {
-    const int32_t first = reserve(bytes);
-    if (bytes > 0) std::memset(arena_.data() + first, 0, bytes);
-    return first;
-  }
-  int64_t used() const { return used_; }
-
- private:
-  int32_t reserve(size_t bytes) {
-    const int64_t first = (used_ + 15) & ~int64_t{15};
-    used_ = first + static_cast<int64_t>(bytes);
-    CHECK_MSG(used_ <= static_cast<int64_t>(arena_.size()), "attention plan's arena is too small");
-    return static_cast<int32_t>(first);
-  }
-  std::span<std::byte> arena_;
-  int64_t used_ = 0;
+// How many there are of what a plan has.
+struct PlanCounts {
+  int64_t decode_tiles = 0, prefill_tiles = 0;
+  int64_t decode_merges = 0, prefill_merges = 0;  // groups of splits
 };
+
+// Where the parts of a plan lie in its arena.
+struct PlanParts {
+  static constexpr int64_t kCount = 5;
+  static constexpr int64_t kAlignment = 16;
+
+  ArenaPart<AttentionPlanHeader> header;
+  ArenaPart<AttentionTileWork> decode, prefill;
+  ArenaPart<uint32_t> arrived, prefill_arrived;
+
+  static PlanParts place(ArenaPlaces& places, const AttentionPlanShape& shape,
+                         const PlanCounts& counts) {
+    const auto take_arrived = [&](int64_t merges) {
+      return places.take<uint32_t>(static_cast<size_t>(merges * shape.kv_heads));
+    };
+    PlanParts parts;
+    parts.header = places.take<AttentionPlanHeader>(1);
+    parts.decode = places.take<AttentionTileWork>(static_cast<size_t>(counts.decode_tiles));
+    parts.prefill = places.take<AttentionTileWork>(static_cast<size_t>(counts.prefill_tiles));
+    parts.arrived = take_arrived(counts.decode_merges);
+    parts.prefill_arrived = take_arrived(counts.prefill_merges * kPrefillParts);
+    return parts;
+  }
+};
+
+// Upper bounds over every step of this shape.
+PlanCounts counts_max(const AttentionPlanShape& shape) {
+  const int32_t group = group_of(shape);
+  const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
+  const int64_t decode_splits = partial_tiles_max(shape);
+  const int64_t prompt_splits = prompt_partials_max(shape);
+  // A sequence has decode tiles for kDecodeRowsMax rows at most.
+  const int64_t decode_tiles =
+      std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
+  const int64_t prefill_tiles =
+      rows / tile_positions(prefill_tile_rows(shape.head_dim), group) + sequences;
+  return {.decode_tiles = decode_tiles + decode_splits,
+          .prefill_tiles = prefill_tiles + prompt_splits,
+          .decode_merges = decode_splits,
+          .prefill_merges = prompt_splits};
+}
+
+// Rows of all sequences: what a step has behind them is padding.
+int32_t row_count_of(std::span<const AttentionSequence> sequences) {
+  int32_t rows = 0;
+  for (const AttentionSequence& sequence : sequences) {
+    rows = std::max(rows, sequence.row_first + sequence.row_count);
+  }
+  return rows;
+}
+
+// Fills the arena with the tiles of a step; bytes of it in use.
+int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
+                   const SplitTiles& prefill, int32_t row_count, std::span<std::byte> arena) {
+  ArenaPlaces places(PlanParts::kAlignment);
+  const PlanParts parts = PlanParts::place(places, shape,
+                                           {.decode_tiles = std::ssize(decode.tiles),
+                                            .prefill_tiles = std::ssize(prefill.tiles),
+                                            .decode_merges = decode.merge_count,
+                                            .prefill_merges = prefill.merge_count});
+  CHECK_MSG(places.used() <= std::ssize(arena), "attention plan's arena is too small");
+  *parts.header.in(arena.data()) = {
+      .prefill_count = static_cast<int32_t>(prefill.tiles.size()),
+      .decode_count = static_cast<int32_t>(decode.tiles.size()),
+      .prefill_first = static_cast<int32_t>(parts.prefill.first),
+      .merge_count = decode.merge_count,
+      .arrived_first = static_cast<int32_t>(parts.arrived.first),
+      .prefill_arrived_first = static_cast<int32_t>(parts.prefill_arrived.first),
+      .row_count = row_count};
+  std::copy(decode.tiles.begin(), decode.tiles.end(), parts.decode.in(arena.data()));
+  std::copy(prefill.tiles.begin(), prefill.tiles.end(), parts.prefill.in(arena.data()));
+  for (const ArenaPart<uint32_t>& arrived : {parts.arrived, parts.prefill_arrived}) {
+    std::fill_n(arrived.in(arena.data()), arrived.count, 0u);
+  }
+  return places.used();
+}
 
 }  // namespace
 
@@ -273,19 +328,9 @@ bool splits_prompts(const AttentionPlanShape& shape) {
 }
 
 int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
-  const int32_t group = group_of(shape);
-  const int64_t rows = shape.rows_max, sequences = shape.sequences_max;
-  const int64_t prefill_tiles =
-      rows / tile_positions(prefill_tile_rows(shape.head_dim), group) + sequences;
-  // A sequence has decode tiles for kDecodeRowsMax rows at most.
-  const int64_t decode_tiles =
-      std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
-  const int64_t partial_tiles = partial_tiles_max(shape);
-  const int64_t prompt_partials = prompt_partials_max(shape);
-  const int64_t tiles = prefill_tiles + decode_tiles + partial_tiles + prompt_partials;
-  return static_cast<int64_t>(sizeof(AttentionPlanHeader)) +
-         tiles * static_cast<int64_t>(sizeof(AttentionTileWork)) +
-         (partial_tiles + prompt_partials * kPrefillParts) * shape.kv_heads * 4 + 80;
+  ArenaPlaces places(PlanParts::kAlignment);
+  PlanParts::place(places, shape, counts_max(shape));
+  return places.bytes_for(PlanParts::kCount);
 }
 
 int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
@@ -324,32 +369,16 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
 
-  ArenaWriter writer(arena);
-  AttentionPlanHeader header{};
-  writer.append(&header, 1);
-  header.prefill_count = static_cast<int32_t>(prefill.tiles.size());
-  header.decode_count = static_cast<int32_t>(cut.tiles.size());
-  header.merge_count = cut.merge_count;
-  for (const AttentionSequence& sequence : sequences) {
-    header.row_count = std::max(header.row_count, sequence.row_first + sequence.row_count);
-  }
-  writer.append(cut.tiles.data(), cut.tiles.size());
-  header.prefill_first = writer.append(prefill.tiles.data(), prefill.tiles.size());
-  header.arrived_first = writer.append_zeros(size_t{4} * static_cast<size_t>(cut.merge_count) *
-                                             static_cast<size_t>(shape.kv_heads));
-  header.prefill_arrived_first =
-      writer.append_zeros(size_t{4} * static_cast<size_t>(prefill.merge_count) *
-                          static_cast<size_t>(shape.kv_heads) * kPrefillParts);
-  std::memcpy(arena.data(), &header, sizeof(header));
-  const bool has_prefill = header.prefill_count > 0;
+  const bool has_prefill = !prefill.tiles.empty();
+  const bool has_decode = !cut.tiles.empty();
   // Single rows of many heads are in prefill tiles; those of a later step may be shared out.
   const bool may_split = single_rows && has_prefill && splits_prompts(shape);
   return {.has_prefill = has_prefill,
-          .has_decode = header.decode_count > 0,
+          .has_decode = has_decode,
           .splits_prompts = prefill.merge_count > 0 || may_split,
-          .only_single_rows = single_rows && !has_prefill && header.decode_count > 0,
-          .has_merge = header.merge_count > 0 || prefill.merge_count > 0,
-          .bytes = writer.used(),
+          .only_single_rows = single_rows && !has_prefill && has_decode,
+          .has_merge = cut.merge_count > 0 || prefill.merge_count > 0,
+          .bytes = write_plan(shape, cut, prefill, row_count_of(sequences), arena),
           .device = nullptr,
           .shape = shape};
 }

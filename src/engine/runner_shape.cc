@@ -1,0 +1,112 @@
+#include "engine/runner_shape.h"
+
+#include <algorithm>
+
+#include "engine/device_sampler.h"
+#include "engine/step_scratch.h"
+
+namespace headrace {
+namespace {
+
+// Log-probabilities that results hold without growing: the 20 of the API for every row.
+constexpr int64_t kTopsPlanned = 20;
+// Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
+constexpr size_t kBiasesPlanned = 300;
+
+std::vector<AttentionPlanShape> attention_shapes(const Device& device, const ModelSpec& spec,
+                                                 const KvPlan& plan,
+                                                 const ModelRunnerOptions& options) {
+  std::vector<AttentionPlanShape> shapes;
+  for (const KvGroupSpec& group : plan.groups) {
+    const LayerKv& kv = spec.kv[static_cast<size_t>(group.layers.front())];
+    shapes.push_back({.query_heads = spec.query_heads,
+                      .kv_heads = kv.kv_heads,
+                      .head_dim = kv.head_dim,
+                      .block_tokens = plan.block_tokens,
+                      .window = kv.window,
+                      .sm_count = device.traits().sm_count,
+                      .rows_max = options.max_num_batched_tokens,
+                      .sequences_max = options.max_num_seqs,
+                      .batch_invariant = device.traits().batch_invariant,
+                      .split_prompts = options.split_prompts});
+  }
+  return shapes;
+}
+
+// Penalties count the tokens of a prompt of the greatest length, beside those of a step.
+StepCounts planned_step(const DeviceSlotsShape& shape, const ModelRunnerOptions& options) {
+  const auto tokens = static_cast<size_t>(options.max_num_batched_tokens);
+  const auto slots = static_cast<size_t>(options.max_num_seqs);
+  return {.tokens = tokens,
+          .logit_rows = tokens + slots,
+          .kept_rows = slots,
+          .biases = kBiasesPlanned * slots,
+          .entries = slots * static_cast<size_t>(shape.group_count) *
+                     static_cast<size_t>(shape.blocks_max),
+          .marks = static_cast<size_t>(options.max_model_len) + tokens};
+}
+
+int64_t count_arena(const RunnerShape& shape) {
+  const auto parts_max = 18 + 2 * static_cast<int64_t>(shape.attention.size());
+  ArenaPlaces places;
+  StepParts::place(places, shape.attention, shape.step);
+  return places.bytes_for(parts_max);
+}
+
+// The scratch memory of a step of up to `tokens` tokens.
+int64_t count_workspace(const Model& model, const RunnerShape& shape,
+                        const ModelRunnerOptions& options, int32_t tokens) {
+  const auto rows = static_cast<int32_t>(
+      std::min<int64_t>(kDeviceLogitRowsMax, tokens + int64_t{options.max_num_seqs}));
+  int64_t partial = 0;  // of attention's results
+  for (const AttentionPlanShape& attention : shape.attention) {
+    partial = std::max(partial, attention_partial_bytes(attention));
+  }
+  ArenaPlaces places;
+  place_hidden(places, model, tokens);
+  HeadScratch::place(places, model, rows, device_logit_row_bytes(model.spec().vocab_size));
+  places.take<std::byte>(static_cast<size_t>(partial));
+  places.take<std::byte>(static_cast<size_t>(
+      model.workspace_bytes(tokens, rows, options.max_model_len, /*thread_count=*/0)));
+  return places.bytes_for(kScratchPartsMax);
+}
+
+}  // namespace
+
+RunnerShape RunnerShape::plan(const Device& device, const Model& model, const KvPlan& plan,
+                              const ModelRunnerOptions& options) {
+  RunnerShape shape;
+  shape.attention = attention_shapes(device, model.spec(), plan, options);
+  shape.slots = {.slot_count = options.max_num_seqs,
+                 .group_count = static_cast<int32_t>(plan.groups.size()),
+                 .blocks_max = pages_for(options.max_model_len, plan.block_tokens),
+                 .vocab_size = model.spec().vocab_size};
+  shape.step = planned_step(shape.slots, options);
+  shape.arena_bytes = count_arena(shape);
+  shape.workspace_bytes = count_workspace(model, shape, options, options.max_num_batched_tokens);
+  shape.graph_rows_max = recorded_rows_max(options);
+  if (shape.graph_rows_max > 0) {
+    shape.graph_workspace_bytes = count_workspace(model, shape, options, shape.graph_rows_max);
+  }
+  shape.result_rows = static_cast<int64_t>(shape.step.logit_rows);
+  shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
+  return shape;
+}
+
+int64_t RunnerShape::device_bytes() const {
+  ArenaPlaces places;
+  for (const int64_t bytes : {workspace_bytes, graph_workspace_bytes, arena_bytes}) {
+    places.take<std::byte>(static_cast<size_t>(bytes));
+  }
+  DeviceSlotParts::place(places, slots);
+  SampleResultParts::place(places, result_rows, result_tops);
+  return places.part_bytes();
+}
+
+int32_t recorded_rows_max(const ModelRunnerOptions& options) {
+  if (!options.graphs || options.taps.after_layer) return 0;
+  return std::min(
+      {options.recorded_rows_max, options.max_num_seqs, options.max_num_batched_tokens});
+}
+
+}  // namespace headrace
