@@ -62,11 +62,11 @@ inline bool is_activation(const Device& device, DType dtype) {
   return device.kind() == DeviceKind::kCuda && (dtype == DType::kF16 || dtype == DType::kBF16);
 }
 
-// Who takes a kernel.
+// How a kernel comes to run.
 enum class Selection : uint8_t {
-  kBest,    // everybody, where no kernel before it in its table fits
-  kByName,  // those alone who prefer it (OpHooks::preferred, --prefer-kernels): what is measured
-            // against the best, and tests
+  kBest,    // it is taken where it fits and no such kernel before it in its table does
+  kByName,  // it is taken only where OpHooks::preferred names it (--prefer-kernels): a kernel that is
+            // measured against the best, or that tests need
 };
 
 template <class Args>
