@@ -12,8 +12,8 @@ namespace {
 // headroom keeps most from being preempted at all, later: a guarantee empties the machine.
 constexpr int32_t kPreemptionsBeforeGuarantee = 2;
 constexpr int32_t kPreemptionsBeforeGuaranteeWithHeadroom = 5;
-// Who joins to be preempted saves so many times what computing it again costs: a part of those that
-// do is preempted earlier than expected.
+// A sequence that joins to be preempted saves so many times what computing it again costs: a part
+// of those that do is preempted earlier than expected.
 constexpr double kGainMin = 1.5;
 // Its multiples are spread evenly over the turns, however many they are.
 constexpr double kGoldenRatio = 0.6180339887498949;
@@ -76,7 +76,7 @@ int64_t AdmissionControl::pages_required(const Sequence& candidate,
   const int64_t own = candidate.reserved > 0
                           ? std::max(pages_at(candidate, candidate.reserved), pages_next(candidate))
                           : pages_next(candidate);
-  // After one preemption: room for everybody to grow by a page.
+  // After one preemption: room for all to grow by a page.
   const auto everybody = static_cast<int64_t>((running.size() + 1) * options_.groups.size());
   return promised + own + (candidate.preemptions > 0 ? everybody : 0);
 }
@@ -84,25 +84,25 @@ int64_t AdmissionControl::pages_required(const Sequence& candidate,
 // Where lengths are a guess, each sequence has its own place in their distribution, the same every
 // time: some of many end early and give room to the others. (Of a heavy tail all are expected to
 // get long, and never do so together.) What it shares with others does not come back with it.
-AdmissionControl::Course AdmissionControl::course_of(const Sequence& sequence) const {
+AdmissionControl::Trajectory AdmissionControl::trajectory_of(const Sequence& sequence) const {
   const SamplingParams& sampling = sequence.request->sampling;
   const auto tokens = static_cast<int32_t>(sequence.output.size());
   const double most = sampling.max_tokens - tokens;
   const int32_t shared = sampling.n > 1 ? sequence.prompt_length() : sequence.prefix_tokens;
-  Course course;
+  Trajectory trajectory;
   const double turns = static_cast<double>(sequence.id.value) * kGoldenRatio;
   const double place = turns - std::floor(turns);
-  course.steps =
+  trajectory.steps =
       sampling.ignore_eos
           ? most
           : std::min(most, options_.admission_headroom * lengths_.rest_at(tokens, place));
-  course.rate = pages_per_token_ * static_cast<double>(1 + sequence.followers.size());
-  course.pages = std::max(0.0, pages_per_token_ * (sequence.known_length() - shared));
-  return course;
+  trajectory.rate = pages_per_token_ * static_cast<double>(1 + sequence.followers.size());
+  trajectory.pages = std::max(0.0, pages_per_token_ * (sequence.known_length() - shared));
+  return trajectory;
 }
 
-// Memory runs out after so many steps, and who joined last is computed again: its tokens cost a
-// prompt's then. What they save until then is their share of what steps cost whatever is in them;
+// Memory runs out after so many steps, and the last that joined is computed again: its tokens cost
+// a prompt's then. What they save until then is their share of what steps cost whatever is in them;
 // a row by itself costs about as much as a token of a prompt. Where all run in step (answers of one
 // length that came together) half of the memory would lie idle otherwise.
 bool AdmissionControl::pays(const Sequence& candidate, std::span<Sequence* const> running,
@@ -123,24 +123,24 @@ bool AdmissionControl::leaves_headroom(const Sequence& candidate,
                                        const StepCost* cost) const {
   if (options_.admission_headroom <= 0) return true;
   const auto free = static_cast<double>(free_pages);
-  courses_.assign(1, course_of(candidate));
-  double growth = courses_[0].rate * courses_[0].steps, rate = courses_[0].rate;
+  trajectories_.assign(1, trajectory_of(candidate));
+  double growth = trajectories_[0].rate * trajectories_[0].steps, rate = trajectories_[0].rate;
   for (const Sequence* sequence : running) {
-    const Course& course = courses_.emplace_back(course_of(*sequence));
-    growth += course.rate * course.steps;
-    rate += course.rate;
+    const Trajectory& trajectory = trajectories_.emplace_back(trajectory_of(*sequence));
+    growth += trajectory.rate * trajectory.steps;
+    rate += trajectory.rate;
   }
   if (growth <= free) return true;  // even if all ended last
-  std::sort(courses_.begin(), courses_.end(),
-            [](const Course& a, const Course& b) { return a.steps < b.steps; });
+  std::sort(trajectories_.begin(), trajectories_.end(),
+            [](const Trajectory& a, const Trajectory& b) { return a.steps < b.steps; });
   // The most is held when one of them is about to end.
   double came_back = 0;
-  for (const Course& course : courses_) {
-    if (rate * course.steps > free + came_back) {
+  for (const Trajectory& trajectory : trajectories_) {
+    if (rate * trajectory.steps > free + came_back) {
       return pays(candidate, running, (free + came_back) / rate, cost);
     }
-    rate -= course.rate;
-    came_back += course.pages;
+    rate -= trajectory.rate;
+    came_back += trajectory.pages;
   }
   return true;
 }

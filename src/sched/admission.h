@@ -1,5 +1,5 @@
-// Admission: how many pages must be free before a sequence may join, and how long nobody joins
-// after the pool ran out. Together they keep preemption rare and end it: a sequence that was
+// Admission: how many pages must be free before a sequence may join, and how long admission is on
+// hold after the pool ran out. Together they keep preemption rare and end it: a sequence that was
 // preempted a few times comes back only when nothing that runs can take its pages away again.
 //
 // Headroom: a sequence joins when the pages that it and all that run will hold at the worst moment
@@ -58,17 +58,18 @@ class AdmissionControl {
 
   // What a sequence, with its followers, does from now on: it takes `rate` pages a step for `steps`
   // steps, then all of them come back, with `pages` that it holds now.
-  struct Course {
+  struct Trajectory {
     double steps = 0, rate = 0, pages = 0;
   };
-  Course course_of(const Sequence& sequence) const;
+  Trajectory trajectory_of(const Sequence& sequence) const;
   static bool pays(const Sequence& candidate, std::span<Sequence* const> running, double steps,
                    const StepCost* cost);
 
   const SchedulerOptions& options_;
   double pages_per_token_ = 0;  // of a sequence that grows, beyond its windows
   OutputLengths lengths_;
-  mutable std::vector<Course> courses_;  // leaves_headroom() sorts them here: no allocation a call
+  // Scratch of leaves_headroom(), kept so that a call allocates nothing.
+  mutable std::vector<Trajectory> trajectories_;
   int64_t finishes_to_wait_ = 0;
 };
 

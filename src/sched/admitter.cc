@@ -116,7 +116,7 @@ std::optional<Admitter::Joining> Admitter::make_room(uint64_t step) {
   const RunningSet& running = table_.running();
   if (running.empty() || table_.line().live().empty()) return std::nullopt;
   Sequence* head = name_next(step);
-  // A policy that names nobody, for want of slots or pages, gets those of the background.
+  // A policy that names none, for want of slots or pages, gets those of the background.
   while (head == nullptr && running.has_background()) {
     table_.yield(running.youngest());
     table_.release_slots();
@@ -128,7 +128,7 @@ std::optional<Admitter::Joining> Admitter::make_room(uint64_t step) {
   const PrefixMatch hit = supply_.find_prefix(*head, running.all());
   make_pages(*head, hit, step);
   const int64_t pages = supply_.pages_to_join(*head, hit, running.all());
-  // For pages that nobody gives it, it waits behind those that hold them.
+  // For pages that no sequence gives up, it waits behind those that hold them.
   if (pages > supply_.pages_to_come() || !leaves_headroom(*head, hit)) return std::nullopt;
   return Joining{head->rank, pages};
 }

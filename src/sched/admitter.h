@@ -1,5 +1,5 @@
-// Who joins what runs: whom the policy names, while there are slots, pages and headroom for it, and
-// room made by those that give way to it.
+// Admission of waiting sequences: the one that the policy names joins while there are slots, pages
+// and headroom for it, and other sequences give way to it where they should (displacement.h).
 #pragma once
 
 #include <cstdint>
@@ -29,31 +29,30 @@ class Admitter {
   StepView view(uint64_t step) const;
 
   // --- queries
-  // Whether nobody joins for a while, since a step ran out of pages.
+  // Whether admission is on hold, because a step ran out of pages.
   bool on_hold() const { return admission_.on_hold(); }
   // The same for `head`: but the promoted join, and the live where background sequences can give
   // way.
   bool held_back(const Sequence& head) const;
-  // Whether the policy lets it join beside what runs, with so much budget for it. Nobody joins past
-  // the one that was named.
+  // Whether the policy lets `head` join beside what runs, with so many tokens of budget for it.
   bool may_join(const Sequence& head, int32_t token_budget_left) const;
-  // Whether those that run can be expected to grow to their ends beside it. Who may displace
-  // others, or has pages of its own, does not ask.
+  // Whether what runs can be expected to grow to its end beside `head`. A sequence that may
+  // displace others, or has pages reserved, joins without that.
   bool leaves_headroom(const Sequence& head, const PrefixMatch& hit) const;
-  // Whether it could join now: who holds something back for it must not do so in vain.
+  // Whether `head` could join now: budget is held back for it only then.
   bool has_room(const Sequence& head) const;
 
   // --- commands
-  // Asks the policy who joins next; null: nobody now. REQUIRES: somebody live waits
+  // Asks the policy which sequence joins next; null: none now. REQUIRES: a live one waits
   Sequence* name_next(uint64_t step);
-  // Slots for it, taken from those that give way. Whether they are free now: what is preempted
-  // gives its slot when its last step was applied.
+  // Displaces sequences until there are slots for `head`. Returns whether the slots are free now: a
+  // displaced sequence gives its slot when its last step was applied.
   bool make_slots(const Sequence& head);
   // The same for pages.
   bool make_pages(Sequence& head, const PrefixMatch& hit, uint64_t step);
-  // Who gives way to the next in line does so before tokens are chosen: where no step in flight has
-  // work for it, its slot is free in this very step. Who joins next, and the pages that it lacks,
-  // where there is somebody to give way.
+  // Sequences that give way to the next in line do so before tokens are chosen: where no step in
+  // flight has work for them, their slots are free in this very step. Returns the rank of the
+  // sequence that joins next and the pages that it needs; nullopt: nothing gives way to it.
   struct Joining {
     Rank rank;
     int64_t pages = 0;

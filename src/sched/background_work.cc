@@ -9,8 +9,8 @@ bool BackgroundWork::any() const {
   return !table_.line().background().empty() || table_.running().has_background();
 }
 
-// Decodes first. Where there are none live, the oldest of all is of the background. It must get its
-// token here too: when all pages are held it can preempt everybody, and the youngest nobody; were
+// Decodes first. Where no live sequence runs, the oldest is of the background. It must get its
+// token here too: when all pages are held it can preempt all others, and the youngest none; were
 // the whole budget the youngest's, for a decode, neither would ever go on.
 void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) const {
   const StepShape shape = draft.terms.shape;
@@ -24,7 +24,7 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
       continue;
     if (budget.tokens_left <= kept_for_oldest || !sequence.can_decode()) continue;
     StepLoad one;
-    one.add({.first = sequence.planned, .count = 1, .samples = true});
+    one.add_decode(sequence.planned);
     const double with_it = pace_.cost().seconds(budget.load + one);
     if (!goes_on_anyway(sequence) && with_it > step_seconds()) break;
     candidate.count = 1;
@@ -63,7 +63,7 @@ double BackgroundWork::gap_seconds() const {
     return std::numeric_limits<double>::infinity();
   }
   StepLoad shortest;
-  shortest.add({.count = 1, .samples = true});
+  shortest.add_decode(0);
   return std::max(options_.background_gap_seconds, 2 * pace_.cost().seconds(shortest));
 }
 
@@ -86,7 +86,7 @@ void BackgroundWork::note_room(const StepDraft& draft) {
     if (!draft.sequences[i]->rank.background) live.add(plan.work[i]);
   }
   if (live.rows() == 0) return;  // the whole step is theirs
-  const StepLoad all = StepLoad::of(plan);
+  const StepLoad& all = draft.load;
   const int32_t more = pace_.prompt_tokens_within(
       step_seconds(), all, 0, options_.max_num_batched_tokens - plan.token_count);
   const auto used_tokens = static_cast<uint64_t>(all.rows() - live.rows());

@@ -1,8 +1,9 @@
-// Background requests (Request::background) fill what all others leave of a step: how long a step
-// with their work may take, what they get of it, and what they made of it.
+// Background requests (Request::background) fill what live ones leave of a step: how long a step
+// with background work may take, which tokens it computes, and how much of the room was used.
 //
-// While anybody live has work such a step stays under background_step_seconds; shortly after, under
-// background_gap_seconds; where nobody live has been for a while it is full. They may starve.
+// While a live request has work such a step stays under background_step_seconds; shortly after it,
+// under background_gap_seconds; when there has been no live request for a while the step is full.
+// Background requests may starve.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +29,28 @@ class BackgroundWork {
         pace_(pace),
         beside_overrun_(1.1, options.background_over_share) {}
 
-  // Whether somebody of the background waits or runs.
+  // Whether a background sequence waits or runs.
   bool any() const;
-  // Tokens of its next decodes and prompt chunks, beside what the live got; `kept_for_oldest` of
-  // them only for the oldest of all that runs.
+  // Gives decodes and prompt chunks of the background their tokens, beside what the live sequences
+  // got; `kept_for_oldest` of the budget is only for the oldest running sequence.
   void choose_tokens(StepDraft& draft, int32_t kept_for_oldest) const;
-  // The rest of the step is for who joins from the background: it is no longer than that allows.
+  // The rest of the step is for `first`, which may join: bounds the budget accordingly.
   void bound_rest(StepBudget& budget, const Sequence& first) const;
 
-  // A plan is made now: there may be live work.
+  // A plan is made now. While a live request has work, the time of live work is now.
   void note_live_work();
-  // What live work left of the draft while more background work waited than could run, and how much
-  // of that it took.
+  // Counts the room that live work left in the draft while background work waited, and what the
+  // background used of it.
   void note_room(const StepDraft& draft);
-  // A step with `sequences` as its works was applied.
+  // A step was applied; `sequences` are those of plan.work.
   void note_applied(const StepPlan& plan, std::span<Sequence* const> sequences,
                     const StepPace::Measured& step);
-  // Its counters: background_* and beside_*.
+  // Fills in background_* and beside_*.
   void count(SchedulerStats& stats) const;
 
  private:
   double step_seconds() const;  // that a step with background work may take
-  double gap_seconds() const;   // the same where nobody live has work now
+  double gap_seconds() const;   // the same where no live request has work now
   int32_t prompt_tokens(const StepBudget& budget, const Sequence& sequence) const;
 
   const SchedulerOptions& options_;

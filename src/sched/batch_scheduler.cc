@@ -92,8 +92,10 @@ StepPlan BatchScheduler::plan() {
   if (table_.running().has_background()) admitter_.make_room(next_step_);
 
   StepDraft draft;
+  const auto running = static_cast<size_t>(table_.running().size());
   draft.plan.step = next_step_;
-  draft.plan.work.reserve(static_cast<size_t>(table_.running().size()));
+  draft.plan.work.reserve(running);
+  draft.sequences.reserve(running);
   draft.terms.shape = policy_->shape(admitter_.view(next_step_));
   draft_step(draft);
   while (draft.plan.empty()) {
@@ -105,7 +107,7 @@ StepPlan BatchScheduler::plan() {
   return submit(std::move(draft));
 }
 
-// Who has outgrown what was reserved for it gets the next reservation, or makes room for others.
+// A sequence that has outgrown its reservation gets the next one, or makes room for others.
 void BatchScheduler::renew_reservations() {
   if (!table_.has_reservations()) return;
   for (int64_t i = table_.running().size(); i-- > 0;) {
@@ -135,8 +137,8 @@ void BatchScheduler::draft_step(StepDraft& draft) {
   supply_.collect_moves(draft.plan);
 }
 
-// A draft brought no work: what held it back is let go, one thing after the other. Nothing: there
-// is no work now.
+// The draft brought no work: the next thing that held it back is let go. nullopt: there is no work
+// now.
 std::optional<StepTerms> BatchScheduler::looser_terms(const StepDraft& draft) const {
   StepTerms terms = draft.terms;
   if (terms.shape != StepShape::kMixed) {
@@ -151,8 +153,8 @@ std::optional<StepTerms> BatchScheduler::looser_terms(const StepDraft& draft) co
     terms.background_pauses = false;
     return terms;
   }
-  // Pages were kept for one that was refused after all, and nothing is in flight: whom they were
-  // kept from goes on.
+  // Pages were kept for a sequence that was refused after all, and nothing is in flight: those that
+  // the pages were kept from go on.
   if (terms.keeps_pages && supply_.keeps_pages() && in_flight_.empty()) {
     terms.background_pauses = terms.keeps_pages = false;
     return terms;
@@ -167,11 +169,12 @@ StepPlan BatchScheduler::submit(StepDraft draft) {
   }
   draft.plan.released = table_.take_released_slots();
   background_.note_room(draft);
-  in_flight_.push_back({next_step_++, pace_.now(), std::move(draft.sequences)});
+  in_flight_.push_back({next_step_++, pace_.now(), draft.load, std::move(draft.sequences)});
   return std::move(draft.plan);
 }
 
-// Who joins, while slots, pages and budget last.
+// Waiting sequences join while slots, pages and budget last; what the prefix cache holds of a
+// prompt is not computed. Nothing joins past a sequence that was named and cannot join.
 void BatchScheduler::admit_waiting(StepDraft& draft) {
   while (Sequence* head = next_to_join(draft)) {
     if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
@@ -194,8 +197,8 @@ void BatchScheduler::admit_waiting(StepDraft& draft) {
   }
 }
 
-// Whom the policy names. Where nobody live waits it is the first of the background, which gets what
-// the step still has room for.
+// The sequence that the policy names. Where no live one waits it is the first of the background,
+// which gets what the step still has room for.
 Sequence* BatchScheduler::next_to_join(StepDraft& draft) {
   const WaitingLine& line = table_.line();
   if (!line.live().empty()) return admitter_.name_next(draft.plan.step);
@@ -234,7 +237,7 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
             "plans are applied in order");
   const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const StepPace::Measured measured = pace_.note_applied(plan, step.planned_seconds);
+  const StepPace::Measured measured = pace_.note_applied(step.load, step.planned_seconds);
   displacement_.earn(measured.seconds);
   background_.note_applied(plan, step.sequences, measured);
   if (cache_ != nullptr && pace_.knows()) {

@@ -1,11 +1,11 @@
 // The scheduler behind scheduler.h: continuous batching with chunked prefill. batch_scheduler.cc is
 // its main line, plan() and apply(); what the phases know is behind them:
 //
-//   SequenceTable   who waits, who runs, who leaves, and each change between them
+//   SequenceTable   the sequences that wait, run and leave, and each change of state
 //   StepPace        how long steps take
-//   Displacement    who gives way to whom, and what that may cost
-//   Promotion       who goes to the front of the line
-//   Admitter        who joins
+//   Displacement    which sequence gives way to which, and what that may cost
+//   Promotion       sequences that waited too long go to the front
+//   Admitter        which waiting sequence joins
 //   TokenChooser    how many tokens each sequence gets
 //   BackgroundWork  what background requests get of a step
 //   PageSupply      pages and prefixes that are there
@@ -13,14 +13,14 @@
 //   StepWriter      the plan
 //   ResultReader    what a step brought
 //
-// Why it always goes on: the first running sequence by rank is never a victim of another that runs
-// and may take the pages of all others, and check_request() let in only what fits the pool alone;
-// while it waits for pages of steps in flight nobody behind it takes one, so it has them when those
-// steps were applied; whom the policy names joins before anybody else does, and where that may
-// starve somebody, it is promoted to the front.
+// Why it always goes on: the oldest running sequence (the first by rank) is never preempted for
+// another that runs and may take the pages of all others, and check_request() let in only requests
+// that fit the pool alone. While the oldest waits for pages of steps in flight no sequence behind
+// it takes one, so it has them when those steps were applied. The sequence that the policy names
+// joins before any other; where that may starve one, it is promoted to the front.
 //
-// Background requests have a line of their own, join only when nobody live waits, rank behind all,
-// and give slots and pages to any live request.
+// Background requests have a queue of their own. They join only when no live request waits, rank
+// behind all live ones, and give slots and pages to any of them.
 #pragma once
 
 #include <cstdint>
@@ -102,6 +102,7 @@ class BatchScheduler final : public Scheduler {
   struct InFlight {
     uint64_t step = 0;
     double planned_seconds = 0;
+    StepLoad load;
     std::vector<Sequence*> sequences;  // of its works, in their order; it keeps them alive
   };
   std::deque<InFlight> in_flight_;

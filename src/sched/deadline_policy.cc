@@ -25,7 +25,7 @@ const SloClass& class_of(const std::vector<SloClass>& classes, const Sequence& s
 StepLoad decodes_of(const StepView& view) {
   StepLoad decodes;
   for (const Sequence* each : view.running) {
-    if (each->is<Decoding>()) decodes.add({.first = each->planned, .count = 1, .samples = true});
+    if (each->is<Decoding>()) decodes.add_decode(each->planned);
   }
   return decodes;
 }

@@ -1,10 +1,10 @@
 // Earliest deadline first by the class's target for the first token
-// (SchedulerOptions::slo_classes). Who has already missed his deadline goes behind those who can
-// still keep theirs: under overload the late ones wait, instead of making everybody late. Where the
+// (SchedulerOptions::slo_classes). A request that has missed its deadline goes behind those that
+// can still keep theirs: under overload the late ones wait, instead of making all late. Where the
 // prompts that wait cannot all be in time, the longest are given up until the rest are: the most
 // that can be on time by one machine (Moore 1968). The late join where they take nothing from the
-// others: no prompt is being computed, and the running answers leave the most of a step. Who has
-// waited for promote_after_steps joins all the same, a few at a time.
+// others: no prompt is being computed, and the running answers leave the most of a step. After
+// promote_after_steps a late one joins all the same, a few at a time.
 //
 // Steps are as long as the running answers can bear. An answer of n tokens is in time when its last
 // comes within n times the class's target per token after its first: what it gained in short steps

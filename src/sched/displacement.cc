@@ -6,7 +6,7 @@
 
 namespace headrace {
 
-// As the policy says; the promoted displace all behind them, the live all in the background.
+// As the policy says; promoted sequences displace all behind them, live ones all of the background.
 bool Displacement::displaces(const Sequence& head, const Sequence& running) const {
   if (head.rank.background) return false;
   if (running.rank.background) return true;
@@ -41,7 +41,7 @@ void Displacement::charge(Sequence& head, int32_t found_tokens, const StepCost& 
   if (!std::exchange(head.displaced, false)) return;
   if (std::isinf(policy_.rules().displacement_share)) return;
   StepLoad again;
-  again.add({.first = found_tokens, .count = head.known_length() - found_tokens});
+  again.add_prompt(found_tokens, head.known_length() - found_tokens);
   const double alone = cost.seconds(again) - cost.base;
   const double in_full_step = again.prompt_tokens * cost.seconds_per_prompt_token() +
                               again.prompt_context * cost.per_prompt_context;

@@ -1,5 +1,5 @@
-// Who gives way to whom when a waiting sequence is to join, and what that may cost: computing again
-// what was displaced takes a share of the machine's time at most (decision 19).
+// Which running sequence gives way to a waiting one that is to join, and what that may cost:
+// computing again what was displaced takes at most a share of the machine's time (decision 19).
 #pragma once
 
 #include "sched/queue_policy.h"
@@ -15,11 +15,11 @@ class Displacement {
   Displacement(const QueuePolicy& policy, const SequenceTable& table)
       : policy_(policy), table_(table) {}
 
-  // The youngest of those that give way to `head`; null: nobody does.
+  // The youngest running sequence that gives way to `head`; null: none does.
   Sequence* victim_for(const Sequence& head) const;
   // Whether what the policy's preemptions have cost leaves room for more.
   bool affordable() const;
-  // What they may still cost; negative: nothing, until so much more was earned.
+  // Seconds that they may still cost; negative: none, until so many were earned.
   double seconds_left() const { return seconds_left_; }
 
   // A step took so long: a share of that is earned.

@@ -8,8 +8,8 @@
 // Bound: of two tenants that always have work waiting, the service differs by at most 2 U, U twice
 // the tokens of a full batch (theorem 4.4 there). It holds because a tenant's counter with all that
 // its running requests may still be served is never more than U over another's: it was at most the
-// other's counter when the last of them joined. Who comes back behind the others is lifted so far
-// that this is true of him too.
+// other's counter when the last of them joined. A tenant that comes back behind the others is
+// lifted so far that this is true of it too.
 #pragma once
 
 #include <span>
@@ -57,7 +57,8 @@ class FairPolicy final : public QueuePolicy {
     int32_t open = 0;          // choices that have not ended
     uint64_t last_joined = 0;  // in the order in which sequences left the queues
     int32_t running() const { return open - static_cast<int32_t>(queue.size()); }
-    // Of equals, who joined longer ago: else who was just displaced would displace its successor.
+    // Of equals the tenant that joined longer ago: else one that was just displaced would displace
+    // its successor.
     bool comes_before(const Tenant& other) const {
       return std::pair(counter, last_joined) < std::pair(other.counter, other.last_joined);
     }

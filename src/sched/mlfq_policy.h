@@ -22,7 +22,7 @@ class MlfqPolicy final : public QueuePolicy {
   // 64 prompt tokens cost about what a decode step does, in weights read (CPU 135M, H200 8B alike).
   static constexpr double kPromptWeight = 1.0 / 64;
 
-  // Who is promoted is long, and holds much memory until it ends: where memory is for few, a
+  // A promoted answer is long, and holds much memory until it ends: where memory is for few, a
   // sixteenth of the slots would be all that runs. So of what runs one in so many is.
   static constexpr int32_t kRunningPerPromoted = 12;
 

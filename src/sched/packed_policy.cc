@@ -8,7 +8,7 @@ namespace headrace {
 Sequence* PackedPredictedPolicy::next(const StepView& view) {
   Sequence* first = *view.queue.begin();
   if (predictor_.is_stale(memory_.of(*first).predicted_at)) predict(*first);
-  // Alone, or too long in the queue: he is next whether he fits or not.
+  // Alone, or too long in the queue: it is next whether it fits or not.
   if (view.running.empty() || first->rank.level == kPromotedLevel) return first;
   if (view.free_slots == 0) return nullptr;
   std::vector<Sequence*> candidates;

@@ -1,7 +1,7 @@
 // Packing by predicted length (S3: Jin et al., NeurIPS 2023): memory is reserved for the predicted
 // bucket instead of max_tokens, and of those at the front of the queue the largest that fits joins
-// (decreasing first fit). Who outgrows his bucket gets the next one, in place where there is room,
-// else he is preempted and queues for it.
+// (decreasing first fit). A sequence that outgrows its bucket gets the next one, in place where
+// there is room; else it is preempted and queues for it.
 #pragma once
 
 #include "sched/length_predictor.h"

@@ -2,9 +2,9 @@
 
 namespace headrace {
 
-// The first that runs waited for pages in an earlier plan. Those that were fenced then come free
-// within steps_in_flight_max plans; that they are there then is the reason why nobody behind it may
-// take them, in steps of whatever shape.
+// Pages that were fenced when the oldest waited for them come free within steps_in_flight_max
+// plans. They are there then because no sequence behind it may take them, in steps of whatever
+// shape.
 void PageSecurer::keep_for_oldest() {
   supply_.keep_for_nobody();
   if (table_.running().empty()) return;
@@ -16,7 +16,8 @@ void PageSecurer::keep_for_oldest() {
   supply_.keep_for(oldest.rank, supply_.pages_needed(oldest, tokens));
 }
 
-// Oldest first; a victim is always younger than who needs its pages, so nothing secured is undone.
+// Oldest first: a victim is younger than the sequence that needs its pages, so no secured page is
+// given up again.
 void PageSecurer::secure(StepDraft& draft) {
   for (Candidate& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;

@@ -1,5 +1,5 @@
-// Pages for what runs: each gets those of its tokens, the oldest first, and takes them from the
-// youngest where the pool is empty.
+// Pages for the running sequences: each gets the pages of its tokens, the oldest first. Where the
+// pool is empty the youngest is preempted.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ class PageSecurer {
               AdmissionControl& admission, SequenceTable& table)
       : options_(options), pool_(pool), supply_(supply), admission_(admission), table_(table) {}
 
-  // Keeps the pages that the oldest lacks, where it waited for them in an earlier plan; for nobody
-  // else.
+  // Keeps the pages that the oldest sequence waited for in an earlier plan, if it did; else none.
   void keep_for_oldest();
-  // Pages for the tokens of each candidate. A candidate that they do not reach for gets fewer
-  // tokens, or none.
+  // Takes the pages of each candidate's tokens. A candidate for which they are not enough computes
+  // fewer tokens, or none.
   void secure(StepDraft& draft);
 
  private:

@@ -127,8 +127,8 @@ void PageSupply::await(Sequence& sequence, uint64_t step) const {
   if (sequence.awaits_pages_since == 0) sequence.awaits_pages_since = step;
 }
 
-// A fence falls within steps_in_flight_max plans. Who waited so long and has its pages not met
-// those that sliding windows of others turn over: they take again what they give back.
+// A fence falls within steps_in_flight_max plans. A sequence that waited so long and has no pages
+// met those that sliding windows of others turn over: they take again what they give back.
 int64_t PageSupply::turned_over(const Sequence& sequence, uint64_t step) const {
   const uint64_t since = sequence.awaits_pages_since;
   const auto depth = static_cast<uint64_t>(options_.steps_in_flight_max);

@@ -1,7 +1,7 @@
 // What the pool and the prefix cache have for one sequence: how much of it is computed already, for
 // how many of its tokens there are pages, and whether those that it lacks come free by themselves.
-// It takes pages only from the free ones: who gives way to whom is the scheduler's choice
-// (displacement.h).
+// It takes only free pages: which sequence gives way to which is decided elsewhere (displacement.h,
+// page_securer.h).
 #pragma once
 
 #include <cstdint>
@@ -48,14 +48,14 @@ class PageSupply {
             std::vector<BlockCopy>& copies);
   // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
   void cache_prefix(Sequence& sequence, int32_t length);
-  // What it computed may be wrong: nobody shall find it.
+  // What it computed may be wrong: no other sequence shall find it.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.
   void collect_moves(StepPlan& plan);
 
   // --- pages kept for one that waits for them
-  // Those behind `rank` may not take so many of the free pages, until this is said again: who has
-  // it is the first that goes on, or that joins in their place, and lacks them.
+  // Sequences behind `rank` may not take so many of the free pages, until this is called again: the
+  // pages are for the first sequence, which goes on or joins with them.
   void keep_for(const Rank& rank, int64_t pages) { kept_ = {rank, pages}; }
   void keep_for_nobody() { kept_.reset(); }
   bool keeps_pages() const { return kept_.has_value(); }
@@ -73,7 +73,7 @@ class PageSupply {
   int64_t turned_over(const Sequence& sequence, uint64_t step) const;
 
   // --- of a sequence that was preempted
-  // Its pages stay in the cache until everything that nobody waits for has gone.
+  // Its pages stay in the cache until all that no sequence waits for have gone.
   void pin(Sequence& victim);
   void unpin(Sequence& sequence);
 

@@ -1,11 +1,10 @@
-// Who runs: the order of the queue and of the batch, when a waiting sequence may join, what a step
-// is made of. A policy is a pair of files and a row in the table of queue_policy.cc;
+// Scheduling policies: the order of the queue and of the batch, when a waiting sequence may join,
+// what a step is made of. A policy is a pair of files and a row in the table of queue_policy.cc;
 // docs/scheduling.md explains them to an operator.
 //
-// The scheduler keeps three promises under every policy: the first by rank of what runs makes
-// progress and gives its pages to nobody that runs; nobody joins with pages that others were
-// promised; and where somebody may starve, who has waited for promote_after_steps goes before all
-// others.
+// The scheduler keeps three promises under every policy: the oldest running sequence by rank makes
+// progress and gives its pages to no other that runs; no sequence joins with pages that others were
+// promised; and where a sequence may starve, it goes before all others after promote_after_steps.
 #pragma once
 
 #include <cstdint>
@@ -50,33 +49,33 @@ struct StepView {
 // What a step may hold.
 enum class StepShape : uint8_t {
   kMixed,   // decodes first, prompt chunks fill the rest
-  kDecode,  // decodes alone; nobody joins
+  kDecode,  // decodes alone; no sequence joins
   kPrefill  // prompts alone
 };
 
 // What holds under a policy for all sequences alike.
 struct PolicyRules {
-  // Somebody may wait for ever behind later ones: who has waited for promote_after_steps is
-  // promoted, to the front, until it ends.
+  // A sequence may wait for ever behind later ones: after promote_after_steps it is promoted to the
+  // front, until it ends.
   bool may_starve = false;
-  // Of so many that run one may be promoted at a time (one at least), and so many at most; who has
-  // waited longest is next. 0: no bound.
+  // How many may be promoted at a time: one of so many that run (at least one), and at most
+  // promoted_max. 0: no bound.
   int32_t running_per_promoted = 0;
   int32_t promoted_max = std::numeric_limits<int32_t>::max();
   // A promoted sequence takes slots and memory from those behind it; else it is only the next to
   // join.
   bool promoted_displaces = true;
-  // Share of the machine's time that computing again what preempts() displaced may take. Where it
-  // is used up nobody is displaced but by the promoted.
+  // Share of the machine's time that computing again what preempts() displaced may take. When it is
+  // used up, only promoted sequences displace others.
   double displacement_share = std::numeric_limits<double>::infinity();
-  // Nobody joins for some finishes after one found no pages (AdmissionControl's hold), and not only
-  // after what runs found none.
+  // Admission is on hold for some finishes also after a waiting sequence found no pages, and not
+  // only after a running one found none (AdmissionControl).
   bool holds_after_refusal = false;
   // A finished sequence keeps its slot until the whole batch is done; and is computed meanwhile,
   // with all its memory.
   bool holds_finished_rows = false;
   bool computes_finished_rows = false;
-  // Somebody may crowd the machine now (crowds()).
+  // A tenant may be crowding the machine now (crowds()).
   bool may_crowd = false;
 };
 
@@ -98,17 +97,19 @@ class QueuePolicy {
   const PolicyRules& rules() const { return rules_; }
 
   // --- the line
-  // Place in line, when it arrives, each time it is queued again, and after service (served()).
+  // Place in line: asked when the sequence arrives, each time it is queued again, and after service
+  // (served()).
   virtual Rank rank(const Sequence& sequence) const { return {.arrival = sequence.rank.arrival}; }
-  // The first of the queue, before it is asked to join. True: its rank has changed.
+  // Looks at the first of the queue before next(). True: its rank has changed.
   virtual bool reconsider(Sequence&, double /*now_seconds*/) { return false; }
-  // Who joins next, of view.queue (not empty); null: nobody in this step.
+  // The sequence of view.queue (not empty) that joins next; null: none in this step.
   virtual Sequence* next(const StepView& view) { return *view.queue.begin(); }
   virtual bool admits(const BatchView& batch) const { return batch.token_budget_left > 0; }
-  // The length for which pages must be there when it joins; 0: its prompt and a token. The pages
-  // are its own as long as it runs and does not grow beyond it: then (Decoding) it is asked again.
+  // The length in tokens for which pages must be there when the sequence joins; 0: its prompt and a
+  // token. The pages are its own while it runs; when it has grown to that length (then it is
+  // Decoding) the policy is asked again.
   virtual int32_t reserved_length(Sequence&) { return 0; }
-  // Whether `running`, the last by rank, is preempted so that `waiting` can join.
+  // Whether `running` gives way so that `waiting` can join.
   virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
     return false;
   }
@@ -121,11 +122,12 @@ class QueuePolicy {
   }
   // Prompts that run share a step's budget in this order, smaller first; equals share it fairly.
   virtual double prompt_order(const Sequence&) const { return 0; }
-  // Whether its prompts make room for others who may come: they are cut so that steps stay short.
+  // Whether the sequence's tenant crowds the machine: its prompts are cut so that steps stay short
+  // for requests of others.
   virtual bool crowds(const Sequence&) const { return false; }
 
-  // --- news
-  // Tokens were computed for it. True: its rank has changed.
+  // --- events
+  // Tokens were computed for the sequence. True: its rank has changed.
   virtual bool served(Sequence&, int32_t /*prompt_tokens*/, int32_t /*output_tokens*/) {
     return false;
   }

@@ -182,8 +182,8 @@ void ResultReader::end_prompt_only(const Work& work, const Sequence& leader,
   }
 }
 
-// NaN logits end the choice; of a leader, all who would have shared its pages. What it computed may
-// be wrong from some token on: nobody shall find it.
+// NaN logits end the choice; of a leader, all choices that would have shared its pages. What it
+// computed may be wrong from some token on: no other sequence shall find it.
 void ResultReader::fault(Sequence& sequence, std::vector<Emission>& out) {
   supply_.forget(sequence);
   std::vector<Sequence*> ended = sequence.followers;

@@ -28,7 +28,7 @@ bool SequenceTable::nobody_live() const {
   return line_.live().empty() && (running_.empty() || running_.oldest().rank.background);
 }
 
-// --- a request comes; its choices end
+// --- requests come, choices end
 
 Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
   const int32_t room = options_.max_num_seqs + options_.max_queued_requests;
@@ -170,7 +170,7 @@ void SequenceTable::place_in_queue(Sequence& sequence) {
   if (!sequence.rank.background) policy_.note(SequenceEvent::kQueued, sequence);
 }
 
-// It has a place by rank and, where it may starve, one among those who wait.
+// A queued sequence has a place by rank and, where it may starve, one by how long it waits.
 void SequenceTable::enqueue(Sequence& sequence, uint64_t waits_since) {
   place_in_queue(sequence);
   sequence.waits_since = waits_since;
@@ -216,7 +216,7 @@ void SequenceTable::promote(Sequence& sequence, uint64_t step) {
   enqueue(sequence, step);
 }
 
-// --- it runs
+// --- sequences that run
 
 void SequenceTable::start(Sequence& head) {
   dequeue(head);
@@ -273,12 +273,12 @@ void SequenceTable::requeue(Sequence& victim) {
   supply_.pin(victim);
   leave_batch(victim, /*ended=*/false);
   victim.state = Waiting{};
-  // It has waited since its last work, and not only since it lost its slot: who joined, had its
-  // pages loaded and lost them again got nothing.
+  // It has waited since its last work, and not only since it lost its slot: a sequence that joined,
+  // had its pages loaded and lost them again got nothing.
   enqueue(victim, victim.waits_since);
 }
 
-// --- slots of those who have left
+// --- slots whose sequences have left
 
 void SequenceTable::release_slots() {
   // A batch is done when nothing of it runs; a preempted row joins the next one.

@@ -1,6 +1,6 @@
-// Every sequence that has not ended, in the list of its state (sequence.h), and what it holds
-// there: a place in line or among what runs, a slot, pages. One command for each change of state;
-// whether it should happen is decided elsewhere.
+// Every sequence that has not ended, in the list of its state (sequence.h), with what it holds
+// there: a place in the queue or among the running sequences, a slot, pages. Each change of state
+// is one command; whether it should happen is decided elsewhere. One thread.
 #pragma once
 
 #include <array>
@@ -35,44 +35,46 @@ class SequenceTable {
   const std::unordered_map<RequestId, RequestEntry>& requests() const { return requests_; }
   const std::vector<Sequence*>& retiring() const { return retiring_; }
   Sequence* find(SequenceId id) const;  // null: it has ended
-  bool nobody_live() const;             // neither waits nor runs
-  // Slots that the live had taken, or left and not freed, when slots were released last.
+  bool nobody_live() const;             // no live sequence waits or runs
+  // Slots that live sequences had taken, or had left and not freed, when slots were released last.
   int32_t live_rows_at_start() const { return live_rows_at_start_; }
-  bool has_reservations() const { return reserves_; }  // of the policy, for somebody
+  bool has_reservations() const { return reserves_; }  // the policy has reserved pages
   uint64_t preemptions() const { return preemptions_; }
   uint64_t yields() const { return yields_; }
 
-  // --- a request comes; its choices end
-  // kExhausted: there are as many as there may be.
+  // --- requests come, choices end
+  // kExhausted when there are as many requests as there may be.
   Status add(Request request, uint64_t step, double now_seconds);
-  // The request is done with this choice. A leader goes on without a choice of its own while others
-  // wait for the prompt that it computes.
+  // The request is done with this choice. A leader goes on without a choice of its own (muted)
+  // while its followers wait for the prompt that it computes.
   void end_choice(Sequence& sequence);
-  // It gives up its pages at once, its slot when no step in flight refers to it.
+  // The sequence gives up its pages at once, its slot when no step in flight refers to it.
   void retire(Sequence& sequence);
-  // Retired sequences that no step in flight refers to are gone.
+  // Deletes retired sequences that no step in flight refers to.
   void sweep_retired();
 
   // --- in line
-  // It goes before all others from plan `step` on, whether it waits or runs.
+  // The sequence, waiting or running, goes before all that are not promoted from plan `step` on.
+  // REQUIRES: it is WaitingLine::longest_waiting(), or runs
   void promote(Sequence& sequence, uint64_t step);
-  // Its rank may have changed. REQUIRES: it waits and follows nobody
+  // The rank of a waiting sequence may have changed. REQUIRES: it follows no leader
   void place_again(Sequence& sequence);
   void drop_ended_waits() { line_.drop_ended_waits(); }
 
-  // --- it runs
-  // It gets a slot, and its followers get theirs reserved. REQUIRES: they are free
+  // --- sequences that run
+  // The sequence gets a slot, and slots are reserved for its followers. REQUIRES: they are free
   void start(Sequence& head);
-  // The prompt is planned to its end: a follower shares its pages and decodes from there.
+  // The leader's prompt is planned to its end: the follower shares its pages and decodes from
+  // there.
   void start_follower(Sequence& leader, Sequence& follower, uint64_t step);
-  // Its rank may have changed. REQUIRES: it runs
+  // The rank of a running sequence may have changed.
   void rerank(Sequence& sequence);
-  // It waits again, because one before it needs its pages, or because the policy prefers another.
-  // What it has generated is kept and computed again later.
+  // The victim waits again: preempt() because an older sequence needs its pages, yield() because
+  // the policy prefers another. What it has generated is kept and computed again later.
   void preempt(Sequence& victim);
   void yield(Sequence& victim);
 
-  // --- slots of those who have left
+  // --- slots whose sequences have left
   void release_slots();
   // Released slots that no plan has told the device of yet.
   std::vector<ReleasedSlot> take_released_slots() { return slots_.take_released(); }
@@ -87,7 +89,7 @@ class SequenceTable {
   void dequeue(Sequence& sequence);
   Rank rank_of(const Sequence& sequence) const;
   void requeue(Sequence& victim);
-  void hand_over(Sequence& leader);  // its followers go on without it
+  void hand_over(Sequence& leader);  // its first follower leads the others
   void drop_reserved_slots(Sequence& leader);
   void leave_batch(Sequence& sequence, bool ended);
   bool goes_on_in_batch(const Sequence& sequence) const;

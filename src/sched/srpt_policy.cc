@@ -3,7 +3,7 @@
 namespace headrace {
 namespace {
 
-// Who was preempted computes its tokens again: as much must be won.
+// A preempted sequence computes its tokens again: as much must be won.
 constexpr double kMargin = 1.25;
 
 int32_t remaining(const Sequence& sequence) {

@@ -1,4 +1,4 @@
-// Shortest remaining declared answer first, and it takes slots of those who have more to go. For
+// Shortest remaining declared answer first, and it takes slots of those that have more to go. For
 // clients that know how long their answers get; with true lengths declared it is the clairvoyant
 // order that mlfq, which knows nothing, is measured against.
 #pragma once

@@ -26,13 +26,10 @@ void StepOverrun::note(double seconds, double predicted) {
 
 void StepLoad::add(const Work& work) {
   if (work.count == 1 && work.samples) {
-    ++decodes;
-    kv_tokens += work.first + 1;
-    return;
+    add_decode(work.first);
+  } else {
+    add_prompt(work.first, work.count);
   }
-  const double count = work.count;
-  prompt_tokens += count;
-  prompt_context += count * work.first + count * (count + 1) / 2;
 }
 
 StepLoad StepLoad::of(const StepPlan& plan) {

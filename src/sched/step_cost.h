@@ -27,6 +27,16 @@ struct StepLoad {
     return std::clamp((rows() - low) / (high - low), 0.0, 1.0);
   }
 
+  // A decode of token `first`; a chunk of `count` prompt tokens from `first` on.
+  void add_decode(int32_t first) {
+    ++decodes;
+    kv_tokens += first + 1;
+  }
+  void add_prompt(int32_t first, int32_t count) {
+    const double tokens = count;
+    prompt_tokens += tokens;
+    prompt_context += tokens * first + tokens * (tokens + 1) / 2;
+  }
   void add(const Work& work);
   static StepLoad of(const StepPlan& plan);
   friend StepLoad operator+(StepLoad a, const StepLoad& b) {

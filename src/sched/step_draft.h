@@ -32,7 +32,11 @@ struct StepBudget {
   void take(const Sequence& sequence, int32_t first, int32_t count) {
     if (count == 0) return;
     tokens_left -= count;
-    load.add({.first = first, .count = count, .samples = sequence.is<Decoding>()});
+    if (sequence.is<Decoding>()) {
+      load.add_decode(first);
+    } else {
+      load.add_prompt(first, count);
+    }
   }
 };
 
@@ -49,6 +53,7 @@ struct StepDraft {
   StepBudget budget;
   StepPlan plan;
   std::vector<Sequence*> sequences;  // of plan.work, in its order
+  StepLoad load;                     // of plan.work
   bool background_paused = false;    // it had work, and a live request joins
 };
 

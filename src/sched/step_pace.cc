@@ -9,7 +9,7 @@ int32_t StepPace::prompt_tokens_within(double seconds, const StepLoad& load, int
                                        int32_t most) const {
   const auto fits = [&](int32_t tokens) {
     StepLoad chunk;
-    chunk.add({.first = first, .count = tokens});
+    chunk.add_prompt(first, tokens);
     return cost().seconds(load + chunk) <= seconds;
   };
   if (most <= 0 || fits(most)) return std::max(0, most);
@@ -32,11 +32,10 @@ int32_t StepPace::chunk(const StepBudget& budget, int32_t first, int32_t remaini
 
 // A step took from the end of the one before it until now, with what the host did between them;
 // from its plan where there was nothing to do before.
-StepPace::Measured StepPace::note_applied(const StepPlan& plan, double planned_seconds) {
+StepPace::Measured StepPace::note_applied(const StepLoad& load, double planned_seconds) {
   const double started =
       work_left_ ? applied_seconds_ : std::max(planned_seconds, applied_seconds_);
   applied_seconds_ = now();
-  const StepLoad load = StepLoad::of(plan);
   const Measured step{.seconds = applied_seconds_ - started,
                       .predicted = knows() ? cost().seconds(load) : 0};
   fit_.observe(load, step.seconds);

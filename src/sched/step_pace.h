@@ -38,8 +38,8 @@ class StepPace {
   struct Measured {
     double seconds = 0, predicted = 0;  // predicted 0: nothing was known
   };
-  // The oldest step in flight, planned at `planned_seconds`, ends now.
-  Measured note_applied(const StepPlan& plan, double planned_seconds);
+  // The oldest step in flight, which has `load` and was planned at `planned_seconds`, ends now.
+  Measured note_applied(const StepLoad& load, double planned_seconds);
   // Whether there is work when a step was applied: then the next one begins at once.
   void note_work_left(bool work_left) { work_left_ = work_left; }
 

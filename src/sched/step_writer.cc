@@ -57,6 +57,7 @@ void StepWriter::write_work(StepDraft& draft, Candidate& candidate) {
   } else if (work.samples || !work.also_sample.empty()) {
     work.rows = LogitRows::kLast;
   }
+  draft.load.add(work);
   plan.work.push_back(std::move(work));
   draft.sequences.push_back(&sequence);
   if (sequence.muted && last && sequence.followers.empty()) table_.retire(sequence);
@@ -81,7 +82,7 @@ bool StepWriter::wants_prompt_logprobs(const Sequence& sequence, const Work& wor
 }
 
 // Ended rows of a static batch (static_policy.h): a token for each, beside what others have in this
-// step. They take no budget and no page that anybody else needs.
+// step. They take no budget and no page that another sequence needs.
 void StepWriter::write_ended_rows(StepDraft& draft) {
   const auto& candidates = draft.candidates;
   const bool others = std::any_of(candidates.begin(), candidates.end(), [](const auto& each) {
@@ -89,7 +90,7 @@ void StepWriter::write_ended_rows(StepDraft& draft) {
   });
   if (draft.plan.work.empty() && !others) return;
   for (LeavingSlot& leaving : table_.leaving()) {
-    // The last token of the budget is for who joins.
+    // The last token of the budget is for a sequence that joins.
     if (leaving.row != nullptr && draft.budget.tokens_left > 1) write_ended_row(draft, leaving);
   }
 }
@@ -115,6 +116,7 @@ void StepWriter::write_ended_row(StepDraft& draft, LeavingSlot& leaving) {
   supply_.grow(row, 1, Ticket(plan.step), work.new_blocks, plan.copies);
   --draft.budget.tokens_left;
   draft.budget.load.add(work);
+  draft.load.add(work);
   ++row.planned;
   ++row.samples_in_flight;
   row.last_step = leaving.last_step = Ticket(plan.step);

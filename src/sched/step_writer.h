@@ -1,5 +1,5 @@
-// Writes what was chosen for each sequence into the plan, and what follows from it for the
-// sequence: how far it is planned, whether it decodes from now on, the choices that start with it.
+// Writes the tokens chosen for each sequence into the plan, and moves the sequence on: how far it
+// is planned, whether it decodes from now on, which choices start with it.
 #pragma once
 
 #include "kv/block_pool.h"

@@ -17,8 +17,8 @@ void TokenChooser::choose(StepDraft& draft) {
   if (draft.budget.load.decodes > 0) draft.budget.seconds_max = seconds_beside_decodes(draft);
   if (shape != StepShape::kDecode) share_prompt_budget(draft);
   if (!background_.any()) return;
-  // Who joins comes after the background has been given its part, and would wait for it in its own
-  // first step.
+  // A request that joins is planned after the background, and its first step would be longer by the
+  // background's part.
   draft.background_paused = draft.terms.background_pauses && live_one_joins(shape);
   if (draft.background_paused) return;
   background_.choose_tokens(draft, table_.running().live().empty() ? kept : 0);
@@ -164,7 +164,7 @@ int32_t TokenChooser::budget_for_waiting(int32_t budget) const {
 
 // --- tenants that crowd
 
-// Whether somebody else has a prompt that runs or can join now: it gets a step without the crowd.
+// Whether a prompt of another tenant runs or can join now: it gets a step without the crowd.
 bool TokenChooser::look_for_other_prompts(uint64_t step) {
   if (options_.crowd_step_ratio <= 0 || !policy_.rules().may_crowd) return false;
   const std::span<Sequence* const> running = table_.running().live();

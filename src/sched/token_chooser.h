@@ -2,9 +2,9 @@
 //
 // Decodes first, a token each; prompt chunks fill the rest. Only a prompt that is the oldest of all
 // goes before the decodes, so that no number of them can stop it. A tenant that crowds the machine
-// (QueuePolicy::crowds) has its prompts cut, so that who comes for another tenant waits for the end
-// of a short step; and while such a one has a prompt to compute, steps hold nothing of the crowd
-// but the first in line.
+// (QueuePolicy::crowds) has its prompts cut, so that a request of another tenant waits only for the
+// end of a short step; and while such a request has a prompt to compute, steps hold nothing of the
+// crowd but the oldest sequence.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The sequences that wait for a slot, by rank: the live ones, which the policy sees, and apart from
-// them those in the background. Where somebody may starve the line also knows who of the live has
-// waited longest.
+// them those of background requests. Under policies that may starve a sequence, the line also knows
+// which live one has waited longest.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ class WaitingLine {
 
   // The sequence waits since Sequence::waits_since, as far as promotion is concerned.
   void note_wait(const Sequence& sequence);
-  // `heir` waits in the place of `leader`.
+  // `heir` takes over the wait of `leader`.
   void hand_wait(const Sequence& leader, const Sequence& heir);
-  // Forgets those at the front who wait no more, or are promoted.
+  // Forgets the longest waits that have ended, because the sequence runs or was promoted.
   void drop_ended_waits();
-  // Who has waited longest; null: nobody. REQUIRES: drop_ended_waits()
+  // Of the sequences that are not promoted; null: none waits. REQUIRES: drop_ended_waits()
   Sequence* longest_waiting() const;
-  // The longest wait has ended. REQUIRES: there is one
+  // Forgets the longest wait. REQUIRES: there is one
   void end_longest_wait() { waits_.pop_front(); }
 
  private:
