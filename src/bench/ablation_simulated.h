@@ -1,5 +1,5 @@
 // Ablations that need more traffic than a machine answers in an hour: the real scheduler and cache,
-// in virtual time, with the step cost of an H200 that serves an 8B model (sched/trace_replay.h).
+// in virtual time, with the step cost of an H200 that serves an 8B model (sim/trace_replay.h).
 #pragma once
 
 #include "bench/ablation.h"

@@ -11,6 +11,7 @@
 #include "bench/request_rows.h"
 #include "bench/trace_flags.h"
 #include "cli/command_line.h"
+#include "cli/engine_flags.h"
 #include "sched/queue_policy.h"
 #include "sim/trace_replay.h"
 
@@ -26,7 +27,6 @@ struct SimulateFlags {
   double load = 0;
   double slo_ttft = 0.5, slo_tpot = 0.03;
   bool declare_lengths = false;
-  std::string static_ended_rows = "computed";
   std::string step_cost;  // file
   std::string rows;       // file
   std::string format = "table";
@@ -207,7 +207,6 @@ Result<int> run_simulate(SimulateFlags& flags) {
   scheduler.groups = {{.block_tokens = 16}};
   const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
   scheduler.block_count = kv_tokens / 16;
-  scheduler.static_computes_ended_rows = flags.static_ended_rows == "computed";
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
   HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
@@ -297,7 +296,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "0: it need not")
       ->check(number_between(0.0, 100.0));
   add_choice(
-      app, "--static-ended-rows", flags->static_ended_rows, {"computed", "skipped"},
+      app, "--static-ended-rows", flags->scheduler.static_computes_ended_rows, kEndedRowsComputed,
       "static: rows that have ended are computed until their batch has, or hold their slots");
   app.add_option("--promote-after-steps", flags->scheduler.promote_after_steps,
                  "Steps after which a waiting request goes first");

@@ -25,15 +25,13 @@ The folder gets the config.json of -m and one model.safetensors. Its values are 
 
 struct WeightsFlags {
   std::string model, out;
-  std::string dtype = "bfloat16";
+  DType dtype = DType::kBF16;
   uint64_t seed = 0;
   int threads = 0;
 };
 
-DType dtype_of(const WeightsFlags& flags) {
-  if (flags.dtype == "float32") return DType::kF32;
-  return flags.dtype == "float16" ? DType::kF16 : DType::kBF16;
-}
+constexpr Named<DType> kFloatTypes[] = {
+    {"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}};
 
 // What a tensor of the architecture is in the file, and what its file value lacks.
 struct NamedTensor {
@@ -76,7 +74,7 @@ Result<int> run(const WeightsFlags& flags) {
   const std::vector<NamedTensor> tensors = list_tensors(*architecture, config);
   std::vector<SafetensorsEntry> entries;
   for (const NamedTensor& named : tensors) {
-    entries.push_back({named.file_name, dtype_of(flags), named.tensor.shape});
+    entries.push_back({named.file_name, flags.dtype, named.tensor.shape});
   }
   HR_RETURN_IF_ERROR(make_folder(flags));
   const SystemClock clock;
@@ -85,7 +83,7 @@ Result<int> run(const WeightsFlags& flags) {
                       SafetensorsWriter::create(flags.out + "/model.safetensors", entries));
   ThreadPool pool(place_threads(CpuTopology::read(), flags.threads, CpuBinding::kAuto));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    fill_dummy_tensor(pool, flags.seed, tensors[i].tensor, tensors[i].offset, dtype_of(flags),
+    fill_dummy_tensor(pool, flags.seed, tensors[i].tensor, tensors[i].offset, flags.dtype,
                       writer->data(i).data());
   }
   fmt::print("{}: {} tensors, {} bytes in {:.1f} s\n", flags.out, tensors.size(),
@@ -105,8 +103,7 @@ SubcommandRun define_bench_weights(CLI::App& app) {
       ->required()
       ->type_name("PATH")
       ->group("Work");
-  add_choice(app, "--dtype", flags->dtype, {"bfloat16", "float16", "float32"}, "Type of the values")
-      ->group("Work");
+  add_choice(app, "--dtype", flags->dtype, kFloatTypes, "Type of the values")->group("Work");
   app.add_option("--seed", flags->seed, "Seed of the values")->type_name("N")->group("Work");
   app.add_option("-t,--threads", flags->threads, "CPU threads (default: every CPU)")
       ->check(CLI::Range(0, 1024))

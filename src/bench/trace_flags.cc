@@ -28,16 +28,13 @@ void add_trace_flags(CLI::App& app, TraceFlags& flags, const std::string& group)
       ->transform(size_between(256, 1 << 20))
       ->type_name("N")
       ->group(group);
-  add_choice(app, "--too-long", flags.too_long, {"refuse", "cut", "drop"},
+  add_choice(app, "--too-long", flags.too_long, kTooLongNames,
              "What becomes of a file's requests that --max-model-len does not hold")
       ->group(group);
 }
 
 Result<std::vector<TraceRequest>> open_trace(const TraceFlags& flags) {
-  const TooLong too_long = flags.too_long == "cut"    ? TooLong::kCut
-                           : flags.too_long == "drop" ? TooLong::kDrop
-                                                      : TooLong::kRefuse;
-  return open_trace(flags.options, too_long);
+  return open_trace(flags.options, flags.too_long);
 }
 
 }  // namespace headrace

@@ -12,7 +12,7 @@ namespace headrace {
 
 struct TraceFlags {
   TraceOptions options;
-  std::string too_long = "refuse";
+  TooLong too_long = TooLong::kRefuse;
 };
 
 // --trace, --arrivals, --burstiness, --period, --max-model-len, --too-long.

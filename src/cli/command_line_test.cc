@@ -69,6 +69,14 @@ TEST_F(ModelFlagsTest, DefaultsStay) {
   EXPECT_TRUE(flags_.stack.engine.scheduler.chunked_prefill);
 }
 
+TEST_F(ModelFlagsTest, ANameOfATableIsItsValueAndNoOtherIsTaken) {
+  ASSERT_TRUE(parse({"--cpu-bind", "core", "--dtype", "half", "--kv-memory=virtual"}).ok());
+  EXPECT_EQ(flags_.stack.device.cpu_bind, CpuBinding::kCore);
+  EXPECT_EQ(flags_.stack.load.dtype, DType::kF16);
+  EXPECT_EQ(flags_.stack.runner.kv_memory, KvMemoryKind::kVirtual);
+  EXPECT_FALSE(parse({"--cpu-bind", "socket"}).ok());
+}
+
 TEST_F(ModelFlagsTest, TheModelIsAFlagOrAnArgument) {
   ASSERT_TRUE(parse({"a.gguf", "--dtype", "float32"}).ok());
   EXPECT_EQ(flags_.stack.model, "a.gguf");

@@ -15,7 +15,6 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 
 constexpr Named<bool> kHigherPriorityFirst[] = {{"lower-first", false}, {"higher-first", true}};
-constexpr Named<bool> kEndedRowsComputed[] = {{"computed", true}, {"skipped", false}};
 
 // "auto" and "-1" leave the length to the model and the memory.
 CLI::Validator model_len() {

@@ -5,6 +5,9 @@
 
 namespace headrace {
 
+// --static-ended-rows, as SchedulerOptions::static_computes_ended_rows.
+inline constexpr Named<bool> kEndedRowsComputed[] = {{"computed", true}, {"skipped", false}};
+
 // Adds --max-model-len and all of add_batch_flags().
 void add_engine_flags(CLI::App& app, ModelFlags& flags);
 // Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/named.h"
 #include "base/status.h"
 #include "sim/trace.h"
 
@@ -31,6 +32,8 @@ enum class TooLong {
   kCut,     // prompts, and answers, are shortened
   kDrop,
 };
+inline constexpr Named<TooLong> kTooLongNames[] = {
+    {"refuse", TooLong::kRefuse}, {"cut", TooLong::kCut}, {"drop", TooLong::kDrop}};
 Status fit_trace(std::vector<TraceRequest>& trace, int32_t max_model_len, TooLong too_long);
 
 // The trace that options.kind names: a kind of make_trace(), or a file. Of a file the first
