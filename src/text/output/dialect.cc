@@ -5,25 +5,233 @@
 
 #include <fmt/format.h>
 
+#include "text/output/call_forms.h"
 #include "text/output/dialect_table.h"
 
 namespace headrace {
 namespace {
 
-std::unique_ptr<CallReader> read_json_calls(const ToolList& tools, bool bare) {
+using Reader = std::unique_ptr<CallReader>;
+
+Reader read_json(const ToolList& tools, bool bare) {
   return make_json_call_reader(bare ? &tools : nullptr);
+}
+template <const NamedCallForm& form>
+Reader read_named(const ToolList&, bool) {
+  return make_named_call_reader(form);
+}
+template <const TaggedCallForm& form>
+Reader read_tagged(const ToolList& tools, bool) {
+  return make_tagged_call_reader(form, tools);
 }
 
 constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
 constexpr std::string_view kHermesLayout[] = {"</tool_call>"};
 
+constexpr std::string_view kFunctionOpen[] = {"<function="};
+constexpr std::string_view kQwenLayout[] = {"<tool_call>", "</tool_call>"};
+constexpr std::string_view kSeedLayout[] = {"<seed:tool_call>", "</seed:tool_call>"};
+constexpr TaggedCallForm kFunctionForm = {.name_end = ">",
+                                          .argument_open = "<parameter=",
+                                          .key_end = ">",
+                                          .value_close = "</parameter>",
+                                          .end = "</function>",
+                                          .lines = true};
+
+constexpr std::string_view kMiniMaxOpen[] = {"<invoke name=\""};
+constexpr std::string_view kMiniMaxLayout[] = {"<minimax:tool_call>", "</minimax:tool_call>"};
+constexpr TaggedCallForm kMiniMaxForm = {.name_end = "\">",
+                                         .argument_open = "<parameter name=\"",
+                                         .key_end = "\">",
+                                         .value_close = "</parameter>",
+                                         .end = "</invoke>"};
+
+constexpr std::string_view kGlmSigns[] = {"<arg_key>"};
+constexpr std::string_view kGlmInner[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
+constexpr TaggedCallForm kGlmForm = {.argument_open = "<arg_key>",
+                                     .key_end = "</arg_key>",
+                                     .value_open = "<arg_value>",
+                                     .value_close = "</arg_value>",
+                                     .end = "</tool_call>"};
+
+constexpr std::string_view kDsmlSigns[] = {"｜DSML｜"};
+constexpr std::string_view kDsmlOpen[] = {"<｜DSML｜invoke name=\""};
+constexpr std::string_view kDsmlLayout[] = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>",
+                                            "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"};
+constexpr TaggedCallForm kDsmlForm = {.name_end = "\">",
+                                      .argument_open = "<｜DSML｜parameter name=\"",
+                                      .key_end = "\" string=\"",
+                                      .kind_end = "\">",
+                                      .value_close = "</｜DSML｜parameter>",
+                                      .end = "</｜DSML｜invoke>"};
+constexpr std::string_view kDsmlInner[] = {"｜DSML｜"};
+
+constexpr std::string_view kDeepSeekOpen[] = {"<｜tool▁call▁begin｜>"};
+constexpr std::string_view kDeepSeekSigns[] = {"<｜tool▁call▁begin｜>", "```json"};
+constexpr std::string_view kDeepSeekLayout[] = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
+                                                "<｜tool▁call▁end｜>", "```"};
+constexpr std::string_view kDeepSeekInner[] = {"<｜tool▁sep｜>"};
+constexpr NamedCallForm kDeepSeekV3Form = {.prefix = "function<｜tool▁sep｜>",
+                                           .mark = "\n```json\n"};
+constexpr NamedCallForm kDeepSeekV31Form = {.mark = "<｜tool▁sep｜>"};
+
+constexpr std::string_view kKimiOpen[] = {"<|tool_call_begin|>"};
+constexpr std::string_view kKimiLayout[] = {"<|tool_calls_section_begin|>",
+                                            "<|tool_calls_section_end|>", "<|tool_call_end|>"};
+constexpr std::string_view kKimiInner[] = {"<|tool_call_argument_begin|>"};
+constexpr NamedCallForm kKimiForm = {.mark = "<|tool_call_argument_begin|>", .name_is_id = true};
+
+constexpr std::string_view kMistralOpen[] = {"[TOOL_CALLS]"};
+constexpr std::string_view kMistralInner[] = {"[ARGS]", "[CALL_ID]"};
+constexpr NamedCallForm kMistralForm = {
+    .mark = "[ARGS]", .id_mark = "[CALL_ID]", .mark_may_lack = true};
+
+constexpr std::string_view kLlamaSigns[] = {"\"parameters\": dictionary"};
+constexpr std::string_view kLlamaOpen[] = {"<|python_tag|>"};
+constexpr std::string_view kLlama4Signs[] = {"<|python_start|>"};
+constexpr std::string_view kLlama4Layout[] = {"<|python_start|>", "<|python_end|>"};
+
+constexpr std::string_view kOlmoOpen[] = {"<function_calls>"};
+constexpr std::string_view kOlmoLayout[] = {"</function_calls>"};
+
+constexpr std::string_view kPhiSigns[] = {"<|tool|>"};
+constexpr std::string_view kPhiOpen[] = {"functools", "<|tool_call|>"};
+constexpr std::string_view kPhiLayout[] = {"<|/tool_call|>"};
+
+constexpr std::string_view kGraniteSigns[] = {"<|tool_call|>"};
+constexpr std::string_view kGraniteOpen[] = {"<|tool_call|>", "<tool_call>", "<function_call>"};
+
+constexpr std::string_view kGemmaOpen[] = {"<start_function_call>"};
+constexpr std::string_view kGemmaLayout[] = {"<end_function_call>", "<start_function_response>"};
+constexpr std::string_view kGemmaInner[] = {"<escape>"};
+constexpr std::string_view kGemma4Open[] = {"<|tool_call>"};
+constexpr std::string_view kGemma4Layout[] = {"<tool_call|>", "<|tool_response>"};
+constexpr std::string_view kGemma4Inner[] = {"<|\"|>"};
+
+constexpr std::string_view kHarmonySigns[] = {"<|channel|>", "<|message|>"};
+constexpr std::string_view kHarmonyMarks[] = {"<|start|>",   "<|end|>",       "<|message|>",
+                                              "<|channel|>", "<|constrain|>", "<|call|>",
+                                              "<|return|>"};
+
+Reader read_mistral(const ToolList&, bool) { return make_mistral_call_reader(kMistralForm); }
+Reader read_python_list(const ToolList& tools, bool) {
+  return make_python_call_reader(&tools, true);
+}
+Reader read_python_lines(const ToolList&, bool) { return make_python_call_reader(nullptr, false); }
+Reader read_function_gemma(const ToolList&, bool) { return make_gemma_call_reader("<escape>"); }
+Reader read_gemma4(const ToolList&, bool) { return make_gemma_call_reader("<|\"|>"); }
+
 // Templates of several forms hold signs of others: the first row that fits is taken.
 constexpr ToolDialect kToolDialects[] = {
-    {"hermes,qwen,qwen25,granite4", kHermesOpen, kHermesOpen, kHermesLayout, 0, read_json_calls},
+    {.names = "openai,gpt-oss,harmony",
+     .template_signs = kHarmonySigns,
+     .inner = kHarmonyMarks,
+     .harmony = true},
+    {.names = "minimax_m2,minimax-m2",
+     .template_signs = kMiniMaxLayout,
+     .opens = kMiniMaxOpen,
+     .layout = kMiniMaxLayout,
+     .make_reader = read_tagged<kMiniMaxForm>},
+    {.names = "deepseek_v32,deepseekv32,deepseek_v4,deepseekv4",
+     .template_signs = kDsmlSigns,
+     .opens = kDsmlOpen,
+     .layout = kDsmlLayout,
+     .inner = kDsmlInner,
+     .make_reader = read_tagged<kDsmlForm>},
+    {.names = "deepseek_v3,deepseekv3",
+     .template_signs = kDeepSeekSigns,
+     .opens = kDeepSeekOpen,
+     .layout = kDeepSeekLayout,
+     .inner = kDeepSeekInner,
+     .make_reader = read_named<kDeepSeekV3Form>},
+    {.names = "deepseek_v31,deepseekv31",
+     .template_signs = kDeepSeekOpen,
+     .opens = kDeepSeekOpen,
+     .layout = kDeepSeekLayout,
+     .inner = kDeepSeekInner,
+     .make_reader = read_named<kDeepSeekV31Form>},
+    {.names = "kimi_k2",
+     .template_signs = kKimiOpen,
+     .opens = kKimiOpen,
+     .layout = kKimiLayout,
+     .inner = kKimiInner,
+     .make_reader = read_named<kKimiForm>},
+    {.names = "glm45,glm47,glm,glm4",
+     .template_signs = kGlmSigns,
+     .opens = kHermesOpen,
+     .inner = kGlmInner,
+     .make_reader = read_tagged<kGlmForm>},
+    {.names = "seed_oss",
+     .template_signs = kSeedLayout,
+     .opens = kFunctionOpen,
+     .layout = kSeedLayout,
+     .make_reader = read_tagged<kFunctionForm>},
+    {.names = "qwen3_coder,qwen3_xml",
+     .template_signs = kFunctionOpen,
+     .opens = kFunctionOpen,
+     .layout = kQwenLayout,
+     .make_reader = read_tagged<kFunctionForm>},
+    {.names = "mistral",
+     .template_signs = kMistralOpen,
+     .opens = kMistralOpen,
+     .inner = kMistralInner,
+     .make_reader = read_mistral,
+     .ids = CallIdStyle::kNine},
+    {.names = "functiongemma",
+     .template_signs = kGemmaOpen,
+     .opens = kGemmaOpen,
+     .layout = kGemmaLayout,
+     .inner = kGemmaInner,
+     .make_reader = read_function_gemma},
+    {.names = "gemma4",
+     .template_signs = kGemma4Open,
+     .opens = kGemma4Open,
+     .layout = kGemma4Layout,
+     .inner = kGemma4Inner,
+     .make_reader = read_gemma4},
+    {.names = "pythonic,llama4_pythonic",
+     .template_signs = kLlama4Signs,
+     .layout = kLlama4Layout,
+     .bare_open = '[',
+     .make_reader = read_python_list},
+    {.names = "olmo3",
+     .template_signs = kOlmoOpen,
+     .opens = kOlmoOpen,
+     .layout = kOlmoLayout,
+     .make_reader = read_python_lines},
+    {.names = "phi4_mini_json",
+     .template_signs = kPhiSigns,
+     .opens = kPhiOpen,
+     .layout = kPhiLayout,
+     .make_reader = read_json},
+    {.names = "granite,granite-20b-fc",
+     .template_signs = kGraniteSigns,
+     .opens = kGraniteOpen,
+     .layout = kHermesLayout,
+     .make_reader = read_json},
+    {.names = "hermes,qwen,qwen25,granite4",
+     .template_signs = kHermesOpen,
+     .opens = kHermesOpen,
+     .layout = kHermesLayout,
+     .make_reader = read_json},
+    {.names = "llama3_json,llama4_json,llama3",
+     .template_signs = kLlamaSigns,
+     .opens = kLlamaOpen,
+     .bare_open = '{',
+     .make_reader = read_json},
 };
 
 constexpr ReasoningDialect kReasoningDialects[] = {
-    {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1", "<think>", "<think>", "</think>"},
+    {.names = "openai_gptoss,gpt-oss", .template_sign = "<|channel|>analysis", .harmony = true},
+    {"mistral", "[THINK]", "[THINK]", "[/THINK]"},
+    {"seed_oss", "<seed:think>", "<seed:think>", "</seed:think>"},
+    {"gemma4", "<|channel>", "<|channel>thought", "<channel|>"},
+    {"granite",
+     "Here is my thought process:", "Here is my thought process:", "Here is my response:"},
+    {"kimi", "◁think▷", "◁think▷", "◁/think▷"},
+    {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1,deepseek_v3,deepseek-v3,glm45,glm47,kimi_k2,"
+     "minimax_m2,minimax,nemotron_v3,nemotron_3,olmo3,step3,interns1",
+     "<think>", "<think>", "</think>"},
 };
 
 std::string_view first_name(std::string_view names) { return names.substr(0, names.find(',')); }
@@ -84,13 +292,19 @@ std::vector<std::string_view> OutputDialect::marks() const {
   if (tools) {
     marks.insert(marks.end(), tools->opens.begin(), tools->opens.end());
     marks.insert(marks.end(), tools->layout.begin(), tools->layout.end());
+    marks.insert(marks.end(), tools->inner.begin(), tools->inner.end());
   }
-  if (reasoning) marks.insert(marks.end(), {reasoning->open, reasoning->close});
+  if (!reasoning) return marks;
+  if (reasoning->harmony) {
+    marks.insert(marks.end(), std::begin(kHarmonyMarks), std::end(kHarmonyMarks));
+  } else {
+    marks.insert(marks.end(), {reasoning->open, reasoning->close});
+  }
   return marks;
 }
 
 bool OutputDialect::opens_reasoning(std::string_view prompt_end) const {
-  if (!reasoning) return false;
+  if (!reasoning || reasoning->harmony) return false;
   while (!prompt_end.empty() && is_layout_space(prompt_end.back())) prompt_end.remove_suffix(1);
   return prompt_end.ends_with(reasoning->open);
 }

@@ -14,17 +14,20 @@ struct ToolDialect {
   std::string_view names;  // with commas; the first is the name that is shown
   // All of them stand in the chat templates of these models; empty: by name only.
   std::span<const std::string_view> template_signs;
-  std::span<const std::string_view> opens;   // a call, or several, follow
-  std::span<const std::string_view> layout;  // may stand in front of, between and behind calls
+  std::span<const std::string_view> opens;       // a call, or several, follow
+  std::span<const std::string_view> layout;      // may stand in front of, between and behind calls
+  std::span<const std::string_view> inner = {};  // marks inside of calls
   char bare_open = 0;  // begins calls without a mark where it is the first character of an answer
   std::unique_ptr<CallReader> (*make_reader)(const ToolList& tools, bool bare) = nullptr;
   CallIdStyle ids = CallIdStyle::kCall;
+  bool harmony = false;
 };
 
 struct ReasoningDialect {
   std::string_view names;
   std::string_view template_sign;
   std::string_view open, close;
+  bool harmony = false;
 };
 
 std::span<const ToolDialect> tool_dialects();

@@ -41,5 +41,7 @@ struct OutputOptions {
 
 std::unique_ptr<OutputParser> make_output_parser(const OutputDialect& dialect,
                                                  OutputOptions options);
+// gpt-oss: an answer is a sequence of messages.
+std::unique_ptr<OutputParser> make_harmony_parser(OutputOptions options);
 
 }  // namespace headrace

@@ -58,6 +58,162 @@ const std::vector<OutputSample>& output_samples() {
       {"hermes", "So it is", "(So it is)", true},
       {"hermes", "<think>\n\n</think>\n\nFour.", "Four."},
       {"hermes", "Four <think>no</think>.", "Four <think>no</think>."},
+
+      // ---- Qwen3-Coder, Seed, GLM, MiniMax, DeepSeek V3.2
+      {"qwen3_coder",
+       "I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
+       "<parameter=days>\n3\n</parameter>\n<parameter=metric>\nTrue\n</parameter>\n"
+       "<parameter=where>\n{\"a\": [1, 2]}\n</parameter>\n</function>\n</tool_call>\nDone.",
+       "I look.{get_weather {\"city\": \"Paris\", \"days\": 3, \"metric\": true, \"where\": "
+       "{\"a\": [1, 2]}}}Done."},
+      {"qwen3_coder", "<function=now>\n</function>", "{now {}}"},
+      {"qwen3_coder",
+       "<tool_call>\n<function=now></function>\n</tool_call>\n<tool_call>\n<function=write_file>\n"
+       "<parameter=path>\nä\n</parameter>\n<parameter=text>\n\nif a < b and \"c\" != "
+       "'\\n':\n\tx()\n"
+       "\n</parameter>\n</function>\n</tool_call>",
+       "{now {}}{write_file {\"path\": \"ä\", \"text\": \"\\nif a < b and \\\"c\\\" != "
+       "'\\\\n':\\n\\tx()"
+       "\\n\"}}"},
+      {"qwen3_coder", "<function=get_weather><parameter=days>many</parameter></function>",
+       "{get_weather {\"days\": \"many\"}}"},
+      {"qwen3_coder", "<function=get_weather><parameter=city>\nPar",
+       "{get_weather {\"city\": \"Par}"},
+      {"qwen3_coder", "<function=get_weather><parameter=city>x</parameter><oops>",
+       "{get_weather {\"city\": \"x\"}<oops>"},
+      {"qwen3_coder", "<tool_call> <function=> </tool_call>",
+       "<tool_call> <function=> </tool_call>"},
+      {"qwen3_xml", "<function=foo> is how", "<function=foo> is how"},
+      {"seed_oss",
+       "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Köln</parameter>\n</function>\n"
+       "</seed:tool_call>",
+       "{get_weather {\"city\": \"Köln\"}}"},
+      {"glm45",
+       "Sure.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>北京</arg_value>\n"
+       "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
+       "Sure.{get_weather {\"city\": \"北京\", \"days\": 2}}"},
+      {"glm45", "<tool_call>now</tool_call><tool_call>now\n</tool_call>\nok", "{now {}}{now {}}ok"},
+      {"glm47",
+       "<tool_call>get_weather<arg_key>tags</arg_key><arg_value>[\"a\", "
+       "\"b\"]</arg_value></tool_call>",
+       "{get_weather {\"tags\": [\"a\", \"b\"]}}"},
+      {"glm45", "<tool_call>not a call</tool_call>", "<tool_call>not a call</tool_call>"},
+      {"minimax_m2",
+       "Hm.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">\"Paris\""
+       "</parameter>\n<parameter name=\"days\">1</parameter>\n</invoke>\n<invoke name=\"now\">\n"
+       "</invoke>\n</minimax:tool_call>",
+       "Hm.{get_weather {\"city\": \"\\\"Paris\\\"\", \"days\": 1}}{now {}}"},
+      {"deepseek_v32",
+       "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+       "name=\"city\" string=\"true\">Paris 1</｜DSML｜parameter>\n<｜DSML｜parameter "
+       "name=\"days\" "
+       "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+       "{get_weather {\"city\": \"Paris 1\", \"days\": 1}}"},
+      // ---- DeepSeek V3, V3.1
+      {"deepseek_v3",
+       "One moment.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
+       "```json\n{\"city\": \"杭州\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function"
+       "<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "One moment.{get_weather {\"city\": \"杭州\"}}{now {}}"},
+      {"deepseek_v3", "```python\nx = 1\n```\nDone.", "```python\nx = 1\n```\nDone."},
+      {"deepseek_v31",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"a "
+       "\\\"b\\\" "
+       "```\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+       "<｜tool▁calls▁end｜>",
+       "{get_weather {\"city\": \"a \\\"b\\\" ```\"}}{now {}}"},
+      {"deepseek_v31", "<｜tool▁call▁begin｜>get weather", "<｜tool▁call▁begin｜>get weather"},
+      // ---- Kimi K2
+      {"kimi_k2",
+       "Let me see.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+       "<|tool_call_argument_begin|>{\"city\": \"北京\"}<|tool_call_end|><|tool_call_begin|>"
+       "functions.now:1 <|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+       "Let me see.{get_weather#functions.get_weather:0 {\"city\": \"北京\"}}"
+       "{now#functions.now:1 {}}"},
+      // ---- Mistral
+      {"mistral", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+       "{get_weather {\"city\": \"Paris\"}}"},
+      {"mistral",
+       "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}, {\"arguments\": {\"city\": \"é\"}, "
+       "\"name\": \"get_weather\"}]",
+       "{now {}}{get_weather {\"city\": \"é\"}}"},
+      {"mistral", "ok[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get_weather{\"city\": \"[ARGS]\"} end",
+       "ok{now {}}{get_weather {\"city\": \"[ARGS]\"}}end"},
+      {"mistral", "[TOOL_CALLS]now[CALL_ID]abcDEF123[ARGS]{\"x\": 1}",
+       "{now#abcDEF123 {\"x\": 1}}"},
+      {"mistral", "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
+      {"mistral", "See [1] and [TOOL].", "See [1] and [TOOL]."},
+      // ---- Llama
+      {"llama3_json", "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
+       "{get_weather {\"city\": \"Paris\"}}"},
+      {"llama3_json",
+       "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"get_weather\", "
+       "\"parameters\": {\"city\": \"\\u00e9\"}}",
+       "{now {}}{get_weather {\"city\": \"\\u00e9\"}}"},
+      {"llama3_json", "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}",
+       "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}"},
+      {"llama3_json", "{\"a\": 1} and {", "{\"a\": 1} and {"},
+      {"llama3_json", "It is {\"name\": \"now\", \"parameters\": {}}",
+       "It is {\"name\": \"now\", \"parameters\": {}}"},
+      {"pythonic", "[get_weather(city='Paris', days=3), now()]",
+       "{get_weather {\"city\": \"Paris\", \"days\": 3}}{now {}}"},
+      {"llama4_pythonic",
+       "<|python_start|>[get_weather(city=\"say \\\"hi\\\"\\n\", metric=True, where={'a': [1, "
+       "-2.5, "
+       "None], \"b\": {}}, tags=['x', ])]<|python_end|>",
+       "{get_weather {\"city\": \"say \\\"hi\\\"\\n\", \"metric\": true, \"where\": {\"a\": [1, "
+       "-2.5, "
+       "null], \"b\": {}}, \"tags\": [\"x\"]}}"},
+      {"pythonic", "[1, 2, 3]", "[1, 2, 3]"},
+      {"pythonic", "[unknown(a=1)]", "[unknown(a=1)]"},
+      {"pythonic", "[get_weather('Paris')]", "[get_weather('Paris')]"},
+      {"pythonic", "[get_weather(city='\\u00e9\\x41\\q', days=foo())]",
+       "{get_weather {\"city\": \"\\u00e9A\\\\q\", \"days\": }foo())]"},
+      {"olmo3", "Yes.<function_calls>\nnow()\nget_weather(city=\"Paris\")\n</function_calls>",
+       "Yes.{now {}}{get_weather {\"city\": \"Paris\"}}"},
+      // ---- Granite, Phi
+      {"granite",
+       "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, "
+       "{\"name\": "
+       "\"now\", \"arguments\": {}}]",
+       "{get_weather {\"city\": \"Paris\"}}{now {}}"},
+      {"granite", "<tool_call>[{\"name\": \"now\"}]", "{now {}}"},
+      {"granite-20b-fc", "<function_call> {\"name\": \"now\", \"arguments\": {\"a\": \"b\"}}",
+       "{now {\"a\": \"b\"}}"},
+      {"phi4_mini_json",
+       "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+       "{get_weather {\"city\": \"Paris\"}}"},
+      {"phi4_mini_json", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
+       "{now {}}"},
+      {"phi4_mini_json", "import functools\nprint()", "import functools\nprint()"},
+      // ---- Gemma
+      {"functiongemma",
+       "<start_function_call>call:get_weather{city:<escape>Tokyo, \"{<escape>,days:2,metric:true}"
+       "<end_function_call><start_function_response>",
+       "{get_weather {\"city\": \"Tokyo, \\\"{\", \"days\": 2, \"metric\": true}}"},
+      {"functiongemma", "<start_function_call>call:now{}<end_function_call>", "{now {}}"},
+      {"functiongemma", "<start_function_call>now{}<end_function_call>",
+       "<start_function_call>now{}<end_function_call>"},
+      {"gemma4",
+       "Ok.<|tool_call>call:get_weather{city:<|\"|>Köln<|\"|>,where:{a:[1,<|\"|>b<|\"|>],c:bare "
+       "word}}<tool_call|><|tool_call>call:now{}<tool_call|>",
+       "Ok.{get_weather {\"city\": \"Köln\", \"where\": {\"a\": [1, \"b\"], \"c\": \"bare "
+       "word\"}}}{now {}}"},
+      // ---- Harmony
+      {"openai",
+       "<|channel|>analysis<|message|>We need \"weather\".<|end|><|start|>assistant<|channel|>"
+       "commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": "
+       "\"東京\"}<|call|>",
+       "(We need \"weather\".){get_weather {\"city\": \"東京\"}}"},
+      {"openai",
+       "<|channel|>commentary<|message|>I look twice.<|end|><|start|>assistant to=functions.now"
+       "<|channel|>commentary json<|message|><|call|><|start|>assistant<|channel|>commentary "
+       "to=functions.get_weather<|message|>{\"city\": \"a\"}<|call|><|start|>assistant<|channel|>"
+       "final<|message|>Done.<|return|>",
+       "I look twice.{now {}}{get_weather {\"city\": \"a\"}}Done."},
+      {"openai", "<|channel|>final<|message|>Four, a <| b.", "Four, a <| b."},
+      {"openai", "Just words.", "Just words."},
+      {"openai", "<|channel|>analysis<|message|>Cut", "(Cut)"},
   };
   return kSamples;
 }

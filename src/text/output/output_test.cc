@@ -13,6 +13,7 @@ using Kind = OutputEvent::Kind;
 
 OutputDialect output_dialect(std::string_view tools, std::string_view reasoning = "qwen3") {
   OutputDialect dialect;
+  if (tools == "openai") reasoning = "openai_gptoss";
   dialect.tools = *choose_tool_dialect(tools, "");
   dialect.reasoning = *choose_reasoning_dialect(reasoning, "");
   return dialect;
@@ -37,7 +38,7 @@ std::string to_text(const OutputEvents& events) {
         text += "(" + event.text + ")";
         break;
       case Kind::kCallBegin:
-        text += "{" + event.text + " ";
+        text += "{" + event.text + (event.call_id.empty() ? "" : "#" + event.call_id) + " ";
         break;
       case Kind::kCallEnd:
         text += "}";
@@ -84,8 +85,12 @@ TEST(OutputParser, NoCutMatters) {
   for (const OutputSample& sample : output_samples()) {
     const OutputEvents whole = parse_cut(sample, {});
     EXPECT_EQ(parse_bytewise(sample), whole) << sample.dialect << ": " << sample.text;
+    // All pairs of cuts; of long texts, where they are millions, those less far apart than any mark
+    // is long, and some of the others.
+    const bool all = sample.text.size() <= 160;
     for (size_t first = 0; first <= sample.text.size(); ++first) {
       for (size_t second = first; second <= sample.text.size(); ++second) {
+        if (!all && second - first > 40 && second % 16 != 0) continue;
         ASSERT_EQ(parse_cut(sample, {first, second}), whole)
             << sample.dialect << ", " << first << ", " << second << ": " << sample.text;
       }

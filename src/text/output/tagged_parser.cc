@@ -14,7 +14,7 @@ namespace {
 
 // Of white space and layout in front of what may be a mark, and of a call that is not certain yet.
 constexpr size_t kPendingBytesMax = 256;
-constexpr size_t kAttemptBytesMax = size_t{64} << 10;
+constexpr size_t kAttemptBytesMax = size_t{128} << 10;
 
 class TaggedParser final : public OutputParser, private CallSink {
  public:
@@ -170,10 +170,10 @@ class TaggedParser final : public OutputParser, private CallSink {
   }
 
   void call_byte(char c) {
-    if (!begun_) attempt_ += c;
-    CallReader::Step step = reader_->read(c, *this);
+    attempt_ += c;
+    const CallReader::Step step = reader_->read(c, *this);
     if (stopped_) return;
-    const bool too_long = !begun_ && attempt_.size() > kAttemptBytesMax;
+    const bool too_long = attempt_.size() > kAttemptBytesMax;
     if (step == CallReader::Step::kTaken && !too_long) return;
     mode_ = Mode::kContent;
     if (step == CallReader::Step::kBroken || too_long) return give_back(c);
@@ -184,15 +184,13 @@ class TaggedParser final : public OutputParser, private CallSink {
 
   // No call, or none from here on: what was read is content, and `c` is looked at again.
   void give_back(char c) {
-    if (begun_) {
-      end();
-      if (stopped_) return;
-    } else if (!attempt_.empty()) {
-      attempt_.pop_back();
-    }
+    std::string unread = std::exchange(attempt_, {});
+    if (!unread.empty()) unread.pop_back();
+    if (begun_) end();
+    if (stopped_) return;
     nothing_yet_ = false;
     touches_ = false;
-    emit(Kind::kContent, std::exchange(attempt_, {}));
+    emit(Kind::kContent, unread);
     take(c);
   }
 
@@ -203,6 +201,8 @@ class TaggedParser final : public OutputParser, private CallSink {
     append_event(*out_, {Kind::kCallBegin, std::string(name), ++call_, std::string(id)});
   }
   void arguments(std::string_view fragment) override {
+    if (fragment.empty()) return;
+    attempt_.clear();
     append_event(*out_, {Kind::kArguments, std::string(fragment), call_, {}});
   }
   void end() override {
@@ -229,7 +229,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   std::string pending_;   // that layout, or white space in front of what may be a mark
 
   std::unique_ptr<CallReader> reader_;
-  std::string attempt_;  // the bytes of a call that has not begun
+  std::string attempt_;  // of a call: the bytes of which nothing was told yet
   bool begun_ = false;
   int32_t call_ = -1;
   bool stopped_ = false;
@@ -239,7 +239,12 @@ class TaggedParser final : public OutputParser, private CallSink {
 
 std::unique_ptr<OutputParser> make_output_parser(const OutputDialect& dialect,
                                                  OutputOptions options) {
-  return std::make_unique<TaggedParser>(dialect, std::move(options));
+  const bool harmony = (dialect.tools && dialect.tools->harmony) ||
+                       (dialect.reasoning && dialect.reasoning->harmony);
+  if (!harmony) return std::make_unique<TaggedParser>(dialect, std::move(options));
+  if (!dialect.tools) options.tools.reset();
+  if (!dialect.reasoning) options.reasoning = false;
+  return make_harmony_parser(std::move(options));
 }
 
 }  // namespace headrace

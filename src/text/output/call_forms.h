@@ -1,0 +1,46 @@
+// Grammars of calls as data, and the readers that take them. A form must outlive its readers.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "text/output/call_reader.h"
+
+namespace headrace {
+
+// NAME mark {...}
+struct NamedCallForm {
+  std::string_view prefix;     // in front of the name
+  std::string_view mark;       // between it and the arguments
+  std::string_view id_mark;    // in front of an id, which goes up to `mark`
+  bool mark_may_lack = false;  // the arguments may follow the name at once
+  bool name_is_id = false;     // functions.NAME:NUMBER
+};
+std::unique_ptr<CallReader> make_named_call_reader(const NamedCallForm& form);
+// What follows [TOOL_CALLS]: that, or a JSON list.
+std::unique_ptr<CallReader> make_mistral_call_reader(const NamedCallForm& form);
+
+// NAME name_end (argument_open KEY key_end [KIND kind_end] value_open VALUE value_close)* end
+struct TaggedCallForm {
+  std::string_view name_end;  // empty: a name ends in front of what is none
+  std::string_view argument_open, key_end;
+  std::string_view kind_end;    // where not empty: KIND is "true" for a string, else it is JSON
+  std::string_view value_open;  // white space may stand in front of it
+  std::string_view value_close, end;
+  bool lines = false;  // a value stands on lines of its own
+};
+std::unique_ptr<CallReader> make_tagged_call_reader(const TaggedCallForm& form,
+                                                    const ToolList& tools);
+
+// NAME(KEY=VALUE, ...) with Python's values. `brackets`: [f(), g()]; else one after the other.
+std::unique_ptr<CallReader> make_python_call_reader(const ToolList* tools, bool brackets);
+
+// call:NAME{KEY:VALUE,...} with bare keys, and strings between two `quote`s.
+std::unique_ptr<CallReader> make_gemma_call_reader(std::string_view quote);
+
+inline bool is_call_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.' || c == ':' || c == '/';
+}
+
+}  // namespace headrace
