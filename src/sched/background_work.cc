@@ -18,7 +18,7 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
   const auto goes_on_anyway = [&](const Sequence& sequence) {
     return table_.nobody_live() && &sequence == &table_.running().oldest();
   };
-  for (Candidate& candidate : draft.candidates) {
+  for (DraftEntry& candidate : draft.candidates) {
     const Sequence& sequence = *candidate.sequence;
     if (!sequence.rank.background || !sequence.is<Decoding>() || shape == StepShape::kPrefill)
       continue;
@@ -30,7 +30,7 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
     candidate.count = 1;
     budget.take(sequence, sequence.planned, 1);
   }
-  for (Candidate& candidate : draft.candidates) {
+  for (DraftEntry& candidate : draft.candidates) {
     const Sequence& sequence = *candidate.sequence;
     if (!sequence.rank.background || !sequence.is<Prefilling>() || shape == StepShape::kDecode)
       continue;

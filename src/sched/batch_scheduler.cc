@@ -221,7 +221,7 @@ void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& 
   }
   const int32_t rest = head.known_length() - head.planned;
   const int32_t chunk = chooser_.chunk(draft.budget, head, head.planned, rest);
-  Candidate candidate{&head, supply_.longest_fit(head, chunk, supply_.free_pages_for(head)), {}};
+  DraftEntry candidate{&head, supply_.longest_fit(head, chunk, supply_.free_pages_for(head)), {}};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
   chooser_.take(draft.budget, head, head.planned, candidate.count);
   supply_.grow(head, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,

@@ -10,7 +10,7 @@
 //   BackgroundWork  what background requests get of a step
 //   PageSupply      pages and prefixes that are there
 //   PageSecurer     pages for what runs
-//   StepWriter      the plan
+//   PlanWriter      the plan
 //   ResultReader    what a step brought
 //
 // Why it always goes on: the oldest running sequence (the first by rank) is never preempted for
@@ -37,6 +37,7 @@
 #include "sched/displacement.h"
 #include "sched/page_securer.h"
 #include "sched/page_supply.h"
+#include "sched/plan_writer.h"
 #include "sched/promotion.h"
 #include "sched/queue_policy.h"
 #include "sched/result_reader.h"
@@ -45,7 +46,6 @@
 #include "sched/sequence_table.h"
 #include "sched/step_draft.h"
 #include "sched/step_pace.h"
-#include "sched/step_writer.h"
 #include "sched/token_chooser.h"
 
 namespace headrace {
@@ -95,7 +95,7 @@ class BatchScheduler final : public Scheduler {
   BackgroundWork background_;
   PageSecurer securer_;
   TokenChooser chooser_;
-  StepWriter writer_;
+  PlanWriter writer_;
   ResultReader reader_;
 
   // A submitted step, and when it was planned.

@@ -19,7 +19,7 @@ void PageSecurer::keep_for_oldest() {
 // Oldest first: a victim is younger than the sequence that needs its pages, so no secured page is
 // given up again.
 void PageSecurer::secure(StepDraft& draft) {
-  for (Candidate& candidate : draft.candidates) {
+  for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     if (candidate.count == 0 || !sequence.running()) continue;
     if (sequence.blocks.settled(sequence.planned, candidate.count)) continue;

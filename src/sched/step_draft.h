@@ -41,7 +41,7 @@ struct StepBudget {
 };
 
 // A running sequence and what the draft gives it.
-struct Candidate {
+struct DraftEntry {
   Sequence* sequence = nullptr;
   int32_t count = 0;  // tokens
   std::vector<GroupBlocks> new_blocks;
@@ -49,7 +49,7 @@ struct Candidate {
 
 struct StepDraft {
   StepTerms terms;
-  std::vector<Candidate> candidates;  // what ran when tokens were chosen, by rank
+  std::vector<DraftEntry> candidates;  // what ran when tokens were chosen, by rank
   StepBudget budget;
   StepPlan plan;
   std::vector<Sequence*> sequences;  // of plan.work, in its order

@@ -100,7 +100,7 @@ void TokenChooser::take(StepBudget& budget, const Sequence& sequence, int32_t fi
   if (count > 0 && !sequence.is<Decoding>() && policy_.crowds(sequence)) budget.crowd_left -= count;
 }
 
-void TokenChooser::give(StepBudget& budget, Candidate& prompt, int32_t most) const {
+void TokenChooser::give(StepBudget& budget, DraftEntry& prompt, int32_t most) const {
   const Sequence& sequence = *prompt.sequence;
   const int32_t first = sequence.planned + prompt.count;
   const int32_t tokens =
@@ -112,19 +112,19 @@ void TokenChooser::give(StepBudget& budget, Candidate& prompt, int32_t most) con
 // The prompts of a step, in the policy's order. The first by rank goes on whatever that is.
 void TokenChooser::share_prompt_budget(StepDraft& draft) {
   StepBudget& budget = draft.budget;
-  std::vector<Candidate*> prompts;
-  for (Candidate& candidate : draft.candidates) {
+  std::vector<DraftEntry*> prompts;
+  for (DraftEntry& candidate : draft.candidates) {
     const bool live = !candidate.sequence->rank.background;
     if (live && candidate.sequence->is<Prefilling>()) prompts.push_back(&candidate);
   }
   if (options_.chunked_prefill) budget.crowd_left = crowd_budget(draft);
   if (prompts.empty()) return;
-  Candidate* oldest = prompts[0];
-  std::stable_sort(prompts.begin(), prompts.end(), [&](const Candidate* a, const Candidate* b) {
+  DraftEntry* oldest = prompts[0];
+  std::stable_sort(prompts.begin(), prompts.end(), [&](const DraftEntry* a, const DraftEntry* b) {
     return policy_.prompt_order(*a->sequence) < policy_.prompt_order(*b->sequence);
   });
   if (!options_.chunked_prefill) {
-    for (Candidate* prompt : prompts) give(budget, *prompt, prompt->sequence->unplanned_prompt());
+    for (DraftEntry* prompt : prompts) give(budget, *prompt, prompt->sequence->unplanned_prompt());
     return;
   }
   if (prompts[0] != oldest) {
@@ -136,19 +136,20 @@ void TokenChooser::share_prompt_budget(StepDraft& draft) {
 
 // The first prompt gets half of the budget at least, so that its time to the first token at most
 // doubles; shorter ones need not wait until it is computed.
-void TokenChooser::share_in_turns(StepBudget& budget, std::vector<Candidate*>& prompts) {
-  const auto order = [&](const Candidate* each) { return policy_.prompt_order(*each->sequence); };
-  const auto remaining = [](const Candidate* each) { return each->sequence->unplanned_prompt(); };
-  Candidate& first = *prompts[0];
+void TokenChooser::share_in_turns(StepBudget& budget, std::vector<DraftEntry*>& prompts) {
+  const auto order = [&](const DraftEntry* each) { return policy_.prompt_order(*each->sequence); };
+  const auto remaining = [](const DraftEntry* each) { return each->sequence->unplanned_prompt(); };
+  DraftEntry& first = *prompts[0];
   const int32_t tokens = pace_.chunk(budget, first.sequence->planned, budget.tokens_left);
   const int32_t kept = remaining(&first) >= tokens ? budget_for_waiting(tokens) : 0;
   const int32_t not_shared = budget.tokens_left - (tokens - kept);
   budget.tokens_left -= not_shared;
   const bool alone = prompts.size() == 1 || order(prompts[0]) < order(prompts[1]);
   give(budget, first, alone ? budget.tokens_left : std::max(1, budget.tokens_left / 2));
-  std::stable_sort(prompts.begin() + 1, prompts.end(), [&](const Candidate* a, const Candidate* b) {
-    return std::pair(order(a), remaining(a)) < std::pair(order(b), remaining(b));
-  });
+  std::stable_sort(prompts.begin() + 1, prompts.end(),
+                   [&](const DraftEntry* a, const DraftEntry* b) {
+                     return std::pair(order(a), remaining(a)) < std::pair(order(b), remaining(b));
+                   });
   for (size_t i = 1; i < prompts.size(); ++i) give(budget, *prompts[i], remaining(prompts[i]));
   give(budget, first, budget.tokens_left);
   budget.tokens_left += not_shared;

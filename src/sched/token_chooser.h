@@ -45,8 +45,8 @@ class TokenChooser {
 
   void choose_decodes(StepDraft& draft, int32_t kept);
   void share_prompt_budget(StepDraft& draft);
-  void share_in_turns(StepBudget& budget, std::vector<Candidate*>& prompts);
-  void give(StepBudget& budget, Candidate& prompt, int32_t most) const;
+  void share_in_turns(StepBudget& budget, std::vector<DraftEntry*>& prompts);
+  void give(StepBudget& budget, DraftEntry& prompt, int32_t most) const;
   int32_t budget_for_oldest(StepShape shape) const;
   int32_t budget_for_waiting(int32_t budget) const;
   bool live_one_joins(StepShape shape) const;

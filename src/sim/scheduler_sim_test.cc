@@ -130,7 +130,7 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
            Found{221002027, "waiting-ratio", 3000, 1},
            // the background took the pages of a live request that no hold kept from joining
            Found{200001416, "fcfs", 9000, 1},
-           // pages were kept for one that joins, which waited for those whom it kept them from
+           // pages were kept for one that joins, which waited for those that it kept them from
            Found{424, "fair", 3000, 1.5},
            Found{400900425, "fair", 4000},
            Found{401002255, "fair", 6000, 1},

@@ -224,7 +224,7 @@ TEST(AbortEverywhere, WithoutBatchInvariantOnTheCpu) {
   abort_on(DeviceChoice::kCpu, false, aborts_wanted() / 4);
 }
 
-// Whom others leave beside it must not matter to a row's bits.
+// Which neighbours a row has must not matter to a row's bits.
 TEST(AbortEverywhere, BatchInvariantOnAGpu) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   abort_on(DeviceChoice::kGpu, true, aborts_wanted());

@@ -1,4 +1,4 @@
-// Who waits for whom in wgmma.cuh, with the turns of a cluster's threads and of the copy
+// Which thread waits for which in wgmma.cuh, with the turns of a cluster's threads and of the copy
 // engine drawn at random: nobody waits for ever, no stage is written while it is read, and every
 // warp finds the step that it multiplies. Barriers as the PTX ISA has them (mbarrier).
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
-#include "sched/step_writer.h"
+#include "sched/plan_writer.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace headrace {
 
-void StepWriter::write(StepDraft& draft) {
+void PlanWriter::write(StepDraft& draft) {
   const auto write_all = [&](auto&& wanted) {
-    for (Candidate& candidate : draft.candidates) {
+    for (DraftEntry& candidate : draft.candidates) {
       if (candidate.count > 0 && candidate.sequence->running() && wanted(*candidate.sequence)) {
         write_work(draft, candidate);
         candidate.count = 0;
@@ -19,7 +19,7 @@ void StepWriter::write(StepDraft& draft) {
   write_all([](const Sequence& sequence) { return sequence.is<Prefilling>(); });
 }
 
-void StepWriter::write_admission(StepDraft& draft, const Sequence& sequence,
+void PlanWriter::write_admission(StepDraft& draft, const Sequence& sequence,
                                  std::vector<TokenId> tokens) const {
   draft.plan.admitted.push_back({.sequence = sequence.id,
                                  .slot = sequence.slot(),
@@ -29,7 +29,7 @@ void StepWriter::write_admission(StepDraft& draft, const Sequence& sequence,
                                  .blocks = sequence.blocks.table()});
 }
 
-void StepWriter::write_work(StepDraft& draft, Candidate& candidate) {
+void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
   StepPlan& plan = draft.plan;
   Sequence& sequence = *candidate.sequence;
   Work work{.sequence = sequence.id,
@@ -64,7 +64,7 @@ void StepWriter::write_work(StepDraft& draft, Candidate& candidate) {
 }
 
 // They share its pages and sample their first token from the same row.
-void StepWriter::start_followers(StepDraft& draft, Sequence& leader, Work& work) {
+void PlanWriter::start_followers(StepDraft& draft, Sequence& leader, Work& work) {
   for (Sequence* follower : leader.followers) {
     table_.start_follower(leader, *follower, draft.plan.step);
     write_admission(draft, *follower, follower->request->prompt);
@@ -74,7 +74,7 @@ void StepWriter::start_followers(StepDraft& draft, Sequence& leader, Work& work)
 }
 
 // The row of token p scores prompt token p + 1; what was emitted before a preemption is not again.
-bool StepWriter::wants_prompt_logprobs(const Sequence& sequence, const Work& work) const {
+bool PlanWriter::wants_prompt_logprobs(const Sequence& sequence, const Work& work) const {
   if (sequence.request->sampling.prompt_logprobs < 0) return false;
   if (sequence.choice != 0 || sequence.muted) return false;
   const int32_t last_scored = std::min(work.first + work.count, sequence.prompt_length() - 1);
@@ -83,7 +83,7 @@ bool StepWriter::wants_prompt_logprobs(const Sequence& sequence, const Work& wor
 
 // Ended rows of a static batch (static_policy.h): a token for each, beside what others have in this
 // step. They take no budget and no page that another sequence needs.
-void StepWriter::write_ended_rows(StepDraft& draft) {
+void PlanWriter::write_ended_rows(StepDraft& draft) {
   const auto& candidates = draft.candidates;
   const bool others = std::any_of(candidates.begin(), candidates.end(), [](const auto& each) {
     return each.count > 0 && each.sequence->running() && !each.sequence->rank.background;
@@ -96,7 +96,7 @@ void StepWriter::write_ended_rows(StepDraft& draft) {
 }
 
 // A row that is as long as a context may be has no next token.
-void StepWriter::write_ended_row(StepDraft& draft, LeavingSlot& leaving) {
+void PlanWriter::write_ended_row(StepDraft& draft, LeavingSlot& leaving) {
   StepPlan& plan = draft.plan;
   Sequence& row = *leaving.row;
   row.blocks.trim(pool_, row.planned, row.last_step);

@@ -10,10 +10,10 @@
 
 namespace headrace {
 
-class StepWriter {
+class PlanWriter {
  public:
   // All outlive this object.
-  StepWriter(const SchedulerOptions& options, BlockPool& pool, PageSupply& supply,
+  PlanWriter(const SchedulerOptions& options, BlockPool& pool, PageSupply& supply,
              SequenceTable& table)
       : options_(options), pool_(pool), supply_(supply), table_(table) {}
 
@@ -24,7 +24,7 @@ class StepWriter {
   void write_admission(StepDraft& draft, const Sequence& sequence,
                        std::vector<TokenId> tokens) const;
   // REQUIRES: its tokens have their pages
-  void write_work(StepDraft& draft, Candidate& candidate);
+  void write_work(StepDraft& draft, DraftEntry& candidate);
 
  private:
   void start_followers(StepDraft& draft, Sequence& leader, Work& work);
