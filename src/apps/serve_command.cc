@@ -139,7 +139,7 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
       ->group(kGroup);
 }
 
-void add_limit_flags(CLI::App& app, ServeFlags& flags) {
+void add_queue_limit_flags(CLI::App& app, ServeFlags& flags) {
   constexpr const char* kGroup = "Server";
   app.add_option("--max-num-queued-reqs,--max-queued-requests",
                  flags.model.stack.engine.scheduler.max_queued_requests,
@@ -173,18 +173,25 @@ void add_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->transform(size_between(1, 1 << 30))
       ->type_name("BYTES")
       ->group(kGroup);
+}
+
+void add_key_limit_flags(CLI::App& app, KeyLimits& limits) {
   const auto key_limit = [&](const char* name, auto& limit, const char* help) {
     app.add_option(name, limit, help)
         ->transform(size_between(1, int64_t{1} << 30))
         ->type_name("N")
-        ->group(kGroup);
+        ->group("Server");
   };
-  key_limit("--key-requests-per-minute", flags.key_limits.requests_per_minute,
+  key_limit("--key-requests-per-minute", limits.requests_per_minute,
             "Of each API key that has no limit of its own; more are told 429 (default: no limit)");
-  key_limit("--key-tokens-per-minute", flags.key_limits.tokens_per_minute,
+  key_limit("--key-tokens-per-minute", limits.tokens_per_minute,
             "The same, of prompts and answers (default: no limit)");
-  key_limit("--key-concurrent-requests", flags.key_limits.concurrent_requests,
+  key_limit("--key-concurrent-requests", limits.concurrent_requests,
             "The same, at a time (default: no limit)");
+}
+
+void add_size_limit_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
   app.add_option("--max-connections", flags.server.http.connections_max,
                  "Connections open at the same time; more wait to be accepted (default: 4096)")
       ->transform(size_between(1, 1 << 20))
@@ -482,7 +489,9 @@ SubcommandRun define_serve(CLI::App& app) {
   flags->model.stack.runner.kv_populate = KvPopulate::kIdle;
   add_http_flags(app, *flags);
   add_output_flags(app, *flags);
-  add_limit_flags(app, *flags);
+  add_queue_limit_flags(app, *flags);
+  add_key_limit_flags(app, flags->key_limits);
+  add_size_limit_flags(app, *flags);
   add_batch_job_flags(app, *flags);
   add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
   add_generation_config_flags(app, flags->model);
