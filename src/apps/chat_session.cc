@@ -133,7 +133,9 @@ ChatSession::Next ChatSession::help(std::string_view) {
     say_(fmt::format("  {:<16} {}", fmt::format("{} {}", command.name, command.argument),
                      command.summary));
   }
-  say_("  A line that ends in \\ goes on in the next; \"\"\" begins and ends a block of lines; what");
+  say_(
+      "  A line that ends in \\ goes on in the next; \"\"\" begins and ends a block of lines; "
+      "what");
   say_("  is pasted is one input.");
   say_("  Ctrl-C stops an answer.");
   return Next::kRead;

@@ -61,8 +61,7 @@ Status refuse_duplicates(const Json::Object& members) {
 
 Result<Json> convert_object(simdjson::dom::object items, int depth, Budget& budget) {
   if (items.size() > budget.limits.object_keys_max) {
-    return exhausted(
-        fmt::format("an object of more than {} keys", budget.limits.object_keys_max));
+    return exhausted(fmt::format("an object of more than {} keys", budget.limits.object_keys_max));
   }
   Json::Object out;
   out.reserve(items.size());

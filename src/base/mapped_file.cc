@@ -51,8 +51,10 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(range.data()) + kFilePage - 1) & ~(kFilePage - 1);
-  const uintptr_t last = reinterpret_cast<uintptr_t>(range.data() + range.size()) & ~(kFilePage - 1);
+  const uintptr_t first =
+      (reinterpret_cast<uintptr_t>(range.data()) + kFilePage - 1) & ~(kFilePage - 1);
+  const uintptr_t last =
+      reinterpret_cast<uintptr_t>(range.data() + range.size()) & ~(kFilePage - 1);
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 

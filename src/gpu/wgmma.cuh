@@ -1,5 +1,5 @@
-// Matrix products of a warpgroup (wgmma, sm_90a): 64 rows, A from shared memory or registers, B from
-// shared memory, f32 sums in registers. F16 and BF16 operands. PTX ISA 8.0: wgmma.mma_async.
+// Matrix products of a warpgroup (wgmma, sm_90a): 64 rows, A from shared memory or registers, B
+// from shared memory, f32 sums in registers. F16 and BF16 operands. PTX ISA 8.0: wgmma.mma_async.
 //
 // The sums of 64 x N on thread i of the warpgroup: with g = i / 32 * 16 + i % 32 / 4 and
 // t = 2 * (i % 4), sums[4 j + 0, 1] are (g, 8 j + t, t + 1), sums[4 j + 2, 3] (g + 8, the same).
@@ -57,7 +57,8 @@ __device__ __forceinline__ void registers_lower() {
 template <class T, int kN>
 struct Product;
 
-// clang-format off: one operand list a product
+// One operand list a product.
+// clang-format off
 #define HEADRACE_PRODUCT_64(T, TYPE) \
   template <> \
   struct Product<T, 64> { \

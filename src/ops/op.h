@@ -65,8 +65,8 @@ inline bool is_activation(const Device& device, DType dtype) {
 // How a kernel comes to run.
 enum class Selection : uint8_t {
   kBest,    // it is taken where it fits and no such kernel before it in its table does
-  kByName,  // it is taken only where OpHooks::preferred names it (--prefer-kernels): a kernel that is
-            // measured against the best, or that tests need
+  kByName,  // it is taken only where OpHooks::preferred names it (--prefer-kernels): a kernel that
+            // is measured against the best, or that tests need
 };
 
 template <class Args>

@@ -57,9 +57,8 @@ TEST(Op, TheBestKernelThatFitsRunsUnlessAnotherIsPreferred) {
 }
 
 TEST(Op, AKernelByNameIsNobodysBest) {
-  constexpr Kernel<TestArgs> kNamed[] = {
-      {"test/named", always, run_number<4>, Selection::kByName},
-      {"test/best", always, run_number<1>}};
+  constexpr Kernel<TestArgs> kNamed[] = {{"test/named", always, run_number<4>, Selection::kByName},
+                                         {"test/best", always, run_number<1>}};
   constexpr Kernel<TestArgs> kNamedOnly[] = {
       {"test/named", always, run_number<4>, Selection::kByName}};
   const KernelSet<TestArgs> set({kNamed});

@@ -191,13 +191,9 @@ constexpr Field<Settings> kGenerationFields[] = {
      {-1, kInt32Max},
      HR_STORE(sampling.top_k, std::max(0, to_int32(v)))},
     {"min_p", FieldType::kNumber, {0, 1}, HR_STORE(sampling.min_p, to_float(v))},
-    {"repetition_penalty",
-     FieldType::kNumber,
-     kRepetitionPenalty,
+    {"repetition_penalty", FieldType::kNumber, kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
-    {"repeat_penalty",
-     FieldType::kNumber,
-     kRepetitionPenalty,
+    {"repeat_penalty", FieldType::kNumber, kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
     {"repeat_last_n", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(penalty_window, to_int32(v))},
     {"presence_penalty",
@@ -406,7 +402,8 @@ Status check_tools(const Json& body, const Context& context, ChatRequest& reques
   if (context.reads_calls) return ok_status();
   return invalid_argument(
       fmt::format(
-          "{}: calls are not parsed out of this model's answers, as its chat template shows no form "
+          "{}: calls are not parsed out of this model's answers, as its chat template shows no "
+          "form "
           "of them that is known and no --tool-call-parser names one; with \"none\" the template "
           "gets the tools, and an answer is the model's text",
           chosen ? "tool_choice \"auto\" is not supported" : "tools need tool_choice \"none\""),

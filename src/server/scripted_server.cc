@@ -6,8 +6,8 @@
 #include <iostream>
 #include <sstream>
 
-#include "server/server.h"
 #include "server/model_fixture.h"
+#include "server/server.h"
 
 using namespace headrace;
 

@@ -117,8 +117,7 @@ constexpr RefusedField kGeneration[] = {
 };
 
 constexpr RefusedField kChat[] = {
-    {"tool_choice", if_forced_tool,
-     "only \"none\" and \"auto\" are: a tool cannot be forced here"},
+    {"tool_choice", if_forced_tool, "only \"none\" and \"auto\" are: a tool cannot be forced here"},
     {"functions", if_not_empty, "send tools"},
     {"function_call", if_not_word<kNone>, "send tools"},
     {"echo", if_true, "/v1/completions has it"},

@@ -57,7 +57,7 @@ bool load_blas(const SharedLibrary& library, BlasApi& api) {
 }
 
 constexpr std::array kBlasPlaces = {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                "/usr/local/cuda/lib/libcublasLt.so.13", "libcublasLt.so.12"};
+                                    "/usr/local/cuda/lib/libcublasLt.so.13", "libcublasLt.so.12"};
 
 cudaDataType_t blas_type(DType dtype) {
   if (dtype == DType::kBF16) return CUDA_R_16BF;

@@ -30,8 +30,8 @@ struct CuptiApi {
 };
 
 constexpr std::array kCuptiPlaces = {"libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13",
-                                "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
-                                "libcupti.so.12"};
+                                     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                                     "libcupti.so.12"};
 
 Result<CuptiApi> open_cupti() {
   const SharedLibrary library(kCuptiPlaces);

@@ -18,8 +18,8 @@ void dequantise_row(const ConstTensorView& view, int64_t i, float* out);
 
 // The inverse, rounded as ggml's reference does: scales to the nearest half, quants to the nearest
 // step (half away from zero); Q4_K as quantise_q4_k.h says. Of block types Q8_0, Q4_0, Q4_1 and
-// Q4_K; other ones, and plain integers, are only read: CHECK. REQUIRES: packed.size() == row_bytes(dtype, row.size()), finite values
-// below half's range in blocks
+// Q4_K; other ones, and plain integers, are only read: CHECK. REQUIRES: packed.size() ==
+// row_bytes(dtype, row.size()), finite values below half's range in blocks
 void quantise_row(DType dtype, std::span<const float> row, std::span<std::byte> packed);
 
 }  // namespace headrace

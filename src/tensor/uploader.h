@@ -39,9 +39,9 @@ class Uploader {
   Status finish();
 
  private:
-  // Twice this for each thread: 76 us on a 55 GB/s link. With 16 threads, 16 GiB from the page cache
-  // reach an H200 at 31 / 45 / 51 / 53 / 51 GB/s in chunks of 0.5 / 1 / 2 / 4 / 8 MiB, by memcpy
-  // from the mapping as by pread.
+  // Twice this for each thread: 76 us on a 55 GB/s link. With 16 threads, 16 GiB from the page
+  // cache reach an H200 at 31 / 45 / 51 / 53 / 51 GB/s in chunks of 0.5 / 1 / 2 / 4 / 8 MiB, by
+  // memcpy from the mapping as by pread.
   static constexpr int64_t kChunkBytes = 4 << 20;
   static constexpr int kChunksPerThread = 2;
 

@@ -40,7 +40,8 @@ struct Layout {
 
 class HeaderParser {
  public:
-  HeaderParser(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
+  HeaderParser(std::span<const std::byte> bytes, std::string_view name)
+      : bytes_(bytes), name_(name) {}
 
   Result<SafetensorsPlan> parse() {
     HR_ASSIGN_OR_RETURN(const Layout layout, find_header());

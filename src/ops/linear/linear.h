@@ -2,8 +2,8 @@
 //
 // On CUDA x, W and y are of the model's activation type (y may be f32), sums are in f32 and the
 // result is rounded once. On the CPU every output element has one order of arithmetic, whatever M
-// is, however rows are grouped and whichever thread or instruction set (but for AMX) computes it, so
-// that batches never change a bit (again but for AMX, see block types):
+// is, however rows are grouped and whichever thread or instruction set (but for AMX) computes it,
+// so that batches never change a bit (again but for AMX, see block types):
 //   F32, F16           acc = fma(w[k], x[k], acc), k ascending, in f32
 //   BF16               x is rounded to BF16; pairs of columns ascending, the odd column first:
 //                        acc = fma(w[k + 1], x[k + 1], acc), acc = fma(w[k], x[k], acc)
@@ -20,8 +20,8 @@
 //                        acc = fma(s_w d, sum(q_w q), acc)
 //                        acc = fma(m_w, d sum(q), acc)     types with minima
 //                      With AMX, 17 rows and more are multiplied as BF16 above, by weights rounded
-//                      to BF16: where DeviceTraits::batch_invariant does not forbid that a row's bits
-//                      depend on how many there are, and compute() is not kFastWide.
+//                      to BF16: where DeviceTraits::batch_invariant does not forbid that a row's
+//                      bits depend on how many there are, and compute() is not kFastWide.
 // then acc + bias, then y + that. A block of x with a NaN, infinity or 2^110 makes its row NaN.
 // docs/decisions/0012-activations-of-8-bits.md says why.
 #pragma once

@@ -106,9 +106,7 @@ constexpr std::array kPlainKernels = {
 
 }  // namespace
 
-KernelTable<GatedActivationArgs> gated_activation_cuda_kernels() {
-  return kGatedKernels;
-}
+KernelTable<GatedActivationArgs> gated_activation_cuda_kernels() { return kGatedKernels; }
 KernelTable<ActivationArgs> activation_cuda_kernels() { return kPlainKernels; }
 
 }  // namespace headrace

@@ -61,8 +61,8 @@ inline constexpr int32_t kDeviceTopMax = 1024;  // most log-probabilities of a r
 
 // Everything in device memory.
 struct DeviceSampleArgs {
-  // [R, V] f32 or bf16, up to 2^20 columns; the same after. Rows may lie apart: what is between them
-  // is not read. Fastest where each starts on 16 bytes.
+  // [R, V] f32 or bf16, up to 2^20 columns; the same after. Rows may lie apart: what is between
+  // them is not read. Fastest where each starts on 16 bytes.
   TensorView logits;
   const DeviceSampleRow* rows;  // [R]
   DeviceLogitBias* biases;
