@@ -77,7 +77,8 @@ stage_model() {
 # What a machine can keep of our habits: layout, sizes, includes, words.
 stage_source() {
   begin source
-  logged source.log /usr/bin/python3 scripts/check_source.py || fail "scripts/check_source.py"
+  logged source.log /usr/bin/python3 scripts/check_source.py || fail "scripts/check_source.py" || return
+  logged source.log /usr/bin/python3 tests/mutants/run.py --check || fail "tests/mutants/run.py --check" || return
   finish "layout, sizes, includes and words of the sources"
 }
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Shows that the simulation catches faults: tests/mutants/run.py BUILD [--every N] [--first-seeds N...] [-j N] [NAME...]
 
-Each patch here puts one fault into a copy of a source file of src/kv or src/sched. The copy is compiled as BUILD compiles the file
-(alone, or in the copy of a unity source), linked before the libraries of BUILD's mutant_sim, and run, which must find it: a finding
-of the simulation, or a signal (a failed CHECK). First the same without a fault: it must pass, and its CPU time is the yardstick for
-a standstill, which counts only where the patch expects one. A line `Expect: TEXT` above a patch's diff says what must be in the
-finding, `Expect: standstill` that the program may never end. --every N takes each N-th patch (a sample); NAMEs choose patches;
-with several --first-seeds each patch must be found from each. BUILD must be up to date.
+Each NAME.mutant here puts one fault into a copy of a source file of src/kv or src/sched: what stands under `find:` must be in exactly
+one place of these folders, whatever its white space and wherever its file, and what stands under `put:` takes its place (several
+pairs may follow; they are of one file). So a mutant survives whatever moves its lines and leaves their words. The copy is compiled as
+BUILD compiles the file (alone, or in the copy of a unity source), linked before the libraries of BUILD's mutant_sim, and run, which
+must find it: a finding of the simulation, or a signal (a failed CHECK). First the same without a fault: it must pass, and its CPU time
+is the yardstick for a standstill, which counts only where the mutant expects one. A line `Expect: TEXT` above the pairs says what must
+be in the finding, `Expect: standstill` that the program may never end. --every N takes each N-th mutant (a sample); NAMEs choose
+mutants; with several --first-seeds each must be found from each. BUILD must be up to date. --check only looks whether each can be put.
 """
 import argparse
 import collections
@@ -31,7 +33,7 @@ CAUGHT = ("finding", "signal", "expected standstill")
 
 
 class Broken(Exception):
-    """The patch does not apply, or what it makes does not compile or link."""
+    """The mutant has no place, or what it makes does not compile or link."""
 
 
 @dataclasses.dataclass
@@ -51,13 +53,37 @@ def must(words, what, **options):
     return done.stdout
 
 
-def source_of(patch):
-    return re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M).group(1)
+def sources():
+    """Where a fault may be put: name -> text."""
+    paths = [path for folder in ("kv", "sched") for path in sorted((ROOT / "src" / folder).glob("*.cc"))]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths if not path.stem.endswith(("_test", "_fuzz"))}
 
 
-def expected_of(patch):
-    found = re.search(r"^Expect: (.+)$", patch.read_text().split("\n--- ")[0], re.M)
+def edits_of(mutant):
+    """[(find, put)]"""
+    parts = re.split(r"^(find|put):\n", mutant.read_text(), flags=re.M)
+    if len(parts) < 5 or parts[1::2] != ["find", "put"] * (len(parts) // 4):
+        raise Broken("has no pairs of find: and put:")
+    return list(zip(parts[2::4], parts[4::4]))
+
+
+def expected_of(mutant):
+    found = re.search(r"^Expect: (.+)$", mutant.read_text().split("find:\n")[0], re.M)
     return found.group(1).strip() if found else ""
+
+
+def plant(mutant, texts):
+    """The source with the fault in it: (name, text)."""
+    planted = {}
+    for find, put in edits_of(mutant):
+        words = re.compile(r"\s+".join(map(re.escape, find.split())))
+        places = [name for name, text in texts.items() for _ in words.finditer(planted.get(name, text))]
+        if len(places) != 1:
+            raise Broken(f"stands in {len(places)} places, not in one: {' '.join(find.split())[:80]}")
+        planted[places[0]] = words.sub(lambda _: put.strip(), planted.get(places[0], texts[places[0]]))
+    if len(planted) != 1:
+        raise Broken(f"is of several files: {', '.join(planted)}")
+    return next(iter(planted.items()))
 
 
 class Build:
@@ -140,56 +166,69 @@ def judged(outcome, expected):
 class Mutants:
     def __init__(self, build, steps, first_seeds):
         self.build, self.steps, self.first_seeds = build, steps, first_seeds
+        self.sources = sources()
         self.cpu_seconds_max = 3600.0
 
-    def measure(self, source):
+    def measure(self):
         """The same as for a mutant, without a fault: one outcome a first seed."""
         with tempfile.TemporaryDirectory() as folder:
-            outcomes = self.run(source, None, pathlib.Path(folder))
+            outcomes = self.run(*next(iter(self.sources.items())), pathlib.Path(folder))
         self.cpu_seconds_max = STANDSTILL * max(outcome.seconds for outcome in outcomes)
         return outcomes
 
-    def try_patch(self, patch):
+    def try_mutant(self, mutant):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                outcomes = self.run(source_of(patch), patch, pathlib.Path(folder))
+                outcomes = self.run(*plant(mutant, self.sources), pathlib.Path(folder))
             except Broken as broken:
                 return [Outcome("broken", str(broken))]
-        return [judged(outcome, expected_of(patch)) for outcome in outcomes]
+        return [judged(outcome, expected_of(mutant)) for outcome in outcomes]
 
-    def run(self, source, patch, folder):
+    def run(self, source, text, folder):
         copy = folder / pathlib.Path(source).name
-        copy.write_text((ROOT / source).read_text())
-        if patch is not None:
-            must(["patch", "-s", "-F0", str(copy), str(patch)], "apply")
+        copy.write_text(text)
         program = self.build.make(source, copy, folder)
         return [simulate(program, self.steps, seed, self.cpu_seconds_max) for seed in self.first_seeds]
 
 
+def check(names):
+    broken = 0
+    for name in names:
+        try:
+            plant(name, sources())
+        except Broken as error:
+            broken += 1
+            print(f"{name.stem}: {error}")
+    return 1 if broken else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build")
+    parser.add_argument("build", nargs="?", default="build")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--first-seeds", type=int, nargs="+", default=[1])
     parser.add_argument("-j", type=int, default=2)
+    parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    patches = sorted(HERE.glob("*.patch"))
+    names = sorted(HERE.glob("*.mutant"))
     if args.names:
-        patches = [p for p in patches if p.stem in args.names]
-    patches = patches[:: args.every]
+        names = [name for name in names if name.stem in args.names]
+    if args.check:
+        return check(names)
+    names = names[:: args.every]
     mutants = Mutants(Build(args.build), args.steps, args.first_seeds)
-    for seed, outcome in zip(args.first_seeds, mutants.measure(source_of(patches[0]))):
+    for seed, outcome in zip(args.first_seeds, mutants.measure()):
         print(f"without a fault, from seed {seed}: {outcome}, {outcome.seconds:.1f} s of CPU", flush=True)
         if outcome.kind != "survived":
             return 1
     counts = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
-        for patch, outcomes in zip(patches, pool.map(mutants.try_patch, patches)):
+        for name, outcomes in zip(names, pool.map(mutants.try_mutant, names)):
             counts.update(outcome.kind for outcome in outcomes)
             for outcome in outcomes:
-                print(f"{patch.stem}: {outcome}", flush=True)
+                print(f"{name.stem}: {outcome}", flush=True)
     print(", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
     return 0 if set(counts) <= set(CAUGHT) else 1
 
