@@ -63,8 +63,7 @@ LinearWeight weight_of(Device& gpu, int64_t n, int64_t k, LinearCompute compute)
       .weight = {reinterpret_cast<const std::byte*>(row.data()), DType::kF32, Shape{1, k}},
       .row_order = order};
   Uploader uploader(gpu, 1);
-  LinearWeight weight =
-      std::move(LinearWeight::start_pack(gpu, uploader, {&source, 1}, compute).value());
+  LinearWeight weight = LinearWeight::start_pack(gpu, uploader, {&source, 1}, compute).value();
   CHECK(uploader.finish().ok());
   return weight;
 }
