@@ -14,9 +14,10 @@
 
 namespace headrace {
 
-// One row of logits: it draws the next token of a slot, or scores a token of the prompt.
+// One row of logits, of which either the next token of a slot is sampled or a token of the prompt
+// is scored.
 struct LogitRow {
-  int32_t hidden_row = 0;  // behind the layers
+  int32_t hidden_row = 0;  // the row of the last layer's output that it is made of
   SequenceId sequence;
   SlotId slot;
   bool samples = false;
@@ -25,12 +26,12 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  // `keeps_rows`: behind the last layer only rows of logits are kept, where these are at most half
-  // of all and each the last of its sequence. The plan outlives this.
+  // `keeps_rows`: the last layer keeps only the rows that logits are made of, in steps where these
+  // are at most half of all rows and each is the last of its sequence. The plan outlives this.
   BatchBuilder(const KvPlan& plan, bool keeps_rows) : plan_(plan), keeps_rows_(keeps_rows) {}
 
-  // Memory of the host, valid until the next build(). A token that a step in flight samples is
-  // token_of_slot(). REQUIRES: slots.update(plan) was called
+  // The batch, in memory of the host that is valid until the next build(). A token that a step in
+  // flight samples is token_of_slot(). REQUIRES: slots.update(plan) was called
   ForwardBatch build(const StepPlan& plan, const SlotTable& slots);
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 
@@ -38,7 +39,7 @@ class BatchBuilder {
   void add_tokens(const Work& work, const Slot& slot);
   void add_group_rows(const Work& work, std::span<const int32_t> table, size_t group);
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
-  const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all
+  const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all rows
 
   const KvPlan& plan_;
   const bool keeps_rows_;

@@ -9,11 +9,11 @@ namespace headrace {
 
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
                                                      KvStorage storage, ModelRunnerOptions options);
-// As model_runner_bytes().
+// What model_runner_bytes() is for this kind of device.
 int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                             const ModelRunnerOptions& options);
 
-// As model_recording_bytes().
+// What model_recording_bytes() is for this kind of device.
 int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options);
 
 }  // namespace headrace

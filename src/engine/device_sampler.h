@@ -1,5 +1,5 @@
-// DeviceSampler: the Sampler of a GPU. It writes each row's parameters into the step's arena,
-// starts the sampling of ranges of rows, and turns what came back into a StepResult.
+// DeviceSampler: the Sampler of a GPU. It makes the parameters of each row of logits as the device
+// reads them, and turns the results that come back into a StepResult.
 #pragma once
 
 #include <cstdint>
@@ -31,22 +31,22 @@ struct SampleResultParts {
   }
 };
 
-// Results of steps: one place on the device, which the stream's order protects, and one on the host
-// for each step in flight.
+// SampleResults: the memory that steps write their results to. On the device all steps share one
+// buffer, which the stream's order protects; on the host each step in flight has its own.
 class SampleResults {
  public:
   static Result<SampleResults> create(Device& device, int steps, int64_t rows, int64_t tops);
 
   bool fits(int64_t rows, int64_t tops) const;
-  // Room for a step. Allocates only where it is larger than was planned at start, after all work on
-  // the stream, and addresses then change.
+  // Makes room for a step. Memory is allocated only where the step is larger than was planned at
+  // start, after all work on the stream; addresses then change.
   Status reserve(Stream& stream, int step, int64_t rows, int64_t tops);
   void copy_out(Stream& stream, int step);
 
-  // On the device, of a step of so many rows.
+  // Where the device writes the results of a step of so many rows.
   DeviceSampleResult* rows() const { return SampleResultParts().rows.in(device_.data()); }
   DeviceTopLogprob* tops(int64_t row_count) const;
-  // On the host, once the copy has ended.
+  // The results of a step on the host. REQUIRES: the copy has ended
   std::span<const DeviceSampleResult> host_rows(int step) const;
   const DeviceTopLogprob* host_tops(int step) const;
 
@@ -72,24 +72,25 @@ class DeviceSampler {
         vocab_size_(vocab_size),
         drawn_(static_cast<size_t>(slot_count)) {}
 
-  // The rows of a step as the device reads them, in the order of `rows`, into `out`.
+  // Writes the parameters of each of `rows` into `out`, in their order.
   void build(std::span<const LogitRow> rows, const SlotTable& slots,
              std::vector<DeviceSampleRow>& out);
   std::span<const DeviceLogitBias> biases() const { return biases_; }
   int64_t top_count() const { return top_count_; }
   bool penalises() const { return penalises_; }
 
-  // A row that nobody reads.
+  // The parameters of a row of padding, whose result is not read.
   static DeviceSampleRow padding(SlotId slot);
 
-  // What the results say of `logit_rows`; one Row a sequence, whose rows are consecutive.
+  // Turns the results of `logit_rows` into one Row for each sequence. REQUIRES: the rows of a
+  // sequence are consecutive
   static StepResult collect(std::span<const LogitRow> logit_rows,
                             std::span<const DeviceSampleRow> rows,
                             std::span<const DeviceSampleResult> results,
                             const DeviceTopLogprob* tops);
 
  private:
-  // What the rows that draw for a sequence have in common, and what tells them apart.
+  // What all sampled rows of a sequence have in common, made when its first row is sampled.
   struct Drawn {
     SequenceId sequence;
     uint64_t stream = 0;       // counter_stream()

@@ -1,6 +1,6 @@
 // DeviceSlots: the part of the SlotTable that lives on a GPU: block tables, the last sampled token
-// of each slot, and the counts that penalties need. The host keeps the truth of all but the tokens
-// of steps in flight; a step carries what has changed.
+// of each slot, and the token counts that penalties need. The host's SlotTable knows all of it but
+// the tokens that steps in flight sample; each step carries what has changed since the last.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace headrace {
 struct DeviceSlotsShape {
   int32_t slot_count = 0;
   int32_t group_count = 0;
-  int32_t blocks_max = 0;  // of a sequence, in one group
+  int32_t blocks_max = 0;  // most blocks of a sequence in one group
   int32_t vocab_size = 0;
 };
 
@@ -38,10 +38,11 @@ class DeviceSlots {
 
   // Collects what a plan changes: entries(), marks() and joined().
   void collect(const StepPlan& plan);
-  // Each place of a table once.
+  // The block table entries to write; no place of a table occurs twice.
   std::span<const BlockTableEntry> entries() const { return entries_; }
   std::span<const TokenMark> marks() const { return marks_; }
-  // Zeroes the counts of the slots that joined with penalties. In the stream before the marks.
+  // Zeroes the counts of the slots that joined with penalties. This comes before
+  // update_slot_state() in the stream, which counts the marks.
   void clear_counts(Stream& stream);
 
   const int32_t* block_table(SlotId slot, int32_t group) const {

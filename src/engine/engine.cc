@@ -500,7 +500,7 @@ void EngineImpl::deliver(const Emission& emission) {
   if (--live->unfinished == 0) end_request(*live);
 }
 
-// Those of its choices that have not.
+// Finishes every choice of the request that has not finished yet.
 void EngineImpl::finish_all(Live& live, FinishReason reason) {
   const RequestId id = live.id;
   const uint32_t place = places_.at(id);

@@ -53,17 +53,19 @@ class KvMemory {
   // kInvalidArgument where the device cannot map pages of this size; kExhausted.
   static Result<std::unique_ptr<KvMemory>> create(KvMemoryKind kind, Device& device,
                                                   const KvMemoryShape& shape);
-  // Of a page, such that every device kind can map it with at most an eighth of padding; else as it
-  // is, and create() refuses.
+  // The size of a page that this kind can map on the device; kInvalidArgument where that is more
+  // than an eighth larger than `page_bytes`.
   static Result<int64_t> page_bytes_for(KvMemoryKind kind, Device& device, int64_t page_bytes);
   virtual ~KvMemory() = default;
 
-  // The plan with entries in the place of pages. Pages that are shared or new have their memory
-  // from now on; copies are started on `stream`. The plan returned lives until the next call.
+  // Returns the plan with entries of block tables in the place of pages; it lives until the next
+  // call. Pages that are shared or new have their memory from now on; copies are started on
+  // `stream`.
   virtual Result<const StepPlan*> map(const StepPlan& plan, Stream& stream) = 0;
-  // Copy-on-write, in the places that map() gave. After map() of the same plan.
+  // Copies pages on write, in the places that map() gave. REQUIRES: map() of the same plan was
+  // called
   virtual void copy_pages(Stream& stream, std::span<const BlockCopy> copies) = 0;
-  // Of entry 0.
+  // Where the page of entry 0 lies.
   virtual std::byte* base() const = 0;
   // An entry that nothing else uses, for rows of padding: the pool's last page.
   virtual int32_t padding_entry() const = 0;

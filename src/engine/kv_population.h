@@ -54,9 +54,10 @@ class KvPopulation {
   KvPopulation(const KvPopulation&) = delete;
   KvPopulation& operator=(const KvPopulation&) = delete;
 
-  // A step with new pages comes: the thread stops, their memory is there when this returns.
+  // Says that a step with new pages comes: the thread stops, and the memory of these pages is there
+  // when this returns.
   void begin_step(const StepPlan& plan, ThreadPool& threads);
-  // There is nothing to compute until the next begin_step().
+  // Says that there is nothing to compute until the next begin_step().
   void idle();
 
   int64_t taken_bytes() const;  // any thread

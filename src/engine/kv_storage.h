@@ -34,27 +34,28 @@ KeyLayout key_layout(DeviceKind device);  // as the device's attention kernels w
 
 class KvStorage {
  public:
-  // `memory`: for pages of the plan's size
+  // `memory` has pages of the plan's size.
   static KvStorage create(Device& device, const ModelSpec& spec, KvPlan plan,
                           std::unique_ptr<KvMemory> memory);
 
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]
   const KvPlan& plan() const { return plan_; }
-  // A plan as kernels see it (kv_memory.h).
+  // The plan with block tables as kernels see them (kv_memory.h).
   Result<const StepPlan*> map(const StepPlan& plan, Stream& stream) {
     return memory_->map(plan, stream);
   }
   void copy_pages(Stream& stream, std::span<const BlockCopy> copies) {
     memory_->copy_pages(stream, copies);
   }
-  // Of the page that rows of padding write.
+  // The first cache slot of the page that rows of padding write.
   int64_t padding_slot() const { return int64_t{memory_->padding_entry()} * plan_.block_tokens; }
-  // Tiers below the pool (none at first); move_pages() copies between them and it, in order.
+  // The tiers below the pool; there are none at first. move_pages() copies pages between the tiers
+  // and the pool, in the order of the moves.
   void set_tiers(std::shared_ptr<KvTiers> tiers) { tiers_ = std::move(tiers); }
   void move_pages(Stream& stream, const std::vector<PageMove>& moves) {
     if (!moves.empty()) tiers_->move_pages(stream, memory_->pool(), moves);
   }
-  // One page at a time, in stream order; read_page() and write_page() wait.
+  // Each copies one page in stream order and waits for it.
   Status read_page(Stream& stream, TierPage from, std::span<std::byte> to);
   Status write_page(Stream& stream, std::span<const std::byte> from, BlockId to);
   KvMemoryStats memory_stats() const { return memory_->stats(); }

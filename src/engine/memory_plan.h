@@ -1,5 +1,5 @@
-// MemoryPlan: what memory is used for, decided at start: of a GPU all of it, of a CPU what its host
-// has left.
+// MemoryPlan: what memory is used for, decided at start. On a GPU it covers all of the memory, on a
+// CPU what the host has left.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct MemoryPlanInput {
   double utilization = 0.9;     // --gpu-memory-utilization: share of total_bytes for all of it
   int64_t kv_bytes_wanted = 0;  // --kv-cache-memory-bytes; 0 = what is left
   int64_t page_bytes = 0;
-  int64_t pages_min = 0;  // of one sequence of --max-model-len
+  int64_t pages_min = 0;  // what one sequence of --max-model-len needs
 };
 
 struct MemoryPlan {
@@ -45,7 +45,7 @@ struct HostMemoryInput {
   int64_t kv_bytes_wanted = 0;   // --kv-cache-memory-bytes; 0 = kv_bytes_default
   int64_t kv_bytes_default = 0;  // at most a quarter of what is left is taken for it
   int64_t page_bytes = 0;
-  int64_t pages_min = 0;  // of one block of tokens
+  int64_t pages_min = 0;  // what one block of tokens needs
 };
 
 // Pages of keys and values. kExhausted naming the flag to change where it does not fit: pages are

@@ -27,12 +27,12 @@ struct ModelRunnerOptions {
   std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   KvPopulate kv_populate = KvPopulate::kOff;  // CPU: when the KV pool's memory is found
-  // CPU: code is unmapped (base/code_pages.h) once, before the first step without a prompt: what
-  // the start of an engine and prompts run over is as much as what decoding runs over.
+  // CPU: code is unmapped (base/code_pages.h) once, before the first step without a prompt: the
+  // code that the start of an engine and prompts run is as large as the code that decoding runs.
   bool release_code = false;
-  // CPU: what is left of the load (Model::pack_more): packs at least so many bytes of weights. A
-  // quarter of the weights before each step but the first, small pieces while idle behind it, until
-  // false: nothing is left. May be empty.
+  // CPU, may be empty: packs at least so many bytes of the weights that the load left unpacked
+  // (Model::pack_more); false: none are left. It is called with a quarter of the weights before
+  // each step but the first, and with small pieces while the engine is idle.
   std::function<bool(int64_t bytes_min)> pack_more;
   std::vector<TokenId> end_ids;
   bool graphs = true;               // GPU: steps that only decode are recorded and replayed
@@ -49,8 +49,8 @@ struct ModelRunnerOptions {
 
 inline constexpr int32_t kDeviceStepsInFlight = 2;
 
-// Bytes of device memory that a runner takes beside weights and KV pool: activations, logits,
-// results, tables of slots; on the CPU activations and logits.
+// Bytes of device memory that a runner takes beside weights and KV pool: on a GPU activations,
+// logits, results and tables of slots, on the CPU activations and logits.
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options);
 

@@ -1,5 +1,5 @@
-// What steps of nothing but padding attend to: recordings and trials run over one page that nobody
-// else uses.
+// What steps of nothing but padding attend to: recordings and trials run over one page of the pool
+// that no sequence uses.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace headrace {
 
-// One key for each row.
+// `rows` sequences of one row and one key each.
 std::vector<AttentionSequence> padding_decodes(int32_t rows, const int32_t* table);
-// So many rows in all, in prompts of at most `tokens` each.
+// Prompts of at most `tokens` tokens each, of `rows` rows in all.
 std::vector<AttentionSequence> padding_prompts(int32_t rows, int32_t tokens, const int32_t* table);
-// Tokens of each of the prompts that fill a step, so that the slots do for them.
+// Tokens of each of the prompts that fill a step, such that there are no more prompts than slots.
 int32_t padding_prompt_tokens(int32_t step_tokens, int32_t slots);
 
-// [groups], each written where `to` says.
+// The plan of each group, written where `to` says.
 std::vector<AttentionPlan> plan_padding(std::span<const AttentionPlanShape> shapes,
                                         std::span<const AttentionSequence> sequences,
                                         std::span<const std::span<std::byte>> to);
@@ -33,7 +33,7 @@ class PaddingTable {
   static Result<PaddingTable> create(Device& device, Stream& stream, int32_t page,
                                      int32_t block_tokens, int32_t prompt_tokens);
 
-  // As the functions above; prompts of `prompt_tokens` each.
+  // As padding_decodes() and padding_prompts() say, with prompts of `prompt_tokens`.
   std::vector<AttentionSequence> decodes(int32_t rows) const {
     return padding_decodes(rows, blocks());
   }

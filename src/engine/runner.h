@@ -24,14 +24,15 @@ class Runner {
   // is lost, the engine stops being ready.
   virtual Result<StepResult> wait(Ticket ticket) = 0;
 
-  // Saving and restoring, while no step is in flight. 0: the runner has no pages to copy.
+  // For saving and restoring the prefix cache while no step is in flight. 0: the runner has no
+  // pages to copy.
   virtual int64_t page_bytes() const { return 0; }
   virtual Status read_page(TierPage, std::span<std::byte>) { return unsupported("no pages"); }
   virtual Status write_page(std::span<const std::byte>, BlockId) { return unsupported("no pages"); }
-  // Something worth doing while there is nothing to compute, as long as a short step; false:
-  // nothing is left. REQUIRES: no step is in flight
+  // Does something worth doing while there is nothing to compute, for as long as a short step
+  // takes; false: nothing is left to do. REQUIRES: no step is in flight
   virtual bool idle_work() { return false; }
-  // Of the step that wait() returned last.
+  // The timing of the step that wait() returned last.
   virtual RunnerTiming timing() const { return {}; }
 };
 

@@ -16,8 +16,8 @@ class Sampler {
  public:
   explicit Sampler(std::vector<TokenId> end_ids) : end_ids_(std::move(end_ids)) {}
 
-  // Samples or scores `rows`; logits [rows, V]. Appends to `result`, one Row a sequence: rows of
-  // one sequence are consecutive.
+  // Samples or scores `rows`, whose logits are [rows, V], and appends one Row for each sequence to
+  // `result`. REQUIRES: the rows of a sequence are consecutive
   void run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
            const SlotTable& slots, StepResult& result);
 

@@ -20,7 +20,7 @@ struct Slot {
   int32_t choice = 0;
   std::shared_ptr<const Request> request;
   std::vector<TokenId> tokens;            // prompt, then output, as far as the host knows
-  int32_t in_flight = 0;                  // tokens after these that steps in flight sample
+  int32_t in_flight = 0;                  // tokens behind these that steps in flight sample
   int32_t prompt_length = 0;              // of the request, not of a recomputed prefix
   bool counts = false;                    // counts_outputs()
   std::vector<TokenCount> output_counts;  // each id once; only where penalties need it
@@ -35,20 +35,20 @@ bool counts_outputs(const SamplingParams& sampling);
 
 class SlotTable {
  public:
-  // `blocks_max`: of a sequence, in one group
+  // `blocks_max`: most blocks of a sequence in one group
   SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max);
 
   // Applies a plan's releases, admissions and new blocks.
   void update(const StepPlan& plan);
-  // A step that samples a token of the slot's sequence is in flight; append() brings the token.
+  // Says that a step in flight samples a token of the slot's sequence; append() brings the token.
   void expect(SlotId slot);
-  // The sampled token of a slot's sequence.
+  // Appends the token that was sampled for a slot's sequence.
   void append(SlotId slot, TokenId token);
 
   // REQUIRES: the slot holds a sequence
   const Slot& operator[](SlotId slot) const;
-  // [blocks] of its sequence in a group; -1 = not held (behind a window). The address is the slot's
-  // for good.
+  // The block table [blocks] of the slot's sequence in a group; -1: a block that a sliding window
+  // has passed and the sequence no longer holds. A slot's table never moves.
   std::span<const int32_t> block_table(SlotId slot, int32_t group) const {
     const size_t row = row_of(slot, group);
     return {&tables_[row * blocks_max_], table_sizes_[row]};

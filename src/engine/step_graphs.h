@@ -20,7 +20,7 @@
 
 namespace headrace {
 
-// What a step of so many rows, all of them padding, takes on the device.
+// The time that a step of so many rows of padding takes on the device.
 struct PaddedStepCost {
   int32_t rows = 0;
   double seconds = 0;
@@ -38,30 +38,30 @@ class StepGraphs {
   // Numbers of rows that steps may be padded to: powers of two up to 8, then eights, from 64 on
   // sixteens, from 256 on 64s (a tile of products has 64 or 128 rows); the largest is rows_max.
   static std::vector<int32_t> sizes_up_to(int32_t rows_max);
-  // Those of `costs` (by ascending rows) that are worth a recording: from the largest down, a size
-  // is left out where the next larger one that is kept takes at most 1 % longer.
+  // The sizes among `costs` (by ascending rows) that are worth a recording: from the largest down,
+  // a size is left out where the next larger one that is kept takes at most 1 % longer.
   static std::vector<int32_t> worthwhile_sizes(std::span<const PaddedStepCost> costs);
 
   // `sizes` ascending. `record` is called until the destructor returns.
   StepGraphs(std::vector<int32_t> sizes, Record record);
   ~StepGraphs();
 
-  // The owner's thread.
+  // All that follows is called on the owner's thread.
   //
-  // The size that `rows` rows are padded to; 0: more than any.
+  // The size that `rows` rows are padded to; 0: no size is as large.
   int32_t padded_rows(int32_t rows) const;
   const std::vector<int32_t>& sizes() const { return sizes_; }
   void set_sizes(std::vector<int32_t> sizes) { sizes_ = std::move(sizes); }
-  // A step of that size has run: its recording is made, once.
+  // Says that a step of that size has run: its recording is then made, once.
   void has_run(int32_t size);
   bool was_run(int32_t size) const { return state_.contains(size); }
-  // nullptr: not there (yet). Valid until clear().
+  // The recording of a size, valid until clear(); nullptr: it is not made (yet).
   const Recording* find(int32_t size);
 
   // Addresses have changed: all recordings go, and are made again when their sizes have run. Waits
   // for the one that is being made. REQUIRES: no replay is running
   void clear();
-  // Until everything that was asked for is there, or was tried.
+  // Waits until every recording that was asked for is made, or has failed.
   void wait();
   int recorded() const;
 
@@ -70,8 +70,8 @@ class StepGraphs {
 
   const Record record_;
   std::vector<int32_t> sizes_;
-  std::map<int32_t, const Recording*>
-      state_;  // the owner's: by size that has run; nullptr: not yet
+  // The owner's, by each size that has run; nullptr: its recording was not seen yet.
+  std::map<int32_t, const Recording*> state_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, done_;

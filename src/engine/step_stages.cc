@@ -9,7 +9,8 @@ namespace headrace {
 
 namespace {
 
-// Of a plan of so many rows: 64 KB for the largest step, not with each decode.
+// Bytes of an attention plan of so many rows. The plan of the largest step has 64 KB, which a step
+// that only decodes must not upload.
 size_t plan_bytes(AttentionPlanShape shape, size_t rows) {
   shape.rows_max = static_cast<int32_t>(rows);
   shape.sequences_max = std::min(shape.sequences_max, shape.rows_max);

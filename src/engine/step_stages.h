@@ -21,8 +21,8 @@ namespace headrace {
 inline constexpr int32_t kDeviceLogitRowsMax = 256;
 // From one row of logits to the next. Every row starts on 256 bytes, as the fast products and the
 // 16-byte accesses of sampling need, whatever the vocabulary: with rows of 49,155 logits side by
-// side, a step of 32 rows took five times as long as with 49,152. What lies between the last logit
-// and the next row is nobody's.
+// side, a step of 32 rows took five times as long as with 49,152. The bytes between the last logit
+// of a row and the next row are not read.
 constexpr int64_t device_logit_row_bytes(int64_t vocabulary) {
   constexpr int64_t kAlignment = 256;
   const auto bytes = vocabulary * static_cast<int64_t>(sizeof(float));
@@ -63,15 +63,15 @@ struct StepParts {
                          const StepCounts& counts);
 };
 
-// The same as the device sees it.
+// The inputs of a step as the device sees them.
 struct StepInput {
   std::span<TokenId> tokens;
   std::span<int32_t> positions;
   std::vector<std::span<int64_t>> slots;       // [groups]
   std::vector<AttentionPlan> attention_plans;  // [groups], `device` set
   std::span<int32_t> kept_rows;
-  AttentionPlan kept_plan;  // of these
-  bool keeps_rows = false;  // false: all
+  AttentionPlan kept_plan;  // of the rows kept
+  bool keeps_rows = false;  // false: the last layer computes all rows
   std::span<int32_t> logit_rows;
   DeviceSampleRow* sample_rows = nullptr;
   DeviceLogitBias* biases = nullptr;
@@ -80,12 +80,13 @@ struct StepInput {
   DeviceSampleResult* results = nullptr;
   DeviceTopLogprob* tops = nullptr;
 
-  // But for results and tops. attention_plans as planned on the host.
+  // All inputs but results and tops, which do not lie in the arena. `attention_plans` are those
+  // that plan_attention() returned.
   static StepInput in(const StepArena& arena, const StepParts& parts,
                       std::vector<AttentionPlan> attention_plans);
 };
 
-// Const: any thread, with a context of its own.
+// Any thread may call it, with an OpContext of its own.
 class StepStages {
  public:
   // All outlive this.
@@ -93,9 +94,9 @@ class StepStages {
              const ForwardTaps& taps)
       : model_(model), storage_(storage), slots_(slots), taps_(taps) {}
 
-  // Tokens -> hidden [T, D], whose memory the caller took.
+  // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
   void forward(OpContext& context, const StepInput& input, TensorView hidden) const;
-  // Rows of hidden -> logits -> tokens.
+  // Computes the logits of the rows that are read and samples their tokens.
   void sample(OpContext& context, const StepInput& input, TensorView hidden) const;
 
   TensorView take_hidden(Workspace& workspace, size_t rows) const;

@@ -40,7 +40,7 @@ class HostSeconds {
   std::array<double, kHostPhaseCount> seconds_{};
 };
 
-// Of one step, from its Runner. A runner that computes at once has nothing to say: all 0.
+// The times of one step as its Runner measured them. A runner that computes at once leaves all 0.
 struct RunnerTiming {
   double build_seconds = 0, upload_seconds = 0, collect_seconds = 0;  // of the host
   double device_seconds = 0;  // first kernel to last, on the device's clock
