@@ -176,7 +176,7 @@ StepPlan BatchScheduler::submit(StepDraft draft) {
 // Waiting sequences join while slots, pages and budget last; what the prefix cache holds of a
 // prompt is not computed. Nothing joins past a sequence that was named and cannot join.
 void BatchScheduler::admit_waiting(StepDraft& draft) {
-  while (Sequence* head = next_to_join(draft)) {
+  while (Sequence* head = name_next(draft)) {
     if (head->last_step > pool_.applied()) return;  // preempted; its last token is in flight
     if (admitter_.held_back(*head) || !admitter_.make_slots(*head)) return;
     const PrefixMatch hit = supply_.find_prefix(*head, table_.running().all());
@@ -197,9 +197,9 @@ void BatchScheduler::admit_waiting(StepDraft& draft) {
   }
 }
 
-// The sequence that the policy names. Where no live one waits it is the first of the background,
-// which gets what the step still has room for.
-Sequence* BatchScheduler::next_to_join(StepDraft& draft) {
+// Names the sequence that joins next; null: none now. Where no live one waits the rest of the step
+// is bounded to what background work may take, and goes to the first of the background.
+Sequence* BatchScheduler::name_next(StepDraft& draft) {
   const WaitingLine& line = table_.line();
   if (!line.live().empty()) return admitter_.name_next(draft.plan.step);
   if (line.background().empty()) return nullptr;

@@ -76,7 +76,7 @@ class BatchScheduler final : public Scheduler {
 
   // draft_step() at its end.
   void admit_waiting(StepDraft& draft);
-  Sequence* next_to_join(StepDraft& draft);
+  Sequence* name_next(StepDraft& draft);
   void admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit);
 
   SchedulerAudit audit() const { return {options_, pool_, cache_.get(), supply_, table_}; }
