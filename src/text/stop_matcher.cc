@@ -33,6 +33,13 @@ void StopMatcher::advance(Stop& stop, char byte) {
   if (stop.text[stop.matched] == byte) ++stop.matched;
 }
 
+bool StopMatcher::passes(char byte) const {
+  return held_.empty() && !stopped_ &&
+         std::none_of(stops_.begin(), stops_.end(), [byte](const Stop& stop) {
+           return !stop.text.empty() && stop.text.front() == byte;
+         });
+}
+
 StopMatcher::Step StopMatcher::push(std::string_view delta) {
   Step step;
   if (stopped_) return step;

@@ -26,6 +26,8 @@ class StopMatcher {
   // What is held when the text ends without a stop. Then the matcher starts anew.
   std::string flush();
   size_t held_bytes() const { return held_.size(); }
+  // Nothing is held and no stop string begins with `byte`: pushing it would only give it back.
+  bool passes(char byte) const;
 
  private:
   struct Stop {

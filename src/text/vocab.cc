@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 16> kEndMarks = {
     "<|eot_id|>",             // Llama 3
     "<|eom_id|>",             // Llama 3, end of a message that waits for a tool
     "<|end_of_text|>",        // Llama 3 base, Granite
-    "<|end|>",                // Phi-3
+    "<|end|>",                // Phi-3; of a message only in Harmony
     "<|return|>",             // Harmony
     "<|call|>",               // Harmony, end of a tool call
     "<end_of_turn>",          // Gemma
@@ -41,8 +41,13 @@ Status validate_id(const Vocab& vocab, TokenId id, std::string_view name) {
 }  // namespace
 
 void add_known_end_ids(Vocab& vocab) {
+  const auto has = [&](std::string_view text) {
+    return std::find(vocab.tokens.begin(), vocab.tokens.end(), text) != vocab.tokens.end();
+  };
+  const bool harmony = has("<|channel|>") && has("<|return|>");
   for (size_t id = 0; id < vocab.tokens.size(); ++id) {
     if (vocab.kind(static_cast<TokenId>(id)) != TokenKind::kControl) continue;
+    if (harmony && vocab.tokens[id] == "<|end|>") continue;
     if (std::find(kEndMarks.begin(), kEndMarks.end(), vocab.tokens[id]) != kEndMarks.end()) {
       vocab.end_ids.push_back(static_cast<TokenId>(id));
     }

@@ -29,6 +29,7 @@ constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
 constexpr std::string_view kHermesLayout[] = {"</tool_call>"};
 
 constexpr std::string_view kFunctionOpen[] = {"<function="};
+constexpr std::string_view kQwenSigns[] = {"<function=", "<parameter="};
 constexpr std::string_view kQwenLayout[] = {"<tool_call>", "</tool_call>"};
 constexpr std::string_view kSeedLayout[] = {"<seed:tool_call>", "</seed:tool_call>"};
 constexpr TaggedCallForm kFunctionForm = {.name_end = ">",
@@ -167,7 +168,7 @@ constexpr ToolDialect kToolDialects[] = {
      .layout = kSeedLayout,
      .make_reader = read_tagged<kFunctionForm>},
     {.names = "qwen3_coder,qwen3_xml",
-     .template_signs = kFunctionOpen,
+     .template_signs = kQwenSigns,
      .opens = kFunctionOpen,
      .layout = kQwenLayout,
      .make_reader = read_tagged<kFunctionForm>},
@@ -211,6 +212,7 @@ constexpr ToolDialect kToolDialects[] = {
      .make_reader = read_json},
     {.names = "hermes,qwen,qwen25,granite4",
      .template_signs = kHermesOpen,
+     .template_lacks = "<invoke name",
      .opens = kHermesOpen,
      .layout = kHermesLayout,
      .make_reader = read_json},
@@ -263,7 +265,9 @@ std::span<const ReasoningDialect> reasoning_dialects() { return kReasoningDialec
 Result<const ToolDialect*> choose_tool_dialect(std::string_view name,
                                                std::string_view chat_template) {
   const auto fits = [&](const ToolDialect& row) {
-    return !row.template_signs.empty() &&
+    const bool lacks = row.template_lacks.empty() ||
+                       chat_template.find(row.template_lacks) == std::string_view::npos;
+    return !row.template_signs.empty() && lacks &&
            std::all_of(row.template_signs.begin(), row.template_signs.end(), [&](auto sign) {
              return chat_template.find(sign) != std::string_view::npos;
            });

@@ -14,6 +14,7 @@ struct ToolDialect {
   std::string_view names;  // with commas; the first is the name that is shown
   // All of them stand in the chat templates of these models; empty: by name only.
   std::span<const std::string_view> template_signs;
+  std::string_view template_lacks = {};          // and this does not
   std::span<const std::string_view> opens;       // a call, or several, follow
   std::span<const std::string_view> layout;      // may stand in front of, between and behind calls
   std::span<const std::string_view> inner = {};  // marks inside of calls

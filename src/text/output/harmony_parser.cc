@@ -30,6 +30,10 @@ class HarmonyParser final : public OutputParser {
     out_ = &out;
     for (char c : text) {
       if (stopped_) return;
+      if (marks_.passes(c)) {
+        take(c);
+        continue;
+      }
       const StopMatcher::Step step = marks_.push({&c, 1});
       for (char byte : step.text) take(byte);
       if (!step.stop) continue;
@@ -99,9 +103,7 @@ class HarmonyParser final : public OutputParser {
     }
   }
 
-  void give_back_header() {
-    append_event(*out_, {Kind::kContent, std::exchange(header_, {}), -1, {}});
-  }
+  void give_back_header() { append_text(*out_, Kind::kContent, -1, std::exchange(header_, {})); }
 
   static std::string word_behind(std::string_view text, std::string_view mark) {
     const size_t at = text.find(mark);
@@ -125,7 +127,7 @@ class HarmonyParser final : public OutputParser {
 
   void emit(std::string_view text) {
     any_arguments_ = true;
-    append_event(*out_, {body_, std::string(text), body_ == Kind::kArguments ? call_ : -1, {}});
+    append_text(*out_, body_, body_ == Kind::kArguments ? call_ : -1, text);
   }
 
   void end_message() {

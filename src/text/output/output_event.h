@@ -27,5 +27,6 @@ struct OutputEvent {
 // Neighbours that say the same kind of thing are one event.
 using OutputEvents = std::vector<OutputEvent>;
 void append_event(OutputEvents& events, OutputEvent event);
+void append_text(OutputEvents& events, OutputEvent::Kind kind, int32_t call, std::string_view text);
 
 }  // namespace headrace

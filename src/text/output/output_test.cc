@@ -145,6 +145,37 @@ TEST(OutputParser, WithoutToolsOrReasoningAllIsContent) {
   }
 }
 
+// What templates of these models hold, in their own words.
+TEST(OutputDialect, TemplatesShowTheirForm) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"'<tool_call>\\n{\"name\": ' + tool_call.name + '</tool_call>'", "hermes"},
+      {"'<tool_call>\\n<function=' + f + '>\\n' '<parameter=' + k", "qwen3_coder"},
+      {"'<tool_call>' + name '<arg_key>' + k", "glm45"},
+      {"'<minimax:tool_call>' '<invoke name=\"' '</minimax:tool_call>'", "minimax_m2"},
+      {"'<｜tool▁call▁begin｜>' + type + '<｜tool▁sep｜>' + '```json'", "deepseek_v3"},
+      {"'<｜tool▁call▁begin｜>' + name + '<｜tool▁sep｜>' + arguments", "deepseek_v31"},
+      {"'<｜DSML｜invoke name=' '<tool_call>'", "deepseek_v32"},
+      {"'<|tool_calls_section_begin|><|tool_call_begin|>'", "kimi_k2"},
+      {"'[AVAILABLE_TOOLS]' '[TOOL_CALLS]'", "mistral"},
+      {"'{\"name\": function name, \"parameters\": dictionary of ...'", "llama3_json"},
+      {"'<|python_start|>' '<|python_end|>'", "pythonic"},
+      {"'<function_calls>'", "olmo3"},
+      {"'<|tool|>' + tools + '<|/tool|>'", "phi4_mini_json"},
+      {"'respond only with <|tool_call|>'", "granite"},
+      {"'<start_function_call>call:'", "functiongemma"},
+      {"'<|tool_call>call:'", "gemma4"},
+      {"'<|start|>assistant<|channel|>analysis<|message|>'", "openai"},
+      {"'<seed:tool_call>' '</seed:tool_call>' '<function=' '<parameter='", "seed_oss"},
+      {"']<]minimax[>[' '<tool_call>' '<invoke name=\"'", "none"},
+      {"'<|im_start|>' + role", "none"},
+  };
+  for (const auto& [text, name] : cases) {
+    OutputDialect dialect;
+    dialect.tools = *choose_tool_dialect("auto", text);
+    EXPECT_EQ(dialect.tools_name(), name) << text;
+  }
+}
+
 TEST(OutputDialect, IsChosenByNameOrFromTheTemplate) {
   EXPECT_EQ(output_dialect("qwen25").tools_name(), "hermes");
   EXPECT_EQ(output_dialect("none", "none").tools_name(), "none");

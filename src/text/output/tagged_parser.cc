@@ -74,7 +74,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   void take(char c) {
     switch (mode_) {
       case Mode::kContent: {
-        if (!looks_for_marks()) return content_byte(c);
+        if (!looks_for_marks() || content_marks_.passes(c)) return content_byte(c);
         const StopMatcher::Step step = content_marks_.push({&c, 1});
         content(step.text);
         if (step.stop) return mark(*step.stop);
@@ -83,6 +83,7 @@ class TaggedParser final : public OutputParser, private CallSink {
         return;
       }
       case Mode::kThought: {
+        if (thought_marks_.passes(c)) return thought({&c, 1});
         const StopMatcher::Step step = thought_marks_.push({&c, 1});
         thought(step.text);
         if (!step.stop) return;
@@ -203,7 +204,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   void arguments(std::string_view fragment) override {
     if (fragment.empty()) return;
     attempt_.clear();
-    append_event(*out_, {Kind::kArguments, std::string(fragment), call_, {}});
+    append_text(*out_, Kind::kArguments, call_, fragment);
   }
   void end() override {
     attempt_.clear();
@@ -212,9 +213,7 @@ class TaggedParser final : public OutputParser, private CallSink {
     stopped_ = options_.one_call;
   }
 
-  void emit(Kind kind, std::string_view text) {
-    append_event(*out_, {kind, std::string(text), -1, {}});
-  }
+  void emit(Kind kind, std::string_view text) { append_text(*out_, kind, -1, text); }
 
   const OutputOptions options_;
   const ToolDialect* const tools_;
