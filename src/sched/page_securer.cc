@@ -48,7 +48,7 @@ int32_t PageSecurer::secure_for(Sequence& sequence, int32_t count, uint64_t step
       if (&sequence == &table_.running().oldest()) keep_for_oldest();
       return 0;
     }
-    if (table_.drop_an_ended_row()) continue;
+    if (table_.ended_rows().drop_one()) continue;
     Sequence& youngest = table_.running().youngest();
     if (&youngest == &sequence) return 0;
     table_.preempt(youngest);

@@ -89,7 +89,7 @@ void PlanWriter::write_ended_rows(StepDraft& draft) {
     return each.count > 0 && each.sequence->running() && !each.sequence->rank.background;
   });
   if (draft.plan.work.empty() && !others) return;
-  for (LeavingSlot& leaving : table_.leaving()) {
+  for (LeavingSlot& leaving : table_.ended_rows().slots()) {
     // The last token of the budget is for a sequence that joins.
     if (leaving.row != nullptr && draft.budget.tokens_left > 1) write_ended_row(draft, leaving);
   }
@@ -102,7 +102,7 @@ void PlanWriter::write_ended_row(StepDraft& draft, LeavingSlot& leaving) {
   row.blocks.trim(pool_, row.planned, row.last_step);
   if (row.planned >= options_.max_model_len ||
       supply_.longest_fit(row, 1, supply_.free_pages_for(row)) == 0) {
-    return table_.drop_row(leaving);
+    return table_.ended_rows().drop(leaving);
   }
   Work work{.sequence = row.id,
             .slot = leaving.slot,

@@ -17,7 +17,8 @@ SequenceTable::SequenceTable(const SchedulerOptions& options, QueuePolicy& polic
       supply_(supply),
       admission_(admission),
       line_(sequences_),
-      slots_(options.max_num_seqs) {}
+      slots_(options.max_num_seqs),
+      rows_(policy, pool, slots_) {}
 
 Sequence* SequenceTable::find(SequenceId id) const {
   const auto found = sequences_.find(id);
@@ -87,7 +88,7 @@ void SequenceTable::end_choice(Sequence& sequence) {
 }
 
 void SequenceTable::retire(Sequence& sequence) {
-  const bool goes_on = goes_on_in_batch(sequence);
+  const bool goes_on = rows_.goes_on(sequence);
   if (sequence.running()) {
     leave_batch(sequence, /*ended=*/true);
   } else {
@@ -111,7 +112,7 @@ void SequenceTable::retire(Sequence& sequence) {
 void SequenceTable::leave_batch(Sequence& sequence, bool ended) {
   // A finished row of the background is held for no batch.
   const bool of_batch = ended && !sequence.rank.background;
-  const bool goes_on = ended && goes_on_in_batch(sequence);
+  const bool goes_on = ended && rows_.goes_on(sequence);
   slots_.leave({sequence.id, sequence.slot(), sequence.last_step, of_batch,
                 sequence.rank.background, goes_on ? &sequence : nullptr});
   sequence.path = {};
@@ -151,7 +152,7 @@ void SequenceTable::drop_reserved_slots(Sequence& leader) {
 }
 
 void SequenceTable::sweep_retired() {
-  if (running_.live().empty()) drop_ended_rows();
+  if (running_.live().empty()) rows_.drop_all();
   const Ticket applied = pool_.applied();
   std::erase_if(retiring_, [&](Sequence* sequence) {
     if (sequence->last_step > applied || std::get<Retiring>(sequence->state).in_batch) return false;
@@ -283,7 +284,7 @@ void SequenceTable::requeue(Sequence& victim) {
 void SequenceTable::release_slots() {
   // A batch is done when nothing of it runs; a preempted row joins the next one.
   const bool hold_ended = policy_.rules().holds_finished_rows && !running_.live().empty();
-  if (!hold_ended) drop_ended_rows();
+  if (!hold_ended) rows_.drop_all();
   slots_.release(pool_.applied(), hold_ended);
   // The live count only their own.
   live_rows_at_start_ = options_.max_num_seqs - static_cast<int32_t>(slots_.free_count());
@@ -292,34 +293,6 @@ void SequenceTable::release_slots() {
   }
   for (const LeavingSlot& leaving : slots_.leaving()) {
     live_rows_at_start_ -= leaving.background ? 1 : 0;
-  }
-}
-
-// Whether its row is computed on when it has ended. (A muted leader has no token to go on from.)
-bool SequenceTable::goes_on_in_batch(const Sequence& sequence) const {
-  return policy_.rules().computes_finished_rows && sequence.is<Decoding>() && !sequence.muted &&
-         !sequence.rank.background;
-}
-
-void SequenceTable::drop_row(LeavingSlot& leaving) {
-  Sequence& row = *std::exchange(leaving.row, nullptr);
-  row.blocks.release_all(pool_, row.last_step);
-  row.prefix_tokens = 0;
-  row.planned = 0;
-  row.state = Retiring{};
-}
-
-bool SequenceTable::drop_an_ended_row() {
-  const std::span<LeavingSlot> leaving = slots_.leaving();
-  const auto found = std::find_if(leaving.begin(), leaving.end(),
-                                  [](const LeavingSlot& each) { return each.row != nullptr; });
-  if (found == leaving.end()) return false;
-  drop_row(*found);
-  return true;
-}
-
-void SequenceTable::drop_ended_rows() {
-  while (drop_an_ended_row()) {
   }
 }
 

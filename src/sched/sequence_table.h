@@ -11,6 +11,7 @@
 
 #include "kv/block_pool.h"
 #include "sched/admission.h"
+#include "sched/ended_rows.h"
 #include "sched/page_supply.h"
 #include "sched/queue_policy.h"
 #include "sched/running_set.h"
@@ -78,10 +79,7 @@ class SequenceTable {
   void release_slots();
   // Released slots that no plan has told the device of yet.
   std::vector<ReleasedSlot> take_released_slots() { return slots_.take_released(); }
-  // Ended rows of a static batch (static_policy.h) keep their pages while the batch goes on.
-  std::span<LeavingSlot> leaving() { return slots_.leaving(); }
-  void drop_row(LeavingSlot& leaving);  // its pages go at once, its slot when its batch has ended
-  bool drop_an_ended_row();             // for its pages; false: there is none
+  EndedRows& ended_rows() { return rows_; }
 
  private:
   void place_in_queue(Sequence& sequence);
@@ -92,8 +90,6 @@ class SequenceTable {
   void hand_over(Sequence& leader);  // its first follower leads the others
   void drop_reserved_slots(Sequence& leader);
   void leave_batch(Sequence& sequence, bool ended);
-  bool goes_on_in_batch(const Sequence& sequence) const;
-  void drop_ended_rows();
 
   const SchedulerOptions& options_;
   QueuePolicy& policy_;
@@ -108,6 +104,7 @@ class SequenceTable {
   RunningSet running_;               // Prefilling or Decoding
   std::vector<Sequence*> retiring_;  // Retiring
   SlotPool slots_;
+  EndedRows rows_;
   int32_t live_rows_at_start_ = 0;
   bool reserves_ = false;
   uint64_t next_sequence_ = 1;
