@@ -190,15 +190,6 @@ CpuTopology CpuTopology::read(const std::string& root, std::vector<int32_t> affi
   return topology;
 }
 
-Result<CpuBinding> cpu_binding_by_name(std::string_view name) {
-  if (name == "auto") return CpuBinding::kAuto;
-  if (name == "core") return CpuBinding::kCore;
-  if (name == "node") return CpuBinding::kNode;
-  if (name == "none") return CpuBinding::kNone;
-  return invalid_argument(fmt::format("--cpu-bind {}: must be auto, core, node or none", name),
-                          "cpu_bind");
-}
-
 ThreadPlacement place_threads(const CpuTopology& topology, int32_t thread_count,
                               CpuBinding binding) {
   ThreadPlacement placement{.thread_count =

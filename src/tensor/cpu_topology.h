@@ -36,8 +36,6 @@ enum class CpuBinding {
   kNode,  // each on the CPUs of one node
   kNone,  // wherever the kernel puts them
 };
-// "auto", "core", "node", "none". kInvalidArgument naming these.
-Result<CpuBinding> cpu_binding_by_name(std::string_view name);
 
 struct ThreadPlacement {
   int32_t thread_count = 1;

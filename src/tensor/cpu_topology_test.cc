@@ -137,10 +137,5 @@ TEST(CpuTopology, AQuotaBindsNobodyByDefault) {
   EXPECT_TRUE(place_threads(topology, 0, CpuBinding::kAuto).cpus.empty());
 }
 
-TEST(CpuTopology, BindingNames) {
-  EXPECT_EQ(*cpu_binding_by_name("core"), CpuBinding::kCore);
-  EXPECT_FALSE(cpu_binding_by_name("socket").ok());
-}
-
 }  // namespace
 }  // namespace headrace
