@@ -392,6 +392,20 @@ Status check_penalty_window(const Settings& settings) {
       "repeat_last_n");
 }
 
+// A schema that every call must fit is a promise that only a grammar can keep.
+Status check_strict(const Json& tools) {
+  for (size_t i = 0; i < tools.as_array().size(); ++i) {
+    const Json* strict = tools.as_array()[i].find("function")->find("strict");
+    if (!strict || *strict == Json(false) || strict->is_null()) continue;
+    return invalid_argument(
+        fmt::format("tools[{}].function.strict is not supported: the form of arguments is not "
+                    "enforced here; leave it out",
+                    i),
+        "tools");
+  }
+  return ok_status();
+}
+
 // Where calls are not read out of answers, an agent that lets the model choose would wait in vain.
 Status check_tools(const Json& body, const Context& context, ChatRequest& request) {
   const bool tools = request.template_variables.find("tools") != nullptr;
@@ -399,7 +413,7 @@ Status check_tools(const Json& body, const Context& context, ChatRequest& reques
   const bool chosen = choice && !choice->is_null();
   if (!tools || (chosen && *choice == Json("none"))) return ok_status();
   request.reads_calls = context.reads_calls;
-  if (context.reads_calls) return ok_status();
+  if (context.reads_calls) return check_strict(*request.template_variables.find("tools"));
   return invalid_argument(
       fmt::format(
           "{}: calls are not parsed out of this model's answers, as its chat template shows no "

@@ -181,6 +181,16 @@ TEST(ServerTools, ATemplateMayOpenTheThought) {
   EXPECT_EQ(at(f.message(""), "reasoning"), Json("Hm."));
 }
 
+TEST(ServerTools, StrictSchemasAreRefused) {
+  ToolFixture f(kCall);
+  const auto chat = [&](std::string_view strict) {
+    return f.chat(R"("tools":[{"type":"function","function":{"name":"f","strict":)" +
+                  std::string(strict) + "}}],");
+  };
+  EXPECT_EQ(chat("true").error_param(), "tools");
+  EXPECT_EQ(chat("false").status, 200);
+}
+
 // The thoughts of earlier turns reach templates under both names.
 TEST(ServerTools, ThoughtsOfEarlierTurnsAreRead) {
   ToolFixture f("x",

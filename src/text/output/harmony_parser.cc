@@ -18,7 +18,7 @@ constexpr std::string_view kMarkTexts[] = {"<|start|>",   "<|end|>",       "<|me
                                            "<|channel|>", "<|constrain|>", "<|call|>",
                                            "<|return|>"};
 constexpr size_t kHeaderBytesMax = 512;
-constexpr std::string_view kFunctions = "functions.";
+constexpr std::string_view kFunctionsPrefix = "functions.";
 
 class HarmonyParser final : public OutputParser {
  public:
@@ -118,11 +118,12 @@ class HarmonyParser final : public OutputParser {
     header_.clear();
     place_ = Place::kBody;
     body_ = channel == "analysis" && options_.reasoning ? Kind::kReasoning : Kind::kContent;
-    const bool call = recipient.size() > kFunctions.size() && recipient.starts_with(kFunctions);
+    const bool call =
+        recipient.size() > kFunctionsPrefix.size() && recipient.starts_with(kFunctionsPrefix);
     if (!call || !options_.tools) return;
     body_ = Kind::kArguments;
     any_arguments_ = false;
-    append_event(*out_, {Kind::kCallBegin, recipient.substr(kFunctions.size()), ++call_, {}});
+    append_event(*out_, {Kind::kCallBegin, recipient.substr(kFunctionsPrefix.size()), ++call_, {}});
   }
 
   void emit(std::string_view text) {

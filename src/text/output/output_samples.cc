@@ -169,6 +169,7 @@ const std::vector<OutputSample>& output_samples() {
       {"pythonic", "[get_weather('Paris')]", "[get_weather('Paris')]"},
       {"pythonic", "[get_weather(city='\\u00e9\\x41\\q', days=foo())]",
        "{get_weather {\"city\": \"\\u00e9A\\\\q\", \"days\": }foo())]"},
+      {"pythonic", "[", "["},
       {"olmo3", "Yes.<function_calls>\nnow()\nget_weather(city=\"Paris\")\n</function_calls>",
        "Yes.{now {}}{get_weather {\"city\": \"Paris\"}}"},
       // ---- Granite, Phi

@@ -119,6 +119,18 @@ TEST(OutputParser, TextLeavesAtOnce) {
   }
 }
 
+// A bracket may begin a call, or the mark of thoughts.
+TEST(OutputParser, ACallWithoutAMarkMayBeginAsAMarkDoes) {
+  for (std::string_view text : {"[now()]", "[[THINK]x", "[", "[[1, 2]]", "[THI"}) {
+    const auto parser =
+        make_output_parser(output_dialect("pythonic", "mistral"), output_options({}));
+    OutputEvents events;
+    parser->push(text, events);
+    parser->finish(events);
+    EXPECT_EQ(to_text(events), text == "[now()]" ? "{now {}}" : text);
+  }
+}
+
 TEST(OutputParser, OneCallEndsTheAnswer) {
   OutputOptions options = output_options(output_samples()[0]);
   options.one_call = true;

@@ -37,6 +37,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   void finish(OutputEvents& out) override {
     out_ = &out;
     if (stopped_) return;
+    if (mode_ == Mode::kContent) content(content_marks_.flush());
     if (mode_ == Mode::kCall) {
       reader_->finish(*this);
       if (begun_) {
@@ -50,8 +51,7 @@ class TaggedParser final : public OutputParser, private CallSink {
       thought(thought_marks_.flush());
       return emit(Kind::kReasoning, std::exchange(pending_, {}));
     }
-    content(content_marks_.flush());
-    if (mode_ == Mode::kContent) flush_pending();
+    flush_pending();
   }
 
   bool in_reasoning() const override { return mode_ == Mode::kThought; }
@@ -76,7 +76,15 @@ class TaggedParser final : public OutputParser, private CallSink {
       case Mode::kContent: {
         if (!looks_for_marks() || content_marks_.passes(c)) return content_byte(c);
         const StopMatcher::Step step = content_marks_.push({&c, 1});
-        content(step.text);
+        for (size_t i = 0; i < step.text.size(); ++i) {
+          content_byte(step.text[i]);
+          if (mode_ == Mode::kContent) continue;
+          // A call without a mark has begun; what is held behind its first character belongs to it
+          // (no mark holds another, so none is complete).
+          const std::string rest = step.text.substr(i + 1) + content_marks_.flush();
+          for (char byte : rest) take(byte);
+          return;
+        }
         if (step.stop) return mark(*step.stop);
         // Nothing is looked for any more: what was held for it is text.
         if (mode_ == Mode::kContent && !looks_for_marks()) content(content_marks_.flush());
