@@ -104,7 +104,7 @@ StepPlan BatchScheduler::plan() {
     draft.terms = *looser;
     draft_step(draft);
   }
-  return submit(std::move(draft));
+  return submit(draft);
 }
 
 // A sequence that has outgrown its reservation gets the next one, or makes room for others.
@@ -162,7 +162,7 @@ std::optional<StepTerms> BatchScheduler::looser_terms(const StepDraft& draft) co
   return std::nullopt;
 }
 
-StepPlan BatchScheduler::submit(StepDraft draft) {
+StepPlan BatchScheduler::submit(StepDraft& draft) {
   if (draft.plan.empty()) {
     CHECK(draft.plan.admitted.empty() && draft.plan.copies.empty());
     return std::move(draft.plan);

@@ -72,7 +72,7 @@ class BatchScheduler final : public Scheduler {
   void renew_reservations();
   void draft_step(StepDraft& draft);
   std::optional<StepTerms> looser_terms(const StepDraft& draft) const;
-  StepPlan submit(StepDraft draft);
+  StepPlan submit(StepDraft& draft);
 
   // draft_step() at its end.
   void admit_waiting(StepDraft& draft);
