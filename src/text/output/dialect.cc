@@ -26,7 +26,8 @@ Reader read_tagged(const ToolList& tools, bool) {
 }
 
 constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
-constexpr std::string_view kHermesLayout[] = {"</tool_call>"};
+constexpr std::string_view kHermesLayout[] = {"</tool_call>", "</tools>"};
+constexpr std::string_view kHermesLooseOpen[] = {"```json", "<tools>"};
 
 constexpr std::string_view kFunctionOpen[] = {"<function="};
 constexpr std::string_view kQwenSigns[] = {"<function=", "<parameter="};
@@ -215,6 +216,8 @@ constexpr ToolDialect kToolDialects[] = {
      .template_lacks = "<invoke name",
      .opens = kHermesOpen,
      .layout = kHermesLayout,
+     .loose_opens = kHermesLooseOpen,
+     .bare_open = '{',
      .make_reader = read_json},
     {.names = "llama3_json,llama4_json,llama3",
      .template_signs = kLlamaSigns,

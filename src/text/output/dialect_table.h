@@ -18,6 +18,9 @@ struct ToolDialect {
   std::span<const std::string_view> opens;       // a call, or several, follow
   std::span<const std::string_view> layout;      // may stand in front of, between and behind calls
   std::span<const std::string_view> inner = {};  // marks inside of calls
+  // What smaller models write in place of `opens`, and what may be words as well: a call follows
+  // only where it has the name of a tool.
+  std::span<const std::string_view> loose_opens = {};
   char bare_open = 0;  // begins calls without a mark where it is the first character of an answer
   std::unique_ptr<CallReader> (*make_reader)(const ToolList& tools, bool bare) = nullptr;
   CallIdStyle ids = CallIdStyle::kCall;

@@ -37,6 +37,10 @@ class JsonCallReader final : public CallReader {
       place_ = Place::kKeyOrEnd;
       return Step::kTaken;
     }
+    if (c == '{' && place_ == Place::kKeyOrEnd && key_.empty() && !doubled_) {
+      doubled_ = true;
+      return Step::kTaken;
+    }
     if (c != '"') return Step::kBroken;
     place_ = Place::kKey;
     begin_value();
@@ -48,9 +52,11 @@ class JsonCallReader final : public CallReader {
   enum class Place : uint8_t { kFirst, kNext, kKeyOrEnd, kKey, kColon, kValue, kBehindValue };
 
   Step between_calls(char c) {
-    if (is_layout_space(c)) return Step::kTaken;
-    if (c == '{') {
+    if (is_layout_space(c) && fence_ == 0) return Step::kTaken;
+    if (c == '{' && fence_ == 0) {
       place_ = Place::kKeyOrEnd;
+      doubled_ = false;
+      key_.clear();
       name_.clear();
       arguments_ = "{}";
       begun_ = false;
@@ -61,6 +67,12 @@ class JsonCallReader final : public CallReader {
       return Step::kTaken;
     }
     if (place_ == Place::kFirst) return Step::kBroken;
+    if (doubled_ && c == '}') {
+      doubled_ = false;
+      return Step::kTaken;
+    }
+    if (tools_ && !in_list_ && c == '`') return ++fence_ == 3 ? Step::kDone : Step::kTaken;
+    if (fence_ > 0) return Step::kBroken;
     if (c == (in_list_ ? ',' : ';')) return Step::kTaken;
     if (!in_list_) return Step::kDoneBefore;
     return c == ']' ? Step::kDone : Step::kBroken;
@@ -97,13 +109,18 @@ class JsonCallReader final : public CallReader {
     return step == JsonScanner::Step::kDone ? Step::kTaken : read(c, sink);
   }
 
+  // Where only the names of tools tell a call from other JSON, that is given back as soon as a key
+  // says that it is other JSON.
+  bool is_key_of_a_call() const {
+    return key_ == "name" || is_arguments() || key_ == "type" || key_ == "id";
+  }
   bool is_arguments() const { return key_ == "arguments" || key_ == "parameters"; }
 
   bool value_ends() {
     if (place_ == Place::kKey) {
       place_ = Place::kColon;
       key_ = text_of(value_);
-      return true;
+      return begun_ || !tools_ || is_key_of_a_call();
     }
     place_ = Place::kBehindValue;
     streams_ = false;
@@ -134,6 +151,8 @@ class JsonCallReader final : public CallReader {
   const ToolList* const tools_;
   Place place_ = Place::kFirst;
   bool in_list_ = false;
+  bool doubled_ = false;  // {{"name": ...}}, as Qwen2.5-Coder's template shows it
+  int fence_ = 0;         // of the three marks that close a block of code behind the call
   JsonScanner scanner_;
   std::string key_, value_;  // as written
   bool value_begun_ = false;

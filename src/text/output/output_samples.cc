@@ -58,6 +58,28 @@ const std::vector<OutputSample>& output_samples() {
       {"hermes", "So it is", "(So it is)", true},
       {"hermes", "<think>\n\n</think>\n\nFour.", "Four."},
       {"hermes", "Four <think>no</think>.", "Four <think>no</think>."},
+      // What Qwen2.5-Coder writes for the same prompt.
+      {"hermes",
+       "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Paris\"\n  "
+       "}\n}\n```",
+       "{get_weather {\n    \"city\": \"Paris\"\n  }}"},
+      {"hermes",
+       "I look.\n\n```json\n{\"name\": \"now\", \"arguments\": {}}\n```\n\n```json\n{\"name\": "
+       "\"get_weather\", "
+       "\"arguments\": {\"city\": \"Oslo\"}}\n```\nSo.",
+       "I look.{now {}}{get_weather {\"city\": \"Oslo\"}}So."},
+      {"hermes", "<tools>\n{\"name\": \"now\", \"arguments\": {}}\n</tools>", "{now {}}"},
+      {"hermes", "{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
+      {"hermes", "{\"answer\": 42}", "{\"answer\": 42}"},
+      {"hermes", "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok",
+       "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok"},
+      {"hermes", "```json\n[1, {\"a\": 2}]\n```\n", "```json\n[1, {\"a\": 2}]\n```\n"},
+      {"hermes", "```json {\"name\": \"now\", \"arguments\": {}}\n``x", "{now {}}\n``x"},
+      {"hermes", "{{\"name\": \"now\", \"arguments\": {\"a\": 1}}", "{now {\"a\": 1}}"},
+      {"hermes", "<tool_call>\n{{\"name\": \"now\", \"arguments\": {}}}\n</tool_call>", "{now {}}"},
+      {"hermes", "<tool_call>{{{\"name\": \"now\"}}}</tool_call>",
+       "<tool_call>{{{\"name\": \"now\"}}}</tool_call>"},
+      {"hermes", "Use `<tools>` or ```json", "Use `<tools>` or ```json"},
 
       // ---- Qwen3-Coder, Seed, GLM, MiniMax, DeepSeek V3.2
       {"qwen3_coder",

@@ -61,12 +61,13 @@ class TaggedParser final : public OutputParser, private CallSink {
   enum class Mode : uint8_t { kContent, kThought, kCall };
   using Kind = OutputEvent::Kind;
 
-  // The opening of thoughts first, then of calls, then layout.
+  // The opening of thoughts first, then of calls, then what may open calls, then layout.
   std::vector<std::string> content_marks() const {
     std::vector<std::string> marks;
     if (reasoning_) marks.emplace_back(reasoning_->open);
     if (!tools_) return marks;
     marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
+    marks.insert(marks.end(), tools_->loose_opens.begin(), tools_->loose_opens.end());
     marks.insert(marks.end(), tools_->layout.begin(), tools_->layout.end());
     return marks;
   }
@@ -161,10 +162,15 @@ class TaggedParser final : public OutputParser, private CallSink {
       if (!nothing_yet_ || touches_) return content(reasoning_->open);
       pending_.clear();
       mode_ = Mode::kThought;
-    } else if (index < tools_->opens.size()) {
+      return;
+    }
+    const size_t opens = tools_->opens.size(), loose = tools_->loose_opens.size();
+    if (index < opens) {
       begin_attempt(tools_->opens[index], false);
+    } else if (index < opens + loose) {
+      begin_attempt(tools_->loose_opens[index - opens], true);
     } else {
-      hold(tools_->layout[index - tools_->opens.size()]);
+      hold(tools_->layout[index - opens - loose]);
     }
   }
 
