@@ -16,6 +16,10 @@ namespace {
 
 class RealTokenizer : public testing::TestWithParam<TestModel> {
  protected:
+  void SetUp() override {
+    const auto path = model_path(GetParam());
+    if (!path.ok()) GTEST_SKIP() << path.status().message();
+  }
   static std::unique_ptr<Tokenizer> open() {
     const auto file = *GgufFile::open(*model_path(GetParam()));
     auto tokenizer = Tokenizer::create(*vocab_from_gguf(*file, file));
