@@ -2,6 +2,232 @@
 
 namespace headrace {
 
+namespace {
+
+constexpr OutputSample kOutputSamples[] = {
+    // ---- Hermes, Qwen 2.5 and 3
+    {"hermes", "Just words.", "Just words."},
+    {"hermes", "  Two\n\nparagraphs, a < b.\n", "  Two\n\nparagraphs, a < b.\n"},
+    {"hermes",
+     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n"
+     "</tool_call>",
+     R"({get_weather {"city": "Paris"}})"},
+    {"hermes",
+     "Let me look.\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n"
+     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Köln 日本 😀\", "
+     "\"days\": 3}}\n</tool_call>\nDone.",
+     "Let me look.{now {}}{get_weather {\"city\": \"Köln 日本 😀\", \"days\": 3}}Done."},
+    {"hermes",
+     "<tool_call>{\"arguments\": {\"text\": \"say \\\"</tool_call>\\\" {x}\", \"path\": "
+     "\"a\\\\b\"}, \"name\": \"write_file\"}</tool_call>",
+     "{write_file {\"text\": \"say \\\"</tool_call>\\\" {x}\", \"path\": \"a\\\\b\"}}"},
+    {"hermes", "<tool_call>{\"name\": \"now\"}</tool_call>", "{now {}}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": null}</tool_call>", "{now {}}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"argum", "<tool_call>{\"name\": \"now\", \"argum"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": [1, ", "{now {\"a\": [1}"},
+    {"hermes", "<tool_call>\nnow()\n</tool_call>", "<tool_call>\nnow()\n</tool_call>"},
+    {"hermes", "<tool_call>{\"nome\": 1}<tool_call>{\"name\": \"now\"}</tool_call>",
+     "<tool_call>{\"nome\": 1}{now {}}"},
+    {"hermes", "a <tool_call b </tool_call> <<tool_call>> c",
+     "a <tool_call b </tool_call> <<tool_call>> c"},
+    {"hermes",
+     "<tool_call>{\"name\": \"write_file\", \"arguments\": {\"text\": \"a\n\tb\",}}</tool_call>",
+     "{write_file {\"text\": \"a\\n\\tb\"}}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": b}}</tool_call>",
+     "{now {\"a\": }b}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
+     "{now \"{\\\"a\\\": 1}\"}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": 12}</tool_call>!", "{now 12}!"},
+    {"hermes",
+     "<think>\nHm, <tool_call>?\n\nYes.\n</think>\n\n<tool_call>\n{\"name\": \"now\", "
+     "\"arguments\": {}}\n</tool_call>",
+     "(Hm, <tool_call>?\n\nYes.){now {}}"},
+    {"hermes", "So it is.\n</think>\n\nFour.", "(So it is.)Four.", true},
+    {"hermes", "So it is", "(So it is)", true},
+    {"hermes", "<think>\n\n</think>\n\nFour.", "Four."},
+    {"hermes", "Four <think>no</think>.", "Four <think>no</think>."},
+    // What Qwen2.5-Coder writes for the same prompt.
+    {"hermes",
+     "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Paris\"\n  "
+     "}\n}\n```",
+     "{get_weather {\n    \"city\": \"Paris\"\n  }}"},
+    {"hermes",
+     "I look.\n\n```json\n{\"name\": \"now\", \"arguments\": {}}\n```\n\n```json\n{\"name\": "
+     "\"get_weather\", "
+     "\"arguments\": {\"city\": \"Oslo\"}}\n```\nSo.",
+     "I look.{now {}}{get_weather {\"city\": \"Oslo\"}}So."},
+    {"hermes", "<tools>\n{\"name\": \"now\", \"arguments\": {}}\n</tools>", "{now {}}"},
+    {"hermes", "{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
+    {"hermes", "{\"answer\": 42}", "{\"answer\": 42}"},
+    {"hermes", "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok",
+     "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok"},
+    {"hermes", "```json\n[1, {\"a\": 2}]\n```\n", "```json\n[1, {\"a\": 2}]\n```\n"},
+    {"hermes", "```json {\"name\": \"now\", \"arguments\": {}}\n``x", "{now {}}\n``x"},
+    {"hermes", "{{\"name\": \"now\", \"arguments\": {\"a\": 1}}", "{now {\"a\": 1}}"},
+    {"hermes", "<tool_call>\n{{\"name\": \"now\", \"arguments\": {}}}\n</tool_call>", "{now {}}"},
+    {"hermes", "<tool_call>{{{\"name\": \"now\"}}}</tool_call>",
+     "<tool_call>{{{\"name\": \"now\"}}}</tool_call>"},
+    {"hermes", "Use `<tools>` or ```json", "Use `<tools>` or ```json"},
+
+    // ---- Qwen3-Coder, Seed, GLM, MiniMax, DeepSeek V3.2
+    {"qwen3_coder",
+     "I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
+     "<parameter=days>\n3\n</parameter>\n<parameter=metric>\nTrue\n</parameter>\n"
+     "<parameter=where>\n{\"a\": [1, 2]}\n</parameter>\n</function>\n</tool_call>\nDone.",
+     "I look.{get_weather {\"city\": \"Paris\", \"days\": 3, \"metric\": true, \"where\": "
+     "{\"a\": [1, 2]}}}Done."},
+    {"qwen3_coder", "<function=now>\n</function>", "{now {}}"},
+    {"qwen3_coder",
+     "<tool_call>\n<function=now></function>\n</tool_call>\n<tool_call>\n<function=write_file>\n"
+     "<parameter=path>\nä\n</parameter>\n<parameter=text>\n\nif a < b and \"c\" != "
+     "'\\n':\n\tx()\n"
+     "\n</parameter>\n</function>\n</tool_call>",
+     "{now {}}{write_file {\"path\": \"ä\", \"text\": \"\\nif a < b and \\\"c\\\" != "
+     "'\\\\n':\\n\\tx()"
+     "\\n\"}}"},
+    {"qwen3_coder", "<function=get_weather><parameter=days>many</parameter></function>",
+     "{get_weather {\"days\": \"many\"}}"},
+    {"qwen3_coder", "<function=get_weather><parameter=city>\nPar",
+     "{get_weather {\"city\": \"Par}"},
+    {"qwen3_coder", "<function=get_weather><parameter=city>x</parameter><oops>",
+     "{get_weather {\"city\": \"x\"}<oops>"},
+    {"qwen3_coder", "<tool_call> <function=> </tool_call>", "<tool_call> <function=> </tool_call>"},
+    {"qwen3_xml", "<function=foo> is how", "<function=foo> is how"},
+    {"seed_oss",
+     "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Köln</parameter>\n</function>\n"
+     "</seed:tool_call>",
+     "{get_weather {\"city\": \"Köln\"}}"},
+    {"glm45",
+     "Sure.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>北京</arg_value>\n"
+     "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
+     "Sure.{get_weather {\"city\": \"北京\", \"days\": 2}}"},
+    {"glm45", "<tool_call>now</tool_call><tool_call>now\n</tool_call>\nok", "{now {}}{now {}}ok"},
+    {"glm47",
+     "<tool_call>get_weather<arg_key>tags</arg_key><arg_value>[\"a\", "
+     "\"b\"]</arg_value></tool_call>",
+     "{get_weather {\"tags\": [\"a\", \"b\"]}}"},
+    {"glm45", "<tool_call>not a call</tool_call>", "<tool_call>not a call</tool_call>"},
+    {"minimax_m2",
+     "Hm.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">\"Paris\""
+     "</parameter>\n<parameter name=\"days\">1</parameter>\n</invoke>\n<invoke name=\"now\">\n"
+     "</invoke>\n</minimax:tool_call>",
+     "Hm.{get_weather {\"city\": \"\\\"Paris\\\"\", \"days\": 1}}{now {}}"},
+    {"deepseek_v32",
+     "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
+     "name=\"city\" string=\"true\">Paris 1</｜DSML｜parameter>\n<｜DSML｜parameter "
+     "name=\"days\" "
+     "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "{get_weather {\"city\": \"Paris 1\", \"days\": 1}}"},
+    // ---- DeepSeek V3, V3.1
+    {"deepseek_v3",
+     "One moment.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
+     "```json\n{\"city\": \"杭州\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function"
+     "<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "One moment.{get_weather {\"city\": \"杭州\"}}{now {}}"},
+    {"deepseek_v3", "```python\nx = 1\n```\nDone.", "```python\nx = 1\n```\nDone."},
+    {"deepseek_v31",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"a "
+     "\\\"b\\\" "
+     "```\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     "{get_weather {\"city\": \"a \\\"b\\\" ```\"}}{now {}}"},
+    {"deepseek_v31", "<｜tool▁call▁begin｜>get weather", "<｜tool▁call▁begin｜>get weather"},
+    // ---- Kimi K2
+    {"kimi_k2",
+     "Let me see.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>{\"city\": \"北京\"}<|tool_call_end|><|tool_call_begin|>"
+     "functions.now:1 <|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "Let me see.{get_weather#functions.get_weather:0 {\"city\": \"北京\"}}"
+     "{now#functions.now:1 {}}"},
+    // ---- Mistral
+    {"mistral", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+     "{get_weather {\"city\": \"Paris\"}}"},
+    {"mistral",
+     "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}, {\"arguments\": {\"city\": \"é\"}, "
+     "\"name\": \"get_weather\"}]",
+     "{now {}}{get_weather {\"city\": \"é\"}}"},
+    {"mistral", "ok[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get_weather{\"city\": \"[ARGS]\"} end",
+     "ok{now {}}{get_weather {\"city\": \"[ARGS]\"}}end"},
+    {"mistral", "[TOOL_CALLS]now[CALL_ID]abcDEF123[ARGS]{\"x\": 1}", "{now#abcDEF123 {\"x\": 1}}"},
+    {"mistral", "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
+    {"mistral", "See [1] and [TOOL].", "See [1] and [TOOL]."},
+    // ---- Llama
+    {"llama3_json", "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
+     "{get_weather {\"city\": \"Paris\"}}"},
+    {"llama3_json",
+     "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"get_weather\", "
+     "\"parameters\": {\"city\": \"\\u00e9\"}}",
+     "{now {}}{get_weather {\"city\": \"\\u00e9\"}}"},
+    {"llama3_json", "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}",
+     "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}"},
+    {"llama3_json", "{\"a\": 1} and {", "{\"a\": 1} and {"},
+    {"llama3_json", "It is {\"name\": \"now\", \"parameters\": {}}",
+     "It is {\"name\": \"now\", \"parameters\": {}}"},
+    {"pythonic", "[get_weather(city='Paris', days=3), now()]",
+     "{get_weather {\"city\": \"Paris\", \"days\": 3}}{now {}}"},
+    {"llama4_pythonic",
+     "<|python_start|>[get_weather(city=\"say \\\"hi\\\"\\n\", metric=True, where={'a': [1, "
+     "-2.5, "
+     "None], \"b\": {}}, tags=['x', ])]<|python_end|>",
+     "{get_weather {\"city\": \"say \\\"hi\\\"\\n\", \"metric\": true, \"where\": {\"a\": [1, "
+     "-2.5, "
+     "null], \"b\": {}}, \"tags\": [\"x\"]}}"},
+    {"pythonic", "[1, 2, 3]", "[1, 2, 3]"},
+    {"pythonic", "[unknown(a=1)]", "[unknown(a=1)]"},
+    {"pythonic", "[get_weather('Paris')]", "[get_weather('Paris')]"},
+    {"pythonic", "[get_weather(city='\\u00e9\\x41\\q', days=foo())]",
+     "{get_weather {\"city\": \"\\u00e9A\\\\q\", \"days\": }foo())]"},
+    {"pythonic", "[", "["},
+    {"olmo3", "Yes.<function_calls>\nnow()\nget_weather(city=\"Paris\")\n</function_calls>",
+     "Yes.{now {}}{get_weather {\"city\": \"Paris\"}}"},
+    // ---- Granite, Phi
+    {"granite",
+     "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, "
+     "{\"name\": "
+     "\"now\", \"arguments\": {}}]",
+     "{get_weather {\"city\": \"Paris\"}}{now {}}"},
+    {"granite", "<tool_call>[{\"name\": \"now\"}]", "{now {}}"},
+    {"granite-20b-fc", "<function_call> {\"name\": \"now\", \"arguments\": {\"a\": \"b\"}}",
+     "{now {\"a\": \"b\"}}"},
+    {"phi4_mini_json",
+     "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+     "{get_weather {\"city\": \"Paris\"}}"},
+    {"phi4_mini_json", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
+     "{now {}}"},
+    {"phi4_mini_json", "import functools\nprint()", "import functools\nprint()"},
+    // ---- Gemma
+    {"functiongemma",
+     "<start_function_call>call:get_weather{city:<escape>Tokyo, \"{<escape>,days:2,metric:true}"
+     "<end_function_call><start_function_response>",
+     "{get_weather {\"city\": \"Tokyo, \\\"{\", \"days\": 2, \"metric\": true}}"},
+    {"functiongemma", "<start_function_call>call:now{}<end_function_call>", "{now {}}"},
+    {"functiongemma", "<start_function_call>now{}<end_function_call>",
+     "<start_function_call>now{}<end_function_call>"},
+    {"gemma4",
+     "Ok.<|tool_call>call:get_weather{city:<|\"|>Köln<|\"|>,where:{a:[1,<|\"|>b<|\"|>],c:bare "
+     "word}}<tool_call|><|tool_call>call:now{}<tool_call|>",
+     "Ok.{get_weather {\"city\": \"Köln\", \"where\": {\"a\": [1, \"b\"], \"c\": \"bare "
+     "word\"}}}{now {}}"},
+    // ---- Harmony
+    {"openai",
+     "<|channel|>analysis<|message|>We need \"weather\".<|end|><|start|>assistant<|channel|>"
+     "commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": "
+     "\"東京\"}<|call|>",
+     "(We need \"weather\".){get_weather {\"city\": \"東京\"}}"},
+    {"openai",
+     "<|channel|>commentary<|message|>I look twice.<|end|><|start|>assistant to=functions.now"
+     "<|channel|>commentary json<|message|><|call|><|start|>assistant<|channel|>commentary "
+     "to=functions.get_weather<|message|>{\"city\": \"a\"}<|call|><|start|>assistant<|channel|>"
+     "final<|message|>Done.<|return|>",
+     "I look twice.{now {}}{get_weather {\"city\": \"a\"}}Done."},
+    {"openai", "<|channel|>final<|message|>Four, a <| b.", "Four, a <| b."},
+    {"openai", "Just words.", "Just words."},
+    {"openai", "<|channel|>analysis<|message|>Cut", "(Cut)"},
+};
+
+}  // namespace
+
 std::string_view output_sample_tools() {
   return R"([
     {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
@@ -13,232 +239,6 @@ std::string_view output_sample_tools() {
      "properties": {"path": {"type": "string"}, "text": {"type": "string"}}}}}])";
 }
 
-const std::vector<OutputSample>& output_samples() {
-  static const std::vector<OutputSample> kSamples = {
-      // ---- Hermes, Qwen 2.5 and 3
-      {"hermes", "Just words.", "Just words."},
-      {"hermes", "  Two\n\nparagraphs, a < b.\n", "  Two\n\nparagraphs, a < b.\n"},
-      {"hermes",
-       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n"
-       "</tool_call>",
-       R"({get_weather {"city": "Paris"}})"},
-      {"hermes",
-       "Let me look.\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n"
-       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Köln 日本 😀\", "
-       "\"days\": 3}}\n</tool_call>\nDone.",
-       "Let me look.{now {}}{get_weather {\"city\": \"Köln 日本 😀\", \"days\": 3}}Done."},
-      {"hermes",
-       "<tool_call>{\"arguments\": {\"text\": \"say \\\"</tool_call>\\\" {x}\", \"path\": "
-       "\"a\\\\b\"}, \"name\": \"write_file\"}</tool_call>",
-       "{write_file {\"text\": \"say \\\"</tool_call>\\\" {x}\", \"path\": \"a\\\\b\"}}"},
-      {"hermes", "<tool_call>{\"name\": \"now\"}</tool_call>", "{now {}}"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": null}</tool_call>", "{now {}}"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"argum",
-       "<tool_call>{\"name\": \"now\", \"argum"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": [1, ", "{now {\"a\": [1}"},
-      {"hermes", "<tool_call>\nnow()\n</tool_call>", "<tool_call>\nnow()\n</tool_call>"},
-      {"hermes", "<tool_call>{\"nome\": 1}<tool_call>{\"name\": \"now\"}</tool_call>",
-       "<tool_call>{\"nome\": 1}{now {}}"},
-      {"hermes", "a <tool_call b </tool_call> <<tool_call>> c",
-       "a <tool_call b </tool_call> <<tool_call>> c"},
-      {"hermes",
-       "<tool_call>{\"name\": \"write_file\", \"arguments\": {\"text\": \"a\n\tb\",}}</tool_call>",
-       "{write_file {\"text\": \"a\\n\\tb\"}}"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": b}}</tool_call>",
-       "{now {\"a\": }b}}</tool_call>"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
-       "{now \"{\\\"a\\\": 1}\"}"},
-      {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": 12}</tool_call>!", "{now 12}!"},
-      {"hermes",
-       "<think>\nHm, <tool_call>?\n\nYes.\n</think>\n\n<tool_call>\n{\"name\": \"now\", "
-       "\"arguments\": {}}\n</tool_call>",
-       "(Hm, <tool_call>?\n\nYes.){now {}}"},
-      {"hermes", "So it is.\n</think>\n\nFour.", "(So it is.)Four.", true},
-      {"hermes", "So it is", "(So it is)", true},
-      {"hermes", "<think>\n\n</think>\n\nFour.", "Four."},
-      {"hermes", "Four <think>no</think>.", "Four <think>no</think>."},
-      // What Qwen2.5-Coder writes for the same prompt.
-      {"hermes",
-       "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Paris\"\n  "
-       "}\n}\n```",
-       "{get_weather {\n    \"city\": \"Paris\"\n  }}"},
-      {"hermes",
-       "I look.\n\n```json\n{\"name\": \"now\", \"arguments\": {}}\n```\n\n```json\n{\"name\": "
-       "\"get_weather\", "
-       "\"arguments\": {\"city\": \"Oslo\"}}\n```\nSo.",
-       "I look.{now {}}{get_weather {\"city\": \"Oslo\"}}So."},
-      {"hermes", "<tools>\n{\"name\": \"now\", \"arguments\": {}}\n</tools>", "{now {}}"},
-      {"hermes", "{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
-      {"hermes", "{\"answer\": 42}", "{\"answer\": 42}"},
-      {"hermes", "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok",
-       "As asked:\n```json\n{\"name\": \"nobody\", \"arguments\": {}}\n```\nok"},
-      {"hermes", "```json\n[1, {\"a\": 2}]\n```\n", "```json\n[1, {\"a\": 2}]\n```\n"},
-      {"hermes", "```json {\"name\": \"now\", \"arguments\": {}}\n``x", "{now {}}\n``x"},
-      {"hermes", "{{\"name\": \"now\", \"arguments\": {\"a\": 1}}", "{now {\"a\": 1}}"},
-      {"hermes", "<tool_call>\n{{\"name\": \"now\", \"arguments\": {}}}\n</tool_call>", "{now {}}"},
-      {"hermes", "<tool_call>{{{\"name\": \"now\"}}}</tool_call>",
-       "<tool_call>{{{\"name\": \"now\"}}}</tool_call>"},
-      {"hermes", "Use `<tools>` or ```json", "Use `<tools>` or ```json"},
-
-      // ---- Qwen3-Coder, Seed, GLM, MiniMax, DeepSeek V3.2
-      {"qwen3_coder",
-       "I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
-       "<parameter=days>\n3\n</parameter>\n<parameter=metric>\nTrue\n</parameter>\n"
-       "<parameter=where>\n{\"a\": [1, 2]}\n</parameter>\n</function>\n</tool_call>\nDone.",
-       "I look.{get_weather {\"city\": \"Paris\", \"days\": 3, \"metric\": true, \"where\": "
-       "{\"a\": [1, 2]}}}Done."},
-      {"qwen3_coder", "<function=now>\n</function>", "{now {}}"},
-      {"qwen3_coder",
-       "<tool_call>\n<function=now></function>\n</tool_call>\n<tool_call>\n<function=write_file>\n"
-       "<parameter=path>\nä\n</parameter>\n<parameter=text>\n\nif a < b and \"c\" != "
-       "'\\n':\n\tx()\n"
-       "\n</parameter>\n</function>\n</tool_call>",
-       "{now {}}{write_file {\"path\": \"ä\", \"text\": \"\\nif a < b and \\\"c\\\" != "
-       "'\\\\n':\\n\\tx()"
-       "\\n\"}}"},
-      {"qwen3_coder", "<function=get_weather><parameter=days>many</parameter></function>",
-       "{get_weather {\"days\": \"many\"}}"},
-      {"qwen3_coder", "<function=get_weather><parameter=city>\nPar",
-       "{get_weather {\"city\": \"Par}"},
-      {"qwen3_coder", "<function=get_weather><parameter=city>x</parameter><oops>",
-       "{get_weather {\"city\": \"x\"}<oops>"},
-      {"qwen3_coder", "<tool_call> <function=> </tool_call>",
-       "<tool_call> <function=> </tool_call>"},
-      {"qwen3_xml", "<function=foo> is how", "<function=foo> is how"},
-      {"seed_oss",
-       "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Köln</parameter>\n</function>\n"
-       "</seed:tool_call>",
-       "{get_weather {\"city\": \"Köln\"}}"},
-      {"glm45",
-       "Sure.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>北京</arg_value>\n"
-       "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
-       "Sure.{get_weather {\"city\": \"北京\", \"days\": 2}}"},
-      {"glm45", "<tool_call>now</tool_call><tool_call>now\n</tool_call>\nok", "{now {}}{now {}}ok"},
-      {"glm47",
-       "<tool_call>get_weather<arg_key>tags</arg_key><arg_value>[\"a\", "
-       "\"b\"]</arg_value></tool_call>",
-       "{get_weather {\"tags\": [\"a\", \"b\"]}}"},
-      {"glm45", "<tool_call>not a call</tool_call>", "<tool_call>not a call</tool_call>"},
-      {"minimax_m2",
-       "Hm.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">\"Paris\""
-       "</parameter>\n<parameter name=\"days\">1</parameter>\n</invoke>\n<invoke name=\"now\">\n"
-       "</invoke>\n</minimax:tool_call>",
-       "Hm.{get_weather {\"city\": \"\\\"Paris\\\"\", \"days\": 1}}{now {}}"},
-      {"deepseek_v32",
-       "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
-       "name=\"city\" string=\"true\">Paris 1</｜DSML｜parameter>\n<｜DSML｜parameter "
-       "name=\"days\" "
-       "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-       "{get_weather {\"city\": \"Paris 1\", \"days\": 1}}"},
-      // ---- DeepSeek V3, V3.1
-      {"deepseek_v3",
-       "One moment.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
-       "```json\n{\"city\": \"杭州\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function"
-       "<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-       "One moment.{get_weather {\"city\": \"杭州\"}}{now {}}"},
-      {"deepseek_v3", "```python\nx = 1\n```\nDone.", "```python\nx = 1\n```\nDone."},
-      {"deepseek_v31",
-       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"a "
-       "\\\"b\\\" "
-       "```\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
-       "<｜tool▁calls▁end｜>",
-       "{get_weather {\"city\": \"a \\\"b\\\" ```\"}}{now {}}"},
-      {"deepseek_v31", "<｜tool▁call▁begin｜>get weather", "<｜tool▁call▁begin｜>get weather"},
-      // ---- Kimi K2
-      {"kimi_k2",
-       "Let me see.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
-       "<|tool_call_argument_begin|>{\"city\": \"北京\"}<|tool_call_end|><|tool_call_begin|>"
-       "functions.now:1 <|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
-       "Let me see.{get_weather#functions.get_weather:0 {\"city\": \"北京\"}}"
-       "{now#functions.now:1 {}}"},
-      // ---- Mistral
-      {"mistral", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
-       "{get_weather {\"city\": \"Paris\"}}"},
-      {"mistral",
-       "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}, {\"arguments\": {\"city\": \"é\"}, "
-       "\"name\": \"get_weather\"}]",
-       "{now {}}{get_weather {\"city\": \"é\"}}"},
-      {"mistral", "ok[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get_weather{\"city\": \"[ARGS]\"} end",
-       "ok{now {}}{get_weather {\"city\": \"[ARGS]\"}}end"},
-      {"mistral", "[TOOL_CALLS]now[CALL_ID]abcDEF123[ARGS]{\"x\": 1}",
-       "{now#abcDEF123 {\"x\": 1}}"},
-      {"mistral", "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
-      {"mistral", "See [1] and [TOOL].", "See [1] and [TOOL]."},
-      // ---- Llama
-      {"llama3_json", "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
-       "{get_weather {\"city\": \"Paris\"}}"},
-      {"llama3_json",
-       "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"get_weather\", "
-       "\"parameters\": {\"city\": \"\\u00e9\"}}",
-       "{now {}}{get_weather {\"city\": \"\\u00e9\"}}"},
-      {"llama3_json", "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}",
-       "{\"name\": \"Bob\", \"parameters\": {\"age\": 3}}"},
-      {"llama3_json", "{\"a\": 1} and {", "{\"a\": 1} and {"},
-      {"llama3_json", "It is {\"name\": \"now\", \"parameters\": {}}",
-       "It is {\"name\": \"now\", \"parameters\": {}}"},
-      {"pythonic", "[get_weather(city='Paris', days=3), now()]",
-       "{get_weather {\"city\": \"Paris\", \"days\": 3}}{now {}}"},
-      {"llama4_pythonic",
-       "<|python_start|>[get_weather(city=\"say \\\"hi\\\"\\n\", metric=True, where={'a': [1, "
-       "-2.5, "
-       "None], \"b\": {}}, tags=['x', ])]<|python_end|>",
-       "{get_weather {\"city\": \"say \\\"hi\\\"\\n\", \"metric\": true, \"where\": {\"a\": [1, "
-       "-2.5, "
-       "null], \"b\": {}}, \"tags\": [\"x\"]}}"},
-      {"pythonic", "[1, 2, 3]", "[1, 2, 3]"},
-      {"pythonic", "[unknown(a=1)]", "[unknown(a=1)]"},
-      {"pythonic", "[get_weather('Paris')]", "[get_weather('Paris')]"},
-      {"pythonic", "[get_weather(city='\\u00e9\\x41\\q', days=foo())]",
-       "{get_weather {\"city\": \"\\u00e9A\\\\q\", \"days\": }foo())]"},
-      {"pythonic", "[", "["},
-      {"olmo3", "Yes.<function_calls>\nnow()\nget_weather(city=\"Paris\")\n</function_calls>",
-       "Yes.{now {}}{get_weather {\"city\": \"Paris\"}}"},
-      // ---- Granite, Phi
-      {"granite",
-       "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, "
-       "{\"name\": "
-       "\"now\", \"arguments\": {}}]",
-       "{get_weather {\"city\": \"Paris\"}}{now {}}"},
-      {"granite", "<tool_call>[{\"name\": \"now\"}]", "{now {}}"},
-      {"granite-20b-fc", "<function_call> {\"name\": \"now\", \"arguments\": {\"a\": \"b\"}}",
-       "{now {\"a\": \"b\"}}"},
-      {"phi4_mini_json",
-       "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
-       "{get_weather {\"city\": \"Paris\"}}"},
-      {"phi4_mini_json", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
-       "{now {}}"},
-      {"phi4_mini_json", "import functools\nprint()", "import functools\nprint()"},
-      // ---- Gemma
-      {"functiongemma",
-       "<start_function_call>call:get_weather{city:<escape>Tokyo, \"{<escape>,days:2,metric:true}"
-       "<end_function_call><start_function_response>",
-       "{get_weather {\"city\": \"Tokyo, \\\"{\", \"days\": 2, \"metric\": true}}"},
-      {"functiongemma", "<start_function_call>call:now{}<end_function_call>", "{now {}}"},
-      {"functiongemma", "<start_function_call>now{}<end_function_call>",
-       "<start_function_call>now{}<end_function_call>"},
-      {"gemma4",
-       "Ok.<|tool_call>call:get_weather{city:<|\"|>Köln<|\"|>,where:{a:[1,<|\"|>b<|\"|>],c:bare "
-       "word}}<tool_call|><|tool_call>call:now{}<tool_call|>",
-       "Ok.{get_weather {\"city\": \"Köln\", \"where\": {\"a\": [1, \"b\"], \"c\": \"bare "
-       "word\"}}}{now {}}"},
-      // ---- Harmony
-      {"openai",
-       "<|channel|>analysis<|message|>We need \"weather\".<|end|><|start|>assistant<|channel|>"
-       "commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": "
-       "\"東京\"}<|call|>",
-       "(We need \"weather\".){get_weather {\"city\": \"東京\"}}"},
-      {"openai",
-       "<|channel|>commentary<|message|>I look twice.<|end|><|start|>assistant to=functions.now"
-       "<|channel|>commentary json<|message|><|call|><|start|>assistant<|channel|>commentary "
-       "to=functions.get_weather<|message|>{\"city\": \"a\"}<|call|><|start|>assistant<|channel|>"
-       "final<|message|>Done.<|return|>",
-       "I look twice.{now {}}{get_weather {\"city\": \"a\"}}Done."},
-      {"openai", "<|channel|>final<|message|>Four, a <| b.", "Four, a <| b."},
-      {"openai", "Just words.", "Just words."},
-      {"openai", "<|channel|>analysis<|message|>Cut", "(Cut)"},
-  };
-  return kSamples;
-}
+std::span<const OutputSample> output_samples() { return kOutputSamples; }
 
 }  // namespace headrace

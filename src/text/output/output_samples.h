@@ -1,8 +1,8 @@
 // Answers as models of each dialect write them, with what they mean: for tests and seeds.
 #pragma once
 
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace headrace {
 
@@ -14,7 +14,7 @@ struct OutputSample {
   bool in_reasoning = false;  // the prompt opened the thought
 };
 
-const std::vector<OutputSample>& output_samples();
+std::span<const OutputSample> output_samples();
 std::string_view output_sample_tools();  // JSON, as requests have it
 
 }  // namespace headrace
