@@ -455,11 +455,13 @@ void EngineImpl::finish_step() {
     const PhaseTimer timer(clock_, totals_.host[HostPhase::kApply]);
     emissions = scheduler_->apply(*step.plan, *result);
   }
+  // Before anybody hears of the step: who has its last token finds it counted.
+  ++totals_.steps;
+  publish_stats();
   {
     const PhaseTimer timer(clock_, totals_.host[HostPhase::kDeliver]);
     for (const Emission& emission : emissions) deliver(emission);
   }
-  ++totals_.steps;
   totals_.step_seconds_total += clock_.now_seconds() - before;
   last_progress_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
 }
