@@ -38,9 +38,9 @@ constexpr Kernel<Args> kernel(std::string_view name, Selection selection = Selec
 
 // --- linear ---
 
-// Measured inside a step on an H200 (docs/kernels/notebook/linear.md), where the first weights that
-// it asks for early delay the small kernels before it: with fewer rows, more rows, or larger or
-// much smaller weights (a 135M model's), the library is ahead.
+// Measured inside a step on an H200 (docs/kernels/notebook/linear.md), where a product stands
+// between small kernels: with fewer rows, more rows, or larger or much smaller weights (a 135M
+// model's), the library is ahead.
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
@@ -73,8 +73,8 @@ StreamArgs stream_args(const GatedLinearArgs& args) {
   return {.linear = {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.y},
           .gate = &args.activation};
 }
-// Alone it is as fast as the library's product without the activation; inside a step its early
-// weights delay the norm before it (docs/kernels/notebook/linear.md).
+// Alone it is as fast as the library's product without the activation; inside a step the two of
+// them are ahead (docs/kernels/notebook/linear.md).
 bool gated_stream_pays(const DeviceTraits& traits, const GatedLinearArgs& args) {
   return traits.batch_invariant && stream_fits(traits, stream_args(args));
 }
