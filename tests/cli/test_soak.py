@@ -5,6 +5,7 @@ import copy
 import json
 import pathlib
 import stat
+import subprocess
 import sys
 
 import pytest
@@ -170,3 +171,10 @@ def test_a_long_run_checks_answers_and_memory(small, tmp_path, monkeypatch):
     assert result["summary"] == "green", line
     assert line["requests"] > 40 and line["tokens"] > 300 and line["alone"] == 15
     assert len(line["memory"]["rss_mib"]) == 4 and line["memory"]["rss_mib"][0] > 0
+
+
+@pytest.mark.parametrize("plant", sorted((ROOT / "tests" / "soak" / "plants").glob("*.patch")), ids=lambda path: path.stem)
+def test_a_plant_can_be_put(plant):
+    """They are built and found on a GPU only: here it is seen that the code has not moved away from them."""
+    applied = subprocess.run(["patch", "--dry-run", "-s", "-f", "-F0", "-p1", "-i", str(plant)], cwd=ROOT, capture_output=True, text=True)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
