@@ -42,10 +42,18 @@ WORDS = {
 }
 
 
+def files(endings, folders):
+    """Below the folders ("": at the root), but for what is built or hidden."""
+    found = []
+    for folder in folders:
+        for path, below, names in os.walk(ROOT / folder):
+            below[:] = sorted(name for name in below if not name.startswith(("build", ".", "__pycache__"))) if folder else []
+            found += [pathlib.Path(path) / name for name in sorted(names) if name.endswith(endings)]
+    return found
+
+
 def sources():
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *FOLDERS], cwd=ROOT, check=True,
-                           capture_output=True, text=True).stdout.split("\n")  # fmt: skip
-    return [ROOT / name for name in names if name.endswith(ENDINGS) and (ROOT / name).exists()]
+    return files(ENDINGS, FOLDERS)
 
 
 def named(path):
@@ -286,8 +294,8 @@ def names(paths):
 
 def words(paths):
     found = []
-    pages = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    for path in paths + [ROOT / page for page in pages if page != "docs/words.md"]:
+    pages = files(".md", ("", "docs", *FOLDERS))
+    for path in paths + [page for page in pages if named(page) != "docs/words.md"]:
         for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
             for pattern, instead in WORDS.items():
                 if re.search(pattern, line, re.IGNORECASE):

@@ -27,8 +27,8 @@ def problems_of(name, files):
     touched = set(re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M))
     found = [f"{name}: touches {file}, which docs/changing.md does not say" for file in sorted(touched - files)]
     found += [f"{name}: does not touch {file}" for file in sorted(files - touched)]
-    applied = subprocess.run(["git", "apply", "--check", str(patch)], cwd=ROOT, capture_output=True, text=True)
-    return found if applied.returncode == 0 else found + [f"{name}: does not apply: {applied.stderr.strip()}"]
+    applied = subprocess.run(["patch", "--dry-run", "-s", "-f", "-F0", "-p1", "-i", str(patch)], cwd=ROOT, capture_output=True, text=True)
+    return found if applied.returncode == 0 else found + [f"{name}: does not apply: {(applied.stdout + applied.stderr).strip()}"]
 
 
 def main():

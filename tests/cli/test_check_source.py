@@ -1,7 +1,6 @@
 """scripts/check_source.py: each habit that it keeps, broken on purpose."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -22,7 +21,6 @@ ARCHITECTURE = """
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A small project: write(name, text), and the sources that the script would look at."""
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.setattr(check_source, "ROOT", tmp_path)
     monkeypatch.setattr(check_source, "LIMITS", tmp_path / "limits.json")
 
