@@ -54,6 +54,7 @@ TEST(ModelConfig, F16HoldsActivationsOfKnownFamiliesOnly) {
     return activations_fit_f16(config);
   };
   EXPECT_TRUE(fits("qwen2"));
+  EXPECT_TRUE(fits("llama"));
   EXPECT_FALSE(fits("gemma3"));  // its residual passes F16's largest number
   EXPECT_FALSE(fits("unknown"));
 }

@@ -159,8 +159,9 @@ constexpr bool kActivationsFitF16 = true;
 
 // A GGUF file names the architecture only: the first row of a name is for them.
 constexpr auto kFamilies = std::to_array<ModelFamily>({
-    {"llama", kLlamaClasses, kSilu, kInterleaved, kRmsFields, llama_defaults},
-    {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults},
+    {"llama", kLlamaClasses, kSilu, kInterleaved, kRmsFields, llama_defaults, kActivationsFitF16},
+    {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults,
+     kActivationsFitF16},
     {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
