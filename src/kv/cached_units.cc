@@ -1,9 +1,6 @@
 #include "kv/cached_units.h"
 
-#include <array>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -116,74 +113,64 @@ void CachedUnits::change_pins(std::span<const int32_t> nodes, int32_t change) {
 
 // --- checks
 
-Status CachedUnits::check_node(int32_t node) const {
+std::string_view CachedUnits::fault_of(int32_t node) const {
   const PrefixTree::Node& n = at(node);
+  const std::span<const TierPage> own = pages_of(node);
   int32_t pages = 0;
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (pages_of(node)[slot].none()) continue;
+  std::array<int8_t, kTierCount> loose{};
+  for (size_t slot = 0; slot < own.size(); ++slot) {
+    const TierPage page = own[slot];
+    if (page.none()) continue;
     ++pages;
-    HR_RETURN_IF_ERROR(check_page(node, slot));
+    if (!is_sliding(slot) && is_loose(page)) ++loose[static_cast<size_t>(page.tier)];
+    const std::string_view fault = page_fault(node, slot, page);
+    if (!fault.empty()) return fault;
   }
-  if (pages != n.pages || n.locked) {
-    return internal_error(
-        fmt::format("node {} counts {} pages, has {}; or is locked", node, n.pages, pages));
-  }
-  if (n.pinned != (pins_[static_cast<size_t>(node)] > 0)) {
-    return internal_error(
-        fmt::format("node {} has {} pins", node, pins_[static_cast<size_t>(node)]));
-  }
-  if (pages == 0 && n.first_child == kNone) {
-    return internal_error(fmt::format("node {} holds nothing", node));
-  }
-  return check_loose(node);
+  if (pages != n.pages) return "has another number of pages than it counts";
+  if (pages == 0 && n.first_child == kNone) return "holds nothing";
+  if (n.locked) return "is locked";
+  if (n.pinned != (pins_[static_cast<size_t>(node)] > 0)) return "is wrong about its pins";
+  return loose_fault(node, loose);
 }
 
-Status CachedUnits::check_page(int32_t node, size_t slot) const {
-  const TierPage page = pages_of(node)[slot];
+std::string_view CachedUnits::page_fault(int32_t node, size_t slot, TierPage page) const {
   if (owner(page).node != node || owner(page).slot != static_cast<int32_t>(slot)) {
-    return internal_error(
-        fmt::format("page {} of tier {} is in node {} and not its", page.page, page.tier, node));
+    return "has a page that belongs to another";
   }
   if (page.tier == kPoolTier) {
     const BlockState state = pool_.state(block_of(page));
     if (!pool_.is_kept(block_of(page)) || state == BlockState::kFilling ||
         state == BlockState::kFree) {
-      return internal_error(
-          fmt::format("page {} can be found and is not kept, or not published", page.page));
+      return "has a page that is not kept, or not published";
     }
   }
   if (is_sliding(slot) && is_loose(page) != candidates_.contains(page)) {
-    return internal_error(
-        fmt::format("sliding page {} of tier {} is wrong in the queue", page.page, page.tier));
+    return "has a sliding page that is wrong in the queue";
   }
-  return ok_status();
+  return {};
 }
 
-// The node's loose pages and children are as it counts them, and it is a candidate accordingly.
-Status CachedUnits::check_loose(int32_t node) const {
+// `loose`: the node's loose full-attention pages of each tier. It counts them and its children that
+// have some, and is a candidate accordingly.
+std::string_view CachedUnits::loose_fault(int32_t node,
+                                          const std::array<int8_t, kTierCount>& loose) const {
   const PrefixTree::Node& n = at(node);
-  std::array<int8_t, kTierCount> loose{};
   std::array<int32_t, kTierCount> loose_children{};
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    const TierPage page = pages_of(node)[slot];
-    if (page.none() || is_sliding(slot) || !is_loose(page)) continue;
-    ++loose[static_cast<size_t>(page.tier)];
-  }
   for (int32_t child = n.first_child; child != kNone; child = at(child).next) {
     for (size_t tier = 0; tier < kTierCount; ++tier) {
       loose_children[tier] += at(child).loose[tier] > 0 ? 1 : 0;
     }
   }
   if (loose != n.loose || loose_children != n.loose_children) {
-    return internal_error(fmt::format("node {} counts its loose pages wrongly", node));
+    return "counts loose pages wrongly";
   }
   for (int32_t tier = 0; tier <= tiers_.lowest(); ++tier) {
     const auto t = static_cast<size_t>(tier);
     if (candidates_.contains(node, tier) != (loose[t] > 0 && loose_children[t] == 0)) {
-      return internal_error(fmt::format("node {} is wrong in the queue of tier {}", node, tier));
+      return "is wrong in the queue of a tier";
     }
   }
-  return ok_status();
+  return {};
 }
 
 }  // namespace headrace

@@ -4,12 +4,13 @@
 // thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
-#include "base/status.h"
 #include "kv/block_pool.h"
 #include "kv/eviction_candidates.h"
 #include "kv/kv_group.h"
@@ -70,8 +71,8 @@ class CachedUnits {
   void remove_subtree(int32_t node);
   void change_pins(std::span<const int32_t> nodes, int32_t change);
 
-  // Counts, pages and candidates of the node agree.
-  Status check_node(int32_t node) const;
+  // What is wrong where counts, pages and candidates of the node do not agree; empty: nothing.
+  std::string_view fault_of(int32_t node) const;
 
  private:
   static constexpr int32_t kNone = PrefixTree::kNone;
@@ -86,8 +87,8 @@ class CachedUnits {
   }
   void reset(int32_t node);
   void remove_node(int32_t node);
-  Status check_page(int32_t node, size_t slot) const;
-  Status check_loose(int32_t node) const;
+  std::string_view page_fault(int32_t node, size_t slot, TierPage page) const;
+  std::string_view loose_fault(int32_t node, const std::array<int8_t, kTierCount>& loose) const;
 
   PrefixTree& tree_;
   BlockPool& pool_;

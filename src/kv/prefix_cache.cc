@@ -255,8 +255,9 @@ Status PrefixCache::check_invariants() const {
   for (int32_t node = 0; node < tree_.end(); ++node) {
     if (!tree_.at(node).used) continue;
     ++nodes;
-    HR_RETURN_IF_ERROR(tree_.check_node(node));
-    HR_RETURN_IF_ERROR(units_.check_node(node));
+    std::string_view fault = tree_.fault_of(node);
+    if (fault.empty()) fault = units_.fault_of(node);
+    if (!fault.empty()) return internal_error(fmt::format("node {} {}", node, fault));
     for (TierPage page : units_.pages_of(node)) {
       if (page.none()) continue;
       ++kept[static_cast<size_t>(page.tier)];

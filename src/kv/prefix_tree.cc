@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/rng.h"
 
 namespace headrace {
@@ -19,7 +17,12 @@ int32_t common_length(TokenSpan a, TokenSpan b) {
   return static_cast<int32_t>(length);
 }
 
-std::string root_name(const PrefixKey& key) { return fmt::format("{}:{}", key.adapter, key.salt); }
+std::string root_name(const PrefixKey& key) {
+  std::string name = std::to_string(key.adapter);
+  name += ':';
+  name += key.salt;
+  return name;
+}
 
 }  // namespace
 
@@ -184,17 +187,15 @@ void PrefixTree::table_erase(uint64_t hash) {
   }
 }
 
-Status PrefixTree::check_node(int32_t node) const {
+std::string_view PrefixTree::fault_of(int32_t node) const {
   const Node& n = at(node);
   for (int32_t child = n.first_child; child != kNone; child = at(child).next) {
     if (!at(child).used || at(child).parent != node || at(child).depth != n.depth + 1) {
-      return internal_error(fmt::format("node {} is not a child of {}", child, node));
+      return "has a child that is not its own";
     }
   }
-  if (n.parent != kNone && find_child(n.parent, tokens_of(node)) != node) {
-    return internal_error(fmt::format("node {} is not found", node));
-  }
-  return ok_status();
+  if (n.parent != kNone && find_child(n.parent, tokens_of(node)) != node) return "is not found";
+  return {};
 }
 
 }  // namespace headrace

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/status.h"
 #include "kv/tier_pool.h"
 
 namespace headrace {
@@ -104,8 +103,8 @@ class PrefixTree {
   // REQUIRES: no child
   void remove(int32_t node);
 
-  // The node is where its neighbours and the table say.
-  Status check_node(int32_t node) const;
+  // What is wrong where the node is not where its neighbours and the table say; empty: nothing.
+  std::string_view fault_of(int32_t node) const;
 
  private:
   // Children by hash: open addressing, linear probing, at most half full. An entry has enough of
