@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/attention/rope_kv.h"
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 
 namespace headrace {
 namespace {
