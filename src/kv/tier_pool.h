@@ -20,6 +20,9 @@ struct TierPage {
   friend bool operator==(const TierPage&, const TierPage&) = default;
 };
 
+// The block of a page of the pool.
+inline BlockId block_of(TierPage page) { return BlockId(page.page); }
+
 // A page's content goes from one tier to another.
 struct PageMove {
   int32_t group = 0;

@@ -16,7 +16,7 @@
 #include "ops/attention/rope_attention.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/linear/residual_linear.h"
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"

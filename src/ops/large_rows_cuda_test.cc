@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/attention/rope_kv.h"
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"

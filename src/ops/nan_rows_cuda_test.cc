@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/layer_norm.h"

@@ -43,8 +43,10 @@ struct OpHooks {
   // Is told of every kernel that is taken, of ops made of others too, before it is started or
   // recorded. The engine's thread and the recorder's.
   std::function<void(std::string_view kernel)> chosen;
-  bool unfused = false;  // CPU: residuals are added by an op of their own, stacked matrices
-                         // multiplied one by one
+  // CPU: residuals are added by an op of their own, stacked matrices multiplied one by one. The
+  // decoder itself asks for it, in three places: what is compared is the same pass with and
+  // without, and a pass of the bench's own would be a second decoder, for all architectures.
+  bool unfused = false;
 };
 
 // One thread uses a context at a time.

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "ops/rows/residual_add.h"
 
 namespace headrace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/linear/linear.h"
 
 namespace headrace {

@@ -16,7 +16,7 @@ Admitter::Admitter(const SchedulerOptions& options, QueuePolicy& policy, const B
       pace_(pace),
       displacement_(displacement),
       cached_tokens_([this](const Sequence& waiting) { return cached_tokens(waiting); }),
-      fits_([this](const Sequence& waiting) { return fits(waiting); }) {}
+      fits_([this](const Sequence& waiting) { return find_fitting_prefix(waiting).has_value(); }) {}
 
 StepView Admitter::view(uint64_t step) const {
   return {.running = table_.running().live(),
@@ -65,16 +65,19 @@ int32_t Admitter::cached_tokens(const Sequence& waiting) const {
   return supply_.find_prefix(waiting, table_.running().all()).tokens;
 }
 
-bool Admitter::fits(const Sequence& waiting) const {
-  if (table_.slots().free_count() <= waiting.followers.size()) return false;
+std::optional<PrefixMatch> Admitter::find_fitting_prefix(const Sequence& waiting) const {
+  if (table_.slots().free_count() <= waiting.followers.size()) return std::nullopt;
   const std::span<Sequence* const> running = table_.running().all();
-  const PrefixMatch hit = supply_.find_prefix(waiting, running);
-  return supply_.pages_to_join(waiting, hit, running) <= supply_.free_pages_for(waiting);
+  PrefixMatch hit = supply_.find_prefix(waiting, running);
+  const int64_t pages = supply_.pages_to_join(waiting, hit, running);
+  if (pages > supply_.free_pages_for(waiting)) return std::nullopt;
+  return hit;
 }
 
 bool Admitter::has_room(const Sequence& head) const {
-  return head.last_step <= pool_.applied() && fits(head) &&
-         leaves_headroom(head, supply_.find_prefix(head, table_.running().all()));
+  if (head.last_step > pool_.applied()) return false;
+  const std::optional<PrefixMatch> hit = find_fitting_prefix(head);
+  return hit && leaves_headroom(head, *hit);
 }
 
 // --- commands

@@ -61,7 +61,8 @@ class Admitter {
 
  private:
   int32_t cached_tokens(const Sequence& waiting) const;
-  bool fits(const Sequence& waiting) const;
+  // What the cache has of its tokens, where there are slots and pages for the rest; else nullopt.
+  std::optional<PrefixMatch> find_fitting_prefix(const Sequence& waiting) const;
 
   const SchedulerOptions& options_;
   QueuePolicy& policy_;

@@ -91,12 +91,7 @@ StepPlan BatchScheduler::plan() {
   // The policy shall see the slots that the background gives way with before it chooses a step.
   if (table_.running().has_background()) admitter_.make_room(next_step_);
 
-  StepDraft draft;
-  const auto running = static_cast<size_t>(table_.running().size());
-  draft.plan.step = next_step_;
-  draft.plan.work.reserve(running);
-  draft.sequences.reserve(running);
-  draft.terms.shape = policy_->shape(admitter_.view(next_step_));
+  StepDraft draft = begin_draft();
   draft_step(draft);
   while (draft.plan.empty()) {
     const std::optional<StepTerms> looser = looser_terms(draft);
@@ -105,6 +100,18 @@ StepPlan BatchScheduler::plan() {
     draft_step(draft);
   }
   return submit(draft);
+}
+
+StepDraft BatchScheduler::begin_draft() {
+  StepDraft draft;
+  draft.plan.step = next_step_;
+  const auto running = static_cast<size_t>(table_.running().size());
+  draft.plan.work.reserve(running);
+  draft.candidates = std::move(spare_candidates_);
+  draft.sequences = std::move(spare_sequences_);
+  draft.sequences.reserve(running);
+  draft.terms.shape = policy_->shape(admitter_.view(next_step_));
+  return draft;
 }
 
 // A sequence that has outgrown its reservation gets the next one, or makes room for others.
@@ -163,6 +170,8 @@ std::optional<StepTerms> BatchScheduler::looser_terms(const StepDraft& draft) co
 }
 
 StepPlan BatchScheduler::submit(StepDraft& draft) {
+  spare_candidates_ = std::move(draft.candidates);
+  spare_candidates_.clear();
   if (draft.plan.empty()) {
     CHECK(draft.plan.admitted.empty() && draft.plan.copies.empty());
     return std::move(draft.plan);
@@ -235,7 +244,7 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
   if (plan.empty()) return {};
   CHECK_MSG(!in_flight_.empty() && in_flight_.front().step == plan.step,
             "plans are applied in order");
-  const InFlight step = std::move(in_flight_.front());
+  InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   const StepPace::Measured measured = pace_.note_applied(step.load, step.planned_seconds);
   displacement_.earn(measured.seconds);
@@ -245,6 +254,8 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
   }
   std::vector<Emission> emissions =
       reader_.read(plan, step.sequences, result, pace_.applied_seconds());
+  spare_sequences_ = std::move(step.sequences);
+  spare_sequences_.clear();
   pool_.advance(Ticket(plan.step));
   table_.sweep_retired();
   pace_.note_work_left(has_work());

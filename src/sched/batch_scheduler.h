@@ -70,6 +70,7 @@ class BatchScheduler final : public Scheduler {
  private:
   // plan(), in order.
   void renew_reservations();
+  StepDraft begin_draft();
   void draft_step(StepDraft& draft);
   std::optional<StepTerms> looser_terms(const StepDraft& draft) const;
   StepPlan submit(StepDraft& draft);
@@ -107,6 +108,9 @@ class BatchScheduler final : public Scheduler {
   };
   std::deque<InFlight> in_flight_;
   uint64_t next_step_ = 1;
+  // Empty, with the memory that earlier steps took: the next draft's.
+  std::vector<DraftEntry> spare_candidates_;
+  std::vector<Sequence*> spare_sequences_;
 };
 
 }  // namespace headrace

@@ -12,7 +12,7 @@ OutputLengths::OutputLengths(int32_t length_max) {
     const double weight = kAssumed / static_cast<double>(count);
     buckets_[i] = {weight, weight * std::max(1.0, length / kPerOctave)};
   }
-  sum();
+  sum(kBuckets - 1);
 }
 
 // The octave, and the three bits below the highest.
@@ -24,17 +24,19 @@ size_t OutputLengths::bucket_of(int32_t length) {
 }
 
 void OutputLengths::add(int32_t length) {
-  if (longer_[0] >= kRemembered) {
+  const bool halves = longer_[0] >= kRemembered;
+  if (halves) {
     for (Bucket& bucket : buckets_) bucket = {bucket.count / 2, bucket.tokens / 2};
   }
-  Bucket& bucket = buckets_[bucket_of(length)];
-  bucket.count += 1;
-  bucket.tokens += std::max(1, length);
-  sum();
+  const size_t at = bucket_of(length);
+  buckets_[at].count += 1;
+  buckets_[at].tokens += std::max(1, length);
+  sum(halves ? kBuckets - 1 : at);
 }
 
-void OutputLengths::sum() {
-  for (size_t i = kBuckets; i-- > 0;) longer_[i] = longer_[i + 1] + buckets_[i].count;
+// Of the buckets up to `last`; what is longer has not changed.
+void OutputLengths::sum(size_t last) {
+  for (size_t i = last + 1; i-- > 0;) longer_[i] = longer_[i + 1] + buckets_[i].count;
 }
 
 double OutputLengths::rest_at(int32_t tokens, double share) const {

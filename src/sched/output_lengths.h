@@ -28,7 +28,7 @@ class OutputLengths {
   static constexpr double kRemembered = 1024;  // answers; then all count for half
   static constexpr double kAssumed = 8;        // answers, before any has ended
   static size_t bucket_of(int32_t length);
-  void sum();
+  void sum(size_t last);
 
   struct Bucket {
     double count = 0, tokens = 0;

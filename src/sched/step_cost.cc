@@ -68,44 +68,52 @@ void StepCostFit::observe(const StepLoad& load, double seconds) {
 // Cholesky on the terms in use; a term that comes out negative is dropped, the worst first, and the
 // rest is solved again.
 void StepCostFit::solve() {
-  std::array<bool, kTerms> used{};
-  for (size_t i = 0; i < kTerms; ++i) used[i] = normal_[i][i] > 0;
-  Vector result{};
+  std::array<size_t, kTerms> terms{};  // [0, count) are in use
+  size_t count = 0;
+  for (size_t i = 0; i < kTerms; ++i) {
+    if (normal_[i][i] > 0) terms[count++] = i;
+  }
+  // Scaled to a unit diagonal, with a ridge: terms that were never seen apart share their cost.
+  constexpr double kRidge = 1e-6;
+  std::array<Vector, kTerms> scaled{}, lower{};
+  for (size_t a = 0; a < count; ++a) {
+    const size_t i = terms[a];
+    for (size_t b = 0; b <= a; ++b) {
+      const size_t j = terms[b];
+      scaled[i][j] = normal_[i][j] / std::sqrt(normal_[i][i] * normal_[j][j]);
+    }
+    scaled[i][i] += kRidge;
+  }
+  Vector result{};  // of the terms in use
   while (true) {
-    // Scaled to a unit diagonal, with a ridge: terms that were never seen apart share their cost.
-    constexpr double kRidge = 1e-6;
-    std::array<Vector, kTerms> lower{};
-    result = {};
-    for (size_t i = 0; i < kTerms; ++i) {
-      if (!used[i]) continue;
+    for (size_t i = 0; i < count; ++i) {
       for (size_t j = 0; j <= i; ++j) {
-        if (!used[j]) continue;
-        double sum = normal_[i][j] / std::sqrt(normal_[i][i] * normal_[j][j]);
-        if (i == j) sum += kRidge;
+        double sum = scaled[terms[i]][terms[j]];
         for (size_t k = 0; k < j; ++k) sum -= lower[i][k] * lower[j][k];
         lower[i][j] = i == j ? std::sqrt(std::max(sum, kRidge)) : sum / lower[j][j];
       }
     }
-    for (size_t i = 0; i < kTerms; ++i) {
-      if (!used[i]) continue;
-      double sum = target_[i] / std::sqrt(normal_[i][i]);
+    for (size_t i = 0; i < count; ++i) {
+      double sum = target_[terms[i]] / std::sqrt(normal_[terms[i]][terms[i]]);
       for (size_t k = 0; k < i; ++k) sum -= lower[i][k] * result[k];
       result[i] = sum / lower[i][i];
     }
-    for (size_t i = kTerms; i-- > 0;) {
-      if (!used[i]) continue;
+    for (size_t i = count; i-- > 0;) {
       double sum = result[i];
-      for (size_t k = i + 1; k < kTerms; ++k) sum -= lower[k][i] * result[k];
+      for (size_t k = i + 1; k < count; ++k) sum -= lower[k][i] * result[k];
       result[i] = sum / lower[i][i];
     }
-    const auto worst = std::min_element(result.begin(), result.end());
-    if (*worst >= 0) break;
-    used[static_cast<size_t>(worst - result.begin())] = false;
+    const auto worst = std::min_element(result.begin(), result.begin() + count);
+    if (worst == result.begin() + count || *worst >= 0) break;
+    const auto dropped = terms.begin() + (worst - result.begin());
+    std::copy(dropped + 1, terms.begin() + count, dropped);
+    --count;
   }
-  for (size_t i = 0; i < kTerms; ++i) {
-    if (used[i]) result[i] /= std::sqrt(normal_[i][i]);
+  cost_ = {};
+  for (size_t i = 0; i < count; ++i) {
+    const double scale = std::sqrt(normal_[terms[i]][terms[i]]);
+    cost_.*kStepCostTerms[terms[i]].coefficient = result[i] / scale;
   }
-  for (size_t i = 0; i < kTerms; ++i) cost_.*kStepCostTerms[i].coefficient = result[i];
 }
 
 }  // namespace headrace

@@ -200,12 +200,6 @@ void OracleDevice::copy_page(const BlockCopy& copy) {
   last_touch_.at(static_cast<size_t>(copy.from.value)) = step_;
 }
 
-uint64_t* OracleDevice::page(int32_t group, int32_t block) {
-  CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());
-  CHECK(block >= 0 && static_cast<size_t>(block) < last_touch_.size());
-  return cells_.data() + static_cast<size_t>(block) * static_cast<size_t>(page_cells_);
-}
-
 // The cells from `position` to the end of its page.
 std::span<uint64_t> OracleDevice::cells_from(const Slot& slot, size_t group, int32_t position) {
   const int32_t block_tokens = groups_[group].block_tokens;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/ids.h"
 #include "base/logprobs.h"
 #include "kv/kv_group.h"
@@ -93,7 +94,11 @@ class OracleDevice {
   uint64_t read_back(Slot& slot, int32_t position);
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
-  uint64_t* page(int32_t group, int32_t block);
+  uint64_t* page(int32_t group, int32_t block) {
+    CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());
+    CHECK(block >= 0 && static_cast<size_t>(block) < last_touch_.size());
+    return cells_.data() + static_cast<size_t>(block) * static_cast<size_t>(page_cells_);
+  }
   std::span<uint64_t> cells_from(const Slot& slot, size_t group, int32_t position);
 
   const OracleModel model_;

@@ -10,7 +10,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/plan.h"
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 
 namespace headrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/attention/panels.h"
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "tensor/half.h"
 
 namespace headrace {

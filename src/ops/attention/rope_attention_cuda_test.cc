@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/attention/plan.h"
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/rows/row_gather.h"
 
 namespace headrace {

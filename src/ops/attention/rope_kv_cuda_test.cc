@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/attention/rope_kv.h"
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 
 namespace headrace {
 namespace {
@@ -38,82 +38,105 @@ KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
   return kv;
 }
 
+// Rows, rotary tables and norms of a case, and what the CPU's reference makes of them. It computes
+// in f32 and its cache is f32 too.
+struct Reference {
+  Reference(const Case& c, int64_t tokens, Rng& rng)
+      : columns(int64_t{c.query_heads + 2 * c.kv_heads} * c.head_dim),
+        half(c.rope_dim / 2),
+        qkv(rounded_floats(rng, c.dtype, tokens * columns)),
+        cos(random_floats(rng, tokens * half)),
+        sin(random_floats(rng, tokens * half)),
+        q_norm(random_floats(rng, c.head_dim)),
+        k_norm(random_floats(rng, c.head_dim)),
+        expected(qkv) {
+    for (int64_t t = 0; t < tokens; ++t) slots.push_back((t * 7 + 3) % (kBlocks * kBlockTokens));
+    Case exact = c;
+    exact.dtype = DType::kF32;
+    kv = cache_view(exact, nullptr, 64);
+    cache.resize(static_cast<size_t>(kv.block_stride * kBlocks));
+    kv.base = cache.data();
+    args = {.qkv = host_view(expected, tokens, columns),
+            .cos = host_view(cos, tokens, half),
+            .sin = host_view(sin, tokens, half),
+            .style = c.style,
+            .query_heads = c.query_heads,
+            .kv = kv,
+            .slots = slots,
+            .q_norm = c.norm ? q_norm.data() : nullptr,
+            .k_norm = c.norm ? k_norm.data() : nullptr,
+            .norm_eps = 1e-6f};
+    TestDevice cpu = TestDevice::cpu(1);
+    OpContext context = cpu.context();
+    rope_kv_kernels().all().back().run(context, args);
+  }
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+
+  const int64_t columns, half;
+  std::vector<float> qkv;       // [tokens, columns]
+  std::vector<float> cos, sin;  // [tokens, half]
+  const std::vector<float> q_norm, k_norm;
+  std::vector<int64_t> slots;    // [tokens]
+  std::vector<float> expected;   // [tokens, columns]
+  std::vector<std::byte> cache;  // of `kv`
+  KvLayerView kv;
+  RopeKvArgs args;  // on the host
+};
+
+// What a kernel left in the cache of the case's type: the reference's keys and values, and between
+// blocks and in free slots nothing.
+void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
+                  const Reference& reference) {
+  kv.base = host.data();
+  for (const int64_t slot : reference.slots) {
+    for (int32_t head = 0; head < c.kv_heads; ++head) {
+      for (int32_t d = 0; d < c.head_dim; ++d) {
+        const float key = load_kv(DType::kF32, key_at(reference.kv, slot, head, d));
+        const float value = load_kv(DType::kF32, value_at(reference.kv, slot, head, d));
+        ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
+                    unit_of(c.dtype) * (std::abs(key) + 8));
+        ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
+      }
+    }
+  }
+  int64_t poisoned = 0;
+  for (const std::byte b : host) poisoned += b == std::byte{0xff} ? 1 : 0;
+  const auto written = static_cast<int64_t>(reference.slots.size()) * c.kv_heads * c.head_dim * 2 *
+                       dtype_info(c.dtype).block_bytes;
+  EXPECT_GE(poisoned, static_cast<int64_t>(host.size()) - written);
+}
+
 void run_case(TestDevice& cuda, const Case& c, int64_t tokens) {
   SCOPED_TRACE(c.name());
   Rng rng(static_cast<uint64_t>(c.head_dim * 7 + tokens));
-  const int64_t columns = int64_t{c.query_heads + 2 * c.kv_heads} * c.head_dim;
-  const int64_t half = c.rope_dim / 2;
-  std::vector<float> qkv = rounded_floats(rng, c.dtype, tokens * columns);
-  std::vector<float> cos = random_floats(rng, tokens * half),
-                     sin = random_floats(rng, tokens * half);
-  const std::vector<float> q_norm = random_floats(rng, c.head_dim);
-  const std::vector<float> k_norm = random_floats(rng, c.head_dim);
-  std::vector<int64_t> slots;
-  for (int64_t t = 0; t < tokens; ++t) slots.push_back((t * 7 + 3) % (kBlocks * kBlockTokens));
-
-  // The reference computes in f32 and its cache is f32 too.
-  TestDevice cpu = TestDevice::cpu(1);
-  Case exact = c;
-  exact.dtype = DType::kF32;
-  std::vector<float> expected = qkv;
-  KvLayerView expected_kv = cache_view(exact, nullptr, 64);
-  std::vector<std::byte> expected_cache(static_cast<size_t>(expected_kv.block_stride * kBlocks));
-  expected_kv.base = expected_cache.data();
-  RopeKvArgs args{.qkv = host_view(expected, tokens, columns),
-                  .cos = host_view(cos, tokens, half),
-                  .sin = host_view(sin, tokens, half),
-                  .style = c.style,
-                  .query_heads = c.query_heads,
-                  .kv = expected_kv,
-                  .slots = slots,
-                  .q_norm = c.norm ? q_norm.data() : nullptr,
-                  .k_norm = c.norm ? k_norm.data() : nullptr,
-                  .norm_eps = 1e-6f};
-  OpContext reference = cpu.context();
-  rope_kv_kernels().all().back().run(reference, args);
-
-  const CudaArray<float> q_norm_on(cuda, q_norm), k_norm_on(cuda, k_norm);
-  const CudaArray<int64_t> slots_on(cuda, slots);
-  CudaMatrix cos_on(cuda, DType::kF32, tokens, half, 0, &cos);
-  CudaMatrix sin_on(cuda, DType::kF32, tokens, half, 0, &sin);
+  Reference reference(c, tokens, rng);
+  const CudaArray<float> q_norm(cuda, reference.q_norm), k_norm(cuda, reference.k_norm);
+  const CudaArray<int64_t> slots(cuda, reference.slots);
+  CudaMatrix cos(cuda, DType::kF32, tokens, reference.half, 0, &reference.cos);
+  CudaMatrix sin(cuda, DType::kF32, tokens, reference.half, 0, &reference.sin);
   for (const auto& kernel : rope_kv_kernels().all()) {
-    CudaMatrix qkv_on(cuda, c.dtype, tokens, columns, 8, &qkv);
+    CudaMatrix qkv(cuda, c.dtype, tokens, reference.columns, 8, &reference.qkv);
     KvLayerView kv = cache_view(c, nullptr, 64);
     const CudaArray<std::byte> cache(
         cuda,
         std::vector<std::byte>(static_cast<size_t>(kv.block_stride * kBlocks), std::byte{0xff}));
     kv.base = cache.data();
-    args.qkv = qkv_on.view();
-    args.cos = cos_on.view();
-    args.sin = sin_on.view();
+    RopeKvArgs args = reference.args;
+    args.qkv = qkv.view();
+    args.cos = cos.view();
+    args.sin = sin.view();
     args.kv = kv;
-    args.slots = slots_on.span();
-    args.q_norm = c.norm ? q_norm_on.data() : nullptr;
-    args.k_norm = c.norm ? k_norm_on.data() : nullptr;
+    args.slots = slots.span();
+    args.q_norm = c.norm ? q_norm.data() : nullptr;
+    args.k_norm = c.norm ? k_norm.data() : nullptr;
     if (!kernel.supports(cuda.device().traits(), args)) continue;
     SCOPED_TRACE(std::string(kernel.name));
     OpContext context = cuda.context();
     kernel.run(context, args);
     // Rotation cancels: an absolute bound of the size of the operands.
-    expect_near(qkv_on.read(), expected, unit_of(c.dtype), 8 * unit_of(c.dtype));
-    std::vector<std::byte> host = cache.read();
-    kv.base = host.data();
-    for (const int64_t slot : slots) {
-      for (int32_t head = 0; head < c.kv_heads; ++head) {
-        for (int32_t d = 0; d < c.head_dim; ++d) {
-          const float key = load_kv(DType::kF32, key_at(expected_kv, slot, head, d));
-          const float value = load_kv(DType::kF32, value_at(expected_kv, slot, head, d));
-          ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
-                      unit_of(c.dtype) * (std::abs(key) + 8));
-          ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
-        }
-      }
-    }
-    // Between blocks and in free slots nothing is written.
-    int64_t poisoned = 0;
-    for (const std::byte b : host) poisoned += b == std::byte{0xff} ? 1 : 0;
-    const int64_t written = tokens * c.kv_heads * c.head_dim * 2 * dtype_info(c.dtype).block_bytes;
-    EXPECT_GE(poisoned, static_cast<int64_t>(host.size()) - written);
+    expect_near(qkv.read(), reference.expected, unit_of(c.dtype), 8 * unit_of(c.dtype));
+    expect_cache(c, kv, cache.read(), reference);
   }
 }
 

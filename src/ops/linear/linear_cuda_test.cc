@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/linear/gated_linear.h"
 
 namespace headrace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/linear/norm_linear.h"
 
 namespace headrace {

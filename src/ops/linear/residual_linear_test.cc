@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 
 namespace headrace {
 namespace {

@@ -129,7 +129,8 @@ class LinearWeight {
   // Of most of its rows.
   DType main_dtype() const;
   // The matrices that were stacked, as weights of their own that read this one's memory; none
-  // where a matrix does not start a group of 16 rows. For measurements of what stacking is worth.
+  // where a matrix does not start a group of 16 rows. For measurements of what stacking is worth
+  // (OpHooks::unfused); it is here because only this class knows where its segments lie.
   // REQUIRES: packed, on the CPU
   std::vector<LinearWeight> parts() const;
   // The whole stack [n(), k()], dense. REQUIRES: packed for a CUDA device

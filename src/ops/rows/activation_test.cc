@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 
 namespace headrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <vector>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "ops/rows/rms_norm.h"
 
 namespace headrace {

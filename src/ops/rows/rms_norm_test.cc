@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda_test_support.h"
-#include "ops/op_test_support.h"
+#include "ops/cuda_fixture.h"
+#include "ops/op_fixture.h"
 
 namespace headrace {
 namespace {

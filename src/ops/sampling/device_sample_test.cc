@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/cuda_test_support.h"
+#include "ops/cuda_fixture.h"
 #include "ops/sampling/sample.h"
 #include "ops/sampling/sample_row.h"
 #include "ops/sampling/slot_state.h"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "ops/sampling/sample_row.h"
 
 namespace headrace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "ops/op_test_support.h"
+#include "ops/op_fixture.h"
 #include "tensor/half.h"
 
 namespace headrace {
