@@ -5,9 +5,29 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "server/error_response.h"
+#include "server/sse.h"
 #include "text/utf8.h"
 
 namespace headrace {
+
+std::string_view AnswerFormat::content_type() const { return "text/event-stream; charset=utf-8"; }
+
+void AnswerFormat::append_event(std::string& out, const Json& event) const {
+  append_sse_event(out, event);
+}
+
+std::string_view AnswerFormat::ping() const { return kSsePing; }
+
+void AnswerFormat::append_error(std::string& out, int http_status, std::string_view message) const {
+  append_sse_event(out, error_json(http_status, message));
+  out += kSseDone;
+}
+
+void append_openai_end(std::string& out, std::optional<Json> usage_event) {
+  if (usage_event) append_sse_event(out, *usage_event);
+  out += kSseDone;
+}
 
 Json usage_json(const Usage& usage) {
   Json json = Json::object();
@@ -61,6 +81,13 @@ std::string call_id(const AnswerHead& head, int32_t choice, int32_t call) {
 
 Json logprob_json(float logprob) {
   return Json(std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0);
+}
+
+Json token_bytes_json(const AnswerHead& head, TokenId token) {
+  Json::Array bytes;
+  const std::string raw = head.tokenizer ? head.tokenizer->token_bytes(token) : std::string();
+  for (char c : raw) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
+  return Json(std::move(bytes));
 }
 
 std::string token_text(const AnswerHead& head, TokenId token) {

@@ -1,4 +1,4 @@
-// How an answer is worded: completions and chat differ in nothing else.
+// How an answer is worded: protocols differ in nothing else of it.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ struct Usage {
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;                // of the prompts: found in the prefix cache
   std::optional<int64_t> reasoning_tokens;  // of the answers; none: thoughts are not told apart
+  // From arrival to the first step, from there to the first token, from there to the end.
+  double queue_seconds = 0, prompt_seconds = 0, answer_seconds = 0;
+
+  double total_seconds() const { return queue_seconds + prompt_seconds + answer_seconds; }
 };
 
 // Facts of the answer as a whole.
@@ -38,16 +42,27 @@ struct AnswerHead {
   bool hide_reasoning = false;
 };
 
+// Of one answer; on its strand. What is said of a choice may depend on what was said before.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
   // The body of an answer that is not streamed. choices[i] has index i.
   virtual Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const = 0;
   // The events of one delta, in order. `opens`: the choice's first.
-  virtual std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) const = 0;
-  // The event without choices that carries the usage.
-  virtual Json usage_event(const Usage& usage) const = 0;
+  virtual std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) = 0;
+
+  // The stream that the events are sent in: server-sent events, unless a protocol has others.
+  virtual std::string_view content_type() const;
+  virtual void append_event(std::string& out, const Json& event) const;
+  virtual std::string_view ping() const;  // of a silent stream; empty: it stays silent
+  // `wants_usage`: stream_options.include_usage.
+  virtual void append_end(std::string& out, const Usage& usage, bool wants_usage) = 0;
+  // Instead of the end.
+  virtual void append_error(std::string& out, int http_status, std::string_view message) const;
 };
+
+// What ends a stream of the OpenAI API: the event with the usage, where it is wanted, and a mark.
+void append_openai_end(std::string& out, std::optional<Json> usage_event);
 
 std::unique_ptr<AnswerFormat> make_completion_format(AnswerHead head);
 std::unique_ptr<AnswerFormat> make_chat_format(AnswerHead head);
@@ -60,6 +75,8 @@ Json token_ids_json(std::span<const TokenId> ids);
 Json answer_token_ids_json(const ChoiceDelta& delta);
 // The API's name of a call: a function of the head's seed and both numbers.
 std::string call_id(const AnswerHead& head, int32_t choice, int32_t call);
+// The bytes of a token, as numbers.
+Json token_bytes_json(const AnswerHead& head, TokenId token);
 // -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
 Json logprob_json(float logprob);
 // How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone

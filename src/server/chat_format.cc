@@ -20,7 +20,7 @@ class ChatFormat final : public AnswerFormat {
   }
 
   // The role comes with the first result, not before: clients take that chunk for the first token.
-  std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) const override {
+  std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) override {
     std::vector<Json> events;
     if (opens) {
       Json role = Json::object();
@@ -46,10 +46,13 @@ class ChatFormat final : public AnswerFormat {
     return events;
   }
 
-  Json usage_event(const Usage& usage) const override {
-    Json json = envelope("chat.completion.chunk", {});
-    json.set("usage", usage_json(usage));
-    return json;
+  // The event without choices carries the usage.
+  void append_end(std::string& out, const Usage& usage, bool wants_usage) override {
+    std::optional<Json> event;
+    if (wants_usage) {
+      event = envelope("chat.completion.chunk", {}).set("usage", usage_json(usage));
+    }
+    append_openai_end(out, std::move(event));
   }
 
  private:
@@ -172,13 +175,9 @@ class ChatFormat final : public AnswerFormat {
   }
 
   Json token_entry(TokenId token, float logprob) const {
-    Json::Array bytes;
-    const std::string raw = head_.tokenizer ? head_.tokenizer->token_bytes(token) : std::string();
-    for (char c : raw) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
     Json json = Json::object();
     json.set("token", token_text(head_, token)).set("logprob", logprob_json(logprob));
-    json.set("bytes", std::move(bytes));
-    return json;
+    return json.set("bytes", token_bytes_json(head_, token));
   }
 
   const AnswerHead head_;

@@ -18,15 +18,15 @@ class CompletionFormat final : public AnswerFormat {
     return json;
   }
 
-  std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) const override {
+  std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) override {
     if (delta.empty()) return {};
     return {envelope({choice(index, opens, delta)})};
   }
 
-  Json usage_event(const Usage& usage) const override {
-    Json json = envelope({});
-    json.set("usage", usage_json(usage));
-    return json;
+  void append_end(std::string& out, const Usage& usage, bool wants_usage) override {
+    std::optional<Json> event;
+    if (wants_usage) event = envelope({}).set("usage", usage_json(usage));
+    append_openai_end(out, std::move(event));
   }
 
  private:

@@ -95,4 +95,22 @@ HttpResponse bad_request_response(const Status& status) {
   return error_response(400, status.message(), status.field());
 }
 
+ErrorForm error_form_of(std::string_view path) {
+  return path.starts_with("/api/") ? ErrorForm::kOllama : ErrorForm::kOpenAi;
+}
+
+Json error_json(ErrorForm form, int http_status, std::string_view message) {
+  if (form == ErrorForm::kOpenAi) return error_json(http_status, message);
+  return Json::object().set("error", message);
+}
+
+void put_in_form(ErrorForm form, HttpResponse& response) {
+  if (response.status < 400 || form == ErrorForm::kOpenAi) return;
+  const Result<Json> body = parse_json(response.body);
+  const Json* error = body.ok() ? body->find("error") : nullptr;
+  const Json* message = error ? error->find("message") : nullptr;
+  if (!message || !message->is_string()) return;
+  response.body = write_json(error_json(form, response.status, message->as_string()));
+}
+
 }  // namespace headrace

@@ -1,201 +1,37 @@
-#include <algorithm>
+// Routes of requests to the model: quotas, the plan of a protocol, and the session.
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
-
-#include "base/rng.h"
 #include "server/error_response.h"
-#include "server/generation_request.h"
-#include "server/generation_session.h"
+#include "server/generation_handlers.h"
+#include "server/generation_plan.h"
 #include "server/handlers.h"
-#include "text/utf8.h"
 
 namespace headrace {
 namespace {
 
 constexpr int32_t kCompletionMaxTokens = 16;  // the OpenAI API's default
 
-// Of a text. A refusal names its length, unless that would take long to find out.
-size_t encoded_tokens_max(const ReadyModel& model) {
-  return 2 * static_cast<size_t>(model.served.max_model_len);
-}
-
-// Fixes sampling.max_tokens: what was asked for, or `otherwise`, within the served model's own
-// bound, and refuses what cannot fit.
-Status fit_context(const ReadyModel& model, std::string_view prompt_name, int32_t otherwise,
-                   GenerationPlan& plan) {
-  const int64_t context = model.served.max_model_len;
-  int64_t longest = 0;
-  for (const std::vector<TokenId>& prompt : plan.prompts) {
-    if (prompt.empty())
-      return invalid_argument(fmt::format("{} must not be empty", prompt_name),
-                              std::string(prompt_name));
-    longest = std::max(longest, static_cast<int64_t>(prompt.size()));
-  }
-  if (longest > context) {
-    // Of ids all are there, of a text no more was encoded than encoded_tokens_max() says.
-    const auto most = static_cast<int64_t>(encoded_tokens_max(model));
-    const bool more = longest == most + 1;
-    return invalid_argument(
-        fmt::format("{} has {}{} tokens, but the maximum context length is {} tokens", prompt_name,
-                    more ? "more than " : "", more ? most : longest, context),
-        std::string(prompt_name));
-  }
-  const int64_t asked = plan.settings.max_tokens.value_or(1);
-  if (longest + asked > context) {
-    return invalid_argument(
-        fmt::format(
-            "{} has {} tokens and at least {} more are to be generated, but the maximum context "
-            "length is {} tokens",
-            prompt_name, longest, asked, context),
-        std::string(prompt_name));
-  }
-  SamplingParams& sampling = plan.settings.sampling;
-  sampling.max_tokens = static_cast<int32_t>(
-      plan.settings.max_tokens ? asked : std::min<int64_t>(otherwise, context - longest));
-  const std::optional<int32_t> bound = model.served.sampling.max_new_tokens;
-  if (bound) sampling.max_tokens = std::min(sampling.max_tokens, *bound);
-  sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
-  return ok_status();
-}
-
-AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
-                       std::string_view id_prefix) {
-  const GenerationSettings& settings = plan.settings;
-  AnswerHead head;
-  head.id = std::string(id_prefix) + random_hex_id();
-  head.created_unix_s = unix_seconds();
-  head.model = settings.model.empty() ? model.served.names.front() : settings.model;
-  head.return_token_ids = settings.return_token_ids;
-  head.tokens_as_ids = settings.tokens_as_ids;
-  head.top_logprobs = settings.sampling.logprobs;
-  if (settings.return_token_ids) head.prompts = plan.prompts;
-  head.choices_per_prompt = settings.sampling.n;
-  head.tokenizer = model.served.tokenizer;
-  return head;
-}
-
-// Texts become ids; with echo each prompt's text is kept.
-Status encode_prompts(const ReadyModel& model, CompletionRequest& request, GenerationPlan& plan) {
-  const Tokenizer* tokenizer = model.served.tokenizer;
-  if (!request.texts.empty() && !tokenizer) {
-    return invalid_argument("prompt must be token ids: this model has no tokenizer", "prompt");
-  }
-  const EncodeOptions options{.add_special = request.settings.add_special.value_or(true),
-                              .parse_special = request.parse_special,
-                              .tokens_max = encoded_tokens_max(model)};
-  for (std::string& text : request.texts) {
-    HR_ASSIGN_OR_RETURN(auto ids, tokenizer->encode(text, options));
-    plan.prompts.push_back(std::move(ids));
-    if (request.echo) plan.echo.push_back(std::move(text));
-  }
-  for (std::vector<TokenId>& ids : request.ids) {
-    if (request.echo) {
-      plan.echo.push_back(tokenizer ? replace_invalid_utf8(tokenizer->decode(ids, false)) : "");
-    }
-    plan.prompts.push_back(std::move(ids));
-  }
-  return ok_status();
-}
-
-Result<GenerationPlan> plan_completion(const ReadyModel& model, const FieldContext& context,
-                                       const Json& body) {
+Result<GenerationPlan> plan_openai_completion(const ReadyModel& model, const FieldContext& context,
+                                              const Json& body) {
   HR_ASSIGN_OR_RETURN(CompletionRequest request, parse_completion_request(body, context));
-  HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
-  GenerationPlan plan;
-  HR_RETURN_IF_ERROR(encode_prompts(model, request, plan));
-  plan.settings = std::move(request.settings);
   const int32_t otherwise =
-      plan.settings.to_context_end ? model.served.max_model_len : kCompletionMaxTokens;
-  HR_RETURN_IF_ERROR(fit_context(model, "prompt", otherwise, plan));
-  plan.format = make_completion_format(answer_head(model, plan, "cmpl-"));
-  return plan;
+      request.settings.to_context_end ? model.served.max_model_len : kCompletionMaxTokens;
+  return plan_completion(model, std::move(request),
+                         {.id_prefix = "cmpl-",
+                          .make_format = make_completion_format,
+                          .max_tokens_otherwise = otherwise});
 }
 
-// reasoning_effort as the template reads it. Where no value of it can change the prompt it is
-// refused, but for "none" to a model whose template has no thinking to switch off.
-Status apply_reasoning_effort(const ChatPromptEncoder& chat, ChatRequest& request) {
-  const std::string& effort = request.reasoning_effort;
-  if (effort.empty()) return ok_status();
-  Json& variables = request.template_variables;
-  if (variables.is_null()) variables = Json::object();
-  const bool none = effort == "none";
-  const bool effort_read = chat.may_read("reasoning_effort");
-  if (!effort_read && !none) {
-    return invalid_argument(
-        "reasoning_effort is not supported by this model: its chat template does not read it",
-        "reasoning_effort");
-  }
-  // chat_template_kwargs say it in the template's own words and go before it.
-  const auto set = [&](std::string_view name, Json value) {
-    if (!variables.find(name)) variables.set(name, std::move(value));
-  };
-  if (effort_read) set("reasoning_effort", effort);
-  if (none && chat.may_read("enable_thinking")) set("enable_thinking", false);
-  return ok_status();
-}
-
-// Thoughts may have been opened by the template: the last tokens of the prompt say so.
-bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt) {
-  constexpr size_t kLastTokens = 16;
-  const TokenSpan last = prompt.last(std::min(prompt.size(), kLastTokens));
-  return model.output.opens_reasoning(model.served.tokenizer->decode(last, false));
-}
-
-OutputOptions output_options(const ReadyModel& model, const ChatRequest& request,
-                             std::span<const TokenId> prompt) {
-  OutputOptions options;
-  if (request.reads_calls) {
-    options.tools = std::make_shared<const ToolList>(*request.template_variables.find("tools"));
-  }
-  options.reasoning = request.reasoning != ReasoningForm::kInContent;
-  options.starts_in_reasoning = ends_in_reasoning(model, prompt);
-  options.one_call = !request.parallel_tool_calls;
-  return options;
-}
-
-// Ids of calls come again with the same prompt and seed, and do not within a conversation.
-uint64_t call_id_seed(const GenerationPlan& plan, std::string_view answer_id) {
-  const std::optional<uint64_t> seed = plan.settings.sampling.seed;
-  uint64_t hash = seed ? mix64(*seed) : 0;
-  if (!seed) {
-    for (char c : answer_id) hash = mix64(hash ^ static_cast<unsigned char>(c));
-  }
-  for (TokenId id : plan.prompts[0]) hash = mix64(hash ^ static_cast<uint64_t>(id));
-  return hash;
-}
-
-Result<GenerationPlan> plan_chat(const ReadyModel& model, const FieldContext& context,
-                                 const Json& body) {
+Result<GenerationPlan> plan_openai_chat(const ReadyModel& model, const FieldContext& context,
+                                        const Json& body) {
   HR_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, context));
-  HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
-  if (!model.chat)
-    return invalid_argument("this model has no chat template; use /v1/completions", "messages");
-  HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
-  GenerationPlan plan;
-  plan.settings = std::move(request.settings);
-  HR_ASSIGN_OR_RETURN(auto ids,
-                      model.chat->encode(request.messages, request.template_variables,
-                                         {.add_generation_prompt = request.add_generation_prompt,
-                                          .add_special = plan.settings.add_special.value_or(false),
-                                          .tokens_max = encoded_tokens_max(model)}));
-  plan.prompts.push_back(std::move(ids));
-  HR_RETURN_IF_ERROR(fit_context(model, "messages", model.served.max_model_len, plan));
-  plan.make_parser = [output = model.output,
-                      options = output_options(model, request, plan.prompts[0])] {
-    return make_output_parser(output, options);
-  };
-  AnswerHead head = answer_head(model, plan, "chatcmpl-");
-  head.call_ids = call_id_style(model.output.tools);
-  head.call_id_seed = call_id_seed(plan, head.id);
-  head.hide_reasoning = request.reasoning == ReasoningForm::kHidden;
-  plan.format = make_chat_format(std::move(head));
-  return plan;
+  return plan_chat(model, std::move(request),
+                   {.id_prefix = "chatcmpl-",
+                    .make_format = make_chat_format,
+                    .max_tokens_otherwise = model.served.max_model_len,
+                    .prompt_name = "messages"});
 }
-
-// What a route makes of its body.
-using MakePlan = Result<GenerationPlan> (*)(const ReadyModel&, const FieldContext&, const Json&);
 
 // The tokens that a request takes at most; of a request that names no max_tokens its prompts'.
 std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& plan) {
@@ -220,6 +56,8 @@ void reserve_pins(ServerState& state, const std::string& owner, GenerationPlan& 
   }
   if (!names.empty()) plan.headers.push_back({"x-cache-pin", std::move(names)});
 }
+
+}  // namespace
 
 // On a text thread, but for the start of the answer, which belongs on the strand. The quota is
 // asked before the body is worked on: refusing many requests must cost little.
@@ -257,9 +95,7 @@ void generate(RouteCall& call, MakePlan make_plan) {
   });
 }
 
-}  // namespace
-
-void handle_completions(RouteCall& call) { generate(call, plan_completion); }
-void handle_chat_completions(RouteCall& call) { generate(call, plan_chat); }
+void handle_completions(RouteCall& call) { generate(call, plan_openai_completion); }
+void handle_chat_completions(RouteCall& call) { generate(call, plan_openai_chat); }
 
 }  // namespace headrace

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "server/error_response.h"
-#include "server/sse.h"
 #include "text/utf8.h"
 
 namespace headrace {
@@ -131,7 +130,7 @@ void GenerationSession::watch_queue(double seconds) {
 void GenerationSession::open_stream() {
   if (std::exchange(streaming_, true)) return;
   HttpResponse head;
-  head.content_type = "text/event-stream; charset=utf-8";
+  head.content_type = plan_.format->content_type();
   head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
   std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
   exchange_->begin_stream(std::move(head));
@@ -151,8 +150,9 @@ void GenerationSession::ping_after(double seconds) {
     const double period = self->state_.limits.ping_seconds;
     const double silent = self->state_.clock.now_seconds() - self->written_time_;
     if (silent < period) return self->ping_after(period - silent + kPingSlackSeconds);
-    self->open_stream();
-    if (!self->exchange_->over_unsent_limit()) self->write(kSsePing);
+    const std::string_view ping = self->plan_.format->ping();
+    if (!ping.empty()) self->open_stream();
+    if (!ping.empty() && !self->exchange_->over_unsent_limit()) self->write(ping);
     self->ping_after(period);
   });
 }
@@ -178,6 +178,7 @@ void GenerationSession::handle(Arrival arrival) {
   Choice& choice = choices_[index];
   if (emission.admitted) {
     prompt.admitted = true;
+    if (admitted_time_ < 0) admitted_time_ = arrival.time;
     model_.metrics->on_queue_left(arrival.time - arrival_time_);
     if (plan_.settings.stream) open_stream();
     return;
@@ -246,7 +247,7 @@ void GenerationSession::deliver(size_t choice_index) {
   for (Json& event :
        plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
     if (plan_.settings.continuous_usage) event.set("usage", usage_json(usage()));
-    append_sse_event(out, event);
+    plan_.format->append_event(out, event);
   }
   choice.ready = {};
   if (out.empty()) return;
@@ -280,8 +281,8 @@ void GenerationSession::finish() {
   plan_.lease.reset();  // before the client can know, who may send its next request
   if (plan_.settings.stream) {
     std::string out;
-    if (plan_.settings.include_usage) append_sse_event(out, plan_.format->usage_event(usage()));
-    out += kSseDone;
+    plan_.format->append_end(out, usage(), plan_.settings.include_usage);
+    open_stream();
     write(out);
     exchange_->end_stream();
   } else {
@@ -301,8 +302,7 @@ void GenerationSession::fail(int http_status, std::string_view message) {
   cancel_all();
   if (streaming_) {
     std::string out;
-    append_sse_event(out, error_json(http_status, message));
-    out += kSseDone;
+    plan_.format->append_error(out, http_status, message);
     exchange_->write(out);
     exchange_->end_stream();
   } else {
@@ -312,8 +312,17 @@ void GenerationSession::fail(int http_status, std::string_view message) {
 }
 
 Usage GenerationSession::usage() const {
-  Usage usage{prompt_tokens_, generated_, cached_tokens_, {}};
+  Usage usage;
+  usage.prompt_tokens = prompt_tokens_;
+  usage.completion_tokens = generated_;
+  usage.cached_tokens = cached_tokens_;
   if (plan_.make_parser && model_.output.reasoning) usage.reasoning_tokens = reasoning_;
+  const double now = state_.clock.now_seconds();
+  const double admitted = admitted_time_ < 0 ? now : admitted_time_;
+  const double first = first_token_time_ < 0 ? now : first_token_time_;
+  usage.queue_seconds = admitted - arrival_time_;
+  usage.prompt_seconds = std::max(0.0, first - admitted);
+  usage.answer_seconds = std::max(0.0, now - first);
   return usage;
 }
 

@@ -96,7 +96,8 @@ class GenerationSession : public ExchangeObserver,
   size_t finished_ = 0;
   bool streaming_ = false;  // the stream's head is out
   bool done_ = false;
-  double written_time_ = -1;  // of the stream's last bytes
+  double written_time_ = -1;   // of the stream's last bytes
+  double admitted_time_ = -1;  // the first prompt's
   double first_token_time_ = -1;
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;

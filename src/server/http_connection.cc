@@ -203,7 +203,7 @@ void HttpConnection::dispatch() {
   http11_ = request.http11;
   head_only_ = request.method == "HEAD";
   keep_alive_ = request.keep_alive;
-  common_headers_ = context_.common_headers(request);
+  wording_ = wording_of(request);
   exchange_open_ = true;
   context_.exchanges_open.fetch_add(1);
   ++serial_;
@@ -212,6 +212,10 @@ void HttpConnection::dispatch() {
   }
   context_.handle(std::move(request),
                   std::make_shared<ConnectionExchange>(shared_from_this(), serial_));
+}
+
+HttpConnection::Wording HttpConnection::wording_of(const HttpRequest& request) const {
+  return {context_.common_headers(request), error_form_of(request.path)};
 }
 
 // The clients of a proxy share its connections: their requests count instead.
@@ -245,7 +249,7 @@ bool HttpConnection::charge_body() {
 }
 
 void HttpConnection::refuse_body(HttpResponse response) {
-  common_headers_ = context_.common_headers(reader_->request());
+  wording_ = wording_of(reader_->request());
   answer_unread(std::move(response));
 }
 
@@ -270,7 +274,8 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   if (!is_current(serial) || answer_complete_) return;
   answer_begun_ = true;
   keep_alive_ = keep_alive_ && !response.close && !context_.draining();
-  response.headers.insert(response.headers.end(), common_headers_.begin(), common_headers_.end());
+  put_in_form(wording_.error_form, response);
+  response.headers.insert(response.headers.end(), wording_.headers.begin(), wording_.headers.end());
   outbox_ +=
       format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);
   if (!head_only_) outbox_ += response.body;
@@ -282,7 +287,7 @@ void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
   answer_begun_ = true;
   chunked_ = http11_ && !head_only_;
   keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
-  head.headers.insert(head.headers.end(), common_headers_.begin(), common_headers_.end());
+  head.headers.insert(head.headers.end(), wording_.headers.begin(), wording_.headers.end());
   outbox_ += format_response_head(head, -1, http11_, keep_alive_);
   flush();
 }
@@ -348,7 +353,7 @@ void HttpConnection::on_written(error_code error, size_t count) {
 void HttpConnection::after_answer() {
   end_exchange();
   answer_begun_ = answer_complete_ = was_over_limit_ = chunked_ = false;
-  common_headers_.clear();
+  wording_ = {};
   if (!keep_alive_) return linger();
   state_ = State::kReading;
   reader_.emplace(context_.limits);

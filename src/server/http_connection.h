@@ -15,6 +15,7 @@
 
 #include "server/body_budget.h"
 #include "server/client_address.h"
+#include "server/error_response.h"
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
 #include "server/server_limits.h"
@@ -62,6 +63,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  private:
   friend class ConnectionExchange;
   using Clock = std::chrono::steady_clock;
+  // What all answers to a request have, and the form of its errors.
+  struct Wording {
+    std::vector<HttpHeader> headers;
+    ErrorForm error_form = ErrorForm::kOpenAi;
+  };
+  Wording wording_of(const HttpRequest& request) const;
+
   enum class State { kReading, kHandling, kLingering, kClosed };
 
   bool is_idle() const;
@@ -134,7 +142,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t serial_ = 0;
   std::shared_ptr<ExchangeObserver> observer_;
   bool exchange_open_ = false;
-  std::vector<HttpHeader> common_headers_;  // of the answer under way
+  Wording wording_;  // of the answer under way
   bool http11_ = true;
   bool head_only_ = false;  // the request's method is HEAD
   bool keep_alive_ = false;
