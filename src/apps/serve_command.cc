@@ -376,6 +376,21 @@ class BatchBeside {
   std::thread thread_;
 };
 
+ModelFacts facts_of(const ModelStack& stack) {
+  const StackInfo& info = stack.info();
+  const int64_t memory = info.weight_bytes + info.kv_bytes;
+  return {.path = info.model_path,
+          .architecture = stack.config().architecture,
+          .weight_types = info.weight_types,
+          .parameter_count = info.parameter_count,
+          .file_bytes = info.file_bytes,
+          .memory_bytes = memory,
+          .gpu_bytes = info.on_gpu ? memory : 0,
+          .context_length = stack.config().context_length,
+          .hidden = stack.config().hidden,
+          .layers = stack.config().layers};
+}
+
 // Loads the model behind a server that already listens.
 class BackgroundLoad {
  public:
@@ -405,7 +420,8 @@ class BackgroundLoad {
                        .tool_call_parser = flags_.tool_call_parser,
                        .reasoning_parser = flags_.reasoning_parser,
                        .sampling = flags_.sampling.over(stack_->sampling()),
-                       .created_unix_s = std::time(nullptr)};
+                       .created_unix_s = std::time(nullptr),
+                       .facts = facts_of(*stack_)};
     if (served.names.empty()) {
       served.names = {info.model_name};
       served.other_names = {info.model_path};  // requests may name the file too

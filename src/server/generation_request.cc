@@ -450,8 +450,20 @@ Status read_reasoning_form(const Json& body, const Context& context, ChatRequest
   return refuse_unread("include_reasoning");
 }
 
-// Bounds that are configured, and rules between fields.
-Status check_settings(const Settings& settings, const Context& context,
+}  // namespace
+
+std::span<const Field<GenerationSettings>> generation_fields() { return kGenerationFields; }
+std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
+std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
+
+void ignore_empty_penalty_window(GenerationSettings& settings) {
+  if (settings.penalty_window != 0) return;
+  SamplingParams& sampling = settings.sampling;
+  sampling.repetition_penalty = 1;
+  sampling.presence_penalty = sampling.frequency_penalty = 0;
+}
+
+Status check_settings(const GenerationSettings& settings, const FieldContext& context,
                       std::string_view logprobs_name) {
   const SamplingParams& sampling = settings.sampling;
   const RequestLimits& limits = context.limits;
@@ -471,12 +483,6 @@ Status check_settings(const Settings& settings, const Context& context,
   }
   return ok_status();
 }
-
-}  // namespace
-
-std::span<const Field<GenerationSettings>> generation_fields() { return kGenerationFields; }
-std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
-std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
 
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");

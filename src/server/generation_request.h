@@ -65,6 +65,13 @@ std::span<const Field<GenerationSettings>> generation_fields();
 std::span<const Field<CompletionRequest>> completion_fields();
 std::span<const Field<ChatRequest>> chat_fields();
 
+// Bounds that are configured, and rules between fields. `logprobs_name`: of the field that says how
+// many log-probabilities are told.
+Status check_settings(const GenerationSettings& settings, const FieldContext& context,
+                      std::string_view logprobs_name);
+// repeat_last_n 0 of Ollama and llama.cpp: penalties that look at no token are none.
+void ignore_empty_penalty_window(GenerationSettings& settings);
+
 // kInvalidArgument with the field's name. Any thread, no side effects.
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);
 Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context);

@@ -12,6 +12,21 @@
 
 namespace headrace {
 
+// What a person is told of the model. Empty or 0: not known.
+struct ModelFacts {
+  std::string path;          // as it was given
+  std::string architecture;  // as GGUF spells it
+  std::string weight_types;  // "Q4_1 + Q8_0"
+  int64_t parameter_count = 0;
+  int64_t file_bytes = 0;
+  int64_t memory_bytes = 0;    // of weights, keys and values
+  int64_t gpu_bytes = 0;       // of them
+  int32_t context_length = 0;  // that it was trained on, tokens
+  int32_t hidden = 0, layers = 0;
+
+  bool is_gguf() const { return path.ends_with(".gguf"); }
+};
+
 // The pointers must outlive the server.
 struct ServedModel {
   Engine* engine = nullptr;
@@ -24,6 +39,7 @@ struct ServedModel {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   SamplingDefaults sampling;  // of requests that do not say it themselves
   int64_t created_unix_s = 0;
+  ModelFacts facts;
 };
 
 }  // namespace headrace

@@ -23,6 +23,7 @@ MODEL = os.environ.get(
     "HEADRACE_MODEL_SMOLLM2",
     os.path.expanduser("~/.cache/headrace/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
 )
+SCRIPTED = pathlib.Path(os.environ.get("HEADRACE_SCRIPTED_SERVER") or pathlib.Path(BINARY).parent / "src/server/scripted_server")
 NAME = "smol"
 
 
@@ -127,3 +128,23 @@ def server():
 @pytest.fixture
 def client(server):
     return server.client()
+
+
+@pytest.fixture
+def scripted_url(tmp_path):
+    """Starts servers that give these answers, one a request, from the front again behind the last."""
+    if not SCRIPTED.exists():
+        pytest.skip(f"{SCRIPTED} is missing: build the tests first")
+    children = []
+
+    def start(*answers, tools="hermes", reasoning="qwen3"):
+        script = tmp_path / f"script{len(children)}"
+        script.write_bytes("\x1e".join(answers).encode())
+        children.append(subprocess.Popen([SCRIPTED, script, tools, reasoning], stdout=subprocess.PIPE, text=True))
+        return re.search(r"listening on (\S+)", children[-1].stdout.readline())[1]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+        child.stdout.close()

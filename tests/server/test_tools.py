@@ -1,17 +1,10 @@
 """Tools and thoughts, as the OpenAI client sees them: a server whose model says what a script holds."""
 
 import json
-import os
-import pathlib
-import re
-import subprocess
 
 import openai
 import pytest
 
-from conftest import BINARY
-
-SCRIPTED = pathlib.Path(os.environ.get("HEADRACE_SCRIPTED_SERVER") or pathlib.Path(BINARY).parent / "src/server/scripted_server")
 TOOLS = [
     {
         "type": "function",
@@ -37,24 +30,11 @@ ANSWER = "<think>\nNow I know.\n</think>\n\n18 degrees at 12:00."
 
 
 @pytest.fixture
-def scripted(tmp_path):
-    """Starts a server that gives these answers, one a request, from the front again behind the last."""
-    if not SCRIPTED.exists():
-        pytest.skip(f"{SCRIPTED} is missing: build the tests first")
-    children = []
+def scripted(scripted_url):
+    def start(*answers, **options):
+        return openai.OpenAI(base_url=scripted_url(*answers, **options) + "/v1", api_key="unused", max_retries=0, timeout=60)
 
-    def start(*answers, tools="hermes", reasoning="qwen3"):
-        script = tmp_path / f"script{len(children)}"
-        script.write_bytes("\x1e".join(answers).encode())
-        children.append(subprocess.Popen([SCRIPTED, script, tools, reasoning], stdout=subprocess.PIPE, text=True))
-        url = re.search(r"listening on (\S+)", children[-1].stdout.readline())[1]
-        return openai.OpenAI(base_url=url + "/v1", api_key="unused", max_retries=0, timeout=60)
-
-    yield start
-    for child in children:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+    return start
 
 
 def run_tool(call):
