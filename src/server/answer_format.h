@@ -35,7 +35,12 @@ struct AnswerHead {
   bool tokens_as_ids = false;
   int32_t top_logprobs = -1;                  // -1: no log-probabilities
   std::vector<std::vector<TokenId>> prompts;  // by prompt; n choices each
+  std::vector<int64_t> prompt_tokens;         // by prompt
   int32_t choices_per_prompt = 1;
+
+  size_t prompt_of(int32_t choice) const {
+    return static_cast<size_t>(choice / choices_per_prompt);
+  }
   const Tokenizer* tokenizer = nullptr;
   CallIdStyle call_ids = CallIdStyle::kCall;  // of chats
   uint64_t call_id_seed = 0;

@@ -44,7 +44,7 @@ class CompletionFormat final : public AnswerFormat {
     json.set("finish_reason", finish_reason_json(delta.finish));
     json.set("stop_reason", stop_reason_json(delta.stop_reason));
     if (head_.return_token_ids) {
-      const auto prompt = static_cast<size_t>(index / head_.choices_per_prompt);
+      const auto prompt = head_.prompt_of(index);
       json.set("token_ids", answer_token_ids_json(delta));
       if (opens) json.set("prompt_token_ids", token_ids_json(head_.prompts[prompt]));
     }

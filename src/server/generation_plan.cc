@@ -68,6 +68,9 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;
   if (settings.return_token_ids) head.prompts = plan.prompts;
+  for (const std::vector<TokenId>& ids : plan.prompts) {
+    head.prompt_tokens.push_back(static_cast<int64_t>(ids.size()));
+  }
   head.choices_per_prompt = settings.sampling.n;
   head.tokenizer = model.served.tokenizer;
   return head;

@@ -21,7 +21,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
                               std::shared_ptr<Exchange> exchange) {
   std::shared_ptr<GenerationSession> session(
       new GenerationSession(state, std::move(plan), std::move(exchange)));
-  state.sessions.add(session);
+  state.sessions.add(session, session->progress_);
   session->open_arrivals();
   session->exchange_->observe(session);
   const Status status = session->submit();
@@ -67,6 +67,8 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
     }
     prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
   }
+  progress_->prompt_tokens = prompt_tokens_;
+  progress_->generated_max = static_cast<int64_t>(choices_.size()) * settings.sampling.max_tokens;
 }
 
 GenerationSession::~GenerationSession() {
@@ -178,6 +180,7 @@ void GenerationSession::handle(Arrival arrival) {
   Choice& choice = choices_[index];
   if (emission.admitted) {
     prompt.admitted = true;
+    progress_->admitted = true;
     if (admitted_time_ < 0) admitted_time_ = arrival.time;
     model_.metrics->on_queue_left(arrival.time - arrival_time_);
     if (plan_.settings.stream) open_stream();
@@ -194,6 +197,7 @@ void GenerationSession::handle(Arrival arrival) {
   const int32_t number = emission.choice;
   ChoiceDelta delta = choice.stream.take(std::move(emission));
   generated_ += delta.generated;
+  progress_->generated = generated_;
   reasoning_ += delta.reasoning;
   if (plan_.lease) plan_.lease->spend(delta.generated);
   model_.metrics->on_generation_tokens(delta.generated);
@@ -217,6 +221,7 @@ void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival
                          plan_.prompts[arrival.prompt]);
     }
     cached_tokens_ += arrival.emission.cached_tokens;
+    progress_->cached_tokens = cached_tokens_;
     model_.metrics->on_prompt_tokens(static_cast<int64_t>(plan_.prompts[arrival.prompt].size()),
                                      arrival.emission.cached_tokens);
   }
@@ -353,6 +358,10 @@ void GenerationSession::end(FinishReason reason) {
   times.generation_tokens = generated_;
   times.choices = static_cast<int32_t>(choices_.size());
   times.max_tokens = plan_.settings.sampling.max_tokens;
+  times.prompt_tokens_computed = prompt_tokens_ - cached_tokens_;
+  const Usage spent = usage();
+  times.prompt = spent.prompt_seconds;
+  times.answer = spent.answer_seconds;
   model_.metrics->on_request_finished(times);
 }
 

@@ -103,6 +103,7 @@ class GenerationSession : public ExchangeObserver,
   int64_t generated_ = 0;
   int64_t reasoning_ = 0;  // of them
   int64_t cached_tokens_ = 0;
+  const std::shared_ptr<SessionProgress> progress_ = std::make_shared<SessionProgress>();
 
   std::shared_ptr<ArrivalQueue> arrivals_;  // shared with the engine's sinks
 };

@@ -191,8 +191,50 @@ struct ServerMetrics::Series {
   EngineStats seen;  // at the last exposition
 };
 
+// What dashboards of llama.cpp read. Sums are of requests that have ended.
+struct ServerMetrics::LlamaSeries {
+  explicit LlamaSeries(Series& own) : series(own) {}
+
+  void on_request_finished(const RequestTimes& times) {
+    prompt_tokens.Increment(static_cast<double>(times.prompt_tokens_computed));
+    prompt_seconds.Increment(times.prompt);
+    predicted_tokens.Increment(static_cast<double>(times.generation_tokens));
+    predicted_seconds.Increment(times.answer);
+  }
+  void set(const EngineStats& stats) {
+    const auto speed = [](const prometheus::Counter& tokens, const prometheus::Counter& seconds) {
+      return seconds.Value() > 0 ? tokens.Value() / seconds.Value() : 0;
+    };
+    prompt_speed.Set(speed(prompt_tokens, prompt_seconds));
+    predicted_speed.Set(speed(predicted_tokens, predicted_seconds));
+    processing.Set(stats.scheduler.running);
+    deferred.Set(stats.scheduler.waiting);
+    decodes.Increment(static_cast<double>(stats.steps) - decodes.Value());
+  }
+
+  Series& series;
+  prometheus::Counter& prompt_tokens =
+      series.counter("llamacpp:prompt_tokens_total", "Prompt tokens that were computed.");
+  prometheus::Counter& prompt_seconds =
+      series.counter("llamacpp:prompt_seconds_total", "From first steps to first tokens.");
+  prometheus::Counter& predicted_tokens =
+      series.counter("llamacpp:tokens_predicted_total", "Generated tokens.");
+  prometheus::Counter& predicted_seconds = series.counter(
+      "llamacpp:tokens_predicted_seconds_total", "From first tokens to the ends of answers.");
+  prometheus::Gauge& prompt_speed =
+      series.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens a second, of a request.");
+  prometheus::Gauge& predicted_speed =
+      series.gauge("llamacpp:predicted_tokens_seconds", "Generated tokens a second, of a request.");
+  prometheus::Gauge& processing =
+      series.gauge("llamacpp:requests_processing", "Sequences in the running batch.");
+  prometheus::Gauge& deferred =
+      series.gauge("llamacpp:requests_deferred", "Requests in the queue.");
+  prometheus::Counter& decodes = series.counter("llamacpp:n_decode_total", "Steps of the engine.");
+};
+
 ServerMetrics::ServerMetrics(const std::string& model_name)
-    : series_(std::make_unique<Series>(model_name)) {
+    : series_(std::make_unique<Series>(model_name)),
+      llama_(std::make_unique<LlamaSeries>(*series_)) {
   for (FinishReason reason :
        {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
     series_->success(reason);  // present with 0 from the start
@@ -224,6 +266,7 @@ void ServerMetrics::on_choice_finished(FinishReason reason) {
 }
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
+  llama_->on_request_finished(times);
   series_->latency.Observe(times.total);
   series_->request_prompt.Observe(static_cast<double>(times.prompt_tokens));
   series_->request_generation.Observe(static_cast<double>(times.generation_tokens));
@@ -331,6 +374,7 @@ std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edg
       series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
     }
     series_->seen = *stats;
+    llama_->set(*stats);
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }

@@ -19,7 +19,10 @@ namespace headrace {
 struct RequestTimes {
   double first_token = -1;  // from arrival
   double total = 0;         // from arrival
+  double prompt = 0;        // from the first step to the first token
+  double answer = 0;        // from there to the end
   int64_t prompt_tokens = 0;
+  int64_t prompt_tokens_computed = 0;  // the others were in the prefix cache
   int64_t generation_tokens = 0;
   int32_t choices = 1;
   int32_t max_tokens = 0;
@@ -55,9 +58,11 @@ class ServerMetrics {
 
  private:
   struct Series;
+  struct LlamaSeries;
   void set_edge(const EdgeStats& edge);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::unique_ptr<Series> series_;
+  std::unique_ptr<LlamaSeries> llama_;
 };
 
 }  // namespace headrace

@@ -20,9 +20,11 @@ bool ReadyModel::serves(std::string_view name) const {
   return name.empty() || has(served.names) || has(served.other_names);
 }
 
-void SessionRegistry::add(const std::shared_ptr<GenerationSession>& session) {
+void SessionRegistry::add(const std::shared_ptr<GenerationSession>& session,
+                          std::shared_ptr<SessionProgress> progress) {
   std::lock_guard lock(mutex_);
-  sessions_.insert_or_assign(session.get(), session);
+  progress->id = ++last_id_;
+  sessions_.insert_or_assign(session.get(), Entry{session, std::move(progress)});
 }
 
 void SessionRegistry::remove(GenerationSession* session) {
@@ -38,9 +40,22 @@ size_t SessionRegistry::count() const {
 std::vector<std::shared_ptr<GenerationSession>> SessionRegistry::alive() const {
   std::vector<std::shared_ptr<GenerationSession>> result;
   std::lock_guard lock(mutex_);
-  for (const auto& [_, weak] : sessions_) {
-    if (auto session = weak.lock()) result.push_back(std::move(session));
+  for (const auto& [_, entry] : sessions_) {
+    if (auto session = entry.session.lock()) result.push_back(std::move(session));
   }
+  return result;
+}
+
+std::vector<std::shared_ptr<const SessionProgress>> SessionRegistry::under_way() const {
+  std::vector<std::shared_ptr<const SessionProgress>> result;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [_, entry] : sessions_) {
+      if (entry.progress->admitted) result.push_back(entry.progress);
+    }
+  }
+  std::sort(result.begin(), result.end(),
+            [](const auto& a, const auto& b) { return a->id < b->id; });
   return result;
 }
 
@@ -75,6 +90,7 @@ Status ServerState::set_model(ServedModel served) {
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
     HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
+  if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
   ready->metrics = std::make_unique<ServerMetrics>(served.names.front());
   ready->served = std::move(served);
   pins->set_engine(*ready->served.engine);

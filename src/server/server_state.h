@@ -22,6 +22,7 @@
 #include "server/server_metrics.h"
 #include "server/text_pool.h"
 #include "text/chat_prompt.h"
+#include "text/fill_in_tokens.h"
 #include "text/output/dialect.h"
 
 namespace headrace {
@@ -36,22 +37,41 @@ struct ReadyModel {
   std::unique_ptr<ServerMetrics> metrics;
   OutputDialect output;               // of chats
   std::vector<TokenId> output_marks;  // ascending: control tokens that are marks of it
+  std::optional<FillInTokens> fill_in;
 
   int32_t vocab_size() const { return served.engine->options().vocab_size; }
   bool serves(std::string_view name) const;  // also the empty name
 };
 
+// How far an answer is: written by its session, read by whoever asks. Any thread.
+struct SessionProgress {
+  uint64_t id = 0;            // in order of arrival
+  int64_t prompt_tokens = 0;  // of all its prompts
+  int64_t generated_max = 0;  // of all its choices
+  std::atomic<bool> admitted{false};
+  std::atomic<int64_t> cached_tokens{0}, generated{0};
+};
+
 // The answers under way, so that a server that stops can let go of them.
 class SessionRegistry {
  public:
-  void add(const std::shared_ptr<GenerationSession>& session);
+  // Gives `progress` its id.
+  void add(const std::shared_ptr<GenerationSession>& session,
+           std::shared_ptr<SessionProgress> progress);
   void remove(GenerationSession* session);
   size_t count() const;
   std::vector<std::shared_ptr<GenerationSession>> alive() const;
+  // Of those that have left the queue, in order of arrival.
+  std::vector<std::shared_ptr<const SessionProgress>> under_way() const;
 
  private:
+  struct Entry {
+    std::weak_ptr<GenerationSession> session;
+    std::shared_ptr<SessionProgress> progress;
+  };
   mutable std::mutex mutex_;
-  std::unordered_map<GenerationSession*, std::weak_ptr<GenerationSession>> sessions_;
+  uint64_t last_id_ = 0;
+  std::unordered_map<GenerationSession*, Entry> sessions_;
 };
 
 // Members are safe from any thread.
