@@ -96,12 +96,24 @@ HttpResponse bad_request_response(const Status& status) {
 }
 
 ErrorForm error_form_of(std::string_view path) {
-  return path.starts_with("/api/") ? ErrorForm::kOllama : ErrorForm::kOpenAi;
+  if (path.starts_with("/api/")) return ErrorForm::kOllama;
+  return path == "/" || path == "/generate_stream" ? ErrorForm::kTgi : ErrorForm::kOpenAi;
 }
+
+namespace {
+
+std::string_view tgi_error_type(int http_status) {
+  if (http_status == 429 || http_status == 503) return "overloaded";
+  return http_status < 500 ? "validation" : "generation";
+}
+
+}  // namespace
 
 Json error_json(ErrorForm form, int http_status, std::string_view message) {
   if (form == ErrorForm::kOpenAi) return error_json(http_status, message);
-  return Json::object().set("error", message);
+  Json json = Json::object().set("error", message);
+  if (form == ErrorForm::kTgi) json.set("error_type", tgi_error_type(http_status));
+  return json;
 }
 
 void put_in_form(ErrorForm form, HttpResponse& response) {

@@ -1,0 +1,145 @@
+// The routes that SGLang and text-generation-inference have beside OpenAI's, and vLLM's of its
+// engine. Both call one of theirs /generate: a body with `inputs` is the latter's.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/error_response.h"
+#include "server/generation_handlers.h"
+#include "server/generation_plan.h"
+#include "server/handlers.h"
+#include "server/sglang_format.h"
+#include "server/sglang_request.h"
+#include "server/tgi_format.h"
+#include "server/tgi_request.h"
+
+namespace headrace {
+namespace {
+
+// Lengths are bounds: what the context leaves is enough.
+int32_t take_length(GenerationSettings& settings) {
+  return std::exchange(settings.max_tokens, std::nullopt).value_or(0);
+}
+
+Result<GenerationPlan> plan_sglang(const ReadyModel& model, const FieldContext& context,
+                                   const Json& body) {
+  HR_ASSIGN_OR_RETURN(SglangRequest request, parse_sglang_request(body, context));
+  const bool texts = !request.completion.texts.empty();
+  SglangEcho echo{.id = std::move(request.id), .is_list = request.is_list};
+  const int32_t length = take_length(request.completion.settings);
+  return plan_completion(
+      model, std::move(request.completion),
+      {.id_prefix = "",
+       .make_format = [echo = std::move(echo)](
+                          AnswerHead head) { return make_sglang_format(echo, std::move(head)); },
+       .max_tokens_otherwise = length,
+       .prompt_name = texts ? "text" : "input_ids"});
+}
+
+Result<GenerationPlan> plan_tgi_as(const ReadyModel& model, const FieldContext& context,
+                                   const Json& body, bool as_list) {
+  HR_ASSIGN_OR_RETURN(TgiRequest request, parse_tgi_request(body, context));
+  TgiEcho echo{.prompt = request.full_text ? request.inputs : std::string(),
+               .seed = request.completion.settings.sampling.seed,
+               .details = request.details,
+               .as_list = as_list};
+  const int32_t length = take_length(request.completion.settings);
+  return plan_completion(
+      model, std::move(request.completion),
+      {.id_prefix = "",
+       .make_format = [echo = std::move(echo)](
+                          AnswerHead head) { return make_tgi_format(echo, std::move(head)); },
+       .max_tokens_otherwise = length,
+       .prompt_name = "inputs"});
+}
+
+Result<GenerationPlan> plan_tgi(const ReadyModel& model, const FieldContext& context,
+                                const Json& body) {
+  return plan_tgi_as(model, context, body, false);
+}
+Result<GenerationPlan> plan_tgi_list(const ReadyModel& model, const FieldContext& context,
+                                     const Json& body) {
+  return plan_tgi_as(model, context, body, true);
+}
+
+std::string spelled(const Tokenizer& tokenizer, TokenId token) {
+  return token < 0 ? std::string() : tokenizer.token_bytes(token);
+}
+
+void refuse_by_name(RouteCall& call, std::string_view why) {
+  call.exchange->respond(
+      error_response(400, fmt::format("{} is not supported: {}", call.request.path, why)));
+}
+
+}  // namespace
+
+void handle_generate(RouteCall& call) {
+  if (!call.body.find("inputs")) return generate(call, plan_sglang);
+  call.body.set("stream", false);  // its stream has a route of its own
+  generate(call, plan_tgi);
+}
+
+void handle_generate_stream(RouteCall& call) {
+  call.body.set("stream", true);
+  generate(call, plan_tgi);
+}
+
+void handle_tgi_root(RouteCall& call) { generate(call, plan_tgi_list); }
+
+void handle_model_info(RouteCall& call) {
+  const ServedModel& served = call.state.model()->served;
+  Json json = Json::object();
+  json.set("model_path", served.names.front()).set("tokenizer_path", served.names.front());
+  json.set("is_generation", true).set("preferred_sampling_params", Json());
+  respond_json(call, json.set("has_image_understanding", false));
+}
+
+void handle_server_info(RouteCall& call) {
+  const ServedModel& served = call.state.model()->served;
+  const SchedulerOptions& scheduler = served.engine->options().scheduler;
+  const SchedulerStats stats = served.engine->stats().scheduler;
+  Json state = Json::object();
+  state.set("num_running_reqs", stats.running).set("num_waiting_reqs", stats.waiting);
+  Json json = Json::object();
+  json.set("version", HEADRACE_VERSION).set("model_path", served.names.front());
+  json.set("served_model_name", served.names.front());
+  json.set("context_length", served.max_model_len);
+  json.set("max_running_requests", scheduler.max_num_seqs);
+  json.set("status", call.state.draining ? "draining" : "ready");
+  respond_json(call, json.set("internal_states", Json::Array{std::move(state)}));
+}
+
+void handle_tokenizer_info(RouteCall& call) {
+  const ServedModel& served = call.state.model()->served;
+  if (!served.tokenizer) {
+    return call.exchange->respond(error_response(400, "this model has no tokenizer"));
+  }
+  const Vocab& vocab = served.tokenizer->vocab();
+  const ChatTemplate* chat_template = served.chat_template;
+  Json json = Json::object();
+  json.set("tokenizer_class", vocab.model).set("vocab_size", served.tokenizer->vocab_size());
+  json.set("model_max_length", served.max_model_len).set("add_bos_token", vocab.add_bos);
+  json.set("add_eos_token", vocab.add_eos);
+  json.set("bos_token", spelled(*served.tokenizer, vocab.bos));
+  json.set("eos_token", spelled(*served.tokenizer, vocab.eos));
+  json.set("unk_token", spelled(*served.tokenizer, vocab.unk));
+  json.set("pad_token", spelled(*served.tokenizer, vocab.pad));
+  json.set("chat_template", chat_template ? Json(chat_template->source()) : Json());
+  respond_json(call, json);
+}
+
+void handle_is_sleeping(RouteCall& call) {
+  respond_json(call, Json::object().set("is_sleeping", false));
+}
+
+void handle_no_sleep(RouteCall& call) {
+  refuse_by_name(call, "the model stays in memory for as long as the server runs");
+}
+
+void handle_no_cache_reset(RouteCall& call) {
+  refuse_by_name(call,
+                 "the prefix cache gives up what is used least by itself; a cache_salt of its "
+                 "own makes a request start without it, and --no-enable-prefix-caching all");
+}
+
+}  // namespace headrace

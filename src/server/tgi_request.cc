@@ -1,0 +1,105 @@
+#include "server/tgi_request.h"
+
+#include <limits>
+#include <utility>
+
+#include "server/unsupported_fields.h"
+
+namespace headrace {
+namespace {
+
+constexpr double kTgiIntMax = std::numeric_limits<int32_t>::max();
+constexpr int32_t kTgiMaxTokens = 100;
+
+constexpr std::string_view kTgiShared[] = {
+    "temperature", "top_p", "top_k", "repetition_penalty", "frequency_penalty", "seed", "stop",
+};
+
+#define HR_STORE(member, expression)                      \
+  [](const Json& v, const FieldContext&, TgiRequest& r) { \
+    return r.member = (expression), ok_status();          \
+  }
+
+constexpr Field<TgiRequest> kTgiParameters[] = {
+    {"max_new_tokens",
+     FieldType::kInteger,
+     {1, kTgiIntMax},
+     HR_STORE(completion.settings.max_tokens, static_cast<int32_t>(integer_of(v)))},
+    {"do_sample", FieldType::kBool, {}, HR_STORE(sampled, r.sampled || v.as_bool())},
+    {"details", FieldType::kBool, {}, HR_STORE(details, v.as_bool())},
+    {"return_full_text", FieldType::kBool, {}, HR_STORE(full_text, v.as_bool())},
+    {"top_n_tokens",
+     FieldType::kInteger,
+     {0, kTgiIntMax},
+     HR_STORE(completion.settings.sampling.logprobs, static_cast<int32_t>(integer_of(v)))},
+};
+
+bool not_false_flag(const Json& v) { return v != Json(false); }
+bool any_value(const Json&) { return true; }
+
+constexpr RefusedField kTgiRefused[] = {
+    {"watermark", not_false_flag},
+    {"decoder_input_details", not_false_flag,
+     "/v1/completions with echo and logprobs tells of the prompt"},
+    {"truncate", any_value, "send a prompt that fits"},
+    {"adapter_id", any_value, "adapters are not served"},
+};
+
+Status read_inside_parameters(const Json& parameters, const FieldContext& context,
+                              TgiRequest& request) {
+  HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), parameters));
+  HR_RETURN_IF_ERROR(check_refused(kTgiRefused, parameters));
+  Json shared = Json::object();
+  for (std::string_view name : kTgiShared) {
+    const Json* value = parameters.find(name);
+    if (value && !value->is_null()) shared.set(name, *value);
+  }
+  request.sampled = shared.find("temperature") || shared.find("top_p") || shared.find("top_k");
+  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(generation_fields(), shared, context,
+                                                     request.completion.settings));
+  return read_fields<TgiRequest>(kTgiParameters, parameters, context, request);
+}
+
+Status read_parameters(const Json& value, const FieldContext& context, TgiRequest& request) {
+  if (!value.is_object()) return field_error("parameters", "an object", value);
+  const Status status = read_inside_parameters(value, context, request);
+  if (status.ok()) return status;
+  return invalid_argument("parameters." + status.message(),
+                          "parameters." + std::string(status.field()));
+}
+
+constexpr Field<TgiRequest> kTgiFields[] = {
+    {"inputs",
+     FieldType::kAny,
+     {},
+     [](const Json& v, const FieldContext&, TgiRequest& r) {
+       if (!v.is_string()) return field_error("inputs", "a string", v);
+       return r.inputs = v.as_string(), ok_status();
+     }},
+    {"stream", FieldType::kBool, {}, HR_STORE(completion.settings.stream, v.as_bool())},
+    {"parse_special", FieldType::kBool, {}, HR_STORE(completion.parse_special, v.as_bool())},
+    {"parameters", FieldType::kAny, {}, read_parameters},
+};
+#undef HR_STORE
+
+}  // namespace
+
+std::span<const Field<TgiRequest>> tgi_fields() { return kTgiFields; }
+std::span<const Field<TgiRequest>> tgi_parameters() { return kTgiParameters; }
+
+Result<TgiRequest> parse_tgi_request(const Json& body, const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  TgiRequest request;
+  GenerationSettings& settings = request.completion.settings;
+  context.defaults.apply_to(settings.sampling);
+  settings.max_tokens = kTgiMaxTokens;
+  settings.sampling.logprobs = 0;  // every token is told with its own
+  HR_RETURN_IF_ERROR(read_fields<TgiRequest>(kTgiFields, body, context, request));
+  HR_RETURN_IF_ERROR(check_settings(settings, context, "parameters.top_n_tokens"));
+  if (request.inputs.empty()) return invalid_argument("inputs must not be empty", "inputs");
+  if (!request.sampled) settings.sampling.temperature = 0;
+  request.completion.texts = {request.inputs};
+  return request;
+}
+
+}  // namespace headrace
