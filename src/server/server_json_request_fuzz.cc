@@ -7,7 +7,11 @@
 
 #include "base/check.h"
 #include "server/generation_request.h"
+#include "server/llama_request.h"
+#include "server/ollama_request.h"
+#include "server/sglang_request.h"
 #include "server/text_request.h"
+#include "server/tgi_request.h"
 #include "text/chat_prompt.h"
 #include "text/vocab_fixture.h"
 
@@ -68,6 +72,44 @@ void check_error(const Result<T>& result) {
   CHECK(result.ok() || result.status().code() == StatusCode::kInvalidArgument);
 }
 
+template <class T>
+void check_parsed(const Result<T>& request, const GenerationSettings& (*settings)(const T&),
+                  const FieldContext& context) {
+  check_error(request);
+  if (request.ok()) check_settings(settings(*request), context);
+}
+
+void fuzz_other_protocols(int route, const Json& body, FieldContext context) {
+  context.reads_calls = context.reads_reasoning = true;
+  const auto of_ollama = [](const OllamaRequest& r) -> const GenerationSettings& {
+    return r.chat.settings;
+  };
+  const auto of_llama = [](const LlamaRequest& r) -> const GenerationSettings& {
+    return r.settings;
+  };
+  if (route == 4) {
+    check_parsed<OllamaRequest>(parse_ollama_request(OllamaRoute::kChat, body, context), of_ollama,
+                                context);
+  } else if (route == 5) {
+    check_parsed<OllamaRequest>(parse_ollama_request(OllamaRoute::kGenerate, body, context),
+                                of_ollama, context);
+  } else if (route == 6) {
+    check_parsed<LlamaRequest>(parse_llama_completion(body, context), of_llama, context);
+  } else if (route == 7) {
+    check_parsed<LlamaRequest>(parse_llama_infill(body, context), of_llama, context);
+  } else if (route == 8) {
+    check_parsed<SglangRequest>(
+        parse_sglang_request(body, context),
+        [](const SglangRequest& r) -> const GenerationSettings& { return r.completion.settings; },
+        context);
+  } else {
+    check_parsed<TgiRequest>(
+        parse_tgi_request(body, context),
+        [](const TgiRequest& r) -> const GenerationSettings& { return r.completion.settings; },
+        context);
+  }
+}
+
 void fuzz_body(int route, const Json& body) {
   static const RequestLimits limits;
   const FieldContext context{limits, model().tokenizer->vocab_size()};
@@ -85,8 +127,10 @@ void fuzz_body(int route, const Json& body) {
     auto request = parse_tokenize_request(body, context);
     check_error(request);
     if (request.ok() && request->messages) encode_chat(*request->messages, Json());
-  } else {
+  } else if (route == 3) {
     check_error(parse_detokenize_request(body, context));
+  } else {
+    fuzz_other_protocols(route, body, context);
   }
 }
 
@@ -98,6 +142,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   Result<Json> body = parse_json(text);
-  if (body.ok()) fuzz_body(data[0] % 4, *body);
+  if (body.ok()) fuzz_body(data[0] % 10, *body);
   return 0;
 }
