@@ -16,7 +16,8 @@ constexpr int kClientLeft = 499;  // as proxies log it
 
 // Answers of load balancers' probes are many and say nothing.
 bool is_probe(std::string_view path) {
-  return path == "/health" || path == "/v1/health" || path == "/ping" || path == "/metrics";
+  return path == "/health" || path == "/v1/health" || path == "/ping" ||
+         path == "/health_generate" || path == "/metrics";
 }
 
 class IdentifiedExchange final : public Exchange {

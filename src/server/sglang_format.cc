@@ -41,6 +41,8 @@ class SglangFormat final : public AnswerFormat {
   }
 
  private:
+  // `usage`: of the last. Log-probabilities come with it alone: repeated with every token they
+  // would be more work than the answer.
   Json answer(int32_t index, const ChoiceDelta& said, const Usage* usage) const {
     Json meta = Json::object();
     std::string id = echo_.id.empty() ? head_.id : echo_.id;
@@ -51,7 +53,7 @@ class SglangFormat final : public AnswerFormat {
     if (usage) {
       meta.set("cached_tokens", usage->cached_tokens).set("e2e_latency", usage->total_seconds());
     }
-    if (head_.top_logprobs >= 0) set_logprobs(meta, said);
+    if (usage && head_.top_logprobs >= 0) set_logprobs(meta, said);
     Json json = Json::object();
     json.set("text", said.text).set("output_ids", answer_token_ids_json(said));
     return json.set("meta_info", std::move(meta));

@@ -78,6 +78,10 @@ def test_sglang_log_probabilities_and_stops(http):
     chosen, best = answer["meta_info"]["output_token_logprobs"], answer["meta_info"]["output_top_logprobs"]
     assert [entry[1] for entry in chosen] == answer["output_ids"]
     assert [top[0][:2] for top in best] == [entry[:2] for entry in chosen] and len(best[0]) == 2
+    body = {"text": COUNTING, "sampling_params": {"temperature": 0, "max_new_tokens": 8}, "stream": True, "return_logprob": True}
+    *parts, last = map(json.loads, events(http, "/generate", body)[:-1])
+    assert last["meta_info"]["output_token_logprobs"] == chosen
+    assert not any("output_token_logprobs" in part["meta_info"] for part in parts)
     stopped = ask_sglang(http, sampling_params={"max_new_tokens": 40, "stop": [" 11"]})
     assert stopped["meta_info"]["finish_reason"] == {"type": "stop", "matched": " 11"}
     assert len(post(http, "/generate", {"text": COUNTING, "sampling_params": {"ignore_eos": True}})["output_ids"]) == 128
@@ -203,6 +207,7 @@ def test_errors_of_tgi_have_its_form(http):
 
 
 def test_what_is_told_of_the_engine(http):
+    assert http.get("/health_generate").status_code == 200
     for path in ("/model_info", "/get_model_info"):
         assert http.get(path).json()["model_path"] == NAME and http.get(path).json()["is_generation"]
     for path in ("/server_info", "/get_server_info"):
