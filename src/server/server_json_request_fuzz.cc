@@ -10,6 +10,7 @@
 #include "server/llama_request.h"
 #include "server/messages_request.h"
 #include "server/ollama_request.h"
+#include "server/response_request.h"
 #include "server/sglang_request.h"
 #include "server/text_request.h"
 #include "server/tgi_request.h"
@@ -135,8 +136,12 @@ void fuzz_body(int route, const Json& body) {
     check_error(parse_detokenize_request(body, context));
   } else if (route < 10) {
     fuzz_other_protocols(route, body, context);
-  } else {
+  } else if (route == 10) {
     auto request = parse_messages_request(body, context);
+    check_error(request);
+    if (request.ok()) check_chat(request->chat, context);
+  } else {
+    auto request = parse_response_request(body, context, {});
     check_error(request);
     if (request.ok()) check_chat(request->chat, context);
   }
@@ -150,6 +155,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   Result<Json> body = parse_json(text);
-  if (body.ok()) fuzz_body(data[0] % 11, *body);
+  if (body.ok()) fuzz_body(data[0] % 12, *body);
   return 0;
 }
