@@ -209,6 +209,12 @@ void add_size_limit_flags(CLI::App& app, ServeFlags& flags) {
       ->transform(size_between(0, int64_t{1} << 40))
       ->type_name("N")
       ->group(kGroup);
+  app.add_option("--max-stored-response-bytes", flags.server.requests.stored_response_bytes_max,
+                 "Memory for responses of /v1/responses that each API key may ask for again; 0: "
+                 "none is kept (default: 32 MiB)")
+      ->transform(size_between(0, int64_t{1} << 40))
+      ->type_name("BYTES")
+      ->group(kGroup);
   app.add_option("--max-logprobs", flags.server.requests.logprobs_max,
                  "Most log-probabilities for each token (default: 20)")
       ->check(CLI::Range(0, 1024))

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/error_response.h"
 #include "server/server_state.h"
 
 namespace headrace {
@@ -18,6 +19,12 @@ constexpr int kClientLeft = 499;  // as proxies log it
 bool is_probe(std::string_view path) {
   return path == "/health" || path == "/v1/health" || path == "/ping" ||
          path == "/health_generate" || path == "/metrics";
+}
+
+// Anthropic's clients look for the id under a name of their own.
+void add_id(std::vector<HttpHeader>& headers, std::string_view path, const std::string& id) {
+  headers.push_back({kIdHeader, id});
+  if (error_form_of(path) == ErrorForm::kAnthropic) headers.push_back({"request-id", id});
 }
 
 class IdentifiedExchange final : public Exchange {
@@ -34,13 +41,13 @@ class IdentifiedExchange final : public Exchange {
   void respond(HttpResponse response) override {
     bytes_ = response.body.size();
     const int status = response.status;
-    response.headers.push_back({kIdHeader, id_});
+    add_id(response.headers, path_, id_);
     exchange_->respond(std::move(response));
     log(status);
   }
   void begin_stream(HttpResponse head) override {
     status_ = head.status;
-    head.headers.push_back({kIdHeader, id_});
+    add_id(head.headers, path_, id_);
     exchange_->begin_stream(std::move(head));
   }
   void write(std::string_view bytes) override {
@@ -95,12 +102,13 @@ std::shared_ptr<Exchange> identified_exchange(std::shared_ptr<Exchange> exchange
   return std::make_shared<IdentifiedExchange>(std::move(exchange), std::move(id), request, log);
 }
 
-HttpResponse identified_refusal(HttpResponse response, AccessLog log, std::string id) {
+HttpResponse identified_refusal(HttpResponse response, AccessLog log, std::string id,
+                                std::string_view path) {
   if (id.empty()) id = random_hex_id();
   if (log == AccessLog::kOn) {
     log_info("- - {} {} bytes id={}", response.status, response.body.size(), id);
   }
-  response.headers.push_back({kIdHeader, std::move(id)});
+  add_id(response.headers, path, id);
   return response;
 }
 

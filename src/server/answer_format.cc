@@ -13,6 +13,8 @@ namespace headrace {
 
 std::string_view AnswerFormat::content_type() const { return "text/event-stream; charset=utf-8"; }
 
+void AnswerFormat::append_begin(std::string&, const Usage&) {}
+
 void AnswerFormat::append_event(std::string& out, const Json& event) const {
   append_sse_event(out, event);
 }

@@ -53,6 +53,8 @@ class AnswerFormat {
   virtual ~AnswerFormat() = default;
   // The body of an answer that is not streamed. choices[i] has index i.
   virtual Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const = 0;
+  // What stands in front of the events of a stream. Once, when the first result is there.
+  virtual void append_begin(std::string& out, const Usage& usage);
   // The events of one delta, in order. `opens`: the choice's first.
   virtual std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) = 0;
 

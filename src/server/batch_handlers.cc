@@ -15,29 +15,12 @@
 namespace headrace {
 namespace {
 
-constexpr size_t kMetadataPairsMax = 16, kMetadataKeyBytesMax = 64, kMetadataValueBytesMax = 512;
 constexpr int64_t kBatchesListed = 20, kBatchesListedMax = 100;
 
 Result<std::string> read_text(const Json& body, std::string_view name) {
   const Json* value = body.find(name);
   if (value && value->is_string()) return value->as_string();
   return invalid_argument(fmt::format("{} must be a text", name), std::string(name));
-}
-
-Status check_metadata(const Json& metadata) {
-  const auto is_pair = [](const Json::Member& member) {
-    const auto& [key, value] = member;
-    return !key.empty() && key.size() <= kMetadataKeyBytesMax && value.is_string() &&
-           value.as_string().size() <= kMetadataValueBytesMax;
-  };
-  const bool good = metadata.is_object() && metadata.as_object().size() <= kMetadataPairsMax &&
-                    std::all_of(metadata.as_object().begin(), metadata.as_object().end(), is_pair);
-  if (good) return ok_status();
-  return invalid_argument(
-      fmt::format("metadata must be an object of at most {} texts, each of at most {} bytes with a "
-                  "name of 1 to {}",
-                  kMetadataPairsMax, kMetadataValueBytesMax, kMetadataKeyBytesMax),
-      "metadata");
 }
 
 Result<BatchRecord> read_batch(const Json& body) {

@@ -34,6 +34,28 @@ std::string_view error_type(int http_status) {
   return http_status < 500 ? "BadRequestError" : "InternalServerError";
 }
 
+namespace {
+
+std::string_view anthropic_error_type(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+  }
+  return http_status < 500 ? "invalid_request_error" : "api_error";
+}
+
+}  // namespace
+
 int http_status_of(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
@@ -97,6 +119,7 @@ HttpResponse bad_request_response(const Status& status) {
 
 ErrorForm error_form_of(std::string_view path) {
   if (path.starts_with("/api/")) return ErrorForm::kOllama;
+  if (path == "/v1/messages" || path.starts_with("/v1/messages/")) return ErrorForm::kAnthropic;
   return path == "/" || path == "/generate_stream" ? ErrorForm::kTgi : ErrorForm::kOpenAi;
 }
 
@@ -111,6 +134,11 @@ std::string_view tgi_error_type(int http_status) {
 
 Json error_json(ErrorForm form, int http_status, std::string_view message) {
   if (form == ErrorForm::kOpenAi) return error_json(http_status, message);
+  if (form == ErrorForm::kAnthropic) {
+    Json error = Json::object().set("type", anthropic_error_type(http_status));
+    error.set("message", message);
+    return Json::object().set("type", "error").set("error", std::move(error));
+  }
   Json json = Json::object().set("error", message);
   if (form == ErrorForm::kTgi) json.set("error_type", tgi_error_type(http_status));
   return json;

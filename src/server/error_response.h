@@ -27,8 +27,9 @@ HttpResponse error_response(const Status& status);
 HttpResponse bad_request_response(const Status& status);
 
 // How the families of routes word an error: OpenAI's as above, Ollama's as {"error": message}, text
-// generation inference's as {"error": message, "error_type": "validation"}.
-enum class ErrorForm : uint8_t { kOpenAi, kOllama, kTgi };
+// generation inference's as {"error": message, "error_type": "validation"}, Anthropic's as
+// {"type": "error", "error": {type, message}}.
+enum class ErrorForm : uint8_t { kOpenAi, kOllama, kTgi, kAnthropic };
 ErrorForm error_form_of(std::string_view path);
 Json error_json(ErrorForm form, int http_status, std::string_view message);
 // An error of error_response() in the words of `form`; any other answer stays as it is.

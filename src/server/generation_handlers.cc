@@ -61,7 +61,7 @@ void reserve_pins(ServerState& state, const std::string& owner, GenerationPlan& 
 
 // On a text thread, but for the start of the answer, which belongs on the strand. The quota is
 // asked before the body is worked on: refusing many requests must cost little.
-void generate(RouteCall& call, MakePlan make_plan) {
+void generate(RouteCall& call, const MakePlan& make_plan) {
   // A batch takes what is left over: its bounds are others (BatchServiceOptions).
   KeyQuota* const quota = call.caller.job ? nullptr : call.state.quotas.of(call.caller.key);
   KeyQuota::Admission admission;

@@ -155,6 +155,20 @@ uint64_t call_id_seed(const GenerationPlan& plan, std::string_view answer_id) {
   return hash;
 }
 
+// The prompt of a chat, at most one id longer than encoded_tokens_max().
+Result<std::vector<TokenId>> encode_chat(const ReadyModel& model, ChatRequest& request,
+                                         std::string_view prompt_name) {
+  HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
+  if (!model.chat)
+    return invalid_argument("this model has no chat template; use /v1/completions",
+                            std::string(prompt_name));
+  HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
+  return model.chat->encode(request.messages, request.template_variables,
+                            {.add_generation_prompt = request.add_generation_prompt,
+                             .add_special = request.settings.add_special.value_or(false),
+                             .tokens_max = encoded_tokens_max(model)});
+}
+
 }  // namespace
 
 Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionRequest request,
@@ -170,18 +184,9 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
 
 Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
                                  const AnswerWording& wording) {
-  HR_RETURN_IF_ERROR(check_model_name(model, request.settings.model));
-  if (!model.chat)
-    return invalid_argument("this model has no chat template; use /v1/completions",
-                            std::string(wording.prompt_name));
-  HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
+  HR_ASSIGN_OR_RETURN(auto ids, encode_chat(model, request, wording.prompt_name));
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
-  HR_ASSIGN_OR_RETURN(auto ids,
-                      model.chat->encode(request.messages, request.template_variables,
-                                         {.add_generation_prompt = request.add_generation_prompt,
-                                          .add_special = plan.settings.add_special.value_or(false),
-                                          .tokens_max = encoded_tokens_max(model)}));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
   plan.make_parser = [output = model.output,
@@ -194,6 +199,17 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   head.hide_reasoning = request.reasoning == ReasoningForm::kHidden;
   plan.format = wording.make_format(std::move(head));
   return plan;
+}
+
+Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
+                                  std::string_view prompt_name) {
+  HR_ASSIGN_OR_RETURN(const auto ids, encode_chat(model, request, prompt_name));
+  const size_t most = encoded_tokens_max(model);
+  if (ids.size() <= most) return static_cast<int64_t>(ids.size());
+  return invalid_argument(fmt::format("{} has more than {} tokens, but the maximum context length "
+                                      "is {} tokens",
+                                      prompt_name, most, model.served.max_model_len),
+                          std::string(prompt_name));
 }
 
 }  // namespace headrace

@@ -26,4 +26,8 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
 Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
                                  const AnswerWording& wording);
 
+// Of the prompt. A chat of more than twice the context is refused: counting it helps nobody.
+Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
+                                  std::string_view prompt_name);
+
 }  // namespace headrace

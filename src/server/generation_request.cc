@@ -10,6 +10,41 @@
 #include "server/unsupported_fields.h"
 
 namespace headrace {
+
+Status read_stop_strings(std::string_view name, const Json& value, const FieldContext& context,
+                         GenerationSettings& settings) {
+  const RequestLimits& limits = context.limits;
+  const std::string expected =
+      fmt::format("a string or an array of at most {} strings, each of 1 to {} bytes",
+                  limits.stops_max, limits.stop_bytes_max);
+  const Json::Array items = value.is_string()  ? Json::Array{value}
+                            : value.is_array() ? value.as_array()
+                                               : Json::Array{Json()};
+  if (items.size() > static_cast<size_t>(limits.stops_max))
+    return field_error(name, expected, value);
+  settings.stops.clear();
+  for (const Json& item : items) {
+    const bool good = item.is_string() && !item.as_string().empty() &&
+                      item.as_string().size() <= limits.stop_bytes_max;
+    if (!good) return field_error(name, expected, value);
+    settings.stops.push_back(item.as_string());
+  }
+  return ok_status();
+}
+
+Status choose_calls(bool chosen, const FieldContext& context, ChatRequest& request) {
+  request.reads_calls = context.reads_calls;
+  if (context.reads_calls) return ok_status();
+  return invalid_argument(
+      fmt::format(
+          "{}: calls are not parsed out of this model's answers, as its chat template shows no "
+          "form "
+          "of them that is known and no --tool-call-parser names one; with \"none\" the template "
+          "gets the tools, and an answer is the model's text",
+          chosen ? "tool_choice \"auto\" is not supported" : "tools need tool_choice \"none\""),
+      chosen ? "tool_choice" : "tools");
+}
+
 namespace {
 
 using Settings = GenerationSettings;
@@ -30,23 +65,7 @@ float to_positive_float(const Json& value) {
 int32_t to_int32(const Json& value) { return static_cast<int32_t>(integer_of(value)); }
 
 Status read_stops(const Json& value, const Context& context, Settings& settings) {
-  const RequestLimits& limits = context.limits;
-  const std::string expected =
-      fmt::format("a string or an array of at most {} strings, each of 1 to {} bytes",
-                  limits.stops_max, limits.stop_bytes_max);
-  const Json::Array items = value.is_string()  ? Json::Array{value}
-                            : value.is_array() ? value.as_array()
-                                               : Json::Array{Json()};
-  if (items.size() > static_cast<size_t>(limits.stops_max))
-    return field_error("stop", expected, value);
-  settings.stops.clear();
-  for (const Json& item : items) {
-    const bool good = item.is_string() && !item.as_string().empty() &&
-                      item.as_string().size() <= limits.stop_bytes_max;
-    if (!good) return field_error("stop", expected, value);
-    settings.stops.push_back(item.as_string());
-  }
-  return ok_status();
+  return read_stop_strings("stop", value, context, settings);
 }
 
 Status read_stop_token_ids(const Json& value, const Context& context, Settings& settings) {
@@ -406,22 +425,13 @@ Status check_strict(const Json& tools) {
   return ok_status();
 }
 
-// Where calls are not read out of answers, an agent that lets the model choose would wait in vain.
 Status check_tools(const Json& body, const Context& context, ChatRequest& request) {
   const bool tools = request.template_variables.find("tools") != nullptr;
   const Json* choice = body.find("tool_choice");
   const bool chosen = choice && !choice->is_null();
   if (!tools || (chosen && *choice == Json("none"))) return ok_status();
-  request.reads_calls = context.reads_calls;
-  if (context.reads_calls) return check_strict(*request.template_variables.find("tools"));
-  return invalid_argument(
-      fmt::format(
-          "{}: calls are not parsed out of this model's answers, as its chat template shows no "
-          "form "
-          "of them that is known and no --tool-call-parser names one; with \"none\" the template "
-          "gets the tools, and an answer is the model's text",
-          chosen ? "tool_choice \"auto\" is not supported" : "tools need tool_choice \"none\""),
-      chosen ? "tool_choice" : "tools");
+  HR_RETURN_IF_ERROR(choose_calls(chosen, context, request));
+  return check_strict(*request.template_variables.find("tools"));
 }
 
 // Three servers' names for where the thoughts go.

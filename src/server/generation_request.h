@@ -71,6 +71,12 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                       std::string_view logprobs_name);
 // repeat_last_n 0 of Ollama and llama.cpp: penalties that look at no token are none.
 void ignore_empty_penalty_window(GenerationSettings& settings);
+// Readers that protocols share. Stop strings under the protocol's name of them:
+Status read_stop_strings(std::string_view name, const Json& value, const FieldContext& context,
+                         GenerationSettings& settings);
+// Of a request whose model may call the tools: its calls are read out of the answer. Where that
+// cannot be, an agent would wait in vain: kInvalidArgument. `chosen`: tool_choice says so.
+Status choose_calls(bool chosen, const FieldContext& context, ChatRequest& request);
 
 // kInvalidArgument with the field's name. Any thread, no side effects.
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);

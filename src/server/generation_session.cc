@@ -249,6 +249,7 @@ void GenerationSession::deliver(size_t choice_index) {
   choice.opened = true;
   if (!plan_.settings.stream) return;
   std::string out;
+  if (opens && !std::exchange(begun_, true)) plan_.format->append_begin(out, usage());
   for (Json& event :
        plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
     if (plan_.settings.continuous_usage) event.set("usage", usage_json(usage()));

@@ -95,6 +95,7 @@ class GenerationSession : public ExchangeObserver,
   std::vector<Choice> choices_;  // prompt-major: index = prompt * n + choice
   size_t finished_ = 0;
   bool streaming_ = false;  // the stream's head is out
+  bool begun_ = false;      // and what stands in front of its events
   bool done_ = false;
   double written_time_ = -1;   // of the stream's last bytes
   double admitted_time_ = -1;  // the first prompt's

@@ -253,7 +253,9 @@ void HttpConnection::refuse_body(HttpResponse response) {
   answer_unread(std::move(response));
 }
 
+// A head that was read before says whose words to use, as of a body that announces too much.
 void HttpConnection::answer_unreadable(const HttpError& error) {
+  wording_ = wording_of(reader_->request());
   answer_unread(context_.error_response(error.status, error.message));
 }
 

@@ -55,7 +55,8 @@ class HttpRequestReader {
 
   Phase phase() const { return phase_; }
   const HttpError& error() const { return *error_; }  // REQUIRES: kFailed
-  HttpRequest& request() { return request_; }         // REQUIRES: kComplete; head from kBody on
+  // REQUIRES: kComplete; head from kBody on; of kFailed what was read of it
+  HttpRequest& request() { return request_; }
   // The client waits for "100 Continue" before it sends the body. REQUIRES: kBody
   bool expects_continue() const { return framing_.expects_continue; }
   // Of the body: announced, or for a chunked one read so far. REQUIRES: kBody or kComplete

@@ -93,6 +93,15 @@ Status check_refused(std::span<const RefusedField> refused, const Json& body) {
   return ok_status();
 }
 
+Status untaken_field(std::string_view name) {
+  return invalid_argument(fmt::format("{} is not a field of this route: leave it out", name),
+                          std::string(name));
+}
+
+Status in_field(std::string_view field, const Status& status) {
+  return status.ok() ? status : invalid_argument(status.message(), std::string(field));
+}
+
 Result<std::vector<int32_t>> read_token_ids(std::string_view name, const Json& value,
                                             const FieldContext& context, size_t count_max) {
   const FieldRange range{0, static_cast<double>(context.vocab_size) - 1};

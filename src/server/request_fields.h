@@ -2,6 +2,7 @@
 // is checked in the same way, an error always names the field, and tests can walk the tables.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -67,6 +68,10 @@ struct RefusedField {
 };
 Status check_refused(std::span<const RefusedField> refused, const Json& body);
 
+Status untaken_field(std::string_view name);
+// Of a check of what a field holds: names the field as the one at fault.
+Status in_field(std::string_view field, const Status& status);
+
 // Reads every field that the body has and the table knows. null counts as absent; other fields
 // are ignored, as the servers we stand in for do.
 template <class Target>
@@ -77,6 +82,23 @@ Status read_fields(std::span<const Field<Target>> fields, const Json& body,
     if (!value || value->is_null()) continue;
     HR_RETURN_IF_ERROR(check_field(field.name, field.type, field.range, *value, context));
     HR_RETURN_IF_ERROR(field.read(*value, context, target));
+  }
+  return ok_status();
+}
+
+// The same for a protocol that has some of the fields only: those in `taken`. Any other that the
+// table knows would be ignored in silence: it is refused by its name.
+template <class Target>
+Status read_some_fields(std::span<const Field<Target>> fields,
+                        std::span<const std::string_view> taken, const Json& body,
+                        const FieldContext& context, Target& target) {
+  for (const Field<Target>& field : fields) {
+    const Json* value = body.find(field.name);
+    if (!value || value->is_null()) continue;
+    if (std::find(taken.begin(), taken.end(), field.name) == taken.end()) {
+      return untaken_field(field.name);
+    }
+    HR_RETURN_IF_ERROR(read_fields<Target>(std::span(&field, 1), body, context, target));
   }
   return ok_status();
 }

@@ -173,7 +173,8 @@ bool origin_allowed(const ServerState& state, std::string_view origin) {
 // every version, so a preflight is answered with the names that it asks for.
 constexpr std::string_view kAllowedHeaders = "Authorization, Content-Type, X-API-Key, X-Request-Id";
 constexpr std::string_view kExposed =
-    "X-Request-Id, Retry-After, retry-after-ms, x-cache-pin, x-ratelimit-limit-requests, "
+    "X-Request-Id, request-id, Retry-After, retry-after-ms, x-cache-pin, "
+    "x-ratelimit-limit-requests, "
     "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
     "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 

@@ -197,8 +197,8 @@ class HttpServer final : public Server {
     HeadVerdict verdict = judge_head(state_, head);
     if (verdict.refusal) {
       std::string id = request_id_of(head, options_.requests.label_bytes_max);
-      return {.refusal =
-                  identified_refusal(std::move(*verdict.refusal), access_log(), std::move(id))};
+      return {.refusal = identified_refusal(std::move(*verdict.refusal), access_log(),
+                                            std::move(id), head.path)};
     }
     const HttpLimits& limits = options_.http;
     const bool upload = verdict.limit == LimitClass::kUpload;

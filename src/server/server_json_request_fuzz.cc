@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "server/generation_request.h"
 #include "server/llama_request.h"
+#include "server/messages_request.h"
 #include "server/ollama_request.h"
+#include "server/response_request.h"
 #include "server/sglang_request.h"
 #include "server/text_request.h"
 #include "server/tgi_request.h"
@@ -72,6 +74,11 @@ void check_error(const Result<T>& result) {
   CHECK(result.ok() || result.status().code() == StatusCode::kInvalidArgument);
 }
 
+void check_chat(const ChatRequest& request, const FieldContext& context) {
+  check_settings(request.settings, context);
+  encode_chat(request.messages, Json());
+}
+
 template <class T>
 void check_parsed(const Result<T>& request, const GenerationSettings& (*settings)(const T&),
                   const FieldContext& context) {
@@ -120,17 +127,23 @@ void fuzz_body(int route, const Json& body) {
   } else if (route == 1) {
     auto request = parse_chat_request(body, context);
     check_error(request);
-    if (!request.ok()) return;
-    check_settings(request->settings, context);
-    encode_chat(request->messages, Json());
+    if (request.ok()) check_chat(*request, context);
   } else if (route == 2) {
     auto request = parse_tokenize_request(body, context);
     check_error(request);
     if (request.ok() && request->messages) encode_chat(*request->messages, Json());
   } else if (route == 3) {
     check_error(parse_detokenize_request(body, context));
-  } else {
+  } else if (route < 10) {
     fuzz_other_protocols(route, body, context);
+  } else if (route == 10) {
+    auto request = parse_messages_request(body, context);
+    check_error(request);
+    if (request.ok()) check_chat(request->chat, context);
+  } else {
+    auto request = parse_response_request(body, context, {});
+    check_error(request);
+    if (request.ok()) check_chat(request->chat, context);
   }
 }
 
@@ -142,6 +155,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   Result<Json> body = parse_json(text);
-  if (body.ok()) fuzz_body(data[0] % 10, *body);
+  if (body.ok()) fuzz_body(data[0] % 12, *body);
   return 0;
 }

@@ -64,6 +64,7 @@ struct RequestLimits {
   double ping_seconds = 30;  // 0: none
   PinLimits pins;
   double pin_seconds_max = 24 * 3600;
+  size_t stored_response_bytes_max = 32 << 20;  // of each API key (response_store.h); 0: none
   size_t pending_tokens_max = 1 << 16;  // of one request, behind a paused stream; over: aborted
 };
 

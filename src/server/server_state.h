@@ -17,6 +17,7 @@
 #include "server/post_box.h"
 #include "server/request_fields.h"
 #include "server/request_guard.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
@@ -83,6 +84,7 @@ struct ServerState {
         keys(std::move(api_keys)),
         quotas(keys, clock),
         pins(std::make_shared<CachePins>(request_limits.pins)),
+        responses(request_limits.stored_response_bytes_max),
         allowed_origins(std::move(origins)),
         post_box(std::move(run_later)) {}
 
@@ -91,6 +93,7 @@ struct ServerState {
   SystemClock clock;
   const KeyQuotas quotas;
   const std::shared_ptr<CachePins> pins;
+  ResponseStore responses;
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
   TextPool text_pool{kTextsWaitingMax};  // the server starts and stops it

@@ -13,6 +13,12 @@ inline void append_sse_event(std::string& out, const Json& data) {
   out += "\n\n";
 }
 
+// The same of an event whose data names its type: clients that listen by name read it there.
+inline void append_named_sse_event(std::string& out, const Json& data) {
+  if (const Json* type = data.find("type")) out += "event: " + type->as_string() + "\n";
+  append_sse_event(out, data);
+}
+
 // A comment: clients skip it.
 inline constexpr std::string_view kSsePing = ": keep-alive\n\n";
 
