@@ -7,7 +7,8 @@
 bench/tables.toml says which rows a table shows and how; bench/README.md says what a row holds. A row with `lengths` is a
 figure: it needs every field of FIGURE, and a peer every field of PEER. A comparison stands only between equal lengths, flags,
 model and unit (flags that only sound unlike: the row says why in `flags_alike`, which is printed). Which commits, machines and flags a table is of, how many times each side ran and whether both took turns in
-one run is printed with it, so that no table can leave it out. Standard library only.
+one run is printed with it, so that no table can leave it out. A table with `rows_of` is made of a file's rows that are no figures
+(single runs of one part, taken apart): its columns `show` fields, the mean of all rows that match. Standard library only.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import pathlib
 import re
 import statistics
 import sys
+import textwrap
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -89,9 +91,9 @@ def check_figure(figure: Figure) -> None:
             raise Fault(f"{place}: {name} {row[name]!r} stands beside the peer's {peer[name]!r}: not the same work")
 
 
-def read_figures(folder: pathlib.Path) -> list[Figure]:
-    """Every figure, checked, in the order of date, file and line."""
-    figures = []
+def read_rows(folder: pathlib.Path) -> list[Figure]:
+    """Every row, in the order of file and line; those that are figures are checked."""
+    rows = []
     for path in sorted(folder.glob("*.jsonl")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not line.strip():
@@ -103,11 +105,19 @@ def read_figures(folder: pathlib.Path) -> list[Figure]:
                 raise Fault(f"{place}: {error}") from None
             if path.name == "simulation.jsonl" and "check_every" not in row:
                 raise Fault(f"{place}: no check_every (of how many steps one had its whole state read)")
+            rows.append(Figure(row, place))
             if "lengths" in row:
-                figure = Figure(row, place)
-                check_figure(figure)
-                figures.append(figure)
-    return sorted(figures, key=lambda figure: figure.row["date"])
+                check_figure(rows[-1])
+    return rows
+
+
+def figures_of(rows: list[Figure]) -> list[Figure]:
+    """In the order of date, file and line."""
+    return sorted((row for row in rows if "lengths" in row.row), key=lambda figure: figure.row["date"])
+
+
+def read_figures(folder: pathlib.Path) -> list[Figure]:
+    return figures_of(read_rows(folder))
 
 
 # ---- Cells ----
@@ -165,16 +175,19 @@ def cell_text(figure: Figure, show: str) -> str:
 # ---- Tables ----
 
 
+def matching(figures: list[Figure], match: dict) -> list[Figure]:
+    """Those that match; {field}_min, as in n_min, is a bound."""
+    return [
+        figure for figure in figures
+        if all((figure.field(name[:-4]) or 0) >= wanted if name.endswith("_min") else figure.field(name) == wanted
+               for name, wanted in match.items())
+    ]  # fmt: skip
+
+
 def select(figures: list[Figure], match: dict) -> Figure | None:
-    """The newest that matches; {field}_min, as in n_min, is a bound."""
-    found = None
-    for figure in figures:
-        if all(
-            (figure.field(name[:-4]) or 0) >= wanted if name.endswith("_min") else figure.field(name) == wanted
-            for name, wanted in match.items()
-        ):
-            found = figure
-    return found
+    """The newest that matches."""
+    found = matching(figures, match)
+    return found[-1] if found else None
 
 
 def names(values, between: str = ", ") -> str:
@@ -241,6 +254,38 @@ def make_cell(definition: dict, row: dict, column: dict, figures: list[Figure]) 
     return absent, None
 
 
+def wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False))
+
+
+def mean_of(found: list[Figure], show: str, what: str) -> str:
+    missing = [figure.place for figure in found if not isinstance(figure.field(show), (int, float))]
+    if missing or not found:
+        raise Fault(f"{what}: {f'no {show} in {names(missing)}' if missing else 'no row matches'}")
+    return number(statistics.fmean(figure.field(show) for figure in found))
+
+
+def make_plain_table(definition: dict, rows: list[Figure]) -> str:
+    """Of rows that are no figures."""
+    columns, used, lines = definition["columns"], [], []
+    rows = [figure for figure in rows if figure.place.startswith(definition["rows_of"] + ":")]
+    for row in definition["rows"]:
+        cells = []
+        for column in columns:
+            found = matching(rows, {**definition.get("match", {}), **row.get("match", {}), **column.get("match", {})})
+            cells.append(mean_of(found, column["show"], f"table {definition['name']}, {row['label']}, {column['head']}"))
+            used += found
+        lines.append("| " + " | ".join([row["label"], *cells]) + " |")
+    for figure in used:
+        if missing := [name for name in ("commit", "machine") if not figure.field(name)]:
+            raise Fault(f"{figure.place}: no {', '.join(missing)}")
+    heads = [definition.get("title", ""), *(column["head"] for column in columns)]
+    facts = [f"Commit {names(figure.row['commit'] for figure in used)}", names((machine_name(figure.row["machine"]) for figure in used), " and "),
+             names(sorted(figure.row["date"][:10] for figure in used if "date" in figure.row))]  # fmt: skip
+    said = "; ".join(fact for fact in facts if fact) + f". Means of the rows of `bench/results/{definition['rows_of']}`."
+    return "\n".join(["| " + " | ".join(heads) + " |", "|---|" + "---:|" * len(columns), *lines]) + "\n\n" + wrapped(said) + "\n"
+
+
 def make_table(definition: dict, figures: list[Figure]) -> str:
     columns, rows = definition["columns"], definition["rows"]
     cells = [[make_cell(definition, row, column, figures) for column in columns] for row in rows]
@@ -253,10 +298,11 @@ def make_table(definition: dict, figures: list[Figure]) -> str:
         facts = [names(figure.row[name] for figure in shown) for name in ("lengths", "flags")]
         texts = [row["label"], *facts[: 2 if show_flags else 1], *(text for text, _ in line)]
         lines.append("| " + " | ".join(texts) + " |")
-    return "\n".join(lines) + "\n\n" + caption(every, show_flags) + "\n"
+    return "\n".join(lines) + "\n\n" + wrapped(caption(every, show_flags)) + "\n"
 
 
-def regions_made(text: str, file: str, definitions: dict, figures: list[Figure], seen: set) -> str:
+def regions_made(text: str, file: str, definitions: dict, rows: list[Figure], seen: set) -> str:
+    figures = figures_of(rows)
     if text.count("<!-- table:") != len(REGION.findall(text)):
         raise Fault(f"{file}: a region `<!-- table: ... -->` has no end")
 
@@ -265,20 +311,22 @@ def regions_made(text: str, file: str, definitions: dict, figures: list[Figure],
         if name not in definitions:
             raise Fault(f"{file}: table {name} is not in bench/tables.toml")
         seen.add(name)
-        return f"<!-- table: {name} -->\n{make_table(definitions[name], figures)}<!-- end -->"
+        definition = definitions[name]
+        table = make_plain_table(definition, rows) if "rows_of" in definition else make_table(definition, figures)
+        return f"<!-- table: {name} -->\n{table}<!-- end -->"
 
     return REGION.sub(made, text)
 
 
 def make_files(root: pathlib.Path) -> dict[pathlib.Path, tuple[str, str]]:
     """{file: (as it is, as the rows make it)}"""
-    figures = read_figures(root / "bench/results")
+    rows = read_rows(root / "bench/results")
     tables = tomllib.loads((root / "bench/tables.toml").read_text(encoding="utf-8"))["table"]
     definitions, seen, files = {table["name"]: table for table in tables}, set(), {}
     for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         text = path.read_text(encoding="utf-8")
         if "<!-- table:" in text:
-            files[path] = (text, regions_made(text, path.name, definitions, figures, seen))
+            files[path] = (text, regions_made(text, path.name, definitions, rows, seen))
     if unused := set(definitions) - seen:
         raise Fault(f"bench/tables.toml: no file has a region for {', '.join(sorted(unused))}")
     return files

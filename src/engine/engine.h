@@ -19,10 +19,10 @@
 
 namespace headrace {
 
-// Called on the engine thread, in order: once when the request leaves the queue
-// (Emission::admitted), then once per step and choice. Must not block and must not call
-// back into the engine other than cancel(). After an emission whose finish is not kNone there are
-// none for that choice; when every choice has finished the sink is destroyed.
+// What a request's emissions go to. It is called on the engine thread, in order: once when the
+// request leaves the queue (Emission::admitted), then once per step and choice. It must not block,
+// and of the engine it may call cancel() alone. After an emission whose finish is not kNone there
+// are none for that choice; when every choice has finished the sink is destroyed.
 using EmissionSink = std::function<void(const Emission&)>;
 
 struct EngineOptions {
@@ -60,12 +60,12 @@ class Engine {
 
   // A fresh id for Request::id. Any thread.
   virtual RequestId next_request_id() = 0;
-  // Any thread. kInvalidArgument: it can never run (field and numbers named). kExhausted: the queue
-  // is full, say 429. kUnavailable: draining or failed, say 503. On an error the sink is not
-  // called. Sets a random seed where the request has none.
+  // Queues a request; one without a seed gets a random one. Any thread. kInvalidArgument: it can
+  // never run (field and numbers named). kExhausted: the queue is full (a server says 429).
+  // kUnavailable: the engine drains or has failed (503). On an error the sink is not called.
   virtual Status submit(Request request, EmissionSink sink) = 0;
-  // Any thread, also for ids that are unknown or finished. The sink of a cancelled request gets one
-  // last emission per unfinished choice with FinishReason::kAbort, within one step.
+  // Cancels a request: within one step its sink gets one last emission per unfinished choice, with
+  // FinishReason::kAbort. Nothing happens for ids that are unknown or finished. Any thread.
   virtual void cancel(RequestId request) = 0;
   // Ends one choice (a stop string was found at the edge): no further emission for it.
   virtual void cancel_choice(RequestId request, int32_t choice) = 0;
@@ -77,12 +77,12 @@ class Engine {
                           std::function<void(int64_t)> done) = 0;
   virtual void unpin_prefix(uint64_t pin) = 0;  // also of ids that are unknown. Any thread
 
-  // When submit() said kExhausted: seconds until it would not, as things go now. Any thread.
+  // After submit() said kExhausted: the seconds until it would not, as things go now. Any thread.
   virtual double retry_after_seconds() const { return 1; }
 
   virtual EngineStats stats() const = 0;  // any thread; a snapshot of the last step
-  // Progress, not process: false when a step failed, or work waits and no step ended for
-  // watchdog_seconds. Any thread.
+  // Whether the engine makes progress: false when a step failed, or work waits and no step has
+  // ended for watchdog_seconds. Any thread.
   virtual bool healthy() const = 0;
   // Refuses new requests from now on; returns when all are done or the time is over (true: all
   // done).

@@ -13,11 +13,11 @@
 
 namespace headrace {
 
-// What an eviction rule may look at when a thing was let go by its last user.
+// What an eviction rule may look at when the last user of a cached thing lets it go.
 struct CachedUse {
   uint64_t tick = 0;     // counts such moments: a clock
   uint32_t hits = 0;     // requests that used it
-  int32_t position = 0;  // its first token's place in the sequence: later ones cost more to compute
+  int32_t position = 0;  // of its first token in the sequence: later tokens cost more to compute
   double floor = 0;      // worth of what was evicted last; old worth ages against it
 };
 
@@ -30,7 +30,8 @@ using EvictionRule = double (*)(const CachedUse&);
 Result<EvictionRule> find_eviction_rule(std::string_view name);
 std::string eviction_rule_names();  // "lru, lfu, cost"
 
-// Handles are in [0, handle_count). Each is in the queue at most once. push and pop O(log n).
+// A priority queue of handles in [0, handle_count), each in it at most once. push() and pop() take
+// O(log n).
 class EvictionQueue {
  public:
   struct Priority {
@@ -40,9 +41,12 @@ class EvictionQueue {
 
   explicit EvictionQueue(int32_t handle_count) : stamps_(static_cast<size_t>(handle_count), 0) {}
 
-  void push(int32_t handle, Priority priority);  // or changes its priority
-  void remove(int32_t handle);                   // or nothing
-  // The one to go; of equal ones the one that was pushed first. REQUIRES: size() > 0
+  // Queues the handle, or changes its priority where it is queued.
+  void push(int32_t handle, Priority priority);
+  // Nothing happens where the handle is not queued.
+  void remove(int32_t handle);
+  // Takes out the handle that goes first; of equal ones that which was pushed first.
+  // REQUIRES: size() > 0
   int32_t pop();
 
   bool contains(int32_t handle) const { return stamps_[static_cast<size_t>(handle)] != 0; }

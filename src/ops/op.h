@@ -20,7 +20,7 @@
 
 namespace headrace {
 
-// What one call of an op cannot do without, whatever kernel does it.
+// The bytes and operations that one call of an op needs, whatever kernel runs it.
 struct OpCost {
   std::string shape;  // "3072 x 576 Q4_1", "9 heads of 64": calls of one shape differ in rows only
   int64_t rows = 0;   // of the batch
@@ -29,19 +29,19 @@ struct OpCost {
   std::string_view type = "f32";  // of what is multiplied: int8, bf16, f32 (ops/ceilings/ceiling.h)
 };
 
-// Is told of every call of an op, after it is done.
+// An observer that is told of every call of an op, after it is done.
 class OpProbe {
  public:
   virtual ~OpProbe() = default;
   virtual void ran(std::string_view kernel, const OpCost& cost, int64_t nanoseconds) = 0;
 };
 
-// For measurements: who watches the ops of a run, and which kernels it takes instead of the best.
+// For measurements: what observes the ops of a run, and which kernels run instead of the best.
 struct OpHooks {
   OpProbe* probe = nullptr;
   std::vector<std::string> preferred;  // kernels' names, first choice first; where one fits it runs
-  // Is told of every kernel that is taken, of ops made of others too, before it is started or
-  // recorded. The engine's thread and the recorder's.
+  // It is called with every kernel that is chosen, also inside ops that are made of others, before
+  // the kernel is started or recorded; on the engine's thread and on the recorder's.
   std::function<void(std::string_view kernel)> chosen;
   // CPU: residuals are added by an op of their own, stacked matrices multiplied one by one. The
   // decoder itself asks for it, in three places: what is compared is the same pass with and
@@ -94,7 +94,7 @@ class KernelSet {
     }
   }
 
-  // The best that can; null where none can.
+  // The best kernel that supports the arguments; null where none does.
   const Kernel<Args>* find(const DeviceTraits& device, const Args& args) const {
     for (const Kernel<Args>& kernel : kernels_) {
       if (kernel.selection == Selection::kBest && kernel.supports(device, args)) return &kernel;
@@ -106,7 +106,7 @@ class KernelSet {
     CHECK_MSG(kernel != nullptr, "no kernel supports these arguments");
     return *kernel;
   }
-  // The same, but a kernel that `hooks` prefer where one fits, however it is selected.
+  // The same, but where a kernel that `hooks` prefer fits, that one, however it is selected.
   const Kernel<Args>& select(const Device& device, const Args& args, const OpHooks& hooks) const {
     for (const std::string& name : hooks.preferred) {
       for (const Kernel<Args>& kernel : kernels_) {
@@ -123,10 +123,10 @@ class KernelSet {
 
 int64_t op_clock_ns();                          // op.cc
 int64_t bytes_of(const ConstTensorView& view);  // 0 for a view of nothing
-// Of an op that goes over rows of `columns` once: what it reads and writes is all it costs.
+// The cost of an op that goes over rows of `columns` once: what it reads and writes.
 OpCost row_op_cost(int64_t rows, int64_t columns, int64_t bytes);
 
-// Says in the log, once for each kernel and shape on a device, that nothing faster takes it.
+// Logs, once for each kernel and shape on a device, that no faster kernel takes the shape.
 void note_fallback(Device& device, std::string_view kernel, const OpCost& cost);  // op.cc
 
 // The kernel that runs for `args`: the best, or one that the hooks prefer.
@@ -139,7 +139,7 @@ const Kernel<Args>& choose_kernel(OpContext& context, const KernelSet<Args>& ker
   return kernel;
 }
 
-// Runs the kernel for `args`. An op that a probe can watch says its cost: op_cost(args).
+// Runs the kernel for `args`. An op that a probe observes has a function op_cost(args).
 template <class Args>
 void run_op(OpContext& context, const KernelSet<Args>& kernels, const Args& args) {
   const Kernel<Args>& kernel = choose_kernel(context, kernels, args);

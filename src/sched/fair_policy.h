@@ -1,9 +1,8 @@
 // Virtual token counter (Sheng et al., OSDI 2024): the tenant that was served least goes next.
-// Service is weighted tokens: 1 for a prompt token, 2 for an output token. A tenant that had
-// nothing to do is lifted to the least of the others but for one request's worth, so idleness earns
-// no more than that. Slots are shared
-// too: a tenant takes one of a tenant that holds more and was served no less, and its prompts go
-// before that one's.
+// Service is counted in weighted tokens: 1 for a prompt token, 2 for an output token. A tenant that
+// had nothing to do is lifted to the least counter of the others less one request's worth, so that
+// idleness earns no more than that. Slots are shared too: a tenant takes a slot of one that holds
+// more and was served no less, and its prompts go before that tenant's.
 //
 // Bound: of two tenants that always have work waiting, the service differs by at most 2 U, U twice
 // the tokens of a full batch (theorem 4.4 there). It holds because a tenant's counter with all that
@@ -25,9 +24,9 @@ namespace headrace {
 class FairPolicy final : public QueuePolicy {
  public:
   static constexpr double kPromptWeight = 1, kOutputWeight = 2;
-  // So many times an equal share of what was served lately is a crowd.
+  // A tenant crowds where it got so many times an equal share of what was served lately.
   static constexpr double kCrowd = 1.5;
-  // The while over which a share is told: halved when it has so much service.
+  // Service over which shares are measured: counts are halved when they reach it.
   static constexpr double kRecentService = 100000;
   // Tenants without work are forgotten when there are more.
   static constexpr size_t kTenantsMax = 4096;
@@ -53,12 +52,12 @@ class FairPolicy final : public QueuePolicy {
     double counter = 0;
     double recent = 0;  // service, older halved again and again
     WaitingQueue queue;
-    bool comes_back = false;   // something waits again, and it was not lifted yet
+    bool comes_back = false;   // a request waits again, and the counter was not lifted yet
     int32_t open = 0;          // choices that have not ended
     uint64_t last_joined = 0;  // in the order in which sequences left the queues
     int32_t running() const { return open - static_cast<int32_t>(queue.size()); }
-    // Of equals the tenant that joined longer ago: else one that was just displaced would displace
-    // its successor.
+    // Of tenants with equal counters the one that joined longer ago comes first: else one that was
+    // just displaced would displace its successor.
     bool comes_before(const Tenant& other) const {
       return std::pair(counter, last_joined) < std::pair(other.counter, other.last_joined);
     }
@@ -83,8 +82,8 @@ class FairPolicy final : public QueuePolicy {
   std::vector<int32_t> free_;
   std::unordered_map<std::string, int32_t> by_name_;
   std::unordered_map<SequenceId, int32_t> index_;  // of its tenant
-  const double credit_;      // a tenant may come back so far behind the others: one request's worth
-  const double ahead_max_;   // U above
+  const double credit_;     // how far behind the others a tenant may come back: one request's worth
+  const double ahead_max_;  // U above
   double last_counter_ = 0;  // of the tenant that was served last
   uint64_t joins_ = 0;
   double recent_ = 0;           // of all tenants

@@ -1,5 +1,5 @@
-// Predicts how long an answer gets, as a bucket, and learns from every answer that ends. For
-// S3-like packing (Jin et al., NeurIPS 2023) and for shortest job first.
+// Predicts how long an answer gets, as a bucket, and learns from every answer that ends. It serves
+// S3-like packing (Jin et al., NeurIPS 2023) and shortest job first.
 //
 // A linear classifier over hashed features of the prompt (its length, max_tokens, tenant, first and
 // last tokens, the words it holds): online softmax regression, AdaGrad steps (Duchi et al. 2011).
@@ -29,7 +29,7 @@ class LengthPredictor {
   // nothing is known.
   int32_t bucket_at(const Request& request, double probability) const;
   bool knows() const { return examples_ >= kExamplesMin; }
-  // Whether it has learned much since: twice what it knew then.
+  // Whether the predictor has learned much since it knew `predicted_at` answers: twice as many.
   bool is_stale(int64_t predicted_at) const {
     return knows() && examples_ >= 2 * predicted_at + kExamplesMin;
   }

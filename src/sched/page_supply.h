@@ -27,35 +27,36 @@ class PageSupply {
       : options_(options), pool_(pool), cache_(cache), admission_(admission) {}
 
   // --- of a sequence that waits, to join `running`
-  // The longest prefix that it can begin with. At least one token is left to compute: its logits
-  // are wanted. Whoever asks for the prompt's log-probabilities computes all of it.
+  // The longest cached prefix that the sequence can begin with. At least one token is left to
+  // compute, because its logits are wanted. A request for the prompt's log-probabilities computes
+  // the whole prompt.
   PrefixMatch find_prefix(const Sequence& head, std::span<Sequence* const> running) const;
-  // Free pages that it needs with this hit: what others hold of it is there already; a page that it
-  // will write is there twice for a moment.
+  // Free pages that the sequence needs with this hit: pages that others hold are there already; a
+  // shared page that it will write is copied.
   int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit,
                         std::span<Sequence* const> running) const;
-  // It begins with the hit. The plan after which those tokens can be used: that which loads the
-  // last page of them.
+  // The sequence begins with the hit. Returns the plan after which those tokens can be used: the
+  // one that loads the last of their pages.
   Ticket adopt(Sequence& head, const PrefixMatch& hit);
 
   // --- of a sequence that runs
-  // Pages that its next `count` tokens need beside those it holds.
+  // Pages that the sequence's next `count` tokens need beside those it holds.
   int32_t pages_needed(const Sequence& sequence, int32_t count) const;
   // The longest chunk of at most `count` tokens for which `free_pages` are enough.
   int32_t longest_fit(const Sequence& sequence, int32_t count, int64_t free_pages) const;
-  // Takes the pages of its next `count` tokens, for plan `step`. REQUIRES: they are free
+  // Takes the pages of the sequence's next `count` tokens, for plan `step`. REQUIRES: they are free
   void grow(Sequence& sequence, int32_t count, Ticket step, std::vector<GroupBlocks>& new_blocks,
             std::vector<BlockCopy>& copies);
   // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
   void cache_prefix(Sequence& sequence, int32_t length);
-  // What it computed may be wrong: no other sequence shall find it.
+  // What the sequence computed may be wrong: no other sequence shall find it.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.
   void collect_moves(StepPlan& plan);
 
   // --- pages kept for one that waits for them
-  // Sequences behind `rank` may not take so many of the free pages, until this is called again: the
-  // pages are for the first sequence, which goes on or joins with them.
+  // Sequences behind `rank` leave so many of the free pages alone until this is called again: the
+  // pages are for the sequence of that rank, which goes on or joins with them.
   void keep_for(const Rank& rank, int64_t pages) { kept_ = {rank, pages}; }
   void keep_for_nobody() { kept_.reset(); }
   bool keeps_pages() const { return kept_.has_value(); }
@@ -63,21 +64,23 @@ class PageSupply {
     return kept_ && kept_->rank < sequence.rank;
   }
   int64_t free_pages_for(const Sequence& sequence) const;
-  // With the pages that come free by themselves.
+  // Free pages, and those that come free by themselves.
   int64_t pages_to_come() const { return pool_.free_count() + pool_.fenced_count(); }
 
   // --- pages that steps in flight still refer to
-  // All that the sequence lacks comes free by itself: it waits from plan `step` on.
+  // All pages that the sequence lacks come free by themselves: it waits for them from plan `step`
+  // on.
   void await(Sequence& sequence, uint64_t step) const;
-  // Of them, pages that are not met by waiting, in plan `step`.
+  // Of the pages that come free by themselves, those that the sequence will not get by waiting, in
+  // plan `step`: sliding windows of others take them again.
   int64_t turned_over(const Sequence& sequence, uint64_t step) const;
 
   // --- of a sequence that was preempted
-  // Its pages stay in the cache until all that no sequence waits for have gone.
+  // Pins the victim's pages in the cache: they are evicted after all others.
   void pin(Sequence& victim);
   void unpin(Sequence& sequence);
 
-  // Its counters: of the prefix cache, and of pages that change tiers.
+  // Fills in the counters of the prefix cache and of pages that change tiers.
   void count(SchedulerStats& stats) const;
 
   // Tokens for which a sequence takes its pages when it first grows.

@@ -1,8 +1,9 @@
 // Prompts before decodes, in steps of their own: a step computes prompts as long as there are any
 // that fit, and only then do answers go on. First come first served. What engines did before
 // chunked prefill (vLLM before 2024): the best time to the first token, and answers that stall
-// whenever a request arrives. A baseline. What ends it is that slots run out; answers of one token
-// give theirs back at once, so a step of decodes comes after as many of prompts as there are slots.
+// whenever a request arrives. It is a baseline. A run of prompts ends when slots run out; answers
+// of one token give theirs back at once, so a step of decodes comes after as many of prompts as
+// there are slots.
 #pragma once
 
 #include "sched/queue_policy.h"

@@ -56,23 +56,23 @@ enum class StepShape : uint8_t {
 // What holds under a policy for all sequences alike.
 struct PolicyRules {
   // A sequence may wait for ever behind later ones: after promote_after_steps it is promoted to the
-  // front, until it ends.
+  // front, and stays there until it ends.
   bool may_starve = false;
-  // How many may be promoted at a time: one of so many that run (at least one), and at most
+  // At a time one sequence of so many that run may be promoted (at least one), and at most
   // promoted_max. 0: no bound.
   int32_t running_per_promoted = 0;
   int32_t promoted_max = std::numeric_limits<int32_t>::max();
-  // A promoted sequence takes slots and memory from those behind it; else it is only the next to
+  // A promoted sequence takes slots and memory from those behind it. Off: it is only the next to
   // join.
   bool promoted_displaces = true;
-  // Share of the machine's time that computing again what preempts() displaced may take. When it is
-  // used up, only promoted sequences displace others.
+  // The share of the machine's time that recomputation after preempts() may take. When it is used
+  // up, only promoted sequences displace others.
   double displacement_share = std::numeric_limits<double>::infinity();
   // Admission is on hold for some finishes also after a waiting sequence found no pages, and not
   // only after a running one found none (AdmissionControl).
   bool holds_after_refusal = false;
-  // A finished sequence keeps its slot until the whole batch is done; and is computed meanwhile,
-  // with all its memory.
+  // A finished sequence keeps its slot until the whole batch is done; with the second rule it is
+  // also computed meanwhile, and keeps its memory.
   bool holds_finished_rows = false;
   bool computes_finished_rows = false;
   // A tenant may be crowding the machine now (crowds()).
@@ -97,13 +97,15 @@ class QueuePolicy {
   const PolicyRules& rules() const { return rules_; }
 
   // --- the line
-  // Place in line: asked when the sequence arrives, each time it is queued again, and after service
-  // (served()).
+  // The sequence's place in line. The scheduler asks when the sequence arrives, each time it is
+  // queued again, and after service (served()).
   virtual Rank rank(const Sequence& sequence) const { return {.arrival = sequence.rank.arrival}; }
-  // Looks at the first of the queue before next(). True: its rank has changed.
+  // The policy looks at the first of the queue before next(). True: that sequence's rank has
+  // changed.
   virtual bool reconsider(Sequence&, double /*now_seconds*/) { return false; }
   // The sequence of view.queue (not empty) that joins next; null: none in this step.
   virtual Sequence* next(const StepView& view) { return *view.queue.begin(); }
+  // Whether a sequence may join the batch now.
   virtual bool admits(const BatchView& batch) const { return batch.token_budget_left > 0; }
   // The length in tokens for which pages must be there when the sequence joins; 0: its prompt and a
   // token. The pages are its own while it runs; when it has grown to that length (then it is
@@ -115,6 +117,7 @@ class QueuePolicy {
   }
 
   // --- a step
+  // What the next step may hold.
   virtual StepShape shape(const StepView&) { return StepShape::kMixed; }
   // How long a step with decodes may take: prompt chunks are cut to keep it.
   virtual double step_seconds(const StepView&) const {
@@ -131,6 +134,7 @@ class QueuePolicy {
   virtual bool served(Sequence&, int32_t /*prompt_tokens*/, int32_t /*output_tokens*/) {
     return false;
   }
+  // The event has just happened to the sequence.
   virtual void note(SequenceEvent, Sequence&) {}
 
  protected:

@@ -31,7 +31,7 @@ class ResultReader {
   // `sequences` are those of plan.work, in its order; the step was applied at `now_seconds`.
   std::vector<Emission> read(const StepPlan& plan, std::span<Sequence* const> sequences,
                              const StepResult& result, double now_seconds);
-  // Its counters: tokens that were computed.
+  // Fills in the counters of tokens that were computed.
   void count(SchedulerStats& stats) const;
 
  private:

@@ -41,20 +41,20 @@ struct SchedulerOptions {
   int32_t steps_in_flight_max = 1;
   std::string policy = "fcfs";  // queue_policy_names()
   bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
-  // Prompt chunks beside decodes: 0 fills every step to max_num_batched_tokens (SplitFuse); else
-  // they are cut so that a step takes no longer than this (step_cost.h). Needs `clock`.
+  // Prompt chunks beside decodes are cut so that a step takes no longer than this (step_cost.h); 0:
+  // they fill every step to max_num_batched_tokens (SplitFuse). Needs `clock`.
   double tpot_target_seconds = 0;
-  // Of the steps with decodes, this share may take longer than the target: full steps, spent on the
-  // ends of prompts, where keys and values make chunks small.
+  // This share of the steps with decodes may take longer than the target: they are full steps,
+  // spent on the ends of prompts, where keys and values make chunks small.
   double tpot_over_share = 0;
-  // While anybody else has work, a step with background work (Request::background) takes no longer
-  // than this, by the measured cost of steps (step_cost.h). Needs `clock`.
+  // While live requests have work, a step with background work (Request::background) takes no
+  // longer than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
-  // Of such steps beside live answers this share may take longer: steps scatter.
+  // This share of such steps beside live answers may take longer, because steps scatter.
   double background_over_share = 0.02;
-  // So long may a step take in which only background work is, while live requests come and go (in
-  // the last kLiveLatelySeconds there was one): who comes next waits for the rest of it. A step may
-  // take twice the shortest one all the same. 0: no bound. Needs `clock`.
+  // A step of background work alone takes no longer than this while live requests come and go (the
+  // last one had work less than kLiveLatelySeconds ago): the next one to arrive waits for the rest
+  // of the step. Twice the shortest step is allowed in any case. 0: no bound. Needs `clock`.
   double background_gap_seconds = 0.006;
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
@@ -63,20 +63,22 @@ struct SchedulerOptions {
   // After a step ran out of pages no request joins until min(max(1, 0.1 x running), this many)
   // sequences have finished (OpenPPL's cooldown). 0 = off.
   int32_t admission_cooldown_max = 8;
-  // Who joins leaves free pages for the growth that is expected of all that run, each answer so
-  // many times as long as those that ended lately tell (admission.h). 0 = off.
+  // A sequence joins only where free pages are left for the expected growth of all that run; each
+  // answer is taken to get so many times as long as recent answers say (admission.h). 0 = off.
   double admission_headroom = 1.5;
   // Prefixes computed before are shared (kv/prefix_cache.h). Only with KvAllocation::kPaged.
   bool enable_prefix_caching = true;
   std::string prefix_cache_eviction = "lru";  // lru, lfu, cost
-  // Below the pool: host memory, disk. What the pool has no room for is stored there, if loading it
-  // is cheaper than computing it again; so are the pages of preempted sequences.
+  // The tiers below the pool: host memory, disk. Cached pages that the pool has no room for are
+  // stored there where loading them is cheaper than computing them again; so are the pages of
+  // preempted sequences.
   std::vector<TierSpec> tiers;
-  // Under policies that reorder the queue: who has waited so many steps goes before all others.
+  // Under policies that reorder the queue, a sequence that has waited so many steps goes before all
+  // others.
   int32_t promote_after_steps = 2000;
   bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
   // waiting-ratio: decodes pause for prompts when waiting >= ratio x running, or after so many
-  // steps with somebody waiting (TGI's names and defaults).
+  // steps in which a request waited (TGI's names and defaults).
   double waiting_served_ratio = 1.2;
   int32_t max_waiting_tokens = 20;
   int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
@@ -100,8 +102,8 @@ struct SchedulerStats {
   uint64_t preemptions = 0;  // for want of pages
   uint64_t yields = 0;       // preemptions by the policy
   uint64_t promotions = 0;   // waited promote_after_steps
-  // What the policy's preemptions may still cost; negative: nobody is displaced by it, or promoted,
-  // until so many seconds more are earned. 0 where they have no price.
+  // Seconds that the policy's preemptions may still cost; negative: no sequence is displaced by the
+  // policy, or promoted, until so many more are earned. 0 where preemptions have no price.
   double displacement_seconds = 0;
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
@@ -120,9 +122,10 @@ struct SchedulerStats {
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
-  // The same in tokens: what the background computed, and with it as many tokens of a prompt as
-  // still fitted. (Seconds may be left over that no whole token fits into, and those that steps
-  // need because they scatter: all but background_over_share of them are to keep the bound.)
+  // The same in tokens: those that the background computed, and with them the tokens of a prompt
+  // that would still have fitted. (Seconds may be left over that no whole token fits into, and
+  // those that steps need because they scatter: all but background_over_share of them are to keep
+  // the bound.)
   uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
@@ -143,24 +146,28 @@ class Scheduler {
   // Reads only constants: any thread.
   virtual Status check(const Request& request) const = 0;
 
-  // Queues a request. check()'s errors, or kExhausted when max_num_seqs + max_queued_requests have
-  // not ended yet (say 429).
+  // Queues a request. Returns check()'s errors, or kExhausted where max_num_seqs +
+  // max_queued_requests requests have not ended yet (a server says 429).
   virtual Status add(Request request) = 0;
-  // Cancels a request, or one choice of it. Emits nothing for it any more. False: not known (an
-  // ordinary event: it may have just finished).
+  // Cancels a request, or one choice of it: nothing is emitted for it any more. False: the request
+  // is not known (an ordinary event: it may have just finished).
   virtual bool cancel(RequestId request) = 0;
   virtual bool cancel(RequestId request, int32_t choice) = 0;
 
-  virtual bool has_work() const = 0;  // anything waiting, running or retiring
-  virtual StepPlan plan() = 0;        // empty() when nothing can run now
+  virtual bool has_work() const = 0;  // a sequence waits, runs or retires
+  // The next step; empty() where nothing can run now. REQUIRES: fewer than steps_in_flight_max
+  // plans are not applied
+  virtual StepPlan plan() = 0;
+  // What the oldest plan that is not applied brought. Returns what clients are told of it.
   virtual std::vector<Emission> apply(const StepPlan& plan, const StepResult& result) = 0;
 
-  // For saving and restoring it while nothing runs; null: off.
+  // The cache, for saving and restoring it while nothing runs; null: off.
   virtual PrefixCache* prefix_cache() = 0;
 
   virtual SchedulerStats stats() const = 0;  // O(1)
   virtual KvWaste kv_waste() const = 0;      // O(running)
-  // Every invariant of the block pool and the sequence states; a message for the first that fails.
+  // Checks every invariant of the block pool and the sequence states: kInternal names the first
+  // that fails. O(sequences + pages)
   virtual Status check_invariants() const = 0;
 };
 

@@ -19,7 +19,7 @@ struct SchedulerAudit {
   const PageSupply& supply;
   const SequenceTable& table;
 
-  // A message for the first invariant that fails.
+  // kInternal names the first invariant that fails.
   Status check() const;
   KvWaste kv_waste() const;
 

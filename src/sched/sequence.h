@@ -26,7 +26,8 @@ namespace headrace {
 
 struct Sequence;
 
-// Place in line. Smaller goes first; the greatest is "the youngest" and preempted first.
+// A sequence's place in line. The smallest goes first; the greatest is "the youngest" and is
+// preempted first.
 struct Rank {
   bool background = false;  // behind all that is live
   int32_t level = 0;        // the policy's classes, or kPromotedLevel
@@ -35,7 +36,7 @@ struct Rank {
   int32_t choice = 0;
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
-// Before all classes: a sequence that has waited too long.
+// The level before all classes, of a sequence that has waited too long.
 inline constexpr int32_t kPromotedLevel = std::numeric_limits<int32_t>::min();
 
 // A request that has not ended, with its choices that have not.
@@ -69,8 +70,8 @@ struct Sequence {
   std::shared_ptr<const Request> request;
   int32_t choice = 0;
   Rank rank;
-  uint64_t waits_since = 0;         // the step of its last work; before it: in which it came
-  uint64_t awaits_pages_since = 0;  // the step in which all it lacked were fenced pages; 0: none
+  uint64_t waits_since = 0;         // the step of its last work; before any: in which it arrived
+  uint64_t awaits_pages_since = 0;  // the step from which it waits for fenced pages; 0: it does not
   double arrival_seconds = 0;       // by the scheduler's clock, as the next
   double first_token_seconds = 0;
 
@@ -86,9 +87,9 @@ struct Sequence {
   int32_t samples_in_flight = 0;
   int32_t preemptions = 0;    // for want of pages
   int32_t yields = 0;         // preempted by its policy
-  bool displaced = false;     // the last time, by its policy, and it has not joined again
-  int32_t pinned_tokens = 0;  // of a preempted one: its pages in the cache go after all others'
-  int32_t computed_max = 0;   // the longest it ever was: less is recomputation
+  bool displaced = false;     // its policy preempted it last, and it has not joined again
+  int32_t pinned_tokens = 0;  // while preempted: tokens whose pages in the cache are pinned
+  int32_t computed_max = 0;   // the most tokens ever computed: up to it work is recomputation
   Ticket last_step;           // the last step that has work for it
 
   std::variant<Waiting, Prefilling, Decoding, Retiring> state;
@@ -113,7 +114,7 @@ struct Sequence {
     tokens.insert(tokens.end(), output.begin(), output.end());
     return tokens;
   }
-  // Its KV never grows longer: the last token is sampled, not computed.
+  // The most tokens that are ever in its KV: the last token is sampled, not computed.
   int32_t length_max() const {
     return prompt_length() + std::max(0, request->sampling.max_tokens - 1);
   }
@@ -122,7 +123,7 @@ struct Sequence {
 struct ByRank {
   bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }
 };
-// Sequences that queue for themselves, in line.
+// Sequences that queue for themselves, by rank.
 using WaitingQueue = std::set<Sequence*, ByRank>;
 
 }  // namespace headrace

@@ -69,10 +69,38 @@ def test_a_table_says_what_it_is_of(tree):
     assert tables(tree).returncode == 0
     text = (tree / "README.md").read_text()
     assert "| batch 8 | 8 × 128 in, 256 out | 4.00 (3.90–4.40, n 3) | 5.00 (once) | 1.25 × (n 3 and 1) |" in text
-    assert "Commit 3ec99cb; a machine; 2026-11-22; flags: default." in text
-    assert "Beside vLLM (0.22.0), same lengths and flags, **not in one run** (a machine, 2026-11-22)." in text
+    caption = " ".join(text.split())
+    assert "Commit 3ec99cb; a machine; 2026-11-22; flags: default." in caption
+    assert "Beside vLLM (0.22.0), same lengths and flags, **not in one run** (a machine, 2026-11-22)." in caption
+    assert max(len(line) for line in text.split("\n") if not line.startswith("|")) <= 120
     assert text.startswith("before\n") and text.endswith("\nbehind\n")
     assert tables(tree, "--check").returncode == 0
+
+
+PLAIN_TABLE = """
+[[table]]
+name = "steps"
+title = "us"
+rows_of = "rows.jsonl"
+columns = [{ head = "plan", show = "plan" }]
+rows = [{ label = "64 streams", match = { streams = 64 } }]
+"""
+
+
+def test_rows_that_are_no_figures_give_their_mean(tree):
+    (tree / "bench/tables.toml").write_text(PLAIN_TABLE)
+    row = {"commit": "3ec99cb", "machine": "a machine", "streams": 64}
+    write(tree, {**row, "plan": 3.0}, {**row, "plan": 4.0}, {**row, "streams": 8, "plan": 9.0})
+    assert tables(tree).returncode == 0
+    text = (tree / "README.md").read_text()
+    assert "| 64 streams | 3.50 |" in text
+    assert "Commit 3ec99cb; a machine. Means of the rows of `bench/results/rows.jsonl`." in text
+    write(tree, {**row, "commit": None, "plan": 3.0})
+    assert "rows.jsonl:1: no commit" in tables(tree).stderr
+    write(tree, {**row, "plan": "?"})
+    assert "no plan in rows.jsonl:1" in tables(tree).stderr
+    write(tree, {**row, "streams": 8})
+    assert "no row matches" in tables(tree).stderr
 
 
 def test_rounds_that_took_turns_give_the_ratio_its_spread(tree):

@@ -11,22 +11,6 @@ namespace headrace {
 
 using ast::BinaryOp;
 
-// A frame that lives as long as this.
-class TemplateEvaluator::FrameScope {
- public:
-  FrameScope(TemplateEvaluator& evaluator, size_t parent) : evaluator_(evaluator) {
-    Frame frame;
-    frame.parent = parent;
-    evaluator_.frames_.push_back(std::move(frame));
-  }
-  explicit FrameScope(TemplateEvaluator& evaluator)
-      : FrameScope(evaluator, evaluator.frames_.size() - 1) {}
-  ~FrameScope() { evaluator_.frames_.pop_back(); }
-
- private:
-  TemplateEvaluator& evaluator_;
-};
-
 // Nesting at run time: what the parser let pass, times the calls of macros.
 class TemplateEvaluator::DepthScope {
  public:
@@ -46,9 +30,9 @@ class TemplateEvaluator::DepthScope {
 };
 
 TemplateEvaluator::TemplateEvaluator(TemplateContext& context, const Json& variables)
-    : context_(context), frames_(1) {
+    : context_(context), frames_(context) {
   for (const auto& [name, value] : variables.as_object()) {
-    frames_[0].bindings.emplace_back(name, context_.from_json(value));
+    frames_.add(name, context_.from_json(value));
   }
 }
 
@@ -90,7 +74,7 @@ TemplateEvaluator::Flow TemplateEvaluator::run_statement(const ast::Statement& s
   } else if (const auto* with = std::get_if<ast::With>(&statement.node)) {
     return run_with(*with, out);
   } else if (const auto* macro = std::get_if<ast::Macro>(&statement.node)) {
-    bind(macro->name, define_macro(*macro));
+    frames_.bind(macro->name, define_macro(*macro));
   } else if (const auto* call_block = std::get_if<ast::CallBlock>(&statement.node)) {
     run_call_block(*call_block, out);
   } else {
@@ -112,31 +96,31 @@ Value::List TemplateEvaluator::select_items(const ast::For& node, const Value& v
   std::vector<Value> selected;
   for (const Value& item : all->items) {
     context_.charge(1);
-    frames_.back().bindings.clear();
+    frames_.clear_current();
     assign(node.target, item);
     if (evaluate(*node.condition).truthy()) selected.push_back(item);
   }
-  frames_.back().bindings.clear();
+  frames_.clear_current();
   return context_.make_list(std::move(selected)).as<Value::List>();
 }
 
 TemplateEvaluator::Flow TemplateEvaluator::run_for(const ast::For& node, std::string& out) {
-  return run_loop(node, evaluate(*node.items), frames_.size() - 1, 1, out);
+  return run_loop(node, evaluate(*node.items), frames_.current(), 1, out);
 }
 
 TemplateEvaluator::Flow TemplateEvaluator::run_loop(const ast::For& node, const Value& value,
                                                     size_t parent, int64_t depth,
                                                     std::string& out) {
-  const FrameScope frame(*this, parent);
+  const TemplateFrames::Scope frame(frames_, parent);
   const Value::List items = select_items(node, value);
   if (items->items.empty()) return run_body(node.otherwise, out);
   context_.charge(8);  // a loop's state stays until the render ends
   TemplateLoop& loop = loops_.emplace_back(TemplateLoop{items, &node, parent, depth});
   for (; loop.index < items->items.size(); ++loop.index) {
     context_.charge(1);
-    frames_.back().bindings.clear();  // what a turn sets is gone in the next
+    frames_.clear_current();  // what a turn sets is gone in the next
     assign(node.target, items->items[loop.index]);
-    bind("loop", &loop);
+    frames_.bind("loop", &loop);
     if (run_body(node.body, out) == Flow::kBreak) break;
   }
   return Flow::kNormal;
@@ -145,13 +129,13 @@ TemplateEvaluator::Flow TemplateEvaluator::run_loop(const ast::For& node, const 
 TemplateEvaluator::Flow TemplateEvaluator::run_with(const ast::With& node, std::string& out) {
   std::vector<Value> values;
   for (const auto& [target, value] : node.assignments) values.push_back(evaluate(*value));
-  const FrameScope frame(*this);
+  const TemplateFrames::Scope frame(frames_);
   for (size_t i = 0; i < values.size(); ++i) assign(node.assignments[i].first, values[i]);
   return run_body(node.body, out);
 }
 
 std::string TemplateEvaluator::capture(const ast::Body& body) {
-  const FrameScope frame(*this);
+  const TemplateFrames::Scope frame(frames_);
   std::string text;
   run_body(body, text);
   return text;
@@ -186,35 +170,15 @@ void TemplateEvaluator::run_call_block(const ast::CallBlock& node, std::string& 
 
 const TemplateMacro* TemplateEvaluator::define_macro(const ast::Macro& definition) {
   context_.charge(4);  // it stays until the render ends
-  return &macros_.emplace_back(TemplateMacro{&definition, frames_.size() - 1});
+  return &macros_.emplace_back(TemplateMacro{&definition, frames_.current()});
 }
 
 // Names.
 
-void TemplateEvaluator::bind(std::string_view name, Value value) {
-  for (auto& [bound, old] : frames_.back().bindings) {
-    if (bound == name) {
-      old = std::move(value);
-      return;
-    }
-  }
-  frames_.back().bindings.emplace_back(name, std::move(value));
-}
-
-const Value* TemplateEvaluator::find_binding(std::string_view name) {
-  for (size_t at = frames_.size() - 1;; at = frames_[at].parent) {
-    context_.charge(frames_[at].bindings.size() / 64);
-    for (const auto& [bound, value] : frames_[at].bindings) {
-      if (bound == name) return &value;
-    }
-    if (at == 0) return nullptr;
-  }
-}
-
 void TemplateEvaluator::assign(const ast::Target& target, const Value& value) {
   if (target.items.empty()) {
-    if (target.member.empty()) return bind(target.name, value);
-    const Value* object = find_binding(target.name);
+    if (target.member.empty()) return frames_.bind(target.name, value);
+    const Value* object = frames_.find(target.name);
     if (object == nullptr || !object->is<TemplateNamespace*>()) {
       context_.fail(fmt::format("'{}' is not a namespace", target.name));
     }
@@ -251,7 +215,7 @@ Value TemplateEvaluator::evaluate_node(const ast::Literal& node) {
 }
 
 Value TemplateEvaluator::evaluate_node(const ast::Name& node) {
-  if (const Value* value = find_binding(node.name)) return *value;
+  if (const Value* value = frames_.find(node.name)) return *value;
   if (const TemplateFunction* function = find_template_function(node.name)) return function;
   return Undefined{node.name};
 }
@@ -423,7 +387,7 @@ Value TemplateEvaluator::call_loop(const TemplateLoop& loop, const Arguments& ar
   if (items == nullptr) context_.fail("loop() needs what to run over");
   const int line = context_.line();
   std::string text;
-  run_loop(*loop.node, *items, std::min(loop.frame, frames_.size() - 1), loop.depth + 1, text);
+  run_loop(*loop.node, *items, std::min(loop.frame, frames_.current()), loop.depth + 1, text);
   context_.set_line(line);
   return context_.make_string(std::move(text));
 }
@@ -431,8 +395,8 @@ Value TemplateEvaluator::call_loop(const TemplateLoop& loop, const Arguments& ar
 Value TemplateEvaluator::call_macro(const TemplateMacro& macro, Arguments arguments,
                                     const TemplateMacro* caller) {
   const int line = context_.line();
-  const FrameScope frame(*this, std::min(macro.frame, frames_.size() - 1));
-  if (caller != nullptr) bind("caller", caller);
+  const TemplateFrames::Scope frame(frames_, std::min(macro.frame, frames_.current()));
+  if (caller != nullptr) frames_.bind("caller", caller);
   bind_parameters(*macro.definition, arguments);
   std::string text;
   run_body(macro.definition->body, text);
@@ -448,14 +412,14 @@ void TemplateEvaluator::bind_parameters(const ast::Macro& definition, Arguments&
     const auto named = std::find_if(arguments.keyword.begin(), arguments.keyword.end(),
                                     [&](const auto& argument) { return argument.first == name; });
     if (i < arguments.positional.size()) {
-      bind(name, arguments.positional[i]);
+      frames_.bind(name, arguments.positional[i]);
     } else if (named != arguments.keyword.end()) {
-      bind(name, std::move(named->second));
+      frames_.bind(name, std::move(named->second));
       arguments.keyword.erase(named);
     } else if (i >= required) {
-      bind(name, evaluate(*definition.defaults[i - required]));
+      frames_.bind(name, evaluate(*definition.defaults[i - required]));
     } else {
-      bind(name, Undefined{name});
+      frames_.bind(name, Undefined{name});
     }
   }
   bind_rest(definition, arguments);
@@ -467,7 +431,7 @@ void TemplateEvaluator::bind_rest(const ast::Macro& definition, Arguments& argum
   arguments.positional.erase(arguments.positional.begin(),
                              arguments.positional.begin() + static_cast<ptrdiff_t>(taken));
   if (definition.takes_varargs) {
-    bind("varargs", context_.make_list(std::move(arguments.positional), ListKind::kTuple));
+    frames_.bind("varargs", context_.make_list(std::move(arguments.positional), ListKind::kTuple));
   } else if (!arguments.positional.empty()) {
     context_.fail(fmt::format("macro '{}' takes {} arguments", definition.name,
                               definition.parameters.size()));
@@ -477,7 +441,7 @@ void TemplateEvaluator::bind_rest(const ast::Macro& definition, Arguments& argum
     for (auto& [name, value] : arguments.keyword) {
       entries.emplace_back(Value::view(name), std::move(value));
     }
-    bind("kwargs", context_.make_dict(std::move(entries)));
+    frames_.bind("kwargs", context_.make_dict(std::move(entries)));
   } else if (!arguments.keyword.empty()) {
     context_.fail(fmt::format("macro '{}' takes no argument '{}'", definition.name,
                               arguments.keyword[0].first));

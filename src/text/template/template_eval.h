@@ -9,6 +9,7 @@
 
 #include "text/template/template_ast.h"
 #include "text/template/template_context.h"
+#include "text/template/template_frames.h"
 #include "text/template/template_value.h"
 
 namespace headrace {
@@ -44,12 +45,6 @@ class TemplateEvaluator {
  private:
   enum class Flow { kNormal, kBreak, kContinue };
 
-  // Names are looked up in a frame, then in the frame it was opened in.
-  struct Frame {
-    std::vector<std::pair<std::string_view, Value>> bindings;
-    size_t parent = 0;  // the root is its own parent
-  };
-  class FrameScope;
   class DepthScope;
 
   Flow run_body(const ast::Body& body, std::string& out);
@@ -96,14 +91,12 @@ class TemplateEvaluator {
   Value make_namespace(const Arguments& arguments);
 
   void assign(const ast::Target& target, const Value& value);
-  void bind(std::string_view name, Value value);
-  const Value* find_binding(std::string_view name);
 
   TemplateContext& context_;
   std::deque<TemplateMacro> macros_;
   std::deque<TemplateNamespace> namespaces_;
   std::deque<TemplateLoop> loops_;
-  std::vector<Frame> frames_;          // the last is the current one
+  TemplateFrames frames_;
   const Value* block_text_ = nullptr;  // what a filter without operand applies to
   int depth_ = 0;
 };
