@@ -41,9 +41,9 @@ struct ModelFamily {
   bool gguf_rows_interleaved = false;
   std::span<const ConfigField> fields;                 // beside common_fields()
   void (*hf_defaults)(ModelConfig& config) = nullptr;  // what the class assumes
-  // The largest activations that are known of the family lie well below F16's largest number, 65,504
-  // (Qwen2.5 0.5B: residual 2,183; Llama 2: 2,622), so that block types are computed in F16, which
-  // rounds eight times finer than BF16 (docs/decisions/0017).
+  // The largest activations that are known of the family lie well below F16's largest number,
+  // 65,504 (Qwen2.5 0.5B: residual 2,183; Llama 2: 2,622), so that block types are computed in F16,
+  // which rounds eight times finer than BF16 (docs/decisions/0017).
   bool activations_fit_f16 = false;
 };
 
