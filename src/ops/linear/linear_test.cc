@@ -321,6 +321,35 @@ TEST_F(LinearTest, ARowHasTheSameBitsInEveryBatch) {
   }
 }
 
+// One thread has all of W: several chunks of K, more panels than one chunk of x serves, a last one
+// alone; and every choice of wide rows in tiles of six.
+TEST_F(LinearTest, PanelsGiveTheBitsOfAFewRows) {
+  Rng rng(14);
+  constexpr int64_t kN = 300, kK = 1536, kRows = 140, kFew = 14;
+  const auto alone = create_cpu_device(1);
+  std::vector<float> x = normals(rng, kRows * kK);
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t block = 0; block < kK / 32; block += 4) {
+      const int64_t wide_rows = (block / 4 + r / 6) % 64;
+      if ((wide_rows >> r % 6 & 1) != 0) x[static_cast<size_t>(r * kK + block * 32 + r % 32)] = 40;
+    }
+  }
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_K, DType::kQ6_K, DType::kQ2_K}) {
+    const LinearWeight weight = pack(RandomMatrix(rng, dtype, kN, kK));
+    for (const auto& kernel : tested_kernels()) {
+      if (is_reference(kernel) || !runs(kernel, weight) || unpacks_to_bf16(kernel)) continue;
+      std::vector<float> all(kRows * kN, kPoison);
+      OpContext op{*alone, *stream_, workspace_, mesh_};
+      kernel.run(op, dense_args(weight, x.data(), kRows, all.data()));
+      for (int64_t row = 0; row < kRows; row += kFew) {
+        const std::vector<float> few = run(kernel, weight, x.data() + row * kK, kFew);
+        ASSERT_EQ(std::memcmp(few.data(), all.data() + row * kN, few.size() * 4), 0)
+            << kernel.name << " " << dtype_name(dtype) << " row " << row;
+      }
+    }
+  }
+}
+
 TEST_F(LinearTest, OneThreadAndManyGiveTheSameBits) {
   Rng rng(4);
   const auto alone = create_cpu_device(1);
