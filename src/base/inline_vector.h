@@ -56,6 +56,11 @@ class InlineVector {
   const T& back() const { return data()[size_ - 1]; }
 
   void clear() { size_ = 0; }
+  // Lets go of all behind the first `count`. REQUIRES: count <= size()
+  void cut(size_t count) {
+    CHECK(count <= size_);
+    size_ = static_cast<uint32_t>(count);
+  }
   void push_back(T value) {
     if (size_ == capacity_) grow(2 * size_t{capacity_});
     data()[size_++] = value;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/speculative_config.h"
 #include "sched/queue_policy.h"
 
 namespace headrace {
@@ -237,18 +238,38 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
       ->check(number_between(0.0, 1000.0))
       ->type_name("X")
       ->group("Engine");
-  app.add_option("--waiting-served-ratio", scheduler.waiting_served_ratio,
+  app.add_option("--waiting-served-ratio", scheduler.waiting.served_ratio,
                  "waiting-ratio: prompts go first when so many times as many wait as run")
       ->check(number_between(0.0, 1e6))
       ->type_name("X")
       ->group("Engine");
-  add_size(app, "--max-waiting-tokens", scheduler.max_waiting_tokens, 1, kInt32Max,
+  add_size(app, "--max-waiting-tokens", scheduler.waiting.max_tokens, 1, kInt32Max,
            "waiting-ratio: decode steps after which prompts go first");
   add_size(app, "--max-prefill-seqs", scheduler.max_prefill_seqs, 1, 1 << 16,
            "openppl: prompts computed at a time");
   add_choice(app, "--static-ended-rows", scheduler.static_computes_ended_rows, kEndedRowsComputed,
              "static: a row whose answer has ended is computed, and holds its memory, until its "
              "batch has ended, as in engines whose batches have one shape, or only holds its slot")
+      ->group("Engine");
+}
+
+void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
+  add_choice(app, "--spec-method", proposals.method, kProposalMethods,
+             "Speculative decoding: tokens are proposed and verified several a step, which changes "
+             "no answer; ngram proposes what followed the last tokens before")
+      ->group("Engine");
+  add_size(app, "--num-speculative-tokens,--spec-tokens", proposals.tokens_max, 1,
+           kProposedTokensMax, "Most tokens that are proposed at a time");
+  const auto read = [&proposals](const std::string& json) {
+    const Status status = read_speculative_config(json, proposals);
+    if (!status.ok()) {
+      throw CLI::ValidationError("--speculative-config", std::string(status.message()));
+    }
+  };
+  app.add_option_function<std::string>(
+         "--speculative-config,--sc", read,
+         "The same as JSON: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max")
+      ->type_name("JSON")
       ->group("Engine");
 }
 
@@ -281,6 +302,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_latency_flags(app, stack.engine.scheduler);
   add_admission_flags(app, stack.engine.scheduler);
   add_policy_flags(app, stack.engine.scheduler);
+  add_proposal_flags(app, stack.engine.scheduler.proposals);
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                stack.engine.scheduler.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")

@@ -24,11 +24,11 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
       continue;
     if (budget.tokens_left <= kept_for_oldest || !sequence.can_decode()) continue;
     StepLoad one;
-    one.add_decode(sequence.planned);
+    one.add_decode(sequence.extent.most);
     const double with_it = pace_.cost().seconds(budget.load + one);
     if (!goes_on_anyway(sequence) && with_it > step_seconds()) break;
     candidate.count = 1;
-    budget.take(sequence, sequence.planned, 1);
+    budget.take(sequence, sequence.extent.most, 1);
   }
   for (DraftEntry& candidate : draft.candidates) {
     const Sequence& sequence = *candidate.sequence;
@@ -38,8 +38,8 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
     int32_t room = std::min(left, prompt_tokens(budget, sequence));
     if (goes_on_anyway(sequence)) room = std::max(room, std::min(left, kept_for_oldest));
     if (!options_.chunked_prefill && room < left) continue;
-    candidate.count = pace_.chunk(budget, sequence.planned, room);
-    budget.take(sequence, sequence.planned, candidate.count);
+    candidate.count = pace_.chunk(budget, sequence.extent.most, room);
+    budget.take(sequence, sequence.extent.most, candidate.count);
   }
 }
 
@@ -71,7 +71,7 @@ double BackgroundWork::gap_seconds() const {
 int32_t BackgroundWork::prompt_tokens(const StepBudget& budget, const Sequence& sequence) const {
   const double limit = step_seconds();
   if (std::isinf(limit)) return budget.tokens_left;
-  return pace_.prompt_tokens_within(limit, budget.load, sequence.planned, budget.tokens_left);
+  return pace_.prompt_tokens_within(limit, budget.load, sequence.extent.most, budget.tokens_left);
 }
 
 void BackgroundWork::note_live_work() {

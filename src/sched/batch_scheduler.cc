@@ -22,11 +22,13 @@ std::unique_ptr<PrefixCache> create_prefix_cache(const SchedulerOptions& options
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerOptions options) {
   HR_RETURN_IF_ERROR(check_options(options));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<QueuePolicy> policy, create_queue_policy(options));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<DraftSource> drafts, create_draft_source(options.proposals));
   return std::unique_ptr<Scheduler>(
-      std::make_unique<BatchScheduler>(std::move(options), std::move(policy)));
+      std::make_unique<BatchScheduler>(std::move(options), std::move(policy), std::move(drafts)));
 }
 
-BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy)
+BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy,
+                               std::shared_ptr<DraftSource> drafts)
     : options_(std::move(options)),
       policy_(std::move(policy)),
       pool_(options_.block_count),
@@ -40,9 +42,10 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
       securer_(options_, pool_, supply_, admission_, table_),
-      chooser_(options_, *policy_, table_, pace_, background_, admitter_),
+      proposer_(options_, pace_, std::move(drafts)),
+      chooser_(options_, *policy_, table_, pace_, background_, proposer_, admitter_),
       writer_(options_, pool_, supply_, table_),
-      reader_(options_, *policy_, pool_, supply_, admission_, table_) {}
+      reader_(options_, *policy_, pool_, supply_, admission_, table_, proposer_) {}
 
 // --- requests
 
@@ -228,11 +231,12 @@ void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& 
     head.last_step = usable_after;  // the load refers to its pages
     return;
   }
-  const int32_t rest = head.known_length() - head.planned;
-  const int32_t chunk = chooser_.chunk(draft.budget, head, head.planned, rest);
-  DraftEntry candidate{&head, supply_.longest_fit(head, chunk, supply_.free_pages_for(head)), {}};
+  const int32_t rest = head.known_length() - head.extent.most;
+  const int32_t chunk = chooser_.chunk(draft.budget, head, head.extent.most, rest);
+  DraftEntry candidate{.sequence = &head,
+                       .count = supply_.longest_fit(head, chunk, supply_.free_pages_for(head))};
   if (candidate.count == 0) return;  // a static batch starts whole; its prompt waits for budget
-  chooser_.take(draft.budget, head, head.planned, candidate.count);
+  chooser_.take(draft.budget, head, head.extent.most, candidate.count);
   supply_.grow(head, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,
                draft.plan.copies);
   writer_.write_work(draft, candidate);
@@ -280,6 +284,7 @@ SchedulerStats BatchScheduler::stats() const {
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.idle_count();
   background_.count(stats);
+  proposer_.count(stats);
   reader_.count(stats);
   supply_.count(stats);
   return stats;

@@ -53,7 +53,8 @@ namespace headrace {
 class BatchScheduler final : public Scheduler {
  public:
   // REQUIRES: check_options(options).ok()
-  BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy);
+  BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePolicy> policy,
+                 std::shared_ptr<DraftSource> drafts);
 
   Status check(const Request& request) const override;
   Status add(Request request) override;
@@ -95,6 +96,7 @@ class BatchScheduler final : public Scheduler {
   Admitter admitter_;
   BackgroundWork background_;
   PageSecurer securer_;
+  Proposer proposer_;
   TokenChooser chooser_;
   PlanWriter writer_;
   ResultReader reader_;

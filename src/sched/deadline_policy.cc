@@ -25,7 +25,7 @@ const SloClass& class_of(const std::vector<SloClass>& classes, const Sequence& s
 StepLoad decodes_of(const StepView& view) {
   StepLoad decodes;
   for (const Sequence* each : view.running) {
-    if (each->is<Decoding>()) decodes.add_decode(each->planned);
+    if (each->is<Decoding>()) decodes.add_decode(each->extent.most);
   }
   return decodes;
 }
@@ -86,7 +86,7 @@ void DeadlinePolicy::give_up_the_longest(const StepView& view) {
   double end = view.now_seconds;
   for (const Sequence* each : view.running) {
     if (!each->is<Prefilling>() || memory_.of(*each).late) continue;
-    end += pace * (each->known_length() - each->planned);
+    end += pace * (each->known_length() - each->extent.most);
   }
   const auto shorter = [](const Sequence* a, const Sequence* b) {
     return a->known_length() < b->known_length();

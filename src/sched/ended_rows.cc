@@ -15,7 +15,7 @@ void EndedRows::drop(LeavingSlot& leaving) {
   Sequence& row = *std::exchange(leaving.row, nullptr);
   row.blocks.release_all(pool_, row.last_step);
   row.prefix_tokens = 0;
-  row.planned = 0;
+  row.extent = {};
   row.state = Retiring{};
 }
 

@@ -22,7 +22,8 @@ void PageSecurer::secure(StepDraft& draft) {
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     if (candidate.count == 0 || !sequence.running()) continue;
-    if (sequence.blocks.settled(sequence.planned, candidate.count)) continue;
+    if (sequence.blocks.settled(sequence.extent.most, candidate.count)) continue;
+    drop_proposals_without_pages(draft, candidate);
     const int32_t wanted = candidate.count;
     candidate.count = secure_for(sequence, wanted, draft.plan.step);
     draft.budget.tokens_left += wanted - candidate.count;
@@ -32,9 +33,20 @@ void PageSecurer::secure(StepDraft& draft) {
   }
 }
 
+// Nobody gives up a page for what may be rejected.
+void PageSecurer::drop_proposals_without_pages(StepDraft& draft, DraftEntry& candidate) const {
+  if (candidate.proposed.empty()) return;
+  const Sequence& sequence = *candidate.sequence;
+  if (supply_.pages_needed(sequence, candidate.count) <= supply_.free_pages_for(sequence)) return;
+  const auto dropped = static_cast<int32_t>(candidate.proposed.size());
+  candidate.proposed.clear();
+  candidate.count -= dropped;
+  draft.budget.tokens_left += dropped;
+}
+
 // How many of `count` tokens have their pages, after preempting as far as that helps. 0: not now.
 int32_t PageSecurer::secure_for(Sequence& sequence, int32_t count, uint64_t step) {
-  sequence.blocks.trim(pool_, sequence.planned, sequence.last_step);
+  sequence.blocks.trim(pool_, sequence.extent.most, sequence.last_step);
   const int64_t turned_over = supply_.turned_over(sequence, step);
   while (true) {
     const int32_t fits = supply_.longest_fit(sequence, count, supply_.free_pages_for(sequence));

@@ -28,6 +28,7 @@ class PageSecurer {
 
  private:
   int32_t secure_for(Sequence& sequence, int32_t count, uint64_t step);
+  void drop_proposals_without_pages(StepDraft& draft, DraftEntry& candidate) const;
 
   const SchedulerOptions& options_;
   BlockPool& pool_;

@@ -37,7 +37,7 @@ Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   head.blocks.adopt(std::move(hold.pages), hit.tokens);
   head.path = hold.path;
   head.prefix_tokens = hit.tokens;
-  head.planned = hit.tokens;
+  head.extent.begin(hit.tokens);
   return hold.usable_after;
 }
 
@@ -67,7 +67,7 @@ void PageSupply::count(SchedulerStats& stats) const {
 }
 
 int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const {
-  return sequence.blocks.pages_needed(pool_, sequence.planned, count, reserve_tokens());
+  return sequence.blocks.pages_needed(pool_, sequence.extent.most, count, reserve_tokens());
 }
 
 int32_t PageSupply::longest_fit(const Sequence& sequence, int32_t count, int64_t free_pages) const {
@@ -84,10 +84,11 @@ int32_t PageSupply::longest_fit(const Sequence& sequence, int32_t count, int64_t
 
 void PageSupply::grow(Sequence& sequence, int32_t count, Ticket step,
                       std::vector<GroupBlocks>& new_blocks, std::vector<BlockCopy>& copies) {
-  sequence.blocks.grow(pool_, sequence.planned, count, reserve_tokens(), step, new_blocks, copies);
+  sequence.blocks.grow(pool_, sequence.extent.most, count, reserve_tokens(), step, new_blocks,
+                       copies);
 }
 
-void PageSupply::cache_prefix(Sequence& sequence, int32_t length) {
+void PageSupply::cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyond) {
   if (cache_ == nullptr || sequence.path.lost) return;
   const int32_t unit = cache_->unit_tokens();
   const int32_t first = sequence.path.units * unit, end = length / unit * unit;
@@ -101,7 +102,10 @@ void PageSupply::cache_prefix(Sequence& sequence, int32_t length) {
   }
   std::vector<TokenId> units;
   for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end); ++i) {
-    units.push_back(i < prompt.size() ? prompt[i] : sequence.output.at(i - prompt.size()));
+    const size_t at = i - prompt.size();  // of the output, where it is none of the prompt
+    units.push_back(i < prompt.size()             ? prompt[i]
+                    : at < sequence.output.size() ? sequence.output[at]
+                                                  : beyond[at - sequence.output.size()]);
   }
   cache_->extend(key, sequence.path, units, sequence.blocks);
 }

@@ -48,7 +48,8 @@ class PageSupply {
   void grow(Sequence& sequence, int32_t count, Ticket step, std::vector<GroupBlocks>& new_blocks,
             std::vector<BlockCopy>& copies);
   // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
-  void cache_prefix(Sequence& sequence, int32_t length);
+  // `beyond`: the tokens behind the sequence's output, where length passes it.
+  void cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyond = {});
   // What the sequence computed may be wrong: no other sequence shall find it.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.

@@ -34,25 +34,28 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
   Sequence& sequence = *candidate.sequence;
   Work work{.sequence = sequence.id,
             .slot = sequence.slot(),
-            .first = sequence.planned,
+            .first = sequence.extent.most,
             .count = candidate.count,
+            .proposed = std::move(candidate.proposed),
             .also_sample = {},
             .new_blocks = std::move(candidate.new_blocks)};
-  sequence.planned += work.count;
+  sequence.extent.plan(work.count, static_cast<int32_t>(work.proposed.size()));
   sequence.last_step = Ticket(plan.step);
   sequence.waits_since = plan.step;
   sequence.awaits_pages_since = 0;
   plan.token_count += work.count;
 
   const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
-  const bool last = prefilling == nullptr || sequence.planned == prefilling->target;
+  const bool last = prefilling == nullptr || sequence.extent.most == prefilling->target;
   work.samples = last && !sequence.muted && sequence.request->sampling.max_tokens > 0;
   if (last && prefilling != nullptr && sequence.request->sampling.max_tokens > 0) {
     sequence.state = Decoding{prefilling->slot};
     start_followers(draft, sequence, work);
   }
   if (work.samples) ++sequence.samples_in_flight;
-  if (wants_prompt_logprobs(sequence, work)) {
+  if (!work.proposed.empty()) {
+    work.rows = LogitRows::kVerify;
+  } else if (wants_prompt_logprobs(sequence, work)) {
     work.rows = LogitRows::kAll;
   } else if (work.samples || !work.also_sample.empty()) {
     work.rows = LogitRows::kLast;
@@ -99,25 +102,27 @@ void PlanWriter::write_ended_rows(StepDraft& draft) {
 void PlanWriter::write_ended_row(StepDraft& draft, LeavingSlot& leaving) {
   StepPlan& plan = draft.plan;
   Sequence& row = *leaving.row;
-  row.blocks.trim(pool_, row.planned, row.last_step);
-  if (row.planned >= options_.max_model_len ||
+  if (!row.extent.known()) return;  // it ended while its proposals were in flight
+  row.blocks.trim(pool_, row.extent.most, row.last_step);
+  if (row.extent.most >= options_.max_model_len ||
       supply_.longest_fit(row, 1, supply_.free_pages_for(row)) == 0) {
     return table_.ended_rows().drop(leaving);
   }
   Work work{.sequence = row.id,
             .slot = leaving.slot,
-            .first = row.planned,
+            .first = row.extent.most,
             .count = 1,
             .rows = LogitRows::kLast,
             .samples = true,
             .ended = true,
+            .proposed = {},
             .also_sample = {},
             .new_blocks = {}};
   supply_.grow(row, 1, Ticket(plan.step), work.new_blocks, plan.copies);
   --draft.budget.tokens_left;
   draft.budget.load.add(work);
   draft.load.add(work);
-  ++row.planned;
+  row.extent.plan(1, 0);
   ++row.samples_in_flight;
   row.last_step = leaving.last_step = Ticket(plan.step);
   ++plan.token_count;

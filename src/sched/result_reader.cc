@@ -25,6 +25,8 @@ class RowCursor {
   size_t next_ = 0;
 };
 
+bool brings_row(const Work& work) { return work.rows == LogitRows::kAll || work.samples; }
+
 bool contains(const std::vector<TokenId>& list, TokenId token) {
   return std::find(list.begin(), list.end(), token) != list.end();
 }
@@ -34,13 +36,13 @@ bool contains(const std::vector<TokenId>& list, TokenId token) {
 std::vector<Emission> ResultReader::read(const StepPlan& plan, std::span<Sequence* const> sequences,
                                          const StepResult& result, double now_seconds) {
   now_seconds_ = now_seconds;
-  for (size_t i = 0; i < sequences.size(); ++i) note_computed(plan.work[i], *sequences[i]);
+  note_all_computed(plan, sequences, result);
   std::vector<Emission> emissions;
   emissions.reserve(result.rows.size());
   RowCursor rows(result.rows);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Work& work = plan.work[i];
-    if (work.rows == LogitRows::kAll || work.samples) {
+    if (brings_row(work)) {
       take_row(*sequences[i], work, rows.take(work.sequence), emissions);
     }
     for (const SampleTarget& target : work.also_sample) {
@@ -54,6 +56,16 @@ std::vector<Emission> ResultReader::read(const StepPlan& plan, std::span<Sequenc
   return emissions;
 }
 
+void ResultReader::note_all_computed(const StepPlan& plan, std::span<Sequence* const> sequences,
+                                     const StepResult& result) {
+  RowCursor rows(result.rows);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Work& work = plan.work[i];
+    const StepResult::Row* row = work.proposed.empty() ? nullptr : rows.take(work.sequence);
+    note_computed(work, *sequences[i], row == nullptr ? TokenSpan() : TokenSpan(row->accepted));
+  }
+}
+
 void ResultReader::count(SchedulerStats& stats) const {
   stats.prompt_tokens = prompt_tokens_;
   stats.generation_tokens = generation_tokens_;
@@ -62,24 +74,33 @@ void ResultReader::count(SchedulerStats& stats) const {
   stats.ended_row_tokens = ended_row_tokens_;
 }
 
-// Pages that are now full are written: they may be shared.
-void ResultReader::note_computed(const Work& work, Sequence& sequence) {
+// Pages that are now full are written: they may be shared. `accepted`: what the step sampled, where
+// it had proposals; the token behind the last that was accepted is known and not computed.
+void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan accepted) {
   CHECK_MSG(sequence.id == work.sequence, "a sequence left while a step in flight referred to it");
   if (work.ended) {
     ended_row_tokens_ += static_cast<uint64_t>(work.count);
     return;
   }
-  const int32_t end = work.first + work.count;
+  const auto proposed = static_cast<int32_t>(work.proposed.size());
+  const int32_t kept = std::max(0, static_cast<int32_t>(accepted.size()) - 1);
+  const int32_t end = work.first + work.count - proposed + kept;
   const int32_t fresh_from = std::clamp(sequence.computed_max, work.first, end);
   recomputed_tokens_ += static_cast<uint64_t>(fresh_from - work.first);
   const int32_t prompt_end = std::clamp(sequence.prompt_length(), fresh_from, end);
   prompt_tokens_ += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence.computed_max = std::max(sequence.computed_max, end);
-  charge(sequence, prompt_end - fresh_from, work.samples ? 1 : 0);
+  charge(sequence, prompt_end - fresh_from, work.samples ? 1 + kept : 0);
   for (const SampleTarget& target : work.also_sample) charge(*table_.find(target.sequence), 0, 1);
+  if (proposed > 0) {
+    proposer_.note(sequence, proposed, kept);
+  } else if (work.samples) {
+    proposer_.note_token_without(sequence);
+  }
+  if (sequence.blocks.pages_held() > 0) sequence.extent.settle(end, proposed > 0);
   if (!sequence.running()) return;
   sequence.blocks.publish_full(pool_, work.first, end);
-  supply_.cache_prefix(sequence, end);
+  supply_.cache_prefix(sequence, end, accepted);
 }
 
 // Also what was in flight when it was preempted: its policy has it served.

@@ -10,6 +10,7 @@
 #include "kv/block_pool.h"
 #include "sched/admission.h"
 #include "sched/page_supply.h"
+#include "sched/proposer.h"
 #include "sched/queue_policy.h"
 #include "sched/scheduler.h"
 #include "sched/sequence_table.h"
@@ -20,13 +21,15 @@ class ResultReader {
  public:
   // All outlive this object.
   ResultReader(const SchedulerOptions& options, QueuePolicy& policy, BlockPool& pool,
-               PageSupply& supply, AdmissionControl& admission, SequenceTable& table)
+               PageSupply& supply, AdmissionControl& admission, SequenceTable& table,
+               Proposer& proposer)
       : options_(options),
         policy_(policy),
         pool_(pool),
         supply_(supply),
         admission_(admission),
-        table_(table) {}
+        table_(table),
+        proposer_(proposer) {}
 
   // `sequences` are those of plan.work, in its order; the step was applied at `now_seconds`.
   std::vector<Emission> read(const StepPlan& plan, std::span<Sequence* const> sequences,
@@ -35,7 +38,9 @@ class ResultReader {
   void count(SchedulerStats& stats) const;
 
  private:
-  void note_computed(const Work& work, Sequence& sequence);
+  void note_all_computed(const StepPlan& plan, std::span<Sequence* const> sequences,
+                         const StepResult& result);
+  void note_computed(const Work& work, Sequence& sequence, TokenSpan accepted);
   void charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
   void take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
                 std::vector<Emission>& out);
@@ -53,6 +58,7 @@ class ResultReader {
   PageSupply& supply_;
   AdmissionControl& admission_;
   SequenceTable& table_;
+  Proposer& proposer_;
   double now_seconds_ = 0;  // of the step that is read
   uint64_t prompt_tokens_ = 0, generation_tokens_ = 0, recomputed_tokens_ = 0;
   uint64_t dropped_tokens_ = 0, ended_row_tokens_ = 0;

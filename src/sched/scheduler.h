@@ -18,6 +18,7 @@
 #include "kv/kv_group.h"
 #include "kv/prefix_cache.h"
 #include "kv/tier_pool.h"
+#include "sched/proposal_options.h"
 #include "sched/request.h"
 #include "sched/step_cost.h"
 #include "sched/step_plan.h"
@@ -29,6 +30,13 @@ struct SloClass {
   std::string name;
   double ttft_seconds = 0;  // from arrival to the first token
   double tpot_seconds = 0;  // from then on, per token
+};
+
+// waiting-ratio: decodes pause for prompts when waiting >= ratio x running, or after so many steps
+// in which a request waited (TGI's names and defaults).
+struct WaitingRatioOptions {
+  double served_ratio = 1.2;
+  int32_t max_tokens = 20;
 };
 
 struct SchedulerOptions {
@@ -77,10 +85,7 @@ struct SchedulerOptions {
   // others.
   int32_t promote_after_steps = 2000;
   bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
-  // waiting-ratio: decodes pause for prompts when waiting >= ratio x running, or after so many
-  // steps in which a request waited (TGI's names and defaults).
-  double waiting_served_ratio = 1.2;
-  int32_t max_waiting_tokens = 20;
+  WaitingRatioOptions waiting;
   int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
   // static: a row whose answer has ended is computed, and holds its memory, until the whole batch
   // has ended, as in engines whose batches have one shape. Off: it only holds its slot.
@@ -89,6 +94,7 @@ struct SchedulerOptions {
   // fair: prompts of a tenant with more than its share of the last while are cut so that a step
   // takes no longer than this many times what its decodes take. 0: they are not.
   double crowd_step_ratio = 1.25;
+  ProposalOptions proposals;  // speculative decoding
   std::vector<SloClass> slo_classes = {
       {"default", 1.0, 0.1}};    // deadline; the first is the default
   const Clock* clock = nullptr;  // of deadlines and of the prefill budget; null: time stands still
@@ -109,8 +115,10 @@ struct SchedulerStats {
   uint64_t prompt_tokens = 0, generation_tokens = 0;  // computed (useful) tokens
   // Static batching: steps in which an ended row held its slot, and tokens computed for such rows.
   uint64_t idle_row_steps = 0, ended_row_tokens = 0;
-  uint64_t recomputed_tokens = 0;     // computed again after a preemption; not in the two above
-  uint64_t dropped_tokens = 0;        // sampled for a sequence that had already ended
+  uint64_t recomputed_tokens = 0;  // computed again after a preemption; not in the two above
+  uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
+  // Tokens that were proposed and verified, and of them those that were right.
+  uint64_t proposed_tokens = 0, accepted_tokens = 0;
   int32_t blocks_cached = 0;          // of those not used: hold a prefix that may be used again
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found

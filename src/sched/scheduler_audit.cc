@@ -36,9 +36,9 @@ struct PageAudit {
                    int32_t& held) {
     const std::span<const BlockId> pages = sequence.blocks.blocks(group);
     const int32_t first_held = sequence.blocks.first_held(group);
-    const int32_t length = sequence.planned;
+    const int32_t length = sequence.extent.most;
     // A forked sequence reserves when it first grows.
-    const int32_t most = std::max(length, reserve_tokens);
+    const int32_t most = std::max(sequence.extent.reached, reserve_tokens);
     const auto pages_for = [&](int32_t tokens) {
       return static_cast<size_t>((tokens + spec.block_tokens - 1) / spec.block_tokens);
     };
@@ -73,7 +73,8 @@ struct PageAudit {
     }
     owner[at] = sequence.request.get();
     // A hit may end inside a page.
-    const bool full = first + block_tokens <= sequence.planned || first < sequence.prefix_tokens;
+    const bool full =
+        first + block_tokens <= sequence.extent.most || first < sequence.prefix_tokens;
     if (pool.state(page) == BlockState::kPublished && !full) {
       return broken("page {} is published before it is full", page.value);
     }
@@ -140,7 +141,7 @@ Status SchedulerAudit::check_states() const {
     }
     const auto* retiring = std::get_if<Retiring>(&sequence->state);
     const bool in_batch = sequence->running() || (retiring != nullptr && retiring->in_batch);
-    if (!in_batch && (sequence->blocks.pages_held() != 0 || sequence->planned != 0)) {
+    if (!in_batch && (sequence->blocks.pages_held() != 0 || sequence->extent.most != 0)) {
       return broken("sequence {} does not run and holds {} pages", id.value,
                     sequence->blocks.pages_held());
     }
@@ -230,7 +231,7 @@ KvWaste SchedulerAudit::kv_waste() const {
       const int64_t block_tokens = options.groups[group].block_tokens;
       int64_t begin = 0;
       for (BlockId page : sequence->blocks.blocks(static_cast<int32_t>(group))) {
-        const int64_t tokens = std::clamp<int64_t>(sequence->planned - begin, 0, block_tokens);
+        const int64_t tokens = std::clamp<int64_t>(sequence->extent.most - begin, 0, block_tokens);
         begin += block_tokens;
         if (page == kNoBlock || seen[static_cast<size_t>(page.value)]) continue;
         seen[static_cast<size_t>(page.value)] = true;

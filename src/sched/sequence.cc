@@ -4,7 +4,8 @@ namespace headrace {
 
 bool Sequence::can_decode() const {
   const int32_t sampled = static_cast<int32_t>(output.size()) + samples_in_flight;
-  return sampled < request->sampling.max_tokens && planned < prompt_length() + sampled;
+  return sampled < request->sampling.max_tokens && extent.known() &&
+         extent.most < prompt_length() + sampled;
 }
 
 }  // namespace headrace

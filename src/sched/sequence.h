@@ -20,6 +20,7 @@
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence_blocks.h"
+#include "sched/extent.h"
 #include "sched/request.h"
 
 namespace headrace {
@@ -64,6 +65,14 @@ struct Retiring {         // ended, but a step in flight still refers to it
   bool in_batch = false;  // or its row is computed until its static batch has ended
 };
 
+// The share of proposals that is accepted while nothing is known of a sequence.
+inline constexpr double kAcceptanceUnknown = 0.5;
+
+// What a DraftSource remembers of a sequence.
+struct DraftMemory {
+  virtual ~DraftMemory() = default;
+};
+
 struct Sequence {
   SequenceId id;
   RequestEntry* entry = nullptr;  // null when Retiring
@@ -82,7 +91,7 @@ struct Sequence {
   SequenceBlocks blocks;
   PrefixPath path;            // how far its tokens are in the prefix cache
   int32_t prefix_tokens = 0;  // tokens [0, prefix_tokens) were found there when it was admitted
-  int32_t planned = 0;        // tokens [0, planned) are computed or in a submitted step
+  Extent extent;              // what of it is computed or in a submitted step
   int32_t reserved = 0;       // its policy's: pages for so many tokens are its own
   int32_t samples_in_flight = 0;
   int32_t preemptions = 0;    // for want of pages
@@ -91,6 +100,8 @@ struct Sequence {
   int32_t pinned_tokens = 0;  // while preempted: tokens whose pages in the cache are pinned
   int32_t computed_max = 0;   // the most tokens ever computed: up to it work is recomputation
   Ticket last_step;           // the last step that has work for it
+  double acceptance = kAcceptanceUnknown;  // of proposals, lately (proposer.h)
+  std::unique_ptr<DraftMemory> draft_memory{};
 
   std::variant<Waiting, Prefilling, Decoding, Retiring> state;
 
@@ -106,7 +117,7 @@ struct Sequence {
   // Whether a step can compute its next token: it is there, or a step in flight samples it.
   bool can_decode() const;
   // Tokens of its prompt that no step was given yet. REQUIRES: Prefilling
-  int32_t unplanned_prompt() const { return std::get<Prefilling>(state).target - planned; }
+  int32_t unplanned_prompt() const { return std::get<Prefilling>(state).target - extent.most; }
   int32_t prompt_length() const { return static_cast<int32_t>(request->prompt.size()); }
   int32_t known_length() const { return prompt_length() + static_cast<int32_t>(output.size()); }
   std::vector<TokenId> known_tokens() const {

@@ -119,7 +119,7 @@ void SequenceTable::leave_batch(Sequence& sequence, bool ended) {
   if (!goes_on) {
     sequence.blocks.release_all(pool_, sequence.last_step);
     sequence.prefix_tokens = 0;
-    sequence.planned = 0;
+    sequence.extent = {};
   }
   running_.remove(sequence);
 }
@@ -230,9 +230,9 @@ void SequenceTable::start(Sequence& head) {
 
 void SequenceTable::start_follower(Sequence& leader, Sequence& follower, uint64_t step) {
   const SlotId slot = std::get<Waiting>(follower.state).slot.value();
-  follower.blocks = leader.blocks.fork(pool_, leader.planned);
-  follower.planned = leader.planned;
-  follower.computed_max = leader.planned;
+  follower.blocks = leader.blocks.fork(pool_, leader.extent.most);
+  follower.extent = leader.extent;
+  follower.computed_max = leader.extent.most;
   follower.path = leader.path;
   policy_.note(SequenceEvent::kForked, follower);
   follower.reserved = leader.reserved;

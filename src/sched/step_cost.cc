@@ -25,8 +25,8 @@ void StepOverrun::note(double seconds, double predicted) {
 }
 
 void StepLoad::add(const Work& work) {
-  if (work.count == 1 && work.samples) {
-    add_decode(work.first);
+  if (work.samples && work.count == 1 + std::ssize(work.proposed)) {
+    for (int32_t i = 0; i < work.count; ++i) add_decode(work.first + i);
   } else {
     add_prompt(work.first, work.count);
   }

@@ -33,7 +33,7 @@ struct StepBudget {
     if (count == 0) return;
     tokens_left -= count;
     if (sequence.is<Decoding>()) {
-      load.add_decode(first);
+      for (int32_t i = 0; i < count; ++i) load.add_decode(first + i);
     } else {
       load.add_prompt(first, count);
     }
@@ -43,8 +43,9 @@ struct StepBudget {
 // A running sequence and what the draft gives it.
 struct DraftEntry {
   Sequence* sequence = nullptr;
-  int32_t count = 0;  // tokens
-  std::vector<GroupBlocks> new_blocks;
+  int32_t count = 0;                // tokens, proposals among them
+  std::vector<TokenId> proposed{};  // the last of them
+  std::vector<GroupBlocks> new_blocks{};
 };
 
 struct StepDraft {

@@ -25,6 +25,8 @@ std::string_view rows_name(LogitRows rows) {
       return "last";
     case LogitRows::kAll:
       return "all";
+    case LogitRows::kVerify:
+      return "verify";
   }
   return "?";
 }

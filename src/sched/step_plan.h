@@ -25,7 +25,8 @@ struct Admission {
   std::vector<GroupBlocks> blocks;  // shared blocks it starts with (fork, prefix hit)
 };
 
-enum class LogitRows : uint8_t { kNone, kLast, kAll };
+// kVerify: the rows of the last known token and of all proposals behind it.
+enum class LogitRows : uint8_t { kNone, kLast, kAll, kVerify };
 
 // Another choice that samples its first token from the same last row (n > 1).
 struct SampleTarget {
@@ -44,6 +45,9 @@ struct Work {
   bool samples = false;               // the last row draws the sequence's next token
   // Of a choice that has ended: computed because its batch is (static), for nobody.
   bool ended = false;
+  // The last so many of the tokens, which nobody has sampled: each of their rows, and that before
+  // them, samples, and they are accepted up to the first that is not what was sampled.
+  std::vector<TokenId> proposed;
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
 };
@@ -72,7 +76,7 @@ struct StepPlan {
 struct StepResult {
   struct Row {
     SequenceId sequence;
-    StepTokens accepted;                  // sampled tokens, in order (one without speculation)
+    StepTokens accepted;  // sampled tokens, in order: one, and one a proposal accepted
     std::vector<TokenLogprobs> logprobs;  // per accepted token, when asked for
     // For rows = kAll: entry i belongs to prompt token first + i + 1 (the last row of the whole
     // prompt has none).

@@ -32,12 +32,14 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
   draft.candidates.reserve(running.size());
   for (Sequence* sequence : running) {
     const bool pauses = crowd_waits && sequence != running.front() && policy_.crowds(*sequence);
-    const bool decodes_now = !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
-                             !sequence->rank.background && budget.tokens_left > kept &&
-                             sequence->can_decode();
-    draft.candidates.push_back({sequence, decodes_now ? 1 : 0, {}});
-    if (decodes_now) take(budget, *sequence, sequence->planned, 1);
+    const bool decodes_now =
+        !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
+        !sequence->rank.background && budget.tokens_left > kept && sequence->can_decode() &&
+        (sequence->samples_in_flight == 0 || !proposer_.waits_for_result(*sequence));
+    draft.candidates.push_back({.sequence = sequence, .count = decodes_now ? 1 : 0});
+    if (decodes_now) take(budget, *sequence, sequence->extent.most, 1);
   }
+  proposer_.propose(draft, kept);
 }
 
 // What the decodes leave to the oldest of all where it is a prompt.
@@ -79,7 +81,7 @@ bool TokenChooser::spend_long_step(const StepBudget& budget) {
   const int32_t left = (*first)->unplanned_prompt();
   if (left > std::floor(long_steps_) * budget.tokens_left) return false;
   const double target = pace_.tpot_seconds();
-  if (pace_.prompt_tokens_within(target, budget.load, (*first)->planned, left) >= left) {
+  if (pace_.prompt_tokens_within(target, budget.load, (*first)->extent.most, left) >= left) {
     return false;
   }
   --long_steps_;
@@ -102,7 +104,7 @@ void TokenChooser::take(StepBudget& budget, const Sequence& sequence, int32_t fi
 
 void TokenChooser::give(StepBudget& budget, DraftEntry& prompt, int32_t most) const {
   const Sequence& sequence = *prompt.sequence;
-  const int32_t first = sequence.planned + prompt.count;
+  const int32_t first = sequence.extent.most + prompt.count;
   const int32_t tokens =
       chunk(budget, sequence, first, std::min(sequence.unplanned_prompt() - prompt.count, most));
   take(budget, sequence, first, tokens);
@@ -140,7 +142,7 @@ void TokenChooser::share_in_turns(StepBudget& budget, std::vector<DraftEntry*>& 
   const auto order = [&](const DraftEntry* each) { return policy_.prompt_order(*each->sequence); };
   const auto remaining = [](const DraftEntry* each) { return each->sequence->unplanned_prompt(); };
   DraftEntry& first = *prompts[0];
-  const int32_t tokens = pace_.chunk(budget, first.sequence->planned, budget.tokens_left);
+  const int32_t tokens = pace_.chunk(budget, first.sequence->extent.most, budget.tokens_left);
   const int32_t kept = remaining(&first) >= tokens ? budget_for_waiting(tokens) : 0;
   const int32_t not_shared = budget.tokens_left - (tokens - kept);
   budget.tokens_left -= not_shared;

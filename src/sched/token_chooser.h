@@ -12,6 +12,7 @@
 
 #include "sched/admitter.h"
 #include "sched/background_work.h"
+#include "sched/proposer.h"
 #include "sched/queue_policy.h"
 #include "sched/sequence_table.h"
 #include "sched/step_draft.h"
@@ -24,12 +25,13 @@ class TokenChooser {
   // All outlive this object.
   TokenChooser(const SchedulerOptions& options, const QueuePolicy& policy,
                const SequenceTable& table, const StepPace& pace, const BackgroundWork& background,
-               Admitter& admitter)
+               Proposer& proposer, Admitter& admitter)
       : options_(options),
         policy_(policy),
         table_(table),
         pace_(pace),
         background_(background),
+        proposer_(proposer),
         admitter_(admitter) {}
 
   // A fresh budget, the candidates, and their tokens.
@@ -60,6 +62,7 @@ class TokenChooser {
   const SequenceTable& table_;
   const StepPace& pace_;
   const BackgroundWork& background_;
+  Proposer& proposer_;
   Admitter& admitter_;
   double long_steps_ = 0;  // that may be taken by tpot_over_share
 };

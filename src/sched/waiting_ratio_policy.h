@@ -12,8 +12,8 @@ namespace headrace {
 class WaitingRatioPolicy final : public QueuePolicy {
  public:
   explicit WaitingRatioPolicy(const SchedulerOptions& options)
-      : ratio_(options.waiting_served_ratio),
-        steps_max_(options.max_waiting_tokens),
+      : ratio_(options.waiting.served_ratio),
+        steps_max_(options.waiting.max_tokens),
         prefill_steps_max_(options.max_num_seqs) {}
   StepShape shape(const StepView& view) override;
 

@@ -112,17 +112,26 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
   }
   update_slots(plan);
   // All rows see the pages as the whole step leaves them, as in a forward pass layer by layer.
-  for (const Work& work : plan.work) compute(work);
+  for (const Work& work : plan.work) {
+    Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+    for (const TokenId token : work.proposed) slot.append(token);
+    compute(work);
+  }
   StepResult result;
   for (const Work& work : plan.work) {
     Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     const bool samples = work.samples || !work.also_sample.empty();
-    const uint64_t chain = samples ? read_back(slot, work.first + work.count - 1) : 0;
+    const bool verifies = !work.proposed.empty();
+    const uint64_t chain = samples && !verifies ? read_back(slot, work.first + work.count - 1) : 0;
     if (work.samples || work.rows == LogitRows::kAll) {
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
       if (work.rows == LogitRows::kAll) score(work, slot, row);
-      if (work.samples) sample(work.slot, chain, row);
+      if (verifies) {
+        verify(work, slot, row);
+      } else if (work.samples) {
+        sample(work.slot, chain, row);
+      }
       result.rows.push_back(std::move(row));
     }
     for (const SampleTarget& target : work.also_sample) {
@@ -268,6 +277,22 @@ void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& ro
                                              slot.request->sampling.prompt_logprobs));
   }
   if (faults_.erase({slot.request->id, slot.choice}) > 0) row.fault = true;
+}
+
+// The rows of the last known token and of the proposals behind it, which the slot's tokens end
+// with.
+void OracleDevice::verify(const Work& work, Slot& slot, StepResult::Row& row) {
+  std::vector<uint64_t> chains;
+  for (int32_t position = work.first; position < work.first + work.count; ++position) {
+    chains.push_back(read_back(slot, position));
+  }
+  const size_t known = slot.tokens.size() - work.proposed.size();
+  slot.tokens.resize(known);
+  slot.chain.resize(known);
+  for (size_t i = 0; i < chains.size(); ++i) {
+    sample(work.slot, chains[i], row);
+    if (i == work.proposed.size() || row.accepted.back() != work.proposed[i]) break;
+  }
 }
 
 void OracleDevice::sample(SlotId slot_id, uint64_t chain, StepResult::Row& row) {

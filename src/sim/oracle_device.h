@@ -94,6 +94,7 @@ class OracleDevice {
   uint64_t read_back(Slot& slot, int32_t position);
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
+  void verify(const Work& work, Slot& slot, StepResult::Row& row);
   uint64_t* page(int32_t group, int32_t block) {
     CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());
     CHECK(block >= 0 && static_cast<size_t>(block) < last_touch_.size());

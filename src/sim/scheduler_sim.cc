@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/oracle_drafts.h"
+
 namespace headrace {
 namespace {
 
@@ -16,12 +18,22 @@ T pick(Rng& rng, const T (&values)[N]) {
   return values[rng.below(N)];
 }
 
+// Not from rng_, so that a seed has the same options with and without them.
+ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
+  constexpr double kRight[] = {0, 0.3, 0.7, 1};
+  const uint64_t bits = mix64(seed ^ 0x70726f706f73616cu);
+  return {
+      .tokens_max = 1 + static_cast<int32_t>(bits % 8),
+      .source = std::make_shared<OracleDrafts>(model, seed, kRight[bits / 8 % std::size(kRight)])};
+}
+
 }  // namespace
 
 SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
     : rng_(seed), seed_(seed), settings_(std::move(settings)) {
   draw_options();
   draw_habits();
+  if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
   if (!scheduler.ok()) {
     fail(scheduler.status().message());
@@ -349,7 +361,7 @@ void SchedulerSimulation::apply_oldest() {
   in_flight_.pop_front();
   applied_ = step.plan.step;
   current_ = &step.plan;
-  note_service(step.plan);
+  note_service(step.plan, step.result);
   for (const Emission& emission : scheduler_->apply(step.plan, step.result)) {
     if (emission_watcher_) emission_watcher_(emission);
     check_emission(emission);

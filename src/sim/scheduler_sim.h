@@ -61,6 +61,7 @@ class SchedulerSimulation {
     std::string policy;       // instead of the one that the seed draws, unless that is fcfs
     int32_t check_every = 1;  // one step of so many is checked as a whole
     std::optional<double> admission_headroom;  // instead of the one that the seed draws
+    bool proposals = false;  // speculative decoding, of which the seed draws the law
   };
   explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
   SchedulerSimulation(uint64_t seed, Settings settings);
@@ -152,7 +153,7 @@ class SchedulerSimulation {
   void check_pages(const StepPlan& plan);
   void check_prefixes(const StepPlan& plan);
   void check_fairness(const StepPlan& plan);
-  void note_service(const StepPlan& plan);
+  void note_service(const StepPlan& plan, const StepResult& result);
   bool is_waiting(const Clients& clients) const;
   void check_progress(const StepPlan& plan);
   void note_work(const StepPlan& plan);

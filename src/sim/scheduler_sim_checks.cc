@@ -36,6 +36,14 @@ int32_t longest(const Request& request) {
   return static_cast<int32_t>(request.prompt.size()) + std::max(0, request.sampling.max_tokens - 1);
 }
 
+// Of the proposals that a work had.
+int32_t accepted_proposals(const Work& work, const StepResult& result) {
+  if (work.proposed.empty()) return 0;
+  const auto row = std::find_if(result.rows.begin(), result.rows.end(),
+                                [&](const auto& each) { return each.sequence == work.sequence; });
+  return row == result.rows.end() ? 0 : static_cast<int32_t>(row->accepted.size()) - 1;
+}
+
 bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
   return a.token == b.token && a.logprob == b.logprob && a.top == b.top;
 }
@@ -95,9 +103,11 @@ void SchedulerSimulation::check_work(const Work& work) {
   if (work.ended && !has_ended(admitted)) fail("the row of an ended choice is of one that goes on");
   const int32_t longest = work.ended ? options_.max_model_len : admitted.longest;
   if (work.first + work.count > longest) fail("a token after max_tokens is computed");
-  if (work.first >= admitted.prompt_end && (work.count != 1 || !work.samples)) {
-    fail("a decode is one token that samples");
+  const auto proposed = static_cast<int32_t>(work.proposed.size());
+  if (work.first >= admitted.prompt_end && (work.count != 1 + proposed || !work.samples)) {
+    fail("a decode is one token that samples, and proposals behind it");
   }
+  if (work.first < admitted.prompt_end && proposed > 0) fail("a prompt has proposals");
   if (work.samples && !work.ended && has_ended(admitted)) fail("a choice that has ended samples");
   for (const SampleTarget& target : work.also_sample) {
     if (has_ended(admitted_.at(target.sequence))) fail("a choice that has ended samples");
@@ -187,7 +197,7 @@ int64_t SchedulerSimulation::steps_without_work_max() const {
     case Patience::kPromoted:
       return options_.promote_after_steps + slots + next;
     case Patience::kPhases: {
-      const int64_t phase = std::max<int64_t>({slots, options_.max_waiting_tokens, 4}) + 1;
+      const int64_t phase = std::max<int64_t>({slots, options_.waiting.max_tokens, 4}) + 1;
       return next + 4 * phase;
     }
     case Patience::kTurns: {
@@ -305,23 +315,27 @@ bool SchedulerSimulation::is_waiting(const Clients& clients) const {
 }
 
 // What the steps that were applied brought each tenant: 1 for a prompt token, 2 for an output
-// token. Tokens that were computed before are nobody's service, those of the background neither.
-void SchedulerSimulation::note_service(const StepPlan& plan) {
+// token. Tokens that were computed before are nobody's service, those of the background neither,
+// and proposals that were rejected.
+void SchedulerSimulation::note_service(const StepPlan& plan, const StepResult& result) {
   for (const Work& work : plan.work) {
     Admitted& admitted = admitted_.at(work.sequence);
+    const int32_t kept = accepted_proposals(work, result);
+    const int32_t end = work.first + work.count - static_cast<int32_t>(work.proposed.size()) + kept;
     const auto found = open_.find(admitted.request);
     const int32_t before = std::max(admitted.computed, work.first);
-    admitted.computed = std::max(admitted.computed, work.first + work.count);
+    admitted.computed = std::max(admitted.computed, end);
     if (found == open_.end() || found->second.request.background) continue;
     const Request& request = found->second.request;
     const auto prompt = static_cast<int32_t>(request.prompt.size());
-    const double prompts = std::max(0, std::min(prompt, work.first + work.count) - before);
-    const auto outputs = static_cast<double>(work.also_sample.size()) + (work.samples ? 1 : 0);
+    const double prompts = std::max(0, std::min(prompt, end) - before);
+    const auto outputs =
+        static_cast<double>(work.also_sample.size()) + (work.samples ? 1 + kept : 0);
     const double service = prompts + 2 * outputs;
     served_ += service;
     service_gap_ += request.tenant == "flood" ? service : -service;
     for (const SampleTarget& target : work.also_sample) {
-      admitted_.at(target.sequence).computed = work.first + work.count;
+      admitted_.at(target.sequence).computed = end;
     }
   }
 }

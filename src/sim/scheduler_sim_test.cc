@@ -97,6 +97,34 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.service_share_max, 0.05);
 }
 
+// The same with proposals, of which none, some or all are accepted.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
+  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 2;
+  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
+  std::signal(SIGABRT, print_seed);
+  int64_t proposed = 0, accepted = 0, preemptions = 0;
+  for (int64_t seed = first; seed < first + seeds; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed), {.proposals = true});
+    if (replay >= 0) simulation.watch(print_plan);
+    const std::optional<std::string> failure = simulation.run(steps);
+    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+    const SchedulerStats stats = simulation.scheduler().stats();
+    proposed += static_cast<int64_t>(stats.proposed_tokens);
+    accepted += static_cast<int64_t>(stats.accepted_tokens);
+    preemptions += static_cast<int64_t>(stats.preemptions);
+  }
+  std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
+              preemptions);
+  if (first != 1 || seeds < 100) return;
+  EXPECT_GT(proposed, steps * seeds / 4);
+  EXPECT_GT(accepted, proposed / 5);
+  EXPECT_LT(accepted, proposed * 4 / 5);
+  EXPECT_GT(preemptions, steps * seeds / 500);
+}
+
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {

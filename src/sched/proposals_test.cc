@@ -1,0 +1,163 @@
+// Steps that verify proposals: what is planned, what a result leaves, what becomes of pages. The
+// simulation (sim_test) has the invariants; here are the cases by hand.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "sched/draft_source.h"
+#include "sched/scheduler.h"
+
+namespace headrace {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+class FixedSource final : public DraftSource {
+ public:
+  void propose(Sequence&, int32_t most, Tokens& proposed) override {
+    proposed = next;
+    proposed.resize(std::min(proposed.size(), static_cast<size_t>(most)));
+  }
+  Tokens next;
+};
+
+class ProposalsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.max_num_seqs = 4;
+    options_.max_num_batched_tokens = 32;
+    options_.max_model_len = 64;
+    options_.groups = {{.layers = {0}, .block_tokens = 4, .block_bytes = 1}};
+    options_.block_count = 32;
+    options_.end_ids = {0};
+    options_.steps_in_flight_max = 2;
+    source_ = std::make_shared<FixedSource>();
+    options_.proposals = {.tokens_max = 4, .source = source_};
+  }
+
+  // A request whose prompt of 3 tokens has been computed and whose first token is 10.
+  void begin(int32_t max_tokens) {
+    scheduler_ = Scheduler::create(options_).value();
+    Request request;
+    request.id = RequestId(1);
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = max_tokens;
+    ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+    step({10});
+  }
+  // Plans a step whose one sequence gets these tokens.
+  Tokens step(const Tokens& accepted) {
+    plan_ = scheduler_->plan();
+    EXPECT_EQ(plan_.work.size(), 1u);
+    return apply(accepted);
+  }
+  Tokens apply(const Tokens& accepted) {
+    StepResult result;
+    result.rows.push_back({.sequence = plan_.work.front().sequence});
+    for (const TokenId token : accepted) result.rows.front().accepted.push_back(token);
+    const std::vector<Emission> emissions = scheduler_->apply(plan_, result);
+    EXPECT_TRUE(scheduler_->check_invariants().ok()) << scheduler_->check_invariants().message();
+    Tokens out;
+    for (const Emission& emission : emissions) {
+      out.insert(out.end(), emission.tokens.begin(), emission.tokens.end());
+      finish_ = emission.finish;
+    }
+    return out;
+  }
+  const Work& work() const { return plan_.work.front(); }
+
+  SchedulerOptions options_;
+  std::shared_ptr<FixedSource> source_;
+  std::unique_ptr<Scheduler> scheduler_;
+  StepPlan plan_;
+  FinishReason finish_ = FinishReason::kNone;
+};
+
+TEST_F(ProposalsTest, AStepGoesOnBehindWhatWasAccepted) {
+  ASSERT_NO_FATAL_FAILURE(begin(40));
+  source_->next = {11, 12, 13};
+  EXPECT_EQ(step({11, 12, 20}), (Tokens{11, 12, 20}));  // 13 is rejected
+  EXPECT_EQ(work().first, 3);
+  EXPECT_EQ(work().count, 4);
+  EXPECT_EQ(work().rows, LogitRows::kVerify);
+  EXPECT_EQ(work().proposed, (Tokens{11, 12, 13}));
+  EXPECT_EQ(step({21}), Tokens{21});  // all are rejected
+  EXPECT_EQ(work().first, 6);         // 20, behind 3 of the prompt, 10, 11 and 12
+  source_->next = {};
+  EXPECT_EQ(step({22}), Tokens{22});
+  EXPECT_EQ(work().first, 7);
+  EXPECT_EQ(work().count, 1);
+  EXPECT_EQ(work().rows, LogitRows::kLast);
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_EQ(stats.proposed_tokens, 6u);
+  EXPECT_EQ(stats.accepted_tokens, 2u);
+  EXPECT_EQ(stats.generation_tokens, 6u);
+}
+
+TEST_F(ProposalsTest, NothingIsPlannedBehindAnOpenOutcome) {
+  ASSERT_NO_FATAL_FAILURE(begin(40));
+  source_->next = {11, 12};
+  plan_ = scheduler_->plan();
+  ASSERT_EQ(work().count, 3);
+  EXPECT_TRUE(scheduler_->plan().empty());
+  EXPECT_EQ(apply({11, 12, 13}), (Tokens{11, 12, 13}));
+  EXPECT_FALSE(scheduler_->plan().empty());
+}
+
+TEST_F(ProposalsTest, WhoseProposalsFailIsPlannedAheadAgain) {
+  ASSERT_NO_FATAL_FAILURE(begin(60));
+  source_->next = {9};
+  for (int i = 0; i < 12; ++i) step({20});
+  plan_ = scheduler_->plan();
+  const StepPlan behind = scheduler_->plan();
+  EXPECT_FALSE(behind.empty());
+}
+
+TEST_F(ProposalsTest, TheLastTokenIsSampledAndNotComputed) {
+  ASSERT_NO_FATAL_FAILURE(begin(4));
+  source_->next = {11, 12, 13, 14};
+  EXPECT_EQ(step({11, 12, 13}), (Tokens{11, 12, 13}));
+  EXPECT_EQ(work().count, 3);  // 10 and two proposals: the fourth token of the answer comes last
+  EXPECT_EQ(finish_, FinishReason::kLength);
+  EXPECT_FALSE(scheduler_->has_work());
+}
+
+TEST_F(ProposalsTest, AnEndAmongTheAcceptedEndsTheAnswer) {
+  ASSERT_NO_FATAL_FAILURE(begin(40));
+  source_->next = {11, 0, 12};
+  EXPECT_EQ(step({11, 0, 12, 13}), (Tokens{11, 0}));
+  EXPECT_EQ(finish_, FinishReason::kStop);
+  EXPECT_FALSE(scheduler_->has_work());
+}
+
+TEST_F(ProposalsTest, ProposalsTakeNoPageThatIsNotFree) {
+  options_.block_count = 4;
+  options_.max_model_len = 16;
+  options_.enable_prefix_caching = false;
+  ASSERT_NO_FATAL_FAILURE(begin(8));
+  Request other;
+  other.id = RequestId(2);
+  other.prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  other.sampling.max_tokens = 2;
+  ASSERT_TRUE(scheduler_->add(std::move(other)).ok());
+  source_->next = {11, 12, 13, 14};
+  plan_ = scheduler_->plan();
+  EXPECT_EQ(scheduler_->stats().preemptions, 0u);
+}
+
+TEST_F(ProposalsTest, PenaltiesAreNotProposedFor) {
+  scheduler_ = Scheduler::create(options_).value();
+  Request request;
+  request.id = RequestId(1);
+  request.prompt = {1, 2, 3};
+  request.sampling.max_tokens = 9;
+  request.sampling.frequency_penalty = 0.5f;
+  ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+  source_->next = {11};
+  step({10});
+  step({11});
+  EXPECT_TRUE(work().proposed.empty());
+}
+
+}  // namespace
+}  // namespace headrace

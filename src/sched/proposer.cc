@@ -1,0 +1,82 @@
+#include "sched/proposer.h"
+
+#include <algorithm>
+
+namespace headrace {
+
+// Penalties count what stands before a row, which for the rows of a step is known one by one. What
+// runs in the background takes what others leave and needs no speed.
+bool Proposer::may_have(const Sequence& sequence) const {
+  const SamplingParams& sampling = sequence.request->sampling;
+  const bool penalised = sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
+                         sampling.frequency_penalty != 0.0f;
+  return !penalised && !sequence.rank.background;
+}
+
+// Its last token must be known, and what is accepted must not pass its end. Where steps overlap, a
+// sequence whose proposals fail has none, so that it is planned ahead again.
+int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const {
+  if (!may_have(sequence) || sequence.samples_in_flight > 0) return 0;
+  if (options_.steps_in_flight_max > 1 && !waits_for_result(sequence)) return 0;
+  const int32_t to_end =
+      std::min(sequence.length_max(), options_.max_model_len) - sequence.known_length();
+  return std::max(0, std::min({options_.proposals.tokens_max, tokens_left, to_end}));
+}
+
+// Half of what is left at most: prompts go on.
+void Proposer::propose(StepDraft& draft, int32_t kept) {
+  if (source_ == nullptr) return;
+  int32_t left = (draft.budget.tokens_left - kept) / 2;
+  for (DraftEntry& candidate : draft.candidates) {
+    Sequence& sequence = *candidate.sequence;
+    if (candidate.count != 1 || !sequence.is<Decoding>()) continue;
+    const int32_t most = most_for(sequence, left);
+    if (most == 0) continue;
+    source_->propose(sequence, most, candidate.proposed);
+    const auto found = static_cast<int32_t>(candidate.proposed.size());
+    const int32_t given = worthwhile(draft.budget.load, sequence, found);
+    candidate.proposed.resize(static_cast<size_t>(given));
+    candidate.count += given;
+    draft.budget.take(sequence, sequence.extent.most + 1, given);
+    left -= given;
+  }
+}
+
+// A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
+// g / D > s / S. The i-th proposal brings a token where it and all before it are accepted.
+int32_t Proposer::worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const {
+  if (!pace_.knows()) return most;
+  const double seconds = pace_.cost().seconds(load);
+  StepLoad with = load;
+  double chance = 1, gain = 0;
+  int32_t best = 0;
+  for (int32_t i = 1; i <= most; ++i) {
+    chance *= sequence.acceptance;
+    gain += chance;
+    with.add_decode(sequence.extent.most + i);
+    const double longer = pace_.cost().seconds(with) - seconds;
+    if (gain / std::max(1.0, load.decodes) > longer / seconds) best = i;
+  }
+  return best;
+}
+
+void Proposer::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
+  proposed_ += static_cast<uint64_t>(proposed);
+  accepted_ += static_cast<uint64_t>(accepted);
+  for (int32_t i = 0; i < std::min(proposed, accepted + 1); ++i) {
+    sequence.acceptance += kLearning * ((i < accepted ? 1.0 : 0.0) - sequence.acceptance);
+  }
+}
+
+// What is not tried is forgotten towards the start, so that it is tried again.
+void Proposer::note_token_without(Sequence& sequence) {
+  if (source_ == nullptr || sequence.acceptance >= kAcceptanceUnknown) return;
+  sequence.acceptance += kForgetting * (kAcceptanceUnknown - sequence.acceptance);
+}
+
+void Proposer::count(SchedulerStats& stats) const {
+  stats.proposed_tokens = proposed_;
+  stats.accepted_tokens = accepted_;
+}
+
+}  // namespace headrace

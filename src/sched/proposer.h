@@ -1,0 +1,52 @@
+// Which sequences get proposals in a step, and how many: as many as are worth the time that a step
+// takes longer with them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sched/draft_source.h"
+#include "sched/scheduler.h"
+#include "sched/step_draft.h"
+#include "sched/step_pace.h"
+
+namespace headrace {
+
+class Proposer {
+ public:
+  // All outlive this object. `source` null: nobody gets any.
+  Proposer(const SchedulerOptions& options, const StepPace& pace,
+           std::shared_ptr<DraftSource> source)
+      : options_(options), pace_(pace), source_(std::move(source)) {}
+
+  // Whether a sequence is planned only behind its last result: a proposal needs to know the last
+  // token. One whose proposals fail is planned ahead as without them, and now and then tried again.
+  bool waits_for_result(const Sequence& sequence) const {
+    return source_ != nullptr && sequence.acceptance >= kWorthWaiting && may_have(sequence);
+  }
+  // Gives proposals to the candidates that decode, out of what the step has left beside
+  // `kept` tokens for the oldest prompt.
+  void propose(StepDraft& draft, int32_t kept);
+  // A step has verified `proposed` tokens of a sequence, of which the first `accepted` were right.
+  void note(Sequence& sequence, int32_t proposed, int32_t accepted);
+  void note_token_without(Sequence& sequence);
+  void count(SchedulerStats& stats) const;
+
+ private:
+  // Planned behind its result, a sequence loses what the host does meanwhile.
+  static constexpr double kWorthWaiting = 0.25;
+  static constexpr double kLearning = 1.0 / 8, kForgetting = 1.0 / 64;
+
+  bool may_have(const Sequence& sequence) const;
+  int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
+  int32_t worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const;
+
+  const SchedulerOptions& options_;
+  const StepPace& pace_;
+  const std::shared_ptr<DraftSource> source_;
+  uint64_t proposed_ = 0, accepted_ = 0;
+};
+
+}  // namespace headrace
