@@ -37,7 +37,8 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
 const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
   if (!keeps_rows_ || 2 * logit_rows_.size() > tokens_.size()) return nullptr;
   for (const Work& work : plan.work) {
-    if (work.rows == LogitRows::kAll || !work.also_sample.empty()) return nullptr;
+    const bool one_row = work.rows == LogitRows::kNone || work.rows == LogitRows::kLast;
+    if (!one_row || !work.also_sample.empty()) return nullptr;
   }
   const auto group = static_cast<size_t>(plan_.layer_group.back());
   kept_rows_.clear();
@@ -57,14 +58,19 @@ const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
 
 void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
   CHECK(work.first >= 0 && work.count > 0);
-  CHECK(work.first + work.count <= slot.length());
-  for (int32_t position = work.first; position < work.first + work.count; ++position) {
+  const int32_t known_end = work.first + work.count - static_cast<int32_t>(work.proposed.size());
+  CHECK(known_end <= slot.length());
+  for (int32_t position = work.first; position < known_end; ++position) {
     const bool known = static_cast<size_t>(position) < slot.tokens.size();
     // Of the tokens in flight a step computes none but the last: the slot's.
     CHECK(known || position + 1 == slot.length());
     tokens_.push_back(known ? slot.tokens[static_cast<size_t>(position)]
                             : token_of_slot(work.slot));
     positions_.push_back(position);
+  }
+  for (size_t i = 0; i < work.proposed.size(); ++i) {
+    tokens_.push_back(work.proposed[i]);
+    positions_.push_back(known_end + static_cast<int32_t>(i));
   }
 }
 
@@ -94,8 +100,16 @@ void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t ro
   }
   const int32_t last = row_first + work.count - 1;
   if (work.samples) {
-    logit_rows_.push_back(
-        {.hidden_row = last, .sequence = work.sequence, .slot = work.slot, .samples = true});
+    const auto proposed = static_cast<int32_t>(work.proposed.size());
+    for (int32_t i = 0; i <= proposed; ++i) {
+      logit_rows_.push_back(
+          {.hidden_row = last - proposed + i,
+           .sequence = work.sequence,
+           .slot = work.slot,
+           .samples = true,
+           .ahead = i,
+           .proposed = i < proposed ? work.proposed[static_cast<size_t>(i)] : TokenId{-1}});
+    }
   }
   for (const SampleTarget& target : work.also_sample) {
     logit_rows_.push_back(

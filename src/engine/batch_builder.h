@@ -22,6 +22,10 @@ struct LogitRow {
   SlotId slot;
   bool samples = false;
   TokenId scored = -1;  // for scoring: the token that follows
+  // Of a step with proposals: how many of them stand before the token that this row samples, and
+  // the one that was proposed for it (-1: none).
+  int32_t ahead = 0;
+  TokenId proposed = -1;
 };
 
 class BatchBuilder {

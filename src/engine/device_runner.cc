@@ -21,6 +21,7 @@
 #include "engine/step_submission.h"
 #include "engine/step_writer.h"
 #include "engine/steps_in_flight.h"
+#include "engine/verification.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -248,7 +249,7 @@ void DeviceRunner::submit_sample(Ticket ticket) {
     if (submission_->padded_rows > 0) recorder_->graphs().has_run(submission_->padded_rows);
   }
   for (const LogitRow& row : step.logit_rows) {
-    if (row.samples) slots_.expect(row.slot);
+    if (row.samples && row.ahead == 0) slots_.expect(row.slot);
   }
   submission_.reset();
   stream_->record(*step.done);
@@ -301,12 +302,8 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
       results_.host_rows(StepsInFlight::place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
                                              results_.host_tops(StepsInFlight::place_of(ticket)));
-  for (size_t i = 0; i < step.logit_rows.size(); ++i) {
-    // A faulty row has no token; its sequence ends, what it would read next does not matter.
-    if (step.logit_rows[i].samples) {
-      slots_.append(step.logit_rows[i].slot, std::max(sampled[i].token, TokenId{0}));
-    }
-  }
+  cut_rejected(step.logit_rows, result);
+  append_accepted(step.logit_rows, result, slots_);
   const double collect_seconds = clock_.now_seconds() - done;
   timing_ = steps_.timing(ticket);
   timing_.collect_seconds = collect_seconds;

@@ -98,12 +98,12 @@ void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots
     DeviceSampleRow& row = out[i];
     if (rows[i].samples) {
       const Drawn& common = drawn(rows[i], slot);
-      const int32_t length = slot.length();
+      const int32_t length = slot.length() + rows[i].ahead;
       row = common.row;
       row.random =
           counter_hash_at(common.stream, static_cast<uint64_t>(length), RngPurpose::kSample);
       row.bias_first = static_cast<int32_t>(biases_.size());
-      if (length < common.biased_until) add_biases(slot, row);
+      if (length < common.biased_until) add_biases(slot, length, row);
     } else {
       row = common_row(rows[i], slot);
       row.bias_first = static_cast<int32_t>(biases_.size());
@@ -149,7 +149,7 @@ DeviceSampler::Drawn& DeviceSampler::drawn(const LogitRow& row, const Slot& slot
 }
 
 // Each token once: entries of a row are changed by different threads.
-void DeviceSampler::add_biases(const Slot& slot, DeviceSampleRow& row) {
+void DeviceSampler::add_biases(const Slot& slot, int32_t length, DeviceSampleRow& row) {
   const SamplingParams& sampling = slot.request->sampling;
   const auto add = [&](TokenId token, float bias) {
     const auto first = biases_.begin() + row.bias_first;
@@ -162,7 +162,7 @@ void DeviceSampler::add_biases(const Slot& slot, DeviceSampleRow& row) {
     }
   };
   for (const auto& [token, bias] : sampling.logit_bias) add(token, bias);
-  if (slot.length() - slot.prompt_length < sampling.min_tokens) {
+  if (length - slot.prompt_length < sampling.min_tokens) {
     if (!sampling.ignore_eos) {
       for (const TokenId token : end_ids_) add(token, -kInfinity);
     }

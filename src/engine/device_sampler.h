@@ -99,7 +99,7 @@ class DeviceSampler {
   };
   DeviceSampleRow common_row(const LogitRow& row, const Slot& slot) const;
   Drawn& drawn(const LogitRow& row, const Slot& slot);
-  void add_biases(const Slot& slot, DeviceSampleRow& row);
+  void add_biases(const Slot& slot, int32_t length /* of the sequence */, DeviceSampleRow& row);
 
   const std::vector<TokenId> end_ids_;
   const int32_t vocab_size_;

@@ -11,6 +11,7 @@
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
 #include "engine/step_scratch.h"
+#include "engine/verification.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
@@ -170,13 +171,8 @@ void ModelRunner::submit_sample(Ticket ticket) {
     sample_chunk(rows.subspan(first, count));
     first += count;
   }
-  for (const LogitRow& row : rows) {
-    if (!row.samples) continue;
-    const auto found = std::find_if(result_.rows.begin(), result_.rows.end(),
-                                    [&](const auto& r) { return r.sequence == row.sequence; });
-    // A faulty row has no token; its sequence ends, what it would read next does not matter.
-    slots_.append(row.slot, std::max(found->accepted.back(), TokenId{0}));
-  }
+  cut_rejected(rows, result_);
+  append_accepted(rows, result_, slots_);
   step_mark_.reset();
 }
 

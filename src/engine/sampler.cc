@@ -69,7 +69,7 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
 SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
   const Slot& slot = slots[row.slot];
   const SamplingParams& sampling = slot.request->sampling;
-  const auto output_count = static_cast<int32_t>(slot.output().size());
+  const int32_t output_count = static_cast<int32_t>(slot.output().size()) + row.ahead;
   banned_.emplace_back();
   if (output_count < sampling.min_tokens) {
     if (!sampling.ignore_eos) banned_.back() = end_ids_;
@@ -89,7 +89,7 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
           .banned = banned_.back(),
           .seed = sampling.seed.value_or(0),
           .choice = static_cast<uint64_t>(slot.choice),
-          .position = slot.tokens.size(),
+          .position = slot.tokens.size() + static_cast<size_t>(row.ahead),
           .logprobs = sampling.logprobs};
 }
 

@@ -1,0 +1,46 @@
+#include "engine/verification.h"
+
+#include <algorithm>
+
+namespace headrace {
+namespace {
+
+// Calls take(rows of a sequence, its row of the result) for each sequence. The rows of one stand
+// together, in the order of the result's.
+template <class Rows, class Take>
+void for_each_sequence(std::span<const LogitRow> rows, Rows& results, Take take) {
+  for (size_t first = 0, at = 0; first < rows.size(); ++at) {
+    size_t last = first + 1;
+    while (last < rows.size() && rows[last].sequence == rows[first].sequence) ++last;
+    take(rows.subspan(first, last - first), results[at]);
+    first = last;
+  }
+}
+
+}  // namespace
+
+void cut_rejected(std::span<const LogitRow> rows, StepResult& result) {
+  for_each_sequence(rows, result.rows, [](std::span<const LogitRow> own, StepResult::Row& row) {
+    size_t sampled = 0;  // rows that sample, up to the first whose proposal is rejected
+    for (const LogitRow& each : own) {
+      if (!each.samples) continue;
+      const TokenId token = row.accepted[sampled++];
+      if (each.proposed >= 0 && token != each.proposed) break;
+    }
+    row.accepted.cut(sampled);
+    if (row.logprobs.size() > sampled) row.logprobs.resize(sampled);
+  });
+}
+
+void append_accepted(std::span<const LogitRow> rows, const StepResult& result, SlotTable& slots) {
+  for_each_sequence(rows, result.rows,
+                    [&](std::span<const LogitRow> own, const StepResult::Row& row) {
+                      // A faulty row has no token; its sequence ends, what it would read next does
+                      // not matter.
+                      for (const TokenId token : row.accepted) {
+                        slots.append(own.front().slot, std::max(token, TokenId{0}));
+                      }
+                    });
+}
+
+}  // namespace headrace
