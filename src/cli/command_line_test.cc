@@ -290,7 +290,8 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
       {{"--speculative-model", "draft"}, "--speculative-model: is not supported: no second model"},
       {{"-md", "draft.gguf"}, "--md: is not supported: no second model"},
       {{"--speculative-draft-model-path", "d"}, "--speculative-draft-model-path: is not supported"},
-      {{"--speculative-config", R"({"model":"d"})"}, "--speculative-config: is not supported"},
+      {{"--speculative-config", R"({"model":"d"})"},
+       "--speculative-config: model is not supported"},
       {{"--tokenizer-revision", "v2"}, "--tokenizer-revision: is not supported"},
       {{"--hf-overrides", "{}"}, "--hf-overrides: is not supported: a model is used as its file"},
       {{"--rope-freq-scale", "0.5"}, "--rope-freq-scale: is not supported"},
@@ -311,10 +312,27 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
     const std::string got = parse(line).message();
     EXPECT_TRUE(got.starts_with(message)) << got;
   }
-  testing::internal::CaptureStderr();
-  EXPECT_TRUE(parse({"--speculative-config", R"({"method":"ngram"})"}).ok());
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("--speculative-config is ignored"),
+}
+
+TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
+  EXPECT_TRUE(parse({"--speculative-config",
+                     R"({"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":6})"})
+                  .ok());
+  const ProposalOptions& proposals = flags_.stack.engine.scheduler.proposals;
+  EXPECT_EQ(proposals.method, ProposalMethod::kNgram);
+  EXPECT_EQ(proposals.tokens_max, 3);
+  EXPECT_EQ(proposals.lookup_max, 6);
+  const auto refused = [&](const char* json) {
+    return std::string(parse({"--speculative-config", json}).message());
+  };
+  EXPECT_NE(refused(R"({"method":"eagle"})").find("method eagle is not supported"),
             std::string::npos);
+  EXPECT_NE(refused(R"({"num_speculative_tokens":99})").find("between 1 and 16"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"prompt_lookup_min":9})").find("is above prompt_lookup_max"),
+            std::string::npos);
+  EXPECT_NE(refused("[]").find("is not a JSON object"), std::string::npos);
+  EXPECT_FALSE(parse({"--speculative-config", "{"}).ok());
 }
 
 TEST_F(ModelFlagsTest, VariablesOfLlamaServerAreToldWithTheirFlags) {

@@ -83,9 +83,6 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--code-revision", kValue, "models bring no code here"},
     {"--hf-token,--hft", kMaybe, kNoFetch},
     {"--download-dir", kValue, kNoFetch},
-    {"--spec-method", kValue, kFaster},
-    {"--spec-tokens", kValue, kFaster},
-    {"--num-speculative-tokens", kValue, kFaster},
     {"--tokenizer-mode", kValue, kUnlike},
     {"--config-format", kValue, kUnlike},
     {"--runner", kValue, kUnlike},
@@ -425,12 +422,6 @@ void add_twin(CLI::App& app, const std::string& name, Takes takes, OnUse on_use)
   add_hidden(app, "--no-" + name.substr(2), kNothing, on_use);
 }
 
-// A draft model is one more set of weights; methods without one change nothing but speed.
-void check_speculation(const std::string& name, const std::string& config) {
-  if (config.find("\"model\"") != std::string::npos) refuse(name, kNoDraft);
-  warn(name, kFaster);
-}
-
 // Variables whose flag is not spelled as they are.
 struct Variable {
   std::string_view name, flag;
@@ -484,9 +475,6 @@ void add_foreign_flags(CLI::App& app) {
       });
       add_twin(app, name, flag.takes, [](const std::string&, const std::string&) {});
     }
-  }
-  for (const char* name : {"--speculative-config", "--sc"}) {
-    add_hidden(app, name, kValue, check_speculation);
   }
 }
 

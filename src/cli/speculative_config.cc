@@ -1,0 +1,66 @@
+#include "cli/speculative_config.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace headrace {
+namespace {
+
+Status read_method(const Json& value, ProposalOptions& options) {
+  const std::string name = value.is_string() ? value.as_string() : std::string(value.type_name());
+  const auto method = value_named(kProposalMethods, name);
+  if (!value.is_string() || !method) {
+    return invalid_argument(
+        fmt::format("method {} is not supported: there are none and ngram", name));
+  }
+  options.method = *method;
+  return ok_status();
+}
+
+Status read_count(const Json::Member& member, int32_t most, int32_t& out) {
+  if (!member.second.is_int() || member.second.as_int() < 1 || member.second.as_int() > most) {
+    return invalid_argument(
+        fmt::format("{} is not a whole number between 1 and {}", member.first, most));
+  }
+  out = static_cast<int32_t>(member.second.as_int());
+  return ok_status();
+}
+
+Status read_member(const Json::Member& member, ProposalOptions& options) {
+  const std::string& name = member.first;
+  if (name == "method") return read_method(member.second, options);
+  if (name == "num_speculative_tokens") {
+    return read_count(member, kProposedTokensMax, options.tokens_max);
+  }
+  if (name == "prompt_lookup_min") return read_count(member, kLookupTokensMax, options.lookup_min);
+  if (name == "prompt_lookup_max") return read_count(member, kLookupTokensMax, options.lookup_max);
+  if (name == "model") {
+    return invalid_argument(
+        "model is not supported: no second model is loaded; leave it out, and answers are the "
+        "same");
+  }
+  return invalid_argument(
+      fmt::format("{} is not a field: there are method, num_speculative_tokens, "
+                  "prompt_lookup_min and prompt_lookup_max",
+                  name));
+}
+
+}  // namespace
+
+Status read_speculative_config(std::string_view json, ProposalOptions& options) {
+  HR_ASSIGN_OR_RETURN(const Json config, parse_json(json));
+  if (!config.is_object()) return invalid_argument("is not a JSON object");
+  for (const Json::Member& member : config.as_object()) {
+    HR_RETURN_IF_ERROR(read_member(member, options));
+  }
+  if (options.lookup_min > options.lookup_max) {
+    return invalid_argument(fmt::format("prompt_lookup_min {} is above prompt_lookup_max {}",
+                                        options.lookup_min, options.lookup_max));
+  }
+  return ok_status();
+}
+
+}  // namespace headrace
