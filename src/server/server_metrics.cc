@@ -27,13 +27,30 @@ const Buckets kTokens = {1,    2,    5,     10,    20,    50,     100,    200,  
 const Buckets kChoices = {1, 2, 5, 10, 20};
 const Buckets kStepTokens(kStepTokenBounds.begin(), kStepTokenBounds.end());
 
-// Sums that the scheduler keeps of background requests (Request::background).
-struct BackgroundSum {
+// Sums that the scheduler keeps.
+struct SchedulerSum {
   const char* name;
   const char* help;
   double (*value)(const SchedulerStats& stats);
 };
-constexpr std::array<BackgroundSum, 6> kBackgroundSums = {{
+constexpr std::array<SchedulerSum, 14> kSchedulerSums = {{
+    {"vllm:num_preemptions_total", "Preemptions.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.preemptions); }},
+    {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were proposed and verified.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.proposed_tokens); }},
+    {"vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were right.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.accepted_tokens); }},
+    {"vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.prefix_cache_queries); }},
+    {"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.prefix_cache_hits); }},
+    {"headrace:kv_pages_stored_total", "Pages of keys and values that went to a lower tier.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_stored); }},
+    {"headrace:kv_pages_loaded_total", "Pages that came back from a lower tier.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_loaded); }},
+    {"headrace:resumed_tokens_total",
+     "Tokens of preempted sequences that were found instead of computed again.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.resumed_tokens); }},
     {"headrace:background_tokens_total", "Tokens computed for background requests.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.background_tokens); }},
     {"headrace:background_room_seconds_total",
@@ -80,25 +97,13 @@ struct ServerMetrics::Series {
   prometheus::Gauge& kv_usage = gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.");
   prometheus::Gauge& kv_usage_old =
       gauge("vllm:gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.");
-  prometheus::Counter& preemptions = counter("vllm:num_preemptions_total", "Preemptions.");
   prometheus::Counter& prompt_tokens =
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
   prometheus::Counter& prompt_tokens_cached =
       counter("vllm:prompt_tokens_cached_total", "Of them, found in the prefix cache.");
-  prometheus::Counter& prefix_queries =
-      counter("vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
-  prometheus::Counter& prefix_hits =
-      counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.");
-  prometheus::Counter& pages_stored = counter(
-      "headrace:kv_pages_stored_total", "Pages of keys and values that went to a lower tier.");
-  prometheus::Counter& pages_loaded =
-      counter("headrace:kv_pages_loaded_total", "Pages that came back from a lower tier.");
   prometheus::Gauge& pages_in_host =
       gauge("headrace:kv_pages_in_host_memory", "Pages in the host memory tier.");
   prometheus::Gauge& pages_on_disk = gauge("headrace:kv_pages_on_disk", "Pages in the disk tier.");
-  prometheus::Counter& resumed_tokens =
-      counter("headrace:resumed_tokens_total",
-              "Tokens of preempted sequences that were found instead of computed again.");
   prometheus::Counter& generation_tokens =
       counter("vllm:generation_tokens_total", "Generated tokens.");
   prometheus::Family<prometheus::Counter>& successes = prometheus::BuildCounter()
@@ -175,15 +180,14 @@ struct ServerMetrics::Series {
           .Help("The engine thread's work, by phase of a step.")
           .Register(registry);
 
-  // In the order of kBackgroundSums.
-  std::vector<prometheus::Counter*> background = background_counters();
+  // In the order of kSchedulerSums.
+  std::vector<prometheus::Counter*> sums = scheduler_sums();
   prometheus::Gauge& beside_max =
       gauge("headrace:beside_step_seconds_max",
             "The longest step with background work beside decodes of live requests.");
-  std::vector<prometheus::Counter*> background_counters() {
+  std::vector<prometheus::Counter*> scheduler_sums() {
     std::vector<prometheus::Counter*> counters;
-    for (const BackgroundSum& sum : kBackgroundSums)
-      counters.push_back(&counter(sum.name, sum.help));
+    for (const SchedulerSum& sum : kSchedulerSums) counters.push_back(&counter(sum.name, sum.help));
     return counters;
   }
 
@@ -343,15 +347,6 @@ std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edg
     series_->kv_usage.Set(usage);
     series_->kv_usage_old.Set(usage);
     const SchedulerStats& seen = series_->seen.scheduler;
-    const auto add = [](prometheus::Counter& counter, uint64_t now, uint64_t before) {
-      counter.Increment(static_cast<double>(now - before));
-    };
-    add(series_->preemptions, scheduler.preemptions, seen.preemptions);
-    add(series_->prefix_queries, scheduler.prefix_cache_queries, seen.prefix_cache_queries);
-    add(series_->prefix_hits, scheduler.prefix_cache_hits, seen.prefix_cache_hits);
-    add(series_->pages_stored, scheduler.pages_stored, seen.pages_stored);
-    add(series_->pages_loaded, scheduler.pages_loaded, seen.pages_loaded);
-    add(series_->resumed_tokens, scheduler.resumed_tokens, seen.resumed_tokens);
     series_->pages_in_host.Set(scheduler.pages_in_host);
     series_->pages_on_disk.Set(scheduler.pages_on_disk);
     std::vector<double> steps;
@@ -361,11 +356,11 @@ std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edg
     }
     series_->step_tokens.ObserveMultiple(
         steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
-    add(series_->steps, stats->steps, series_->seen.steps);
+    series_->steps.Increment(static_cast<double>(stats->steps - series_->seen.steps));
     add_timing(*stats);
-    for (size_t i = 0; i < kBackgroundSums.size(); ++i) {
-      series_->background[i]->Increment(kBackgroundSums[i].value(scheduler) -
-                                        kBackgroundSums[i].value(seen));
+    for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
+      series_->sums[i]->Increment(kSchedulerSums[i].value(scheduler) -
+                                  kSchedulerSums[i].value(seen));
     }
     series_->beside_max.Set(scheduler.beside_seconds_max);
     for (const StepCostTerm& field : kStepCostTerms) {
