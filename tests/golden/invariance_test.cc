@@ -230,6 +230,21 @@ TEST_P(Invariance, WhereverKeysAndValuesLie) {
   }
 }
 
+// Tokens are proposed and several verified a step: each is the one that it is without.
+TEST_P(Invariance, WithProposals) {
+  std::optional<ModelUnderTest> proposing;
+  StackOptions options = without_prefix_cache();
+  options.engine.scheduler.proposals = {.method = ProposalMethod::kNgram, .lookup_min = 1};
+  ASSERT_NO_FATAL_FAILURE(load(proposing, options));
+  expect_same_together(*proposing, shuffled_order(13), "together");
+  for (size_t r = 0; r < requests_.size(); ++r) {
+    const auto outcome = proposing->answer(requests_[r]);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+    expect_same(*outcome, alone_[r], "request " + std::to_string(r));
+  }
+  EXPECT_GT(proposing->stack().engine().stats().scheduler.accepted_tokens, 10u);
+}
+
 // The second engine finds what the first one saved.
 TEST_P(Invariance, SavedAndRestored) {
   const StackOptions options{.memory = {.max_model_len = 1024},

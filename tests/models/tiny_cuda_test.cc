@@ -371,7 +371,8 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
   }
 }
 
-// With --batch-invariant a row's bits are its sequence's own: together, alone, and cut otherwise.
+// With --batch-invariant a row's bits are its sequence's own: together, alone, cut otherwise, and
+// where tokens are proposed and verified.
 void expect_bit_equal(const std::vector<std::string>& preferred) {
   for (const char* name : {"/llama", "/gemma3", "/phi3"}) {
     SCOPED_TRACE(name);
@@ -392,8 +393,15 @@ void expect_bit_equal(const std::vector<std::string>& preferred) {
     auto chunked = ModelUnderTest::load(options);
     ASSERT_TRUE(chunked.ok()) << chunked.status().message();
     const auto cut = chunked->answer(all).value();
+    options.batch.max_num_batched_tokens = 64;
+    options.engine.scheduler.proposals = {
+        .method = ProposalMethod::kNgram, .tokens_max = 4, .lookup_min = 1};
+    auto proposing = ModelUnderTest::load(options);
+    ASSERT_TRUE(proposing.ok()) << proposing.status().message();
+    const auto verified = proposing->answer(all).value();
+    EXPECT_GT(proposing->stack().engine().stats().scheduler.proposed_tokens, 0u);
     for (size_t i = 0; i < all.size(); ++i) {
-      for (const Outcome* other : std::vector<const Outcome*>{&alone[i], &cut[i]}) {
+      for (const Outcome* other : std::vector<const Outcome*>{&alone[i], &cut[i], &verified[i]}) {
         EXPECT_EQ(expected[i].tokens, other->tokens) << i;
         EXPECT_EQ(distance(expected[i].logprobs, other->logprobs), 0.0) << i;
         EXPECT_EQ(distance(expected[i].prompt_logprobs, other->prompt_logprobs), 0.0) << i;

@@ -95,6 +95,7 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
   std::optional<CpuWithoutAmx> without_amx;
   if (!GetParam().may_use_amx) without_amx.emplace();
   ASSERT_GE(model_paths().size(), 33u);
+  uint64_t accepted = 0;  // proposals of all models
   for (const std::string& path : model_paths()) {
     SCOPED_TRACE(path);
     StackOptions options = stack_options(path);
@@ -118,8 +119,16 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
     ASSERT_TRUE(narrow.ok()) << narrow.status().message();
     const auto in_steps = narrow->answer(all);
     ASSERT_TRUE(in_steps.ok()) << in_steps.status().message();
+    options.engine.scheduler.proposals = {
+        .method = ProposalMethod::kNgram, .tokens_max = 4, .lookup_min = 1};
+    auto proposing = ModelUnderTest::load(options);
+    ASSERT_TRUE(proposing.ok()) << proposing.status().message();
+    const auto verified = proposing->answer(all);
+    ASSERT_TRUE(verified.ok()) << verified.status().message();
+    accepted += proposing->stack().engine().stats().scheduler.accepted_tokens;
     for (size_t i = 0; i < all.size(); ++i) {
       expect_same((*together)[i], alone[i], "together, request " + std::to_string(i));
+      expect_same((*verified)[i], alone[i], "with proposals, request " + std::to_string(i));
       expect_same((*in_steps)[i], alone[i], "in steps of 16, request " + std::to_string(i));
     }
 
@@ -135,6 +144,7 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
       }
     }
   }
+  EXPECT_GT(accepted, 30u);
 }
 
 INSTANTIATE_TEST_SUITE_P(EqualBits, TinyEngineBits, ::testing::ValuesIn(kEqualBits),
