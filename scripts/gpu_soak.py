@@ -254,7 +254,10 @@ def long_run(options):
                 start.note("driver", f"refused: {refusal}")
             else:
                 options.seconds, options.requests = 60 * options.long, 0
-                sampler = threading.Thread(target=lambda: sample_memory(server, samples, stop, options.long), daemon=True)
+                mappings = []
+                sampler = threading.Thread(
+                    target=lambda: sample_memory(server, samples, mappings, stop, options.long), daemon=True
+                )
                 sampler.start()
                 cases = soak_requests.make_cases(start.random, start.shape, start.flags)
                 alone = start.ask_alone(server, cases)  # first, so that answers need not be kept
@@ -264,6 +267,7 @@ def long_run(options):
                 facts = start.facts(server)
                 for text in soak_check.growth(samples):
                     start.note("memory", text)
+                    start.note("memory", f"grew: {soak_check.grown(mappings[2 * len(mappings) // 3], mappings[-1])}")
                 if options.device == "cuda" and all(sample["gpu_mib"] is None for sample in samples):
                     start.note("memory", "of the GPU cannot be seen")
         except ServerEnded as error:
@@ -283,9 +287,10 @@ def long_run(options):
     return summary(periods)
 
 
-def sample_memory(server, samples, stop, minutes):
+def sample_memory(server, samples, mappings, stop, minutes):
     while not stop.wait(max(0.2, min(5.0, 60 * minutes / 100))):
         samples.append({"seconds": time.monotonic(), **server.memory()})
+        mappings.append(server.mappings())
 
 
 def parse():

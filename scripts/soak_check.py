@@ -91,6 +91,13 @@ def growth(samples):
     return problems
 
 
+def grown(before, after):
+    """Of what a server's mappings hold (Server.mappings()), what became more, the most first."""
+    more = {kind: after[kind] - before.get(kind, 0) for kind in after}
+    largest = sorted(more, key=more.get, reverse=True)[:4]
+    return ", ".join(f"{kind} {more[kind]:+.0f} MiB" for kind in largest if more[kind] >= 1)
+
+
 def thirds(samples):
     """Memory at the beginning, after one and two thirds, and at the end, MiB."""
     if not samples:

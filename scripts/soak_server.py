@@ -1,5 +1,6 @@
 """A server of the soak: one process with dummy weights, and what it says of itself."""
 
+import collections
 import http.client
 import json
 import os
@@ -19,6 +20,22 @@ CONTEXT_MIB = 400
 
 class ServerEnded(Exception):
     pass
+
+
+MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s*(.*)")
+
+
+def mappings_of(lines):
+    kinds, kind = collections.Counter(), ""
+    for line in lines:
+        head = MAPPING.match(line)
+        if head:
+            size = int(head[2], 16) - int(head[1], 16)
+            unnamed = f"mappings of {1 << max(0, size.bit_length() - 21)} MiB"
+            kind = os.path.basename(head[3]) or unnamed
+        elif line.startswith("Rss:"):
+            kinds[kind] += int(line.split()[1]) / 1024
+    return dict(kinds)
 
 
 class Server:
@@ -142,6 +159,14 @@ class Server:
         except (OSError, TypeError):
             resident = None
         return {"rss_mib": resident, "gpu_mib": gpu_mib(self.child.pid, self.alone)}
+
+    def mappings(self):
+        """Resident MiB by kind of mapping: the heap, a file by its name, other memory by the size of its mapping."""
+        try:
+            with open(f"/proc/{self.child.pid}/smaps") as smaps:
+                return mappings_of(smaps)
+        except OSError:
+            return {}
 
     def planned_mib(self):
         parts = re.findall(r"(weights|tables|values|steps|kernels) ([0-9.]+)", self.plan)

@@ -16,6 +16,7 @@ import gpu_soak
 import soak_check
 import soak_models
 import soak_requests
+import soak_server
 
 SMALL = soak_models.Shape("small", "llama", 4, 2, 64, 128, 512)
 
@@ -95,6 +96,20 @@ def test_memory_that_grows_in_the_last_third_is_told():
     leaking = [{**sample, "rss_mib": sample["rss_mib"] + sample["seconds"]} for sample in flat]
     assert "rss_mib grew" in soak_check.growth(leaking)[0]
     assert soak_check.growth(flat[:6]) == ["too few samples of memory"]
+
+
+def test_what_grew_is_named():
+    smaps = """7f0000000000-7f0000400000 rw-p 00000000 00:00 0
+Rss:                2048 kB
+7f1000000000-7f1000400000 r--p 00000000 08:01 42   /usr/lib/libcuda.so.1
+Rss:                1024 kB
+55d000000000-55d000100000 rw-p 00000000 00:00 0    [heap]
+Rss:                 512 kB
+"""
+    before = soak_server.mappings_of(smaps.splitlines())
+    assert before == {"mappings of 4 MiB": 2, "libcuda.so.1": 1, "[heap]": 0.5}
+    after = soak_server.mappings_of(smaps.replace(" 1024 kB", "90112 kB").splitlines())
+    assert soak_check.grown(before, after) == "libcuda.so.1 +87 MiB"
 
 
 def test_every_pair_of_shape_and_flags_comes_before_one_comes_again():
