@@ -104,6 +104,8 @@ CROWDED = ("--admission-headroom", "0")
 SWAP = (*CROWDED, "--kv-offloading-size", "0.5", "--preemption-mode", "swap")
 DISK = (*CROWDED, "--kv-offloading-size", "0.01", "--kv-disk-size", "0.25", "--preemption-mode", "swap")
 OUT_AND_BACK = ("preemptions", "pages_stored", "pages_loaded")
+# One token is match enough: texts of random weights repeat little.
+NGRAM = ("--speculative-config", '{"method": "ngram", "prompt_lookup_min": 1}')
 
 FLAGS = [
     Flags("default"),
@@ -120,6 +122,9 @@ FLAGS = [
     Flags("invariant-swap", "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
     Flags("tight-disk", *DISK, pool=TIGHT, pressure=OUT_AND_BACK),
     Flags("tight-recompute", *CROWDED, pool=TIGHT, pressure=("preemptions",)),
+    Flags("ngram", *NGRAM, pressure=("proposed",)),
+    Flags("invariant-ngram", "--batch-invariant", *NGRAM, pressure=("proposed",)),
+    Flags("ngram-swap", *NGRAM, *SWAP, pool=TIGHT, pressure=(*OUT_AND_BACK, "proposed")),
     Flags("no-prefix-cache", "--no-enable-prefix-caching"),
     Flags("no-overlap", "--no-overlap", "--no-split-prompts"),
     Flags("seccomp", "--seccomp"),

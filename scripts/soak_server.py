@@ -123,6 +123,8 @@ class Server:
             "preemptions": int(self.metric("vllm:num_preemptions_total")),
             "pages_stored": int(self.metric("headrace:kv_pages_stored_total")),
             "pages_loaded": int(self.metric("headrace:kv_pages_loaded_total")),
+            "proposed": int(self.metric("vllm:spec_decode_num_draft_tokens_total")),
+            "accepted": int(self.metric("vllm:spec_decode_num_accepted_tokens_total")),
             "steps": int(self.metric("headrace:steps_total")),
         }  # fmt: skip
         self.wait_idle()
