@@ -31,5 +31,10 @@ struct SamplingParams {
   int32_t logprobs = -1;         // -1 = none; k = chosen token and the k best, per output token
   int32_t prompt_logprobs = -1;  // the same for each prompt token (echo)
 };
+// Whether penalties need what a sequence has generated so far.
+inline bool counts_outputs(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
+         sampling.frequency_penalty != 0.0f;
+}
 
 }  // namespace headrace

@@ -17,11 +17,6 @@ void count_output(std::vector<TokenCount>& counts, TokenId token) {
 
 }  // namespace
 
-bool counts_outputs(const SamplingParams& sampling) {
-  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
-         sampling.frequency_penalty != 0.0f;
-}
-
 SlotTable::SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max)
     : group_count_(static_cast<size_t>(group_count)),
       blocks_max_(static_cast<size_t>(blocks_max)),

@@ -30,9 +30,6 @@ struct Slot {
   TokenSpan output() const { return TokenSpan(tokens).subspan(static_cast<size_t>(prompt_length)); }
 };
 
-// Whether penalties need what a sequence has generated so far.
-bool counts_outputs(const SamplingParams& sampling);
-
 class SlotTable {
  public:
   // `blocks_max`: most blocks of a sequence in one group

@@ -7,10 +7,7 @@ namespace headrace {
 // Penalties count what stands before a row, which for the rows of a step is known one by one. What
 // runs in the background takes what others leave and needs no speed.
 bool Proposer::may_have(const Sequence& sequence) const {
-  const SamplingParams& sampling = sequence.request->sampling;
-  const bool penalised = sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
-                         sampling.frequency_penalty != 0.0f;
-  return !penalised && !sequence.rank.background;
+  return !counts_outputs(sequence.request->sampling) && !sequence.rank.background;
 }
 
 // Its last token must be known, and what is accepted must not pass its end. Where steps overlap, a
