@@ -19,6 +19,10 @@ constexpr int64_t kItemsListed = 20, kItemsListedMax = 100;
 
 std::string owner_of(const RouteCall& call) { return call.caller.owner(call.state.keys); }
 
+// Of the items of a conversation together. Those of one response have fewer, by the limits of
+// bodies and what is added when they are shown.
+constexpr JsonLimits kStoredItems{.key_count_max = 250'000, .element_count_max = 250'000};
+
 // The items of what a request goes on from, response by response.
 Result<std::vector<Json>> earlier_items(ResponseStore& store, const std::string& owner,
                                         const std::string& previous) {
@@ -31,10 +35,16 @@ Result<std::vector<Json>> earlier_items(ResponseStore& store, const std::string&
         "the items of the conversation",
         "previous_response_id");
   }
+  JsonLimits left = kStoredItems;
   for (const ResponseStore::Stored& response : *conversation) {
     for (const std::string* items : {&response->input_items, &response->output_items}) {
-      HR_ASSIGN_OR_RETURN(Json parsed, parse_json(*items));
-      all.push_back(std::move(parsed));
+      Result<Json> parsed = parse_json_within(*items, left);
+      if (!parsed.ok()) {
+        return invalid_argument(
+            "the conversation of previous_response_id has too many items: send those that matter",
+            "previous_response_id");
+      }
+      all.push_back(std::move(*parsed));
     }
   }
   return all;
@@ -152,7 +162,7 @@ void handle_cancel_response(RouteCall& call) {
 void handle_response_input_items(RouteCall& call) {
   const auto stored = find_response(call);
   if (!stored) return;
-  const Result<Json> items = parse_json(stored->input_items);
+  const Result<Json> items = parse_json(stored->input_items, kStoredItems);
   const Result<Json> page = items.ok() ? input_items_page(*items, call.request.query) : items;
   if (!page.ok()) return call.exchange->respond(error_response(page.status()));
   respond_json(call, *page);

@@ -128,6 +128,35 @@ Status add_response_item(const Json& item, const std::string& name, JsonLimits& 
   return bad_item(choice_error(name + ".type", kTypes, member ? *member : Json()).message());
 }
 
+Json with_members(const Json& object, std::span<const std::string_view> names) {
+  Json kept = Json::object();
+  for (const std::string_view name : names) {
+    if (const Json* member = object.find(name)) kept.set(name, *member);
+  }
+  return kept;
+}
+
+// Of what a client sends only the members that mean something here: what it is asked for again is
+// stored, shown and read for each response that goes on from this one.
+Json known_members(const Json& item) {
+  static constexpr std::string_view kOfItem[] = {
+      "type", "id",        "status", "role",    "content",          "call_id",
+      "name", "arguments", "output", "summary", "encrypted_content"};
+  static constexpr std::string_view kOfPart[] = {"type", "text", "refusal"};
+  Json kept = with_members(item, kOfItem);
+  for (const std::string_view name : {"content", "output", "summary"}) {
+    const Json* parts = kept.find(name);
+    if (!parts || !parts->is_array()) continue;
+    Json::Array known;
+    known.reserve(parts->as_array().size());
+    for (const Json& part : parts->as_array()) {
+      known.push_back(part.is_object() ? with_members(part, kOfPart) : part);
+    }
+    kept.set(name, std::move(known));
+  }
+  return kept;
+}
+
 // As the API shows items again: with an id, a type, and a message's text in parts.
 Json shown_item(Json item) {
   const std::string_view type = type_of(item);
@@ -170,7 +199,7 @@ Result<Json> response_items(const Json& input, size_t items_max) {
     if (!item.is_object()) {
       return bad_item(field_error(fmt::format("input[{}]", i), "an object", item).message());
     }
-    items.push_back(shown_item(item));
+    items.push_back(shown_item(known_members(item)));
   }
   return Json(std::move(items));
 }

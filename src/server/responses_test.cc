@@ -4,6 +4,7 @@
 
 #include "server/parameter_table_fixture.h"
 #include "server/response_format.h"
+#include "server/response_input.h"
 #include "server/response_request.h"
 #include "server/response_store.h"
 #include "server/server_fixture.h"
@@ -330,6 +331,18 @@ TEST(ResponseStore, AConversationIsUsedAsAWhole) {
   EXPECT_TRUE(store.erase("a", "2"));
   EXPECT_FALSE(store.conversation("a", "4"));
   EXPECT_EQ(store.conversation("a", "1")->size(), 1u);
+}
+
+TEST(ResponseItems, WhatMeansNothingHereIsNotKept) {
+  const Json input = *parse_json(
+      R"([{"role":"user","junk":[0,0,0],"content":[{"type":"input_text","text":"a","more":{}}]}])");
+  const Result<Json> items = response_items(input, 10);
+  ASSERT_TRUE(items.ok()) << items.status().message();
+  const Json& item = items->as_array()[0];
+  EXPECT_EQ(item.find("junk"), nullptr);
+  const Json& part = item.find("content")->as_array()[0];
+  EXPECT_EQ(part.find("more"), nullptr);
+  EXPECT_EQ(*part.find("text"), Json("a"));
 }
 
 }  // namespace
