@@ -329,10 +329,13 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
             std::string::npos);
   EXPECT_NE(refused(R"({"num_speculative_tokens":99})").find("between 1 and 16"),
             std::string::npos);
-  EXPECT_NE(refused(R"({"prompt_lookup_min":9})").find("is above prompt_lookup_max"),
+  EXPECT_NE(refused(R"({"prompt_lookup_min":9,"prompt_lookup_max":3})")
+                .find("is above prompt_lookup_max"),
             std::string::npos);
   EXPECT_NE(refused("[]").find("is not a JSON object"), std::string::npos);
   EXPECT_FALSE(parse({"--speculative-config", "{"}).ok());
+  EXPECT_TRUE(parse({"--speculative-config", R"({"prompt_lookup_max":1})"}).ok());
+  EXPECT_EQ(proposals.lookup_min, 1);
 }
 
 TEST_F(ModelFlagsTest, VariablesOfLlamaServerAreToldWithTheirFlags) {

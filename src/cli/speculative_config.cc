@@ -1,5 +1,6 @@
 #include "cli/speculative_config.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -55,6 +56,12 @@ Status read_speculative_config(std::string_view json, ProposalOptions& options) 
   if (!config.is_object()) return invalid_argument("is not a JSON object");
   for (const Json::Member& member : config.as_object()) {
     HR_RETURN_IF_ERROR(read_member(member, options));
+  }
+  // One without the other moves the other's default.
+  if (config.find("prompt_lookup_max") == nullptr) {
+    options.lookup_max = std::max(options.lookup_max, options.lookup_min);
+  } else if (config.find("prompt_lookup_min") == nullptr) {
+    options.lookup_min = std::min(options.lookup_min, options.lookup_max);
   }
   if (options.lookup_min > options.lookup_max) {
     return invalid_argument(fmt::format("prompt_lookup_min {} is above prompt_lookup_max {}",

@@ -27,8 +27,12 @@ void cut_rejected(std::span<const LogitRow> rows, StepResult& result) {
       const TokenId token = row.accepted[sampled++];
       if (each.proposed >= 0 && token != each.proposed) break;
     }
+    if (sampled == row.accepted.size()) return;
     row.accepted.cut(sampled);
     if (row.logprobs.size() > sampled) row.logprobs.resize(sampled);
+    // A faulty row has no token; one that is void is nobody's fault.
+    row.fault = std::any_of(row.accepted.begin(), row.accepted.end(),
+                            [](TokenId token) { return token < 0; });
   });
 }
 

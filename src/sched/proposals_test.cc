@@ -113,6 +113,14 @@ TEST_F(ProposalsTest, WhoseProposalsFailIsPlannedAheadAgain) {
   EXPECT_FALSE(behind.empty());
 }
 
+TEST_F(ProposalsTest, WhoGetsNoneIsPlannedAheadAgain) {
+  ASSERT_NO_FATAL_FAILURE(begin(60));
+  source_->next = {};
+  for (int i = 0; i < 8; ++i) step({20});
+  plan_ = scheduler_->plan();
+  EXPECT_FALSE(scheduler_->plan().empty());
+}
+
 TEST_F(ProposalsTest, TheLastTokenIsSampledAndNotComputed) {
   ASSERT_NO_FATAL_FAILURE(begin(4));
   source_->next = {11, 12, 13, 14};

@@ -10,11 +10,8 @@ bool Proposer::may_have(const Sequence& sequence) const {
   return !counts_outputs(sequence.request->sampling) && !sequence.rank.background;
 }
 
-// Its last token must be known, and what is accepted must not pass its end. Where steps overlap, a
-// sequence whose proposals fail has none, so that it is planned ahead again.
+// What is accepted must not pass its end.
 int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const {
-  if (!may_have(sequence) || sequence.samples_in_flight > 0) return 0;
-  if (options_.steps_in_flight_max > 1 && !waits_for_result(sequence)) return 0;
   const int32_t to_end =
       std::min(sequence.length_max(), options_.max_model_len) - sequence.known_length();
   return std::max(0, std::min({options_.proposals.tokens_max, tokens_left, to_end}));
@@ -26,17 +23,34 @@ void Proposer::propose(StepDraft& draft, int32_t kept) {
   int32_t left = (draft.budget.tokens_left - kept) / 2;
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
-    if (candidate.count != 1 || !sequence.is<Decoding>()) continue;
-    const int32_t most = most_for(sequence, left);
-    if (most == 0) continue;
-    source_->propose(sequence, most, candidate.proposed);
-    const auto found = static_cast<int32_t>(candidate.proposed.size());
-    const int32_t given = worthwhile(draft.budget.load, sequence, found);
-    candidate.proposed.resize(static_cast<size_t>(given));
-    candidate.count += given;
-    draft.budget.take(sequence, sequence.extent.most + 1, given);
+    const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
+    if (!decodes || sequence.samples_in_flight > 0 || !waits_for_result(sequence)) continue;
+    const int32_t given = give(draft, candidate, left);
     left -= given;
+    if (given == 0) note_none(sequence);
   }
+}
+
+// How many it got.
+int32_t Proposer::give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) const {
+  Sequence& sequence = *candidate.sequence;
+  const int32_t most = most_for(sequence, tokens_left);
+  if (most == 0) return 0;
+  source_->propose(sequence, most, candidate.proposed);
+  const auto found = static_cast<int32_t>(candidate.proposed.size());
+  const int32_t given = worthwhile(draft.budget.load, sequence, found);
+  candidate.proposed.resize(static_cast<size_t>(given));
+  candidate.count += given;
+  draft.budget.take(sequence, sequence.extent.most + 1, given);
+  return given;
+}
+
+// Where steps do not overlap nothing is lost by waiting.
+void Proposer::note_none(Sequence& sequence) const {
+  ProposalRecord& record = sequence.proposals;
+  if (options_.steps_in_flight_max == 1 || ++record.in_vain < kInVainMax) return;
+  record.in_vain = 0;
+  record.pause = kPauseTokens;
 }
 
 // A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
@@ -48,7 +62,7 @@ int32_t Proposer::worthwhile(const StepLoad& load, const Sequence& sequence, int
   double chance = 1, gain = 0;
   int32_t best = 0;
   for (int32_t i = 1; i <= most; ++i) {
-    chance *= sequence.acceptance;
+    chance *= sequence.proposals.acceptance;
     gain += chance;
     with.add_decode(sequence.extent.most + i);
     const double longer = pace_.cost().seconds(with) - seconds;
@@ -60,15 +74,16 @@ int32_t Proposer::worthwhile(const StepLoad& load, const Sequence& sequence, int
 void Proposer::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
   proposed_ += static_cast<uint64_t>(proposed);
   accepted_ += static_cast<uint64_t>(accepted);
+  ProposalRecord& record = sequence.proposals;
+  record.in_vain = 0;
   for (int32_t i = 0; i < std::min(proposed, accepted + 1); ++i) {
-    sequence.acceptance += kLearning * ((i < accepted ? 1.0 : 0.0) - sequence.acceptance);
+    record.acceptance += kLearning * ((i < accepted ? 1.0 : 0.0) - record.acceptance);
   }
+  if (record.acceptance < kWorthWaiting) record = {.pause = kPauseTokens};
 }
 
-// What is not tried is forgotten towards the start, so that it is tried again.
 void Proposer::note_token_without(Sequence& sequence) {
-  if (source_ == nullptr || sequence.acceptance >= kAcceptanceUnknown) return;
-  sequence.acceptance += kForgetting * (kAcceptanceUnknown - sequence.acceptance);
+  if (sequence.proposals.pause > 0) --sequence.proposals.pause;
 }
 
 void Proposer::count(SchedulerStats& stats) const {

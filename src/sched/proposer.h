@@ -22,25 +22,31 @@ class Proposer {
       : options_(options), pace_(pace), source_(std::move(source)) {}
 
   // Whether a sequence is planned only behind its last result: a proposal needs to know the last
-  // token. One whose proposals fail is planned ahead as without them, and now and then tried again.
+  // token. One whose proposals fail, or that gets none, is planned ahead as without them for a
+  // while.
   bool waits_for_result(const Sequence& sequence) const {
-    return source_ != nullptr && sequence.acceptance >= kWorthWaiting && may_have(sequence);
+    return source_ != nullptr && sequence.proposals.pause == 0 && may_have(sequence);
   }
   // Gives proposals to the candidates that decode, out of what the step has left beside
   // `kept` tokens for the oldest prompt.
   void propose(StepDraft& draft, int32_t kept);
   // A step has verified `proposed` tokens of a sequence, of which the first `accepted` were right.
   void note(Sequence& sequence, int32_t proposed, int32_t accepted);
+  // A step has sampled a token of a sequence without proposals.
   void note_token_without(Sequence& sequence);
   void count(SchedulerStats& stats) const;
 
  private:
-  // Planned behind its result, a sequence loses what the host does meanwhile.
+  // Planned behind its result, a sequence loses what the host does meanwhile: below this share of
+  // accepted proposals, or after so many steps without any, it pauses.
   static constexpr double kWorthWaiting = 0.25;
-  static constexpr double kLearning = 1.0 / 8, kForgetting = 1.0 / 64;
+  static constexpr int32_t kInVainMax = 8, kPauseTokens = 128;
+  static constexpr double kLearning = 1.0 / 8;
 
   bool may_have(const Sequence& sequence) const;
   int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
+  int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) const;
+  void note_none(Sequence& sequence) const;
   int32_t worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const;
 
   const SchedulerOptions& options_;

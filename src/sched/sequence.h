@@ -65,8 +65,13 @@ struct Retiring {         // ended, but a step in flight still refers to it
   bool in_batch = false;  // or its row is computed until its static batch has ended
 };
 
-// The share of proposals that is accepted while nothing is known of a sequence.
-inline constexpr double kAcceptanceUnknown = 0.5;
+// What is known of a sequence's proposals (proposer.h).
+struct ProposalRecord {
+  static constexpr double kUnknown = 0.5;
+  double acceptance = kUnknown;  // the share that was accepted lately
+  int32_t in_vain = 0;           // steps, one after the other, for which it waited and got none
+  int32_t pause = 0;             // tokens for which it gets none
+};
 
 // What a DraftSource remembers of a sequence.
 struct DraftMemory {
@@ -100,7 +105,7 @@ struct Sequence {
   int32_t pinned_tokens = 0;  // while preempted: tokens whose pages in the cache are pinned
   int32_t computed_max = 0;   // the most tokens ever computed: up to it work is recomputation
   Ticket last_step;           // the last step that has work for it
-  double acceptance = kAcceptanceUnknown;  // of proposals, lately (proposer.h)
+  ProposalRecord proposals;
   std::unique_ptr<DraftMemory> draft_memory{};
 
   std::variant<Waiting, Prefilling, Decoding, Retiring> state;
