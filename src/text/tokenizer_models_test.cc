@@ -178,19 +178,21 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-// The time for 2n bytes is at most 2.5 times that for n, for texts that are hard on joining.
+// The time for 4n bytes is at most 2.5 * 2.5 times that for n, for texts that are hard on joining: a
+// method that is quadratic takes 16 times. Two doublings, because one of them can be the one at
+// which a text's symbols outgrow a level of the caches.
 void expect_linear(const Tokenizer& tokenizer, const std::string& name) {
   for (const std::string unit : {"a", " ", "\n", "\xff", "ab ", "\u4f60", "\u0301\u0316", "<t"}) {
     std::string small;
-    while (small.size() < (1u << 17)) small += unit;
-    const std::string large = small + small;
+    while (small.size() < (1u << 16)) small += unit;
+    const std::string large = small + small + small + small;
     double best_small = 1e9, best_large = 1e9;
     for (int turn = 0; turn < 12; ++turn) {
       best_small = std::min(best_small, seconds_to_encode(tokenizer, small));
       best_large = std::min(best_large, seconds_to_encode(tokenizer, large));
-      if (turn >= 1 && best_large / best_small <= 2.4) break;
+      if (turn >= 1 && best_large / best_small <= 5.5) break;
     }
-    EXPECT_LE(best_large / best_small, 2.5) << name << " '" << unit << "'";
+    EXPECT_LE(best_large / best_small, 6.25) << name << " '" << unit << "'";
     EXPECT_LT(best_large, 5.0) << name << " '" << unit << "'";
   }
 }
