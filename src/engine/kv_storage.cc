@@ -3,46 +3,6 @@
 #include <algorithm>
 
 namespace headrace {
-namespace {
-
-int64_t part_bytes(const LayerKv& kv, DType dtype, int32_t block_tokens) {
-  return int64_t{block_tokens} * kv.kv_heads * kv.head_dim * dtype_info(dtype).block_bytes;
-}
-
-KvGroupSpec& group_of(KvPlan& plan, const LayerKv& kv) {
-  const KvKind kind = kv.window > 0 ? KvKind::kSliding : KvKind::kFull;
-  for (KvGroupSpec& group : plan.groups) {
-    if (group.kind == kind && group.window == kv.window) return group;
-  }
-  plan.groups.push_back({.kind = kind, .window = kv.window, .block_tokens = plan.block_tokens});
-  return plan.groups.back();
-}
-
-}  // namespace
-
-int64_t KvPlan::bytes_per_token() const {
-  int64_t bytes = 0;
-  for (const KvGroupSpec& group : groups) bytes += group.block_bytes / group.block_tokens;
-  return bytes;
-}
-
-KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
-  KvPlan plan{.dtype = dtype, .block_tokens = block_tokens};
-  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-    const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
-    KvGroupSpec& group = group_of(plan, kv);
-    group.layers.push_back(layer);
-    plan.layer_group.push_back(static_cast<int32_t>(&group - plan.groups.data()));
-    plan.layer_offset.push_back(group.block_bytes);
-    group.block_bytes += 2 * part_bytes(kv, dtype, block_tokens);
-  }
-  for (const KvGroupSpec& group : plan.groups) {
-    plan.page_bytes = std::max(plan.page_bytes, group.block_bytes);
-  }
-  // Keys are read in whole cache lines: 64 bytes on the CPU, 128 on GPUs.
-  plan.page_bytes = (plan.page_bytes + 127) & ~int64_t{127};
-  return plan;
-}
 
 KeyLayout key_layout(DeviceKind device) {
   return device == DeviceKind::kCuda ? KeyLayout::kRows : KeyLayout::kTransposed;
@@ -58,7 +18,7 @@ KvStorage KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
          .keys = key_layout(device.kind()),
          .base = storage.memory_->base() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
          .block_stride = storage.plan_.page_bytes,
-         .v_offset = part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),
+         .v_offset = kv_part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),
          .block_tokens = storage.plan_.block_tokens,
          .kv_heads = kv.kv_heads,
          .head_dim = kv.head_dim});

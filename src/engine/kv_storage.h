@@ -1,6 +1,6 @@
 // KvStorage: the memory of the KV pool. Pages are block-major, so that one copy moves a block:
 //   [block][layer of the group][K part, V part]   (parts as in ops/attention/kv_view.h)
-// All groups share one pool of equal pages; a page is as large as the largest group needs.
+// All groups share one pool of equal pages (kv_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 #include "engine/kv_memory.h"
+#include "engine/kv_plan.h"
 #include "engine/kv_tiers.h"
-#include "kv/kv_group.h"
 #include "models/model.h"
 #include "ops/attention/kv_view.h"
 #include "sched/step_plan.h"
@@ -19,17 +19,6 @@
 
 namespace headrace {
 
-// Groups of a model's layers: one for full attention, one for each window size.
-struct KvPlan {
-  DType dtype = DType::kF16;
-  int32_t block_tokens = 16;
-  int64_t page_bytes = 0;
-  std::vector<KvGroupSpec> groups;
-  std::vector<int32_t> layer_group;   // [layers] index into groups
-  std::vector<int64_t> layer_offset;  // [layers] bytes from a page's start to the layer's K part
-  int64_t bytes_per_token() const;    // of one token in every group
-};
-KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens);
 KeyLayout key_layout(DeviceKind device);  // as the device's attention kernels want keys
 
 class KvStorage {
@@ -51,7 +40,11 @@ class KvStorage {
   int64_t padding_slot() const { return int64_t{memory_->padding_entry()} * plan_.block_tokens; }
   // The tiers below the pool; there are none at first. move_pages() copies pages between the tiers
   // and the pool, in the order of the moves.
-  void set_tiers(std::shared_ptr<KvTiers> tiers) { tiers_ = std::move(tiers); }
+  // REQUIRES: their pages are as large
+  void set_tiers(std::shared_ptr<KvTiers> tiers) {
+    CHECK(tiers->page_bytes() == plan_.page_bytes);
+    tiers_ = std::move(tiers);
+  }
   void move_pages(Stream& stream, const std::vector<PageMove>& moves) {
     if (!moves.empty()) tiers_->move_pages(stream, memory_->pool(), moves);
   }

@@ -39,6 +39,15 @@ int64_t peak_pages(std::span<const KvGroupSpec> groups, int64_t tokens, int64_t 
   return pages;
 }
 
+int64_t pages_in_decode(std::span<const KvGroupSpec> groups, int64_t tokens) {
+  int64_t pages = 0;
+  for (const KvGroupSpec& group : groups) {
+    const auto last = static_cast<int32_t>(tokens - 1);
+    pages += pages_for(tokens, group.block_tokens) - first_visible_page(group, last);
+  }
+  return pages;
+}
+
 int64_t peak_pages_forked(std::span<const KvGroupSpec> groups, int64_t prompt_tokens,
                           int64_t tokens, int64_t chunk_tokens, int32_t n) {
   int64_t pages = 0;

@@ -23,15 +23,22 @@ int64_t peak_pages(std::span<const KvGroupSpec> groups, int64_t tokens, int64_t 
 int64_t peak_pages_forked(std::span<const KvGroupSpec> groups, int64_t prompt_tokens,
                           int64_t tokens, int64_t chunk_tokens, int32_t n);
 
+// What one sequence of `tokens` tokens holds while a decode computes the last of them.
+int64_t pages_in_decode(std::span<const KvGroupSpec> groups, int64_t tokens);
+
 // Where the pool's token slots are (one group's token = one slot), PagedAttention's three kinds of
-// waste. used + reserved + internal + external + free = total.
+// waste, and one of layouts: slots are counted by bytes, so that where a group's layers fill nine
+// tenths of a page a tenth of its held slots is padding.
+// used + reserved + internal + padding + external + free = total.
 struct KvWaste {
   int64_t total = 0;
   int64_t used = 0;      // hold a token that its sequence still attends to
   int64_t reserved = 0;  // whole pages held for tokens that do not exist yet
   int64_t internal = 0;  // the rest of partly filled pages
+  int64_t padding = 0;   // of all these, what no layer fills
   int64_t external = 0;  // free, but too few for one more reservation (0 when paged)
   int64_t free = 0;
+  int64_t held() const { return used + reserved + internal + padding; }
 };
 
 }  // namespace headrace

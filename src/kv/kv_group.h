@@ -1,5 +1,5 @@
-// A KV group: layers whose sequences share one block list (all full-attention layers, all layers of
-// one sliding window, ...). Groups share one pool of equal pages.
+// A KV group: layers whose sequences share one block list (all full-attention layers, or those of
+// one sliding window that a page holds, ...). Groups share one pool of equal pages.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct KvGroupSpec {
   int32_t window = 0;           // tokens, for kSliding
   std::vector<int32_t> layers;  // model layers in this group
   int32_t block_tokens = 16;
-  int64_t block_bytes = 0;  // bytes of one page
+  int64_t block_bytes = 0;  // of a page, what the layers fill
 };
 
 template <class Tokens>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "base/named.h"
@@ -27,8 +26,6 @@ struct ProposalOptions {
   int32_t lookup_min = 2, lookup_max = 8;
   // In place of the method's (tests).
   std::shared_ptr<DraftSource> source;
-
-  bool on() const { return method != ProposalMethod::kNone || source != nullptr; }
 };
 inline constexpr int32_t kProposedTokensMax = 16;
 inline constexpr int32_t kLookupTokensMax = 64;

@@ -16,8 +16,17 @@ Status require_positive(int32_t value, std::string_view option) {
                           std::string(option));
 }
 
+// A unit of the prefix cache counts its pages, one in each group, in 8 bits.
+constexpr size_t kGroupsMax = 64;
+
 Status check_groups(const SchedulerOptions& options) {
   if (options.groups.empty()) return invalid_argument("there is no KV group", "groups");
+  if (options.groups.size() > kGroupsMax) {
+    return invalid_argument(fmt::format("{} KV groups, {} are the most: layers of as many kinds "
+                                        "(windows, key heads, their sizes) are not supported",
+                                        options.groups.size(), kGroupsMax),
+                            "groups");
+  }
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const KvGroupSpec& group = options.groups[i];
     if (group.block_tokens <= 0) {

@@ -61,8 +61,10 @@ void ResultReader::note_all_computed(const StepPlan& plan, std::span<Sequence* c
   RowCursor rows(result.rows);
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Work& work = plan.work[i];
-    const StepResult::Row* row = work.proposed.empty() ? nullptr : rows.take(work.sequence);
-    note_computed(work, *sequences[i], row == nullptr ? TokenSpan() : TokenSpan(row->accepted));
+    const StepResult::Row* row = brings_row(work) ? rows.take(work.sequence) : nullptr;
+    for (const SampleTarget& target : work.also_sample) rows.take(target.sequence);
+    const bool verified = !work.proposed.empty() && row != nullptr;
+    note_computed(work, *sequences[i], verified ? TokenSpan(row->accepted) : TokenSpan());
   }
 }
 
@@ -91,7 +93,11 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan
   prompt_tokens_ += static_cast<uint64_t>(prompt_end - fresh_from);
   sequence.computed_max = std::max(sequence.computed_max, end);
   charge(sequence, prompt_end - fresh_from, work.samples ? 1 + kept : 0);
-  for (const SampleTarget& target : work.also_sample) charge(*table_.find(target.sequence), 0, 1);
+  for (const SampleTarget& target : work.also_sample) {
+    Sequence& follower = *table_.find(target.sequence);
+    charge(follower, 0, 1);
+    if (follower.running()) follower.extent.settle(end, false);
+  }
   if (proposed > 0) {
     proposer_.note(sequence, proposed, kept);
   } else if (work.samples) {

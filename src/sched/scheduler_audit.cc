@@ -82,6 +82,47 @@ struct PageAudit {
   }
 };
 
+// The slots of the pages that sequences hold in one group, each page counted once.
+struct HeldSlots {
+  int64_t held = 0, used = 0, reserved = 0;
+
+  void add(std::span<const BlockId> pages, const KvGroupSpec& group, int32_t length,
+           std::vector<bool>& seen) {
+    const bool slides = group.kind == KvKind::kSliding;
+    const int64_t first = slides ? std::max(0, length - group.window) : 0;
+    int64_t begin = 0;
+    for (const BlockId page : pages) {
+      const int64_t end = begin + group.block_tokens;
+      const int64_t tokens = std::min<int64_t>(length, end) - std::max(first, begin);
+      const bool ahead = begin >= length;
+      begin = end;
+      if (page == kNoBlock || seen[static_cast<size_t>(page.value)]) continue;
+      seen[static_cast<size_t>(page.value)] = true;
+      held += group.block_tokens;
+      used += std::max<int64_t>(0, tokens);
+      reserved += ahead ? group.block_tokens : 0;
+    }
+  }
+
+  // `filled` of `page_bytes` bytes are the layers' of the group; 0 bytes: all are.
+  void add_to(KvWaste& waste, int64_t filled, int64_t page_bytes) const {
+    const auto part = [&](int64_t slots) {
+      return page_bytes > 0 ? slots * filled / page_bytes : slots;
+    };
+    waste.used += part(used);
+    waste.reserved += part(reserved);
+    waste.internal += part(held - used - reserved);
+    waste.padding += held - part(used) - part(reserved) - part(held - used - reserved);
+  }
+};
+
+// Of a page, what the group fills that fills most; 0: groups do not say.
+int64_t largest_block(std::span<const KvGroupSpec> groups) {
+  int64_t bytes = 0;
+  for (const KvGroupSpec& group : groups) bytes = std::max(bytes, group.block_bytes);
+  return bytes;
+}
+
 }  // namespace
 
 Status SchedulerAudit::check() const {
@@ -226,19 +267,15 @@ KvWaste SchedulerAudit::kv_waste() const {
   for (const LeavingSlot& leaving : table.slots().leaving()) {
     if (leaving.row != nullptr) holders.push_back(leaving.row);
   }
-  for (const Sequence* sequence : holders) {
-    for (size_t group = 0; group < options.groups.size(); ++group) {
-      const int64_t block_tokens = options.groups[group].block_tokens;
-      int64_t begin = 0;
-      for (BlockId page : sequence->blocks.blocks(static_cast<int32_t>(group))) {
-        const int64_t tokens = std::clamp<int64_t>(sequence->extent.most - begin, 0, block_tokens);
-        begin += block_tokens;
-        if (page == kNoBlock || seen[static_cast<size_t>(page.value)]) continue;
-        seen[static_cast<size_t>(page.value)] = true;
-        waste.used += tokens;
-        (tokens == 0 ? waste.reserved : waste.internal) += block_tokens - tokens;
-      }
+  const int64_t page_bytes = largest_block(options.groups);
+  for (size_t group = 0; group < options.groups.size(); ++group) {
+    const KvGroupSpec& spec = options.groups[group];
+    HeldSlots slots;
+    for (const Sequence* sequence : holders) {
+      slots.add(sequence->blocks.blocks(static_cast<int32_t>(group)), spec, sequence->extent.most,
+                seen);
     }
+    slots.add_to(waste, spec.block_bytes, page_bytes);
   }
   const int64_t block_tokens = options.groups.front().block_tokens;
   const int64_t free_pages = pool.free_count() + pool.fenced_count();
@@ -248,7 +285,7 @@ KvWaste SchedulerAudit::kv_waste() const {
     waste.external = free_pages % reservation * block_tokens;
   }
   waste.free = free_pages * block_tokens - waste.external;
-  waste.total = waste.used + waste.reserved + waste.internal + waste.external + waste.free;
+  waste.total = waste.held() + waste.external + waste.free;
   return waste;
 }
 

@@ -320,6 +320,17 @@ TEST(Scheduler, RefusesWhatCanNeverRun) {
   EXPECT_EQ(refusal(make_request(1, 512, 130, 4)).code(), StatusCode::kInvalidArgument);
 }
 
+// What a file may say: layers of which no two are alike.
+TEST(Scheduler, RefusesMoreGroupsThanAUnitCounts) {
+  SchedulerOptions options = small_options();
+  options.groups.assign(64, options.groups.front());
+  EXPECT_TRUE(Scheduler::create(options).ok());
+  options.groups.push_back(options.groups.front());
+  const auto refused = Scheduler::create(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().field(), "groups");
+}
+
 // Prompts of the whole pool less a page, exactly, and plus one; neighbours do not notice.
 TEST(Scheduler, NeverFits) {
   for (int32_t spare : {-1, 0, 1}) {

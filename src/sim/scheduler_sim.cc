@@ -27,6 +27,21 @@ ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
       .source = std::make_shared<OracleDrafts>(model, seed, kRight[bits / 8 % std::size(kRight)])};
 }
 
+// As layers of one kind are (engine/kv_plan.h): one to six groups of each, nine at most, pages of
+// one size. Not from rng_ either.
+std::vector<KvGroupSpec> split_as_layers(const std::vector<KvGroupSpec>& kinds, uint64_t seed) {
+  std::vector<KvGroupSpec> groups;
+  uint64_t bits = mix64(seed ^ 0x67726f757073u);
+  for (KvGroupSpec group : kinds) {
+    group.block_tokens = kinds.front().block_tokens;
+    for (uint64_t left = 1 + bits % 6; left > 0 && groups.size() < 9; --left) {
+      groups.push_back(group);
+    }
+    bits /= 6;
+  }
+  return groups;
+}
+
 }  // namespace
 
 SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
@@ -77,6 +92,7 @@ void SchedulerSimulation::draw_options() {
   options_.prefix_cache_eviction = pick(rng_, {"lru", "lru", "lfu", "cost"});
   const int64_t group_count = rng_.between(1, 3);
   for (int64_t i = 0; i < group_count; ++i) options_.groups.push_back(draw_group());
+  if (settings_.equal_groups) options_.groups = split_as_layers(options_.groups, seed_);
   // From "one request of full length and a page" to "never out of pages".
   const int64_t one =
       peak_pages(options_.groups, options_.max_model_len, options_.max_num_batched_tokens);

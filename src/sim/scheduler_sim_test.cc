@@ -125,6 +125,35 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   EXPECT_GT(preemptions, steps * seeds / 500);
 }
 
+// The same where layers are split into groups of equal pages.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithEqualGroups) {
+  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 4;
+  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
+  std::signal(SIGABRT, print_seed);
+  SchedulerSimulation::Tally all;
+  for (int64_t seed = first; seed < first + seeds; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed), {.equal_groups = true});
+    if (replay >= 0) simulation.watch(print_plan);
+    const std::optional<std::string> failure = simulation.run(steps);
+    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+    const SchedulerSimulation::Tally& one = simulation.tally();
+    all.preemptions += one.preemptions;
+    all.copies += one.copies;
+    all.cached_tokens += one.cached_tokens;
+    all.pages_loaded += one.pages_loaded;
+  }
+  std::printf("%ld preemptions, %ld copies, %ld cached tokens, %ld pages loaded\n", all.preemptions,
+              all.copies, all.cached_tokens, all.pages_loaded);
+  if (first != 1 || seeds < 100) return;
+  EXPECT_GT(all.preemptions, steps * seeds / 500);
+  EXPECT_GT(all.copies, steps * seeds / 1000);
+  EXPECT_GT(all.cached_tokens, steps * seeds / 20);
+  EXPECT_GT(all.pages_loaded, steps * seeds / 50);
+}
+
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {

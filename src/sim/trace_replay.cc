@@ -173,7 +173,7 @@ class Replay {
     if (++report_.steps % kWasteEvery != 0) return;
     const KvWaste waste = scheduler_->kv_waste();
     used_ += static_cast<double>(waste.used) * seconds;
-    held_ += static_cast<double>(waste.used + waste.reserved + waste.internal) * seconds;
+    held_ += static_cast<double>(waste.held()) * seconds;
   }
 
   void note_background(const StepPlan& plan, double seconds) {

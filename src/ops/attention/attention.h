@@ -36,6 +36,9 @@ struct AttentionArgs {
       q;           // [T, Hq d], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
   KvLayerView kv;  // this step's keys and values are already there
   std::span<const AttentionSequence> sequences;
+  // CPU: entries from the block table that a sequence names to the one that is read. Layers that
+  // attend alike share their sequences and may have tables of their own.
+  int32_t table_offset = 0;
   float scale = 0.0f;         // scores: q k' * scale
   int32_t window = 0;         // > 0: a row sees that many keys, itself included
   float soft_cap = 0.0f;      // > 0: score := cap * tanh(score / cap)

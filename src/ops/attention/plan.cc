@@ -1,6 +1,7 @@
 #include "ops/attention/plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -314,6 +315,20 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
 }
 
 }  // namespace
+
+AttentionPlan plan_beside(const AttentionPlan& plan, std::span<const std::byte> from,
+                          int64_t table_offset, std::span<std::byte> arena) {
+  CHECK_MSG(plan.bytes <= std::ssize(arena), "attention plan's arena is too small");
+  std::memcpy(arena.data(), from.data(), static_cast<size_t>(plan.bytes));
+  const auto& header = *reinterpret_cast<const AttentionPlanHeader*>(arena.data());
+  const auto move_tables = [&](size_t first, int32_t count) {
+    auto* const tiles = reinterpret_cast<AttentionTileWork*>(arena.data() + first);
+    for (int32_t i = 0; i < count; ++i) tiles[i].block_table += table_offset;
+  };
+  move_tables(sizeof(AttentionPlanHeader), header.decode_count);
+  move_tables(static_cast<size_t>(header.prefill_first), header.prefill_count);
+  return plan;
+}
 
 int32_t decode_tile_rows(const AttentionPlanShape& shape) {
   return group_of(shape) <= 8 ? 8 : kDecodeTileRowsMax;

@@ -125,4 +125,9 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
                              std::span<const AttentionSequence> sequences,
                              std::span<std::byte> arena);
 
+// The same plan for layers whose block tables lie `table_offset` entries behind those of `plan`,
+// which was written to `from`. REQUIRES: as plan_attention()
+AttentionPlan plan_beside(const AttentionPlan& plan, std::span<const std::byte> from,
+                          int64_t table_offset, std::span<std::byte> arena);
+
 }  // namespace headrace

@@ -413,6 +413,32 @@ TEST(AttentionPlan, SingleRowsLaunchTheSameKernelsWhateverTheirLengths) {
   }
 }
 
+// The same tiles, of decodes and prompts, shared out and whole, through other tables.
+TEST(AttentionPlan, OfLayersBesideMovesTheTablesAlone) {
+  constexpr int64_t kOffset = 1000;
+  AttentionPlanShape shape = kLlama8b;
+  shape.split_prompts = true;
+  for (const auto& sizes : std::vector<std::vector<std::pair<int32_t, int32_t>>>{
+           {{1, 20000}, {1, 5}, {700, 900}, {1, 100}}, {{1, 1}}, {{44, 32000}}, {}}) {
+    const Planned plan = plan_of(shape, step(sizes));
+    Planned beside;
+    beside.arena.resize(plan.arena.size(), std::byte{0xee});
+    beside.plan = plan_beside(plan.plan, plan.arena, kOffset, beside.arena);
+    EXPECT_EQ(beside.plan.bytes, plan.plan.bytes);
+    EXPECT_EQ(beside.plan.has_prefill, plan.plan.has_prefill);
+    EXPECT_EQ(beside.plan.has_decode, plan.plan.has_decode);
+    Planned back = beside;
+    const auto move = [&](size_t first, int32_t count) {
+      auto* const tiles = reinterpret_cast<AttentionTileWork*>(back.arena.data() + first);
+      for (int32_t i = 0; i < count; ++i) tiles[i].block_table -= kOffset;
+    };
+    move(sizeof(AttentionPlanHeader), plan.header().decode_count);
+    move(static_cast<size_t>(plan.header().prefill_first), plan.header().prefill_count);
+    EXPECT_EQ(back.arena, plan.arena);
+    EXPECT_EQ(plan.decode().size() + plan.prefill().size() > 0, !sizes.empty());
+  }
+}
+
 TEST(AttentionPlan, AnEmptyStepHasNoWork) {
   const Planned planned = plan_of(kLlama8b, {});
   EXPECT_EQ(planned.header().row_count, 0);

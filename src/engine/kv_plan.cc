@@ -1,0 +1,188 @@
+#include "engine/kv_plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kv/kv_demand.h"
+
+namespace headrace {
+namespace {
+
+// A page is as large as is best for sequences of so many tokens, or of the model's context where
+// that is shorter.
+constexpr int64_t kStatedTokens = 32768;
+// A group costs the host some time a step, a block table and a list of slots: it must save this
+// part of what such a sequence holds.
+constexpr int64_t kGroupSaves = 200;
+constexpr int32_t kGroupsMax = 32;
+// Keys are read in whole cache lines: 64 bytes on the CPU, 128 on GPUs.
+constexpr int64_t kPageAlignment = 128;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
+}
+
+// The tokens whose keys and values a layer keeps.
+int64_t seen_tokens(const LayerKv& kv, int64_t tokens) {
+  return kv.window > 0 ? std::min<int64_t>(kv.window, tokens) : tokens;
+}
+
+std::vector<KvLayerKind> kinds_of(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
+  std::vector<KvLayerKind> kinds;
+  for (const LayerKv& kv : spec.kv) {
+    const auto found = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const KvLayerKind& kind) { return kind.kv == kv; });
+    KvLayerKind& kind =
+        found == kinds.end()
+            ? kinds.emplace_back(
+                  KvLayerKind{.kv = kv, .layer_bytes = 2 * kv_part_bytes(kv, dtype, block_tokens)})
+            : *found;
+    CHECK_MSG(kind.layer_bytes > 0, "a layer of a KV plan keeps something");
+    ++kind.layer_count;
+  }
+  return kinds;
+}
+
+int64_t groups_of(const KvLayerKind& kind, int64_t page_bytes) {
+  const int64_t layers = page_bytes / kind.layer_bytes;
+  return (kind.layer_count + layers - 1) / layers;
+}
+
+// What pages of one size cost a sequence of `tokens` tokens.
+struct Layout {
+  int64_t page_bytes = 0;
+  int64_t groups = 0;
+  double cost = 0;
+
+  static Layout of(std::span<const KvLayerKind> kinds, int64_t page_bytes, int64_t tokens) {
+    Layout layout{.page_bytes = page_bytes};
+    int64_t pages = 0;  // times tokens of a page
+    for (const KvLayerKind& kind : kinds) {
+      const int64_t groups = groups_of(kind, page_bytes);
+      layout.groups += groups;
+      pages += groups * seen_tokens(kind.kv, tokens);
+    }
+    layout.cost =
+        static_cast<double>(pages * page_bytes) * static_cast<double>(kGroupSaves + layout.groups);
+    return layout;
+  }
+  // Few groups before many.
+  bool better_than(const Layout& other) const {
+    const bool few = groups <= kGroupsMax, other_few = other.groups <= kGroupsMax;
+    return few != other_few ? few : cost < other.cost;
+  }
+};
+
+// Pages hold whole layers of some kind; one layer of the largest, at least.
+int64_t best_page_bytes(std::span<const KvLayerKind> kinds, int64_t tokens) {
+  int64_t page_min = 0;
+  for (const KvLayerKind& kind : kinds) page_min = std::max(page_min, kind.layer_bytes);
+  std::optional<Layout> best;
+  for (const KvLayerKind& kind : kinds) {
+    for (int32_t layers = 1; layers <= kind.layer_count; ++layers) {
+      const int64_t bytes = aligned(layers * kind.layer_bytes);
+      if (bytes < page_min) continue;
+      const Layout layout = Layout::of(kinds, bytes, tokens);
+      if (!best || layout.better_than(*best)) best = layout;
+    }
+  }
+  return best ? best->page_bytes : 0;
+}
+
+// The next layer of a kind takes its place in the last group of it that has room.
+void place_layer(KvPlan& plan, KvLayerKind& kind, int32_t layer) {
+  const int64_t per_page = plan.page_bytes / kind.layer_bytes;
+  int32_t group = kind.group_first;
+  while (std::ssize(plan.groups[static_cast<size_t>(group)].layers) >= per_page) ++group;
+  KvGroupSpec& spec = plan.groups[static_cast<size_t>(group)];
+  spec.layers.push_back(layer);
+  plan.layer_group.push_back(group);
+  plan.layer_offset.push_back(spec.block_bytes);
+  spec.block_bytes += kind.layer_bytes;
+}
+
+}  // namespace
+
+int64_t kv_part_bytes(const LayerKv& kv, DType dtype, int32_t block_tokens) {
+  return int64_t{block_tokens} * kv.kv_heads * kv.head_dim * dtype_info(dtype).block_bytes;
+}
+
+int64_t KvPlan::bytes_per_token() const { return std::ssize(groups) * page_bytes / block_tokens; }
+
+int64_t KvPlan::held_bytes(int64_t tokens) const {
+  return pages_in_decode(groups, tokens) * page_bytes;
+}
+
+int64_t KvPlan::seen_bytes(int64_t tokens) const {
+  int64_t bytes = 0;
+  for (const KvLayerKind& kind : kinds) {
+    bytes += kind.layer_count * kind.layer_bytes / block_tokens * seen_tokens(kind.kv, tokens);
+  }
+  return bytes;
+}
+
+std::string KvPlan::layout() const {
+  std::vector<size_t> layers;
+  for (const KvGroupSpec& group : groups) layers.push_back(group.layers.size());
+  return fmt::format("{}", fmt::join(layers, "+"));
+}
+
+std::string KvPlan::to_string(int64_t tokens) const {
+  constexpr double kMib = 1 << 20;
+  const auto held = static_cast<double>(held_bytes(tokens));
+  return fmt::format(
+      "pages of {:.1f} KiB, {} group{} of layers; a sequence of {} tokens holds {:.1f} MiB, {:.3f} "
+      "of what it attends to",
+      static_cast<double>(page_bytes) / 1024, groups.size(), groups.size() == 1 ? "" : "s", tokens,
+      held / kMib, held / static_cast<double>(seen_bytes(tokens)));
+}
+
+KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
+  KvPlan plan{.dtype = dtype, .block_tokens = block_tokens};
+  plan.kinds = kinds_of(spec, dtype, block_tokens);
+  const int64_t tokens = std::min<int64_t>(
+      kStatedTokens, spec.context_length > 0 ? spec.context_length : kStatedTokens);
+  plan.page_bytes = best_page_bytes(plan.kinds, tokens);
+  for (KvLayerKind& kind : plan.kinds) {
+    kind.group_first = static_cast<int32_t>(plan.groups.size());
+    kind.group_count = static_cast<int32_t>(groups_of(kind, plan.page_bytes));
+    plan.groups.insert(plan.groups.end(), static_cast<size_t>(kind.group_count),
+                       {.kind = kind.kv.window > 0 ? KvKind::kSliding : KvKind::kFull,
+                        .window = kind.kv.window,
+                        .block_tokens = block_tokens});
+  }
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    const auto kind = std::find_if(plan.kinds.begin(), plan.kinds.end(), [&](const auto& of) {
+      return of.kv == spec.kv[static_cast<size_t>(layer)];
+    });
+    place_layer(plan, *kind, layer);
+  }
+  return plan;
+}
+
+KvPlan plan_kv_of_rank(const KvPlan& whole, const ModelSpec& spec) {
+  KvPlan plan = whole;
+  plan.page_bytes = 0;
+  for (KvGroupSpec& group : plan.groups) group.block_bytes = 0;
+  for (size_t layer = 0; layer < spec.kv.size(); ++layer) {
+    const LayerKv& kv = spec.kv[layer];
+    const int64_t bytes = 2 * kv_part_bytes(kv, plan.dtype, plan.block_tokens);
+    const int32_t index = plan.layer_group[layer];
+    KvGroupSpec& group = plan.groups[static_cast<size_t>(index)];
+    plan.layer_offset[layer] = group.block_bytes;
+    group.block_bytes += bytes;
+    plan.page_bytes = std::max(plan.page_bytes, aligned(group.block_bytes));
+    for (KvLayerKind& kind : plan.kinds) {
+      if (index < kind.group_first || index >= kind.group_end()) continue;
+      kind.kv = kv;
+      kind.layer_bytes = bytes;
+    }
+  }
+  return plan;
+}
+
+}  // namespace headrace
