@@ -1,8 +1,8 @@
 // Times every CUDA kernel of linear, of gated_linear on its gate and up, and of both with the norm
 // before them, on the matrices of an 8B model and of SmolLM2-135M (small_*), weights rotating so
 // that none stays in the cache, launches recorded as in a step:
-//   linear_cuda_bench [matrix...] [rows...]   one JSON line for each kernel, matrix and number of
-//   rows
+//   linear_cuda_bench [type] [matrix...] [rows...]   one JSON line for each kernel, matrix and
+//   number of rows; the type is that of the weights: BF16, or a block type (Q4_K)
 //   linear_cuda_bench layer [rows...] [kernel...]   all products of a layer of an 8B model with
 //   their norms, one after the other as in a step, by the kernels that would run there or those
 //   named; a norm stands where attention would
@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "ops/linear/fused.h"
+#include "ops/packing/random_matrix.h"
 #include "tensor/half.h"
 
 using namespace headrace;
@@ -110,7 +111,7 @@ void time_kernel(OpContext& context, const char* op, const Kernel<Args>& kernel,
   };
   const double us = time_recorded(context, run_all) * 1000.0 / rounds;
   const Status status = context.stream.synchronize();
-  const double bytes = 2.0 * static_cast<double>(matrix.n * matrix.k);
+  const auto bytes = static_cast<double>(weights[0].packed_bytes());
   std::printf(
       "{\"bench\": \"%s\", \"kernel\": \"%.*s\", \"matrix\": \"%s\", \"rows\": %lld, "
       "\"us\": %.2f, \"weights_tb_s\": %.2f, \"tflops\": %.1f%s}\n",
@@ -142,14 +143,13 @@ struct Places {
   }
 };
 
-void time_matrix(OpContext& context, const Matrix& matrix, const Places& places,
+void time_matrix(OpContext& context, const Matrix& matrix, DType type, const Places& places,
                  std::span<const int64_t> row_counts) {
-  const std::vector<uint16_t> values = random_halves(matrix.n * matrix.k);
-  const LinearSource source{
-      {reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, Shape{matrix.n, matrix.k}},
-      {}};
+  Rng rng(7);
+  const RandomMatrix values(rng, type, matrix.n, matrix.k);
+  const LinearSource source{values.view(), {}};
   std::vector<LinearWeight> weights;
-  for (int64_t bytes = 0; bytes < kRotatedBytes; bytes += 2 * matrix.n * matrix.k) {
+  for (int64_t bytes = 0; bytes < kRotatedBytes; bytes += weights.back().packed_bytes()) {
     weights.push_back(
         std::move(LinearWeight::pack(context.device, {&source, 1}, LinearCompute::kFast).value()));
   }
@@ -272,9 +272,15 @@ void time_layer(OpContext& context, const Layers& layers, const Places& places, 
 int main(int argc, char** argv) {
   std::vector<int64_t> row_counts;
   std::vector<std::string_view> names;
+  DType type = DType::kBF16;
   OpHooks hooks;
   for (int i = 1; i < argc; ++i) {
-    if (std::atoll(argv[i]) > 0) {
+    const auto* const named = std::find_if(
+        std::begin(kWeightTypes), std::end(kWeightTypes),
+        [&](DType weight_type) { return dtype_name(weight_type) == std::string_view(argv[i]); });
+    if (named != std::end(kWeightTypes)) {
+      type = *named;
+    } else if (std::atoll(argv[i]) > 0) {
       row_counts.push_back(std::atoll(argv[i]));
     } else if (std::string_view(argv[i]).find('/') != std::string_view::npos) {
       hooks.preferred.push_back(argv[i]);
@@ -307,7 +313,7 @@ int main(int argc, char** argv) {
     for (const int64_t rows : row_counts) time_layer(context, layers, places, rows);
   }
   for (const Matrix& matrix : kMatrices) {
-    if (chosen(matrix)) time_matrix(context, matrix, places, row_counts);
+    if (chosen(matrix)) time_matrix(context, matrix, type, places, row_counts);
   }
   return 0;
 }

@@ -78,7 +78,7 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
   const DType dtype = args.x.dtype;
   const bool floats = dtype == DType::kBF16 || dtype == DType::kF16;
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         !traits.batch_invariant && floats && args.weight->matrix().dtype == dtype &&
+         !traits.batch_invariant && floats && args.weight->is_matrix_of(dtype) &&
          (args.y.dtype == dtype || args.y.dtype == DType::kF32) && args.x.rows() <= kGemvRowsMax &&
          args.x.columns() % kGemvColumns == 0 &&
          args.x.columns() >= int64_t{kGemvWarps} * kGemvColumns && gpu::rows_aligned(args.x) &&

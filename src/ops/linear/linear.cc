@@ -1,7 +1,10 @@
 #include "ops/linear/linear.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "ops/linear/blocks.h"
 #include "ops/linear/linear_cpu.h"
 
 namespace headrace {
@@ -83,7 +86,12 @@ const KernelSet<LinearArgs>& linear_kernels() {
 }
 
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
-  return weight.on_cpu() ? linear_cpu_workspace_bytes(m, weight) : linear_cuda_workspace_bytes();
+  if (weight.on_cpu()) return linear_cpu_workspace_bytes(m, weight);
+  const int64_t library = linear_cuda_workspace_bytes();
+  if (weight.is_matrix()) return library;
+  const bool invariant = weight.device().traits().batch_invariant;
+  const int64_t unpacked = invariant ? 0 : unpacked_bytes(weight) + library;
+  return std::max(unpacked, arranged_bytes(m, weight)) + 512;
 }
 
 OpCost op_cost(const LinearArgs& args) {

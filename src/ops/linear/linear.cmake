@@ -4,9 +4,9 @@ ops_room(linear
     linear.cc linear_cpu.cc gated_linear.cc norm_linear.cc residual_linear.cc
     cpu_plan.cc cpu_float.cc cpu_baseline.cc cpu_avx2.cc cpu_avx_vnni.cc cpu_avx512.cc cpu_avx512_vnni.cc
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
-    gemv_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
+    blocks_plan.cc gemv_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
   CUDA
-    linear_cuda.cc any_cuda.cu few_rows_cuda.cu gemv_cuda.cu library_cuda.cu resident_cuda.cu stream_cuda.cu
+    linear_cuda.cc any_cuda.cu blocks_cuda.cu few_rows_cuda.cu gemv_cuda.cu library_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
     linear_test.cc linear_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc

@@ -7,6 +7,8 @@
 
 #include "ops/cuda_fixture.h"
 #include "ops/linear/gated_linear.h"
+#include "ops/packing/random_matrix.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
@@ -192,6 +194,136 @@ TEST(LinearCuda, AnOddNumberOfColumnsInAlignedRows) {
       run_case(cuda, {DType::kBF16, DType::kF32, m, n, k, 0, false, false, gap_of(n, 4)});
       run_case(cuda, {DType::kF16, DType::kF32, m, n, k, 8, more, !more, gap_of(n, 4)});
       run_case(cuda, {DType::kBF16, DType::kBF16, m, n, k, 8, true, more, gap_of(n, 2)});
+    }
+  }
+}
+
+// --- packed block types ---
+
+// A stack of two matrices of block types, the first in reverse order, and the values of its rows.
+struct PackedStack {
+  PackedStack(TestDevice& cuda, Rng& rng, DType first_type, DType second_type, int64_t n, int64_t k,
+              LinearCompute compute)
+      : first(rng, first_type, n / 2, k), second(rng, second_type, n - n / 2, k) {
+    for (int64_t r = first.n; r-- > 0;) order.push_back(static_cast<int32_t>(r));
+    const LinearSource sources[] = {{first.view(), order}, {second.view(), {}}};
+    weight = LinearWeight::pack(cuda.device(), sources, compute).value();
+    for (int64_t r = 0; r < n; ++r) {
+      std::vector<float>& row = rows.emplace_back(static_cast<size_t>(k));
+      r < first.n ? dequantise_row(first.view(), first.n - 1 - r, row.data())
+                  : dequantise_row(second.view(), r - first.n, row.data());
+    }
+  }
+
+  RandomMatrix first, second;
+  std::vector<int32_t> order;
+  LinearWeight weight;
+  std::vector<std::vector<float>> rows;  // as f32
+};
+
+struct PackedCase {
+  DType dtype, y_dtype;
+  DType first_type, second_type;
+  int64_t m, n, k;
+  bool bias, accumulates;
+};
+
+void run_packed_case(TestDevice& cuda, const PackedCase& c) {
+  Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.n * 1009 + c.k));
+  const PackedStack stack(cuda, rng, c.first_type, c.second_type, c.n, c.k, compute_of(c.dtype));
+  ASSERT_FALSE(stack.weight.is_matrix());
+  const std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
+  const std::vector<float> y = rounded_floats(rng, c.y_dtype, c.m * c.n);
+  const std::vector<float> bias = random_floats(rng, c.n);
+  const CudaArray<float> bias_on(cuda, bias);
+  CudaMatrix x_on(cuda, c.dtype, c.m, c.k, 8, &x);
+  int kernels_run = 0;
+  for (const auto& kernel : linear_kernels().all()) {
+    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, 8, c.accumulates ? &y : nullptr);
+    const LinearArgs args{
+        .x = x_on.view(),
+        .weight = &stack.weight,
+        .bias = c.bias ? bias_on.data() : nullptr,
+        .y = y_on.view(),
+        .output = c.accumulates ? LinearOutput::kAccumulate : LinearOutput::kStore};
+    if (!takes(cuda, kernel, args)) continue;
+    SCOPED_TRACE(std::string(kernel.name) + " " + std::string(dtype_name(c.first_type)) + " " +
+                 std::string(dtype_name(c.second_type)) + " M" + std::to_string(c.m) + " N" +
+                 std::to_string(c.n) + " K" + std::to_string(c.k));
+    ++kernels_run;
+    // Weights are exact, or rounded to x's type where they are unpacked.
+    const double weight_unit = kernel.name == "linear/cuda/unpacked" ? unit_of(c.dtype) / 2 : 0;
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    const std::vector<float> result = y_on.read();
+    for (int64_t i = 0; i < c.m * c.n; ++i) {
+      const int64_t row = i / c.n, column = i % c.n;
+      double sum = c.bias ? bias[static_cast<size_t>(column)] : 0, size = 0;
+      for (int64_t j = 0; j < c.k; ++j) {
+        const double product = static_cast<double>(x[static_cast<size_t>(row * c.k + j)]) *
+                               stack.rows[static_cast<size_t>(column)][static_cast<size_t>(j)];
+        sum += product;
+        size += std::abs(product);
+      }
+      if (c.accumulates) sum += y[static_cast<size_t>(i)];
+      // A part's minimum and its scaled sum may cancel: errors are of their sizes.
+      const double bound =
+          (3e-5 + weight_unit) * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + 2);
+      ASSERT_NEAR(result[static_cast<size_t>(i)], sum, bound) << "element " << i;
+    }
+  }
+  EXPECT_GE(kernels_run, 2);
+}
+
+TEST(LinearCuda, PackedBlocksAgreeWithSumsInDouble) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      for (const int64_t k :
+           {whole_blocks(type, 1), whole_blocks(type, 800), whole_blocks(type, 4096)}) {
+        run_packed_case(cuda, {dtype, dtype, type, type, 1, 33, k, false, false});
+        run_packed_case(cuda, {dtype, DType::kF32, type, type, 9, 96, k, true, true});
+        run_packed_case(cuda, {dtype, dtype, type, DType::kQ8_0, 40, 50, k, true, false});
+        run_packed_case(cuda, {dtype, DType::kF32, type, type, 130, 16, k, false, true});
+      }
+    }
+  }
+}
+
+// More rows than are unpacked at a time.
+TEST(LinearCuda, PackedBlocksOfManyRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  run_packed_case(
+      cuda, {DType::kF16, DType::kF32, DType::kQ4_K, DType::kQ6_K, 2, 9000, 4096, true, false});
+}
+
+TEST(LinearCuda, ARowOfBlocksHasTheSameBitsWhateverStandsBesideIt) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 80, kK = 2048, kRows = 200;
+  const auto kernels = linear_kernels().all();
+  const auto kernel =
+      std::ranges::find(kernels, "linear/cuda/blocks_any_rows", &Kernel<LinearArgs>::name);
+  ASSERT_NE(kernel, kernels.end());
+  Rng rng(5);
+  for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kQ6_K}) {
+    const PackedStack stack(cuda, rng, type, type, kN, kK, LinearCompute::kFast);
+    const std::vector<float> x = rounded_floats(rng, DType::kBF16, kRows * kK);
+    CudaMatrix x_on(cuda, DType::kBF16, kRows, kK, 0, &x);
+    std::vector<float> expected;
+    // Up to eight rows another kernel is taken, but where batch invariance is asked for.
+    for (const int64_t m : {kRows, int64_t{9}, int64_t{33}, int64_t{64}, int64_t{129}}) {
+      CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
+      const LinearArgs args{.x = x_on.view().row_range(0, m),
+                            .weight = &stack.weight,
+                            .bias = nullptr,
+                            .y = y.view()};
+      ASSERT_TRUE(takes(cuda, *kernel, args));
+      OpContext context = cuda.context();
+      kernel->run(context, args);
+      const std::vector<float> bits = y.read();
+      if (expected.empty()) expected = bits;
+      ASSERT_TRUE(std::equal(bits.begin(), bits.end(), expected.begin())) << "M " << m;
     }
   }
 }

@@ -45,7 +45,7 @@ __device__ void finish_plain(const PlainArguments<T, Y>& args, int32_t row, int3
 }
 
 inline bool plain_types(const DeviceTraits& traits, const LinearArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.weight->matrix().dtype == args.x.dtype &&
+  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(args.x.dtype) &&
          (args.y.dtype == args.x.dtype || args.y.dtype == DType::kF32);
 }
 inline bool plain_aligned(const LinearArgs& args) {

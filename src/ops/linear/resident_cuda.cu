@@ -76,7 +76,7 @@ bool resident_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
   const DType dtype = args.x.dtype;
   const bool floats = dtype == DType::kBF16 || dtype == DType::kF16;
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 && floats &&
-         args.weight->matrix().dtype == dtype && args.y.dtype == dtype &&
+         args.weight->is_matrix_of(dtype) && args.y.dtype == dtype &&
          (traits.batch_invariant || args.x.rows() <= kRowsMax) && args.y.columns() <= kOutputsMax &&
          args.y.columns() % 2 == 0 && args.x.columns() % kResidentStep == 0 &&
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&

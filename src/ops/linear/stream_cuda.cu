@@ -110,8 +110,7 @@ bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
   const LinearArgs& linear = args.linear;
   const DType dtype = linear.x.dtype;
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         (dtype == DType::kBF16 || dtype == DType::kF16) &&
-         linear.weight->matrix().dtype == dtype &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) && linear.weight->is_matrix_of(dtype) &&
          (linear.y.dtype == dtype || linear.y.dtype == DType::kF32) &&
          gpu::whole_accesses(dtype, linear.x.columns()) && gpu::rows_aligned(linear.x) &&
          gpu::rows_aligned(linear.weight->matrix()) && gpu::rows_aligned(linear.y) &&

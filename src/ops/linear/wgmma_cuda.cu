@@ -63,7 +63,7 @@ bool wgmma_fits(const DeviceTraits& traits, const WgmmaArgs& args) {
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
          !traits.batch_invariant && args.x.rows() >= kWgmmaRowsMin &&
          (dtype == DType::kBF16 || dtype == DType::kF16) && args.y.dtype == dtype &&
-         args.weight->matrix().dtype == dtype && args.weight->n() <= INT32_MAX / 2 &&
+         args.weight->is_matrix_of(dtype) && args.weight->n() <= INT32_MAX / 2 &&
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
          gpu::rows_aligned(args.y) && gpu::SigmoidGate::is(args.activation);
 }

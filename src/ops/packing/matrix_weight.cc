@@ -1,4 +1,5 @@
-// Linear weights of a CUDA device: rows of any type become rows of the model's activation type.
+// Linear weights that are matrices on a CUDA device: rows of any type become rows of the model's
+// activation type.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -54,7 +55,7 @@ class RowConverter {
 
   // Rows [first, last), dense.
   void operator()(int64_t first, int64_t last, std::byte* out) const {
-    if (weight_.dtype == dtype_ && row_order_.empty()) {
+    if (weight_.dtype == dtype_ && row_order_.empty() && weight_.row_stride == bytes_) {
       std::memcpy(out, weight_.row(first), static_cast<size_t>((last - first) * bytes_));
       return;
     }
@@ -84,27 +85,28 @@ Result<LinearWeight> LinearWeight::start_matrix(Device& device, Uploader& upload
                                                 std::span<const LinearSource> sources,
                                                 LinearCompute compute) {
   LinearWeight weight;
-  weight.matrix_dtype_ = matrix_dtype(compute);
+  weight.compute_ = compute;
   weight.k_ = sources[0].weight.columns();
   for (const LinearSource& source : sources) weight.n_ += row_count(source);
-  const int64_t bytes = *row_bytes(weight.matrix_dtype_, weight.k_);
+  const DType dtype = matrix_dtype(compute);
+  const int64_t bytes = *row_bytes(dtype, weight.k_);
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(weight.n_ * bytes));
+  weight.matrix_ = {weight.buffer_.data(), dtype, Shape{weight.n_, weight.k_}};
   std::byte* at = weight.buffer_.data();
   for (const LinearSource& source : sources) {
     const int64_t rows = row_count(source);
-    uploader.start(at, rows, bytes, RowConverter(source, weight.matrix_dtype_));
+    uploader.start(at, rows, bytes, RowConverter(source, dtype));
     at += rows * bytes;
   }
   return weight;
 }
 
-Result<LinearWeight> LinearWeight::pack_matrix(Device& device,
-                                               std::span<const LinearSource> sources,
-                                               LinearCompute compute) {
-  HR_RETURN_IF_ERROR(device.gemm_library().status());  // what will multiply it
-  Uploader uploader(device, 1);
-  HR_ASSIGN_OR_RETURN(LinearWeight weight, start_matrix(device, uploader, sources, compute));
-  HR_RETURN_IF_ERROR(uploader.finish());
+LinearWeight LinearWeight::matrix_at(Device& device, const ConstTensorView& matrix) {
+  LinearWeight weight;
+  weight.n_ = matrix.rows();
+  weight.k_ = matrix.columns();
+  weight.matrix_ = matrix;
+  weight.buffer_ = Buffer(&device, nullptr, matrix.rows() * matrix.row_stride);
   return weight;
 }
 

@@ -8,6 +8,7 @@
 
 #include "ops/packing/pack_blocks.h"
 #include "tensor/quantised_row.h"
+#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -115,7 +116,11 @@ void pack_group(const CpuFeatures& cpu, const SourceRow* rows, DType dtype, int6
   pack_f16_group(rows, k, group);
 }
 
-Status check_sources(std::span<const LinearSource> sources) {
+Status check_sources(const Device& device, std::span<const LinearSource> sources,
+                     LinearCompute compute) {
+  if (device.kind() == DeviceKind::kCpu && compute == LinearCompute::kFloat16) {
+    return unsupported("linear weights in half precision: only on CUDA");
+  }
   if (sources.empty()) return invalid_argument("linear weight: no matrix given");
   for (const LinearSource& source : sources) {
     const ConstTensorView& w = source.weight;
@@ -199,6 +204,13 @@ DType packed_dtype(const LinearSource& source, LinearCompute compute) {
   return source.quantise_to && !is_quantised(dtype) ? *source.quantise_to : dtype;
 }
 
+// Whether a stack is of block types that stay what they are on CUDA.
+bool all_blocks(std::span<const LinearSource> sources, LinearCompute compute) {
+  return std::all_of(sources.begin(), sources.end(), [&](const LinearSource& source) {
+    return !source.unpack && is_quantised(packed_dtype(source, compute));
+  });
+}
+
 // Neighbours of one source type share a segment.
 std::vector<LinearWeight::Segment> plan_segments(const StackedRows& rows, LinearCompute compute,
                                                  int64_t k) {
@@ -268,24 +280,32 @@ void pack_segment(Device& device, const LinearWeight::Segment& segment, const St
 
 Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSource> sources,
                                         LinearCompute compute) {
-  HR_RETURN_IF_ERROR(check_sources(sources));
-  if (device.kind() == DeviceKind::kCuda) return pack_matrix(device, sources, compute);
+  HR_RETURN_IF_ERROR(check_sources(device, sources, compute));
+  if (device.kind() == DeviceKind::kCuda) return pack_on_cuda(device, sources, compute);
   return pack_groups(device, sources, compute);
 }
 
 Result<LinearWeight> LinearWeight::start_pack(Device& device, Uploader& uploader,
                                               std::span<const LinearSource> sources,
                                               LinearCompute compute) {
-  HR_RETURN_IF_ERROR(check_sources(sources));
-  if (device.kind() == DeviceKind::kCuda) return start_matrix(device, uploader, sources, compute);
-  return pack_groups(device, sources, compute);
+  HR_RETURN_IF_ERROR(check_sources(device, sources, compute));
+  if (device.kind() == DeviceKind::kCpu) return pack_groups(device, sources, compute);
+  return all_blocks(sources, compute) ? start_groups(device, uploader, sources, compute)
+                                      : start_matrix(device, uploader, sources, compute);
+}
+
+Result<LinearWeight> LinearWeight::pack_on_cuda(Device& device,
+                                                std::span<const LinearSource> sources,
+                                                LinearCompute compute) {
+  HR_RETURN_IF_ERROR(device.gemm_library().status());  // what will multiply it
+  Uploader uploader(device, 1);
+  HR_ASSIGN_OR_RETURN(LinearWeight weight, start_pack(device, uploader, sources, compute));
+  HR_RETURN_IF_ERROR(uploader.finish());
+  return weight;
 }
 
 Result<std::pair<LinearWeight, int64_t>> LinearWeight::plan_groups(
     std::span<const LinearSource> sources, LinearCompute compute) {
-  if (compute == LinearCompute::kFloat16) {
-    return unsupported("linear weights in half precision: only on CUDA");
-  }
   LinearWeight weight;
   weight.compute_ = compute;
   weight.k_ = sources[0].weight.columns();
@@ -306,7 +326,7 @@ Result<std::optional<LinearWeight>> LinearWeight::restore(Device& device,
                                                           LinearCompute compute,
                                                           std::span<const std::byte> packed) {
   CHECK(device.kind() == DeviceKind::kCpu);
-  HR_RETURN_IF_ERROR(check_sources(sources));
+  HR_RETURN_IF_ERROR(check_sources(device, sources, compute));
   HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
   auto& [weight, bytes] = planned;
   if (static_cast<int64_t>(packed.size()) != bytes) return std::optional<LinearWeight>();
@@ -319,9 +339,30 @@ Result<std::optional<LinearWeight>> LinearWeight::restore(Device& device,
   return std::optional(std::move(weight));
 }
 
-struct LinearWeight::Unpacked {
+namespace {
+
+// Sources with the orders of their rows.
+struct OwnedSources {
+  explicit OwnedSources(std::span<const LinearSource> from) : sources(from.begin(), from.end()) {
+    row_orders.reserve(sources.size());
+    for (LinearSource& source : sources) {
+      source.row_order = row_orders.emplace_back(source.row_order.begin(), source.row_order.end());
+    }
+  }
+  OwnedSources(OwnedSources&&) = default;  // not copied: `sources` points into `row_orders`
+
   std::vector<LinearSource> sources;
-  std::vector<std::vector<int32_t>> row_orders;  // of the sources
+  std::vector<std::vector<int32_t>> row_orders;
+};
+
+}  // namespace
+
+struct LinearWeight::Unpacked {
+  Unpacked(std::span<const LinearSource> sources, const CpuFeatures& features,
+           std::function<void(const LinearWeight&)> packed)
+      : owned(sources), cpu(features), when_packed(std::move(packed)) {}
+
+  OwnedSources owned;
   CpuFeatures cpu;
   std::function<void(const LinearWeight&)> when_packed;
 };
@@ -331,17 +372,10 @@ Result<LinearWeight> LinearWeight::defer(Device& device, std::span<const LinearS
                                          std::function<void(const LinearWeight&)> when_packed) {
   CHECK(device.kind() == DeviceKind::kCpu);
   for (const LinearSource& source : sources) CHECK(!source.quantise_to);
-  HR_RETURN_IF_ERROR(check_sources(sources));
+  HR_RETURN_IF_ERROR(check_sources(device, sources, compute));
   HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
   LinearWeight& weight = planned.first;
-  auto unpacked = std::make_shared<Unpacked>();
-  unpacked->sources.assign(sources.begin(), sources.end());
-  for (LinearSource& source : unpacked->sources) {
-    unpacked->row_orders.emplace_back(source.row_order.begin(), source.row_order.end());
-    source.row_order = unpacked->row_orders.back();
-  }
-  unpacked->cpu = device.traits().cpu;
-  unpacked->when_packed = std::move(when_packed);
+  auto unpacked = std::make_shared<Unpacked>(sources, device.traits().cpu, std::move(when_packed));
   weight.buffer_ = Buffer(&device, nullptr, planned.second);
   for (Segment& segment : weight.segments_) segment.data = nullptr;
   weight.unpacked_ = std::move(unpacked);
@@ -356,7 +390,7 @@ Status LinearWeight::reserve() {
 
 void LinearWeight::pack_now() {
   CHECK(!is_packed() && buffer_.data() != nullptr);
-  fill(unpacked_->sources);
+  fill(unpacked_->owned.sources);
   const auto from = std::exchange(unpacked_, nullptr);
   if (from->when_packed) from->when_packed(*this);
 }
@@ -364,7 +398,7 @@ void LinearWeight::pack_now() {
 void LinearWeight::pack_groups_to(const Segment& segment, int64_t first, int64_t last,
                                   std::byte* out) const {
   CHECK(!is_packed());
-  const StackedRows rows(unpacked_->sources);
+  const StackedRows rows(unpacked_->owned.sources);
   pack_group_range(unpacked_->cpu, segment, rows, k_, first, last, out);
   report_done(segment, rows, first, last);
 }
@@ -376,6 +410,31 @@ Result<LinearWeight> LinearWeight::pack_groups(Device& device,
   LinearWeight& weight = planned.first;
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(planned.second));
   weight.fill(sources);
+  return std::move(weight);
+}
+
+Result<LinearWeight> LinearWeight::start_groups(Device& device, Uploader& uploader,
+                                                std::span<const LinearSource> sources,
+                                                LinearCompute compute) {
+  HR_ASSIGN_OR_RETURN(auto planned, plan_groups(sources, compute));
+  LinearWeight& weight = planned.first;
+  HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(planned.second));
+  struct Rows {  // of the stack, for as long as pieces of it are packed
+    explicit Rows(std::span<const LinearSource> sources) : owned(sources), stacked(owned.sources) {}
+    OwnedSources owned;
+    StackedRows stacked;
+  };
+  const auto rows = std::make_shared<const Rows>(sources);
+  std::byte* at = weight.buffer_.data();
+  for (Segment& segment : weight.segments_) {
+    segment.data = at;
+    const auto pack = [rows, segment, k = weight.k_, cpu = device.traits().cpu](
+                          int64_t first, int64_t last, std::byte* out) {
+      pack_group_range(cpu, segment, rows->stacked, k, first, last, out);
+    };
+    uploader.start(at, segment.group_count, segment.group_bytes, pack);
+    at += segment.group_count * segment.group_bytes;
+  }
   return std::move(weight);
 }
 
@@ -405,7 +464,7 @@ void read_quantised_row(const LinearWeight::Segment& segment, const std::byte* g
 }  // namespace
 
 DType LinearWeight::main_dtype() const {
-  if (segments_.empty()) return matrix_dtype_;
+  if (segments_.empty()) return matrix_.dtype;
   return std::max_element(
              segments_.begin(), segments_.end(),
              [](const Segment& a, const Segment& b) { return a.row_count < b.row_count; })
@@ -448,7 +507,7 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   const int64_t in_segment = row - segment->first_row;
   const int64_t lane = in_segment % kLanes;
   if (!is_packed()) {
-    return dequantise(StackedRows(unpacked_->sources).at(row), k_, out);
+    return dequantise(StackedRows(unpacked_->owned.sources).at(row), k_, out);
   }
   const std::byte* group = segment->data + in_segment / kLanes * segment->group_bytes;
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);

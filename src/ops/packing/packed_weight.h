@@ -1,9 +1,11 @@
-// A linear weight as a device's kernels want it. On CUDA: one dense matrix [N, K] of the model's
-// activation type in device memory. On the CPU: re-laid out once at load, 16 output rows side by
-// side, so that a SIMD lane is an output row and no sum ever crosses lanes.
+// A linear weight as a device's kernels want it: packed groups of rows, or on CUDA a dense matrix
+// [N, K] of the model's activation type. Packed weights are re-laid out once at load, 16 output
+// rows side by side. On the CPU a SIMD lane is an output row then and no sum ever crosses lanes; on
+// CUDA the 16 rows are one side of a warp's matrix product. The CPU packs all types, CUDA block
+// types alone: the same bytes.
 //
-// Layout on the CPU. A segment is a run of stacked rows of one type in groups of 16; a last group
-// that is not full repeats its last row. One group of K columns is
+// Layout of packed rows. A segment is a run of stacked rows of one type in groups of 16; a last
+// group that is not full repeats its last row. One group of K columns is
 //   F32, F16        [K][16] elements
 //   BF16            [K/2][16] pairs of columns, K padded to 32 with zeros: what vdpbf16ps and AMX
 //                   tiles take as it lies
@@ -52,16 +54,18 @@ struct LinearSource {
   std::function<void(int64_t first, int64_t last)> done = {};
   std::shared_ptr<const void> hold = nullptr;  // let go when the matrix has been read
   // A block type that rows of a float type are quantised to (quantised_row.h) while they are
-  // packed; CPU, LinearCompute::kFast. Other rows stay what they are. REQUIRES: whole blocks of it
-  // a row
+  // packed; LinearCompute::kFast or kFloat16. Other rows stay what they are. REQUIRES: whole blocks
+  // of it a row
   std::optional<DType> quantise_to = {};
+  bool unpack = false;  // CUDA: rows of a block type become rows of a matrix
 };
 
 enum class LinearCompute {
-  kFast,      // CPU: keep the source's type, block types multiply integers (linear.h); CUDA: BF16
+  kFast,  // keep the source's type; block types multiply integers on the CPU (linear.h); on CUDA
+          // float types become BF16
   kFastWide,  // CPU: the same with activations of 16 bits throughout; CUDA: kFast
   kFloat32,   // dequantise at load, all arithmetic in fp32
-  kFloat16,   // CUDA alone: F16
+  kFloat16,   // CUDA alone: as kFast, with F16
 };
 
 // Owns the packed bytes of one or more matrices stacked along N (merged QKV, gate and up).
@@ -74,14 +78,15 @@ class LinearWeight {
     int64_t row_count;      // without padding
     int64_t group_count;    // row_count / 16, rounded up
     int64_t group_bytes;    // a multiple of 64
-    const std::byte* data;  // null: is_packed() is not
+    const std::byte* data;  // on the device; null: is_packed() is not
   };
 
   LinearWeight() = default;
 
   // Errors: kInvalidArgument (no rows, sources that differ in K), kUnsupported (type or device),
   // kExhausted (memory), kUnavailable (CUDA: no cuBLASLt). Runs on the device's pool; on CUDA rows
-  // are converted there and stream through page-locked memory. REQUIRES: 0 <= row_order[r] < N_i
+  // are converted or packed there and stream through page-locked memory. A stack is packed on CUDA
+  // if all of its matrices are to be. REQUIRES: 0 <= row_order[r] < N_i
   static Result<LinearWeight> pack(Device& device, std::span<const LinearSource> sources,
                                    LinearCompute compute);
   // On CUDA, starts the upload only: the sources' memory is read, and the weight may be used, until
@@ -125,19 +130,24 @@ class LinearWeight {
   int64_t packed_bytes() const { return buffer_.size(); }
   Device& device() const { return *buffer_.device(); }
   bool on_cpu() const { return device().kind() == DeviceKind::kCpu; }
-  std::span<const Segment> segments() const { return segments_; }  // CPU
+  std::span<const Segment> segments() const { return segments_; }  // none of a matrix
   // Of most of its rows.
   DType main_dtype() const;
   // The matrices that were stacked, as weights of their own that read this one's memory; none
   // where a matrix does not start a group of 16 rows. For measurements of what stacking is worth
   // (OpHooks::unfused); it is here because only this class knows where its segments lie.
-  // REQUIRES: packed, on the CPU
+  // REQUIRES: is_packed()
   std::vector<LinearWeight> parts() const;
-  // The whole stack [n(), k()], dense. REQUIRES: packed for a CUDA device
+  // Whether the stack is dense, of this type. CUDA's alone are.
+  bool is_matrix() const { return n_ > 0 && segments_.empty(); }
+  bool is_matrix_of(DType dtype) const { return is_matrix() && matrix_.dtype == dtype; }
+  // [n(), k()]. REQUIRES: is_matrix()
   ConstTensorView matrix() const {
-    CHECK(segments_.empty() && n_ > 0);
-    return {buffer_.data(), matrix_dtype_, Shape{n_, k_}};
+    CHECK(is_matrix());
+    return matrix_;
   }
+  // A matrix in memory of others, which outlives the weight.
+  static LinearWeight matrix_at(Device& device, const ConstTensorView& matrix);
 
   // Writes the k() values of row `row` of the stack, each what its type says it is, rounded to f32.
   // Slow and plain: for reference kernels and embedding rows. REQUIRES: 0 <= row < n(), on the CPU
@@ -151,19 +161,22 @@ class LinearWeight {
                                           LinearCompute compute);
   void fill(std::span<const LinearSource> sources);
   struct Unpacked;  // where its rows lie
-  // matrix_weight.cc. REQUIRES: sources that pack() has checked
-  static Result<LinearWeight> pack_matrix(Device& device, std::span<const LinearSource> sources,
-                                          LinearCompute compute);
+  static Result<LinearWeight> pack_on_cuda(Device& device, std::span<const LinearSource> sources,
+                                           LinearCompute compute);
+  // REQUIRES of both: a CUDA device, sources that pack() has checked. The first: matrix_weight.cc
   static Result<LinearWeight> start_matrix(Device& device, Uploader& uploader,
+                                           std::span<const LinearSource> sources,
+                                           LinearCompute compute);
+  static Result<LinearWeight> start_groups(Device& device, Uploader& uploader,
                                            std::span<const LinearSource> sources,
                                            LinearCompute compute);
 
   int64_t n_ = 0;
   int64_t k_ = 0;
   LinearCompute compute_ = LinearCompute::kFast;
-  std::vector<Segment> segments_;      // CPU
-  std::vector<int64_t> part_rows_;     // CPU: of the matrices that were stacked
-  DType matrix_dtype_ = DType::kBF16;  // CUDA
+  std::vector<Segment> segments_;   // none of a matrix
+  std::vector<int64_t> part_rows_;  // of the matrices that were stacked; none of a matrix
+  ConstTensorView matrix_;          // CUDA, where there are no segments
   Buffer buffer_;
   std::shared_ptr<const Unpacked> unpacked_;  // CPU; null: packed
 };

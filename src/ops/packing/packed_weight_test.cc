@@ -8,6 +8,7 @@
 
 #include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
+#include "tensor/uploader.h"
 
 namespace headrace {
 namespace {
@@ -39,6 +40,70 @@ TEST(LinearWeight, RowsReadBackAsTheSourceSays) {
         const auto later = LinearWeight::defer(*device, {&source, 1}, compute, nullptr);
         later->read_row(n - 1, row.data());
         ASSERT_EQ(row, expected) << dtype_name(dtype);
+      }
+    }
+  }
+}
+
+// Packed by an uploader's threads, the first matrix in reverse order. (The null device's memory is
+// the host's.)
+TEST(LinearWeight, AGpuGetsTheCpusBytes) {
+  Rng rng(4);
+  const auto cpu = create_cpu_device(2);
+  const auto gpu = create_null_device({});
+  for (const DType dtype : {DType::kQ4_K, DType::kQ8_0}) {
+    constexpr int64_t kColumns = 512;
+    const RandomMatrix first(rng, dtype, 37, kColumns), second(rng, DType::kQ6_K, 20, kColumns);
+    std::vector<int32_t> order;
+    for (int32_t r = 37; r-- > 0;) order.push_back(r);
+    const LinearSource sources[] = {{first.view(), order}, {second.view(), {}}};
+    const auto expected = LinearWeight::pack(*cpu, sources, LinearCompute::kFast);
+    Uploader uploader(*gpu, 2);
+    const auto weight = LinearWeight::start_pack(*gpu, uploader, sources, LinearCompute::kFloat16);
+    ASSERT_TRUE(weight.ok() && uploader.finish().ok());
+    EXPECT_FALSE(weight->is_matrix());
+    ASSERT_EQ(weight->packed_bytes(), expected->packed_bytes());
+    EXPECT_EQ(std::memcmp(weight->packed().data(), expected->packed().data(),
+                          static_cast<size_t>(weight->packed_bytes())),
+              0);
+    LinearSource unpacked{first.view(), {}};
+    unpacked.unpack = true;
+    const auto matrix =
+        LinearWeight::start_pack(*gpu, uploader, {&unpacked, 1}, LinearCompute::kFloat16);
+    EXPECT_TRUE(matrix->is_matrix_of(DType::kF16));
+    EXPECT_TRUE(uploader.finish().ok());
+  }
+}
+
+// What a rank has of a matrix whose columns are shared out: rows that lie apart.
+TEST(LinearWeight, ColumnsOfAMatrixAreTheirOwnWeight) {
+  constexpr int64_t kRows = 21, kColumns = 512, kFirst = 256, kCount = 256;
+  Rng rng(6);
+  const auto cpu = create_cpu_device(2);
+  const auto gpu = create_null_device({});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_K, DType::kQ8_0}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const RandomMatrix whole(rng, dtype, kRows, kColumns);
+    const ConstTensorView view = whole.view();
+    const LinearSource all{view, {}};
+    LinearSource columns{
+        {view.data + *row_bytes(dtype, kFirst), dtype, Shape{kRows, kCount}, view.row_stride}, {}};
+    const auto packed = LinearWeight::pack(*cpu, {&columns, 1}, LinearCompute::kFast);
+    const auto packed_whole = LinearWeight::pack(*cpu, {&all, 1}, LinearCompute::kFast);
+    ASSERT_TRUE(packed.ok() && packed_whole.ok());
+    Uploader uploader(*gpu, 1);
+    columns.unpack = true;
+    const auto matrix =
+        LinearWeight::start_pack(*gpu, uploader, {&columns, 1}, LinearCompute::kFloat32);
+    ASSERT_TRUE(matrix.ok() && uploader.finish().ok());
+    ASSERT_TRUE(matrix->is_matrix());
+    std::vector<float> own(kCount), of_whole(kColumns);
+    for (int64_t row = 0; row < kRows; ++row) {
+      packed->read_row(row, own.data());
+      packed_whole->read_row(row, of_whole.data());
+      for (size_t c = 0; c < static_cast<size_t>(kCount); ++c) {
+        ASSERT_EQ(own[c], of_whole[static_cast<size_t>(kFirst) + c]) << row << " " << c;
+        ASSERT_EQ(f32_row(matrix->matrix(), row)[c], own[c]) << row << " " << c;
       }
     }
   }

@@ -14,8 +14,8 @@ struct EmbeddingArgs {
   ConstTensorView table;            // [V, D]; CPU: any type of GGUF's own rows; CUDA: of out's type
   TensorView out;                   // [T, D] of the model's activation type
   float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
-  // CPU: the table as a head has it, which a model with tied embeddings then has once; else null.
-  // REQUIRES: `table` has no data
+  // The table as a head has it, which a model with tied embeddings then has once, or on CUDA in
+  // packed groups of its own; else null. REQUIRES: `table` has no data
   const LinearWeight* packed = nullptr;  // [V, D]
 };
 

@@ -1,8 +1,10 @@
 // Embedding lookup on CUDA: out[t] = table[tokens[t]] * scale, one block a row.
-//   tokens [T] in device memory;  table [V, D] and out [T, D] of one type: f32, f16 or bf16
+//   tokens [T] in device memory;  table [V, D] and out [T, D] of one type: f32, f16 or bf16; or the
+//   table in packed groups of a block type
 #include <array>
 
 #include "ops/cuda_launch.cuh"
+#include "ops/packing/block_types.cuh"
 #include "ops/rows/embedding.h"
 
 namespace headrace {
@@ -29,6 +31,55 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A row of packed groups: a thread takes two quads of 32 columns at a time.
+template <class T, int kType>
+__global__ void __launch_bounds__(kThreads)
+    look_up_packed(const TokenId* tokens, gpu::PackedSegment table, gpu::RowsOf<T> out,
+                   float scale) {
+  constexpr PackedFormat kFormat = gpu::kFormat<kType>;
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  const TokenId token = tokens[blockIdx.x];
+  const gpu::PackedGroup group = table.group(token / kLinearGroupRows);
+  const int row = token % static_cast<int>(kLinearGroupRows);
+  T* to = out.row(blockIdx.x);
+  for (int at = static_cast<int>(threadIdx.x); at < 4 * table.chunks; at += kThreads) {
+    const int chunk = at / 4, quad = at % 4;
+    const gpu::QuadDwords<kType> quads = gpu::load_quads<kType>(group, chunk, row, quad);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t stored = half == 0 ? gpu::stored_quants<kType, 0>(quads, quad)
+                                        : gpu::stored_quants<kType, 1>(quads, quad);
+      const int column = 32 * chunk + 16 * half + 4 * quad;
+      const gpu::PartScale part = gpu::scale_of<kType>(
+          gpu::load_scale<kType>(gpu::scales_of_block<kType>(group, column / kFormat.columns), row,
+                                 column % kFormat.columns / kFormat.part_columns));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float value = fmaf(part.scale, gpu::quant<kType>(stored, i), part.minimum);
+        to[column + i] = gpu::from_float<T>(value * scale);
+      }
+    }
+  }
+}
+
+void run_packed(OpContext& context, const EmbeddingArgs& args) {
+  const LinearWeight::Segment& table = args.packed->segments().front();
+  gpu::with_half_type(args.out.dtype, [&]<class T>(gpu::ElementType<T>) {
+    gpu::with_block_type(table.dtype, [&]<int kType>() {
+      gpu::launch(context, look_up_packed<T, kType>, static_cast<unsigned>(args.tokens.size()),
+                  kThreads, args.tokens.data(), gpu::packed_segment(table, args.packed->k()),
+                  gpu::rows_of<T>(args.out), args.scale);
+    });
+  });
+}
+
+bool packed(const DeviceTraits& traits, const EmbeddingArgs& args) {
+  return traits.kind == DeviceKind::kCuda && args.packed != nullptr &&
+         args.packed->segments().size() == 1 &&
+         (args.out.dtype == DType::kF16 || args.out.dtype == DType::kBF16);
+}
+
 template <bool kWide>
 void run(OpContext& context, const EmbeddingArgs& args) {
   gpu::with_float_type(args.table.dtype, [&]<class T>(gpu::ElementType<T>) {
@@ -40,7 +91,8 @@ void run(OpContext& context, const EmbeddingArgs& args) {
 }
 
 bool any(const DeviceTraits& traits, const EmbeddingArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.table.dtype == args.out.dtype;
+  return traits.kind == DeviceKind::kCuda && args.packed == nullptr &&
+         args.table.dtype == args.out.dtype;
 }
 bool wide(const DeviceTraits& traits, const EmbeddingArgs& args) {
   return any(traits, args) && gpu::whole_accesses(args.table.dtype, args.table.columns()) &&
@@ -50,6 +102,7 @@ bool wide(const DeviceTraits& traits, const EmbeddingArgs& args) {
 constexpr std::array kKernels = {
     Kernel<EmbeddingArgs>{"embedding/cuda/wide", wide, run<true>},
     Kernel<EmbeddingArgs>{"embedding/cuda/any", any, run<false>},
+    Kernel<EmbeddingArgs>{"embedding/cuda/packed", packed, run_packed},
 };
 
 }  // namespace

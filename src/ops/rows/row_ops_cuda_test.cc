@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/cuda_fixture.h"
+#include "ops/packing/random_matrix.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/layer_norm.h"
@@ -13,6 +14,7 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
@@ -219,6 +221,40 @@ TEST(RowOpsCuda, EmbeddingAndGather) {
       expect_near(out.read(), expected, 0.0, 0.0);
     }
   });
+}
+
+// A table in packed groups, as a head's.
+TEST(RowOpsCuda, EmbeddingOfPackedBlocks) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  Rng rng(9);
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    const int64_t columns = 3 * dtype_info(type).block_elements, vocabulary = 77;
+    const RandomMatrix table(rng, type, vocabulary, columns);
+    const LinearSource source{table.view(), {}};
+    const std::vector<int32_t> tokens = {0, 76, 15, 16, 33, 33};
+    const CudaArray<int32_t> tokens_on(cuda, tokens);
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      const auto compute = dtype == DType::kF16 ? LinearCompute::kFloat16 : LinearCompute::kFast;
+      const LinearWeight packed =
+          std::move(LinearWeight::pack(cuda.device(), {&source, 1}, compute).value());
+      std::vector<float> expected;
+      for (const int32_t token : tokens) {
+        std::vector<float> row(static_cast<size_t>(columns));
+        dequantise_row(table.view(), token, row.data());
+        for (const float value : row) expected.push_back(value * 1.5f);
+      }
+      CudaMatrix out(cuda, dtype, std::ssize(tokens), columns, 8, nullptr);
+      OpContext context = cuda.context();
+      embedding(context, {.tokens = tokens_on.span(),
+                          .table = {},
+                          .out = out.view(),
+                          .scale = 1.5f,
+                          .packed = &packed});
+      SCOPED_TRACE(label("packed", type, std::ssize(tokens), columns));
+      expect_near(out.read(), expected, unit_of(dtype), 1e-6);
+    }
+  }
 }
 
 TEST(RowGather, TheCpuCopiesRows) {

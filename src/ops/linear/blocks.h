@@ -1,0 +1,38 @@
+// The kernels of linear on CUDA whose W is packed block types (packed_weight.h), in device memory
+// with the bits of the file.
+//   x [M, K] f16 or bf16, rows on 8 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
+//
+// `blocks` multiplies quants, which x's type holds exactly, and scales a part's sum in f32: no
+// weight is rounded. With batch invariance an element's order of arithmetic depends on N, K and the
+// type alone.
+// `unpacked` makes W an ordinary matrix of x's type in scratch memory, some rows at a time, each of
+// which the vendor's library multiplies: for many rows of x.
+#pragma once
+
+#include "ops/linear/linear.h"
+
+namespace headrace {
+
+bool blocks_fit(const DeviceTraits& traits, const LinearArgs& args);
+// Where it is the choice: few rows of x, or batch invariance.
+bool blocks_pay(const DeviceTraits& traits, const LinearArgs& args);
+void run_blocks(OpContext& context, const LinearArgs& args);
+
+// Not where batch invariance is asked for.
+bool unpacked_fits(const DeviceTraits& traits, const LinearArgs& args);
+void run_unpacked(OpContext& context, const LinearArgs& args);
+
+// With more rows of x `unpacked` is ahead (docs/kernels/notebook/linear.md).
+inline constexpr int64_t kBlocksRowsMax = 40;
+// Rows of x that `blocks` takes at a time.
+inline constexpr int64_t kBlocksSlabRows = 128;
+
+// Rows of W that are unpacked at a time, and the scratch memory that they take; blocks_plan.cc.
+int64_t unpacked_rows(const LinearWeight& weight);
+int64_t unpacked_bytes(const LinearWeight& weight);
+// Scratch memory that `blocks` takes for m rows of x: whole units of rows, and sums of each 8 rows
+// and 32 columns.
+inline constexpr int64_t kArrangedRows = 16, kArrangedSumBytes = 96;
+int64_t arranged_bytes(int64_t m, const LinearWeight& weight);
+
+}  // namespace headrace
