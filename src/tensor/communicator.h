@@ -1,14 +1,17 @@
-// A group of ranks that compute together. With one rank every collective is the identity; groups
-// of GPUs: nccl_library.h. No model is split over ranks yet.
+// A group of ranks that compute together, each on a device of its own: threads of a process
+// (thread_ranks.h) or GPUs (nccl_library.h). Every rank calls the same collectives in the same
+// order, with views of the same shape; what they write is there for what follows in the stream.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/check.h"
 #include "tensor/device.h"
 
 namespace headrace {
 
+// Used by one thread at a time.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -16,13 +19,32 @@ class Communicator {
   virtual int size() const = 0;
   // Sums `data` (dense rows) over all ranks, in place: the same bits on every rank.
   virtual void all_reduce_sum(Stream& stream, TensorView data) = 0;
+  // Rank r has columns [starts[r], starts[r + 1]) of the rows of `data`, at their place: behind it
+  // every rank has all columns. `starts` [size + 1] is the same on every rank.
+  virtual void all_gather(Stream& stream, TensorView data, std::span<const int64_t> starts) = 0;
+  // The same where only rank 0 reads them. The others' rows stay as they were.
+  virtual void gather(Stream& stream, TensorView data, std::span<const int64_t> starts) = 0;
+  // Block s of the dense rows of `from` goes to rank s, where it is block rank() of `to`. REQUIRES:
+  // rows that size() divides; no overlap
+  virtual void all_to_all(Stream& stream, ConstTensorView from, TensorView to) = 0;
+  // Dense rows to and from one other rank, which calls the other of the two.
+  virtual void send(Stream& stream, ConstTensorView data, int to) = 0;
+  virtual void receive(Stream& stream, TensorView data, int from) = 0;
 };
 
+// A group of one: what all have is what it has.
 class SingleRank final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void all_reduce_sum(Stream&, TensorView) override {}
+  void all_gather(Stream&, TensorView, std::span<const int64_t>) override {}
+  void gather(Stream&, TensorView, std::span<const int64_t>) override {}
+  void all_to_all(Stream& stream, ConstTensorView from, TensorView to) override {
+    stream.copy(to.data, from.data, from.rows() * from.row_stride);
+  }
+  void send(Stream&, ConstTensorView, int) override { CHECK_MSG(false, "there is no other rank"); }
+  void receive(Stream&, TensorView, int) override { CHECK_MSG(false, "there is no other rank"); }
 };
 
 // The groups one rank belongs to. Never null.

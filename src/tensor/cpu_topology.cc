@@ -213,6 +213,17 @@ ThreadPlacement place_threads(const CpuTopology& topology, int32_t thread_count,
   return placement;
 }
 
+ThreadPlacement placement_of_rank(const ThreadPlacement& all, int32_t rank, int32_t ranks) {
+  const int32_t first = all.thread_count * rank / ranks;
+  const int32_t last = all.thread_count * (rank + 1) / ranks;
+  ThreadPlacement placement{.thread_count = std::max(last - first, 1)};
+  // Fewer threads than ranks: the kernel has to share the CPUs out.
+  if (all.cpus.empty() || all.thread_count < ranks) return placement;
+  placement.cpus.assign(all.cpus.begin() + first, all.cpus.begin() + last);
+  placement.several_nodes = all.several_nodes;
+  return placement;
+}
+
 void bind_this_thread(const std::vector<int32_t>& cpus) {
   if (cpus.empty()) return;
   cpu_set_t set;

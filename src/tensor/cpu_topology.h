@@ -50,6 +50,10 @@ struct ThreadPlacement {
 ThreadPlacement place_threads(const CpuTopology& topology, int32_t thread_count,
                               CpuBinding binding);
 
+// Of these threads, those of one of several ranks that compute together, each with its neighbours:
+// at least one. REQUIRES: 0 <= rank < ranks
+ThreadPlacement placement_of_rank(const ThreadPlacement& all, int32_t rank, int32_t ranks);
+
 // Binds the calling thread; nothing where `cpus` is empty or the system refuses.
 void bind_this_thread(const std::vector<int32_t>& cpus);
 

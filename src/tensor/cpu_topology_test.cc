@@ -88,6 +88,25 @@ TEST(CpuTopology, OneThreadACoreSharesOfANodeTogether) {
   EXPECT_TRUE(place_threads(topology, 4, CpuBinding::kNone).cpus.empty());
 }
 
+TEST(CpuTopology, RanksHaveTheThreadsOfTheirNode) {
+  const FakeMachine machine = two_nodes();
+  const CpuTopology topology = machine.read({0, 1, 2, 3, 4, 5, 6, 7});
+  const ThreadPlacement all = place_threads(topology, 4, CpuBinding::kCore);
+  const ThreadPlacement first = placement_of_rank(all, 0, 2);
+  const ThreadPlacement second = placement_of_rank(all, 1, 2);
+  EXPECT_EQ(first.thread_count, 2);
+  EXPECT_EQ(first.cpus, (std::vector<std::vector<int32_t>>{{0}, {1}}));
+  EXPECT_EQ(second.cpus, (std::vector<std::vector<int32_t>>{{2}, {3}}));
+  // Three of four threads' ranks: all threads are somebody's.
+  int32_t threads = 0;
+  for (const int32_t rank : {0, 1, 2}) threads += placement_of_rank(all, rank, 3).thread_count;
+  EXPECT_EQ(threads, 4);
+  // More ranks than threads: each has one, bound to nothing.
+  const ThreadPlacement few = placement_of_rank(all, 6, 7);
+  EXPECT_EQ(few.thread_count, 1);
+  EXPECT_TRUE(few.cpus.empty());
+}
+
 TEST(CpuTopology, AMaskedSiblingLeavesItsCore) {
   const CpuTopology topology = two_nodes().read({5, 6, 7});
   EXPECT_EQ(place_threads(topology, 0, CpuBinding::kNone).thread_count, 3);

@@ -159,6 +159,8 @@ std::unique_ptr<Device> create_cpu_device(int thread_count,
                                           CpuFeatures features = CpuFeatures::detect(),
                                           CpuBinding binding = CpuBinding::kAuto,
                                           bool batch_invariant = true);
+// The same with threads that are placed already.
+std::unique_ptr<Device> create_cpu_device(ThreadPlacement threads, bool batch_invariant);
 // Fails with a clear message where the build has no CUDA, the machine no driver or GPU, or where
 // the GPU is of a kind that this program has no kernels for (kUnsupported, tensor/gpu_kind.h).
 // `thread_count` as above. `batch_invariant`: see DeviceTraits.

@@ -117,4 +117,8 @@ std::unique_ptr<Device> create_cpu_device(int thread_count, CpuFeatures features
                                      features, batch_invariant);
 }
 
+std::unique_ptr<Device> create_cpu_device(ThreadPlacement threads, bool batch_invariant) {
+  return std::make_unique<CpuDevice>(std::move(threads), CpuFeatures::detect(), batch_invariant);
+}
+
 }  // namespace headrace

@@ -32,6 +32,12 @@ struct NcclApi {
   NcclResult (*comm_async_error)(NcclComm, NcclResult*);
   NcclResult (*all_reduce)(const void* from, void* to, size_t count, int type, int operation,
                            NcclComm, cudaStream_t);
+  NcclResult (*broadcast)(const void* from, void* to, size_t count, int type, int root, NcclComm,
+                          cudaStream_t);
+  NcclResult (*send)(const void* from, size_t count, int type, int rank, NcclComm, cudaStream_t);
+  NcclResult (*receive)(void* to, size_t count, int type, int rank, NcclComm, cudaStream_t);
+  NcclResult (*group_start)();
+  NcclResult (*group_end)();
   const char* (*error_string)(NcclResult);
 };
 
@@ -43,6 +49,9 @@ bool load_nccl(const SharedLibrary& library, NcclApi& api) {
          library.find("ncclCommDestroy", api.comm_destroy) &&
          library.find("ncclCommGetAsyncError", api.comm_async_error) &&
          library.find("ncclAllReduce", api.all_reduce) &&
+         library.find("ncclBroadcast", api.broadcast) && library.find("ncclSend", api.send) &&
+         library.find("ncclRecv", api.receive) && library.find("ncclGroupStart", api.group_start) &&
+         library.find("ncclGroupEnd", api.group_end) &&
          library.find("ncclGetErrorString", api.error_string);
 }
 
@@ -53,6 +62,10 @@ int nccl_type(DType dtype) {
   if (dtype == DType::kF16) return 6;
   CHECK(dtype == DType::kF32);
   return 7;
+}
+
+bool lies_densely(const ConstTensorView& view) {
+  return view.rows() <= 1 || view.row_stride == row_bytes(view.dtype, view.columns());
 }
 
 class Rank final : public NcclRank {
@@ -68,10 +81,62 @@ class Rank final : public NcclRank {
   int size() const override { return size_; }
 
   void all_reduce_sum(Stream& stream, TensorView data) override {
-    CHECK(data.rows() == 1 || data.row_stride == row_bytes(data.dtype, data.columns()));
+    CHECK(lies_densely(data));
     note(api_.all_reduce(data.data, data.data, static_cast<size_t>(*data.shape.elements()),
                          nccl_type(data.dtype), kNcclSum, comm_,
                          static_cast<cudaStream_t>(stream.native())));
+  }
+
+  // A row's columns of one rank at a time are what lies in one piece.
+  void all_gather(Stream& stream, TensorView data, std::span<const int64_t> starts) override {
+    const auto on = static_cast<cudaStream_t>(stream.native());
+    note(api_.group_start());
+    for (int64_t row = 0; row < data.rows(); ++row) {
+      for (int r = 0; r < size_; ++r) {
+        const Piece piece = columns_of(data, row, starts, r);
+        if (piece.count == 0) continue;
+        note(api_.broadcast(piece.data, piece.data, piece.count, nccl_type(data.dtype), r, comm_,
+                            on));
+      }
+    }
+    note(api_.group_end());
+  }
+
+  void gather(Stream& stream, TensorView data, std::span<const int64_t> starts) override {
+    note(api_.group_start());
+    for (int64_t row = 0; row < data.rows(); ++row) {
+      for (int r = 1; r < size_; ++r) {
+        const Piece piece = columns_of(data, row, starts, r);
+        if (piece.count == 0) continue;
+        if (rank_ == 0) receive_piece(stream, piece, data.dtype, r);
+        if (rank_ == r) send_piece(stream, piece, data.dtype, 0);
+      }
+    }
+    note(api_.group_end());
+  }
+
+  void all_to_all(Stream& stream, ConstTensorView from, TensorView to) override {
+    CHECK(from.rows() % size_ == 0 && from.rows() == to.rows() && lies_densely(from) &&
+          lies_densely(to));
+    const int64_t elements = from.rows() / size_ * from.columns();
+    const int64_t bytes = from.rows() / size_ * from.row_stride;
+    note(api_.group_start());
+    for (int r = 0; r < size_; ++r) {
+      const auto count = static_cast<size_t>(elements);
+      send_piece(stream, {from.data + r * bytes, count}, from.dtype, r);
+      receive_piece(stream, {to.data + r * bytes, count}, to.dtype, r);
+    }
+    note(api_.group_end());
+  }
+
+  void send(Stream& stream, ConstTensorView data, int to) override {
+    CHECK(lies_densely(data));
+    send_piece(stream, {data.data, static_cast<size_t>(*data.shape.elements())}, data.dtype, to);
+  }
+  void receive(Stream& stream, TensorView data, int from) override {
+    CHECK(lies_densely(data));
+    receive_piece(stream, {data.data, static_cast<size_t>(*data.shape.elements())}, data.dtype,
+                  from);
   }
 
   Status status() const override {
@@ -85,6 +150,33 @@ class Rank final : public NcclRank {
   }
 
  private:
+  // Elements that lie in one piece.
+  template <class Byte>
+  struct PieceOf {
+    Byte* data;
+    size_t count;
+  };
+  using Piece = PieceOf<std::byte>;
+  using ConstPiece = PieceOf<const std::byte>;
+
+  static Piece columns_of(const TensorView& data, int64_t row, std::span<const int64_t> starts,
+                          int rank) {
+    const int64_t first = starts[static_cast<size_t>(rank)];
+    return {data.row(row) + first * dtype_info(data.dtype).block_bytes,
+            static_cast<size_t>(starts[static_cast<size_t>(rank) + 1] - first)};
+  }
+  void send_piece(Stream& stream, const ConstPiece& piece, DType dtype, int to) {
+    note(api_.send(piece.data, piece.count, nccl_type(dtype), to, comm_,
+                   static_cast<cudaStream_t>(stream.native())));
+  }
+  void send_piece(Stream& stream, const Piece& piece, DType dtype, int to) {
+    send_piece(stream, ConstPiece{piece.data, piece.count}, dtype, to);
+  }
+  void receive_piece(Stream& stream, const Piece& piece, DType dtype, int from) {
+    note(api_.receive(piece.data, piece.count, nccl_type(dtype), from, comm_,
+                      static_cast<cudaStream_t>(stream.native())));
+  }
+
   void note(NcclResult result) {
     NcclResult none = kNcclSuccess;
     if (result != kNcclSuccess) first_.compare_exchange_strong(none, result);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "tensor/cpu_features.h"
+#include "tensor/spin_wait.h"
 
 namespace headrace {
 namespace {
@@ -74,15 +75,8 @@ void ThreadPool::work(int share) {
   if (bound()) bind_this_thread(placement_.cpus[static_cast<size_t>(share)]);
   uint32_t seen = 0;
   for (;;) {
-    uint32_t now = epoch_.load(std::memory_order_acquire);
-    for (int spins = 0; now == seen && spins < kSpins; ++spins) {
-      _mm_pause();
-      now = epoch_.load(std::memory_order_acquire);
-    }
-    if (now == seen) {
-      epoch_.wait(seen, std::memory_order_acquire);
-      continue;
-    }
+    const uint32_t now = spin_wait(epoch_, seen, kSpins);
+    if (now == seen) continue;
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
     // A claim that succeeds holds the caller in dispatch(), so job_ and body_ are this epoch's.
