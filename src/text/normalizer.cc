@@ -1,6 +1,8 @@
 #include "text/normalizer.h"
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "text/chars_map.h"
@@ -44,10 +46,52 @@ std::string strip_space(std::string_view text, StripSpace ends) {
 
 std::string lower_case(std::string_view text) { return map_characters(text, append_lower); }
 
+std::string strip_nonspacing_marks(std::string_view text) {
+  return map_characters(text, [](char32_t c, std::string& out) {
+    if (!is_nonspacing_mark(c)) append_utf8(c, out);
+  });
+}
+
+std::string clean_text(std::string_view text) {
+  return map_characters(text, [](char32_t c, std::string& out) {
+    const bool line = c == '\t' || c == '\n' || c == '\r';
+    if (c == 0xFFFD || (!line && is_no_text(c))) return;
+    append_utf8(is_white_space(c) ? U' ' : c, out);
+  });
+}
+
+// The blocks that BERT's own code names; Hangul, Hiragana and Katakana are written with spaces or
+// as other scripts.
+bool is_ideograph(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> kBlocks[] = {
+      {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+      {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  return std::any_of(std::begin(kBlocks), std::end(kBlocks),
+                     [&](const auto& block) { return c >= block.first && c <= block.second; });
+}
+
+std::string space_ideographs(std::string_view text) {
+  return map_characters(text, [](char32_t c, std::string& out) {
+    const bool alone = is_ideograph(c);
+    if (alone) out.push_back(' ');
+    append_utf8(c, out);
+    if (alone) out.push_back(' ');
+  });
+}
+
 std::string strip_accents(std::string_view text) {
   return map_characters(text, [](char32_t c, std::string& out) {
     if (!is_mark(c)) append_utf8(c, out);
   });
+}
+
+// Of a step without members.
+std::string (*plain_function(const NormalizerStep& step))(std::string_view) {
+  if (std::holds_alternative<Lowercase>(step)) return lower_case;
+  if (std::holds_alternative<CleanText>(step)) return clean_text;
+  if (std::holds_alternative<SpaceIdeographs>(step)) return space_ideographs;
+  if (std::holds_alternative<StripNonspacingMarks>(step)) return strip_nonspacing_marks;
+  return strip_accents;
 }
 
 }  // namespace
@@ -140,8 +184,7 @@ Result<std::unique_ptr<Normalizer::Step>> Normalizer::make_step(const Normalizer
     return Made(std::make_unique<PlainStep>(
         [ends = *ends](std::string_view text) { return strip_space(text, ends); }));
   }
-  return Made(std::make_unique<PlainStep>(std::holds_alternative<Lowercase>(step) ? lower_case
-                                                                                  : strip_accents));
+  return Made(std::make_unique<PlainStep>(plain_function(step)));
 }
 
 Result<Normalizer> Normalizer::create(const std::vector<NormalizerStep>& steps) {

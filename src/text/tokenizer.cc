@@ -11,6 +11,7 @@
 #include "text/score_bpe.h"
 #include "text/unigram.h"
 #include "text/utf8.h"
+#include "text/wordpiece.h"
 
 namespace headrace {
 namespace {
@@ -28,6 +29,8 @@ Result<std::unique_ptr<TokenModel>> create_model(const Vocab& vocab,
       return ScoreBpe::create(vocab);
     case TokenModelKind::kUnigram:
       return Unigram::create(vocab, options);
+    case TokenModelKind::kWordPiece:
+      return WordPiece::create(vocab, options);
   }
   return internal_error("a token model that is not in the list");
 }
@@ -67,6 +70,15 @@ void append_replaced(std::string_view text,
       out.replace(at, from.size(), to);
     }
   }
+}
+
+// What a token's text stands for where it is no bytes.
+void append_spelled_text(std::string_view text, const TokenSpelling& spelling, std::string& out) {
+  const std::string& prefix = spelling.continuing_prefix;
+  if (prefix.empty()) return append_replaced(text, spelling.replacements, out);
+  const std::string whole =
+      text.starts_with(prefix) ? std::string(text.substr(prefix.size())) : " " + std::string(text);
+  append_replaced(whole, spelling.replacements, out);
 }
 
 // In bytes, as spelled.
@@ -219,9 +231,10 @@ void Tokenizer::append_token_bytes(TokenId id, std::string& out) const {
   if (byte >= 0) {
     out.push_back(static_cast<char>(byte));
   } else if (kind == TokenKind::kControl || kind == TokenKind::kUnknown) {
+    if (!spelling_.continuing_prefix.empty()) out.push_back(' ');  // as any other word
     out.append(text);
   } else if (!spelling_.byte_letters) {
-    append_replaced(text, spelling_.replacements, out);
+    append_spelled_text(text, spelling_, out);
   } else if (kind == TokenKind::kUserDefined) {
     out.append(text);
   } else {

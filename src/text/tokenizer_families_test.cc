@@ -76,9 +76,10 @@ TEST_P(TokenizerFamily, IllFormedText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFamily,
-                         testing::Values("albert", "cl100k", "deepseek_coder", "deepseek_v3",
-                                         "every_step", "gemma", "gpt2", "llama2", "llama3",
-                                         "mistral", "o200k", "qwen2", "starcoder2", "t5", "tekken"),
+                         testing::Values("albert", "bert", "bert_cased", "cl100k", "deepseek_coder",
+                                         "deepseek_v3", "every_step", "gemma", "gpt2", "llama2",
+                                         "llama3", "mistral", "o200k", "qwen2", "starcoder2", "t5",
+                                         "tekken"),
                          [](const auto& info) { return info.param; });
 
 // A GGUF file names the family; a tokenizer.json spells it out. Same vocabulary, same ids.

@@ -244,6 +244,20 @@ Status read_unigram_options(const JsonFields& model, TokenizerRecipe& recipe, Vo
   return ok_status();
 }
 
+Status read_wordpiece_options(const JsonFields& model, TokenizerRecipe& recipe, Vocab& vocab) {
+  HR_ASSIGN_OR_RETURN(recipe.model.continuing_prefix,
+                      model.string_or("continuing_subword_prefix", "##"));
+  HR_ASSIGN_OR_RETURN(const int64_t chars, model.int_or("max_input_chars_per_word", 100));
+  if (chars < 0 || chars > INT32_MAX) {
+    return model.corrupt_field("max_input_chars_per_word", fmt::format("is {}", chars));
+  }
+  recipe.model.word_chars_max = static_cast<int32_t>(chars);
+  HR_ASSIGN_OR_RETURN(const std::string unk, model.string_or("unk_token", "[UNK]"));
+  vocab.unk = find_token(vocab, unk);
+  recipe.model.use_unk = vocab.unk >= 0;
+  return ok_status();
+}
+
 // The model's type; files of before 2020 have none for BPE.
 Result<std::string> model_type(const JsonFields& model) {
   HR_ASSIGN_OR_RETURN(std::string type, model.string_or("type", ""));
@@ -256,15 +270,19 @@ Status read_model(const JsonFields& file, const std::vector<Added>& added, Token
   HR_ASSIGN_OR_RETURN(const JsonFields model, file.require_object("model"));
   HR_ASSIGN_OR_RETURN(vocab.model, model_type(model));
   const bool bpe = vocab.model == "BPE", unigram = vocab.model == "Unigram";
-  if (!bpe && !unigram) {
+  const bool wordpiece = vocab.model == "WordPiece";
+  if (!bpe && !unigram && !wordpiece) {
     return model.unsupported_field(
-        "type", fmt::format("'{}' is not supported (known: BPE, Unigram)", vocab.model));
+        "type", fmt::format("'{}' is not supported (known: BPE, Unigram, WordPiece)", vocab.model));
   }
   const bool byte_letters = recipe.model.kind == TokenModelKind::kByteBpe;
-  if (unigram && byte_letters) return model.unsupported_field("type", "Unigram with ByteLevel");
+  if (!bpe && byte_letters) {
+    return model.unsupported_field("type", vocab.model + " with ByteLevel");
+  }
   if (unigram) recipe.model.kind = TokenModelKind::kUnigram;
+  if (wordpiece) recipe.model.kind = TokenModelKind::kWordPiece;
   HR_ASSIGN_OR_RETURN(const std::vector<Entry> entries,
-                      bpe ? read_bpe_vocab(model) : read_unigram_vocab(model));
+                      unigram ? read_unigram_vocab(model) : read_bpe_vocab(model));
   size_t bytes = model.find("merges") == nullptr ? 0 : text_bytes(*model.find("merges"));
   for (const Entry& entry : entries) bytes += entry.text.size();
   for (const Added& token : added) bytes += token.entry.text.size();
@@ -272,8 +290,9 @@ Status read_model(const JsonFields& file, const std::vector<Added>& added, Token
   vocab.storage = arena.share();
   HR_RETURN_IF_ERROR(fill_tokens(file, entries, added, unigram, arena, vocab));
   HR_RETURN_IF_ERROR(bpe ? read_merges(model, arena, vocab) : ok_status());
-  HR_RETURN_IF_ERROR(bpe ? read_bpe_options(model, recipe, vocab)
-                         : read_unigram_options(model, recipe, vocab));
+  HR_RETURN_IF_ERROR(unigram ? read_unigram_options(model, recipe, vocab)
+                     : bpe   ? read_bpe_options(model, recipe, vocab)
+                             : read_wordpiece_options(model, recipe, vocab));
   if (recipe.model.byte_fallback) mark_byte_tokens(vocab);
   return ok_status();
 }

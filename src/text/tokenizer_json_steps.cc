@@ -107,6 +107,20 @@ Status read_precompiled(const JsonFields& step, Normalizers& out) {
   return ok_status();
 }
 
+// Accents go where the file does not say and lower case is asked for, as BERT's own code has it.
+Status read_bert_normalizer(const JsonFields& step, Normalizers& out) {
+  HR_ASSIGN_OR_RETURN(const bool clean, step.bool_or("clean_text", true));
+  HR_ASSIGN_OR_RETURN(const bool ideographs, step.bool_or("handle_chinese_chars", true));
+  HR_ASSIGN_OR_RETURN(const bool lowercase, step.bool_or("lowercase", true));
+  HR_ASSIGN_OR_RETURN(const bool strip, step.bool_or("strip_accents", lowercase));
+  if (clean) out.push_back(CleanText{});
+  if (ideographs) out.push_back(SpaceIdeographs{});
+  if (strip) out.push_back(UnicodeForm::kNfd);
+  if (strip) out.push_back(StripNonspacingMarks{});
+  if (lowercase) out.push_back(Lowercase{});
+  return ok_status();
+}
+
 constexpr StepRow<Normalizers> kNormalizers[] = {
     {"NFC", read_form<UnicodeForm::kNfc>},
     {"NFD", read_form<UnicodeForm::kNfd>},
@@ -118,6 +132,7 @@ constexpr StepRow<Normalizers> kNormalizers[] = {
     {"Replace", read_replace},
     {"Prepend", read_prepend},
     {"Precompiled", read_precompiled},
+    {"BertNormalizer", read_bert_normalizer},
 };
 
 // --- Pre-tokenizers.
@@ -194,10 +209,11 @@ Status read_digits(const JsonFields& step, PreTokenizers& out) {
   return ok_status();
 }
 
+constexpr std::string_view kPunctuation = "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]";
+
 Status read_punctuation(const JsonFields& step, PreTokenizers& out) {
   HR_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(step));
-  out.steps.push_back(
-      Split{{"[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]", true}, behavior});
+  out.steps.push_back(Split{{std::string(kPunctuation), true}, behavior});
   return ok_status();
 }
 
@@ -213,6 +229,12 @@ Status read_whitespace(const JsonFields&, PreTokenizers& out) {
 
 Status read_whitespace_split(const JsonFields&, PreTokenizers& out) {
   return push_removed("\\s", false, out);
+}
+
+Status read_bert(const JsonFields&, PreTokenizers& out) {
+  HR_RETURN_IF_ERROR(push_removed("\\s", false, out));
+  out.steps.push_back(Split{{std::string(kPunctuation), true}, SplitBehavior::kIsolated});
+  return ok_status();
 }
 
 Status read_char_delimiter(const JsonFields& step, PreTokenizers& out) {
@@ -236,6 +258,7 @@ constexpr StepRow<PreTokenizers> kPreTokenizers[] = {
     {"Punctuation", before_byte_level<read_punctuation>},
     {"Whitespace", before_byte_level<read_whitespace>},
     {"WhitespaceSplit", before_byte_level<read_whitespace_split>},
+    {"BertPreTokenizer", before_byte_level<read_bert>},
     {"CharDelimiterSplit", before_byte_level<read_char_delimiter>},
 };
 
@@ -291,6 +314,25 @@ Status decode_strip(const JsonFields& step, Decoder& out) {
   return ok_status();
 }
 
+// What a token loses where its text looks like a word of English with a space too many.
+constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
+    {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+    {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+    {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+
+Status decode_wordpiece(const JsonFields& step, Decoder& out) {
+  HR_ASSIGN_OR_RETURN(out.spelling.continuing_prefix, step.string_or("prefix", "##"));
+  HR_ASSIGN_OR_RETURN(const bool cleanup, step.bool_or("cleanup", true));
+  if (out.spelling.continuing_prefix.empty()) {
+    return step.unsupported_field("prefix", "is an empty text");
+  }
+  for (const auto& [from, to] : kCleanups) {
+    if (cleanup) out.spelling.replacements.emplace_back(from, to);
+  }
+  out.spelling.leading_spaces = 1;
+  return ok_status();
+}
+
 constexpr StepRow<Decoder> kDecoders[] = {
     {"ByteLevel", decode_byte_level},
     {"Metaspace", decode_metaspace},
@@ -298,6 +340,7 @@ constexpr StepRow<Decoder> kDecoders[] = {
     {"ByteFallback", decode_byte_fallback},
     {"Fuse", decode_fuse},
     {"Strip", decode_strip},
+    {"WordPiece", decode_wordpiece},
 };
 
 // --- Post-processors.

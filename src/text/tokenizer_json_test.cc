@@ -54,27 +54,28 @@ TEST(TokenizerJson, BothSpellingsOfMerges) {
 
 TEST(TokenizerJson, RefusesByName) {
   const std::pair<std::string, std::string> kCases[] = {
-      {R"({"model":{"type":"WordPiece","vocab":{}}})", "WordPiece"},
+      {R"({"model":{"type":"WordPiece","vocab":{"a":0},"max_input_chars_per_word":-1}})",
+       "max_input_chars_per_word"},
       {R"({"model":{"type":"WordLevel","vocab":{}}})", "WordLevel"},
       {R"({"model":{"vocab":{}}})", "model.type"},
       {R"({})", "model: is missing"},
       {R"([])", "is no object"},
       {R"({"model":)", "tokenizer.json"},
-      {file_with(R"("normalizer":{"type":"BertNormalizer"})"), "normalizer: 'BertNormalizer'"},
+      {file_with(R"("normalizer":{"type":"BertNormalizer","lowercase":1})"), "lowercase"},
       {file_with(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Nmt"}]})"),
        "normalizer.normalizers[0]: 'Nmt'"},
       {file_with(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"!"})"), "base64"},
       {file_with(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"AAA="})"), "head"},
       {file_with(R"("normalizer":{"type":"Replace","pattern":{"Regex":"(a)\\1"},"content":""})"),
        "normalizer.pattern: regular expression: the escape '\\1'"},
-      {file_with(R"("pre_tokenizer":{"type":"BertPreTokenizer"})"), "BertPreTokenizer"},
+      {file_with(R"("pre_tokenizer":{"type":"UnicodeScripts"})"), "UnicodeScripts"},
       {file_with(R"("pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"X"})"),
        "'X'"},
       {file_with(R"("pre_tokenizer":{"type":"Metaspace","replacement":"ab"})"), "one character"},
       {file_with(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},)"
                  R"({"type":"Digits"}]})"),
        "behind ByteLevel"},
-      {file_with(R"("decoder":{"type":"WordPiece"})"), "decoder: 'WordPiece'"},
+      {file_with(R"("decoder":{"type":"WordPiece","prefix":""})"), "decoder.prefix"},
       {file_with(R"("decoder":{"type":"Strip","content":" ","start":1,"stop":0})"), "Strip"},
       {file_with(R"("decoder":{"type":"Replace","pattern":{"String":""},"content":"x"})"),
        "literal"},
@@ -231,6 +232,40 @@ TEST(RegexSyntax, WhatPcre2Refuses) {
   EXPECT_FALSE(ids.ok());
   EXPECT_EQ(ids.status().code(), StatusCode::kExhausted);
   EXPECT_TRUE(slow->encode("aac").ok());
+}
+
+// A file with WordPiece, BERT's normaliser and its cuts; a word has at most 6 characters.
+std::string wordpiece_file(const std::string& normalizer) {
+  return R"({"model":{"type":"WordPiece","unk_token":"[UNK]","max_input_chars_per_word":6,"vocab":)"
+         R"({"[UNK]":0,"un":1,"##do":2,"##doi":3,"##ng":4,"undo":5,".":6,"e":7,"\u4e2d":8,"E":9}},)"
+         R"("pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece"},)"
+         R"("normalizer":{"type":"BertNormalizer")" +
+         normalizer + "}}";
+}
+
+TEST(TokenizerJson, WordPieceTakesTheLongestTokenFirst) {
+  const auto tokenizer = make(wordpiece_file(""));
+  const auto ids = [&](std::string_view text) { return *tokenizer->encode(text); };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(ids("undo"), (Ids{5}));
+  EXPECT_EQ(ids("unundo"), (Ids{0}));  // "##un" is no token: the whole word is unknown
+  EXPECT_EQ(ids("undong"), (Ids{5, 4}));
+  EXPECT_EQ(ids("undongx"), (Ids{0}));  // seven characters
+  EXPECT_EQ(ids("undoing"), (Ids{0}));
+  EXPECT_EQ(ids("undo.e"), (Ids{5, 6, 7}));
+  EXPECT_EQ(tokenizer->decode(ids("undong . e"), true), "undong. e");
+}
+
+TEST(TokenizerJson, BertsNormalizerDoesWhatItsFlagsSay) {
+  const auto ids = [](const std::string& flags, std::string_view text) {
+    return *make(wordpiece_file(flags))->encode(text);
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(ids("", "\u00c9\u4e2d\u00e9"), (Ids{7, 8, 7}));  // accents and case go
+  EXPECT_EQ(ids("", "e\u00a0e\u200be\x01"), (Ids{7, 0}));    // a zero-width space is no text
+  EXPECT_EQ(ids(R"(,"lowercase":false)", "E\u00e9"), (Ids{0}));
+  EXPECT_EQ(ids(R"(,"lowercase":false,"strip_accents":true)", "\u00c9"), (Ids{9}));
+  EXPECT_EQ(ids(R"(,"handle_chinese_chars":false)", "e\u4e2d"), (Ids{0}));
 }
 
 }  // namespace

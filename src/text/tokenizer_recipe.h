@@ -30,7 +30,11 @@ struct PatternSource {
 
 struct Lowercase {};
 struct StripAccents {};  // leaves out marks (general category M)
-struct StripSpace {      // Unicode's White_Space at the ends
+// BERT's: what is no text goes, any white space becomes a space.
+struct CleanText {};
+struct SpaceIdeographs {};       // a space on each side of a CJK ideograph: each is a word
+struct StripNonspacingMarks {};  // leaves out general category Mn
+struct StripSpace {              // Unicode's White_Space at the ends
   bool left = true, right = true;
 };
 struct Replace {
@@ -45,8 +49,9 @@ struct PrecompiledCharsMap {
   std::string blob;
   bool by_grapheme = false;  // as HF tokenizers applies it
 };
-using NormalizerStep = std::variant<UnicodeForm, Lowercase, StripAccents, StripSpace, Replace,
-                                    Prepend, PrecompiledCharsMap>;
+using NormalizerStep =
+    std::variant<UnicodeForm, Lowercase, StripAccents, CleanText, SpaceIdeographs,
+                 StripNonspacingMarks, StripSpace, Replace, Prepend, PrecompiledCharsMap>;
 
 // --- Pre-tokenizers: pieces -> more pieces.
 
@@ -86,6 +91,7 @@ enum class TokenModelKind : uint8_t {
   kCharacterBpe,  // merges over characters (bpe.h)
   kScoreBpe,      // SentencePiece's (score_bpe.h)
   kUnigram,       // unigram.h
+  kWordPiece,     // wordpiece.h
 };
 struct TokenModelOptions {
   TokenModelKind kind = TokenModelKind::kByteBpe;
@@ -93,12 +99,18 @@ struct TokenModelOptions {
   bool byte_fallback = false;  // unknown characters become byte tokens
   bool use_unk = false;        // what is unknown becomes the unknown token, else nothing
   bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
+  // kWordPiece
+  std::string continuing_prefix;  // of tokens that go on with a word
+  int32_t word_chars_max = 100;   // a longer word is the unknown token
 };
 
 // --- Token -> text.
 
 struct TokenSpelling {
   bool byte_letters = false;  // GPT-2's alphabet
+  // A token that begins with this goes on with a word and stands without it; any other has a space
+  // in front. Empty: neither.
+  std::string continuing_prefix;
   // In order, in every token but control tokens; only where byte_letters is false.
   std::vector<std::pair<std::string, std::string>> replacements;
   // Spaces that the tokenizer puts in front of a text and that are taken away from its start.

@@ -114,6 +114,22 @@ bool is_mark(char32_t c) {
          category == UTF8PROC_CATEGORY_ME;
 }
 
+bool is_nonspacing_mark(char32_t code_point) {
+  return utf8proc_category(static_cast<int32_t>(code_point)) == UTF8PROC_CATEGORY_MN;
+}
+
+bool is_no_text(char32_t code_point) {
+  switch (utf8proc_category(static_cast<int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+      return true;
+    default:
+      return false;
+  }
+}
+
 size_t grapheme_length(std::string_view text) {
   Utf8Step step = utf8_step(text);
   size_t length = step.length;

@@ -16,6 +16,10 @@ bool is_white_space(char32_t code_point);
 bool is_word_character(char32_t code_point);
 // General category M.
 bool is_mark(char32_t code_point);
+// General category Mn.
+bool is_nonspacing_mark(char32_t code_point);
+// General category C but unassigned ones: controls, formats, private use.
+bool is_no_text(char32_t code_point);
 
 // The bytes of the extended grapheme cluster that `text` begins with (Unicode standard annex 29).
 // REQUIRES: well-formed UTF-8, not empty

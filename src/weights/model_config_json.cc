@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/mapped_file.h"
+#include "weights/encoder_config.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 
@@ -418,6 +419,13 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
                                            std::string_view path) {
   HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
   const ConfigSource source{path, find_hf_family(hf_class)};
+  if (is_encoder_class(hf_class)) {
+    return source.unsupported_field(
+        "architectures",
+        fmt::format("\"{}\" is an encoder, which generates no text: headrace serve answers "
+                    "/v1/embeddings with it",
+                    printable(hf_class)));
+  }
   if (source.family == nullptr) {
     return source.unsupported_field(
         "architectures", fmt::format("\"{}\" is not supported (known: {})", printable(hf_class),

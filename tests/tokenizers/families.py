@@ -296,6 +296,20 @@ def every_step(texts=None, size=4000):
     return tokenizer
 
 
+def trained_wordpiece(size, texts=None, lowercase=True):
+    """BERT's steps and framing."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(texts or corpus(), trainers.WordPieceTrainer(
+        vocab_size=size, show_progress=False, special_tokens=special, limit_alphabet=size // 4))
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]",
+                                                             [("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
 def families(wheels):
     """name -> (makes the HF tokenizer, tokenizer.ggml.pre or "" where a GGUF file is compared too)."""
     llama = lambda path: wheel_member(wheels, "llama_models", f"llama_models/{path}/tokenizer.model")
@@ -324,6 +338,8 @@ def families(wheels):
         "gemma3": (gemma, ""),
         "t5-trained": (t5, ""),
         "albert-trained": (albert, ""),
+        "bert-trained": (lambda: trained_wordpiece(4000), ""),
+        "bert-cased-trained": (lambda: trained_wordpiece(4000, lowercase=False), ""),
         "every-step": (every_step, ""),
     }
 

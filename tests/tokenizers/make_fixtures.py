@@ -100,6 +100,8 @@ FIXTURES = {
     "t5": small_t5,
     "albert": small_albert,
     "every_step": lambda: families.every_step(small_corpus(), 400),
+    "bert": lambda: families.trained_wordpiece(500, small_corpus()),
+    "bert_cased": lambda: families.trained_wordpiece(500, small_corpus(), lowercase=False),
 }
 
 

@@ -20,9 +20,10 @@ KeyRange visible_keys(const AttentionArgs& args, const AttentionSequence& sequen
   return {args.window > 0 ? std::max(0, last - args.window) : 0, last};
 }
 
-int64_t slot_of(const KvLayerView& kv, const AttentionSequence& sequence, int32_t token) {
-  return int64_t{sequence.block_table[token / kv.block_tokens]} * kv.block_tokens +
-         token % kv.block_tokens;
+int64_t slot_of(const AttentionArgs& args, const AttentionSequence& sequence, int32_t token) {
+  const int32_t* const table = sequence.block_table + args.table_offset;
+  const int32_t block_tokens = args.kv.block_tokens;
+  return int64_t{table[token / block_tokens]} * block_tokens + token % block_tokens;
 }
 
 double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv_head) {
@@ -42,7 +43,7 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRan
   std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
   for (int32_t j = keys.first; j < keys.last; ++j) {
     weights[static_cast<size_t>(j - keys.first)] =
-        score(args, q, slot_of(kv, sequence, j), kv_head);
+        score(args, q, slot_of(args, sequence, j), kv_head);
   }
   double largest = *std::max_element(weights.begin(), weights.end());
   if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
@@ -50,7 +51,7 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRan
   for (double& w : weights) total += (w = std::exp(w - largest));
   std::vector<double> sums(static_cast<size_t>(kv.head_dim), 0.0);
   for (int32_t j = keys.first; j < keys.last; ++j) {
-    const std::byte* value = value_at(kv, slot_of(kv, sequence, j), kv_head, 0);
+    const std::byte* value = value_at(kv, slot_of(args, sequence, j), kv_head, 0);
     const int32_t bytes = dtype_info(kv.dtype).block_bytes;
     const double w = weights[static_cast<size_t>(j - keys.first)];
     for (int32_t d = 0; d < kv.head_dim; ++d) {

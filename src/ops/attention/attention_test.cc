@@ -123,6 +123,9 @@ std::vector<float> sinks_of(int32_t heads) {
   return sinks;
 }
 
+// What sequences name are tables of another layer; this one's lie so many entries behind them.
+constexpr int32_t kTableOffset = 5;
+
 // Rows [first, last) of a sequence in one step.
 struct Piece {
   size_t sequence;
@@ -146,6 +149,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
          ++b) {
       tables.back()[static_cast<size_t>(b)] = 1 << 28;
     }
+    tables.back().insert(tables.back().begin(), kTableOffset, 1 << 28);
     sequences.push_back({rows, piece.last - piece.first, piece.last, nullptr});
     rows += piece.last - piece.first;
   }
@@ -163,6 +167,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
   const AttentionArgs args{.q = q.view(),
                            .kv = setting.kv(),
                            .sequences = sequences,
+                           .table_offset = kTableOffset,
                            .scale = 1.0f / std::sqrt(static_cast<float>(heads.dim)),
                            .window = options.window,
                            .soft_cap = options.soft_cap,

@@ -32,7 +32,7 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
           .keys = keys,
           .values = keys + kv.v_offset,
           .block_stride = kv.block_stride,
-          .block_table = sequence.block_table,
+          .block_table = sequence.block_table + args.table_offset,
           .element = element_of(kv.dtype),
           .head_dim = kv.head_dim,
           .row_count = sequence.row_count,

@@ -60,7 +60,7 @@ class PanelGrid {
         .keys = keys,
         .values = keys + kv.v_offset,
         .block_stride = kv.block_stride,
-        .block_table = sequence->block_table,
+        .block_table = sequence->block_table + args_.table_offset,
         .head_dim = kv.head_dim,
         .element = kv.dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16,
         .scale = args_.scale,

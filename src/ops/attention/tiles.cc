@@ -85,7 +85,7 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
   tile.keys = kv.base + rows.kv_head * head_bytes;
   tile.values = tile.keys + kv.v_offset;
   tile.block_stride = kv.block_stride;
-  tile.block_table = sequence.block_table;
+  tile.block_table = sequence.block_table + args.table_offset;
   tile.head_dim = kv.head_dim;
   tile.element = element_of(kv.dtype);
   tile.scale = args.scale;

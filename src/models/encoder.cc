@@ -1,0 +1,152 @@
+#include "models/encoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/row_views.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/embedding.h"
+
+namespace headrace {
+namespace {
+
+void add_product(OpContext& context, const LinearLayer& layer, const ConstTensorView& x,
+                 const TensorView& sum) {
+  linear(context, {.x = x,
+                   .weight = &layer.weight,
+                   .bias = layer.bias.data(),
+                   .y = sum,
+                   .output = LinearOutput::kAccumulate});
+}
+
+// `out` [D] of the rows of one text.
+void pool_rows(Pooling pooling, const ConstTensorView& rows, std::span<float> out) {
+  const int64_t count = rows.rows();
+  const auto row_of = [&](int64_t r) { return std::span(f32_row(rows, r), out.size()); };
+  const auto copy_row = [&](int64_t r) { std::ranges::copy(row_of(r), out.begin()); };
+  switch (pooling) {
+    case Pooling::kFirst:
+      return copy_row(0);
+    case Pooling::kLast:
+      return copy_row(count - 1);
+    case Pooling::kMax:
+      copy_row(0);
+      for (int64_t r = 1; r < count; ++r) {
+        for (size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], row_of(r)[i]);
+      }
+      return;
+    case Pooling::kMean:
+      copy_row(0);
+      for (int64_t r = 1; r < count; ++r) {
+        for (size_t i = 0; i < out.size(); ++i) out[i] += row_of(r)[i];
+      }
+      for (float& value : out) value /= static_cast<float>(count);
+      return;
+  }
+}
+
+}  // namespace
+
+void scale_to_unit(std::span<float> vector) {
+  double squares = 0.0;
+  for (const float value : vector) squares += double{value} * value;
+  const auto factor = static_cast<float>(1.0 / std::max(std::sqrt(squares), 1e-12));
+  for (float& value : vector) value *= factor;
+}
+
+int64_t Encoder::weight_bytes() const {
+  int64_t bytes = bytes_of(tokens_);
+  for (const Layer& layer : layers_) {
+    for (const LinearLayer* each : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
+      bytes += each->weight.packed_bytes();
+    }
+  }
+  return bytes;
+}
+
+int64_t Encoder::workspace_bytes(int32_t tokens, int32_t thread_count) const {
+  int64_t op = full_attention_workspace_bytes(thread_count, config_.head_dim(),
+                                              std::min(tokens, config_.length_max));
+  for (const Layer& layer : layers_) {
+    for (const LinearLayer* each : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
+      op = std::max(op, linear_workspace_bytes(tokens, each->weight));
+    }
+  }
+  const int64_t columns = 4 * int64_t{config_.hidden} + config_.ffn + 1;
+  constexpr int64_t kAlignments = 8 * 256;
+  return tokens * columns * int64_t{sizeof(float)} + op + kAlignments;
+}
+
+void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
+                    const TensorView& scratch) const {
+  const auto count = static_cast<int64_t>(batch.tokens.size());
+  auto* const positions = context.workspace.take_array<TokenId>(count);  // [T]
+  std::fill_n(positions, count, 0);
+  for (const RowSequence& sequence : batch.sequences) {
+    for (int32_t i = 0; i < sequence.row_count; ++i) positions[sequence.row_first + i] = i;
+  }
+  const ConstTensorView table(reinterpret_cast<const std::byte*>(positions_.data()), DType::kF32,
+                              Shape{config_.length_max, config_.hidden});
+  embedding(context, {.tokens = batch.tokens, .table = tokens_, .out = hidden});
+  embedding(context, {.tokens = std::span<const TokenId>(positions, batch.tokens.size()),
+                      .table = table,
+                      .out = scratch});
+  normalise(context, embedding_norm_, hidden, scratch, 1.0f, hidden);
+}
+
+void Encoder::attend(OpContext& context, const Layer& layer, const EncoderBatch& batch,
+                     const TensorView& hidden, const TensorView& qkv,
+                     const TensorView& attended) const {
+  const int64_t width = config_.hidden;
+  multiply(context, layer.qkv, hidden, qkv);
+  full_attention(context, {.q = column_range(qkv, 0, width),
+                           .k = column_range(qkv, width, width),
+                           .v = column_range(qkv, 2 * width, width),
+                           .head_dim = config_.head_dim(),
+                           .sequences = batch.sequences,
+                           .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim())),
+                           .bias = distances_.data(),
+                           .bias_reach = config_.length_max - 1,
+                           .out = attended});
+  add_product(context, layer.out, attended, hidden);
+  normalise(context, layer.attention_norm, hidden, {}, 1.0f, hidden);
+}
+
+bool Encoder::encode(OpContext& context, const EncoderBatch& batch, TensorView hidden,
+                     const std::function<bool()>& go_on) const {
+  const auto rows = static_cast<int64_t>(batch.tokens.size());
+  CHECK(hidden.rows() == rows && hidden.columns() == config_.hidden);
+  const Workspace::Mark mark(context.workspace);
+  Workspace& memory = context.workspace;
+  const TensorView branch = memory.take_tensor(DType::kF32, {rows, config_.hidden});  // [T, D]
+  const TensorView qkv = memory.take_tensor(DType::kF32, {rows, 3 * int64_t{config_.hidden}});
+  const TensorView inner = memory.take_tensor(DType::kF32, {rows, config_.ffn});  // [T, F]
+  const Activation gelu = config_.gelu_tanh ? Activation::kGeluTanh : Activation::kGeluErf;
+  embed(context, batch, hidden, branch);
+  for (const Layer& layer : layers_) {
+    if (go_on && !go_on()) return false;
+    attend(context, layer, batch, hidden, qkv, branch);
+    if (go_on && !go_on()) return false;
+    multiply(context, layer.up, hidden, inner);
+    activation(context, {.x = inner, .activation = gelu, .out = inner});
+    add_product(context, layer.down, inner, hidden);
+    normalise(context, layer.output_norm, hidden, {}, 1.0f, hidden);
+  }
+  return true;
+}
+
+void Encoder::pool(OpContext& context, ConstTensorView hidden,
+                   std::span<const RowSequence> sequences, TensorView vectors) const {
+  const auto count = static_cast<int64_t>(sequences.size());
+  context.device.pool().parallel_for(count, 1, [&](int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) {
+      const RowSequence& sequence = sequences[static_cast<size_t>(s)];
+      const std::span<float> out(f32_row(vectors, s), static_cast<size_t>(config_.hidden));
+      pool_rows(config_.pooling, hidden.row_range(sequence.row_first, sequence.row_count), out);
+      if (config_.normalise) scale_to_unit(out);
+    }
+  });
+}
+
+}  // namespace headrace

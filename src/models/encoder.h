@@ -1,0 +1,81 @@
+// Encoder: BERT and its kin. Learned positions, full attention, LayerNorm behind each sum, and a
+// pooled vector a text. Texts of many lengths are one packed batch without padding. There is no
+// cache and nothing is sampled, so an encoder is no Model and needs no scheduler.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "models/layer_weights.h"
+#include "ops/attention/full_attention.h"
+#include "weights/encoder_config.h"
+#include "weights/weight_source.h"
+
+namespace headrace {
+
+// T tokens of S texts, one behind the other.
+struct EncoderBatch {
+  std::span<const TokenId> tokens;         // [T]
+  std::span<const RowSequence> sequences;  // [S], each of 1 to length_max rows
+};
+
+struct EncoderLoadOptions {
+  int32_t length_max = 0;  // tokens of a text; 0: the model's
+  // Matrices are quantised to this while they are packed; empty: all arithmetic is in fp32.
+  std::optional<DType> quantise_to;
+};
+
+// Makes a vector's length 1; one of zeros stays.
+void scale_to_unit(std::span<float> vector);
+
+// Const after load, any thread; one run at a time has the workspace.
+class Encoder {
+ public:
+  // `source` has the tensors under GGUF's names and outlives the encoder. Errors name source and
+  // tensor: missing, of another shape, or one that would be ignored. kUnsupported on a GPU.
+  static Result<std::unique_ptr<Encoder>> load(const EncoderConfig& config,
+                                               const WeightSource& source, Device& device,
+                                               const EncoderLoadOptions& options);
+
+  const EncoderConfig& config() const { return config_; }
+  int64_t weight_bytes() const;
+  // That encode() takes for `tokens` rows.
+  int64_t workspace_bytes(int32_t tokens, int32_t thread_count) const;
+
+  // The last layer's rows. A text's rows depend on that text alone, bit for bit. `go_on` (or null)
+  // is asked twice a layer; once it says no, the rows are worth nothing and false is returned.
+  bool encode(OpContext& context, const EncoderBatch& batch, TensorView hidden /* [T, D] */,
+              const std::function<bool()>& go_on = nullptr) const;
+  // A vector a text, of length 1 where the configuration says so.
+  void pool(OpContext& context, ConstTensorView hidden /* [T, D] */,
+            std::span<const RowSequence> sequences, TensorView vectors /* [S, D] */) const;
+
+ private:
+  friend class EncoderLoader;
+  struct Layer {
+    LinearLayer qkv, out;  // [3D, D], [D, D]
+    NormWeights attention_norm;
+    LinearLayer up, down;  // [F, D], [D, F]
+    NormWeights output_norm;
+  };
+  explicit Encoder(const EncoderConfig& config) : config_(config) {}
+  void embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
+             const TensorView& scratch) const;
+  void attend(OpContext& context, const Layer& layer, const EncoderBatch& batch,
+              const TensorView& hidden, const TensorView& qkv, const TensorView& attended) const;
+
+  EncoderConfig config_;
+  ConstTensorView tokens_;  // [V, D], the source's
+  DeviceVector positions_;  // [length_max, D]: a text's positions and the type of all its tokens
+  DeviceVector distances_;  // [heads, 2 length_max - 1]: MPNet's biases by distance, or none
+  NormWeights embedding_norm_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace headrace

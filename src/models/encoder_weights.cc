@@ -1,0 +1,189 @@
+// Loading of an Encoder.
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "models/encoder.h"
+#include "models/layer_tensors.h"
+#include "tensor/quantised_row.h"
+
+namespace headrace {
+
+class EncoderLoader {
+ public:
+  EncoderLoader(const EncoderConfig& config, const WeightSource& source, Device& device,
+                const EncoderLoadOptions& options)
+      : source_(source), device_(device), options_(options), encoder_(new Encoder(config)) {
+    int32_t& length = encoder_->config_.length_max;
+    if (options.length_max > 0) length = std::min(length, options.length_max);
+  }
+
+  Result<std::unique_ptr<Encoder>> load() {
+    if (device_.kind() != DeviceKind::kCpu) {
+      return unsupported("encoders are computed on a CPU only: start with --device cpu", "device");
+    }
+    HR_RETURN_IF_ERROR(load_embeddings());
+    HR_RETURN_IF_ERROR(load_distances());
+    for (int32_t i = 0; i < config().layers; ++i) HR_RETURN_IF_ERROR(load_layer(i));
+    HR_RETURN_IF_ERROR(check_all_were_read());
+    return std::move(encoder_);
+  }
+
+ private:
+  // Of one layer, by their names in it; or of the model, with no prefix.
+  class Tensors final : public LayerTensors {
+   public:
+    Tensors(EncoderLoader& loader, std::string prefix)
+        : loader_(loader), prefix_(std::move(prefix)) {}
+    Result<LinearLayer> matrix(const MatrixStack& stack) override {
+      return loader_.matrix(prefix_, stack);
+    }
+    Result<DeviceVector> vector(const std::string& name, int64_t count) override {
+      HR_ASSIGN_OR_RETURN(const auto values, loader_.table(prefix_ + name, Shape{count}));
+      return DeviceVector::upload(loader_.device_, values);
+    }
+
+   private:
+    EncoderLoader& loader_;
+    const std::string prefix_;
+  };
+
+  const EncoderConfig& config() const { return encoder_->config_; }
+
+  Result<ConstTensorView> get(const std::string& name, const Shape& shape) {
+    read_.insert(name);
+    return source_.get(name, shape);
+  }
+
+  // All values of a tensor, row by row.
+  Result<std::vector<float>> table(const std::string& name, const Shape& shape) {
+    HR_ASSIGN_OR_RETURN(const ConstTensorView view, get(name, shape));
+    std::vector<float> values(static_cast<size_t>(view.rows() * view.columns()));
+    for (int64_t r = 0; r < view.rows(); ++r) {
+      dequantise_row(view, r, values.data() + r * view.columns());
+    }
+    source_.release(view);
+    return values;
+  }
+
+  NormWeights norm_kind() const {
+    NormWeights norm;
+    norm.kind = NormKind::kLayer;
+    norm.eps = config().norm_eps;
+    return norm;
+  }
+
+  // Every token is of the first type, whose row is part of the positions' then.
+  Status load_embeddings() {
+    Tensors tensors(*this, "");
+    const int64_t hidden = config().hidden;
+    HR_ASSIGN_OR_RETURN(encoder_->tokens_, get("token_embd.weight", {config().vocab, hidden}));
+    HR_ASSIGN_OR_RETURN(std::vector<float> positions,
+                        table("position_embd.weight", {config().positions, hidden}));
+    const auto first = positions.begin() + config().position_first * hidden;
+    std::vector<float> served(first, first + config().length_max * hidden);
+    if (config().token_types > 0) {
+      HR_ASSIGN_OR_RETURN(const std::vector<float> types,
+                          table("token_types.weight", {config().token_types, hidden}));
+      for (size_t i = 0; i < served.size(); ++i) {
+        served[i] += types[i % static_cast<size_t>(hidden)];
+      }
+    }
+    HR_ASSIGN_OR_RETURN(encoder_->positions_, DeviceVector::upload(device_, served));
+    encoder_->embedding_norm_ = norm_kind();
+    return tensors.read_norm("token_embd_norm", hidden, encoder_->embedding_norm_);
+  }
+
+  // MPNet's biases, of buckets, by distance.
+  Status load_distances() {
+    const int32_t buckets = config().relative_buckets;
+    if (buckets == 0) return ok_status();
+    HR_ASSIGN_OR_RETURN(const std::vector<float> biases,
+                        table("attn_rel_b.weight", {buckets, config().heads}));
+    const int32_t reach = config().length_max - 1;
+    std::vector<float> by_distance;
+    for (int32_t head = 0; head < config().heads; ++head) {
+      for (int32_t distance = -reach; distance <= reach; ++distance) {
+        const int64_t bucket = relative_bucket(distance, buckets);
+        by_distance.push_back(biases[static_cast<size_t>(bucket * config().heads + head)]);
+      }
+    }
+    HR_ASSIGN_OR_RETURN(encoder_->distances_, DeviceVector::upload(device_, by_distance));
+    return ok_status();
+  }
+
+  Status load_layer(int32_t index) {
+    Tensors tensors(*this, fmt::format("blk.{}.", index));
+    const int64_t hidden = config().hidden, ffn = config().ffn;
+    Encoder::Layer& layer = encoder_->layers_.emplace_back();
+    HR_ASSIGN_OR_RETURN(
+        layer.qkv,
+        tensors.matrix(
+            {.rows = {{"attn_q", hidden, {}}, {"attn_k", hidden, {}}, {"attn_v", hidden, {}}},
+             .columns = hidden,
+             .bias = true}));
+    HR_ASSIGN_OR_RETURN(
+        layer.out,
+        tensors.matrix({.rows = {{"attn_output", hidden, {}}}, .columns = hidden, .bias = true}));
+    layer.attention_norm = norm_kind();
+    HR_RETURN_IF_ERROR(tensors.read_norm("attn_output_norm", hidden, layer.attention_norm));
+    HR_ASSIGN_OR_RETURN(
+        layer.up, tensors.matrix({.rows = {{"ffn_up", ffn, {}}}, .columns = hidden, .bias = true}));
+    HR_ASSIGN_OR_RETURN(
+        layer.down,
+        tensors.matrix({.rows = {{"ffn_down", hidden, {}}}, .columns = ffn, .bias = true}));
+    layer.output_norm = norm_kind();
+    return tensors.read_norm("layer_output_norm", hidden, layer.output_norm);
+  }
+
+  Result<LinearLayer> matrix(const std::string& prefix, const MatrixStack& stack) {
+    LinearLayer layer;
+    std::vector<LinearSource> sources;
+    std::vector<float> bias;
+    const auto quantised = options_.quantise_to;
+    const bool whole_blocks = quantised && row_bytes(*quantised, stack.columns).has_value();
+    for (const MatrixStack::Rows& rows : stack.rows) {
+      HR_ASSIGN_OR_RETURN(const ConstTensorView view,
+                          get(prefix + rows.name + ".weight", {rows.count, stack.columns}));
+      LinearSource& source = sources.emplace_back();
+      source.weight = view;
+      source.hold = std::shared_ptr<const void>(
+          view.data, [from = &source_, view](const void*) { from->release(view); });
+      if (whole_blocks) source.quantise_to = quantised;
+      HR_ASSIGN_OR_RETURN(const auto values,
+                          table(prefix + rows.name + ".bias", Shape{rows.count}));
+      bias.insert(bias.end(), values.begin(), values.end());
+    }
+    const LinearCompute compute = whole_blocks ? LinearCompute::kFast : LinearCompute::kFloat32;
+    HR_ASSIGN_OR_RETURN(layer.bias, DeviceVector::upload(device_, bias));
+    HR_ASSIGN_OR_RETURN(layer.weight, LinearWeight::pack(device_, sources, compute));
+    return layer;
+  }
+
+  // A tensor that would be ignored would make other vectors than the model's makers got.
+  Status check_all_were_read() const {
+    for (const std::string_view name : source_.names()) {
+      if (read_.contains(name)) continue;
+      return unsupported(
+          fmt::format("{}: tensor {}: {} encoders have none such", source_.description(),
+                      source_.name_in_file(name), config().architecture),
+          std::string(name));
+    }
+    return ok_status();
+  }
+
+  const WeightSource& source_;
+  Device& device_;
+  const EncoderLoadOptions& options_;
+  std::unique_ptr<Encoder> encoder_;
+  std::set<std::string, std::less<>> read_;
+};
+
+Result<std::unique_ptr<Encoder>> Encoder::load(const EncoderConfig& config,
+                                               const WeightSource& source, Device& device,
+                                               const EncoderLoadOptions& options) {
+  return EncoderLoader(config, source, device, options).load();
+}
+
+}  // namespace headrace

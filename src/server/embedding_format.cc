@@ -1,0 +1,89 @@
+#include "server/embedding_format.h"
+
+#include <bit>
+#include <cstring>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+
+namespace headrace {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "base64 is of floats as they lie");
+
+size_t vector_count(const EmbeddingRows& rows) { return rows.values.size() / rows.width; }
+
+std::span<const float> vector_at(const EmbeddingRows& rows, size_t i) {
+  return rows.values.subspan(i * rows.width, rows.dimensions);
+}
+
+// The shortest decimals that are read back as the same floats.
+void append_numbers(std::span<const float> values, std::string& out) {
+  out.push_back('[');
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    fmt::format_to(std::back_inserter(out), "{}", values[i]);
+  }
+  out.push_back(']');
+}
+
+}  // namespace
+
+void append_base64(std::span<const float> values, std::string& out) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto bytes = std::as_bytes(values);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = bytes.size() - at < 3 ? bytes.size() - at : 3;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (i < count ? std::to_integer<uint32_t>(bytes[at + i]) : 0);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      out.push_back(i <= count ? kLetters[bits >> (18 - 6 * i) & 63] : '=');
+    }
+  }
+}
+
+std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
+  std::string out = R"({"object":"list","data":[)";
+  for (size_t i = 0; i < vector_count(rows); ++i) {
+    if (i > 0) out.push_back(',');
+    fmt::format_to(std::back_inserter(out), R"({{"object":"embedding","index":{},"embedding":)", i);
+    if (answer.encoding == EmbeddingEncoding::kBase64) {
+      out.push_back('"');
+      append_base64(vector_at(rows, i), out);
+      out.push_back('"');
+    } else {
+      append_numbers(vector_at(rows, i), out);
+    }
+    out.push_back('}');
+  }
+  fmt::format_to(std::back_inserter(out),
+                 R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
+                 write_json(Json(answer.model)), answer.prompt_tokens, answer.prompt_tokens);
+  return out;
+}
+
+std::string ollama_embeddings(OllamaEmbedRoute route, const EmbeddingRows& rows,
+                              const EmbeddingAnswer& answer) {
+  std::string out;
+  if (route == OllamaEmbedRoute::kEmbeddings) {
+    out = R"({"embedding":)";
+    append_numbers(vector_at(rows, 0), out);
+    return out + "}";
+  }
+  out = fmt::format(R"({{"model":{},"embeddings":[)", write_json(Json(answer.model)));
+  for (size_t i = 0; i < vector_count(rows); ++i) {
+    if (i > 0) out.push_back(',');
+    append_numbers(vector_at(rows, i), out);
+  }
+  fmt::format_to(std::back_inserter(out),
+                 R"(],"total_duration":{:.0f},"load_duration":0,"prompt_eval_count":{}}})",
+                 answer.seconds * 1e9, answer.prompt_tokens);
+  return out;
+}
+
+}  // namespace headrace

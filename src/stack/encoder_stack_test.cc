@@ -1,0 +1,243 @@
+// Tiny random encoders against transformers (tests/golden/make_encoder_cases.py wrote both), and
+// what is refused.
+#include "stack/encoder_stack.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include "base/json.h"
+#include "engine/encoder_runner.h"
+#include "stack/model_device.h"
+#include "stack/model_source.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kEncoders = "tests/data/encoders/";
+
+Json read_encoder_json(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse_json(text.str()).value();
+}
+
+struct GoldenText {
+  std::vector<TokenId> ids;
+  std::vector<float> vector;  // pooled, of length 1
+};
+
+std::vector<GoldenText> golden_texts(const std::string& name, std::string_view pooling) {
+  std::vector<GoldenText> texts;
+  const Json rows = read_encoder_json(kEncoders + name + "/vectors.json");
+  for (const Json& row : rows.as_array()) {
+    GoldenText& text = texts.emplace_back();
+    for (const Json& id : row.find("ids")->as_array()) {
+      text.ids.push_back(static_cast<TokenId>(id.as_int()));
+    }
+    double squares = 0;
+    for (const Json& value : row.find(pooling)->as_array()) {
+      text.vector.push_back(static_cast<float>(value.as_double()));
+      squares += value.as_double() * value.as_double();
+    }
+    for (float& value : text.vector) value /= static_cast<float>(std::sqrt(squares));
+  }
+  return texts;
+}
+
+std::vector<float> vectors_of(EmbeddingEngine& engine, std::vector<std::vector<TokenId>> texts) {
+  std::promise<EmbeddingResult> done;
+  const auto request = engine.submit(
+      std::move(texts), [&](EmbeddingResult result) { done.set_value(std::move(result)); });
+  CHECK(request.ok());
+  EmbeddingResult result = done.get_future().get();
+  CHECK(result.status.ok());
+  return std::move(result.vectors);
+}
+
+class TinyEncoder : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(TinyEncoder, VectorsAreThoseOfTransformers) {
+  const auto [name, pooling] = GetParam();
+  const auto stack = EncoderStack::load({.model = kEncoders + name, .device = {.threads = 2}});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  ASSERT_NE(*stack, nullptr);
+  EXPECT_EQ((*stack)->info().max_model_len, 44);
+  std::vector<std::vector<TokenId>> texts;
+  const std::vector<GoldenText> golden = golden_texts(name, pooling);
+  for (const GoldenText& text : golden) texts.push_back(text.ids);
+  const std::vector<float> together = vectors_of((*stack)->engine(), texts);
+  ASSERT_EQ(together.size(), 16 * golden.size());
+  for (size_t t = 0; t < golden.size(); ++t) {
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_NEAR(together[t * 16 + i], golden[t].vector[i], 2e-6) << t << " " << i;
+    }
+    const std::vector<float> alone = vectors_of((*stack)->engine(), {texts[t]});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + 16 * t)) << t;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyEncoder,
+                         testing::Values(std::pair("bert", "first"), std::pair("roberta", "mean"),
+                                         std::pair("mpnet", "mean")),
+                         [](const auto& info) { return info.param.first; });
+
+TEST(EncoderStack, APassAsksTwiceALayerWhetherToGoOn) {
+  const auto source = open_model_source(kEncoders + "bert").value();
+  const EncoderConfig config = source->encoder().value().value();
+  const auto weights = source->weights(encoder_hf_names(), /*tied=*/false).value();
+  DeviceOptions options{.threads = 1};
+  options.choice = DeviceChoice::kCpu;
+  const auto device = create_device(options).value();
+  const auto encoder = Encoder::load(config, *weights, *device, {}).value();
+  const auto runner = create_encoder_runner(*device, *encoder, 64, nullptr).value();
+  const std::vector<TokenId> tokens = {1, 2, 3};
+  const std::vector<RowSequence> sequences = {{0, 3}};
+  std::vector<float> vectors(static_cast<size_t>(runner->dimensions()));
+  int32_t asked = 0, most = 1 << 20;
+  const auto go_on = [&] { return ++asked <= most; };
+  EXPECT_TRUE(runner->run(tokens, sequences, vectors, go_on));
+  EXPECT_EQ(asked, 2 * config.layers);
+  asked = 0;
+  most = 1;
+  EXPECT_FALSE(runner->run(tokens, sequences, vectors, go_on));
+  EXPECT_EQ(asked, 2);
+}
+
+// A copy of an encoder's folder whose files may be changed.
+fs::path copied_encoder(const std::string& name) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("encoder_" + name);
+  fs::remove_all(folder);
+  fs::copy(kEncoders + name, folder, fs::copy_options::recursive);
+  return folder;
+}
+
+std::string load_error(const StackOptions& options) {
+  const auto stack = EncoderStack::load(options);
+  return stack.ok() ? "it was loaded" : stack.status().message();
+}
+
+TEST(EncoderStack, RefusesWhatItHasNotByItsFlag) {
+  const std::string model = kEncoders + "bert";
+  const auto refused = [&](StackOptions options, std::string_view word) {
+    options.model = model;
+    EXPECT_NE(load_error(options).find(word), std::string::npos) << load_error(options);
+  };
+  refused({.device = {.choice = DeviceChoice::kGpu}}, "--device cpu");
+  refused({.load = {.format = LoadFormat::kDummy}}, "--load-format dummy");
+  refused({.load = {.dtype = DType::kBF16}}, "--dtype");
+  refused({.memory = {.max_model_len = 45}}, "the 44 tokens");
+}
+
+TEST(EncoderStack, RefusesFilesThatAskForMore) {
+  const auto refused = [](const char* file, const std::string& text, std::string_view word) {
+    const fs::path folder = copied_encoder("bert");
+    std::ofstream(folder / file) << text;
+    const std::string error = load_error({.model = folder.string()});
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  };
+  refused("modules.json", R"([{"type":"sentence_transformers.models.Dense","path":"2_Dense"}])",
+          "Dense is not supported");
+  refused("modules.json", R"([{"type":"a.Pooling","path":"../x"}])", "no name of a folder");
+  refused("1_Pooling/config.json", R"({"pooling_mode_weightedmean_tokens":true})",
+          "pooling_mode_weightedmean_tokens");
+  refused("1_Pooling/config.json",
+          R"({"pooling_mode_mean_tokens":true,"pooling_mode_max_tokens":true})", "more than one");
+  refused("1_Pooling/config.json", "{}", "1_Pooling/config.json: pooling_mode: names no kind");
+  refused("1_Pooling/config.json", "[]", "1_Pooling/config.json: (all): is no object");
+  refused("sentence_bert_config.json", "[]", "is no object");
+  refused("sentence_bert_config.json", "null", "is null");
+  refused("sentence_bert_config.json", R"({"do_lower_case":true})", "do_lower_case");
+  refused("sentence_bert_config.json", R"({"max_seq_length":0})", "max_seq_length");
+}
+
+TEST(EncoderStack, RefusesOtherModulesThanItHas) {
+  const auto refused = [](std::initializer_list<std::pair<const char*, const char*>> modules,
+                          std::string_view word) {
+    const fs::path folder = copied_encoder("bert");
+    Json list = Json::array();
+    for (const auto& [type, path] : modules) {
+      list.push(Json::object().set("type", std::string("a.") + type).set("path", path));
+    }
+    std::ofstream(folder / "modules.json") << write_json(list);
+    const std::string error = load_error({.model = folder.string()});
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  };
+  const std::pair transformer("Transformer", ""), pooling("Pooling", "1_Pooling"),
+      normalise("Normalize", "2_Normalize");
+  refused({transformer, pooling, pooling}, "Pooling as module 2 is not supported");
+  refused({transformer, normalise, pooling}, "Normalize as module 1 is not supported");
+  refused({transformer, pooling, normalise, normalise}, "Normalize as module 3 is not supported");
+  refused({pooling}, "Pooling as module 0 is not supported");
+  refused({transformer}, "a Pooling are needed");
+  refused({{"Transformer", "0_Transformer"}, pooling}, "a folder of its own");
+  refused({transformer, {"Pooling", "3_Pooling"}}, "3_Pooling/config.json: there is no such file");
+  refused({transformer, {"Pooling", ""}}, "names no folder");
+  const fs::path folder = copied_encoder("bert");
+  std::ofstream(folder / "modules.json") << R"([{"type":"a.Transformer","path":5}])";
+  EXPECT_NE(load_error({.model = folder.string()}).find("modules.json: path: is no text"),
+            std::string::npos);
+}
+
+// The names under which sentence-transformers wrote them.
+TEST(EncoderStack, ReadsTheSettingsOfEveryFamily) {
+  for (const char* family :
+       {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
+    const fs::path folder = copied_encoder("bert");
+    fs::remove(folder / "sentence_bert_config.json");
+    const std::string file = std::string("sentence_") + family + "_config.json";
+    std::ofstream(folder / file) << R"({"max_seq_length":21})";
+    const auto stack = EncoderStack::load({.model = folder.string(), .device = {.threads = 1}});
+    ASSERT_TRUE(stack.ok()) << stack.status().message();
+    EXPECT_EQ((*stack)->config().length_max, 21) << family;
+    std::ofstream(folder / file) << R"({"do_lower_case":true})";
+    EXPECT_NE(load_error({.model = folder.string()}).find(file + ": do_lower_case"),
+              std::string::npos);
+  }
+}
+
+TEST(EncoderStack, RefusesAConfigurationByItsKey) {
+  const auto refused = [](const char* key, const Json& value, std::string_view word) {
+    const fs::path folder = copied_encoder("mpnet");
+    Json config = read_encoder_json(folder / "config.json");
+    config.set(key, value);
+    std::ofstream(folder / "config.json") << write_json(config);
+    const std::string error = load_error({.model = folder.string()});
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  };
+  refused("hidden_size", Json(17), "num_attention_heads");
+  refused("hidden_size", Json(-1), "hidden_size");
+  refused("hidden_size", Json(18), "token_embd");  // the file's tensors have another shape
+  refused("num_hidden_layers", Json(1), "encoder.layer.1");  // a tensor that would be ignored
+  refused("num_hidden_layers", Json(3), "encoder.layer.2");
+  refused("hidden_act", Json("relu"), "hidden_act");
+  refused("layer_norm_eps", Json("x"), "layer_norm_eps");
+  refused("pad_token_id", Json(40), "pad_token_id");
+  refused("max_position_embeddings", Json(2), "max_position_embeddings");
+  refused("relative_attention_num_buckets", Json(), "relative_attention_num_buckets");
+}
+
+// What would generate with it says what it is for.
+TEST(EncoderStack, AnEncoderIsNoModelStacks) {
+  const auto stack = ModelStack::load({.model = kEncoders + "bert", .device = {.threads = 1}});
+  ASSERT_FALSE(stack.ok());
+  EXPECT_NE(stack.status().message().find("\"BertModel\" is an encoder"), std::string::npos)
+      << stack.status().message();
+}
+
+TEST(EncoderStack, LeavesOtherModelsToTheModelStack) {
+  const fs::path folder = copied_encoder("bert");
+  std::ofstream(folder / "config.json") << R"({"architectures":["LlamaForCausalLM"]})";
+  const auto stack = EncoderStack::load({.model = folder.string()});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  EXPECT_EQ(*stack, nullptr);
+}
+
+}  // namespace
+}  // namespace headrace

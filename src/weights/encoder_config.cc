@@ -1,0 +1,374 @@
+#include "weights/encoder_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "weights/model_config.h"
+
+namespace headrace {
+namespace {
+
+struct EncoderClass {
+  std::string_view name;
+  std::string_view architecture;
+};
+constexpr EncoderClass kEncoderClasses[] = {
+    {"BertModel", "bert"},
+    {"BertForMaskedLM", "bert"},
+    {"BertForPreTraining", "bert"},
+    {"RobertaModel", "roberta"},
+    {"RobertaForMaskedLM", "roberta"},
+    {"XLMRobertaModel", "roberta"},
+    {"XLMRobertaForMaskedLM", "roberta"},
+    {"CamembertModel", "roberta"},
+    {"MPNetModel", "mpnet"},
+    {"MPNetForMaskedLM", "mpnet"},
+};
+
+const EncoderClass* find_class(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kEncoderClasses), std::end(kEncoderClasses),
+                                   [&](const EncoderClass& known) { return known.name == name; });
+  return found == std::end(kEncoderClasses) ? nullptr : found;
+}
+
+constexpr std::string_view kModulesFile = "modules.json";
+constexpr std::string_view kSentenceFiles[] = {
+    "sentence_bert_config.json",       "sentence_roberta_config.json",
+    "sentence_distilbert_config.json", "sentence_camembert_config.json",
+    "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+};
+
+// "sentence_transformers.models.Pooling" -> "Pooling"
+std::string_view last_name(std::string_view type) { return type.substr(type.rfind('.') + 1); }
+
+class EncoderConfigReader {
+ public:
+  EncoderConfigReader(const EncoderFiles& files, std::string_view folder)
+      : files_(files), folder_(folder) {}
+
+  Result<EncoderConfig> read() {
+    HR_RETURN_IF_ERROR(read_class());
+    HR_RETURN_IF_ERROR(read_sizes());
+    HR_RETURN_IF_ERROR(read_features());
+    HR_RETURN_IF_ERROR(read_modules());
+    HR_RETURN_IF_ERROR(read_sentence());
+    return std::move(config_);
+  }
+
+ private:
+  std::string where(std::string_view file, std::string_view key) const {
+    return fmt::format("{}: {}: {}", folder_, file, key);
+  }
+  Status corrupt_key(std::string_view file, std::string_view key, std::string_view what) const {
+    return corrupt(fmt::format("{}: {}", where(file, key), what), std::string(key));
+  }
+  Status unsupported_key(std::string_view file, std::string_view key, std::string_view what) const {
+    return unsupported(fmt::format("{}: {}", where(file, key), what), std::string(key));
+  }
+  static const Json* find(const Json& object, std::string_view key) {
+    const Json* member = object.is_object() ? object.find(key) : nullptr;
+    return member == nullptr || member->is_null() ? nullptr : member;
+  }
+
+  Status read_class() {
+    const Json* list = find(files_.config, "architectures");
+    const bool named = list != nullptr && list->is_array() && !list->as_array().empty() &&
+                       list->as_array()[0].is_string();
+    if (!named) return corrupt_key("config.json", "architectures", "is no list of names");
+    const std::string& name = list->as_array()[0].as_string();
+    const EncoderClass* known = find_class(name);
+    if (known == nullptr) {
+      return unsupported_key("config.json", "architectures",
+                             fmt::format("{} is no encoder that is known", printable(name)));
+    }
+    config_.architecture = known->architecture;
+    return ok_status();
+  }
+
+  // A whole number in [low, high] of config.json.
+  Status read_size(std::string_view key, int32_t low, int32_t high, int32_t& size) const {
+    const Json* member = find(files_.config, key);
+    if (member == nullptr) return corrupt_key("config.json", key, "missing");
+    if (!member->is_int() || member->as_int() < low || member->as_int() > high) {
+      return corrupt_key("config.json", key, fmt::format("is no integer in [{}, {}]", low, high));
+    }
+    size = static_cast<int32_t>(member->as_int());
+    return ok_status();
+  }
+
+  Status read_sizes() {
+    constexpr const ModelLimits& kLimits = kModelLimits;
+    HR_RETURN_IF_ERROR(read_size("vocab_size", 1, kLimits.vocab_max, config_.vocab));
+    HR_RETURN_IF_ERROR(read_size("hidden_size", 1, kLimits.hidden_max, config_.hidden));
+    HR_RETURN_IF_ERROR(read_size("num_hidden_layers", 1, kLimits.layers_max, config_.layers));
+    HR_RETURN_IF_ERROR(read_size("num_attention_heads", 1, kLimits.heads_max, config_.heads));
+    HR_RETURN_IF_ERROR(read_size("intermediate_size", 1, kLimits.ffn_max, config_.ffn));
+    HR_RETURN_IF_ERROR(read_size("max_position_embeddings", 1, kPositionsMax, config_.positions));
+    if (config_.architecture == "mpnet") {
+      HR_RETURN_IF_ERROR(
+          read_size("relative_attention_num_buckets", 4, 1024, config_.relative_buckets));
+    } else {
+      HR_RETURN_IF_ERROR(read_size("type_vocab_size", 0, 1024, config_.token_types));
+    }
+    if (config_.architecture != "bert") {
+      int32_t pad = 0;
+      HR_RETURN_IF_ERROR(read_size("pad_token_id", 0, config_.vocab - 1, pad));
+      config_.position_first = pad + 1;
+    }
+    if (config_.hidden % config_.heads != 0) {
+      return corrupt_key("config.json", "num_attention_heads", "does not divide hidden_size");
+    }
+    if (config_.position_first >= config_.positions) {
+      return corrupt_key("config.json", "max_position_embeddings", "leaves no place for a text");
+    }
+    return ok_status();
+  }
+
+  Status read_features() {
+    const Json* eps = find(files_.config, "layer_norm_eps");
+    if (eps == nullptr || !eps->is_number() || !(eps->as_double() > 0 && eps->as_double() < 1)) {
+      return corrupt_key("config.json", "layer_norm_eps", "is no number between 0 and 1");
+    }
+    config_.norm_eps = static_cast<float>(eps->as_double());
+    const Json* kind = find(files_.config, "position_embedding_type");
+    if (kind != nullptr && *kind != Json("absolute")) {
+      return unsupported_key("config.json", "position_embedding_type",
+                             "only \"absolute\" is supported");
+    }
+    const Json* decoder = find(files_.config, "is_decoder");
+    if (decoder != nullptr && *decoder != Json(false)) {
+      return unsupported_key("config.json", "is_decoder", "only false is supported");
+    }
+    const Json* activation = find(files_.config, "hidden_act");
+    const std::string name =
+        activation != nullptr && activation->is_string() ? activation->as_string() : "";
+    config_.gelu_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh";
+    if (name == "gelu" || config_.gelu_tanh) return ok_status();
+    return unsupported_key("config.json", "hidden_act",
+                           "only \"gelu\", \"gelu_new\" and \"gelu_pytorch_tanh\" are supported");
+  }
+
+  // Without modules.json, vectors are the mean of the rows, as sentence-transformers has it.
+  Status read_modules() {
+    if (files_.modules.is_null()) return ok_status();
+    if (!files_.modules.is_array()) return corrupt_key(kModulesFile, "(all)", "is no list");
+    const Json::Array& modules = files_.modules.as_array();
+    for (size_t place = 0; place < modules.size(); ++place) {
+      HR_RETURN_IF_ERROR(read_module(modules[place], place));
+    }
+    if (modules.size() >= 2) return ok_status();
+    return unsupported_key(kModulesFile, "(all)", "a Transformer and a Pooling are needed");
+  }
+
+  Status read_module(const Json& module, size_t place) {
+    constexpr std::string_view kOrder[] = {"Transformer", "Pooling", "Normalize"};
+    for (const char* key : {"type", "path"}) {
+      const Json* value = find(module, key);
+      if (value == nullptr || !value->is_string()) {
+        return corrupt_key(kModulesFile, key, "is no text");
+      }
+    }
+    const std::string_view name = last_name(find(module, "type")->as_string());
+    if (std::ranges::find(kOrder, name) == std::end(kOrder)) {
+      return unsupported_key(kModulesFile, "type",
+                             fmt::format("{} is not supported", printable(name)));
+    }
+    if (place >= std::size(kOrder) || kOrder[place] != name) {
+      return unsupported_key(kModulesFile, "type",
+                             fmt::format("{} as module {} is not supported: only Transformer, "
+                                         "Pooling and Normalize are, once and in this order",
+                                         name, place));
+    }
+    config_.normalise = config_.normalise || name == "Normalize";
+    if (name == "Pooling") return read_pooling();
+    if (name == "Normalize" || find(module, "path")->as_string().empty()) return ok_status();
+    return unsupported_key(kModulesFile, "path",
+                           "a Transformer in a folder of its own is not read");
+  }
+
+  // One of several flags, or in newer files a name.
+  Status read_pooling() {
+    constexpr struct {
+      std::string_view flag, name;
+      std::optional<Pooling> pooling;
+    } kKinds[] = {
+        {"pooling_mode_cls_token", "cls", Pooling::kFirst},
+        {"pooling_mode_mean_tokens", "mean", Pooling::kMean},
+        {"pooling_mode_max_tokens", "max", Pooling::kMax},
+        {"pooling_mode_lasttoken", "lasttoken", Pooling::kLast},
+        {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", std::nullopt},
+        {"pooling_mode_weightedmean_tokens", "weightedmean", std::nullopt},
+    };
+    if (files_.pooling_file.empty()) {
+      return corrupt_key(kModulesFile, "path", "of Pooling names no folder");
+    }
+    if (files_.pooling.is_null()) {
+      return corrupt(fmt::format("{}: {}: there is no such file", folder_, files_.pooling_file));
+    }
+    if (!files_.pooling.is_object()) {
+      return corrupt_key(files_.pooling_file, "(all)", "is no object");
+    }
+    const Json* mode = find(files_.pooling, "pooling_mode");
+    int found = 0;
+    for (const auto& kind : kKinds) {
+      const Json* flag = find(files_.pooling, kind.flag);
+      const bool chosen =
+          mode != nullptr ? *mode == Json(kind.name) : flag != nullptr && *flag == Json(true);
+      if (!chosen) continue;
+      if (!kind.pooling || ++found > 1) {
+        return unsupported_key(files_.pooling_file, kind.flag,
+                               found > 1 ? "more than one kind of pooling" : "is not supported");
+      }
+      config_.pooling = *kind.pooling;
+    }
+    if (found == 1) return ok_status();
+    return unsupported_key(files_.pooling_file, "pooling_mode",
+                           "names no kind of pooling that is known");
+  }
+
+  Status read_sentence() {
+    config_.length_max = config_.positions - config_.position_first;
+    if (files_.sentence.is_null()) return ok_status();
+    const std::string& file = files_.sentence_file;
+    if (!files_.sentence.is_object()) return corrupt_key(file, "(all)", "is no object");
+    const Json* lower = find(files_.sentence, "do_lower_case");
+    if (lower != nullptr && *lower != Json(false)) {
+      return unsupported_key(file, "do_lower_case", "only false is supported");
+    }
+    const Json* length = find(files_.sentence, "max_seq_length");
+    if (length == nullptr) return ok_status();
+    if (!length->is_int() || length->as_int() < 1) {
+      return corrupt_key(file, "max_seq_length", "is no positive integer");
+    }
+    config_.length_max =
+        static_cast<int32_t>(std::min<int64_t>(config_.length_max, length->as_int()));
+    return ok_status();
+  }
+
+  // Scratch memory goes with a text's length; encoders with learned positions have 512 or 8,192.
+  static constexpr int32_t kPositionsMax = 1 << 16;
+
+  const EncoderFiles& files_;
+  const std::string_view folder_;
+  EncoderConfig config_;
+};
+
+// With and without the name of the model in front, as heads' checkpoints have it.
+#define HR_ENCODER_NAMES(prefix)                                                                   \
+  {prefix "embeddings.word_embeddings.weight", "token_embd.weight"},                               \
+      {prefix "embeddings.position_embeddings.weight", "position_embd.weight"},                    \
+      {prefix "embeddings.token_type_embeddings.weight", "token_types.weight"},                    \
+      {prefix "embeddings.LayerNorm.weight", "token_embd_norm.weight"},                            \
+      {prefix "embeddings.LayerNorm.bias", "token_embd_norm.bias"},                                \
+      {prefix "embeddings.LayerNorm.gamma", "token_embd_norm.weight"},                             \
+      {prefix "embeddings.LayerNorm.beta", "token_embd_norm.bias"},                                \
+      {prefix "embeddings.position_ids", ""}, {prefix "embeddings.token_type_ids", ""},            \
+      {prefix "encoder.relative_attention_bias.weight", "attn_rel_b.weight"},                      \
+      {prefix "encoder.layer.{}.attention.self.query.weight", "blk.{}.attn_q.weight"},             \
+      {prefix "encoder.layer.{}.attention.self.query.bias", "blk.{}.attn_q.bias"},                 \
+      {prefix "encoder.layer.{}.attention.self.key.weight", "blk.{}.attn_k.weight"},               \
+      {prefix "encoder.layer.{}.attention.self.key.bias", "blk.{}.attn_k.bias"},                   \
+      {prefix "encoder.layer.{}.attention.self.value.weight", "blk.{}.attn_v.weight"},             \
+      {prefix "encoder.layer.{}.attention.self.value.bias", "blk.{}.attn_v.bias"},                 \
+      {prefix "encoder.layer.{}.attention.output.dense.weight", "blk.{}.attn_output.weight"},      \
+      {prefix "encoder.layer.{}.attention.output.dense.bias", "blk.{}.attn_output.bias"},          \
+      {prefix "encoder.layer.{}.attention.output.LayerNorm.weight",                                \
+       "blk.{}.attn_output_norm.weight"},                                                          \
+      {prefix "encoder.layer.{}.attention.output.LayerNorm.bias", "blk.{}.attn_output_norm.bias"}, \
+      {prefix "encoder.layer.{}.attention.output.LayerNorm.gamma",                                 \
+       "blk.{}.attn_output_norm.weight"},                                                          \
+      {prefix "encoder.layer.{}.attention.output.LayerNorm.beta", "blk.{}.attn_output_norm.bias"}, \
+      {prefix "encoder.layer.{}.attention.attn.q.weight", "blk.{}.attn_q.weight"},                 \
+      {prefix "encoder.layer.{}.attention.attn.q.bias", "blk.{}.attn_q.bias"},                     \
+      {prefix "encoder.layer.{}.attention.attn.k.weight", "blk.{}.attn_k.weight"},                 \
+      {prefix "encoder.layer.{}.attention.attn.k.bias", "blk.{}.attn_k.bias"},                     \
+      {prefix "encoder.layer.{}.attention.attn.v.weight", "blk.{}.attn_v.weight"},                 \
+      {prefix "encoder.layer.{}.attention.attn.v.bias", "blk.{}.attn_v.bias"},                     \
+      {prefix "encoder.layer.{}.attention.attn.o.weight", "blk.{}.attn_output.weight"},            \
+      {prefix "encoder.layer.{}.attention.attn.o.bias", "blk.{}.attn_output.bias"},                \
+      {prefix "encoder.layer.{}.attention.LayerNorm.weight", "blk.{}.attn_output_norm.weight"},    \
+      {prefix "encoder.layer.{}.attention.LayerNorm.bias", "blk.{}.attn_output_norm.bias"},        \
+      {prefix "encoder.layer.{}.intermediate.dense.weight", "blk.{}.ffn_up.weight"},               \
+      {prefix "encoder.layer.{}.intermediate.dense.bias", "blk.{}.ffn_up.bias"},                   \
+      {prefix "encoder.layer.{}.output.dense.weight", "blk.{}.ffn_down.weight"},                   \
+      {prefix "encoder.layer.{}.output.dense.bias", "blk.{}.ffn_down.bias"},                       \
+      {prefix "encoder.layer.{}.output.LayerNorm.weight", "blk.{}.layer_output_norm.weight"},      \
+      {prefix "encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias"},          \
+      {prefix "encoder.layer.{}.output.LayerNorm.gamma", "blk.{}.layer_output_norm.weight"},       \
+      {prefix "encoder.layer.{}.output.LayerNorm.beta", "blk.{}.layer_output_norm.bias"}, {        \
+    prefix "pooler.*", ""                                                                          \
+  }
+
+constexpr HfTensorName kEncoderNames[] = {
+    HR_ENCODER_NAMES(""),
+    HR_ENCODER_NAMES("bert."),
+    HR_ENCODER_NAMES("roberta."),
+    HR_ENCODER_NAMES("mpnet."),
+    {"cls.*", ""},
+    {"lm_head.*", ""},
+};
+#undef HR_ENCODER_NAMES
+
+}  // namespace
+
+std::string_view pooling_name(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kMean:
+      return "mean";
+    case Pooling::kFirst:
+      return "first token";
+    case Pooling::kLast:
+      return "last token";
+    case Pooling::kMax:
+      return "max";
+  }
+  return "";
+}
+
+bool is_encoder_class(std::string_view name) { return find_class(name) != nullptr; }
+
+Result<EncoderConfig> encoder_config_from_json(const EncoderFiles& files, std::string_view folder) {
+  return EncoderConfigReader(files, folder).read();
+}
+
+std::span<const std::string_view> sentence_config_files() { return kSentenceFiles; }
+
+std::string pooling_folder(const Json& modules) {
+  if (!modules.is_array()) return "";
+  for (const Json& module : modules.as_array()) {
+    const Json* type = module.is_object() ? module.find("type") : nullptr;
+    const Json* path = module.is_object() ? module.find("path") : nullptr;
+    const bool pools =
+        type != nullptr && type->is_string() && last_name(type->as_string()) == "Pooling";
+    if (pools && path != nullptr && path->is_string()) return path->as_string();
+  }
+  return "";
+}
+
+// Half of the buckets are of keys behind the query. Of each half the first half are exact
+// distances, the others grow with the logarithm up to kFarthest.
+int32_t relative_bucket(int32_t distance, int32_t buckets) {
+  constexpr int32_t kFarthest = 128;
+  const int32_t half = buckets / 2;
+  const int32_t exact = half / 2;
+  const int32_t first = distance > 0 ? half : 0;
+  const int32_t apart = std::abs(distance);
+  if (apart < exact) return first + apart;
+  // In float, as the models were trained: borders between buckets are powers of two.
+  const auto ratio = [exact](int32_t tokens) {
+    return std::log(static_cast<float>(tokens) / static_cast<float>(exact));
+  };
+  const float share = ratio(apart) / ratio(kFarthest);
+  const auto far = exact + static_cast<int32_t>(share * static_cast<float>(half - exact));
+  return first + std::min(far, half - 1);
+}
+
+HfTensorNames encoder_hf_names() { return kEncoderNames; }
+
+}  // namespace headrace

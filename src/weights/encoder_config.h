@@ -1,0 +1,74 @@
+// EncoderConfig: the sizes of a bidirectional encoder (BERT and its kin) and how its rows become
+// one vector a text, from the files of a Hugging Face folder: config.json, and modules.json,
+// 1_Pooling/config.json and sentence_*_config.json where sentence-transformers wrote them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "weights/hf_names.h"
+
+namespace headrace {
+
+// How the last layer's rows become one vector.
+enum class Pooling : uint8_t {
+  kMean,   // of all rows
+  kFirst,  // of the token in front of the text: [CLS], <s>
+  kLast,   // of the last token
+  kMax,    // column by column
+};
+std::string_view pooling_name(Pooling pooling);
+
+struct EncoderConfig {
+  std::string architecture;  // "bert", "roberta", "mpnet"
+  int32_t vocab = 0;
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;  // divides hidden
+  int32_t ffn = 0;
+  int32_t positions = 0;       // rows of the table of positions
+  int32_t position_first = 0;  // of a text's first token: RoBERTa's pad_token_id + 1
+  int32_t token_types = 0;     // rows of their table, of which the first is used; 0: none
+  // MPNet: a bias of scores by how far apart two tokens are, in so many buckets; 0: none.
+  int32_t relative_buckets = 0;
+  bool gelu_tanh = false;  // the approximation by tanh instead of erf
+  float norm_eps = 0;
+  int32_t length_max = 0;  // tokens of a text, special ones included
+  Pooling pooling = Pooling::kMean;
+  bool normalise = false;  // vectors have length 1
+
+  int32_t head_dim() const { return hidden / heads; }
+};
+
+// Whether a class of config.json ("BertModel") is an encoder's that is known here.
+bool is_encoder_class(std::string_view name);
+
+// The files, parsed; null: there is none. Errors: "file: key: what". What the files ask for and
+// this program has not is refused by name.
+struct EncoderFiles {
+  Json config;
+  Json modules;   // modules.json
+  Json pooling;   // the configuration of its Pooling module
+  Json sentence;  // the first of sentence_config_files() that there is
+  // What the two are called, for messages.
+  std::string pooling_file;
+  std::string sentence_file;
+};
+Result<EncoderConfig> encoder_config_from_json(const EncoderFiles& files, std::string_view folder);
+// The names under which sentence-transformers looks for the settings of the Transformer module, in
+// its order.
+std::span<const std::string_view> sentence_config_files();
+// The folder of the first Pooling module that modules.json names; "" where there is none.
+std::string pooling_folder(const Json& modules);
+
+// The bucket of MPNet and T5 for a key `distance` tokens behind the query (negative: before it).
+int32_t relative_bucket(int32_t distance, int32_t buckets);
+
+// What encoders' tensors are called in Hugging Face files.
+HfTensorNames encoder_hf_names();
+
+}  // namespace headrace
