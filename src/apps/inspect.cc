@@ -4,6 +4,8 @@
 #include <map>
 
 #include "apps/inspect_report.h"
+#include "engine/kv_plan.h"
+#include "stack/memory_planning.h"
 
 namespace headrace {
 namespace {
@@ -36,6 +38,11 @@ void add_kv(const ModelSpec& spec, InspectReport& report) {
     share.token_bytes += 2 * kHalfBytes * layer.kv_heads * layer.head_dim;
   }
   for (const auto& [window, share] : shares) report.kv.push_back(share);
+  const KvPlan plan = plan_kv(spec, DType::kF16, kKvBlockTokens);
+  report.kv_context_bytes = plan.held_bytes(report.context);
+  report.kv_seen_bytes = plan.seen_bytes(report.context);
+  report.kv_page_bytes = plan.page_bytes;
+  report.kv_group_count = std::ssize(plan.groups);
 }
 
 }  // namespace
@@ -43,15 +50,6 @@ void add_kv(const ModelSpec& spec, InspectReport& report) {
 int64_t InspectReport::kv_token_bytes() const {
   int64_t bytes = 0;
   for (const KvShare& share : kv) bytes += share.token_bytes;
-  return bytes;
-}
-
-int64_t InspectReport::kv_context_bytes() const {
-  int64_t bytes = 0;
-  for (const KvShare& share : kv) {
-    bytes +=
-        share.token_bytes * (share.window > 0 ? std::min<int64_t>(context, share.window) : context);
-  }
   return bytes;
 }
 

@@ -36,12 +36,15 @@ struct InspectReport {
   std::vector<TypeShare> types;  // the most bytes first
   int64_t tensor_count = 0;
   int64_t tensor_bytes = 0;
-  std::vector<KvShare> kv;            // in f16; empty where the architecture is not known
-  int64_t context = 0;                // of the memory plan
+  std::vector<KvShare> kv;       // in f16; empty where the architecture is not known
+  int64_t context = 0;           // of the memory plan
+  int64_t kv_context_bytes = 0;  // that one sequence of so many tokens holds, in whole pages
+  int64_t kv_seen_bytes = 0;     // of these, keys and values that its last token attends to
+  int64_t kv_page_bytes = 0;
+  int64_t kv_group_count = 0;
   std::vector<std::string> problems;  // why it does not run here; empty: it does
 
-  int64_t kv_token_bytes() const;    // of one token in every layer
-  int64_t kv_context_bytes() const;  // of `context` tokens of one sequence
+  int64_t kv_token_bytes() const;  // of one token in every layer
 };
 
 // `context`: of the memory plan, 0 = the model's own.

@@ -122,7 +122,7 @@ void add_memory_lines(std::string& text, const InspectReport& report) {
   if (report.kv.empty()) return;
   add_line(text, "KV cache",
            fmt::format("{} a token in f16; {} for one sequence of {} tokens",
-                       size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes()),
+                       size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes),
                        report.context));
   if (report.kv.size() > 1 || report.kv[0].window > 0) {
     for (const KvShare& share : report.kv) {
@@ -132,10 +132,14 @@ void add_memory_lines(std::string& text, const InspectReport& report) {
                                             : "the whole context",
                            size_text(share.token_bytes)));
     }
+    add_line(text, "",
+             fmt::format("in {} groups of layers, pages of {}: {} of the {} are attended to",
+                         report.kv_group_count, size_text(report.kv_page_bytes),
+                         size_text(report.kv_seen_bytes), size_text(report.kv_context_bytes)));
   }
   add_line(text, "memory",
            fmt::format("{} for weights and one sequence of {} tokens",
-                       size_text(report.tensor_bytes + report.kv_context_bytes()), report.context));
+                       size_text(report.tensor_bytes + report.kv_context_bytes), report.context));
 }
 
 void add_tensor_list(std::string& text, const WeightSource& weights) {

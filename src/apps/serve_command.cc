@@ -29,6 +29,7 @@
 #include "server/batch_job.h"
 #include "server/request_guard.h"
 #include "server/server.h"
+#include "stack/encoder_stack.h"
 #include "stack/hub_cache.h"
 #include "text/output/dialect.h"
 #include "weights/generation_config.h"
@@ -56,7 +57,52 @@ struct ServeFlags {
   bool seccomp = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::string batch_input, batch_output;
+  std::string client_certificates = "none";
+  std::string unix_socket_mode;  // empty: its owner's alone
 };
+
+void add_unix_socket_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  app.add_option("--uds", flags.server.unix_socket,
+                 "Listens on this UNIX socket instead of host and port; as does a --host that ends "
+                 "in .sock")
+      ->type_name("PATH")
+      ->group(kGroup);
+  app.add_option("--uds-mode", flags.unix_socket_mode,
+                 "The rights of its file, octal: 660 lets its group in (default: 600)")
+      ->check(CLI::IsMember({"600", "660", "666", "0600", "0660", "0666"}))
+      ->type_name("MODE")
+      ->group(kGroup);
+}
+
+void add_tls_flags(CLI::App& app, ServeFlags& flags) {
+  constexpr const char* kGroup = "Server";
+  TlsOptions& tls = flags.server.tls;
+  auto* certificate =
+      app.add_option(
+             "--ssl-certfile,--ssl-cert-file", tls.certificate_file,
+             "Serves HTTPS with this certificate and those that lead to its root, PEM; read "
+             "again when the file changes, and on SIGHUP (default: plain HTTP)")
+          ->type_name("FILE")
+          ->group(kGroup);
+  app.add_option("--ssl-keyfile,--ssl-key-file", tls.key_file,
+                 "Its key, PEM without a password (default: in the same file)")
+      ->type_name("FILE")
+      ->group(kGroup)
+      ->needs(certificate);
+  app.add_option("--ssl-ca-certs", tls.ca_file,
+                 "Who may have signed the certificates of clients, PEM: with --ssl-cert-reqs")
+      ->type_name("FILE")
+      ->group(kGroup)
+      ->needs(certificate);
+  app.add_option("--ssl-cert-reqs", flags.client_certificates,
+                 "Whether clients show a certificate: none, optional, required, or 0, 1, 2 "
+                 "(default: none)")
+      ->check(CLI::IsMember({"none", "optional", "required", "0", "1", "2"}))
+      ->type_name("HOW")
+      ->group(kGroup)
+      ->needs(certificate);
+}
 
 void add_http_flags(CLI::App& app, ServeFlags& flags) {
   ServerOptions& server = flags.server;
@@ -300,8 +346,49 @@ Result<std::string> resolve_host(const std::string& host) {
   return std::string(text);
 }
 
+Status apply_tls_flags(ServeFlags& flags) {
+  TlsOptions& tls = flags.server.tls;
+  const std::string& how = flags.client_certificates;
+  tls.client_certificates = how == "required" || how == "2"   ? ClientCertificates::kRequired
+                            : how == "optional" || how == "1" ? ClientCertificates::kOptional
+                                                              : ClientCertificates::kNone;
+  const bool asked = tls.client_certificates != ClientCertificates::kNone;
+  if (asked && tls.ca_file.empty()) {
+    return invalid_argument("--ssl-cert-reqs: name who signs the certificates: --ssl-ca-certs");
+  }
+  if (!asked && !tls.ca_file.empty()) {
+    log_warning("--ssl-ca-certs: clients are not asked for certificates: --ssl-cert-reqs required");
+  }
+  return ok_status();
+}
+
+// Where it listens, and who may come there.
+Status apply_address_flags(const ServeFlags& flags, ServerOptions& server) {
+  if (server.unix_socket.empty() && server.host.ends_with(".sock")) {
+    server.unix_socket = server.host;
+  }
+  const bool on_network = server.unix_socket.empty();
+  if (on_network && !flags.unix_socket_mode.empty()) {
+    return invalid_argument("--uds-mode is of a UNIX socket: add --uds PATH", "uds-mode");
+  }
+  if (on_network) {
+    HR_ASSIGN_OR_RETURN(server.host, resolve_host(server.host));
+  } else if (!flags.unix_socket_mode.empty()) {
+    server.unix_socket_mode = static_cast<uint32_t>(std::stoul(flags.unix_socket_mode, nullptr, 8));
+  }
+  const bool open = on_network ? !is_loopback_host(server.host) : server.unix_socket_mode != 0600;
+  if (server.api_keys.empty() && open) {
+    log_warning(
+        "whoever reaches {} may use this server: give it keys (--api-key-file), or listen on {}",
+        on_network ? server.host : server.unix_socket,
+        on_network ? "127.0.0.1" : "a socket of --uds-mode 600");
+  }
+  return ok_status();
+}
+
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
+  HR_RETURN_IF_ERROR(apply_tls_flags(flags));
   // Their names, before a model is loaded.
   HR_RETURN_IF_ERROR(choose_tool_dialect(flags.tool_call_parser, "").status());
   HR_RETURN_IF_ERROR(choose_reasoning_dialect(flags.reasoning_parser, "").status());
@@ -316,13 +403,7 @@ Status apply_server_flags(ServeFlags& flags) {
   if (server.api_keys.empty() && flags.key_limits != KeyLimits{}) {
     return invalid_argument("limits of API keys need keys: add --api-key or --api-key-file");
   }
-  HR_ASSIGN_OR_RETURN(server.host, resolve_host(server.host));
-  if (server.api_keys.empty() && !is_loopback_host(server.host)) {
-    log_warning(
-        "whoever reaches {} may use this server: give it keys (--api-key-file), or listen on "
-        "127.0.0.1",
-        server.host);
-  }
+  HR_RETURN_IF_ERROR(apply_address_flags(flags, server));
   server.handle_signals = false;  // SignalWatch does
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   return ok_status();
@@ -415,27 +496,63 @@ class BackgroundLoad {
     if (!status_.ok()) server_.stop();
   }
 
+  // The names that requests may use: those of --served-model-name, else the model's own.
+  void name_model(const StackInfo& info, ServedModel& served) const {
+    served.names = flags_.names;
+    if (!served.names.empty()) return;
+    served.names = {info.model_name};
+    served.other_names = {info.model_path};  // requests may name the file too
+    if (!is_hub_name(info.model_path)) return;
+    const HubName name = hub_name_parts(info.model_path);
+    served.other_names.push_back(name.maker + "/" + name.model);
+  }
+
+  Status serve_encoder() {
+    if (batch_ != nullptr || !flags_.server.batches.folder.empty()) {
+      return unsupported("batches (--batch-input, --batch-dir) are not supported for encoders");
+    }
+    const StackInfo& info = encoder_->info();
+    const EncoderConfig& config = encoder_->config();
+    ServedModel served{.embedder = &encoder_->engine(),
+                       .tokenizer = encoder_->tokenizer(),
+                       .max_model_len = info.max_model_len,
+                       .created_unix_s = std::time(nullptr),
+                       .facts = {.path = info.model_path,
+                                 .architecture = config.architecture,
+                                 .weight_types = info.weight_types,
+                                 .parameter_count = info.parameter_count,
+                                 .file_bytes = info.file_bytes,
+                                 .memory_bytes = info.weight_bytes,
+                                 .context_length = config.length_max,
+                                 .hidden = config.hidden,
+                                 .layers = config.layers}};
+    name_model(info, served);
+    const std::string name = served.names.front();
+    HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
+    log_info("vectors of {} numbers: pooling {}, {}", config.hidden, pooling_name(config.pooling),
+             config.normalise ? "of length 1" : "not normalised");
+    fmt::print("ready: {} ({}), {} threads, texts of up to {} tokens, loaded in {:.2f} s\n", name,
+               info.weight_types, info.threads, info.max_model_len, info.load_seconds);
+    std::fflush(stdout);
+    return ok_status();
+  }
+
   Status load() {
+    HR_ASSIGN_OR_RETURN(encoder_, EncoderStack::load(flags_.model.stack));
+    if (encoder_) return serve_encoder();
     HR_ASSIGN_OR_RETURN(stack_, load_with_progress(flags_.model.stack));
     const StackInfo& info = stack_->info();
     ServedModel served{.engine = &stack_->engine(),
                        .tokenizer = stack_->tokenizer(),
                        .chat_template = stack_->chat_template(),
-                       .names = flags_.names,
                        .max_model_len = info.max_model_len,
                        .tool_call_parser = flags_.tool_call_parser,
                        .reasoning_parser = flags_.reasoning_parser,
                        .sampling = flags_.sampling.over(stack_->sampling()),
                        .created_unix_s = std::time(nullptr),
                        .facts = facts_of(*stack_)};
-    if (served.names.empty()) {
-      served.names = {info.model_name};
-      served.other_names = {info.model_path};  // requests may name the file too
-      if (is_hub_name(info.model_path)) {
-        const HubName name = hub_name_parts(info.model_path);
-        served.other_names.push_back(name.maker + "/" + name.model);
-      }
-    }
+    name_model(info, served);
     const std::string name = served.names.front();
     const std::string sampling = to_string(served.sampling);
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
@@ -458,28 +575,36 @@ class BackgroundLoad {
 
   Server& server_;
   const ServeFlags& flags_;
-  BatchBeside* const batch_;  // null: none
-  std::unique_ptr<ModelStack> stack_;
+  BatchBeside* const batch_;           // null: none
+  std::unique_ptr<ModelStack> stack_;  // one of the two
+  std::unique_ptr<EncoderStack> encoder_;
   Status status_;
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
 
+std::string address_of(const ServerOptions& server, uint16_t port) {
+  const char* protocol = server.tls.enabled() ? "https" : "http";
+  if (server.unix_socket.empty()) return fmt::format("{}://{}:{}", protocol, server.host, port);
+  return fmt::format("{}+unix:{}", protocol, server.unix_socket);
+}
+
 Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
-  SignalWatch signals;
+  SignalWatch signals(flags.server.tls.enabled() ? std::vector<int>{SIGHUP} : std::vector<int>());
   std::unique_ptr<BatchBeside> batch;
   if (!flags.batch_input.empty()) {
     HR_ASSIGN_OR_RETURN(batch, BatchBeside::open(flags));
   }
   HR_ASSIGN_OR_RETURN(const auto server, Server::create(flags.server));
   HR_RETURN_IF_ERROR(server->start());
-  fmt::print("listening on http://{}:{}\n", flags.server.host, server->port());
+  fmt::print("listening on {}\n", address_of(flags.server, server->port()));
   std::fflush(stdout);
   int signal_count = 0;  // under the watch's lock
   signals.set_handler([&](int signal) {
+    if (signal == SIGHUP) return server->reload_certificates();
     switch (++signal_count) {
       case 1:
         return server->drain();
@@ -510,6 +635,8 @@ SubcommandRun define_serve(CLI::App& app) {
   // A server lives long enough to use all of the pool.
   flags->model.stack.runner.kv_populate = KvPopulate::kIdle;
   add_http_flags(app, *flags);
+  add_unix_socket_flags(app, *flags);
+  add_tls_flags(app, *flags);
   add_output_flags(app, *flags);
   add_queue_limit_flags(app, *flags);
   add_key_limit_flags(app, flags->key_limits);

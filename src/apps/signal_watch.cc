@@ -10,20 +10,20 @@ namespace headrace {
 namespace {
 
 // SIGUSR2 wakes the watching thread when the watch ends.
-sigset_t watched_signals() {
+sigset_t watched_signals(const std::vector<int>& others) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGUSR2);
+  for (int signal : others) sigaddset(&signals, signal);
   return signals;
 }
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
-  const sigset_t signals = watched_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+SignalWatch::SignalWatch(const std::vector<int>& others) : signals_(watched_signals(others)) {
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -39,9 +39,8 @@ void SignalWatch::set_handler(Handler handler) {
 }
 
 void SignalWatch::watch() {
-  const sigset_t signals = watched_signals();
   int signal = 0;
-  while (sigwait(&signals, &signal) == 0 && !stopping_) {
+  while (sigwait(&signals_, &signal) == 0 && !stopping_) {
     if (signal == SIGUSR2) continue;
     std::lock_guard lock(mutex_);
     if (!handler_) _exit(128 + signal);

@@ -1,10 +1,13 @@
-// SIGINT and SIGTERM as calls on a thread of their own, where anything may be done.
+// SIGINT, SIGTERM and others that are asked for, as calls on a thread of their own, where anything
+// may be done.
 #pragma once
 
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace headrace {
 
@@ -17,7 +20,9 @@ class SignalWatch {
   // Called for each signal, one call at a time.
   using Handler = std::function<void(int signal)>;
 
-  SignalWatch();  // until a handler is set, a signal ends the process (exit code 128 + signal)
+  // Until a handler is set, a signal ends the process (exit code 128 + signal). `others`: signals
+  // beside the two.
+  explicit SignalWatch(const std::vector<int>& others = {});
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
@@ -29,6 +34,7 @@ class SignalWatch {
  private:
   void watch();
 
+  sigset_t signals_;
   std::mutex mutex_;
   Handler handler_;
   std::atomic<bool> stopping_{false};

@@ -27,11 +27,11 @@ void add_id(std::vector<HttpHeader>& headers, std::string_view path, const std::
   if (error_form_of(path) == ErrorForm::kAnthropic) headers.push_back({"request-id", id});
 }
 
-class IdentifiedExchange final : public Exchange {
+class IdentifiedExchange final : public ForwardingExchange {
  public:
   IdentifiedExchange(std::shared_ptr<Exchange> exchange, std::string id, const HttpRequest& request,
                      AccessLog log)
-      : exchange_(std::move(exchange)),
+      : ForwardingExchange(std::move(exchange)),
         id_(std::move(id)),
         method_(request.method.substr(0, 16)),
         path_(request.path.substr(0, kPathBytesMax)),
@@ -42,29 +42,21 @@ class IdentifiedExchange final : public Exchange {
     bytes_ = response.body.size();
     const int status = response.status;
     add_id(response.headers, path_, id_);
-    exchange_->respond(std::move(response));
+    ForwardingExchange::respond(std::move(response));
     log(status);
   }
   void begin_stream(HttpResponse head) override {
     status_ = head.status;
     add_id(head.headers, path_, id_);
-    exchange_->begin_stream(std::move(head));
+    ForwardingExchange::begin_stream(std::move(head));
   }
   void write(std::string_view bytes) override {
     bytes_ += bytes.size();
-    exchange_->write(bytes);
+    ForwardingExchange::write(bytes);
   }
   void end_stream() override {
-    exchange_->end_stream();
+    ForwardingExchange::end_stream();
     log(status_);
-  }
-  bool over_unsent_limit() const override { return exchange_->over_unsent_limit(); }
-  void observe(std::shared_ptr<ExchangeObserver> observer) override {
-    exchange_->observe(std::move(observer));
-  }
-  void post(std::function<void()> task) override { exchange_->post(std::move(task)); }
-  void call_after(double seconds, std::function<void()> task) override {
-    exchange_->call_after(seconds, std::move(task));
   }
 
  private:
@@ -80,7 +72,6 @@ class IdentifiedExchange final : public Exchange {
     }
   }
 
-  const std::shared_ptr<Exchange> exchange_;
   const std::string id_;
   const std::string method_;
   const std::string path_;

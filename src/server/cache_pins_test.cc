@@ -121,5 +121,38 @@ TEST(CachePins, OverHttp) {
   EXPECT_TRUE(f.model.engine->pinned().empty());
 }
 
+// What runs needs its pages, and a pin is a promise.
+TEST(FlushCache, WaitsForRequestsAndSparesPins) {
+  ServerFixture f({.step_seconds = 0.005}, "");
+  const auto flush = [&] { return TestClient(f.server->port()).post_text("/flush_cache", ""); };
+  EXPECT_EQ(flush()->status, 200);
+  EXPECT_EQ(f.model.engine->times_cleared(), 1);
+
+  TestClient brief(f.server->port());
+  const std::string body = R"({"prompt":"a","max_tokens":40})";  // for a fifth of a second
+  brief.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                         kCompletions, body.size(), body));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 1; }));
+  EXPECT_EQ(flush()->status, 200);
+  EXPECT_EQ(brief.read_response()->status, 200);
+
+  f.model.engine->set_paused(true);
+  TestClient endless(f.server->port());
+  endless.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                           kCompletions, body.size(), body));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 1; }));
+  const auto busy = flush();
+  EXPECT_EQ(busy->status, 400);
+  EXPECT_NE(busy->body.find("while requests run"), std::string::npos) << busy->body;
+  f.model.engine->set_paused(false);
+  EXPECT_EQ(endless.read_response()->status, 200);
+
+  f.post(kCompletions, R"({"prompt":"a","max_tokens":1,"cache_pin":60})");
+  const auto pinned = flush();
+  EXPECT_EQ(pinned->status, 400);
+  EXPECT_NE(pinned->body.find("/v1/cache/pins"), std::string::npos) << pinned->body;
+  EXPECT_EQ(f.model.engine->times_cleared(), 2);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "server/http_message.h"
 
@@ -43,6 +45,29 @@ class Exchange {
   // Runs `task` on the strand, later. Any thread.
   virtual void post(std::function<void()> task) = 0;
   virtual void call_after(double seconds, std::function<void()> task) = 0;
+};
+
+// An exchange that changes some of what passes to another.
+class ForwardingExchange : public Exchange {
+ public:
+  explicit ForwardingExchange(std::shared_ptr<Exchange> exchange)
+      : exchange_(std::move(exchange)) {}
+
+  void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
+  void begin_stream(HttpResponse head) override { exchange_->begin_stream(std::move(head)); }
+  void write(std::string_view bytes) override { exchange_->write(bytes); }
+  void end_stream() override { exchange_->end_stream(); }
+  bool over_unsent_limit() const override { return exchange_->over_unsent_limit(); }
+  void observe(std::shared_ptr<ExchangeObserver> observer) override {
+    exchange_->observe(std::move(observer));
+  }
+  void post(std::function<void()> task) override { exchange_->post(std::move(task)); }
+  void call_after(double seconds, std::function<void()> task) override {
+    exchange_->call_after(seconds, std::move(task));
+  }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
 };
 
 }  // namespace headrace

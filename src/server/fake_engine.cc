@@ -86,6 +86,14 @@ void FakeEngine::unpin_prefix(uint64_t pin) {
   pinned_.erase(pin);
 }
 
+void FakeEngine::clear_prefix_cache(std::function<void(bool)> done) {
+  std::unique_lock lock(mutex_);
+  const bool idle = live_.empty();
+  lock.unlock();
+  if (idle) ++times_cleared_;
+  done(idle);
+}
+
 std::map<uint64_t, size_t> FakeEngine::pinned() const {
   std::lock_guard lock(mutex_);
   return pinned_;

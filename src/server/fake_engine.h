@@ -40,6 +40,8 @@ class FakeEngine final : public Engine {
   void pin_prefix(uint64_t pin, std::string salt, std::vector<TokenId> tokens,
                   std::function<void(int64_t)> done) override;
   void unpin_prefix(uint64_t pin) override;
+  void clear_prefix_cache(std::function<void(bool)> done) override;
+  int times_cleared() const { return times_cleared_; }
   std::map<uint64_t, size_t> pinned() const;  // tokens by pin
   EngineStats stats() const override;
   bool healthy() const override {
@@ -87,6 +89,7 @@ class FakeEngine final : public Engine {
   std::atomic<bool> healthy_{true}, fault_{false}, throws_at_health_{false},
       throws_at_cancel_{false}, throws_at_submit_{false};
   std::atomic<int> submitted_{0}, cancelled_{0};
+  std::atomic<int> times_cleared_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "server/error_form_exchange.h"
 #include "server/error_response.h"
 #include "server/generation_handlers.h"
 #include "server/generation_plan.h"
@@ -76,6 +77,7 @@ void refuse_by_name(RouteCall& call, std::string_view why) {
 void handle_generate(RouteCall& call) {
   if (!call.body.find("inputs")) return generate(call, plan_sglang);
   call.body.set("stream", false);  // its stream has a route of its own
+  call.exchange = in_error_form(ErrorForm::kTgi, std::move(call.exchange));
   generate(call, plan_tgi);
 }
 
@@ -90,7 +92,8 @@ void handle_model_info(RouteCall& call) {
   const ServedModel& served = call.state.model()->served;
   Json json = Json::object();
   json.set("model_path", served.names.front()).set("tokenizer_path", served.names.front());
-  json.set("is_generation", true).set("preferred_sampling_params", Json());
+  json.set("is_generation", call.state.model()->generates())
+      .set("preferred_sampling_params", Json());
   respond_json(call, json.set("has_image_understanding", false));
 }
 
@@ -136,10 +139,12 @@ void handle_no_sleep(RouteCall& call) {
   refuse_by_name(call, "the model stays in memory for as long as the server runs");
 }
 
-void handle_no_cache_reset(RouteCall& call) {
-  refuse_by_name(call,
-                 "the prefix cache gives up what is used least by itself; a cache_salt of its "
-                 "own makes a request start without it, and --no-enable-prefix-caching all");
+void handle_no_scores(RouteCall& call) {
+  const ReadyModel* const model = call.state.model();  // nullptr: it is being loaded
+  refuse_by_name(call, model && !model->generates()
+                           ? "the model is an encoder without a head for scores, ranks or classes: "
+                             "/v1/embeddings has vectors to compare"
+                           : "the model writes text, and gives texts no scores, ranks or classes");
 }
 
 }  // namespace headrace

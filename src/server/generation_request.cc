@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "server/chat_input.h"
+#include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -223,9 +224,9 @@ constexpr Field<Settings> kGenerationFields[] = {
      FieldType::kNumber,
      {-2, 2},
      HR_STORE(sampling.frequency_penalty, to_float(v))},
-    {"logit_bias", FieldType::kAny, {}, read_logit_bias},
+    {"logit_bias", FieldType::kAny, {}, read_logit_bias, kLogitBiasSchema},
     {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max}, read_seed},
-    {"n", FieldType::kAny, {}, read_choice_count},
+    {"n", FieldType::kAny, {}, read_choice_count, kChoiceCountSchema},
     {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
     {"max_new_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
     {"n_predict", FieldType::kInteger, {-2, kInt32Max}, read_n_predict},
@@ -235,22 +236,22 @@ constexpr Field<Settings> kGenerationFields[] = {
      HR_STORE(sampling.min_tokens, to_int32(v))},
     {"min_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(sampling.min_tokens, to_int32(v))},
     {"ignore_eos", FieldType::kBool, {}, HR_STORE(sampling.ignore_eos, v.as_bool())},
-    {"stop", FieldType::kAny, {}, read_stops},
-    {"stop_token_ids", FieldType::kAny, {}, read_stop_token_ids},
+    {"stop", FieldType::kAny, {}, read_stops, kStopSchema},
+    {"stop_token_ids", FieldType::kAny, {}, read_stop_token_ids, kTokenIdsSchema},
     {"include_stop_str_in_output", FieldType::kBool, {}, HR_STORE(include_stop, v.as_bool())},
     {"skip_special_tokens", FieldType::kBool, {}, HR_STORE(skip_special, v.as_bool())},
     {"add_special_tokens", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"stream", FieldType::kBool, {}, HR_STORE(stream, v.as_bool())},
-    {"stream_options", FieldType::kAny, {}, read_stream_options},
+    {"stream_options", FieldType::kAny, {}, read_stream_options, kStreamOptionsSchema},
     {"return_tokens_as_token_ids", FieldType::kBool, {}, HR_STORE(tokens_as_ids, v.as_bool())},
     {"return_token_ids", FieldType::kBool, {}, HR_STORE(return_token_ids, v.as_bool())},
     {"priority", FieldType::kInteger, {-kInt32Max, kInt32Max}, HR_STORE(priority, to_int32(v))},
     {"slo_class", FieldType::kString, {}, read_slo_class},
-    {"service_tier", FieldType::kString, {}, read_service_tier},
+    {"service_tier", FieldType::kString, {}, read_service_tier, kServiceTierSchema},
     {"user", FieldType::kString, {}, HR_STORE(tenant, v.as_string())},
     {"cache_salt", FieldType::kString, {}, HR_STORE(cache_salt, v.as_string())},
     {"cache_pin", FieldType::kInteger, {1, kInt32Max}, read_pin},
-    {"prompt_cache_retention", FieldType::kString, {}, read_retention},
+    {"prompt_cache_retention", FieldType::kString, {}, read_retention, kRetentionSchema},
 };
 #undef HR_STORE
 
@@ -285,7 +286,7 @@ Status read_prompt(const Json& value, const Context& context, CompletionRequest&
 }
 
 constexpr Field<CompletionRequest> kCompletionFields[] = {
-    {"prompt", FieldType::kAny, {}, read_prompt},
+    {"prompt", FieldType::kAny, {}, read_prompt, kPromptSchema},
     {"echo",
      FieldType::kBool,
      {},
@@ -298,6 +299,14 @@ constexpr Field<CompletionRequest> kCompletionFields[] = {
      [](const Json& v, const Context&, CompletionRequest& r) {
        return r.parse_special = v.as_bool(), ok_status();
      }},
+    {"suffix",
+     FieldType::kAny,
+     {},
+     [](const Json& v, const Context&, CompletionRequest& r) {
+       if (!v.is_string()) return field_error("suffix", "a string", v);
+       return r.suffix = v.as_string(), ok_status();
+     },
+     kTextSchema},
     // The upper bound is RequestLimits::logprobs_max: see check_settings.
     {"logprobs",
      FieldType::kInteger,
@@ -323,7 +332,7 @@ Status read_reasoning_effort(const Json& value, const Context&, ChatRequest& req
 
 // top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
 constexpr Field<ChatRequest> kChatFields[] = {
-    {"messages", FieldType::kAny, {}, read_messages},
+    {"messages", FieldType::kAny, {}, read_messages, kMessagesSchema},
     {"max_completion_tokens",
      FieldType::kInteger,
      {1, kInt32Max},
@@ -352,19 +361,24 @@ constexpr Field<ChatRequest> kChatFields[] = {
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
-    {"reasoning_effort", FieldType::kString, {}, read_reasoning_effort},
+    {"reasoning_effort", FieldType::kString, {}, read_reasoning_effort, kEffortSchema},
     {"parallel_tool_calls",
      FieldType::kBool,
      {},
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.parallel_tool_calls = v.as_bool(), ok_status();
      }},
-    {"tools", FieldType::kAny, {}, add_template_variable<ChatRequest, add_tools>},
-    {"documents", FieldType::kAny, {}, add_template_variable<ChatRequest, add_documents>},
+    {"tools", FieldType::kAny, {}, add_template_variable<ChatRequest, add_tools>, kToolsSchema},
+    {"documents",
+     FieldType::kAny,
+     {},
+     add_template_variable<ChatRequest, add_documents>,
+     kDocumentsSchema},
     {"chat_template_kwargs",
      FieldType::kAny,
      {},
-     add_template_variable<ChatRequest, add_template_kwargs>},
+     add_template_variable<ChatRequest, add_template_kwargs>,
+     kTemplateKwargsSchema},
 };
 
 // Other servers' names of fields: two names of one field may not say two things.

@@ -44,6 +44,7 @@ struct CompletionRequest {
   std::vector<std::vector<TokenId>> ids;
   bool echo = false;
   bool parse_special = false;  // text that spells a control token becomes one only when asked
+  std::string suffix;          // what stands behind the answer, which fills in before it
 };
 
 // Where the thoughts of an answer go.

@@ -60,6 +60,7 @@ const Accepted& generation_rows() {
 
 const Accepted kCompletionRows = {
     {"prompt", {"text NaN", "text Infinity", "text 1", "long text", "array"}},
+    {"suffix", kAnyText},
     {"echo", kOnlyTrue},
     {"parse_special", kOnlyTrue},
     {"logprobs", {"0"}},

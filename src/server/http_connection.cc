@@ -1,12 +1,12 @@
 #include "server/http_connection.h"
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
 
 #include "base/log.h"
+#include "server/content_encoding.h"
 
 namespace headrace {
 
@@ -67,7 +67,7 @@ class ConnectionExchange final : public Exchange {
 
 HttpConnection::HttpConnection(Socket socket, ConnectionContext& context,
                                std::function<void()> on_closed)
-    : socket_(std::move(socket)),
+    : socket_(std::move(socket), context.tls ? context.tls->current() : nullptr),
       timer_(socket_.get_executor()),
       context_(context),
       on_closed_(std::move(on_closed)) {
@@ -104,16 +104,38 @@ void HttpConnection::start(const IpAddress& peer) {
   asio::post(socket_.get_executor(), [self = shared_from_this(), peer] {
     self->peer_ = peer;
     self->proxied_ = self->context_.addresses.is_proxy(peer);
-    error_code ignored;
-    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-    self->set_deadline(self->context_.limits.head_seconds_max);
-    self->read_some();
+    self->guarded([&] { self->begin(); });
   });
+}
+
+void HttpConnection::begin() {
+  socket_.send_small_packets();
+  set_deadline(context_.limits.head_seconds_max);
+  if (!socket_.has_tls()) return read_some();
+  state_ = State::kShakingHands;
+  socket_.async_handshake([self = shared_from_this()](TlsStream::Handshake result) {
+    self->guarded([&] { self->on_handshake(result); });
+  });
+}
+
+void HttpConnection::on_handshake(TlsStream::Handshake result) {
+  if (state_ == State::kClosed) return;
+  if (result == TlsStream::Handshake::kFailed) return close();
+  state_ = State::kReading;
+  if (result == TlsStream::Handshake::kPlainHttp) {
+    socket_.drop_tls();
+    return answer_unreadable({400, "this port speaks TLS: call it as https://"});
+  }
+  set_deadline(context_.limits.head_seconds_max);
+  read_some();
 }
 
 void HttpConnection::refuse(int status, std::string_view message) {
   asio::post(socket_.get_executor(), [self = shared_from_this(), status, message] {
-    self->guarded([&] { self->answer_unreadable({status, message}); });
+    self->guarded([&] {
+      if (self->socket_.has_tls()) return self->close();
+      self->answer_unreadable({status, message});
+    });
   });
 }
 
@@ -133,7 +155,7 @@ void HttpConnection::read_some() {
   if (reading_ || state_ == State::kClosed) return;
   if (state_ == State::kHandling && inbox_.size() >= kInboxBytesMax) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(read_buffer_),
+  socket_.async_read_some(read_buffer_, sizeof read_buffer_,
                           [self = shared_from_this()](error_code error, size_t count) {
                             self->reading_ = false;
                             self->guarded([&] { self->on_read(error, count); });
@@ -215,14 +237,15 @@ void HttpConnection::dispatch() {
 }
 
 HttpConnection::Wording HttpConnection::wording_of(const HttpRequest& request) const {
-  return {context_.common_headers(request), error_form_of(request.path)};
+  return {context_.common_headers(request), error_form_of(request.path),
+          accepts_gzip(request.header("accept-encoding"))};
 }
 
 // The clients of a proxy share its connections: their requests count instead.
 bool HttpConnection::admit_client(const HttpRequest& request) {
   if (!proxied_) return true;
-  client_place_ = context_.addresses.enter(context_.addresses.client_of(peer_, request));
-  return client_place_ != nullptr;
+  held_.client_place = context_.addresses.enter(context_.addresses.client_of(peer_, request));
+  return held_.client_place != nullptr;
 }
 
 // Who calls and what a route takes is asked before a byte of the body is kept. False: the answer is
@@ -277,10 +300,12 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   answer_begun_ = true;
   keep_alive_ = keep_alive_ && !response.close && !context_.draining();
   put_in_form(wording_.error_form, response);
+  encode_content(wording_.gzip, response);
   response.headers.insert(response.headers.end(), wording_.headers.begin(), wording_.headers.end());
   outbox_ +=
       format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);
   if (!head_only_) outbox_ += response.body;
+  held_.answer = std::move(response.held);
   finish_answer();
 }
 
@@ -329,7 +354,7 @@ void HttpConnection::flush() {
   if (sending_.empty()) return;
   write_pending_ = true;
   if (state_ == State::kHandling) set_deadline(context_.limits.stalled_write_seconds_max);
-  socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+  socket_.async_write_some(sending_.data() + sent_, sending_.size() - sent_,
                            [self = shared_from_this()](error_code error, size_t count) {
                              self->write_pending_ = false;
                              self->guarded([&] { self->on_written(error, count); });
@@ -373,8 +398,7 @@ void HttpConnection::after_answer() {
 // end our side, then throw away what still comes for a while.
 void HttpConnection::linger() {
   state_ = State::kLingering;
-  error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  socket_.shutdown_send();
   inbox_.clear();
   set_deadline(kLingerSeconds);
   read_some();
@@ -388,8 +412,8 @@ void HttpConnection::peer_gone() {
 
 void HttpConnection::close() {
   state_ = State::kClosed;
+  socket_.close();
   error_code ignored;
-  socket_.close(ignored);
   timer_.cancel(ignored);
   observer_.reset();
   body_.reset();
@@ -397,7 +421,7 @@ void HttpConnection::close() {
 }
 
 void HttpConnection::end_exchange() {
-  client_place_.reset();
+  held_ = {};
   if (std::exchange(exchange_open_, false)) context_.exchanges_open.fetch_sub(1);
 }
 
@@ -429,7 +453,9 @@ void HttpConnection::wait_for_deadline() {
 void HttpConnection::on_deadline() {
   using Phase = HttpRequestReader::Phase;
   if (state_ == State::kHandling) return peer_gone();  // it takes no bytes
-  if (state_ == State::kLingering || reader_->phase() == Phase::kIdle) return close();
+  if (state_ == State::kShakingHands || state_ == State::kLingering ||
+      reader_->phase() == Phase::kIdle)
+    return close();
   answer_unreadable({408, "the request took too long to arrive"});
 }
 

@@ -5,7 +5,6 @@
 #include <utility>  // before asio: Boost 1.74 forgets it
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <functional>
@@ -15,6 +14,7 @@
 
 #include "server/body_budget.h"
 #include "server/client_address.h"
+#include "server/client_socket.h"
 #include "server/error_response.h"
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
@@ -43,11 +43,12 @@ struct ConnectionContext {
   std::function<bool()> draining;    // then connections close after their answer
   std::atomic<int>& exchanges_open;  // requests handed over whose last byte has not left
   ClientAddresses& addresses;
+  const TlsContext* tls = nullptr;  // of all connections; null: they have none
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = ClientSocket::Socket;
 
   // `on_closed` runs once when the last reference goes. The socket's executor is the strand.
   HttpConnection(Socket socket, ConnectionContext& context, std::function<void()> on_closed);
@@ -55,7 +56,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // `peer`: whose connection it is.
   void start(const IpAddress& peer);
-  // Answers with an error without reading anything, then closes.
+  // Answers with an error without reading anything, then closes. Under TLS it only closes: to say
+  // why would cost a handshake.
   void refuse(int status, std::string_view message);
   // Closes if no request is being read or answered. Any thread.
   void close_if_idle();
@@ -67,10 +69,16 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   struct Wording {
     std::vector<HttpHeader> headers;
     ErrorForm error_form = ErrorForm::kOpenAi;
+    bool gzip = false;  // the client takes it
   };
   Wording wording_of(const HttpRequest& request) const;
+  // What an exchange holds until it ends.
+  struct Held {
+    ClientAddresses::Place client_place;  // of a proxy's client
+    std::shared_ptr<const void> answer;   // HttpResponse::held
+  };
 
-  enum class State { kReading, kHandling, kLingering, kClosed };
+  enum class State { kShakingHands, kReading, kHandling, kLingering, kClosed };
 
   bool is_idle() const;
 
@@ -79,6 +87,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   template <class Step>
   void guarded(const Step& step);
   void on_exception(std::string_view what);
+
+  void begin();
+  void on_handshake(TlsStream::Handshake result);
 
   // Reading.
   void read_some();
@@ -117,14 +128,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void wait_for_deadline();
   void on_deadline();
 
-  Socket socket_;
+  ClientSocket socket_;
   boost::asio::steady_timer timer_;
   ConnectionContext& context_;
   std::function<void()> on_closed_;
 
   IpAddress peer_;
-  bool proxied_ = false;                 // the peer is a trusted proxy
-  ClientAddresses::Place client_place_;  // of a proxy's client, while its request is answered
+  bool proxied_ = false;  // the peer is a trusted proxy
+  Held held_;
 
   State state_ = State::kReading;
   bool reading_ = false;  // a read is pending

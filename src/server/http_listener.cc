@@ -1,8 +1,13 @@
 #include "server/http_listener.h"
 
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
+#include <cstring>
 #include <exception>
+#include <optional>
 
 #include "base/log.h"
 
@@ -15,6 +20,13 @@ using boost::system::error_code;
 namespace {
 // Out of file descriptors or connections: look again so often.
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
+
+// REQUIRES: its family is an IP's
+tcp::endpoint tcp_endpoint(const asio::generic::stream_protocol::endpoint& endpoint) {
+  tcp::endpoint result;
+  std::memcpy(result.data(), endpoint.data(), std::min(endpoint.size(), result.capacity()));
+  return result;
+}
 }  // namespace
 
 HttpListener::HttpListener(asio::io_context& io, ConnectionContext& context)
@@ -31,7 +43,7 @@ Status HttpListener::listen(const std::string& host, uint16_t port) {
         "--host " + host + ": must be an IP address such as 127.0.0.1 or 0.0.0.0", "host");
   const tcp::endpoint endpoint(address, port);
   acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.set_option(Acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
@@ -40,7 +52,16 @@ Status HttpListener::listen(const std::string& host, uint16_t port) {
                            error.message() + (taken ? ": name another with --port" : ""),
                        "port");
   }
-  port_ = acceptor_.local_endpoint(error).port();
+  port_ = tcp_endpoint(acceptor_.local_endpoint(error)).port();
+  return ok_status();
+}
+
+Status HttpListener::listen_unix(const std::string& path, uint32_t mode) {
+  HR_ASSIGN_OR_RETURN(BoundUnixSocket bound, listen_on_unix_socket(path, mode));
+  error_code error;
+  acceptor_.assign(asio::local::stream_protocol(), bound.descriptor, error);
+  if (error) return unavailable("cannot listen on " + path + ": " + error.message(), "uds");
+  unix_socket_ = std::move(bound.file);
   return ok_status();
 }
 
@@ -101,11 +122,14 @@ void HttpListener::on_accept(error_code error, HttpConnection::Socket socket) {
 
 void HttpListener::open_connection(HttpConnection::Socket socket) {
   error_code error;
-  const auto peer = socket.remote_endpoint(error);
+  const auto endpoint = socket.remote_endpoint(error);
   if (error) return;  // gone already
+  // Who may open the socket's file has no address: of those there is the bound of all connections.
+  const bool has_address = endpoint.protocol().family() != AF_UNIX;
+  const IpAddress peer = has_address ? tcp_endpoint(endpoint).address() : IpAddress();
   ClientAddresses& addresses = context_.addresses;
-  const bool counts = !addresses.is_proxy(peer.address());  // else each request does
-  auto place = counts ? addresses.enter(peer.address()) : nullptr;
+  const bool counts = has_address && !addresses.is_proxy(peer);  // else each request does
+  auto place = counts ? addresses.enter(peer) : nullptr;
   const bool too_many = counts && place == nullptr;
   // The deleter's last act removes the entry, whatever thread that is on.
   auto key = std::make_shared<HttpConnection*>(nullptr);
@@ -122,7 +146,7 @@ void HttpListener::open_connection(HttpConnection::Socket socket) {
   if (too_many) {
     connection->refuse(429, "too many connections from this address");
   } else {
-    connection->start(peer.address());
+    connection->start(peer);
   }
 }
 

@@ -32,7 +32,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<HttpHeader> headers;
   std::string body;
-  bool close = false;  // the connection ends after this answer
+  bool close = false;                          // the connection ends after this answer
+  std::shared_ptr<const void> held = nullptr;  // let go when the last byte has left, or never will
 };
 
 std::string_view reason_phrase(int status);

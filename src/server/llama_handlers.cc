@@ -112,19 +112,22 @@ std::string token_spelling(const Tokenizer* tokenizer, TokenId Vocab::*token) {
   return tokenizer->token_bytes(tokenizer->vocab().*token);
 }
 
-Json slot_json(size_t id, int32_t context) {
+// A slot is speculative where the engine proposes tokens: it does so for all or none.
+Json slot_json(size_t id, const ServedModel& served) {
   Json json = Json::object();
-  json.set("id", id).set("n_ctx", context).set("speculative", false);
+  const ProposalOptions& proposals = served.engine->options().scheduler.proposals;
+  json.set("id", id).set("n_ctx", served.max_model_len);
+  json.set("speculative", proposals.method != ProposalMethod::kNone || proposals.source);
   return json.set("is_processing", false);
 }
 
 // Numbers only: whoever may ask need not be whose prompt it is.
-Json busy_slot_json(size_t id, int32_t context, const SessionProgress& progress) {
+Json busy_slot_json(size_t id, const ServedModel& served, const SessionProgress& progress) {
   const int64_t decoded = progress.generated;
   Json next = Json::object();
   next.set("has_next_token", true).set("n_decoded", decoded);
   next.set("n_remain", std::max<int64_t>(0, progress.generated_max - decoded));
-  Json json = slot_json(id, context);
+  Json json = slot_json(id, served);
   json.set("is_processing", true).set("id_task", progress.id);
   json.set("n_prompt_tokens", progress.prompt_tokens);
   json.set("n_prompt_tokens_cache", progress.cached_tokens.load());
@@ -169,14 +172,14 @@ void handle_llama_slots(RouteCall& call) {
   Json slots = Json::array();
   for (const auto& progress : call.state.sessions.under_way()) {
     const size_t id = slots.as_array().size();
-    if (id < count) slots.push(busy_slot_json(id, served.max_model_len, *progress));
+    if (id < count) slots.push(busy_slot_json(id, served, *progress));
   }
   const bool full = slots.as_array().size() >= count;
   if (full && call.request.query == "fail_on_no_slot=1") {
     return call.exchange->respond(error_response(503, "no slot is free"));
   }
   while (slots.as_array().size() < count) {
-    slots.push(slot_json(slots.as_array().size(), served.max_model_len));
+    slots.push(slot_json(slots.as_array().size(), served));
   }
   respond_json(call, slots);
 }

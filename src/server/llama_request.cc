@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -107,16 +108,14 @@ Result<Json> bias_object(const Json& value, const FieldContext& context) {
 Status read_shared_fields(const Json& body, const FieldContext& context,
                           GenerationSettings& settings) {
   for (const Field<GenerationSettings>& field : generation_fields()) {
-    const std::span<const Field<GenerationSettings>> one(&field, 1);
-    if (field.name != "logit_bias") {
-      HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(one, body, context, settings));
+    const Json* biases = field.name == "logit_bias" ? body.find(field.name) : nullptr;
+    if (!biases || biases->is_null()) {
+      HR_RETURN_IF_ERROR(read_field(field, body, context, settings));
       continue;
     }
-    const Json* biases = body.find(field.name);
-    if (!biases || biases->is_null()) continue;
     HR_ASSIGN_OR_RETURN(Json object, bias_object(*biases, context));
-    HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(
-        one, Json::object().set(field.name, std::move(object)), context, settings));
+    HR_RETURN_IF_ERROR(
+        read_field(field, Json::object().set(field.name, std::move(object)), context, settings));
   }
   return ok_status();
 }
@@ -190,13 +189,15 @@ constexpr Field<LlamaRequest> kInfillFields[] = {
      {},
      [](const Json& v, const FieldContext&, LlamaRequest& r) {
        return read_infill_text<&LlamaRequest::before>("input_prefix", v, r);
-     }},
+     },
+     kTextSchema},
     {"input_suffix",
      FieldType::kAny,
      {},
      [](const Json& v, const FieldContext&, LlamaRequest& r) {
        return read_infill_text<&LlamaRequest::behind>("input_suffix", v, r);
-     }},
+     },
+     kTextSchema},
     {"input_extra", FieldType::kAny, {}, read_other_files},
 };
 #undef HR_STORE
@@ -285,7 +286,8 @@ Result<std::vector<TokenId>> encode_infill(const Tokenizer& tokenizer, const Fil
     append_ids(ids, more);
   }
   ids.push_back(marks.suffix);
-  HR_RETURN_IF_ERROR(append(request.behind));
+  if (request.behind_ids.empty()) HR_RETURN_IF_ERROR(append(request.behind));
+  append_ids(ids, request.behind_ids);
   ids.push_back(marks.middle);
   return ids;
 }

@@ -27,8 +27,9 @@ struct LlamaRequest {
   bool parse_special = false;  // texts that spell control tokens become them
   bool return_tokens = false;
   // Of /infill.
-  std::string before, behind;    // input_prefix, input_suffix
-  std::vector<FileText> others;  // input_extra: what else is open
+  std::string before, behind;            // input_prefix, input_suffix
+  std::vector<TokenId> behind_ids = {};  // what stands behind as ids; none: as `behind` is encoded
+  std::vector<FileText> others;          // input_extra: what else is open
 };
 
 std::span<const Field<LlamaRequest>> llama_fields();

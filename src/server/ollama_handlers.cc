@@ -154,7 +154,7 @@ Json ollama_model(const ServedModel& served, const std::string& name) {
 
 Json capabilities(const ReadyModel& model) {
   Json json = Json::array();
-  json.push("completion");
+  json.push(model.generates() ? "completion" : "embedding");
   if (model.output.tools) json.push("tools");
   if (model.output.reasoning) json.push("thinking");
   return json;
@@ -256,12 +256,6 @@ void handle_ollama_no_change(RouteCall& call) {
                   "with (headrace serve -m MODEL; /api/tags lists it), and fetches, makes, "
                   "copies and removes none",
                   call.request.path)));
-}
-
-void handle_ollama_no_embeddings(RouteCall& call) {
-  call.exchange->respond(error_response(
-      400,
-      fmt::format("{} is not supported: embeddings are not computed here", call.request.path)));
 }
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "server/chat_input.h"
+#include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -56,13 +57,9 @@ Status read_inside_options(const Json& options, const FieldContext& context,
                            OllamaRequest& request) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), options));
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(kOllamaOptions, options, context, request));
-  Json shared = Json::object();
-  for (std::string_view name : kSharedOptions) {
-    if (const Json* value = options.find(name)) shared.set(name, *value);
-  }
   GenerationSettings& settings = request.chat.settings;
-  HR_RETURN_IF_ERROR(
-      read_fields<GenerationSettings>(generation_fields(), shared, context, settings));
+  HR_RETURN_IF_ERROR(read_named_fields<GenerationSettings>(generation_fields(), kSharedOptions,
+                                                           options, context, settings));
   ignore_empty_penalty_window(settings);
   return check_settings(settings, context, "top_logprobs");
 }
@@ -212,7 +209,7 @@ constexpr Field<OllamaRequest> kOllamaFields[] = {
      }},
     {"keep_alive", FieldType::kAny, {}, read_keep_alive},
     {"think", FieldType::kAny, {}, read_think},
-    {"options", FieldType::kAny, {}, read_options},
+    {"options", FieldType::kAny, {}, read_options, kObjectSchema},
 };
 
 constexpr Field<OllamaRequest> kOllamaChatFields[] = {
@@ -226,13 +223,15 @@ constexpr Field<OllamaRequest> kOllamaGenerateFields[] = {
      {},
      [](const Json& v, const FieldContext&, OllamaRequest& r) {
        return read_any_text<&OllamaRequest::prompt>("prompt", v, r);
-     }},
+     },
+     kTextSchema},
     {"system",
      FieldType::kAny,
      {},
      [](const Json& v, const FieldContext&, OllamaRequest& r) {
        return read_any_text<&OllamaRequest::system>("system", v, r);
-     }},
+     },
+     kTextSchema},
     {"raw", FieldType::kBool, {}, HR_STORE(raw, v.as_bool())},
 };
 #undef HR_STORE

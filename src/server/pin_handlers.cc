@@ -13,6 +13,43 @@ Json pin_json(const CachePin& pin) {
   return json;
 }
 
+// A client that flushes behind its last answer may be ahead of the end of that request.
+constexpr int kFlushTries = 20;
+constexpr double kFlushPause = 0.05;
+
+// Pins are promises to others: they are not broken, nor those that are made meanwhile.
+bool has_pins(ServerState& state) {
+  state.pins->expire();
+  for (const PinCounts& counts : state.pins->counts()) {
+    if (counts.pins > 0) return true;
+  }
+  return false;
+}
+
+void flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange,
+                 const std::string& path, int tries) {
+  if (has_pins(state)) {
+    return exchange->respond(error_response(
+        400, path + " is refused while prompts are pinned: DELETE /v1/cache/pins/{id} ends a pin"));
+  }
+  Engine& engine = *state.model()->served.engine;
+  engine.clear_prefix_cache([&state, exchange, path, tries](bool cleared) {
+    if (cleared) {
+      HttpResponse response;
+      response.content_type = "text/plain; charset=utf-8";
+      response.body = "Cache flushed.\n";
+      return exchange->respond(std::move(response));
+    }
+    if (tries <= 1) {
+      return exchange->respond(error_response(
+          400, path + " is refused while requests run or wait: nothing was forgotten"));
+    }
+    exchange->call_after(kFlushPause, [&state, exchange, path, tries] {
+      flush_cache(state, exchange, path, tries - 1);
+    });
+  });
+}
+
 }  // namespace
 
 void handle_pins(RouteCall& call) {
@@ -32,6 +69,11 @@ void handle_delete_pin(RouteCall& call) {
   Json json = Json::object();
   json.set("id", call.parameter).set("object", "cache_pin").set("deleted", true);
   respond_json(call, json);
+}
+
+// SGLang's, and vLLM's reset_prefix_cache.
+void handle_flush_cache(RouteCall& call) {
+  flush_cache(call.state, call.exchange, call.request.path, kFlushTries);
 }
 
 }  // namespace headrace

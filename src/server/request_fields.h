@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/sampling_defaults.h"
@@ -29,6 +30,15 @@ struct FieldRange {
   bool above_low = false;  // (low, high]
 };
 
+// A field as a table has it, for who describes what a route reads (openapi.h).
+struct FieldNote {
+  std::string_view name;
+  FieldType type = FieldType::kAny;
+  FieldRange range;
+  const char* schema = nullptr;
+  std::vector<FieldNote> inside;  // the fields of this one, where it was read
+};
+
 // What readers of fields need to know besides the body.
 struct FieldContext {
   const RequestLimits& limits;
@@ -37,6 +47,8 @@ struct FieldContext {
   SamplingDefaults defaults = {};              // of fields that a body does not have
   bool reads_calls = false;                    // of tools, out of the model's answers
   bool reads_reasoning = false;
+  // Where readers note every field that they look for; null: nowhere.
+  std::vector<FieldNote>* notes = nullptr;
 };
 
 template <class Target>
@@ -46,6 +58,10 @@ struct Field {
   FieldRange range;
   // Stores a value of the right type and range; refuses with a message that begins with the name.
   Status (*read)(const Json& value, const FieldContext& context, Target& target) = nullptr;
+  // A JSON schema of what `read` takes, where type and range do not say it.
+  const char* schema = nullptr;
+
+  FieldNote note() const { return {name, type, range, schema, {}}; }
 };
 
 // kInvalidArgument unless `value` has the type and lies in the range. Conditions are positive
@@ -72,18 +88,33 @@ Status untaken_field(std::string_view name);
 // Of a check of what a field holds: names the field as the one at fault.
 Status in_field(std::string_view field, const Status& status);
 
-// Reads every field that the body has and the table knows. null counts as absent; other fields
-// are ignored, as the servers we stand in for do.
+// Reads a field that a protocol takes, if the body has it; null counts as absent.
+template <class Target>
+Status read_field(const Field<Target>& field, const Json& body, const FieldContext& context,
+                  Target& target) {
+  if (context.notes) context.notes->push_back(field.note());
+  const Json* value = body.find(field.name);
+  if (!value || value->is_null()) return ok_status();
+  HR_RETURN_IF_ERROR(check_field(field.name, field.type, field.range, *value, context));
+  if (!context.notes) return field.read(*value, context, target);
+  FieldContext inside = context;
+  inside.notes = &context.notes->back().inside;
+  return field.read(*value, inside, target);
+}
+
+// Reads every field that the body has and the table knows; other fields are ignored, as the servers
+// we stand in for do.
 template <class Target>
 Status read_fields(std::span<const Field<Target>> fields, const Json& body,
                    const FieldContext& context, Target& target) {
   for (const Field<Target>& field : fields) {
-    const Json* value = body.find(field.name);
-    if (!value || value->is_null()) continue;
-    HR_RETURN_IF_ERROR(check_field(field.name, field.type, field.range, *value, context));
-    HR_RETURN_IF_ERROR(field.read(*value, context, target));
+    HR_RETURN_IF_ERROR(read_field(field, body, context, target));
   }
   return ok_status();
+}
+
+inline bool is_named(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // The same for a protocol that has some of the fields only: those in `taken`. Any other that the
@@ -93,12 +124,22 @@ Status read_some_fields(std::span<const Field<Target>> fields,
                         std::span<const std::string_view> taken, const Json& body,
                         const FieldContext& context, Target& target) {
   for (const Field<Target>& field : fields) {
-    const Json* value = body.find(field.name);
-    if (!value || value->is_null()) continue;
-    if (std::find(taken.begin(), taken.end(), field.name) == taken.end()) {
+    if (is_named(taken, field.name)) {
+      HR_RETURN_IF_ERROR(read_field(field, body, context, target));
+    } else if (const Json* value = body.find(field.name); value && !value->is_null()) {
       return untaken_field(field.name);
     }
-    HR_RETURN_IF_ERROR(read_fields<Target>(std::span(&field, 1), body, context, target));
+  }
+  return ok_status();
+}
+
+// The same, but other fields are ignored: they mean nothing in that protocol.
+template <class Target>
+Status read_named_fields(std::span<const Field<Target>> fields,
+                         std::span<const std::string_view> names, const Json& body,
+                         const FieldContext& context, Target& target) {
+  for (const Field<Target>& field : fields) {
+    if (is_named(names, field.name)) HR_RETURN_IF_ERROR(read_field(field, body, context, target));
   }
   return ok_status();
 }

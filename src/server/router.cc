@@ -23,6 +23,8 @@ constexpr auto kJson = LimitClass::kJson;
 constexpr auto kUpload = LimitClass::kUpload;
 constexpr auto kAnyTime = ModelClass::kAnyTime;
 constexpr auto kReady = ModelClass::kReady;
+constexpr auto kAnyModel = ModelClass::kAnyModel;
+constexpr auto kEmbeds = ModelClass::kEmbeds;
 
 constexpr Route kRoutes[] = {
 #define ROUTE(method, path, auth, limit, model, handler) \
@@ -108,6 +110,21 @@ std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& r
 
 HttpResponse unauthorized() { return error_response(401, "a valid API key is required"); }
 
+// Whether the model is of the kind that the route is for.
+std::optional<HttpResponse> refuse_model(const ReadyModel& model, ModelClass kind) {
+  if (kind == ModelClass::kReady && !model.generates()) {
+    return error_response(400,
+                          "the served model is an encoder, which generates no text: it answers "
+                          "/v1/embeddings, /api/embed and /tokenize");
+  }
+  if (kind == ModelClass::kEmbeds && model.generates()) {
+    return error_response(400,
+                          "embeddings of a model that generates text are not supported: serve an "
+                          "encoder (BERT, RoBERTa, XLM-RoBERTa, MPNet) for them");
+  }
+  return std::nullopt;
+}
+
 // Everything that can be refused before a handler runs.
 std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& request,
                                    const Match& match) {
@@ -120,7 +137,7 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");
   if (!state.model()) return not_ready("Loading model");
-  return std::nullopt;
+  return refuse_model(*state.model(), match.route->model);
 }
 
 void handle_matched(ServerState& state, const Caller& caller, HttpRequest& request, Match match,

@@ -29,7 +29,10 @@ enum class LimitClass : uint8_t {
 
 enum class ModelClass : uint8_t {
   kAnyTime,  // answers also while loading and draining
-  kReady,    // 503 unless a model is ready and the server is not draining
+  // These: 503 unless a model is ready and the server is not draining.
+  kReady,     // 400 where the model generates nothing
+  kAnyModel,  // any model
+  kEmbeds,    // 400 where the model computes no embeddings
 };
 
 // Whose request it is.

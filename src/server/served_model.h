@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/sampling_defaults.h"
+#include "engine/embedding_engine.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -29,7 +30,9 @@ struct ModelFacts {
 
 // The pointers must outlive the server.
 struct ServedModel {
+  // One of the two: a model generates text, or it is an encoder.
   Engine* engine = nullptr;
+  EmbeddingEngine* embedder = nullptr;
   const Tokenizer* tokenizer = nullptr;         // nullptr: prompts must be token ids
   const ChatTemplate* chat_template = nullptr;  // nullptr: no chat
   std::vector<std::string> names;               // accepted in `model`; the first is returned

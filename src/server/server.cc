@@ -32,6 +32,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr size_t kBatchUploadBytesMax = 200 << 20;  // as OpenAI's
+constexpr auto kCertificateLook = std::chrono::seconds(2);
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
 // For the last bytes of answers that were cut: clients that read take them in milliseconds.
 constexpr double kCutSecondsMax = 1;
@@ -39,8 +40,9 @@ constexpr double kCutSecondsMax = 1;
 class HttpServer final : public Server {
  public:
   HttpServer(ServerOptions options, ApiKeys keys, AddressNetworks proxies,
-             std::unique_ptr<BatchService> batches)
+             std::unique_ptr<BatchService> batches, std::unique_ptr<TlsContext> tls)
       : options_(std::move(options)),
+        tls_(std::move(tls)),
         addresses_(std::move(proxies), options_.http.connections_per_address_max),
         bodies_(options_.http.bodies_bytes_max),
         uploads_(options_.http.uploads_bytes_max),
@@ -62,13 +64,17 @@ class HttpServer final : public Server {
                  [this](const HttpRequest& request) { return common_headers(state_, request); },
                  [this] { return state_.draining.load(); },
                  exchanges_open_,
-                 addresses_},
+                 addresses_,
+                 tls_.get()},
         listener_(io_, context_),
         stopping_(asio::make_strand(io_)),
         signals_(stopping_),
-        drain_timer_(stopping_) {
+        drain_timer_(stopping_),
+        certificate_timer_(stopping_) {
     state_.batches = batches_.get();
-    state_.guard = RequestGuard(options_.host, options_.allowed_hosts);
+    // No name of the network leads to a UNIX socket: clients may say any.
+    state_.guard = RequestGuard(options_.unix_socket.empty() ? options_.host : "0.0.0.0",
+                                options_.allowed_hosts);
   }
 
   ~HttpServer() override {
@@ -77,9 +83,13 @@ class HttpServer final : public Server {
   }
 
   Status start() override {
-    HR_RETURN_IF_ERROR(listener_.listen(options_.host, options_.port));
+    HR_RETURN_IF_ERROR(
+        options_.unix_socket.empty()
+            ? listener_.listen(options_.host, options_.port)
+            : listener_.listen_unix(options_.unix_socket, options_.unix_socket_mode));
     if (options_.handle_signals) watch_signals();
     listener_.start();
+    if (tls_) watch_certificates();
     started_ = true;
     const int thread_count = std::max(1, options_.http_threads);
     for (int i = 0; i < thread_count; ++i) threads_.emplace_back([this] { run_io(); });
@@ -91,7 +101,7 @@ class HttpServer final : public Server {
   ServerState& state() override { return state_; }
   Status set_ready(ServedModel model) override {
     HR_RETURN_IF_ERROR(state_.set_model(std::move(model)));
-    if (batches_) batches_->start(state_);
+    if (batches_ && state_.model()->generates()) batches_->start(state_);
     return ok_status();
   }
 
@@ -104,16 +114,25 @@ class HttpServer final : public Server {
 
   void stop() override { io_.stop(); }
 
+  void reload_certificates() override {
+    if (!tls_) return;
+    const Status status = tls_->reload();
+    if (!status.ok()) return tell_certificates(status);
+    log_info("certificates: read again");
+  }
+
   bool wait() override {
     if (!started_) return true;
     for (std::thread& thread : threads_) {
       if (thread.joinable()) thread.join();
     }
     threads_.clear();
+    listener_.remove_socket_file();
     state_.text_pool.stop();
     if (batches_) batches_->stop();
     // No strand runs any more: let go of what the engine's sinks still hold.
     for (const auto& session : state_.sessions.alive()) session->abandon();
+    if (!std::exchange(waited_, true)) end_embeddings();  // the model may be gone at a second call
     state_.post_box.clear();
     return drained_;
   }
@@ -154,6 +173,22 @@ class HttpServer final : public Server {
     });
   }
 
+  // Whoever renews a certificate need not say so.
+  void watch_certificates() {
+    certificate_timer_.expires_after(kCertificateLook);
+    certificate_timer_.async_wait([this](error_code error) {
+      if (error) return;
+      const TlsCertificates before = tls_->current();
+      const Status status = tls_->reload_if_changed();
+      if (!status.ok()) tell_certificates(status);
+      if (tls_->current() != before) log_info("certificates: they have changed, and are in use");
+      watch_certificates();
+    });
+  }
+  static void tell_certificates(const Status& status) {
+    log_error("certificates: those before stay in use: {}", status.message());
+  }
+
   void begin_drain() {
     if (state_.draining.exchange(true)) return;
     const int open = exchanges_open_;
@@ -172,7 +207,13 @@ class HttpServer final : public Server {
     const bool was_draining = state_.draining.exchange(true);
     drain_deadline_ = clock_.now_seconds() + kCutSecondsMax;
     for (const auto& session : state_.sessions.alive()) session->cut();
+    end_embeddings();
     if (!was_draining) poll_drain();
+  }
+
+  void end_embeddings() {
+    const ReadyModel* model = state_.model();
+    if (model && model->served.embedder) model->served.embedder->cancel_all();
   }
 
   // The port stays open meanwhile: late clients get a 503 that says so, not a refused connection.
@@ -211,6 +252,7 @@ class HttpServer final : public Server {
   }
 
   const ServerOptions options_;
+  const std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
   ClientAddresses addresses_;
   BodyBudget bodies_, uploads_;  // apart, so that uploads leave room for all else
   const std::unique_ptr<BatchService> batches_;
@@ -222,11 +264,11 @@ class HttpServer final : public Server {
   HttpListener listener_;
   asio::strand<asio::io_context::executor_type> stopping_;  // of all that follows
   asio::signal_set signals_;
-  asio::steady_timer drain_timer_;
+  asio::steady_timer drain_timer_, certificate_timer_;
   double drain_deadline_ = 0;
   bool cut_ = false;
   std::atomic<bool> drained_{false};
-  bool started_ = false;
+  bool started_ = false, waited_ = false;
   std::vector<std::thread> threads_;
 };
 
@@ -244,8 +286,12 @@ Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
     HR_ASSIGN_OR_RETURN(batches, BatchService::open(options.batches));
     options.http.upload_bytes_max = std::max(options.http.upload_bytes_max, kBatchUploadBytesMax);
   }
-  auto server = std::make_unique<HttpServer>(std::move(options), std::move(keys),
-                                             std::move(*proxies), std::move(batches));
+  std::unique_ptr<TlsContext> tls;
+  if (options.tls.enabled()) {
+    HR_ASSIGN_OR_RETURN(tls, TlsContext::load(options.tls));
+  }
+  auto server = std::make_unique<HttpServer>(
+      std::move(options), std::move(keys), std::move(*proxies), std::move(batches), std::move(tls));
   server->state().metrics_keys = std::move(metrics_keys);
   return std::unique_ptr<Server>(std::move(server));
 }

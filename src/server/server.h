@@ -15,14 +15,20 @@
 #include "server/batch_service.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
+#include "server/tls_context.h"
 
 namespace headrace {
 
 struct ServerState;
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";            // an IP address; 0.0.0.0 for all interfaces
-  uint16_t port = 8000;                      // 0 = any free one: see Server::port()
+  std::string host = "127.0.0.1";  // an IP address; 0.0.0.0 for all interfaces
+  uint16_t port = 8000;            // 0 = any free one: see Server::port()
+  // A UNIX socket to listen on instead of host and port; empty: none. It is made with these rights,
+  // and removed when the server ends.
+  std::string unix_socket;
+  uint32_t unix_socket_mode = 0600;
+  TlsOptions tls;                            // with a certificate: HTTPS
   std::vector<ApiKey> api_keys;              // none: open to all who can connect
   std::vector<std::string> allowed_origins;  // web pages that may call; "*" = all
   // Names that the server is called by (request_guard.h); none: of loopback its own, else all.
@@ -50,6 +56,11 @@ class Server {
   virtual uint16_t port() const = 0;
   // From now on requests are answered. The pointers in `model` must outlive the server. Once.
   virtual Status set_ready(ServedModel model) = 0;
+
+  // Connections from now on get the certificates that the files hold now; of a file that cannot be
+  // used nothing changes, and the log says so. The server looks itself every few seconds, too. Any
+  // thread.
+  virtual void reload_certificates() = 0;
 
   // What routes work on, for jobs beside the connections (batch_job.h). Outlives wait().
   virtual ServerState& state() = 0;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "server/embedding_request.h"
 #include "server/generation_request.h"
 #include "server/llama_request.h"
 #include "server/messages_request.h"
@@ -117,6 +118,22 @@ void fuzz_other_protocols(int route, const Json& body, FieldContext context) {
   }
 }
 
+// What the engine gets of a checked request: texts that it takes, ids in the vocabulary.
+void check_embeddings(const Result<EmbeddingRequest>& request, const FieldContext& context) {
+  constexpr size_t kLengthMax = 8;
+  check_error(request);
+  if (!request.ok()) return;
+  const auto texts = embedding_ids(*request, model().tokenizer.get(),
+                                   {.dimensions = 16, .length_max = kLengthMax}, context.limits);
+  check_error(texts);
+  if (!texts.ok()) return;
+  CHECK(texts->size() == request->size() && request->dimensions <= 16);
+  for (const auto& ids : *texts) {
+    CHECK(!ids.empty() && ids.size() <= kLengthMax);
+    for (const TokenId id : ids) CHECK(id >= 0 && id < context.vocab_size);
+  }
+}
+
 void fuzz_body(int route, const Json& body) {
   static const RequestLimits limits;
   const FieldContext context{limits, model().tokenizer->vocab_size()};
@@ -140,6 +157,13 @@ void fuzz_body(int route, const Json& body) {
     auto request = parse_messages_request(body, context);
     check_error(request);
     if (request.ok()) check_chat(request->chat, context);
+  } else if (route == 12) {
+    check_embeddings(parse_embedding_request(body, context), context);
+  } else if (route == 13) {
+    check_embeddings(parse_ollama_embed_request(OllamaEmbedRoute::kEmbed, body, context), context);
+  } else if (route == 14) {
+    check_embeddings(parse_ollama_embed_request(OllamaEmbedRoute::kEmbeddings, body, context),
+                     context);
   } else {
     auto request = parse_response_request(body, context, {});
     check_error(request);
@@ -155,6 +179,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   Result<Json> body = parse_json(text);
-  if (body.ok()) fuzz_body(data[0] % 12, *body);
+  if (body.ok()) fuzz_body(data[0] % 15, *body);
   return 0;
 }

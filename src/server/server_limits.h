@@ -46,10 +46,13 @@ struct RequestLimits {
                   .key_count_max = 100'000,
                   .object_keys_max = 4096,  // four times what logit_bias may hold
                   .element_count_max = 512 << 10};
-  int32_t template_kwargs_max = 64;  // members of chat_template_kwargs
-  int32_t choices_max = 8;           // `n`
-  int32_t prompts_max = 256;         // of one completion request
-  int32_t logprobs_max = 20;         // `logprobs`, `top_logprobs`
+  int32_t template_kwargs_max = 64;    // members of chat_template_kwargs
+  int32_t choices_max = 8;             // `n`
+  int32_t prompts_max = 256;           // of one completion request
+  int32_t embedding_texts_max = 2048;  // of one request for embeddings, as OpenAI's
+  // Of the vectors of all requests that wait, run or are being written, as f32; more: 429.
+  size_t embedding_bytes_max = size_t{256} << 20;
+  int32_t logprobs_max = 20;  // `logprobs`, `top_logprobs`
   int32_t stops_max = 16;
   size_t stop_bytes_max = 256;  // of one stop string
   int32_t logit_bias_max = 1024;

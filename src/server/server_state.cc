@@ -20,6 +20,18 @@ bool ReadyModel::serves(std::string_view name) const {
   return name.empty() || has(served.names) || has(served.other_names);
 }
 
+EngineStats ReadyModel::stats() const {
+  if (generates()) return served.engine->stats();
+  const EmbeddingStats embedder = served.embedder->stats();
+  EngineStats stats;
+  stats.steps = embedder.passes;
+  stats.step_seconds_total = embedder.pass_seconds;
+  stats.step_tokens_total = embedder.tokens;
+  stats.scheduler.running = embedder.requests_running;
+  stats.scheduler.waiting = embedder.requests_waiting;
+  return stats;
+}
+
 void SessionRegistry::add(const std::shared_ptr<GenerationSession>& session,
                           std::shared_ptr<SessionProgress> progress) {
   std::lock_guard lock(mutex_);
@@ -83,9 +95,9 @@ Status choose_output(const ServedModel& served, ReadyModel& ready) {
 
 Status ServerState::set_model(ServedModel served) {
   CHECK_MSG(!ready_, "a server serves one model");
-  CHECK(served.engine && !served.names.empty());
+  CHECK((served.engine != nullptr) != (served.embedder != nullptr) && !served.names.empty());
   auto ready = std::make_unique<ReadyModel>();
-  if (served.tokenizer && served.chat_template) {
+  if (served.engine && served.tokenizer && served.chat_template) {
     HR_ASSIGN_OR_RETURN(ready->chat,
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
     HR_RETURN_IF_ERROR(choose_output(served, *ready));
@@ -93,7 +105,7 @@ Status ServerState::set_model(ServedModel served) {
   if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
   ready->metrics = std::make_unique<ServerMetrics>(served.names.front());
   ready->served = std::move(served);
-  pins->set_engine(*ready->served.engine);
+  if (ready->generates()) pins->set_engine(*ready->served.engine);
   ready_ = std::move(ready);
   model_.store(ready_.get(), std::memory_order_release);
   return ok_status();

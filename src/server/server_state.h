@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "server/api_keys.h"
 #include "server/cache_pins.h"
+#include "server/embedding_budget.h"
 #include "server/key_quota.h"
 #include "server/post_box.h"
 #include "server/request_fields.h"
@@ -40,7 +41,15 @@ struct ReadyModel {
   std::vector<TokenId> output_marks;  // ascending: control tokens that are marks of it
   std::optional<FillInTokens> fill_in;
 
-  int32_t vocab_size() const { return served.engine->options().vocab_size; }
+  bool generates() const { return served.engine != nullptr; }
+  int32_t vocab_size() const {
+    return generates() ? served.engine->options().vocab_size
+                       : served.embedder->runner().vocab_size();
+  }
+  bool healthy() const {
+    return generates() ? served.engine->healthy() : served.embedder->healthy();
+  }
+  EngineStats stats() const;                 // of an embedder: what it has of them
   bool serves(std::string_view name) const;  // also the empty name
 };
 
@@ -94,6 +103,7 @@ struct ServerState {
   const KeyQuotas quotas;
   const std::shared_ptr<CachePins> pins;
   ResponseStore responses;
+  EmbeddingBudget embedding_budget{limits.embedding_bytes_max};
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
   TextPool text_pool{kTextsWaitingMax};  // the server starts and stops it
@@ -111,10 +121,11 @@ struct ServerState {
   Status set_model(ServedModel served);
 
   FieldContext context_of(const ReadyModel& ready) const {
-    const EngineOptions& engine = ready.served.engine->options();
+    const bool generates = ready.generates();
     return {.limits = limits,
-            .vocab_size = engine.vocab_size,
-            .slo_classes = engine.scheduler.slo_classes,
+            .vocab_size = ready.vocab_size(),
+            .slo_classes = generates ? ready.served.engine->options().scheduler.slo_classes
+                                     : std::span<const SloClass>(),
             .defaults = ready.served.sampling,
             .reads_calls = ready.output.tools != nullptr,
             .reads_reasoning = ready.output.reasoning != nullptr};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -36,11 +37,8 @@ constexpr std::string_view kSamplingParams[] = {
 Status read_inside_sampling(const Json& params, const FieldContext& context,
                             GenerationSettings& settings) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), params));
-  Json known = Json::object();
-  for (std::string_view name : kSamplingParams) {
-    if (const Json* value = params.find(name)) known.set(name, *value);
-  }
-  return read_fields<GenerationSettings>(generation_fields(), known, context, settings);
+  return read_named_fields<GenerationSettings>(generation_fields(), kSamplingParams, params,
+                                               context, settings);
 }
 
 Status read_sampling_params(const Json& value, const FieldContext& context,
@@ -121,7 +119,7 @@ constexpr Field<SglangRequest> kSglangFields[] = {
        if (logprobs >= 0) logprobs = static_cast<int32_t>(integer_of(v));
        return ok_status();
      }},
-    {"sampling_params", FieldType::kAny, {}, read_sampling_params},
+    {"sampling_params", FieldType::kAny, {}, read_sampling_params, kObjectSchema},
 };
 #undef HR_STORE
 

@@ -43,6 +43,14 @@ std::vector<PinCounts> labelled_pins(const ServerState& state) {
   return pins;
 }
 
+// Requests of the model that run or wait.
+int64_t requests_open(const ServerState& state) {
+  const ReadyModel* model = state.model();
+  if (!model || model->generates()) return static_cast<int64_t>(state.sessions.count());
+  const EmbeddingStats stats = model->served.embedder->stats();
+  return int64_t{stats.requests_running} + stats.requests_waiting;
+}
+
 }  // namespace
 
 void respond_json(RouteCall& call, const Json& body) {
@@ -63,7 +71,7 @@ void handle_health(RouteCall& call) {
   if (call.state.draining)
     return call.exchange->respond(error_response(503, "the server is shutting down"));
   if (!model) return call.exchange->respond(error_response(503, "Loading model"));
-  if (!model->served.engine->healthy()) {
+  if (!model->healthy()) {
     return call.exchange->respond(error_response(503, "the engine makes no progress"));
   }
   Json body = Json::object();
@@ -75,7 +83,7 @@ void handle_metrics(RouteCall& call) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   if (const ReadyModel* model = call.state.model()) {
-    const EngineStats stats = model->served.engine->stats();
+    const EngineStats stats = model->stats();
     EdgeStats edge{.keys = limited_keys(call.state), .pins = labelled_pins(call.state)};
     BatchCounts batches;
     if (call.state.batches) {
@@ -95,7 +103,7 @@ void handle_version(RouteCall& call) {
 
 void handle_load(RouteCall& call) {
   Json body = Json::object();
-  body.set("server_load", call.state.sessions.count());
+  body.set("server_load", requests_open(call.state));
   respond_json(call, body);
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "server/chat_input.h"
+#include "server/field_schemas.h"
 
 namespace headrace {
 namespace {
@@ -27,30 +28,38 @@ constexpr Field<TokenizeRequest> kTokenizeFields[] = {
      {},
      [](const Json& v, const Context&, TokenizeRequest& r) {
        return read_text<&TokenizeRequest::prompt>("prompt", v, r);
-     }},
+     },
+     kTextSchema},
     {"content",
      FieldType::kAny,
      {},
      [](const Json& v, const Context&, TokenizeRequest& r) {
        return read_text<&TokenizeRequest::content>("content", v, r);
-     }},
+     },
+     kTextSchema},
     {"messages",
      FieldType::kAny,
      {},
      [](const Json& v, const Context& c, TokenizeRequest& r) -> Status {
        HR_ASSIGN_OR_RETURN(r.messages, parse_messages(v, c));
        return ok_status();
-     }},
+     },
+     kMessagesSchema},
     {"add_special_tokens", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"add_special", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"parse_special", FieldType::kBool, {}, HR_STORE(parse_special, v.as_bool())},
     {"add_generation_prompt", FieldType::kBool, {}, HR_STORE(add_generation_prompt, v.as_bool())},
-    {"tools", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_tools>},
-    {"documents", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_documents>},
+    {"tools", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_tools>, kToolsSchema},
+    {"documents",
+     FieldType::kAny,
+     {},
+     add_template_variable<TokenizeRequest, add_documents>,
+     kDocumentsSchema},
     {"chat_template_kwargs",
      FieldType::kAny,
      {},
-     add_template_variable<TokenizeRequest, add_template_kwargs>},
+     add_template_variable<TokenizeRequest, add_template_kwargs>,
+     kTemplateKwargsSchema},
     {"return_token_strs", FieldType::kBool, {}, HR_STORE(return_token_strs, v.as_bool())},
     {"with_pieces", FieldType::kBool, {}, HR_STORE(with_pieces, v.as_bool())},
 };
@@ -65,7 +74,8 @@ constexpr Field<DetokenizeRequest> kDetokenizeFields[] = {
        HR_ASSIGN_OR_RETURN(r.tokens,
                            read_token_ids("tokens", v, c, std::numeric_limits<size_t>::max()));
        return ok_status();
-     }},
+     },
+     kTokenIdsSchema},
 };
 #undef HR_STORE
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -49,14 +50,13 @@ Status read_inside_parameters(const Json& parameters, const FieldContext& contex
                               TgiRequest& request) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), parameters));
   HR_RETURN_IF_ERROR(check_refused(kTgiRefused, parameters));
-  Json shared = Json::object();
-  for (std::string_view name : kTgiShared) {
+  const auto has = [&](std::string_view name) {
     const Json* value = parameters.find(name);
-    if (value && !value->is_null()) shared.set(name, *value);
-  }
-  request.sampled = shared.find("temperature") || shared.find("top_p") || shared.find("top_k");
-  HR_RETURN_IF_ERROR(read_fields<GenerationSettings>(generation_fields(), shared, context,
-                                                     request.completion.settings));
+    return value && !value->is_null();
+  };
+  request.sampled = has("temperature") || has("top_p") || has("top_k");
+  HR_RETURN_IF_ERROR(read_named_fields<GenerationSettings>(
+      generation_fields(), kTgiShared, parameters, context, request.completion.settings));
   return read_fields<TgiRequest>(kTgiParameters, parameters, context, request);
 }
 
@@ -75,10 +75,11 @@ constexpr Field<TgiRequest> kTgiFields[] = {
      [](const Json& v, const FieldContext&, TgiRequest& r) {
        if (!v.is_string()) return field_error("inputs", "a string", v);
        return r.inputs = v.as_string(), ok_status();
-     }},
+     },
+     kTextSchema},
     {"stream", FieldType::kBool, {}, HR_STORE(completion.settings.stream, v.as_bool())},
     {"parse_special", FieldType::kBool, {}, HR_STORE(completion.parse_special, v.as_bool())},
-    {"parameters", FieldType::kAny, {}, read_parameters},
+    {"parameters", FieldType::kAny, {}, read_parameters, kObjectSchema},
 };
 #undef HR_STORE
 

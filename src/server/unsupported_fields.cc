@@ -139,7 +139,6 @@ constexpr RefusedField kChat[] = {
 };
 
 constexpr RefusedField kCompletion[] = {
-    {"suffix", if_not_empty},
     {"tools", if_not_empty, "/v1/chat/completions takes them"},
     {"reasoning_effort", always, "/v1/chat/completions takes it, where the template reads it"},
 };

@@ -30,12 +30,13 @@ NAME = "smol"
 class RunningServer:
     """The server as a child process on a free port of loopback."""
 
-    def __init__(self, *arguments, environment=None, log=None, file_bytes_max=None, preexec=None, names=(NAME,)):
+    def __init__(self, *arguments, environment=None, log=None, file_bytes_max=None, preexec=None, names=(NAME,),
+                 model=MODEL):
         """`log`: a file for stderr. `names`: of the model; none: its own. `file_bytes_max`: what RLIMIT_FSIZE lets a file
         of the server have. `preexec`: called in the child before it becomes the server."""
         limit = preexec or (file_bytes_max and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max,) * 2)))
         self.child = subprocess.Popen(
-            [BINARY, "serve", "-m", MODEL, "--port", "0", "--batch-invariant",
+            [BINARY, "serve", "-m", str(model), "--port", "0", "--batch-invariant",
              *(["--served-model-name", *names] if names else []), *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=open(log, "w") if log else subprocess.DEVNULL,
@@ -148,3 +149,13 @@ def scripted_url(tmp_path):
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+@pytest.fixture
+def scripted(scripted_url):
+    """Their OpenAI clients."""
+
+    def start(*answers, **options):
+        return openai.OpenAI(base_url=scripted_url(*answers, **options) + "/v1", api_key="unused", max_retries=0, timeout=60)
+
+    return start

@@ -8,6 +8,7 @@ import anthropic
 import pytest
 
 from conftest import NAME
+from scripted_answers import AGAIN, ANSWER, CALLS
 
 TOOLS = [
     {
@@ -17,19 +18,6 @@ TOOLS = [
     }
     for name in ("get_weather", "get_time")
 ]
-CALLS = """<think>
-Two questions.
-</think>
-
-I look it up.
-<tool_call>
-{"name": "get_weather", "arguments": {"city": "Köln"}}
-</tool_call>
-<tool_call>
-{"name": "get_time", "arguments": {"city": "Köln \\"am Rhein\\""}}
-</tool_call>"""
-AGAIN = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
-ANSWER = "<think>\nNow I know.\n</think>\n\n18 degrees at 12:00."
 QUESTION = [{"role": "user", "content": "How warm, and how late?"}]
 
 

@@ -199,8 +199,10 @@ def test_hostile_values_of_tgi(http, field, values):
 
 
 def test_errors_of_tgi_have_its_form(http):
-    error = http.post("/generate_stream", json={"inputs": 1}).json()
-    assert error.keys() == {"error", "error_type"} and error["error_type"] == "validation"
+    for path in ("/generate_stream", "/generate", "/"):
+        error = http.post(path, json={"inputs": 1}).json()
+        assert error.keys() == {"error", "error_type"} and error["error_type"] == "validation"
+    assert set(http.post("/generate", json={"text": 1}).json()) == {"error"}
 
 
 # --- What the engine is --------------------------------------------------------------------------
@@ -217,6 +219,17 @@ def test_what_is_told_of_the_engine(http):
     tokenizer = http.get("/tokenizer_info").json()
     assert tokenizer["eos_token"] == "<|im_end|>" and "im_start" in tokenizer["chat_template"]
     assert http.get("/is_sleeping").json() == {"is_sleeping": False}
-    for method, path in [("POST", "/sleep"), ("POST", "/wake_up"), ("POST", "/flush_cache"), ("GET", "/flush_cache"), ("POST", "/reset_prefix_cache")]:
-        answer = http.request(method, path)
+    for method, path in [("POST", "/sleep"), ("POST", "/wake_up"), ("POST", "/v1/score"), ("POST", "/rerank"), ("POST", "/pooling"), ("POST", "/classify")]:
+        answer = http.request(method, path, json={})
         assert answer.status_code == 400 and path in answer.json()["error"]["message"]
+
+
+def test_a_flushed_cache_is_empty(http):
+    body = {"text": "The quick brown fox jumps over the lazy dog. " * 8, "sampling_params": {"max_new_tokens": 2}}
+    cached = lambda: http.post("/generate", json=body).json()["meta_info"]["cached_tokens"]
+    cached()
+    assert cached() > 0
+    assert http.get("/flush_cache").status_code == 405, "a page's <img> must not flush anything"
+    for path in ("/flush_cache", "/reset_prefix_cache"):
+        assert http.post(path).status_code == 200
+        assert cached() == 0 and cached() > 0

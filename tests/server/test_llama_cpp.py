@@ -170,6 +170,13 @@ def test_slots_show_counts_and_no_text(http, server):
     assert not any(slot["is_processing"] for slot in http.get("/slots").json())
     assert http.get("/slots?fail_on_no_slot=1").status_code == 200
     assert http.post("/slots/0?action=save").status_code == 400
+    assert not any(slot["speculative"] for slot in json.loads(shown))
+
+
+def test_slots_say_whether_tokens_are_proposed(start_server):
+    flags = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}')
+    url = start_server("--max-model-len", 512, "--max-num-seqs", 2, *flags).url
+    assert [slot["speculative"] for slot in httpx.get(url + "/slots").json()] == [True, True]
 
 
 def test_a_full_server_has_no_slot(start_server):
@@ -226,6 +233,21 @@ def test_infill(coder):
     # What stands in a text is text: marks in it are none.
     spelled = coder.post("/infill", json={**body, "input_prefix": "<|fim_suffix|>"}).json()
     assert spelled["tokens_evaluated"] > coder.post("/infill", json={**body, "input_prefix": ""}).json()["tokens_evaluated"] + 3
+
+
+def test_a_suffix_of_completions_is_filled_in_before(coder, http):
+    before, behind = "def add(a, b):\n    ", "\n\nprint(add(1, 2))\n"
+    filled = coder.post("/infill", json={"input_prefix": before, "input_suffix": behind, "n_predict": 16, **GREEDY}).json()
+    body = {"prompt": before, "suffix": behind, "max_tokens": 16, **GREEDY}
+    answer = coder.post("/v1/completions", json=body).json()
+    assert answer["choices"][0]["text"] == filled["content"]
+    assert answer["usage"]["prompt_tokens"] == filled["tokens_evaluated"]
+    for wrong in ({"prompt": [1, 2]}, {"echo": True}, {"suffix": 1}):
+        refused = coder.post("/v1/completions", json={**body, **wrong})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "suffix"
+    refused = http.post("/v1/completions", json=body)
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "suffix"
+    assert "fim_prefix" in refused.json()["error"]["message"]
 
 
 def test_infill_with_other_files(coder):

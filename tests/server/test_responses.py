@@ -8,9 +8,8 @@ import openai
 import pytest
 
 from conftest import NAME
-from test_tools import ANSWER, CALLS
+from scripted_answers import AGAIN, ANSWER, CALLS
 
-AGAIN = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
 TOOLS = [
     {
         "type": "function",
@@ -22,14 +21,6 @@ TOOLS = [
     for name in ("get_weather", "get_time")
 ]
 QUESTION = "How warm, and how late?"
-
-
-@pytest.fixture
-def scripted(scripted_url):
-    def start(*answers, **options):
-        return openai.OpenAI(base_url=scripted_url(*answers, **options) + "/v1", api_key="unused", max_retries=0, timeout=60)
-
-    return start
 
 
 def run_tool(call):

@@ -2,8 +2,7 @@
 
 import json
 
-import openai
-import pytest
+from scripted_answers import ANSWER, CALLS
 
 TOOLS = [
     {
@@ -15,26 +14,6 @@ TOOLS = [
     }
     for name in ("get_weather", "get_time")
 ]
-CALLS = """<think>
-Two questions.
-</think>
-
-I look it up.
-<tool_call>
-{"name": "get_weather", "arguments": {"city": "Köln"}}
-</tool_call>
-<tool_call>
-{"name": "get_time", "arguments": {"city": "Köln \\"am Rhein\\""}}
-</tool_call>"""
-ANSWER = "<think>\nNow I know.\n</think>\n\n18 degrees at 12:00."
-
-
-@pytest.fixture
-def scripted(scripted_url):
-    def start(*answers, **options):
-        return openai.OpenAI(base_url=scripted_url(*answers, **options) + "/v1", api_key="unused", max_retries=0, timeout=60)
-
-    return start
 
 
 def run_tool(call):

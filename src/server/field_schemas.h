@@ -1,0 +1,52 @@
+// JSON schemas of fields whose readers check more than a type and a range. They say what is taken;
+// that a schema is no looser than its reader matters less than that it refuses nothing good.
+#pragma once
+
+namespace headrace {
+
+inline constexpr char kTextSchema[] = R"({"type": "string"})";
+inline constexpr char kObjectSchema[] = R"({"type": "object"})";
+inline constexpr char kTokenIdsSchema[] =
+    R"({"type": "array", "items": {"type": "integer", "minimum": 0}})";
+inline constexpr char kLogitBiasSchema[] = R"({
+  "type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
+  "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})";
+inline constexpr char kChoiceCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 8})";
+inline constexpr char kStopSchema[] = R"({"anyOf": [
+  {"type": "string", "minLength": 1, "maxLength": 256},
+  {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 256}}]})";
+inline constexpr char kStreamOptionsSchema[] = R"({
+  "type": "object",
+  "properties": {"include_usage": {"type": "boolean"}, "continuous_usage_stats": {"type": "boolean"}}})";
+inline constexpr char kServiceTierSchema[] =
+    R"({"enum": ["auto", "default", "flex", "priority", "scale"]})";
+inline constexpr char kRetentionSchema[] = R"({"enum": ["in_memory", "24h"]})";
+inline constexpr char kEffortSchema[] =
+    R"({"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]})";
+inline constexpr char kPromptSchema[] = R"({"anyOf": [
+  {"type": "string"},
+  {"type": "array", "minItems": 1, "maxItems": 256, "items": {"type": "string"}},
+  {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+  {"type": "array", "minItems": 1, "maxItems": 256,
+   "items": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}]})";
+inline constexpr char kMessagesSchema[] = R"({
+  "type": "array", "minItems": 1,
+  "items": {
+    "type": "object", "required": ["role"],
+    "properties": {
+      "role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+      "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}}}})";
+inline constexpr char kToolsSchema[] = R"({
+  "type": "array",
+  "items": {
+    "type": "object", "required": ["type", "function"],
+    "properties": {
+      "type": {"const": "function"},
+      "function": {
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "description": {"type": "string"},
+                       "parameters": {"type": "object"}}}}}})";
+inline constexpr char kDocumentsSchema[] = R"({"type": "array", "items": {"type": "object"}})";
+inline constexpr char kTemplateKwargsSchema[] = R"({"type": "object", "maxProperties": 64})";
+
+}  // namespace headrace

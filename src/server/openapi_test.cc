@@ -1,0 +1,157 @@
+#include "server/openapi.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "server/server_fixture.h"
+
+namespace headrace {
+namespace {
+
+std::string lower_method(const Route& route) {
+  std::string method;
+  for (char c : route.method) method += static_cast<char>(c | 0x20);
+  return method;
+}
+
+const Json* operation_of(const Json& document, const Route& route) {
+  const Json* path = at(document, "paths").find(route.path);
+  return path ? path->find(lower_method(route)) : nullptr;
+}
+
+std::vector<Json> forms_of_body(const Json& operation) {
+  const Json& schema =
+      at(at(at(at(operation, "requestBody"), "content"), "application/json"), "schema");
+  const Json* any = schema.find("anyOf");
+  return any ? std::vector<Json>(any->as_array().begin(), any->as_array().end())
+             : std::vector<Json>{schema};
+}
+
+// Routes that refuse whatever they get.
+const std::set<std::string_view> kRefuseAll = {
+    "/score",    "/v1/score", "/rerank",   "/v1/rerank",  "/v2/rerank", "/pooling",
+    "/classify", "/api/pull", "/api/push", "/api/create", "/api/copy"};
+
+TEST(OpenApiDocument, HasEveryRouteAndNoOther) {
+  const Json document = openapi_document();
+  std::set<std::string> ids;
+  for (const Route& route : routes()) {
+    const Json* operation = operation_of(document, route);
+    ASSERT_TRUE(operation) << route.method << " " << route.path;
+    EXPECT_TRUE(ids.insert(at(*operation, "operationId").as_string()).second) << route.path;
+    const bool open = at(*operation, "security").as_array().empty();
+    EXPECT_EQ(open, route.auth == AuthClass::kOpen) << route.path;
+    EXPECT_EQ(operation->find("requestBody") != nullptr, route.limit != LimitClass::kNoBody)
+        << route.path;
+    EXPECT_EQ(operation->find("parameters") != nullptr, route.path.find("{id}") != route.path.npos);
+  }
+  size_t operations = 0;
+  for (const auto& [path, methods] : at(document, "paths").as_object()) {
+    operations += methods.as_object().size();
+  }
+  EXPECT_EQ(operations, routes().size());
+}
+
+// A new route with a body gets a row in openapi.cc.
+TEST(OpenApiDocument, EveryBodyIsDescribed) {
+  for (const Route& route : routes()) {
+    if (route.limit != LimitClass::kJson) continue;
+    EXPECT_EQ(example_body(route).empty(), kRefuseAll.count(route.path) == 1) << route.path;
+  }
+}
+
+TEST(OpenApiDocument, FieldsSayTypeRangeAndWhetherTheyMustBeThere) {
+  const Json document = openapi_document();
+  for (const Route& route : routes()) {
+    if (route.path != kChatPath) continue;
+    const Json body = forms_of_body(*operation_of(document, route)).front();
+    EXPECT_EQ(write_json(at(body, "required")), R"(["messages"])");
+    const Json& properties = at(body, "properties");
+    EXPECT_EQ(write_json(at(properties, "temperature")),
+              R"({"type":"number","minimum":0,"maximum":100})");
+    EXPECT_EQ(write_json(at(properties, "top_k")),
+              R"({"type":"integer","minimum":-1,"maximum":2147483647})");
+    EXPECT_EQ(write_json(at(properties, "stream")), R"({"type":"boolean"})");
+    EXPECT_EQ(write_json(at(at(properties, "messages"), "type")), R"("array")");
+  }
+}
+
+// Routes of encoders are asked of a server that has one (server_embeddings_test.cc).
+TEST(OpenApi, ExamplesAreAnswered) {
+  ServerFixture f({}, "hello world");
+  for (const Route& route : routes()) {
+    const std::string_view example = example_body(route);
+    if (example.empty() || route.path == "/v1/batches" || route.path == "/infill") continue;
+    if (route.model == ModelClass::kEmbeds) continue;
+    EXPECT_EQ(f.post(route.path, example).status, 200) << route.path;
+  }
+}
+
+// Bodies in which one field has a value that its schema does not take.
+std::vector<std::pair<std::string, Json>> wrong_bodies(const Json& schema, const Json& good) {
+  std::vector<std::pair<std::string, Json>> bodies;
+  const Json* properties = schema.find("properties");
+  if (!properties) return bodies;
+  for (const auto& [name, field] : properties->as_object()) {
+    if (field.as_object().empty()) continue;  // its reader takes values of several types
+    const Json* type = field.find("type");
+    Json body = good;
+    body.set(name, type && *type == Json("boolean") ? Json("yes") : Json(true));
+    bodies.emplace_back(name, body);
+    if (!good.find(name) || !good.find(name)->is_object()) continue;
+    for (auto& [inner, inside] : wrong_bodies(field, *good.find(name))) {
+      bodies.emplace_back(inner, body.set(name, std::move(inside)));
+    }
+  }
+  return bodies;
+}
+
+// What the document says of a field is what its reader holds it to.
+TEST(OpenApi, DescribedFieldsAreRead) {
+  ServerFixture f({}, "hello world");
+  TestClient client(f.server->port());
+  const Json document = openapi_document();
+  size_t fields = 0;
+  for (const Route& route : routes()) {
+    if (route.limit != LimitClass::kJson || example_body(route).empty()) continue;
+    if (route.model == ModelClass::kEmbeds) continue;
+    for (const Json& form : forms_of_body(*operation_of(document, route))) {
+      for (const auto& [name, body] : wrong_bodies(form, at(form, "example"))) {
+        // Of text generation inference the path says it.
+        if (name == "stream" && body.find("inputs") && route.path != "/") continue;
+        const auto answer = client.post(route.path, body);
+        ASSERT_TRUE(answer);
+        EXPECT_EQ(answer->status, 400) << route.path << " " << name;
+        EXPECT_NE(answer->body.find(name), std::string::npos) << route.path << " " << answer->body;
+        ++fields;
+      }
+    }
+  }
+  EXPECT_GT(fields, 300u);
+}
+
+TEST(OpenApi, ThePageNeedsNothingElse) {
+  ServerFixture f({}, "x");
+  const TestResponse document = f.get("/openapi.json");
+  EXPECT_EQ(at(document.json(), "openapi").as_string(), "3.1.0");
+  const TestResponse page = f.get("/docs");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_TRUE(page.headers.at("content-security-policy").starts_with("default-src 'none'"));
+  for (const char* outside : {"<script", "src=", "http://", "https://"}) {
+    EXPECT_EQ(page.body.find(outside), std::string::npos) << outside;
+  }
+  for (const Route& route : routes()) {
+    EXPECT_NE(page.body.find(fmt::format("<code>{}</code>", route.path)), std::string::npos)
+        << route.path;
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,51 @@
+// TLS over one connected socket: records in and out without buffers of our own between OpenSSL and
+// the socket, so that an idle connection costs little.
+#pragma once
+
+#include <utility>  // before asio: Boost 1.74 forgets it
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <functional>
+#include <memory>
+
+#include "server/tls_context.h"
+
+struct ssl_st;  // OpenSSL's SSL
+
+namespace headrace {
+
+// All calls and handlers on the strand of the socket. Handlers never run inside the call that they
+// were given to; they keep the owner of stream and socket alive. At most one read and one write at
+// a time.
+class TlsStream {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Handler = std::function<void(boost::system::error_code, size_t count)>;
+
+  enum class Handshake {
+    kDone,
+    kPlainHttp,  // the client has begun to speak HTTP without TLS
+    kFailed,     // or the client has left
+  };
+
+  // The socket must outlive this.
+  TlsStream(Socket& socket, TlsCertificates certificates);
+  ~TlsStream();
+  TlsStream(const TlsStream&) = delete;
+
+  void async_handshake(std::function<void(Handshake)> handler);
+  // At least one byte. An end of the other side is asio's eof.
+  void async_read_some(void* bytes, size_t count, Handler handler);
+  void async_write_some(const void* bytes, size_t count, Handler handler);
+  // Tells the other side that nothing more comes, if the socket takes that now.
+  void shutdown_send();
+
+ private:
+  template <class Attempt, class Done>
+  void attempt(Attempt call, Done done);
+
+  Socket& socket_;
+  const std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+};
+
+}  // namespace headrace
