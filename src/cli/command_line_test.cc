@@ -215,9 +215,9 @@ TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
   EXPECT_TRUE(
       parse({"-tp", "1", "--kv_cache_dtype", "auto", "-ctk", "f16", "--block-size=16"}).ok());
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  const std::string message = parse({"--tensor-parallel-size", "2"}).message();
+  const std::string message = parse({"--pipeline-parallel-size", "2"}).message();
   EXPECT_TRUE(message.starts_with(
-      "--tensor-parallel-size: 2 is not supported, only 1: a model runs whole on one device"))
+      "--pipeline-parallel-size: 2 is not supported, only 1: a model runs whole on one device"))
       << message;
 }
 
@@ -226,7 +226,7 @@ TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
   EXPECT_TRUE(message.starts_with("--tool-parser-plugin: is not supported: nothing is loaded"))
       << message;
   EXPECT_FALSE(parse({"--enable-lora"}).ok());
-  EXPECT_FALSE(parse({"--ssl-key-file", "x"}).ok());
+  EXPECT_FALSE(parse({"--ssl-ciphers", "x"}).ok());
 }
 
 // llama.cpp's -fa: its value may be missing, and what follows is no value then.

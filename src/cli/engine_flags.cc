@@ -119,6 +119,16 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
       ->group("Engine");
 }
 
+void add_rank_flags(CLI::App& app, DeviceOptions& device) {
+  add_size(app, "--tensor-parallel-size,--tp,--tp-size", device.tensor_parallel_size, 1, 64,
+           "CPU: ranks that share the model's heads and columns, each with some of the threads and "
+           "its part of the weights in memory of their node");
+  add_choice(app, "--tensor-parallel-sums", device.tensor_parallel_sums, kShardSumsNames,
+             "What ranks exchange: gather: inputs of a product, and every answer has the bits of "
+             "one rank (with AMX: --batch-invariant); reduce: its sums")
+      ->group("Engine");
+}
+
 void add_cache_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag(
          "--enable-prefix-caching,!--no-enable-prefix-caching,--cache-prompt,!--no-cache-prompt,"
@@ -290,6 +300,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
   add_step_flags(app, stack);
   add_device_flags(app, stack);
+  add_rank_flags(app, stack.device);
   std::vector<std::string> policies = queue_policy_names();
   policies.insert(policies.begin(), "auto");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.batch.policy,

@@ -34,13 +34,16 @@ struct IgnoredFlag {
 };
 
 constexpr std::string_view kRemoved = "it was removed from vLLM";
-constexpr std::string_view kOneDevice = "a model runs whole on one device (--device)";
+constexpr std::string_view kOneDevice =
+    "a model runs whole on one device (--device), or on ranks of a CPU (--tensor-parallel-size)";
 constexpr std::string_view kNoCompiler = "nothing is compiled at run time";
 constexpr std::string_view kAlways = "it is always so here";
 constexpr std::string_view kUnlike = "there is nothing like it here";
 constexpr std::string_view kNoFetch = "nothing is downloaded";
 constexpr std::string_view kFaster =
     "answers are the same without it, and there is nothing like it";
+constexpr std::string_view kSpeculation =
+    "answers are the same without it; --spec-method ngram is what there is";
 constexpr std::string_view kNoImages = "models see no images here";
 constexpr std::string_view kNoPage = "there is no page";
 constexpr std::string_view kNoSuchRoute = "there is no such route";
@@ -54,6 +57,9 @@ constexpr std::string_view kUnused = "the sampler that it belongs to is not here
 
 constexpr IgnoredFlag kIgnoredFlags[] = {
     // vLLM
+    {"--embeddings,--embedding,--is-embedding", kNothing,
+     "an encoder serves embeddings without it, and other models have none"},
+    {"--enable-ssl-refresh", kNothing, "certificates are always read again when they change"},
     {"--swap-space", kValue, kRemoved},
     {"--disable-log-requests", kNothing, kRemoved},
     {"--enable-reasoning", kNothing, kRemoved},
@@ -158,15 +164,15 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--swa-full", kNothing, kUnlike},
     {"--keep", kValue, kUnlike},
     {"--defrag-thold,--dt", kValue, kUnlike},
-    {"--spec-type", kValue, kFaster},
-    {"--draft,--draft-n,--draft-max,--spec-draft-n-max", kValue, kFaster},
-    {"--draft-min,--draft-n-min,--spec-draft-n-min", kValue, kFaster},
-    {"--draft-p-min,--spec-draft-p-min", kValue, kFaster},
+    {"--spec-type", kValue, kSpeculation},
+    {"--draft,--draft-n,--draft-max,--spec-draft-n-max", kValue, kSpeculation},
+    {"--draft-min,--draft-n-min,--spec-draft-n-min", kValue, kSpeculation},
+    {"--draft-p-min,--spec-draft-p-min", kValue, kSpeculation},
     {"--gpu-layers-draft,--ngld,--ctx-size-draft,--cd,--device-draft,--devd", kValue, kFaster},
     {"--cache-type-k-draft,--ctkd,--spec-draft-type-k,--cache-type-v-draft,--ctvd,--spec-draft-"
      "type-v",
      kValue, kFaster},
-    {"--lookup-cache-static,--lcs,--lookup-cache-dynamic,--lcd", kValue, kFaster},
+    {"--lookup-cache-static,--lcs,--lookup-cache-dynamic,--lcd", kValue, kSpeculation},
     {"--backend-sampling,--bs", kNothing, kUnlike},
     {"--threads-batch,--tb", kValue, "--threads are those of both"},
     {"--prio,--prio-batch,--poll,--poll-batch,--cpu-mask,--cpu-mask-batch,--cpu-range,--cpu-range-"
@@ -219,7 +225,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--random-seed", kValue, "requests name their seeds"},
     {"--speculative-algorithm,--speculative-num-steps,--speculative-eagle-topk,"
      "--speculative-num-draft-tokens",
-     kValue, kFaster},
+     kValue, kSpeculation},
     {"--enable-hierarchical-cache", kNothing, kTiers},
     {"--hicache-ratio,--hicache-storage-backend,--hicache-write-policy", kValue, kTiers},
     {"--enable-dp-attention,--enable-two-batch-overlap", kNothing, kOneDevice},
@@ -252,7 +258,6 @@ constexpr std::string_view kNoSampler =
 constexpr std::string_view kEachRequest = "requests say it themselves";
 
 constexpr OnlyFlag kOnlyFlags[] = {
-    {"--tensor-parallel-size,--tp,--tp-size", "1", kOneDevice},
     {"--pipeline-parallel-size,--pp,--pp-size", "1", kOneDevice},
     {"--data-parallel-size,--dp,--dp-size", "1", kOneDevice},
     {"--decode-context-parallel-size,--dcp", "1", kOneDevice},
@@ -297,8 +302,7 @@ struct RefusedFlag {
   std::string_view reason;
 };
 
-constexpr std::string_view kNoTls = "the server speaks plain HTTP: a proxy in front of it ends TLS";
-constexpr std::string_view kNoEmbeddings = "embeddings and ranks are not served";
+constexpr std::string_view kNoScores = "texts are not scored";
 constexpr std::string_view kNoTools = "the server runs no tools";
 constexpr std::string_view kNoForms = "the form of answers is not enforced";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
@@ -314,10 +318,8 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--tool-server,--tools,--tools-runtime", kValue, kNoTools},
     {"--mcp-servers-config,--mcp-servers-json", kValue, kNoTools},
     {"--agent,--ag", kNothing, kNoTools},
-    {"--ssl-keyfile,--ssl-key-file", kValue, kNoTls},
-    {"--ssl-certfile,--ssl-cert-file", kValue, kNoTls},
-    {"--ssl-ca-certs", kValue, kNoTls},
-    {"--uds", kValue, "the server listens on TCP only: --host and --port"},
+    {"--ssl-keyfile-password", kValue, "store the key without a password: openssl pkey"},
+    {"--ssl-ciphers", kValue, "TLS 1.2 and 1.3 with OpenSSL's own choice are what there is"},
     {"--grpc", kNothing, "the server speaks HTTP only"},
     {"--headless", kNothing, "there is no second process to serve: leave it out"},
     {"--root-path,--api-prefix", kValue, "paths are as they are: a proxy can take a prefix away"},
@@ -336,9 +338,8 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--lora-modules,--lora-paths,--lora", kValue, kNoAdapters},
     {"--lora-scaled", kValue, kNoAdapters},
     {"--control-vector,--control-vector-scaled", kValue, kNoAdapters},
-    {"--embeddings,--embedding,--is-embedding", kNothing, kNoEmbeddings},
-    {"--reranking,--rerank", kNothing, kNoEmbeddings},
-    {"--pooler-config,--pooling", kValue, kNoEmbeddings},
+    {"--reranking,--rerank", kNothing, kNoScores},
+    {"--pooler-config,--pooling", kValue, "an encoder pools as its folder says"},
     {"--mmproj,--mm,--mmproj-url,--mmu", kValue, kNoImages},
     {"--enable-multimodal", kNothing, kNoImages},
     {"--enable-prompt-embeds", kNothing, "prompts are text or token ids"},

@@ -63,6 +63,38 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   add_compute_flags(app, flags);
 }
 
+// How weights lie in memory.
+void add_weight_flags(CLI::App& app, LoadOptions& load) {
+  add_choice(app, "--quantization,-q", load.quantise_to, kQuantizations,
+             "Quantise float matrices (bf16, fp16, fp32) while the model is loaded")
+      ->group("Model");
+  add_choice(
+      app, "--block-weights", load.block_weights, kBlockWeights,
+      "GPU, quantised weights: packed, as in the file, for few streams; or unpacked to 16 "
+      "bits, for many, with two to four times the memory; auto: unpacked where that is under "
+      "a fiftieth of the GPU's")
+      ->group("Model");
+  load.packed_cache = PackedCacheUse::kAuto;
+  add_choice(
+      app, "--packed-cache", load.packed_cache, kPackedCacheUses,
+      "CPU, .gguf files: keep the weights as this machine's kernels want them in a file, which "
+      "later starts map instead of packing; auto: files of 16 MiB to 2 GiB on a disk with ample "
+      "room; $HEADRACE_PACKED_CACHE sets it where the flag does not")
+      ->envname("HEADRACE_PACKED_CACHE")
+      ->group("Model");
+  app.add_option("--packed-cache-dir", load.packed_cache_folder,
+                 "Where those files lie (default: headrace/packed in the user's cache folder; the "
+                 "longest unused go when they are more than 4 GiB)")
+      ->type_name("FOLDER")
+      ->group("Model");
+  add_choice(
+      app, "--pack-weights", load.pack_weights, kPackTimes,
+      "CPU: when weights are laid out for good: at the start, or behind the first step, which "
+      "then lays out what it multiplies by in scratch memory; `use` is first with a first "
+      "token where new memory is slow to come by, and a little later with the tenth")
+      ->group("Model");
+}
+
 void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
   LoadOptions& load = stack.load;
@@ -89,9 +121,6 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
       ->type_name("DEVICE")
       ->group("Model");
-  add_choice(app, "--quantization,-q", load.quantise_to, kQuantizations,
-             "CPU: quantise float matrices (bf16, fp16, fp32) while the model is loaded")
-      ->group("Model");
   app.add_option("--prefer-kernels", stack.prefer_kernels,
                  "For measurements: kernels that run wherever they fit, in place of the best "
                  "(attention/cpu/avx512,...)")
@@ -102,25 +131,7 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
                "Compute of the last layer, but for its keys and values, only the rows whose logits "
                "are read: of a prompt the last one")
       ->group("Model");
-  load.packed_cache = PackedCacheUse::kAuto;
-  add_choice(
-      app, "--packed-cache", load.packed_cache, kPackedCacheUses,
-      "CPU, .gguf files: keep the weights as this machine's kernels want them in a file, which "
-      "later starts map instead of packing; auto: files of 16 MiB to 2 GiB on a disk with ample "
-      "room; $HEADRACE_PACKED_CACHE sets it where the flag does not")
-      ->envname("HEADRACE_PACKED_CACHE")
-      ->group("Model");
-  app.add_option("--packed-cache-dir", load.packed_cache_folder,
-                 "Where those files lie (default: headrace/packed in the user's cache folder; the "
-                 "longest unused go when they are more than 4 GiB)")
-      ->type_name("FOLDER")
-      ->group("Model");
-  add_choice(
-      app, "--pack-weights", load.pack_weights, kPackTimes,
-      "CPU: when weights are laid out for good: at the start, or behind the first step, which "
-      "then lays out what it multiplies by in scratch memory; `use` is first with a first "
-      "token where new memory is slow to come by, and a little later with the tenth")
-      ->group("Model");
+  add_weight_flags(app, load);
   add_choice(app, "--cpu-bind", stack.device.cpu_bind, kCpuBindings,
              "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
              "where the threads take every core and no quota shares them")

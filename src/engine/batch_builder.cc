@@ -1,5 +1,7 @@
 #include "engine/batch_builder.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -10,28 +12,43 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
-  slots_.resize(plan_.groups.size());
-  sequences_.resize(plan_.groups.size());
-  for (auto& slots_of_group : slots_) slots_of_group.clear();
-  for (auto& sequences_of_group : sequences_) sequences_of_group.clear();
-  for (const Work& work : plan.work) {
+  make_room(plan);
+  for (size_t i = 0; i < plan.work.size(); ++i) {
+    const Work& work = plan.work[i];
     const Slot& slot = slots[work.slot];
     const auto row_first = static_cast<int32_t>(tokens_.size());
-    for (size_t group = 0; group < plan_.groups.size(); ++group) {
-      add_group_rows(work, slots.block_table(work.slot, static_cast<int32_t>(group)), group);
-    }
+    set_slots(work, slots);
+    set_sequences(work, i, slots);
     add_tokens(work, slot);
     add_logit_rows(work, slot, row_first);
   }
-  groups_.clear();
-  for (size_t group = 0; group < plan_.groups.size(); ++group) {
-    groups_.push_back({slots_[group], sequences_[group]});
-  }
+  fill_groups(slots.group_stride());
   return {.tokens = tokens_,
           .positions = positions_,
           .groups = groups_,
           .layer_group = plan_.layer_group,
           .kept = keep_rows(plan)};
+}
+
+void BatchBuilder::make_room(const StepPlan& plan) {
+  size_t rows = 0;
+  for (const Work& work : plan.work) rows += static_cast<size_t>(work.count);
+  slots_.resize(plan_.groups.size());
+  sequences_.resize(plan_.kinds.size());
+  for (auto& slots_of_group : slots_) slots_of_group.resize(rows);
+  for (auto& sequences_of_kind : sequences_) sequences_of_kind.resize(plan.work.size());
+}
+
+// Groups of one kind have the sequences in common, with the tables of the kind's first.
+void BatchBuilder::fill_groups(int32_t group_stride) {
+  groups_.clear();
+  for (size_t kind = 0; kind < plan_.kinds.size(); ++kind) {
+    for (int32_t i = 0; i < plan_.kinds[kind].group_count; ++i) {
+      groups_.push_back({.slots = slots_[groups_.size()],
+                         .sequences = sequences_[kind],
+                         .table_offset = i * group_stride});
+    }
+  }
 }
 
 const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
@@ -40,19 +57,21 @@ const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
     const bool one_row = work.rows == LogitRows::kNone || work.rows == LogitRows::kLast;
     if (!one_row || !work.also_sample.empty()) return nullptr;
   }
-  const auto group = static_cast<size_t>(plan_.layer_group.back());
+  ForwardBatch::Group group = groups_[static_cast<size_t>(plan_.layer_group.back())];
   kept_rows_.clear();
   kept_sequences_.clear();
   for (size_t i = 0; i < plan.work.size(); ++i) {
     if (!plan.work[i].samples) continue;
-    AttentionSequence last = sequences_[group][i];
+    AttentionSequence last = group.sequences[i];
     const auto kept = static_cast<int32_t>(kept_rows_.size());
     kept_rows_.push_back(std::exchange(logit_rows_[kept_rows_.size()].hidden_row, kept));
     last.row_first = kept;
     last.row_count = 1;
     kept_sequences_.push_back(last);
   }
-  kept_ = {.rows = kept_rows_, .group = {.slots = {}, .sequences = kept_sequences_}};
+  group.slots = {};
+  group.sequences = kept_sequences_;
+  kept_ = {.rows = kept_rows_, .group = group};
   return &kept_;
 }
 
@@ -74,18 +93,36 @@ void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
   }
 }
 
-void BatchBuilder::add_group_rows(const Work& work, std::span<const int32_t> table, size_t group) {
-  const int32_t block_tokens = plan_.block_tokens;
-  for (int32_t position = work.first; position < work.first + work.count; ++position) {
-    const auto index = static_cast<size_t>(position / block_tokens);
-    const int32_t block = index < table.size() ? table[index] : -1;
-    CHECK_MSG(block >= 0, "a token is written into a block that its sequence does not hold");
-    slots_[group].push_back(int64_t{block} * block_tokens + position % block_tokens);
+// Block by block, of which all groups have one at the same place.
+void BatchBuilder::set_slots(const Work& work, const SlotTable& tables) {
+  const int32_t block_tokens = plan_.block_tokens, end = work.first + work.count;
+  size_t row = tokens_.size();
+  for (int32_t first = work.first; first < end;) {
+    const auto index = static_cast<size_t>(first / block_tokens);
+    const int32_t offset = first % block_tokens;
+    const int32_t count = std::min(end - first, block_tokens - offset);
+    for (size_t group = 0; group < slots_.size(); ++group) {
+      const auto table = tables.block_table(work.slot, static_cast<int32_t>(group));
+      const int32_t block = index < table.size() ? table[index] : -1;
+      CHECK_MSG(block >= 0, "a token is written into a block that its sequence does not hold");
+      const int64_t slot = int64_t{block} * block_tokens + offset;
+      int64_t* const to = &slots_[group][row];
+      to[0] = slot;  // all of a decode: the loop is for many
+      if (count > 1) std::iota(to + 1, to + count, slot + 1);
+    }
+    first += count;
+    row += static_cast<size_t>(count);
   }
-  sequences_[group].push_back({.row_first = static_cast<int32_t>(tokens_.size()),
+}
+
+void BatchBuilder::set_sequences(const Work& work, size_t index, const SlotTable& tables) {
+  for (size_t kind = 0; kind < sequences_.size(); ++kind) {
+    const int32_t group = plan_.kinds[kind].group_first;
+    sequences_[kind][index] = {.row_first = static_cast<int32_t>(tokens_.size()),
                                .row_count = work.count,
                                .kv_length = work.first + work.count,
-                               .block_table = table.data()});
+                               .block_table = tables.block_table(work.slot, group).data()};
+  }
 }
 
 void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t row_first) {

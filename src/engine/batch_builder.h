@@ -41,7 +41,10 @@ class BatchBuilder {
 
  private:
   void add_tokens(const Work& work, const Slot& slot);
-  void add_group_rows(const Work& work, std::span<const int32_t> table, size_t group);
+  void make_room(const StepPlan& plan);
+  void set_slots(const Work& work, const SlotTable& tables);
+  void set_sequences(const Work& work, size_t index, const SlotTable& tables);
+  void fill_groups(int32_t group_stride);
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
   const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all rows
 
@@ -50,7 +53,7 @@ class BatchBuilder {
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;
   std::vector<std::vector<int64_t>> slots_;                // [groups][T]
-  std::vector<std::vector<AttentionSequence>> sequences_;  // [groups][S]
+  std::vector<std::vector<AttentionSequence>> sequences_;  // [kinds][S]
   std::vector<ForwardBatch::Group> groups_;
   std::vector<LogitRow> logit_rows_;
   std::vector<int32_t> kept_rows_;                 // [R]

@@ -31,7 +31,7 @@ std::string_view to_string(RequestOrder order);
 struct BatchShapeInput {
   bool on_gpu = false;
   int64_t weight_bytes = 0;
-  int64_t kv_token_bytes = 0;    // keys and values of a token, all layers
+  int64_t kv_token_bytes = 0;    // that a token takes of the pool
   int64_t kv_room_bytes = 0;     // of a GPU: what is left for them, activations counted
   int64_t step_token_bytes = 0;  // of a GPU: activations of a token of a step
   JobWork job;

@@ -48,6 +48,8 @@ class DeviceSlots {
   const int32_t* block_table(SlotId slot, int32_t group) const {
     return block_tables() + table_first(slot, group);
   }
+  // Entries from a slot's table in one group to its table in the next.
+  int32_t group_stride() const { return shape_.slot_count * shape_.blocks_max; }
   int32_t* block_tables() const { return reinterpret_cast<int32_t*>(block_tables_.data()); }
   SlotId padding_slot() const { return SlotId(shape_.slot_count); }
   TokenId* last_tokens() const { return reinterpret_cast<TokenId*>(last_tokens_.data()); }

@@ -43,8 +43,11 @@ struct PinCommand {
 struct UnpinCommand {
   uint64_t pin;
 };
-using Command =
-    std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand, PinCommand, UnpinCommand>;
+struct ClearCacheCommand {
+  std::function<void(bool)> done;
+};
+using Command = std::variant<SubmitCommand, CancelCommand, CancelChoiceCommand, PinCommand,
+                             UnpinCommand, ClearCacheCommand>;
 
 // A request whose sink still expects emissions.
 struct Live {
@@ -116,6 +119,9 @@ class EngineImpl final : public Engine {
     post(PinCommand{pin, std::move(salt), std::move(tokens), std::move(done)});
   }
   void unpin_prefix(uint64_t pin) override { post(UnpinCommand{pin}); }
+  void clear_prefix_cache(std::function<void(bool)> done) override {
+    post(ClearCacheCommand{std::move(done)});
+  }
 
   double retry_after_seconds() const override {
     std::lock_guard lock(mutex_);
@@ -169,6 +175,12 @@ class EngineImpl final : public Engine {
     command.done(pins_.pin(command.pin, std::move(command.salt), std::move(command.tokens)));
   }
   void handle(UnpinCommand command) { pins_.unpin(command.pin); }
+  void handle(ClearCacheCommand command) {
+    const bool idle = !failed_ && !scheduler_->has_work() && in_flight_.empty();
+    PrefixCache* const cache = scheduler_->prefix_cache();
+    if (idle && cache) cache->clear();
+    command.done(idle);
+  }
   bool start_step();   // false: nothing to run now
   void finish_step();  // waits for the oldest step in flight and delivers what it brought
   void tell_admitted(const StepPlan& plan);

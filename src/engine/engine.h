@@ -77,6 +77,11 @@ class Engine {
                           std::function<void(int64_t)> done) = 0;
   virtual void unpin_prefix(uint64_t pin) = 0;  // also of ids that are unknown. Any thread
 
+  // Forgets every prefix that is kept, if no request waits or runs; else nothing happens. `done` is
+  // told which (true: all is forgotten), on the engine thread or at once, and must not block. Pins
+  // stay, without what they kept. Any thread.
+  virtual void clear_prefix_cache(std::function<void(bool)> done) { done(false); }
+
   // After submit() said kExhausted: the seconds until it would not, as things go now. Any thread.
   virtual double retry_after_seconds() const { return 1; }
 

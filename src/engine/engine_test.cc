@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -200,6 +201,43 @@ TEST(Engine, ConversationsFindTheirPrefixAndGetTheSameTokens) {
     EXPECT_GT(cached * 2, static_cast<int64_t>(stats.prefix_cache_queries)) << "most is found";
     EXPECT_GT(stats.blocks_cached, 0);
   }
+}
+
+// Nothing that is forgotten is found again, what runs keeps its pages, and a pin may end behind it.
+TEST(Engine, TheCacheIsClearedWhileNothingRuns) {
+  Fixture fixture(small_scheduler());
+  Engine& engine = *fixture.engine;
+  const auto clear = [&engine] {
+    std::promise<bool> cleared;
+    engine.clear_prefix_cache([&](bool done) { cleared.set_value(done); });
+    return cleared.get_future().get();
+  };
+  const auto cached_of_next = [&] {
+    Request request = make_request(engine, 3, 64, 4);
+    std::promise<int32_t> cached;
+    const Status status = engine.submit(std::move(request), [&](const Emission& emission) {
+      if (emission.finish != FinishReason::kNone) cached.set_value(emission.cached_tokens);
+    });
+    CHECK(status.ok());
+    const int32_t count = cached.get_future().get();
+    wait_idle(engine);
+    return count;
+  };
+  EXPECT_EQ(cached_of_next(), 0);
+  EXPECT_GT(cached_of_next(), 0);
+  std::promise<int64_t> pinned;
+  engine.pin_prefix(7, "", make_request(engine, 3, 64, 4).prompt,
+                    [&](int64_t tokens) { pinned.set_value(tokens); });
+  EXPECT_GT(pinned.get_future().get(), 0);
+  EXPECT_TRUE(clear());
+  EXPECT_EQ(cached_of_next(), 0);
+  engine.unpin_prefix(7);
+  EXPECT_GT(cached_of_next(), 0);
+
+  Collector collector(1);
+  ASSERT_TRUE(engine.submit(make_request(engine, 4, 8, 100), collector.sink()).ok());
+  EXPECT_FALSE(clear());
+  ASSERT_TRUE(collector.wait_all());
 }
 
 TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {

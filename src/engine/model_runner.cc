@@ -8,17 +8,16 @@
 #include "base/code_pages.h"
 #include "engine/batch_builder.h"
 #include "engine/device_runner.h"
+#include "engine/rank_compute.h"
+#include "engine/rank_threads.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
-#include "engine/step_scratch.h"
 #include "engine/verification.h"
+#include "tensor/thread_ranks.h"
 #include "tensor/workspace.h"
 
 namespace headrace {
 namespace {
-
-// Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
-constexpr int32_t kLogitRowsMax = 32;
 
 // Weights that are packed at use are packed for good between so many steps: each of these packs
 // what is left once more, so that with four all steps together pack the model one and a half times;
@@ -26,42 +25,27 @@ constexpr int32_t kLogitRowsMax = 32;
 constexpr int64_t kPackSteps = 4;
 constexpr int64_t kIdlePackBytes = 4 << 20;
 
-constexpr int64_t logit_row_bytes(int64_t vocabulary) {
-  return vocabulary * static_cast<int64_t>(sizeof(float));
-}
-
-// Of the workspace of a runner on the CPU.
-int64_t workspace_bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
-  const int32_t vocabulary = model.spec().vocab_size, tokens = options.max_num_batched_tokens;
-  const int threads = device.pool().thread_count();
-  ArenaPlaces places;
-  place_hidden(places, model, tokens);
-  HeadScratch::place(places, model, kLogitRowsMax, logit_row_bytes(vocabulary));
-  places.take<std::byte>(static_cast<size_t>(sample_workspace_bytes(threads, vocabulary)));
-  places.take<std::byte>(static_cast<size_t>(
-      model.workspace_bytes(tokens, kLogitRowsMax, options.max_model_len, threads)));
-  return places.bytes_for(kScratchPartsMax);
-}
-
 // Whether steps are started and go on beside the host: on a GPU, and where one is stood in for.
 bool runs_ahead(const Device& device) { return device.kind() != DeviceKind::kCpu; }
 
 class ModelRunner final : public Runner {
  public:
-  ModelRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
-              std::unique_ptr<KvPopulation> population)
-      : device_(device),
-        model_(model),
-        options_(std::move(options)),
-        storage_(std::move(storage)),
-        population_(std::move(population)),
-        stream_(device.create_stream()),
-        slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
-               pages_for(options_.max_model_len, storage_.plan().block_tokens)),
-        builder_(storage_.plan(), options_.keep_logit_rows && !options_.taps.after_layer),
-        sampler_(options_.end_ids) {}
+  // What the ranks compute with. The group outlives it.
+  using Ranks = std::vector<std::unique_ptr<RankCompute>>;
 
-  Status allocate_workspace();
+  ModelRunner(std::span<const ModelRank> models, Ranks ranks, std::unique_ptr<ThreadRanks> group,
+              ModelRunnerOptions options, std::unique_ptr<KvPopulation> population)
+      : model_(*models.front().model),
+        options_(std::move(options)),
+        group_(std::move(group)),
+        ranks_(std::move(ranks)),
+        statuses_(ranks_.size()),
+        population_(std::move(population)),
+        slots_(options_.max_num_seqs, static_cast<int32_t>(leader().storage().plan().groups.size()),
+               pages_for(options_.max_model_len, leader().storage().plan().block_tokens)),
+        builder_(leader().storage().plan(), options_.keep_logit_rows && !options_.taps.after_layer),
+        sampler_(options_.end_ids),
+        threads_(static_cast<int>(ranks_.size())) {}
 
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
@@ -71,52 +55,39 @@ class ModelRunner final : public Runner {
     if (population_ != nullptr) population_->idle();
     return false;
   }
-  int64_t page_bytes() const override { return storage_.plan().page_bytes; }
-  Status read_page(TierPage from, std::span<std::byte> to) override {
-    return storage_.read_page(*stream_, from, to);
-  }
-  Status write_page(std::span<const std::byte> from, BlockId to) override {
-    return storage_.write_page(*stream_, from, to);
-  }
+  int64_t page_bytes() const override;
+  Status read_page(TierPage from, std::span<std::byte> to) override;
+  Status write_page(std::span<const std::byte> from, BlockId to) override;
 
  private:
-  OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
+  RankCompute& leader() const { return *ranks_.front(); }
+  // Of all ranks, each on its thread.
+  template <class Work>
+  void on_ranks(const Work& work) {
+    threads_.run([&](int rank) { work(*ranks_[static_cast<size_t>(rank)], rank); });
+  }
+  Result<const StepPlan*> take_pages(const StepPlan& plan);
   void sample_chunk(std::span<const LogitRow> rows);
   void release_code_of_prompts(const StepPlan& plan);
   bool pack_more(int64_t bytes_min);
-  int64_t hidden_row_bytes() const {
-    return int64_t{model_.spec().hidden_size} * dtype_info(model_.activation_dtype()).block_bytes;
-  }
 
-  Device& device_;
-  const Model& model_;
+  const Model& model_;  // the first rank's
   const ModelRunnerOptions options_;
-  KvStorage storage_;
+  const std::unique_ptr<ThreadRanks> group_;
+  const Ranks ranks_;                         // [ranks]
+  std::vector<Status> statuses_;              // [ranks] of the pages of the last step
   std::unique_ptr<KvPopulation> population_;  // of its pool; null: none
-  std::unique_ptr<Stream> stream_;
-  SingleRank single_rank_;
-  Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
-  Workspace workspace_;
   SlotTable slots_;
   BatchBuilder builder_;
   Sampler sampler_;
-
-  // The step in flight.
-  std::optional<Workspace::Mark> step_mark_;
-  TensorView hidden_;  // [T, D]
   StepResult result_;
   Status status_;  // of memory that could not be mapped; sticky
   uint64_t last_ticket_ = 0;
   bool code_to_release_ = options_.release_code;
   bool to_pack_ = options_.pack_more != nullptr;
   bool stepped_ = false;  // a step has been computed
+  RankThreads threads_;   // last: they end before what they use
 };
-
-Status ModelRunner::allocate_workspace() {
-  HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(workspace_bytes(device_, model_, options_)));
-  workspace_ = Workspace(std::move(buffer));
-  return ok_status();
-}
 
 void ModelRunner::release_code_of_prompts(const StepPlan& plan) {
   if (!code_to_release_ || plan.work.empty() || plan.token_count > std::ssize(plan.work)) return;
@@ -130,34 +101,41 @@ bool ModelRunner::pack_more(int64_t bytes_min) {
   return to_pack_;
 }
 
+// The first rank's plan: block tables are the same on all.
+Result<const StepPlan*> ModelRunner::take_pages(const StepPlan& plan) {
+  const StepPlan* mapped = nullptr;
+  on_ranks([&](RankCompute& compute, int rank) {
+    if (rank != 0) compute.device().pool().bind_caller();
+    const Result<const StepPlan*> taken = compute.take_pages(plan);
+    statuses_[static_cast<size_t>(rank)] = taken.status();
+    if (rank == 0 && taken.ok()) mapped = *taken;
+  });
+  for (const Status& status : statuses_) HR_RETURN_IF_ERROR(status);
+  return mapped;
+}
+
 Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   flush_denormals_on_this_thread();
-  device_.pool().bind_caller();
+  leader().device().pool().bind_caller();
   if (stepped_) pack_more(model_.weight_bytes() / kPackSteps);
   release_code_of_prompts(plan);
-  CHECK(!step_mark_.has_value());
+  CHECK(!leader().in_step());
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
-  if (population_ != nullptr) population_->begin_step(plan, device_.pool());
-  storage_.move_pages(*stream_, plan.stores);
-  storage_.move_pages(*stream_, plan.loads);
-  const Result<const StepPlan*> mapped = storage_.map(plan, *stream_);
+  if (population_ != nullptr) population_->begin_step(plan, leader().device().pool());
+  const Result<const StepPlan*> mapped = take_pages(plan);
   if (!mapped.ok()) {
     status_ = mapped.status();
     return Ticket(++last_ticket_);
   }
   slots_.update(**mapped);
-  storage_.copy_pages(*stream_, plan.copies);
   const ForwardBatch batch = builder_.build(plan, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
-  step_mark_.emplace(workspace_);
-  ArenaPlaces places;
-  const TensorPart hidden = place_hidden(places, model_, std::ssize(batch.tokens));
-  hidden_ = hidden.in(workspace_.take(places.used()));
-  OpContext op = context();
-  model_.embed(op, batch, hidden_);
-  model_.layers(op, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden_,
-                options_.taps);
+  const ForwardTaps no_taps;
+  on_ranks([&](RankCompute& compute, int rank) {
+    if (rank != 0) flush_denormals_on_this_thread();
+    compute.forward(batch, rank == 0 ? options_.taps : no_taps);
+  });
   return Ticket(++last_ticket_);
 }
 
@@ -173,34 +151,69 @@ void ModelRunner::submit_sample(Ticket ticket) {
   }
   cut_rejected(rows, result_);
   append_accepted(rows, result_, slots_);
-  step_mark_.reset();
+  for (const auto& rank : ranks_) rank->end_step();
 }
 
-// Gathers the rows' hidden states, so that the head computes these alone, and no row twice.
 void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
-  Workspace::Mark mark(workspace_);
-  const auto count = static_cast<int64_t>(rows.size());
-  const int64_t vocabulary = model_.spec().vocab_size;
-  ArenaPlaces places;
-  const HeadScratch scratch =
-      HeadScratch::place(places, model_, count, logit_row_bytes(vocabulary));
-  std::byte* const memory = workspace_.take(places.used());
-  const TensorView gathered = scratch.gathered.in(memory);
-  for (int64_t i = 0; i < count; ++i) {
-    stream_->copy(gathered.row(i), hidden_.row(rows[static_cast<size_t>(i)].hidden_row),
-                  hidden_row_bytes());
-  }
-  const TensorView logits(scratch.logits.in(memory), DType::kF32, Shape{count, vocabulary});
-  OpContext op = context();
-  model_.head(op, gathered, logits);
-  sampler_.run(op, rows, logits, slots_, result_);
+  on_ranks([&](RankCompute& compute, int rank) {
+    const Workspace::Mark mark(compute.workspace());
+    const TensorView logits = compute.logits(rows);
+    if (rank != 0) return;
+    OpContext op = compute.context();
+    sampler_.run(op, rows, logits, slots_, result_);
+  });
 }
 
 Result<StepResult> ModelRunner::wait(Ticket ticket) {
   CHECK(ticket.value == last_ticket_);
   HR_RETURN_IF_ERROR(status_);
-  HR_RETURN_IF_ERROR(stream_->synchronize());
+  for (const auto& rank : ranks_) HR_RETURN_IF_ERROR(rank->stream().synchronize());
   return std::move(result_);
+}
+
+// A page to others is the pages of all ranks, one behind the other.
+int64_t ModelRunner::page_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& rank : ranks_) bytes += rank->storage().plan().page_bytes;
+  return bytes;
+}
+
+Status ModelRunner::read_page(TierPage from, std::span<std::byte> to) {
+  for (const auto& rank : ranks_) {
+    const auto bytes = static_cast<size_t>(rank->storage().plan().page_bytes);
+    HR_RETURN_IF_ERROR(rank->storage().read_page(rank->stream(), from, to.first(bytes)));
+    to = to.subspan(bytes);
+  }
+  return ok_status();
+}
+
+// Each rank writes its own, which is the first touch of its memory.
+Status ModelRunner::write_page(std::span<const std::byte> from, BlockId to) {
+  std::vector<std::span<const std::byte>> parts;
+  for (const auto& rank : ranks_) {
+    const auto bytes = static_cast<size_t>(rank->storage().plan().page_bytes);
+    parts.push_back(from.first(bytes));
+    from = from.subspan(bytes);
+  }
+  on_ranks([&](RankCompute& compute, int rank) {
+    const auto at = static_cast<size_t>(rank);
+    if (rank != 0) compute.device().pool().bind_caller();
+    statuses_[at] = compute.storage().write_page(compute.stream(), parts[at], to);
+  });
+  for (const Status& status : statuses_) HR_RETURN_IF_ERROR(status);
+  return ok_status();
+}
+
+Result<std::unique_ptr<KvMemory>> create_memory(Device& device, const KvPlan& plan,
+                                                const ModelRunnerOptions& options) {
+  const int32_t padding = runs_ahead(device) ? 1 : 0;
+  return KvMemory::create(
+      options.kv_memory, device,
+      {.page_bytes = plan.page_bytes,
+       .page_count = options.block_count + padding,
+       .slot_count = options.max_num_seqs,
+       .group_count = static_cast<int32_t>(plan.groups.size()),
+       .pages_per_sequence = pages_for(options.max_model_len, plan.block_tokens)});
 }
 
 }  // namespace
@@ -208,7 +221,7 @@ Result<StepResult> ModelRunner::wait(Ticket ticket) {
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
   return runs_ahead(device) ? device_runner_bytes(device, model, plan, options)
-                            : workspace_bytes(device, model, options);
+                            : RankCompute::workspace_bytes({&device, &model}, options);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,
@@ -216,39 +229,67 @@ int64_t model_recording_bytes(const Device& device, const Model& model,
   return runs_ahead(device) ? device_recording_bytes(model, options) : 0;
 }
 
+Result<KvPlan> plan_of_rank(const KvPlan& whole, const ModelRank& rank, size_t ranks,
+                            KvMemoryKind memory) {
+  KvPlan plan = ranks == 1 ? whole : plan_kv_of_rank(whole, rank.model->spec());
+  HR_ASSIGN_OR_RETURN(plan.page_bytes,
+                      KvMemory::page_bytes_for(memory, *rank.device, plan.page_bytes));
+  return plan;
+}
+
+Result<KvPlan> plan_of_ranks(const KvPlan& whole, std::span<const ModelRank> ranks,
+                             KvMemoryKind memory) {
+  KvPlan plan = whole;
+  plan.page_bytes = 0;
+  for (const ModelRank& rank : ranks) {
+    HR_ASSIGN_OR_RETURN(const KvPlan own, plan_of_rank(whole, rank, ranks.size(), memory));
+    plan.page_bytes += own.page_bytes;
+  }
+  return plan;
+}
+
 Result<std::unique_ptr<Runner>> create_model_runner(Device& device, const Model& model, KvPlan plan,
                                                     ModelRunnerOptions options) {
-  const bool ahead = runs_ahead(device);
-  HR_ASSIGN_OR_RETURN(plan.page_bytes,
-                      KvMemory::page_bytes_for(options.kv_memory, device, plan.page_bytes));
-  HR_ASSIGN_OR_RETURN(std::unique_ptr<KvMemory> memory,
-                      KvMemory::create(options.kv_memory, device,
-                                       {.page_bytes = plan.page_bytes,
-                                        .page_count = options.block_count + (ahead ? 1 : 0),
-                                        .slot_count = options.max_num_seqs,
-                                        .group_count = static_cast<int32_t>(plan.groups.size()),
-                                        .pages_per_sequence =
-                                            pages_for(options.max_model_len, plan.block_tokens)}));
-  const bool on_cpu = device.kind() == DeviceKind::kCpu;
-  if (on_cpu && options.kv_populate == KvPopulate::kStart) memory->populate(device.pool());
-  // Memory of several nodes is left to who uses it first; a contiguous range has no pool, and most
-  // of its memory is never used.
-  const bool when_idle = on_cpu && options.kv_populate == KvPopulate::kIdle &&
-                         memory->pool() != nullptr && !device.pool().several_nodes();
-  const KvPoolMemory pool{memory->pool(), plan.page_bytes, options.block_count};
-  KvStorage storage = KvStorage::create(device, model.spec(), std::move(plan), std::move(memory));
-  storage.set_tiers(options.tiers);
-  if (ahead) {
-    return create_device_runner(device, model, std::move(storage), std::move(options));
-  }
+  const ModelRank rank{&device, &model};
+  return create_model_runner({&rank, 1}, std::move(plan), std::move(options));
+}
+
+Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> ranks, KvPlan whole,
+                                                    ModelRunnerOptions options) {
+  const bool split = ranks.size() > 1;
+  auto group = std::make_unique<ThreadRanks>(static_cast<int>(ranks.size()));
+  ModelRunner::Ranks computes;
   std::unique_ptr<KvPopulation> population;
-  if (when_idle) {
-    population = std::make_unique<KvPopulation>(pool, [&device] { return device.free_bytes(); });
+  for (const ModelRank& rank : ranks) {
+    Device& device = *rank.device;
+    // Its pages belong to its threads' node.
+    const BoundScope bound = device.pool().bind_caller_here();
+    HR_ASSIGN_OR_RETURN(KvPlan plan, plan_of_rank(whole, rank, ranks.size(), options.kv_memory));
+    HR_ASSIGN_OR_RETURN(std::unique_ptr<KvMemory> memory, create_memory(device, plan, options));
+    const bool on_cpu = device.kind() == DeviceKind::kCpu;
+    if (on_cpu && options.kv_populate == KvPopulate::kStart) memory->populate(device.pool());
+    // Memory of several nodes is left to who uses it first; a contiguous range has no pool, and
+    // most of its memory is never used.
+    const bool when_idle = on_cpu && !split && options.kv_populate == KvPopulate::kIdle &&
+                           memory->pool() != nullptr && !device.pool().several_nodes();
+    const KvPoolMemory pool{memory->pool(), plan.page_bytes, options.block_count};
+    KvStorage storage =
+        KvStorage::create(device, rank.model->spec(), std::move(plan), std::move(memory));
+    if (!options.tiers.empty()) storage.set_tiers(options.tiers[computes.size()]);
+    if (runs_ahead(device)) {
+      CHECK(!split);
+      return create_device_runner(device, *rank.model, std::move(storage), std::move(options));
+    }
+    if (when_idle) {
+      population = std::make_unique<KvPopulation>(pool, [&device] { return device.free_bytes(); });
+    }
+    Communicator& of_rank = group->rank(static_cast<int>(computes.size()));
+    HR_ASSIGN_OR_RETURN(auto compute,
+                        RankCompute::create(rank, std::move(storage), of_rank, options));
+    computes.push_back(std::move(compute));
   }
-  auto runner = std::make_unique<ModelRunner>(device, model, std::move(storage), std::move(options),
-                                              std::move(population));
-  HR_RETURN_IF_ERROR(runner->allocate_workspace());
-  return std::unique_ptr<Runner>(std::move(runner));
+  return std::unique_ptr<Runner>(std::make_unique<ModelRunner>(
+      ranks, std::move(computes), std::move(group), std::move(options), std::move(population)));
 }
 
 }  // namespace headrace

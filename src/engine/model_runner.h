@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -24,7 +25,8 @@ struct ModelRunnerOptions {
   int32_t max_num_batched_tokens = 0;
   int32_t max_model_len = 0;
   int32_t block_count = 0;
-  std::shared_ptr<KvTiers> tiers;  // below the pool; null: none
+  // Below the pool: of each rank, with as many pages for all; empty: none.
+  std::vector<std::shared_ptr<KvTiers>> tiers;
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
   KvPopulate kv_populate = KvPopulate::kOff;  // CPU: when the KV pool's memory is found
   // CPU: code is unmapped (base/code_pages.h) once, before the first step without a prompt: the
@@ -44,7 +46,8 @@ struct ModelRunnerOptions {
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   ForwardTaps taps;
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
-  const OpHooks* hooks = nullptr;  // for measurements; outlives the runner
+  const OpHooks* hooks = nullptr;  // for measurements; outlives the runner, and may change between
+                                   // steps where there is one rank
 };
 
 inline constexpr int32_t kDeviceStepsInFlight = 2;
@@ -57,6 +60,26 @@ int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& pla
 // What the driver is expected to take for recorded steps; 0 where none are.
 int64_t model_recording_bytes(const Device& device, const Model& model,
                               const ModelRunnerOptions& options);
+
+// One rank of a model that is split: what it computes, and where.
+struct ModelRank {
+  Device* device = nullptr;
+  const Model* model = nullptr;
+};
+
+// What one of `ranks` ranks keeps of what `whole` is planned for, in pages that the memory can map.
+// Errors as of KvMemory::page_bytes_for().
+Result<KvPlan> plan_of_rank(const KvPlan& whole, const ModelRank& rank, size_t ranks,
+                            KvMemoryKind memory);
+// All ranks' together: page_bytes is their sum.
+Result<KvPlan> plan_of_ranks(const KvPlan& whole, std::span<const ModelRank> ranks,
+                             KvMemoryKind memory);
+
+// The devices and the models outlive the runner. The plan is that of the whole model. One rank, or
+// several of CPUs: the caller's thread computes the first of them, each other has one of its own
+// and its own pages. No population while idle of several.
+Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> ranks, KvPlan plan,
+                                                    ModelRunnerOptions options);
 
 // The device and the model outlive the runner. The plan is plan_kv()'s for this model. On a GPU the
 // pool has one page more than options.block_count, which rows of padding write.

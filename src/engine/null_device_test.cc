@@ -13,6 +13,8 @@
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "models/null_model.h"
+#include "ops/attention/plan.h"
+#include "sched/draft_source.h"
 
 namespace headrace {
 namespace {
@@ -25,24 +27,102 @@ struct Case {
   int32_t steps_in_flight = 1;
   int32_t window = 0;
   KvMemoryKind memory = KvMemoryKind::kPaged;
+  int32_t sliding_layers = 1;  // beside one that attends to everything
+  bool proposals = false;
 };
 
 ModelSpec spec_of(const Case& c) {
-  return {.architecture = "null",
-          .vocab_size = kVocabulary,
-          .hidden_size = 64,
-          .layer_count = 2,
-          .query_heads = 4,
-          .context_length = 1024,
-          .kv = {{.kv_heads = 2, .head_dim = 64, .window = 0},
-                 {.kv_heads = 2, .head_dim = 64, .window = c.window}}};
+  ModelSpec spec{.architecture = "null",
+                 .vocab_size = kVocabulary,
+                 .hidden_size = 64,
+                 .layer_count = 1 + c.sliding_layers,
+                 .query_heads = 4,
+                 .context_length = 1024,
+                 .kv = {{.kv_heads = 2, .head_dim = 64, .window = 0}}};
+  spec.kv.resize(static_cast<size_t>(spec.layer_count),
+                 {.kv_heads = 2, .head_dim = 64, .window = c.window});
+  return spec;
 }
+
+// The token of a place, whoever asks.
+TokenId token_at(const Request& request, int32_t choice, size_t position) {
+  const uint64_t bits = counter_hash(*request.sampling.seed, static_cast<uint64_t>(choice),
+                                     position, RngPurpose::kSample);
+  return static_cast<TokenId>(bits % kVocabulary);
+}
+
+// Proposes the tokens of the places to come, three of four of them right.
+class PlaceSource final : public DraftSource {
+ public:
+  void propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) override {
+    for (int32_t i = 0; i < most; ++i) {
+      const auto position = static_cast<size_t>(sequence.known_length() + i);
+      const TokenId right = token_at(*sequence.request, sequence.choice, position);
+      proposed.push_back(mix64(position) % 4 == 0 ? (right + 1) % kVocabulary : right);
+    }
+  }
+};
+
+// A null model whose layers follow the block tables that they are to attend through, when a step
+// runs and when a recorded one does: a row's own key lies where the step writes it.
+class TableProbe final : public Model {
+ public:
+  explicit TableProbe(ModelSpec spec) : model_(std::move(spec)) {}
+
+  const ModelSpec& spec() const override { return model_.spec(); }
+  DType activation_dtype() const override { return model_.activation_dtype(); }
+  int64_t weight_bytes() const override { return 0; }
+  int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
+  void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
+  void head(OpContext&, TensorView, TensorView) const override {}
+  void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
+              std::span<const KvLayerView>, TensorView, const ForwardTaps&) const override {
+    for (int32_t layer = range.first; layer < range.last; ++layer) {
+      const ForwardBatch::Group& group =
+          batch.groups[static_cast<size_t>(batch.layer_group[static_cast<size_t>(layer)])];
+      const bool keeps = batch.kept != nullptr && layer + 1 == range.last;
+      if (keeps && batch.kept->rows.empty()) continue;  // nothing attends
+      const ForwardBatch::Group& attends = keeps ? batch.kept->group : group;
+      const auto rows = keeps ? batch.kept->rows : std::span<const int32_t>();
+      context.stream.call([this, slots = group.slots, rows, plan = attends.plan->device,
+                           offset = attends.table_offset] { follow(plan, offset, slots, rows); });
+    }
+  }
+  int64_t rows_followed() const { return rows_followed_; }
+
+ private:
+  // `rows`: which of the step's a tile counts; empty: all.
+  void follow(const std::byte* plan, int32_t offset, std::span<const int64_t> slots,
+              std::span<const int32_t> rows) const {
+    const auto& header = *reinterpret_cast<const AttentionPlanHeader*>(plan);
+    const auto tiles_at = [&](size_t first, int32_t count) {
+      return std::span(reinterpret_cast<const AttentionTileWork*>(plan + first),
+                       static_cast<size_t>(count));
+    };
+    const auto follow_tiles = [&](std::span<const AttentionTileWork> tiles) {
+      for (const AttentionTileWork& tile : tiles) {
+        for (int32_t i = 0; i < tile.row_count; ++i) {
+          const auto row = static_cast<size_t>(tile.row_first + i);
+          const int64_t slot = slots[rows.empty() ? row : static_cast<size_t>(rows[row])];
+          ASSERT_EQ(tile.block_table[offset + (tile.position + i) / 16], slot / 16);
+          ++rows_followed_;
+        }
+      }
+    };
+    follow_tiles(tiles_at(sizeof(AttentionPlanHeader), header.decode_count));
+    follow_tiles(tiles_at(static_cast<size_t>(header.prefill_first), header.prefill_count));
+  }
+
+  const NullModel model_;
+  mutable int64_t rows_followed_ = 0;
+};
 
 // Few pages: sequences are preempted and computed again.
 class NullEngine {
  public:
   explicit NullEngine(const Case& c) : model_(spec_of(c)) {
     KvPlan kv = plan_kv(model_.spec(), DType::kBF16, 16);
+    EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
     const auto blocks = static_cast<int32_t>(40 * kv.groups.size());
     const SchedulerOptions scheduler{.max_num_seqs = 12,
                                      .max_num_batched_tokens = 48,
@@ -50,7 +130,8 @@ class NullEngine {
                                      .steps_in_flight_max = c.steps_in_flight,
                                      .groups = kv.groups,
                                      .block_count = blocks,
-                                     .end_ids = {kEndId}};
+                                     .end_ids = {kEndId},
+                                     .proposals = proposals_of(c)};
     auto runner = create_model_runner(*device_, model_, std::move(kv),
                                       {.max_num_seqs = 12,
                                        .max_num_batched_tokens = 48,
@@ -66,10 +147,16 @@ class NullEngine {
                   .value();
   }
   Engine& engine() { return *engine_; }
+  const TableProbe& model() const { return model_; }
 
  private:
+  static ProposalOptions proposals_of(const Case& c) {
+    if (!c.proposals) return {};
+    return {.tokens_max = 4, .source = std::make_shared<PlaceSource>()};
+  }
+
   const std::unique_ptr<Device> device_ = create_null_device({});
-  const NullModel model_;
+  const TableProbe model_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -110,10 +197,8 @@ class Answers {
 Answer expected(const Request& request, int32_t choice) {
   Answer answer{.tokens = {}, .finish = FinishReason::kLength};
   for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
-    const uint64_t bits =
-        counter_hash(*request.sampling.seed, static_cast<uint64_t>(choice),
-                     request.prompt.size() + static_cast<size_t>(i), RngPurpose::kSample);
-    answer.tokens.push_back(static_cast<TokenId>(bits % kVocabulary));
+    answer.tokens.push_back(
+        token_at(request, choice, request.prompt.size() + static_cast<size_t>(i)));
     if (answer.tokens.back() != kEndId) continue;
     answer.finish = FinishReason::kStop;
     return answer;
@@ -157,7 +242,11 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
       EXPECT_EQ(all[i][choice].finish, wanted.finish);
     }
   }
-  EXPECT_GT(host.engine().stats().scheduler.preemptions, 0u);
+  const SchedulerStats stats = host.engine().stats().scheduler;
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_EQ(stats.accepted_tokens > 100, GetParam().proposals);
+  EXPECT_GE(stats.proposed_tokens, stats.accepted_tokens);
+  EXPECT_GT(host.model().rows_followed(), 1000);
 }
 
 // A null model that looks at the logits it is given.
@@ -232,12 +321,26 @@ TEST(LogitRows, StartOnAccessesForEveryVocabulary) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, EngineOnNullDevice,
-                         ::testing::Values(Case{}, Case{.graphs = true, .steps_in_flight = 2},
-                                           Case{.graphs = true, .steps_in_flight = 2, .window = 64},
-                                           Case{.steps_in_flight = 2,
-                                                .memory = KvMemoryKind::kContiguous}),
-                         [](const auto& info) { return std::to_string(info.index); });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, EngineOnNullDevice,
+    ::testing::Values(
+        Case{}, Case{.graphs = true, .steps_in_flight = 2},
+        Case{.graphs = true, .steps_in_flight = 2, .window = 64},
+        Case{.graphs = true, .steps_in_flight = 2, .window = 64, .sliding_layers = 5},
+        Case{.window = 64, .sliding_layers = 5},
+        Case{.steps_in_flight = 2,
+             .window = 64,
+             .memory = KvMemoryKind::kVirtual,
+             .sliding_layers = 5},
+        Case{.steps_in_flight = 2, .memory = KvMemoryKind::kContiguous}, Case{.proposals = true},
+        Case{.graphs = true, .steps_in_flight = 2, .window = 64, .proposals = true},
+        Case{.graphs = true,
+             .steps_in_flight = 2,
+             .window = 64,
+             .sliding_layers = 5,
+             .proposals = true},
+        Case{.steps_in_flight = 2, .memory = KvMemoryKind::kContiguous, .proposals = true}),
+    [](const auto& info) { return std::to_string(info.index); });
 
 }  // namespace
 }  // namespace headrace

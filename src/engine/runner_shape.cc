@@ -4,6 +4,7 @@
 
 #include "engine/device_sampler.h"
 #include "engine/step_scratch.h"
+#include "kv/kv_demand.h"
 
 namespace headrace {
 namespace {
@@ -33,16 +34,17 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
   return shapes;
 }
 
-// Penalties count the tokens of a prompt of the greatest length, beside those of a step.
-StepCounts planned_step(const DeviceSlotsShape& shape, const ModelRunnerOptions& options) {
+// Every slot may get a new sequence of the greatest length. Penalties count the tokens of a prompt
+// of that length, beside those of a step.
+StepCounts planned_step(const KvPlan& plan, const ModelRunnerOptions& options) {
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens);
   const auto slots = static_cast<size_t>(options.max_num_seqs);
   return {.tokens = tokens,
           .logit_rows = tokens + slots,
           .kept_rows = slots,
           .biases = kBiasesPlanned * slots,
-          .entries = slots * static_cast<size_t>(shape.group_count) *
-                     static_cast<size_t>(shape.blocks_max),
+          .entries = slots * static_cast<size_t>(peak_pages(plan.groups, options.max_model_len,
+                                                            options.max_num_batched_tokens)),
           .marks = static_cast<size_t>(options.max_model_len) + tokens};
 }
 
@@ -81,7 +83,7 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
                  .group_count = static_cast<int32_t>(plan.groups.size()),
                  .blocks_max = pages_for(options.max_model_len, plan.block_tokens),
                  .vocab_size = model.spec().vocab_size};
-  shape.step = planned_step(shape.slots, options);
+  shape.step = planned_step(plan, options);
   shape.arena_bytes = count_arena(shape);
   shape.workspace_bytes = count_workspace(model, shape, options, options.max_num_batched_tokens);
   shape.graph_rows_max = recorded_rows_max(options);

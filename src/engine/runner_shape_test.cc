@@ -10,7 +10,7 @@
 namespace headrace {
 namespace {
 
-class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the window of half the layers
+class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the window of most layers
  protected:
   RunnerShape shape(const ModelRunnerOptions& options) const {
     return RunnerShape::plan(*device_, model_, plan_kv(model_.spec(), DType::kBF16, 16), options);
@@ -20,10 +20,12 @@ class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the windo
   const NullModel model_{{.architecture = "null",
                           .vocab_size = 5001,
                           .hidden_size = 96,
-                          .layer_count = 2,
+                          .layer_count = 4,
                           .query_heads = 8,
                           .context_length = 4096,
                           .kv = {{.kv_heads = 2, .head_dim = 64, .window = 0},
+                                 {.kv_heads = 2, .head_dim = 64, .window = GetParam()},
+                                 {.kv_heads = 2, .head_dim = 64, .window = GetParam()},
                                  {.kv_heads = 2, .head_dim = 64, .window = GetParam()}}}};
 };
 

@@ -51,6 +51,9 @@ class SlotTable {
     return {&tables_[row * blocks_max_], table_sizes_[row]};
   }
 
+  // Entries from a slot's table in one group to its table in the next.
+  int32_t group_stride() const { return static_cast<int32_t>(blocks_max_); }
+
  private:
   void admit(const Admission& admission);
   void add_blocks(SlotId slot, const GroupBlocks& blocks);

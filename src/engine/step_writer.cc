@@ -23,7 +23,13 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
   std::vector<AttentionPlan> plans;
   for (size_t group = 0; group < batch.groups.size(); ++group) {
     arena_.fill(parts.slots[group], batch.groups[group].slots, storage_.padding_slot());
-    plans.push_back(plan_group(plan, batch, group, arena_.on_host(parts.attention_plans[group])));
+    const std::span<std::byte> to = arena_.on_host(parts.attention_plans[group]);
+    // Groups of one kind are cut alike: the work once, then the tables of each.
+    const bool cut = batch.groups[group].table_offset > 0;
+    plans.push_back(cut ? plan_beside(plans.back(),
+                                      arena_.on_host(parts.attention_plans[group - 1]),
+                                      slots_.group_stride(), to)
+                        : plan_group(plan, batch, group, to));
   }
   write_logit_rows(parts, logits);
   arena_.fill(parts.entries, slots_.entries());

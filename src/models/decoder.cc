@@ -2,55 +2,26 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
+#include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "models/decoder_weights.h"
 #include "models/device_limits.h"
-#include "ops/attention/rope_attention.h"
-#include "ops/linear/gated_linear.h"
+#include "models/row_views.h"
 #include "ops/linear/linear.h"
-#include "ops/linear/norm_linear.h"
-#include "ops/linear/residual_linear.h"
-#include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
-#include "ops/rows/layer_norm.h"
-#include "ops/rows/residual_add.h"
-#include "ops/rows/rms_norm.h"
 #include "ops/rows/rope_angles.h"
-#include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
 
-// The widest rows of any layer.
-struct Widths {
-  int64_t hidden = 0;
-  int64_t qkv = 0;
-  int64_t attention_out = 0;
-  int64_t gate_up = 0;
-  int64_t activated = 0;
-
-  static Widths of(const DecoderSpec& spec) {
-    Widths widths{.hidden = spec.model.hidden_size};
-    for (const DecoderLayerSpec& layer : spec.layers) {
-      const int64_t q = int64_t{layer.heads} * layer.head_dim;
-      const int64_t kv = int64_t{layer.kv_heads} * layer.head_dim;
-      const bool gated = layer.feed_forward != FeedForward::kPlain;
-      widths.qkv = std::max(widths.qkv, q + 2 * kv);
-      widths.attention_out = std::max(widths.attention_out, q);
-      widths.gate_up = std::max(widths.gate_up, (gated ? 2 : 1) * int64_t{layer.ffn});
-      widths.activated = std::max(widths.activated, int64_t{layer.ffn});
-    }
-    return widths;
-  }
-};
-
 // Whether the parts of a layer share their scratch memory. They do on the CPU, where an op has
-// ended before the next begins: a normalised input lies where the branch made of it will,
-// attention's rows where the feed-forward's will, activated rows over their gates, and the
+// ended before the next begins: a normalised input lies where the branch made of it will, a mixer's
+// rows where the feed-forward's will, a part's results over what they are made of, and the
 // feed-forward part takes a few rows at a time. For SmolLM2-135M that is 3 MiB at 256 rows instead
 // of 7.
 bool shares_scratch(const DeviceTraits& device) { return device.kind == DeviceKind::kCpu; }
@@ -66,32 +37,56 @@ int64_t feed_forward_rows(int64_t rows, const DeviceTraits& device) {
   return std::min(rows, device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows);
 }
 
+// The widest columns that any layer's parts ask for, area by area.
+struct Widths {
+  std::vector<int64_t> mixer;
+  std::vector<int64_t> feed_forward;
+
+  static Widths of(std::span<const DecoderLayer> layers, const DeviceTraits& device) {
+    Widths widths;
+    const bool in_place = shares_scratch(device);
+    for (const DecoderLayer& layer : layers) {
+      widen(widths.mixer, layer.mixer->scratch_columns(in_place));
+      widen(widths.feed_forward, layer.feed_forward->scratch_columns(in_place));
+    }
+    return widths;
+  }
+
+ private:
+  static void widen(std::vector<int64_t>& widest, const std::vector<int64_t>& columns) {
+    CHECK(std::ssize(columns) <= kPartAreasMax);
+    if (widest.size() < columns.size()) widest.resize(columns.size());
+    for (size_t i = 0; i < columns.size(); ++i) widest[i] = std::max(widest[i], columns[i]);
+  }
+};
+
 // Where the scratch memory of a pass over T rows lies in the workspace.
 struct DecoderScratch {
   struct Angles {
     TensorPart cos, sin;  // [T, rope_dim / 2]
   };
-  TensorPart normed;                    // [T, D]
-  TensorPart branch;                    // [T, D]
-  TensorPart qkv;                       // [T, widest (Hq + 2 Hkv) d]
-  TensorPart attention_out;             // [T, widest Hq d]
-  TensorPart gate_up;                   // [rows of a feed-forward, widest 2F]
-  std::optional<TensorPart> activated;  // [T, widest F]; none where scratch is shared
-  std::vector<Angles> angles;           // [rope tables]
+  TensorPart normed;                     // [T, D]
+  TensorPart branch;                     // [T, D]
+  std::vector<TensorPart> mixer;         // [T, widest] of each area
+  std::vector<TensorPart> feed_forward;  // [rows of a feed-forward, widest] of each area
+  std::vector<Angles> angles;            // [rope tables]
 
   static DecoderScratch place(ArenaPlaces& places, const DecoderSpec& spec, const Widths& widths,
                               int64_t rows, DType dtype, const DeviceTraits& device) {
     DecoderScratch scratch;
-    scratch.normed = places.take_tensor(dtype, Shape{rows, widths.hidden});
+    const Shape hidden{rows, spec.model.hidden_size};
+    scratch.normed = places.take_tensor(dtype, hidden);
     if (shares_scratch(device)) {
       scratch.branch = scratch.normed;
       scratch.place_shared(places, widths, rows, feed_forward_rows(rows, device));
     } else {
-      scratch.branch = places.take_tensor(dtype, Shape{rows, widths.hidden});
-      scratch.qkv = places.take_tensor(dtype, Shape{rows, widths.qkv});
-      scratch.attention_out = places.take_tensor(dtype, Shape{rows, widths.attention_out});
-      scratch.gate_up = places.take_tensor(dtype, Shape{rows, widths.gate_up});
-      scratch.activated = places.take_tensor(dtype, Shape{rows, widths.activated});
+      scratch.branch = places.take_tensor(dtype, hidden);
+      for (const int64_t columns : widths.mixer) {
+        scratch.mixer.push_back(places.take_tensor(dtype, Shape{rows, columns}));
+      }
+      for (const int64_t columns : widths.feed_forward) {
+        scratch.feed_forward.push_back(places.take_tensor(dtype, Shape{rows, columns}));
+      }
     }
     for (const RopeTable& rope : spec.ropes) {
       const Shape shape{rows, std::ssize(rope.inv_freq)};
@@ -102,131 +97,105 @@ struct DecoderScratch {
   }
 
  private:
-  // One memory for both parts of a layer: attention's rows side by side, or the feed-forward's.
+  // One memory for both parts of a layer: the mixer's areas side by side, or the feed-forward's.
   void place_shared(ArenaPlaces& places, const Widths& widths, int64_t rows,
                     int64_t feed_forward_rows) {
     const DType dtype = normed.dtype;
-    const int64_t attention = rows * (widths.qkv + widths.attention_out);
-    const int64_t feed_forward = feed_forward_rows * widths.gate_up;
-    const TensorPart shared = places.take_tensor(dtype, Shape{std::max(attention, feed_forward)});
-    const int64_t qkv_bytes = *tensor_bytes(dtype, Shape{rows, widths.qkv});
-    qkv = {shared.first, dtype, Shape{rows, widths.qkv}};
-    attention_out = {shared.first + qkv_bytes, dtype, Shape{rows, widths.attention_out}};
-    gate_up = {shared.first, dtype, Shape{feed_forward_rows, widths.gate_up}};
+    const auto elements = [](int64_t area_rows, const std::vector<int64_t>& columns) {
+      return area_rows * std::accumulate(columns.begin(), columns.end(), int64_t{0});
+    };
+    const TensorPart shared = places.take_tensor(
+        dtype, Shape{std::max(elements(rows, widths.mixer),
+                              elements(feed_forward_rows, widths.feed_forward))});
+    mixer = side_by_side(shared, rows, widths.mixer);
+    feed_forward = side_by_side(shared, feed_forward_rows, widths.feed_forward);
+  }
+
+  static std::vector<TensorPart> side_by_side(const TensorPart& memory, int64_t rows,
+                                              const std::vector<int64_t>& columns) {
+    std::vector<TensorPart> areas;
+    int64_t first = memory.first;
+    for (const int64_t each : columns) {
+      areas.push_back({first, memory.dtype, Shape{rows, each}});
+      first += *tensor_bytes(memory.dtype, areas.back().shape);
+    }
+    return areas;
   }
 };
 
 // The pieces that a pass over the layers takes of its workspace at most, those of its ops included.
-int64_t scratch_parts_max(const DecoderSpec& spec) { return 16 + 2 * std::ssize(spec.ropes); }
-
-// The first `columns` of each row of scratch memory, dense.
-TensorView columns_of(const TensorView& scratch, int64_t columns) {
-  return {scratch.data, scratch.dtype, Shape{scratch.rows(), columns}};
-}
-// Columns [first, first + count) of `rows`, at their stride.
-TensorView column_range(const TensorView& rows, int64_t first, int64_t count) {
-  return {rows.data + first * dtype_info(rows.dtype).block_bytes, rows.dtype,
-          Shape{rows.rows(), count}, rows.row_stride};
-}
-
-// x := x + residual_scale * residual, where there is one; out = norm(x).
-void normalise(OpContext& context, const DecoderSpec& spec, const NormWeights& norm,
-               const TensorView& x, const ConstTensorView& residual, const TensorView& out) {
-  if (norm.kind == NormKind::kLayer) {
-    layer_norm(context, {.x = x,
-                         .residual = residual,
-                         .weight = norm.weight.data(),
-                         .bias = norm.bias.data(),
-                         .eps = spec.norm_eps,
-                         .out = out,
-                         .residual_scale = spec.residual_scale});
-  } else {
-    rms_norm(context, {.x = x,
-                       .residual = residual,
-                       .weight = norm.weight.data(),
-                       .eps = spec.norm_eps,
-                       .out = out,
-                       .residual_scale = spec.residual_scale});
-  }
+int64_t scratch_parts_max(const DecoderSpec& spec) {
+  return 4 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
 }
 
 // One run of layers over a batch. T = its tokens.
 class DecoderPass {
  public:
   DecoderPass(OpContext& context, const DecoderSpec& spec, const Widths& widths,
-              const ForwardBatch& batch, TensorView hidden)
-      : context_(context), spec_(spec), batch_(batch), hidden_(hidden) {
-    ArenaPlaces places;
-    const DecoderScratch scratch = DecoderScratch::place(places, spec, widths, hidden.rows(),
-                                                         hidden.dtype, context.device.traits());
-    std::byte* const memory = context.workspace.take(places.used());
-    normed_ = scratch.normed.in(memory);
-    branch_ = scratch.branch.in(memory);
-    qkv_ = scratch.qkv.in(memory);
-    attention_out_ = scratch.attention_out.in(memory);
-    gate_up_ = scratch.gate_up.in(memory);
-    if (scratch.activated.has_value()) activated_ = scratch.activated->in(memory);
-    for (const DecoderScratch::Angles& angles : scratch.angles) {
-      angles_.push_back({angles.cos.in(memory), angles.sin.in(memory)});
-    }
-  }
+              const ForwardBatch& batch, const TensorView& hidden)
+      : context_(context),
+        batch_(batch),
+        memory_(Memory::take(context, spec, widths, hidden)),
+        feed_forward_rows_(feed_forward_rows(hidden.rows(), context.device.traits())),
+        stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale) {}
 
   // Once, before the layers.
   void rotate_positions(const std::vector<RopeWeights>& ropes) {
-    for (size_t i = 0; i < ropes.size(); ++i) fill_angles(ropes[i], angles_[i]);
+    for (size_t i = 0; i < ropes.size(); ++i) fill_angles(ropes[i], memory_.angles[i]);
   }
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
-    const ForwardBatch::Group& group = group_of(index);
-    const RopeKvArgs rope = project(layer, kv, group);
-    rope_attention(context_,
-                   {.rope = rope, .attention = attention_of(layer, group, kv, queries_of(rope))});
-    finish_attention(layer);
-    feed_forward_part(layer);
+    mix(index, layer, kv, nullptr);
+    feed_forward(layer);
   }
 
-  // The last: keys and values of all rows, the rest of those that are read afterwards. They are the
-  // first of `hidden` then.
+  // The last: what it keeps is of all rows, the rest of those that are read afterwards. They are
+  // the first of `hidden` then.
   void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
-    const ForwardBatch::KeptRows& kept = *batch_.kept;
-    const RopeKvArgs rope = project(layer, kv, group_of(index));
-    rope_kv(context_, rope);
-    if (kept.rows.empty()) return;
-    const TensorView hidden = hidden_;
-    const TensorView q = keep_rows(kept.rows, queries_of(rope));
-    attention(context_, attention_of(layer, kept.group, kv, q));
-    finish_attention(layer);
-    feed_forward_part(layer);
-    settle();
-    context_.stream.copy(hidden.data, hidden_.data, hidden_.rows() * hidden_.row_stride);
+    const std::span<const int32_t> rows = batch_.kept->rows;
+    const TensorView hidden = stream_.hidden();
+    mix(index, layer, kv, batch_.kept);
+    if (rows.empty()) return;
+    const bool mixer_has_kept_them = stream_.hidden().rows() < hidden.rows();
+    if (!mixer_has_kept_them) {
+      stream_.settle();
+      stream_.keep_rows(rows);
+    }
+    feed_forward(layer);
+    stream_.settle();
+    const TensorView& kept = stream_.hidden();
+    context_.stream.copy(hidden.data, kept.data, kept.rows() * kept.row_stride);
   }
 
-  // Brings `hidden` up to date: a branch is added when the next norm reads it, or here.
-  void settle() {
-    if (branch_waits_) {
-      residual_add(context_, {.x = hidden_, .residual = branch_, .scale = spec_.residual_scale});
-    }
-    branch_waits_ = false;
-  }
+  // Brings `hidden` up to date.
+  void settle() { stream_.settle(); }
 
  private:
-  struct Angles {
-    TensorView cos, sin;  // [T, rope_dim / 2]
-  };
-  struct RowRange {
-    int64_t first, count;
-  };
-  // What a part of a layer reads: rows of `hidden` through a norm that may add the branch before it
-  // first.
-  struct PartInput {
-    const NormWeights* norm;
-    bool adds_branch;
-    RowRange rows;
+  struct Memory {
+    TensorView normed, branch;             // [T, D]; one where scratch is shared
+    std::vector<TensorView> mixer;         // [T, widest] of each area
+    std::vector<TensorView> feed_forward;  // [rows of a feed-forward, widest] of each area
+    std::vector<RopeAngles> angles;        // [rope tables]
 
-    PartInput of(RowRange range) const { return {norm, adds_branch, range}; }
+    static Memory take(OpContext& context, const DecoderSpec& spec, const Widths& widths,
+                       const TensorView& hidden) {
+      ArenaPlaces places;
+      const DecoderScratch scratch = DecoderScratch::place(places, spec, widths, hidden.rows(),
+                                                           hidden.dtype, context.device.traits());
+      std::byte* const front = context.workspace.take(places.used());
+      Memory memory{.normed = scratch.normed.in(front), .branch = scratch.branch.in(front)};
+      for (const TensorPart& area : scratch.mixer) memory.mixer.push_back(area.in(front));
+      for (const TensorPart& area : scratch.feed_forward) {
+        memory.feed_forward.push_back(area.in(front));
+      }
+      for (const DecoderScratch::Angles& angles : scratch.angles) {
+        memory.angles.push_back({angles.cos.in(front), angles.sin.in(front)});
+      }
+      return memory;
+    }
   };
 
-  void fill_angles(const RopeWeights& rope, const Angles& angles) {
+  void fill_angles(const RopeWeights& rope, const RopeAngles& angles) {
     rope_angles(context_, {.positions = batch_.positions,
                            .inv_freq = {reinterpret_cast<const double*>(rope.inv_freq.data()),
                                         static_cast<size_t>(rope.count)},
@@ -239,245 +208,58 @@ class DecoderPass {
     return batch_.groups[static_cast<size_t>(batch_.layer_group[static_cast<size_t>(layer)])];
   }
 
-  // Queries, keys and values of the rows, which are still to be rotated and stored.
-  RopeKvArgs project(const DecoderLayer& layer, const KvLayerView& kv,
-                     const ForwardBatch::Group& group) {
-    const TensorView qkv = columns_of(qkv_, layer.qkv.weight.n());
-    multiply(layer.qkv, input_through(layer.attention_norm), qkv);
-    normalise_whole_rows(layer, qkv);
-    const DecoderLayerSpec& spec = layer.spec;
-    const bool heads = spec.qk_norm == QkNorm::kHead;
-    const Angles& angles = angles_[static_cast<size_t>(spec.rope)];
-    return {.qkv = qkv,
-            .cos = angles.cos,
-            .sin = angles.sin,
-            .style = RopeStyle::kHalf,
-            .query_heads = spec.heads,
-            .kv = kv,
-            .slots = group.slots,
-            .q_norm = heads ? layer.q_norm.data() : nullptr,
-            .k_norm = heads ? layer.k_norm.data() : nullptr,
-            .norm_eps = spec_.norm_eps};
+  PartScratch scratch_of(std::span<const TensorView> areas) const {
+    return {areas, shares_scratch(context_.device.traits())};
   }
 
-  static TensorView queries_of(const RopeKvArgs& rope) {
-    return column_range(rope.qkv, 0, int64_t{rope.query_heads} * rope.kv.head_dim);
+  void mix(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+           const ForwardBatch::KeptRows* kept) {
+    ResidualBranch branch(stream_, layer.mixer_norm, layer.mixer_post_norm);
+    layer.mixer->run({.branch = branch,
+                      .scratch = scratch_of(memory_.mixer),
+                      .angles = memory_.angles,
+                      .kv = kv,
+                      .group = group_of(index),
+                      .kept = kept});
+    if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
-  // From here on these rows alone; their queries. Both halves of the scratch memory are used: the
-  // rows kept lie in the second, what is computed of them in the first.
-  TensorView keep_rows(std::span<const int32_t> rows, const TensorView& q) {
-    const auto kept = static_cast<int64_t>(rows.size());
-    const auto second_half = [&](const TensorView& scratch, int64_t columns) {
-      return columns_of(scratch.row_range(scratch.rows() - kept, kept), columns);
-    };
-    CHECK(2 * kept <= hidden_.rows());
-    const TensorView hidden = second_half(normed_, hidden_.columns());
-    const TensorView queries = second_half(attention_out_, q.columns());
-    row_gather(context_, {.x = hidden_, .rows = rows, .out = hidden});
-    row_gather(context_, {.x = q, .rows = rows, .out = queries});
-    hidden_ = hidden;
-    for (TensorView* scratch : {&normed_, &branch_, &attention_out_}) {
-      *scratch = scratch->row_range(0, kept);
-    }
-    return queries;
-  }
-
-  AttentionArgs attention_of(const DecoderLayer& layer, const ForwardBatch::Group& group,
-                             const KvLayerView& kv, const TensorView& q) const {
-    const DecoderLayerSpec& spec = layer.spec;
-    return {.q = q,
-            .kv = kv,
-            .sequences = group.sequences,
-            .scale = spec.attention_scale,
-            .window = spec.window,
-            .soft_cap = spec.attention_soft_cap,
-            .f32_products = layer.qkv.weight.compute() != LinearCompute::kFast,
-            .plan = group.plan,
-            .out = columns_of(attention_out_, q.columns())};
-  }
-
-  // Behind attention: its output matrix.
-  void finish_attention(const DecoderLayer& layer) {
-    const int64_t width = int64_t{layer.spec.heads} * layer.spec.head_dim;
-    const TensorView attended = columns_of(attention_out_, width);
-    branch_waits_ = multiply_branch(layer.attention_out, attended, {0, hidden_.rows()},
-                                    layer.attention_post_norm);
-    finish_branch(layer.attention_post_norm);
-  }
-
-  void feed_forward_part(const DecoderLayer& layer) {
-    const PartInput input = input_through(layer.ffn_norm);
-    // Runs of equal size: one row at the end would cost as much as many.
-    const int64_t rows = hidden_.rows(), rows_max = gate_up_.rows();
-    const int64_t runs = (rows + rows_max - 1) / std::max<int64_t>(rows_max, 1);
+  // Runs of equal size: one row at the end would cost as much as many.
+  void feed_forward(const DecoderLayer& layer) {
+    ResidualBranch branch(stream_, layer.ffn_norm, layer.ffn_post_norm);
+    const int64_t rows = branch.rows();
+    const int64_t rows_max = std::max<int64_t>(feed_forward_rows_, 1);
+    const int64_t runs = (rows + rows_max - 1) / rows_max;
     for (int64_t run = 0, first = 0; run < runs; ++run) {
       const int64_t count = (rows - first) / (runs - run);
-      branch_waits_ = feed_forward(layer, input.of({first, count}));
+      ResidualBranch part = branch.range(first, count);
+      layer.feed_forward->run({.branch = part, .scratch = scratch_of(memory_.feed_forward)});
       first += count;
     }
-    finish_branch(layer.ffn_post_norm);
-  }
-
-  // As multiply_branch(), which it ends with.
-  bool feed_forward(const DecoderLayer& layer, const PartInput& input) {
-    const DecoderLayerSpec& spec = layer.spec;
-    const int64_t count = input.rows.count;
-    const TensorView gate_up = columns_of(gate_up_.row_range(0, count), layer.gate_up.weight.n());
-    const TensorView activated = activated_.data == nullptr
-                                     ? column_range(gate_up, 0, spec.ffn)
-                                     : columns_of(activated_.row_range(0, count), spec.ffn);
-    if (spec.feed_forward == FeedForward::kPlain) {
-      multiply(layer.gate_up, input, gate_up);
-      activation(context_, {.x = gate_up, .activation = spec.activation, .out = activated});
-    } else {
-      multiply_gated(layer, input, gate_up, activated);
-    }
-    return multiply_branch(layer.down, activated, input.rows, layer.ffn_post_norm);
-  }
-
-  // Norms of q and k that are over all heads of a row; those over a head are the rotation's.
-  void normalise_whole_rows(const DecoderLayer& layer, const TensorView& qkv) {
-    const DecoderLayerSpec& spec = layer.spec;
-    if (spec.qk_norm != QkNorm::kRow) return;
-    const int64_t q_width = int64_t{spec.heads} * spec.head_dim;
-    const int64_t k_width = int64_t{spec.kv_heads} * spec.head_dim;
-    normalise_row(layer.q_norm, column_range(qkv, 0, q_width));
-    normalise_row(layer.k_norm, column_range(qkv, q_width, k_width));
-  }
-
-  void normalise_row(const DeviceVector& weight, const TensorView& rows) {
-    rms_norm(
-        context_,
-        {.x = rows, .residual = {}, .weight = weight.data(), .eps = spec_.norm_eps, .out = rows});
-  }
-
-  PartInput input_through(const NormWeights& norm) {
-    if (unfused() || norm.kind == NormKind::kNone) settle();
-    const bool adds = std::exchange(branch_waits_, false);
-    return {&norm, adds, {0, hidden_.rows()}};
-  }
-
-  // The rows themselves, for ops that do not take a norm along.
-  ConstTensorView normalised(const PartInput& input) {
-    const auto [first, count] = input.rows;
-    const TensorView x = hidden_.row_range(first, count);
-    if (input.norm->kind == NormKind::kNone) return x;
-    const TensorView normed = normed_.row_range(first, count);
-    normalise(context_, spec_, *input.norm, x, residual_of(input), normed);
-    return normed;
-  }
-
-  ConstTensorView residual_of(const PartInput& input) const {
-    if (!input.adds_branch) return {};
-    return branch_.row_range(input.rows.first, input.rows.count);
-  }
-
-  // Whether its norm may be one op with the product that reads it.
-  bool joins_product(const PartInput& input) const {
-    return input.norm->kind == NormKind::kRms && !unfused();
-  }
-  RmsNormArgs norm_args(const PartInput& input) const {
-    const auto [first, count] = input.rows;
-    return {.x = hidden_.row_range(first, count),
-            .residual = residual_of(input),
-            .weight = input.norm->weight.data(),
-            .eps = spec_.norm_eps,
-            .out = normed_.row_range(first, count),
-            .residual_scale = spec_.residual_scale};
-  }
-
-  void multiply(const LinearLayer& layer, const PartInput& input, const TensorView& y) {
-    if (!joins_product(input)) return multiply(layer, normalised(input), y);
-    const RmsNormArgs norm = norm_args(input);
-    norm_linear(
-        context_,
-        {.norm = norm,
-         .linear = {.x = norm.out, .weight = &layer.weight, .bias = layer.bias.data(), .y = y}});
-  }
-
-  void multiply_gated(const DecoderLayer& layer, const PartInput& input, const TensorView& gate_up,
-                      const TensorView& activated) {
-    GatedLinearArgs gated{.x = {},
-                          .weight = &layer.gate_up.weight,
-                          .bias = layer.gate_up.bias.data(),
-                          .activation = layer.spec.activation,
-                          .gate_up = gate_up,
-                          .y = activated};
-    if (joins_product(input)) {
-      const RmsNormArgs norm = norm_args(input);
-      gated.x = norm.out;
-      norm_gated_linear(context_, {.norm = norm, .gated = gated});
-    } else {
-      gated.x = normalised(input);
-      gated_linear(context_, gated);
-    }
-  }
-
-  // The product that a branch ends with, of these rows. Whether it is still to be added to
-  // `hidden`: it lies in branch_ then. (It may lie where the branch's input was.)
-  bool multiply_branch(const LinearLayer& layer, const ConstTensorView& x, RowRange rows,
-                       const NormWeights& post_norm) {
-    const TensorView branch = branch_.row_range(rows.first, rows.count);
-    if (unfused() || post_norm.kind != NormKind::kNone) {
-      multiply(layer, x, branch);
-      return true;
-    }
-    return !residual_linear(context_, {.in = x,
-                                       .weight = &layer.weight,
-                                       .bias = layer.bias.data(),
-                                       .scale = spec_.residual_scale,
-                                       .x = hidden_.row_range(rows.first, rows.count),
-                                       .branch = branch});
-  }
-
-  void finish_branch(const NormWeights& post_norm) {
-    if (post_norm.kind == NormKind::kNone) return;
-    normalise(context_, spec_, post_norm, branch_, {}, branch_);
-  }
-
-  bool unfused() const { return context_.hooks != nullptr && context_.hooks->unfused; }
-
-  void multiply(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y) {
-    if (unfused() && multiply_parts(layer, x, y)) return;
-    linear(context_, {.x = x, .weight = &layer.weight, .bias = layer.bias.data(), .y = y});
-  }
-
-  // False: nothing was done, these are no parts.
-  bool multiply_parts(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y) {
-    const std::vector<LinearWeight> parts = layer.weight.parts();
-    int64_t first = 0;
-    for (const LinearWeight& part : parts) {
-      const float* bias = layer.bias.data() == nullptr ? nullptr : layer.bias.data() + first;
-      linear(context_,
-             {.x = x, .weight = &part, .bias = bias, .y = column_range(y, first, part.n())});
-      first += part.n();
-    }
-    return !parts.empty();
+    branch.finish();
   }
 
   OpContext& context_;
-  const DecoderSpec& spec_;
   const ForwardBatch& batch_;
-  TensorView hidden_;           // [T, D]; with the rows kept, T is their number
-  TensorView normed_;           // [T, D]; branch_ too where scratch is shared
-  TensorView branch_;           // [T, D]: what the last part computed
-  bool branch_waits_ = false;   // branch_ is still to be added to hidden_
-  TensorView qkv_;              // [T, widest (Hq + 2 Hkv) d]
-  TensorView attention_out_;    // [T, widest Hq d]
-  TensorView gate_up_;          // [rows of a feed-forward, widest 2F]
-  TensorView activated_;        // [T, widest F]; none where scratch is shared
-  std::vector<Angles> angles_;  // [rope tables]
+  const Memory memory_;
+  const int64_t feed_forward_rows_;  // that it takes at a time
+  ResidualStream stream_;
 };
+
+// The embedding's table where it is packed, or null.
+const LinearWeight* packed_table(const DecoderWeights& weights) {
+  if (weights.embedding.data != nullptr) return nullptr;
+  return weights.embedding_matrix.n() > 0 ? &weights.embedding_matrix : &weights.output;
+}
 
 class Decoder final : public Model {
  public:
   Decoder(DecoderSpec spec, DecoderWeights weights, const DeviceTraits& device,
           DType activation_dtype)
       : spec_(std::move(spec)),
-        model_spec_(model_spec(spec_)),
-        widths_(Widths::of(spec_)),
+        model_spec_(headrace::model_spec(spec_.model, weights.layers)),
         weights_(std::move(weights)),
+        widths_(Widths::of(weights_.layers, device)),
         device_(device),
         activation_dtype_(activation_dtype) {}
 
@@ -494,7 +276,7 @@ class Decoder final : public Model {
                         .table = weights_.embedding,
                         .out = hidden,
                         .scale = spec_.embedding_scale,
-                        .packed = weights_.embedding.data == nullptr ? &weights_.output : nullptr});
+                        .packed = packed_table(weights_)});
   }
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
@@ -518,16 +300,27 @@ class Decoder final : public Model {
   }
 
   void head(OpContext& context, TensorView rows, TensorView logits) const override {
-    normalise(context, spec_, weights_.output_norm, rows, {}, rows);
-    linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = logits});
-    if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = logits, .cap = spec_.logit_soft_cap});
+    normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    const TensorView own = own_logits(context, logits);
+    linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = own});
+    if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = own, .cap = spec_.logit_soft_cap});
+    if (own.columns() < logits.columns()) {
+      context.mesh.tensor->gather(context.stream, logits, weights_.vocabulary.starts());
+    }
   }
 
  private:
+  // The columns that this rank computes.
+  TensorView own_logits(const OpContext& context, const TensorView& logits) const {
+    if (weights_.vocabulary.ranks() == 1) return logits;
+    const int32_t rank = context.mesh.tensor->rank();
+    return column_range(logits, weights_.vocabulary.first(rank), weights_.vocabulary.count(rank));
+  }
+
   const DecoderSpec spec_;
   const ModelSpec model_spec_;
-  const Widths widths_;
   DecoderWeights weights_;
+  const Widths widths_;
   const DeviceTraits device_;
   const DType activation_dtype_;
 };
@@ -558,15 +351,12 @@ void Decoder::pack_more(int64_t bytes_min) {
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                  int32_t thread_count) const {
   int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
+  const PartLoad mixed{tokens, kv_length_max, thread_count};
+  PartLoad fed = mixed;
+  fed.rows = feed_forward_rows(tokens, device_);
   for (const DecoderLayer& layer : weights_.layers) {
-    op_bytes = std::max(
-        op_bytes, attention_workspace_bytes(thread_count, layer.spec.head_dim, kv_length_max));
-    const int64_t ffn_tokens = feed_forward_rows(tokens, device_);
-    for (const auto& [linear, rows] :
-         {std::pair(&layer.qkv, int64_t{tokens}), std::pair(&layer.attention_out, int64_t{tokens}),
-          std::pair(&layer.gate_up, ffn_tokens), std::pair(&layer.down, ffn_tokens)}) {
-      op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, linear->weight));
-    }
+    op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
+                         layer.feed_forward->op_workspace_bytes(fed)});
   }
   ArenaPlaces places;
   DecoderScratch::place(places, spec_, widths_, tokens, activation_dtype_, device_);

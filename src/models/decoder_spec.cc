@@ -2,88 +2,66 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include <fmt/format.h>
 
+#include "models/decoder_layer.h"
 #include "models/rope_table.h"
 
 namespace headrace {
 namespace {
 
-// The tensors of one layer, in the order of the file formats' own writers.
-class LayerTensors {
+// Lists what a layer asks for, and gives it nothing.
+class ListedTensors final : public LayerTensors {
  public:
-  LayerTensors(int32_t index, int64_t hidden, const DecoderLayerSpec& layer)
-      : index_(index), hidden_(hidden), layer_(layer) {}
+  ListedTensors(int32_t layer, std::vector<TensorSpec>& list) : layer_(layer), list_(list) {}
 
-  std::vector<TensorSpec> list() && {
-    const int64_t q = int64_t{layer_.heads} * layer_.head_dim;
-    const int64_t kv = int64_t{layer_.kv_heads} * layer_.head_dim;
-    add_norm("attn_norm", layer_.pre_norm);
-    if (layer_.qkv == QkvTensors::kFused) {
-      add_linear("attn_qkv", q + 2 * kv, hidden_, layer_.qkv_bias);
-    } else {
-      add_linear("attn_q", q, hidden_, layer_.qkv_bias);
-      add_linear("attn_k", kv, hidden_, layer_.qkv_bias);
-      add_linear("attn_v", kv, hidden_, layer_.qkv_bias);
+  Result<LinearLayer> matrix(const MatrixStack& stack) override {
+    for (const MatrixStack::Rows& rows : stack.rows) {
+      // A tensor of which several ranges are asked for is listed once.
+      if (rows.first > 0) continue;
+      add(rows.name + ".weight", Shape{rows.in_file(), stack.columns_in_file()});
+      if (stack.bias) add(rows.name + ".bias", Shape{rows.in_file()});
     }
-    if (layer_.qk_norm != QkNorm::kNone) {
-      const bool heads = layer_.qk_norm == QkNorm::kHead;
-      add("attn_q_norm.weight", Shape{heads ? layer_.head_dim : q});
-      add("attn_k_norm.weight", Shape{heads ? layer_.head_dim : kv});
-    }
-    add_linear("attn_output", hidden_, q, layer_.attention_out_bias);
-    add_norm("post_attention_norm", layer_.post_norm);
-    add_norm("ffn_norm", layer_.pre_norm);
-    add_feed_forward();
-    add_norm("post_ffw_norm", layer_.post_norm);
-    return std::move(tensors_);
+    return LinearLayer();
+  }
+  Result<DeviceVector> vector(const std::string& name, int64_t count) override {
+    add(name, Shape{count});
+    return DeviceVector();
   }
 
  private:
-  void add(std::string_view part, const Shape& shape) {
-    tensors_.push_back({fmt::format("blk.{}.{}", index_, part), shape});
-  }
-  void add_norm(std::string_view part, NormKind kind) {
-    if (kind != NormKind::kNone) add(fmt::format("{}.weight", part), Shape{hidden_});
-    if (kind == NormKind::kLayer) add(fmt::format("{}.bias", part), Shape{hidden_});
-  }
-  void add_linear(std::string_view part, int64_t rows, int64_t columns, bool bias) {
-    add(fmt::format("{}.weight", part), Shape{rows, columns});
-    if (bias) add(fmt::format("{}.bias", part), Shape{rows});
-  }
-  void add_feed_forward() {
-    const int64_t ffn = layer_.ffn;
-    if (layer_.feed_forward == FeedForward::kGated) {
-      add_linear("ffn_gate", ffn, hidden_, layer_.ffn_bias);
-    }
-    const bool fused = layer_.feed_forward == FeedForward::kGatedFused;
-    add_linear("ffn_up", fused ? 2 * ffn : ffn, hidden_, layer_.ffn_bias);
-    add_linear("ffn_down", hidden_, ffn, layer_.ffn_bias);
+  void add(const std::string& name, const Shape& shape) {
+    list_.push_back({fmt::format("blk.{}.{}", layer_, name), shape});
   }
 
-  const int32_t index_;
-  const int64_t hidden_;
-  const DecoderLayerSpec& layer_;
-  std::vector<TensorSpec> tensors_;
+  const int32_t layer_;
+  std::vector<TensorSpec>& list_;
 };
+
+AttentionSpec attention_of(const ModelConfig& config) {
+  const float root = std::sqrt(static_cast<float>(config.head_dim));
+  return {.heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .scale = config.attention_scale > 0 ? config.attention_scale : 1.0f / root,
+          .soft_cap = config.attention_soft_cap,
+          .qk_norm_eps = config.rms_eps,
+          .qkv = config.fused_qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
+          .qkv_bias = config.qkv_bias,
+          .out_bias = config.attention_out_bias,
+          .qk_rows_interleaved = config.qk_rows_interleaved};
+}
 
 }  // namespace
 
 DecoderSpec uniform_decoder(const ModelConfig& config) {
-  const float root = std::sqrt(static_cast<float>(config.head_dim));
-  const DecoderLayerSpec layer{
-      .heads = config.heads,
-      .kv_heads = config.kv_heads,
-      .head_dim = config.head_dim,
-      .ffn = config.ffn,
-      .attention_scale = config.attention_scale > 0 ? config.attention_scale : 1.0f / root,
-      .attention_soft_cap = config.attention_soft_cap,
-      .qkv = config.fused_qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
-      .qkv_bias = config.qkv_bias,
-      .attention_out_bias = config.attention_out_bias,
-      .feed_forward = config.fused_gate_up ? FeedForward::kGatedFused : FeedForward::kGated,
-      .ffn_bias = config.ffn_bias};
+  const DenseSpec dense{
+      .width = config.ffn,
+      .tensors = config.fused_gate_up ? DenseTensors::kGatedFused : DenseTensors::kGated,
+      .bias = config.ffn_bias};
+  const DecoderLayerSpec layer{.mixer = attention_of(config), .feed_forward = dense};
   DecoderSpec spec{.model = {.architecture = config.architecture,
                              .vocab_size = config.vocab,
                              .hidden_size = config.hidden,
@@ -96,12 +74,11 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
                    .residual_scale = config.residual_scale,
                    .logit_scale = 1.0f / config.logit_divisor,
                    .logit_soft_cap = config.logit_soft_cap,
-                   .tied_embeddings = config.tied_embeddings,
-                   .qk_rows_interleaved = config.qk_rows_interleaved};
+                   .tied_embeddings = config.tied_embeddings};
   for_each_layer(spec, [&](DecoderLayerSpec& each, int32_t i) {
     const bool slides =
         config.sliding_layers.empty() || config.sliding_layers[static_cast<size_t>(i)];
-    each.window = slides ? config.window : 0;
+    each.attention().window = slides ? config.window : 0;
   });
   return spec;
 }
@@ -109,16 +86,20 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
 void slide_all_but_each(DecoderSpec& spec, const ModelConfig& config, int32_t period) {
   if (!config.sliding_layers.empty()) return;
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
-    if ((i + 1) % period == 0) layer.window = 0;
+    if ((i + 1) % period == 0) layer.attention().window = 0;
   });
 }
 
 ModelSpec model_spec(const DecoderSpec& spec) {
-  ModelSpec model = spec.model;
-  for (const DecoderLayerSpec& layer : spec.layers) {
-    model.query_heads = std::max(model.query_heads, layer.heads);
-    model.kv.push_back(
-        {.kv_heads = layer.kv_heads, .head_dim = layer.head_dim, .window = layer.window});
+  std::vector<DecoderLayer> layers;
+  for (int32_t i = 0; i < spec.model.layer_count; ++i) layers.push_back(make_layer(spec, i));
+  return model_spec(spec.model, layers);
+}
+
+ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers) {
+  for (const DecoderLayer& layer : layers) {
+    model.query_heads = std::max(model.query_heads, layer.mixer->query_heads());
+    model.kv.push_back(layer.mixer->kept());
   }
   return model;
 }
@@ -136,9 +117,8 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
-    auto layer = LayerTensors(i, hidden, spec.layers[static_cast<size_t>(i)]).list();
-    tensors.insert(tensors.end(), std::make_move_iterator(layer.begin()),
-                   std::make_move_iterator(layer.end()));
+    ListedTensors listed(i, tensors);
+    CHECK(make_layer(spec, i).load(listed, hidden).ok());
   }
   return tensors;
 }

@@ -12,29 +12,6 @@
 namespace headrace {
 namespace {
 
-Result<Buffer> upload(Device& device, std::span<const std::byte> bytes) {
-  const auto size = static_cast<int64_t>(bytes.size());
-  HR_ASSIGN_OR_RETURN(Buffer buffer, device.allocate(size));
-  const auto stream = device.create_stream();
-  stream->copy_in(buffer.data(), bytes.data(), size);
-  HR_RETURN_IF_ERROR(stream->synchronize());
-  return buffer;
-}
-
-// Files of some architectures hold the rows of q and k in the order (pair, half) of the original
-// interleaved rotation; ours, as HF's, is (half, pair). Row r of a head comes from file row:
-std::vector<int32_t> half_from_interleaved(int32_t heads, int32_t head_dim) {
-  std::vector<int32_t> order;
-  order.reserve(static_cast<size_t>(heads) * static_cast<size_t>(head_dim));
-  const int32_t half = head_dim / 2;
-  for (int32_t head = 0; head < heads; ++head) {
-    for (int32_t r = 0; r < head_dim; ++r) {
-      order.push_back(head * head_dim + 2 * (r % half) + r / half);
-    }
-  }
-  return order;
-}
-
 // What on-load quantisation makes of a matrix. The head chooses tokens, so that 4 bits show there
 // most: it gets 8 (llama.cpp's quantiser gives it 6 or 8). Rows that are no whole blocks of Q4_K
 // become Q4_1, which has its precision at 5 bits instead of 4.5; rows of no whole blocks at all
@@ -44,6 +21,8 @@ std::optional<DType> quantised_type(DType wanted, bool head, int64_t columns) {
   if (!row_bytes(dtype, columns)) dtype = DType::kQ4_1;
   return row_bytes(dtype, columns) ? std::optional(dtype) : std::nullopt;
 }
+
+constexpr const char* kTable = "token_embd.weight";  // of embeddings, and of tied heads
 
 class DecoderLoader {
  public:
@@ -78,10 +57,12 @@ class DecoderLoader {
       HR_RETURN_IF_ERROR(load_layer(i));
       report(static_cast<double>(i + 1) / (spec_.model.layer_count + 1));
     }
-    HR_ASSIGN_OR_RETURN(weights_.output_norm,
-                        norm("output_norm", spec_.output_norm, spec_.logit_scale));
-    const char* output = spec_.tied_embeddings ? "token_embd.weight" : "output.weight";
-    HR_ASSIGN_OR_RETURN(weights_.output, matrix({{output, table_shape(), {}}}));
+    HR_RETURN_IF_ERROR(load_output_norm());
+    const char* output = spec_.tied_embeddings ? kTable : "output.weight";
+    if (options_.shard.is_split()) {
+      weights_.vocabulary = Shares(spec_.model.vocab_size, ranks_of_head(), kLinearGroupRows);
+    }
+    HR_ASSIGN_OR_RETURN(weights_.output, head(output));
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
@@ -96,16 +77,25 @@ class DecoderLoader {
     return status;
   }
 
-  // Rows of one tensor in a stack; a bias has its rows in the same order.
-  struct Part {
-    std::string name;  // without ".weight"
-    int64_t rows;
-    std::span<const int32_t> row_order;
-  };
-  struct MatrixPart {
-    std::string name;
-    Shape shape;
-    std::span<const int32_t> row_order;
+  // Of one layer, by their names in it.
+  class TensorsOfLayer final : public LayerTensors {
+   public:
+    TensorsOfLayer(DecoderLoader& loader, int32_t layer) : loader_(loader), layer_(layer) {}
+    Result<LinearLayer> matrix(const MatrixStack& stack) override {
+      MatrixStack in_file = stack;
+      for (MatrixStack::Rows& rows : in_file.rows) rows.name = name_in_file(rows.name);
+      return loader_.linear(in_file);
+    }
+    Result<DeviceVector> vector(const std::string& name, int64_t count) override {
+      return loader_.vector(name_in_file(name), count);
+    }
+
+   private:
+    std::string name_in_file(const std::string& name) const {
+      return fmt::format("blk.{}.{}", layer_, name);
+    }
+    DecoderLoader& loader_;
+    const int32_t layer_;
   };
 
   void report(double done) const {
@@ -121,111 +111,47 @@ class DecoderLoader {
                           host_vector(table.divisors, rope.count));
       for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] /= divisors[i];
     }
-    HR_ASSIGN_OR_RETURN(rope.inv_freq, upload(device_, std::as_bytes(std::span(inv_freq))));
+    HR_ASSIGN_OR_RETURN(rope.inv_freq, upload_bytes(device_, std::as_bytes(std::span(inv_freq))));
     weights_.ropes.push_back(std::move(rope));
     return ok_status();
   }
 
+  // It lies in weights_ while it is loaded: uploads write to its memory.
   Status load_layer(int32_t index) {
-    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
-    const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", index, part); };
-    const int64_t hidden = spec_.model.hidden_size;
-    const int64_t q = int64_t{spec.heads} * spec.head_dim;
-    DecoderLayer& layer = weights_.layers.emplace_back(DecoderLayer{.spec = spec});
-    HR_ASSIGN_OR_RETURN(layer.attention_norm, norm(name("attn_norm"), spec.pre_norm));
-    HR_ASSIGN_OR_RETURN(layer.qkv, linear(qkv_parts(index), hidden, spec.qkv_bias));
-    HR_RETURN_IF_ERROR(load_qk_norms(index, layer));
-    HR_ASSIGN_OR_RETURN(layer.attention_out,
-                        linear({{name("attn_output"), hidden, {}}}, q, spec.attention_out_bias));
-    HR_ASSIGN_OR_RETURN(layer.attention_post_norm,
-                        norm(name("post_attention_norm"), spec.post_norm));
-    HR_ASSIGN_OR_RETURN(layer.ffn_norm, norm(name("ffn_norm"), spec.pre_norm));
-    HR_ASSIGN_OR_RETURN(layer.gate_up, linear(gate_up_parts(index), hidden, spec.ffn_bias));
-    HR_ASSIGN_OR_RETURN(layer.down,
-                        linear({{name("ffn_down"), hidden, {}}}, spec.ffn, spec.ffn_bias));
-    HR_ASSIGN_OR_RETURN(layer.ffn_post_norm, norm(name("post_ffw_norm"), spec.post_norm));
-    return ok_status();
-  }
-
-  std::vector<Part> qkv_parts(int32_t index) {
-    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
-    const int64_t q = int64_t{spec.heads} * spec.head_dim;
-    const int64_t kv = int64_t{spec.kv_heads} * spec.head_dim;
-    if (spec_.qk_rows_interleaved) {
-      q_order_ = half_from_interleaved(spec.heads, spec.head_dim);
-      k_order_ = half_from_interleaved(spec.kv_heads, spec.head_dim);
-    }
-    if (spec.qkv == QkvTensors::kFused) {
-      if (spec_.qk_rows_interleaved) join_orders(q, kv);
-      return {{fmt::format("blk.{}.attn_qkv", index), q + 2 * kv, fused_order_}};
-    }
-    return {{fmt::format("blk.{}.attn_q", index), q, q_order_},
-            {fmt::format("blk.{}.attn_k", index), kv, k_order_},
-            {fmt::format("blk.{}.attn_v", index), kv, {}}};
-  }
-
-  // The order of the rows of q, k and v in one matrix.
-  void join_orders(int64_t q_rows, int64_t kv_rows) {
-    fused_order_ = q_order_;
-    for (const int32_t row : k_order_) fused_order_.push_back(static_cast<int32_t>(q_rows) + row);
-    for (int64_t row = 0; row < kv_rows; ++row) {
-      fused_order_.push_back(static_cast<int32_t>(q_rows + kv_rows + row));
-    }
-  }
-
-  std::vector<Part> gate_up_parts(int32_t index) const {
-    const DecoderLayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
-    const Part up{fmt::format("blk.{}.ffn_up", index), spec.ffn, {}};
-    switch (spec.feed_forward) {
-      case FeedForward::kGated:
-        return {{fmt::format("blk.{}.ffn_gate", index), spec.ffn, {}}, up};
-      case FeedForward::kGatedFused:
-        return {{up.name, 2 * up.rows, {}}};
-      case FeedForward::kPlain:
-        return {up};
-    }
-    __builtin_unreachable();
-  }
-
-  Status load_qk_norms(int32_t index, DecoderLayer& layer) {
-    const DecoderLayerSpec& spec = layer.spec;
-    if (spec.qk_norm == QkNorm::kNone) return ok_status();
-    const bool rows = spec.qk_norm == QkNorm::kRow;
-    const int64_t q = rows ? int64_t{spec.heads} * spec.head_dim : spec.head_dim;
-    const int64_t k = rows ? int64_t{spec.kv_heads} * spec.head_dim : spec.head_dim;
-    HR_ASSIGN_OR_RETURN(layer.q_norm, vector(fmt::format("blk.{}.attn_q_norm.weight", index), q));
-    HR_ASSIGN_OR_RETURN(layer.k_norm, vector(fmt::format("blk.{}.attn_k_norm.weight", index), k));
-    return ok_status();
+    TensorsOfLayer tensors(*this, index);
+    DecoderLayer& layer = weights_.layers.emplace_back(make_layer(spec_, index));
+    if (options_.shard.is_split()) HR_RETURN_IF_ERROR(layer.split(options_.shard));
+    return layer.load(tensors, spec_.model.hidden_size);
   }
 
   // The CPU looks rows up in a tied head, whose packing has lost nothing unless it quantised, or in
   // the file: each row there is 64 KiB of its pages in memory, up to the whole table's. CUDA looks
   // them up in a matrix of its own, which a tied head shares.
   Status load_embedding() {
+    const bool in_head = spec_.tied_embeddings && weights_.output.n() == spec_.model.vocab_size;
     if (device_.kind() == DeviceKind::kCpu) {
-      if (spec_.tied_embeddings && !options_.quantise_to) return ok_status();
-      HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get("token_embd.weight", table_shape()));
+      if (in_head && !options_.quantise_to) return ok_status();
+      HR_ASSIGN_OR_RETURN(weights_.embedding, source_.get(kTable, table_shape()));
       return ok_status();
     }
-    if (spec_.tied_embeddings) {
-      weights_.embedding = weights_.output.matrix();
-      return ok_status();
+    if (!in_head) {
+      HR_ASSIGN_OR_RETURN(weights_.embedding_matrix, table(kTable));
     }
-    HR_ASSIGN_OR_RETURN(weights_.embedding_matrix,
-                        matrix({{"token_embd.weight", table_shape(), {}}}));
-    weights_.embedding = weights_.embedding_matrix.matrix();
+    const LinearWeight& looked_up = in_head ? weights_.output : weights_.embedding_matrix;
+    if (looked_up.is_matrix()) weights_.embedding = looked_up.matrix();
     return ok_status();
   }
 
-  Result<NormWeights> norm(const std::string& name, NormKind kind, float scale = 1.0f) const {
-    NormWeights norm{.kind = kind};
+  // Its scale is that of the logits.
+  Status load_output_norm() {
     const int64_t hidden = spec_.model.hidden_size;
-    if (kind == NormKind::kNone) return norm;
-    HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", hidden, scale));
-    if (kind == NormKind::kLayer) {
-      HR_ASSIGN_OR_RETURN(norm.bias, vector(name + ".bias", hidden, scale));
-    }
-    return norm;
+    NormWeights& norm = weights_.output_norm;
+    norm.kind = spec_.output_norm;
+    norm.eps = spec_.norm_eps;
+    HR_ASSIGN_OR_RETURN(norm.weight, vector("output_norm.weight", hidden, spec_.logit_scale));
+    if (norm.kind != NormKind::kLayer) return ok_status();
+    HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
+    return ok_status();
   }
 
   Result<DeviceVector> vector(const std::string& name, int64_t count, float scale = 1.0f) const {
@@ -241,37 +167,95 @@ class DecoderLoader {
     return values;
   }
 
-  // The parts' matrices, `columns` wide, stacked; their biases too where they have one.
-  Result<LinearLayer> linear(const std::vector<Part>& parts, int64_t columns, bool bias) {
+  // A stack, by names in the file.
+  Result<LinearLayer> linear(const MatrixStack& stack) {
     LinearLayer layer;
-    std::vector<MatrixPart> matrices;
-    for (const Part& part : parts) {
-      matrices.push_back({part.name + ".weight", Shape{part.rows, columns}, part.row_order});
+    std::vector<NamedMatrix> matrices;
+    for (const MatrixStack::Rows& rows : stack.rows) {
+      NamedMatrix& each = matrices.emplace_back(
+          NamedMatrix{rows.name + ".weight", Shape{rows.in_file(), stack.columns_in_file()}});
+      each.row_order = rows.order;
+      each.first_row = rows.first;
+      each.rows = rows.count;
+      each.first_column = stack.first_column;
+      each.columns = stack.columns;
     }
-    if (bias) {
-      HR_ASSIGN_OR_RETURN(layer.bias, stacked_bias(parts));
+    if (stack.bias) {
+      HR_ASSIGN_OR_RETURN(layer.bias, stacked_bias(stack));
     }
     // Last: nothing may fail between the start of its upload and its place in weights_.
     HR_ASSIGN_OR_RETURN(layer.weight, matrix(matrices));
     return layer;
   }
 
-  Result<LinearWeight> matrix(const std::vector<MatrixPart>& parts) {
+  // The embedding or the head.
+  Result<LinearWeight> table(const std::string& name) {
+    return matrix({NamedMatrix{name, table_shape()}});
+  }
+  // This rank's rows of the head.
+  Result<LinearWeight> head(const std::string& name) {
+    NamedMatrix rows{name, table_shape()};
+    if (ranks_of_head() > 1) {
+      rows.first_row = weights_.vocabulary.first(options_.shard.rank);
+      rows.rows = weights_.vocabulary.count(options_.shard.rank);
+    }
+    return matrix({rows});
+  }
+  int32_t ranks_of_head() const { return options_.shard.all_on_one ? 1 : options_.shard.ranks; }
+
+  // A matrix of the file, or a range of its rows and columns.
+  struct NamedMatrix {
+    NamedMatrix(std::string tensor, const Shape& in_file)
+        : name(std::move(tensor)), shape(in_file), rows(in_file[0]), columns(in_file[1]) {}
+    std::string name;
+    Shape shape;  // in the file
+    std::span<const int32_t> row_order;
+    int64_t first_row = 0, rows;
+    int64_t first_column = 0, columns;
+  };
+
+  // kInvalidArgument where its columns begin or end within a block.
+  Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
+    const auto before = row_bytes(whole.dtype, range.first_column);
+    if (!before || !row_bytes(whole.dtype, range.columns)) {
+      return invalid_argument(fmt::format(
+          "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
+          source_.description(), source_.name_in_file(range.name), range.first_column,
+          range.first_column + range.columns, dtype_name(whole.dtype)));
+    }
+    return ConstTensorView(whole.row(range.first_row) + *before, whole.dtype,
+                           Shape{range.rows, range.columns}, whole.row_stride);
+  }
+
+  Result<LinearSource> source_of(const NamedMatrix& wanted) {
+    HR_ASSIGN_OR_RETURN(const ConstTensorView whole, source_.get(wanted.name, wanted.shape));
+    HR_ASSIGN_OR_RETURN(const ConstTensorView view, range_of(whole, wanted));
+    LinearSource source{view, wanted.row_order};
+    if (wanted.columns == whole.columns()) {
+      source.done = [from = &source_, whole, skipped = wanted.first_row](int64_t first,
+                                                                         int64_t last) {
+        from->release_rows(whole, skipped + first, skipped + last);
+      };
+    }
+    // Ranks look rows up in the table of which they hold a part as their head: it stays.
+    const bool looked_up = options_.shard.is_split() && wanted.name == kTable;
+    if (!looked_up) source.hold = released_after(whole);
+    source.unpack = options_.unpack_blocks;
+    if (options_.quantise_to) {
+      const bool head = wanted.shape == table_shape();
+      source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
+    }
+    return source;
+  }
+
+  Result<LinearWeight> matrix(const std::vector<NamedMatrix>& stacked) {
     std::vector<LinearSource> sources;
-    for (const MatrixPart& part : parts) {
-      HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(part.name, part.shape));
-      sources.push_back({view, part.row_order,
-                         [source = &source_, view](int64_t first, int64_t last) {
-                           source->release_rows(view, first, last);
-                         },
-                         released_after(view)});
-      if (options_.quantise_to) {
-        const bool head = part.shape == table_shape();
-        sources.back().quantise_to = quantised_type(*options_.quantise_to, head, view.columns());
-      }
+    for (const NamedMatrix& each : stacked) {
+      HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
+      sources.push_back(std::move(source));
     }
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
-    const std::string& name = parts.front().name;
+    const std::string& name = stacked.front().name;
     PackedCache* const cache = options_.packed_cache;
     if (const auto packed = cache == nullptr ? std::nullopt : cache->find(name)) {
       HR_ASSIGN_OR_RETURN(auto weight, LinearWeight::restore(device_, sources, compute(), *packed));
@@ -307,14 +291,16 @@ class DecoderLoader {
     return {view.data, [source = &source_, view](const void*) { source->release(view); }};
   }
 
-  Result<DeviceVector> stacked_bias(const std::vector<Part>& parts) const {
+  Result<DeviceVector> stacked_bias(const MatrixStack& stack) const {
     std::vector<float> stacked;
-    for (const Part& part : parts) {
+    for (const MatrixStack::Rows& rows : stack.rows) {
       HR_ASSIGN_OR_RETURN(const std::vector<float> values,
-                          host_vector(part.name + ".bias", part.rows));
-      for (size_t r = 0; r < values.size(); ++r) {
-        const size_t from = part.row_order.empty() ? r : static_cast<size_t>(part.row_order[r]);
-        stacked.push_back(values[from]);
+                          host_vector(rows.name + ".bias", rows.in_file()));
+      const std::span<const float> own = std::span(values).subspan(static_cast<size_t>(rows.first),
+                                                                   static_cast<size_t>(rows.count));
+      for (size_t r = 0; r < own.size(); ++r) {
+        const size_t from = rows.order.empty() ? r : static_cast<size_t>(rows.order[r]);
+        stacked.push_back(own[from]);
       }
     }
     return DeviceVector::upload(device_, stacked);
@@ -325,17 +311,10 @@ class DecoderLoader {
   Device& device_;
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
-  std::vector<int32_t> q_order_, k_order_, fused_order_;
   std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to
 };
 
 }  // namespace
-
-Result<DeviceVector> DeviceVector::upload(Device& device, std::span<const float> values) {
-  DeviceVector vector;
-  HR_ASSIGN_OR_RETURN(vector.buffer_, headrace::upload(device, std::as_bytes(values)));
-  return vector;
-}
 
 Result<DecoderWeights> load_decoder_weights(const DecoderSpec& spec, const WeightSource& source,
                                             Device& device, const ModelLoadOptions& options) {

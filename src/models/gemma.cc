@@ -91,8 +91,7 @@ float score_scale(const ModelConfig& config, int32_t wide_layers) {
 DecoderSpec gemma_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
-  for_each_layer(
-      spec, [](DecoderLayerSpec& layer, int32_t) { layer.activation = Activation::kGeluTanh; });
+  for (DecoderLayerSpec& layer : spec.layers) layer.dense().activation = Activation::kGeluTanh;
   return spec;
 }
 
@@ -104,7 +103,7 @@ DecoderSpec gemma2_spec(const ModelConfig& config) {
   DecoderSpec spec = gemma_spec(full);
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t) {
     layer.post_norm = NormKind::kRms;
-    layer.attention_scale = score_scale(config, kLayersOf27b);
+    layer.attention().scale = score_scale(config, kLayersOf27b);
   });
   slide_all_but_each(spec, full, 2);
   return spec;
@@ -117,10 +116,10 @@ DecoderSpec gemma3_spec(const ModelConfig& config) {
   const double theta = config.rope_theta_local > 0 ? config.rope_theta_local : kLocalTheta;
   spec.ropes.push_back(plain_rope_table(theta, config.rope_dim));
   slide_all_but_each(spec, config, 6);
-  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t) {
-    layer.post_norm = NormKind::kRms;
+  for (DecoderLayerSpec& layer : spec.layers) layer.post_norm = NormKind::kRms;
+  for_each_attention(spec, [&](AttentionSpec& layer, int32_t) {
     layer.qk_norm = QkNorm::kHead;
-    layer.attention_scale = score_scale(config, kLayersOf27b);
+    layer.scale = score_scale(config, kLayersOf27b);
     layer.rope = layer.window > 0 ? 1 : 0;
   });
   return spec;

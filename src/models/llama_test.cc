@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "models/decoder.h"
+#include "models/made_model_fixture.h"
 #include "models/model_fixture.h"
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
@@ -51,24 +52,6 @@ class MemorySource final : public WeightSource {
   std::map<std::string, std::vector<float>> tensors_;
   std::map<std::string, Shape> shapes_;
 };
-
-ModelConfig tiny_config(bool tied) {
-  ModelConfig config;
-  config.architecture = "llama";
-  config.hidden = 48;
-  config.layers = 2;
-  config.heads = 6;
-  config.kv_heads = 2;
-  config.head_dim = 8;
-  config.ffn = 80;
-  config.vocab = 97;
-  config.context_length = 128;
-  config.rms_eps = 1e-5f;
-  config.rope_theta = 10000;
-  config.rope_dim = 8;
-  config.tied_embeddings = tied;
-  return config;
-}
 
 MemorySource random_weights(const ModelConfig& config) {
   MemorySource source;

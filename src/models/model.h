@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "models/shard.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/kv_view.h"
 #include "ops/op.h"
@@ -30,6 +31,7 @@ struct LayerKv {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;  // > 0: sliding
+  friend bool operator==(const LayerKv&, const LayerKv&) = default;
 };
 struct ModelSpec {
   std::string architecture;
@@ -48,6 +50,8 @@ struct ForwardBatch {
     std::span<const int64_t> slots;                // [T] block * block_tokens + offset
     std::span<const AttentionSequence> sequences;  // [S]
     const AttentionPlan* plan = nullptr;           // CUDA: their tiles, on the device
+    // As in AttentionArgs: groups of one kind share their sequences. A plan names its own tables.
+    int32_t table_offset = 0;
   };
   // Tokens, positions and slots lie in the device's memory.
   std::span<const TokenId> tokens;       // [T]
@@ -115,8 +119,9 @@ enum class ComputeType {
 
 struct ModelLoadOptions {
   ComputeType compute = ComputeType::kFast;
-  // CPU: matrices of a float type are quantised to this while they are packed (Q8_0, Q4_0, Q4_K).
+  // Matrices of a float type are quantised to this while they are packed (Q8_0, Q4_0, Q4_K).
   std::optional<DType> quantise_to;
+  bool unpack_blocks = false;                 // CUDA: block types become 16 bits a weight
   std::function<void(double done)> progress;  // may be empty; [0, 1]
   // CPU, or null. Packed matrices are those that it has; it outlives the model. Where it has none,
   // they are added to it.
@@ -126,6 +131,7 @@ struct ModelLoadOptions {
   // outlives the model then.
   std::function<bool()> pack_at_use;
   Timeline* timeline = nullptr;  // may be null: gets the parts of the load
+  ShardSpec shard = {};          // CPU: what of the model is loaded
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

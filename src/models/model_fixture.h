@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -85,6 +86,13 @@ class SequenceSession {
   // Of the runs from now on; outlives them.
   void set_hooks(const OpHooks* hooks) { hooks_ = hooks; }
 
+  // The model is a rank's, and the session is on the rank's thread.
+  void join(Communicator& ranks) { mesh_.tensor = &ranks; }
+
+  // Of steps of twice as many rows, the last `rows` alone are read: values are of these, and of
+  // the last layer there are logits only.
+  void read_last(int32_t rows) { read_rows_ = rows; }
+
   // `steps` add up to the tokens' number.
   SequenceValues run(const std::vector<TokenId>& tokens, const std::vector<int32_t>& steps) {
     SequenceValues values;
@@ -155,8 +163,19 @@ class SequenceSession {
     const ForwardBatch batch{.tokens = TokenSpan(tokens).subspan(from, static_cast<size_t>(count)),
                              .positions = positions,
                              .groups = groups,
-                             .layer_group = layer_group_};
+                             .layer_group = layer_group_,
+                             .kept = keep_rows(count)};
     forward(batch, values);
+  }
+
+  const ForwardBatch::KeptRows* keep_rows(int32_t count) {
+    if (read_rows_ == 0 || count < 2 * read_rows_) return nullptr;
+    kept_rows_.clear();
+    for (int32_t r = count - read_rows_; r < count; ++r) kept_rows_.push_back(r);
+    kept_sequence_ = groups_[static_cast<size_t>(layer_group_.back())].sequence;
+    kept_sequence_.row_count = read_rows_;
+    kept_ = {.rows = kept_rows_, .group = {.slots = {}, .sequences = {&kept_sequence_, 1}}};
+    return &kept_;
   }
 
   void forward(const ForwardBatch& batch, SequenceValues& values) {
@@ -172,8 +191,10 @@ class SequenceSession {
     }};
     model_.embed(context, batch, hidden);
     model_.layers(context, batch, {0, spec.layer_count}, kv_, hidden, taps);
-    model_.head(context, hidden, logits);
-    append_rows(logits, values.logits);
+    const int64_t read = batch.kept == nullptr ? count : std::ssize(batch.kept->rows);
+    const TensorView read_logits = logits.row_range(0, read);
+    model_.head(context, hidden.row_range(0, read), read_logits);
+    append_rows(read_logits, values.logits);
   }
 
   static void append_rows(const ConstTensorView& from, std::vector<std::vector<float>>& to) {
@@ -209,6 +230,10 @@ class SequenceSession {
   std::vector<int32_t> layer_group_;
   Workspace workspace_;
   const OpHooks* hooks_ = nullptr;
+  int32_t read_rows_ = 0;  // 0: all
+  std::vector<int32_t> kept_rows_;
+  AttentionSequence kept_sequence_;
+  ForwardBatch::KeptRows kept_;
 };
 
 }  // namespace headrace

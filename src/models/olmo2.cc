@@ -29,8 +29,8 @@ void slide_as_olmo3(DecoderSpec& spec, const ModelConfig& config) {
   slide_all_but_each(spec, config, kPeriod);
   const double theta = config.rope_theta_local > 0 ? config.rope_theta_local : config.rope_theta;
   spec.ropes.push_back(plain_rope_table(theta, config.rope_dim));
-  for_each_layer(spec,
-                 [](DecoderLayerSpec& layer, int32_t) { layer.rope = layer.window > 0 ? 1 : 0; });
+  for_each_attention(spec,
+                     [](AttentionSpec& layer, int32_t) { layer.rope = layer.window > 0 ? 1 : 0; });
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ DecoderSpec olmo2_spec(const ModelConfig& config) {
   for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {
     layer.pre_norm = NormKind::kNone;
     layer.post_norm = NormKind::kRms;
-    layer.qk_norm = QkNorm::kRow;
+    layer.attention().qk_norm = QkNorm::kRow;
   });
   if (config.window > 0) slide_as_olmo3(spec, config);
   return spec;

@@ -35,8 +35,8 @@ DecoderSpec starcoder2_spec(const ModelConfig& config) {
   spec.output_norm = NormKind::kLayer;
   for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {
     layer.pre_norm = NormKind::kLayer;
-    layer.feed_forward = FeedForward::kPlain;
-    layer.activation = Activation::kGeluTanh;
+    layer.dense().tensors = DenseTensors::kPlain;
+    layer.dense().activation = Activation::kGeluTanh;
   });
   return spec;
 }

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include "base/rng.h"
 #include "models/model_fixture.h"
+#include "tensor/thread_ranks.h"
 #include "weights/safetensors.h"
 #include "weights/safetensors_source.h"
 
@@ -149,9 +151,12 @@ class TinyModel {
 
   const Expected& expected() const { return expected_; }
   int32_t length() const { return static_cast<int32_t>(expected_.tokens.size()); }
-  SequenceValues run(const std::vector<int32_t>& steps, const OpHooks* hooks = nullptr) const {
+  SequenceValues run(const std::vector<int32_t>& steps, const OpHooks* hooks = nullptr,
+                     int32_t read_last = 0, Communicator* ranks = nullptr) const {
     SequenceSession session(device_, *loaded_.model, length());
     session.set_hooks(hooks);
+    if (ranks != nullptr) session.join(*ranks);
+    session.read_last(read_last);
     return session.run(expected_.tokens, steps);
   }
 
@@ -221,6 +226,23 @@ TEST_F(TinyModels, BitsDoNotDependOnTheSteps) {
   });
 }
 
+// Rows that nobody reads end with what the last layer keeps of them: the others' bits stay.
+TEST_F(TinyModels, RowsThatAreReadHaveTheSameBitsAlone) {
+  for_each_model(ComputeType::kFast, [](const TinyModel& model) {
+    const std::vector<int32_t> steps = {7, 16, 20, model.length() - 43};
+    const SequenceValues all = model.run(steps);
+    for (const int32_t count : {1, 3}) {
+      std::vector<std::vector<float>> expected;
+      int32_t end = 0;
+      for (const int32_t step : steps) {
+        end += step;
+        expected.insert(expected.end(), all.logits.begin() + end - count, all.logits.begin() + end);
+      }
+      EXPECT_EQ(model.run(steps, nullptr, count).logits, expected);
+    }
+  });
+}
+
 // Residuals added by themselves, stacked matrices one by one: what `bench ablate K4` compares with.
 TEST_F(TinyModels, UnfusedOpsGiveTheSameBits) {
   const OpHooks unfused{.unfused = true};
@@ -241,6 +263,68 @@ TEST_F(TinyModels, SumsAddedByProductsAreTheSameBits) {
     EXPECT_EQ(by_products.logits, by_norms.logits);
     EXPECT_EQ(by_products.hidden, by_norms.hidden);
   });
+}
+
+// A model split over ranks, each a thread: what the first has of logits.
+SequenceValues run_on_ranks(const std::string& name, ShardSums sums, int32_t ranks,
+                            const std::vector<int32_t>& steps, int32_t read_last) {
+  const ThreadRanks group(ranks);
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<TinyModel> models;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    devices.push_back(create_cpu_device(1));
+    ModelLoadOptions options;
+    options.shard = {.rank = rank, .ranks = ranks, .sums = sums};
+    models.push_back(std::move(TinyModel::load(name, *devices.back(), options).value()));
+  }
+  std::vector<SequenceValues> values(models.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < models.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      Communicator& of_rank = group.rank(static_cast<int>(rank));
+      values[rank] = models[rank].run(steps, nullptr, read_last, &of_rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const SequenceValues& other : values) EXPECT_EQ(other.hidden, values.front().hidden);
+  return std::move(values.front());
+}
+
+TEST_F(TinyModels, RanksGiveTheBitsOfOne) {
+  for (const std::string& name : model_names()) {
+    SCOPED_TRACE(name);
+    const auto device = create_cpu_device(2);
+    const auto whole = TinyModel::load(name, *device, {});
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    const std::vector<int32_t> steps = {7, 16, 1, whole->length() - 24};
+    for (const int32_t read_last : {0, 3}) {
+      const SequenceValues expected = whole->run(steps, nullptr, read_last);
+      for (const int32_t ranks : {2, 3, 5}) {
+        const SequenceValues values =
+            run_on_ranks(name, ShardSums::kGather, ranks, steps, read_last);
+        EXPECT_EQ(values.logits, expected.logits) << ranks << " ranks";
+        EXPECT_EQ(values.hidden, expected.hidden) << ranks << " ranks";
+      }
+    }
+  }
+}
+
+// As one rank gives that adds up the same sums in the same order.
+TEST_F(TinyModels, RanksThatAddTheirSumsGiveTheBitsOfTheirOrder) {
+  for (const std::string& name : model_names()) {
+    SCOPED_TRACE(name);
+    const auto device = create_cpu_device(2);
+    for (const int32_t ranks : {2, 3}) {
+      ModelLoadOptions options;
+      options.shard = {.ranks = ranks, .sums = ShardSums::kReduce, .all_on_one = true};
+      const auto one = TinyModel::load(name, *device, options);
+      ASSERT_TRUE(one.ok()) << one.status().message();
+      const std::vector<int32_t> steps = {7, 16, 1, one->length() - 24};
+      const SequenceValues values = run_on_ranks(name, ShardSums::kReduce, ranks, steps, 0);
+      EXPECT_EQ(values.logits, one->run(steps).logits) << ranks << " ranks";
+      EXPECT_LE(logit_error(values, one->expected()), kRoundedErrorMax);
+    }
+  }
 }
 
 // What 8 bits of weights cost by themselves is measured by fp32 arithmetic on the same rounded

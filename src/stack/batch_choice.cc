@@ -22,10 +22,9 @@ JobWork job_under(const BatchShapeOptions& options) {
 
 }  // namespace
 
-BatchShapeInput batch_machine(const Device& device, const Model& model, const KvPlan& kv,
-                              const MemoryOptions& options) {
-  BatchShapeInput input{.on_gpu = device.kind() == DeviceKind::kCuda,
-                        .weight_bytes = model.weight_bytes()};
+BatchShapeInput batch_machine(const Device& device, const Model& model, int64_t weight_bytes,
+                              const KvPlan& kv, const MemoryOptions& options) {
+  BatchShapeInput input{.on_gpu = device.kind() == DeviceKind::kCuda, .weight_bytes = weight_bytes};
   if (!input.on_gpu) return input;
   input.kv_token_bytes = kv.bytes_per_token();
   const auto step_bytes = [&](int32_t rows) {

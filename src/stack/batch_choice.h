@@ -23,9 +23,10 @@ struct BatchChoice {
   std::string line;
 };
 
-// What the machine has for a model that is loaded.
-BatchShapeInput batch_machine(const Device& device, const Model& model, const KvPlan& kv,
-                              const MemoryOptions& options);
+// What the machine has for a model that is loaded; of several ranks the first, and all their
+// weights.
+BatchShapeInput batch_machine(const Device& device, const Model& model, int64_t weight_bytes,
+                              const KvPlan& kv, const MemoryOptions& options);
 
 // `machine`: without the job, which the options have.
 BatchChoice choose_batch(const BatchShapeOptions& options, BatchShapeInput machine);

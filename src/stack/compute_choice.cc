@@ -47,6 +47,18 @@ Status check_load_options(const LoadOptions& options, bool on_gpu) {
     return invalid_argument("--quantization and --dtype float32 exclude each other",
                             "quantization");
   }
+  if (options.block_weights == BlockWeights::kPacked && options.dtype == DType::kF32) {
+    return invalid_argument("--block-weights packed and --dtype float32 exclude each other",
+                            "block-weights");
+  }
+  if (options.block_weights == BlockWeights::kUnpacked && !on_gpu) {
+    return invalid_argument("--block-weights unpacked is of a GPU: on a CPU they stay packed",
+                            "block-weights");
+  }
+  if (options.quantise_to && options.block_weights == BlockWeights::kUnpacked) {
+    return invalid_argument("--quantization and --block-weights unpacked exclude each other",
+                            "block-weights");
+  }
   return ok_status();
 }
 
@@ -57,6 +69,17 @@ ComputeType compute_type(const LoadOptions& options, const ModelWeights& weights
     return is_f16(options, weights, source) ? ComputeType::kFloat16 : ComputeType::kFast;
   }
   return options.activation_bits == 16 ? ComputeType::kFastWide : ComputeType::kFast;
+}
+
+bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
+                    const DeviceTraits& device) {
+  if (options.block_weights != BlockWeights::kAuto) {
+    return options.block_weights == BlockWeights::kUnpacked;
+  }
+  // What is so small is bound by launches, and kernels of matrices need fewer.
+  constexpr int64_t kShareOfMemory = 50;
+  return !options.quantise_to &&
+         2 * weights.parameter_count <= device.memory_bytes / kShareOfMemory;
 }
 
 bool has_float_matrices(const ModelWeights& weights) {

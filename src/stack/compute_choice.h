@@ -5,6 +5,7 @@
 #include "models/model.h"
 #include "stack/load_options.h"
 #include "stack/model_files.h"
+#include "tensor/device.h"
 
 namespace headrace {
 
@@ -13,6 +14,10 @@ Status check_load_options(const LoadOptions& options, bool on_gpu);
 
 ComputeType compute_type(const LoadOptions& options, const ModelWeights& weights, SourceKind source,
                          bool on_gpu);
+
+// GPU: whether weights of block types become 16 bits each (--block-weights).
+bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
+                    const DeviceTraits& device);
 
 // Most of its matrices are F32, F16 or BF16.
 bool has_float_matrices(const ModelWeights& weights);

@@ -11,12 +11,19 @@
 namespace headrace {
 namespace {
 
-// What saved keys and values depend on.
-std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device) {
+// What saved keys and values depend on. Of one group as it was before there was a choice of
+// layouts.
+std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
+                           const DeviceOptions& options) {
   const ModelWeights& weights = loaded.weights;
-  return fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes,
-                     weights.weight_types, weights.parameter_count, static_cast<int>(kv.dtype),
-                     kv.block_tokens, kv.groups.size(), static_cast<int>(key_layout(device)));
+  const std::string layout = kv.groups.size() == 1 ? "1" : kv.layout();
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes, weights.weight_types,
+                  weights.parameter_count, static_cast<int>(kv.dtype), kv.block_tokens, layout,
+                  static_cast<int>(key_layout(device)));
+  if (options.tensor_parallel_size == 1) return text;
+  return fmt::format("{} {} {}", text, options.tensor_parallel_size,
+                     static_cast<int>(options.tensor_parallel_sums));
 }
 
 std::vector<TokenId> end_ids(const LoadedModel& loaded) {
@@ -34,7 +41,7 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
                    StackOptions& options) {
   SchedulerOptions& scheduler = options.engine.scheduler;
   options.engine.vocab_size = loaded.model.spec().vocab_size;
-  options.engine.kv_fingerprint = kv_fingerprint(loaded, kv, device.kind());
+  options.engine.kv_fingerprint = kv_fingerprint(loaded, kv, device.kind(), options.device);
   scheduler.groups = kv.groups;
   scheduler.end_ids = end_ids(loaded);
   scheduler.max_model_len = loaded.weights.config.served_length;
@@ -62,13 +69,13 @@ Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Devi
   ModelRunnerOptions& runner = options.runner;
   fill_in_model(loaded, kv, device, options);
   fill_in_runner(scheduler, runner);
-  HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_pool(options, kv, runner, loaded.model, device));
+  HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_pool(options, kv, runner, loaded.ranks));
   scheduler.block_count = pool.block_count;
   scheduler.max_num_seqs = sequences_at_once(scheduler.max_num_seqs, runner.kv_memory,
                                              pool.block_count, scheduler.max_model_len, kv);
   fill_in_runner(scheduler, runner);
-  HR_ASSIGN_OR_RETURN(runner.tiers, create_tiers(options, kv, device));
-  HR_ASSIGN_OR_RETURN(scheduler.tiers, tier_specs(runner.tiers.get(), options.tiers.mode, device));
+  HR_ASSIGN_OR_RETURN(runner.tiers, create_tiers(options, kv, loaded.ranks));
+  HR_ASSIGN_OR_RETURN(scheduler.tiers, tier_specs(runner.tiers, options.tiers.mode, device));
   if (runner.kv_memory == KvMemoryKind::kContiguous) {
     scheduler.allocation = KvAllocation::kReserveMax;
     scheduler.enable_prefix_caching = false;  // which needs KvAllocation::kPaged

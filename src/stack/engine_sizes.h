@@ -2,6 +2,7 @@
 // batches, context and pool, groups of layers, ends of text, tiers.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -19,7 +20,8 @@ struct LoadedModel {
   std::string name;
   const ModelWeights& weights;
   const Tokenizer* tokenizer = nullptr;  // or null
-  const Model& model;
+  const Model& model;                    // the first rank's
+  std::span<const ModelRank> ranks;      // all
 };
 
 // Fills in these fields of options.engine and options.runner; all others stay as they are.

@@ -62,6 +62,27 @@ class HfFolder final : public ModelSource {
 
   Result<ModelConfig> config() const override { return model_config_from_file(config_.string()); }
 
+  Result<std::optional<EncoderConfig>> encoder() const override {
+    EncoderFiles files;
+    HR_ASSIGN_OR_RETURN(files.config, read_json_file(config_));
+    if (!is_encoder_class(first_architecture(files.config))) return std::optional<EncoderConfig>();
+    HR_ASSIGN_OR_RETURN(files.modules, json_or_null("modules.json"));
+    for (const std::string_view name : sentence_config_files()) {
+      if (!has(name)) continue;
+      files.sentence_file = name;
+      HR_ASSIGN_OR_RETURN(files.sentence, json_or_null(files.sentence_file));
+      break;
+    }
+    const std::string pooling = pooling_folder(files.modules);
+    if (!pooling.empty()) {
+      HR_RETURN_IF_ERROR(check_module_folder(pooling));
+      files.pooling_file = pooling + "/config.json";
+      HR_ASSIGN_OR_RETURN(files.pooling, json_or_null(files.pooling_file));
+    }
+    HR_ASSIGN_OR_RETURN(EncoderConfig config, encoder_config_from_json(files, folder_.string()));
+    return std::optional(std::move(config));
+  }
+
   Result<std::shared_ptr<WeightSource>> weights(HfTensorNames names, bool tied) const override {
     HR_ASSIGN_OR_RETURN(auto source,
                         SafetensorsWeightSource::open(weights_.string(),
@@ -102,6 +123,22 @@ class HfFolder final : public ModelSource {
   bool has(std::string_view name) const {
     std::error_code ignored;
     return fs::exists(folder_ / name, ignored);
+  }
+
+  Result<Json> json_or_null(const std::string& name) const {
+    if (!has(name)) return Json();
+    HR_ASSIGN_OR_RETURN(Json json, read_json_file(folder_ / name));
+    if (json.is_null()) return corrupt(fmt::format("{}: {}: is null", folder_.string(), name));
+    return json;
+  }
+
+  // A module is a folder in this one.
+  Status check_module_folder(const std::string& name) const {
+    const bool plain = name.find_first_of("/\\") == name.npos && name != "." && name != "..";
+    if (plain) return ok_status();
+    return corrupt(fmt::format("{}: modules.json: path: {} is no name of a folder",
+                               folder_.string(), printable(name)),
+                   "path");
   }
 
   // A folder that has only an older tokenizer's files is not taken for one without.

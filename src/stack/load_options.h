@@ -59,11 +59,24 @@ inline constexpr Named<PackTime> kPackTimes[] = {
     {"use", PackTime::kUse},
 };
 
+// How weights of block types lie in a GPU's memory.
+enum class BlockWeights : uint8_t {
+  kAuto,      // packed, unless 16 bits a weight take next to nothing of the memory
+  kPacked,    // as in the file
+  kUnpacked,  // 16 bits a weight
+};
+inline constexpr Named<BlockWeights> kBlockWeights[] = {
+    {"auto", BlockWeights::kAuto},
+    {"packed", BlockWeights::kPacked},
+    {"unpacked", BlockWeights::kUnpacked},
+};
+
 struct LoadOptions {
   LoadFormat format = LoadFormat::kAuto;
   std::optional<DType> dtype;        // empty: the fast path of the file's types; F32: all in fp32
   int32_t activation_bits = 8;       // CPU, block types: 8 (and 16 for outliers) or 16 throughout
-  std::optional<DType> quantise_to;  // CPU: of float matrices on load: Q8_0, Q4_0, Q4_K
+  std::optional<DType> quantise_to;  // of float matrices on load: Q8_0, Q4_0, Q4_K
+  BlockWeights block_weights = BlockWeights::kAuto;    // GPU
   PackedCacheUse packed_cache = PackedCacheUse::kOff;  // CPU: packed weights in a file
   std::string packed_cache_folder;                     // empty: "packed" in the user's cache folder
   PackTime pack_weights = PackTime::kStart;            // CPU

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "engine/memory_plan.h"
+#include "kv/kv_demand.h"
 #include "stack/compute_choice.h"
 #include "stack/tier_planning.h"
 
@@ -50,7 +51,12 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   const int64_t token_bytes = int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim;
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
-  const int64_t weight_bytes = 2 * weights.parameter_count;  // at most: 16 bits
+  // 16 bits each at most; packed blocks may be an eighth larger than the file's.
+  const int64_t sixteen_bits = 2 * weights.parameter_count;
+  const int64_t weight_bytes =
+      unpacks_blocks(options.load, weights, device.traits())
+          ? sixteen_bits
+          : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
                                : usable - weight_bytes - kGpuRunnerBytes;
@@ -62,9 +68,8 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
 Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
                                const ModelRunnerOptions& runner, const Model& model,
                                Device& device) {
-  const int64_t pages_min = (runner.max_model_len + kKvBlockTokens - 1) / kKvBlockTokens *
-                                static_cast<int64_t>(kv.groups.size()) +
-                            1;
+  const int64_t pages_min =
+      peak_pages(kv.groups, runner.max_model_len, runner.max_num_batched_tokens) + 1;
   HR_ASSIGN_OR_RETURN(const MemoryPlan plan,
                       plan_memory({.total_bytes = device.traits().memory_bytes,
                                    .free_bytes = device.free_bytes(),
@@ -85,21 +90,25 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
 
 // The CPU's pool is as large as asked, or as the defaults and the machine say.
 Result<PoolPlan> plan_host_pool(const StackOptions& options, const KvPlan& kv,
-                                const ModelRunnerOptions& runner, const Model& model,
-                                Device& device) {
+                                const ModelRunnerOptions& runner,
+                                std::span<const ModelRank> ranks) {
   const auto groups = static_cast<int64_t>(kv.groups.size());
   const int64_t tokens =
       std::max<int64_t>(runner.max_model_len, kTokensPerSlot * runner.max_num_seqs);
   const int64_t pages = (tokens + kKvBlockTokens - 1) / kKvBlockTokens * groups;
-  HR_ASSIGN_OR_RETURN(
-      const int64_t planned,
-      plan_host_pages({.free_bytes = device.free_bytes() - model.unpacked_bytes(),
-                       .runner_bytes = model_runner_bytes(device, model, kv, runner),
-                       .tier_bytes = tier_bytes(options.tiers),
-                       .kv_bytes_wanted = options.memory.kv_cache_memory_bytes,
-                       .kv_bytes_default = pages * kv.page_bytes,
-                       .page_bytes = kv.page_bytes,
-                       .pages_min = groups}));
+  int64_t free_bytes = ranks.front().device->free_bytes(), runner_bytes = 0;
+  for (const ModelRank& rank : ranks) {
+    free_bytes -= rank.model->unpacked_bytes();
+    runner_bytes += model_runner_bytes(*rank.device, *rank.model, kv, runner);
+  }
+  HR_ASSIGN_OR_RETURN(const int64_t planned,
+                      plan_host_pages({.free_bytes = free_bytes,
+                                       .runner_bytes = runner_bytes,
+                                       .tier_bytes = tier_bytes(options.tiers),
+                                       .kv_bytes_wanted = options.memory.kv_cache_memory_bytes,
+                                       .kv_bytes_default = pages * kv.page_bytes,
+                                       .page_bytes = kv.page_bytes,
+                                       .pages_min = groups}));
   return PoolPlan{.block_count = static_cast<int32_t>(planned)};
 }
 
@@ -143,11 +152,12 @@ Result<int32_t> plan_model_len(const StackOptions& options, const ModelWeights& 
 }
 
 Result<PoolPlan> plan_pool(const StackOptions& options, const KvPlan& kv,
-                           const ModelRunnerOptions& runner, const Model& model, Device& device) {
-  if (device.kind() == DeviceKind::kCuda) {
-    return plan_gpu_pool(options.memory, kv, runner, model, device);
+                           const ModelRunnerOptions& runner, std::span<const ModelRank> ranks) {
+  const ModelRank& first = ranks.front();
+  if (first.device->kind() == DeviceKind::kCuda) {
+    return plan_gpu_pool(options.memory, kv, runner, *first.model, *first.device);
   }
-  return plan_host_pool(options, kv, runner, model, device);
+  return plan_host_pool(options, kv, runner, ranks);
 }
 
 int32_t sequences_at_once(int32_t wanted, KvMemoryKind kind, int32_t block_count, int32_t model_len,

@@ -40,7 +40,7 @@ struct PoolPlan {
 // The pool beside weights and a runner that are to be in memory. kExhausted names the flag to
 // change.
 Result<PoolPlan> plan_pool(const StackOptions& options, const KvPlan& kv,
-                           const ModelRunnerOptions& runner, const Model& model, Device& device);
+                           const ModelRunnerOptions& runner, std::span<const ModelRank> ranks);
 
 // Sequences that run at once, at most `wanted`. Contiguous memory is a whole context of
 // `model_len` tokens for each of them: no more than the pool is planned for.

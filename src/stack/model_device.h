@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "stack/stack_options.h"
@@ -15,5 +16,8 @@ bool takes_gpu(const DeviceOptions& options);
 // A GPU that cannot be used is an error where it is asked for by name, and the CPU's turn under
 // kAuto where auto_takes_cpu() says so.
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
+// That one, or those of --tensor-parallel-size ranks, which share the threads out. kUnsupported:
+// more ranks than one on a GPU.
+Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options);
 
 }  // namespace headrace

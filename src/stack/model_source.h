@@ -9,6 +9,7 @@
 #include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "text/vocab.h"
+#include "weights/encoder_config.h"
 #include "weights/hf_names.h"
 #include "weights/model_config.h"
 #include "weights/weight_source.h"
@@ -34,6 +35,10 @@ class ModelSource {
   virtual const std::string& path() const = 0;
   virtual SourceTitle title() const = 0;
   virtual Result<ModelConfig> config() const = 0;
+  // Of an encoder, which has no ModelConfig; empty: the source is none.
+  virtual Result<std::optional<EncoderConfig>> encoder() const {
+    return std::optional<EncoderConfig>();
+  }
   // Tensors under GGUF names, for which a Hugging Face folder needs the table of the architecture.
   // `tied`: the embedding is the output matrix.
   virtual Result<std::shared_ptr<WeightSource>> weights(HfTensorNames names, bool tied) const = 0;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,14 +43,27 @@ class ModelStackImpl final : public ModelStack {
   const StackInfo& info() const override { return info_; }
   Timeline& timeline() override { return timeline_; }
   std::optional<GpuMemoryUse> gpu_memory() const override {
-    if (device_->kind() != DeviceKind::kCuda) return std::nullopt;
-    const int64_t total = device_->traits().memory_bytes;
-    return GpuMemoryUse{total - planned_free_bytes_, total - device_->free_bytes()};
+    if (device().kind() != DeviceKind::kCuda) return std::nullopt;
+    const int64_t total = device().traits().memory_bytes;
+    return GpuMemoryUse{total - planned_free_bytes_, total - device().free_bytes()};
   }
 
  private:
   friend class StackLoader;
 
+  // Of the first rank.
+  Device& device() const { return *devices_.front(); }
+  Model& model() const { return *models_.front(); }
+  int32_t thread_count() const {
+    return std::accumulate(
+        devices_.begin(), devices_.end(), int32_t{0},
+        [](int32_t sum, const auto& device) { return sum + device->pool().thread_count(); });
+  }
+  int64_t weight_bytes() const {
+    return std::accumulate(
+        models_.begin(), models_.end(), int64_t{0},
+        [](int64_t sum, const auto& model) { return sum + model->weight_bytes(); });
+  }
   // Model::pack_more(); whether something is left to be packed.
   bool pack_more(int64_t bytes_min);
 
@@ -61,10 +75,10 @@ class ModelStackImpl final : public ModelStack {
   ModelText text_;
   SamplingDefaults sampling_;
   StackInfo info_;
-  int64_t planned_free_bytes_ = 0;  // of a GPU
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<PackedCache> packed_cache_;  // or null
-  std::unique_ptr<Model> model_;
+  int64_t planned_free_bytes_ = 0;                // of a GPU
+  std::vector<std::unique_ptr<Device>> devices_;  // [ranks]
+  std::unique_ptr<PackedCache> packed_cache_;     // or null
+  std::vector<std::unique_ptr<Model>> models_;    // [ranks], each of its own part
   std::unique_ptr<Engine> engine_;
   PackedCacheWriter packed_cache_writer_;
 };
@@ -72,15 +86,15 @@ class ModelStackImpl final : public ModelStack {
 // What is kept for later starts has all weights.
 ModelStackImpl::~ModelStackImpl() {
   engine_.reset();
-  if (packed_cache_writer_.waits_for_packing()) pack_more(model_->weight_bytes());
+  if (packed_cache_writer_.waits_for_packing()) pack_more(weight_bytes());
 }
 
 bool ModelStackImpl::pack_more(int64_t bytes_min) {
   // What steps ran over, so that it is not in memory together with what packing runs over.
   source_->release_pages();
   release_code_pages();
-  model_->pack_more(bytes_min);
-  if (model_->unpacked_bytes() > 0) return true;
+  model().pack_more(bytes_min);
+  if (model().unpacked_bytes() > 0) return true;
   packed_cache_writer_.all_packed();
   return false;
 }
@@ -111,7 +125,7 @@ class StackLoader {
     if (progress_) progress_(stage, done);
   }
   Timeline* timeline() const { return &stack_->timeline_; }
-  Device& device() const { return *stack_->device_; }
+  Device& device() const { return stack_->device(); }
   bool on_gpu() const { return device().kind() == DeviceKind::kCuda; }
   ComputeType compute() const {
     return compute_type(options_.load, stack_->weights_, stack_->source_->kind(), on_gpu());
@@ -128,6 +142,12 @@ class StackLoader {
                         name),
             "prefer-kernels");
       }
+    }
+    if (is_split() && options_.load.packed_cache == PackedCacheUse::kOn) {
+      return invalid_argument(
+          "--packed-cache on keeps weights of a model that is whole: not with "
+          "--tensor-parallel-size",
+          "tensor-parallel-size");
     }
     if (options_.batch.max_num_seqs < 0 || options_.batch.max_num_batched_tokens < 0) {
       return invalid_argument("--max-num-seqs and --max-num-batched-tokens must be at least 1");
@@ -165,7 +185,7 @@ class StackLoader {
 
   Status start_device() {
     const Timeline::Span span(timeline(), "device");
-    HR_ASSIGN_OR_RETURN(stack_->device_, create_device(options_.device));
+    HR_ASSIGN_OR_RETURN(stack_->devices_, create_devices(options_.device));
     return ok_status();
   }
 
@@ -193,47 +213,74 @@ class StackLoader {
 
   Status load_weights() {
     Timeline::Span span(timeline(), "file headers");
-    stack_->weights_ =
-        read_weights(*stack_->source_, options_.load, device().pool().thread_count());
+    stack_->weights_ = read_weights(*stack_->source_, options_.load, stack_->thread_count());
     span.end();
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
-    if (on_gpu() && options_.load.quantise_to) {
-      return unsupported("--quantization works on the CPU only so far: add --device cpu");
-    }
     ModelLoadOptions load{
-        .compute = compute(), .quantise_to = options_.load.quantise_to, .timeline = timeline()};
+        .compute = compute(),
+        .quantise_to = options_.load.quantise_to,
+        .unpack_blocks = on_gpu() && unpacks_blocks(options_.load, weights, device().traits()),
+        .timeline = timeline()};
     if (progress_) load.progress = [this](double done) { report("loading", done); };
-    const BoundScope bound = device().pool().bind_caller_here();
     release_code();  // of the start; the end of a load is when most memory is in use
-    stack_->packed_cache_ = open_packed_cache(options_.load, options_.model, weights, load.compute,
-                                              device(), timeline());
+    // The parts of ranks are in no file.
+    if (!is_split()) {
+      stack_->packed_cache_ = open_packed_cache(options_.load, options_.model, weights,
+                                                load.compute, device(), timeline());
+    }
     PackedCache* const cache = stack_->packed_cache_.get();
     load.packed_cache = cache;
     // Beside the tokenizer's making packing costs no time; behind it the first step is sooner
     // without.
-    if (packs_at_use(options_.load, weights, device())) {
+    if (!is_split() && packs_at_use(options_.load, weights, device())) {
       load.pack_at_use = [this] { return text_is_read_.load(); };
     }
     HR_RETURN_IF_ERROR(
         check_load_memory(options_, weights, device(), cache != nullptr && cache->hit()));
-    auto model = weights.architecture->load(weights.config, *weights.weights, device(), load);
-    if (!model.ok()) return model.status().with_context(options_.model);
-    stack_->model_ = std::move(model).value();
+    return load_models(load);
+  }
+
+  // The part of each rank, one after the other: the first has read the file then.
+  Status load_models(ModelLoadOptions& load) {
+    const ModelWeights& weights = stack_->weights_;
+    load.shard = {.ranks = options_.device.tensor_parallel_size,
+                  .sums = options_.device.tensor_parallel_sums};
+    for (const auto& device : stack_->devices_) {
+      const BoundScope bound = device->pool().bind_caller_here();
+      auto model = weights.architecture->load(weights.config, *weights.weights, *device, load);
+      if (!model.ok()) return model.status().with_context(options_.model);
+      stack_->models_.push_back(std::move(model).value());
+      ++load.shard.rank;
+    }
     return ok_status();
   }
 
+  std::vector<ModelRank> ranks() const {
+    std::vector<ModelRank> ranks;
+    for (size_t r = 0; r < stack_->models_.size(); ++r) {
+      ranks.push_back({stack_->devices_[r].get(), stack_->models_[r].get()});
+    }
+    return ranks;
+  }
+
+  bool is_split() const { return options_.device.tensor_parallel_size > 1; }
+
+  // Of the whole model.
   KvPlan kv_plan() const {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
-    const DType dtype = on_gpu() ? stack_->model_->activation_dtype() : cpu_dtype;
-    return plan_kv(stack_->model_->spec(), dtype, kKvBlockTokens);
+    const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
+    const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
+    CHECK(whole.ok());  // it was loaded
+    return plan_kv(*whole, dtype, kKvBlockTokens);
   }
 
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
   void choose_batch() {
     const BatchChoice choice = headrace::choose_batch(
-        options_.batch, batch_machine(device(), *stack_->model_, kv_plan(), options_.memory));
+        options_.batch, batch_machine(device(), stack_->model(), stack_->weight_bytes(), kv_plan(),
+                                      options_.memory));
     SchedulerOptions& scheduler = options_.engine.scheduler;
     scheduler.max_num_seqs = choice.max_num_seqs;
     scheduler.max_num_batched_tokens = choice.max_num_batched_tokens;
@@ -246,17 +293,18 @@ class StackLoader {
 
   Status create_engine() {
     const Timeline::Span span(timeline(), "engine");
-    KvPlan kv = kv_plan();
-    HR_ASSIGN_OR_RETURN(kv.page_bytes, KvMemory::page_bytes_for(options_.runner.kv_memory, device(),
-                                                                kv.page_bytes));
+    const KvPlan whole = kv_plan();
+    const std::vector<ModelRank> ranks = this->ranks();
+    HR_ASSIGN_OR_RETURN(const KvPlan kv, plan_of_ranks(whole, ranks, options_.runner.kv_memory));
     const LoadedModel loaded{.name = stack_->info_.model_name,
                              .weights = stack_->weights_,
                              .tokenizer = stack_->tokenizer(),
-                             .model = *stack_->model_};
+                             .model = stack_->model(),
+                             .ranks = ranks};
     HR_ASSIGN_OR_RETURN(const PoolPlan pool, fill_in_sizes(loaded, kv, device(), options_));
     fill_in_hooks();
     note_pool(pool, kv);
-    auto runner = create_model_runner(device(), *stack_->model_, std::move(kv), options_.runner);
+    auto runner = create_model_runner(ranks, whole, options_.runner);
     if (!runner.ok() && on_gpu() && runner.status().code() == StatusCode::kExhausted) {
       // The plan fitted: somebody else takes memory, or the driver more than was reserved for it.
       return exhausted(runner.status().message() +
@@ -275,7 +323,7 @@ class StackLoader {
       runner.hooks = &stack_->hooks_;
     }
     runner.release_code = !on_gpu();
-    if (stack_->model_->unpacked_bytes() > 0) {
+    if (stack_->model().unpacked_bytes() > 0) {
       runner.pack_more = [stack = stack_.get()](int64_t bytes_min) {
         return stack->pack_more(bytes_min);
       };
@@ -289,13 +337,14 @@ class StackLoader {
     info.block_count = pool.block_count;
     info.block_tokens = kv.block_tokens;
     info.max_model_len = options_.engine.scheduler.max_model_len;
+    log_info("keys and values: {}", kv.to_string(info.max_model_len));
     stack_->planned_free_bytes_ = pool.planned_free_bytes;
   }
 
   void keep_packed_cache() {
     PackedCache* const cache = stack_->packed_cache_.get();
     if (cache == nullptr || cache->hit()) return;
-    const Model& model = *stack_->model_;
+    const Model& model = stack_->model();
     if (!worth_keeping(*cache, model.weight_bytes(), options_.load.packed_cache)) return;
     if (model.unpacked_bytes() == 0) stack_->packed_cache_writer_.all_packed();
     stack_->packed_cache_writer_.start(*cache);
@@ -307,8 +356,8 @@ class StackLoader {
     info.weight_types = stack_->weights_.weight_types;
     info.parameter_count = stack_->weights_.parameter_count;
     info.file_bytes = stack_->weights_.file_bytes;
-    info.weight_bytes = stack_->model_->weight_bytes();
-    info.threads = device().pool().thread_count();
+    info.weight_bytes = stack_->weight_bytes();
+    info.threads = stack_->thread_count();
     info.cpu_features = device().traits().cpu.to_string();
     info.on_gpu = on_gpu();
     info.device = device().traits().name;

@@ -11,6 +11,7 @@
 #include "engine/batch_shape.h"
 #include "engine/engine.h"
 #include "engine/model_runner.h"
+#include "models/shard.h"
 #include "stack/load_options.h"
 #include "tensor/cpu_topology.h"
 
@@ -44,6 +45,8 @@ struct DeviceOptions {
   CpuBinding cpu_bind = CpuBinding::kAuto;
   bool batch_invariant = false;  // GPU and AMX: a row's bits are the same in every batch (on other
                                  // CPUs they always are)
+  int32_t tensor_parallel_size = 1;  // CPU: ranks that a model is split over, threads shared out
+  ShardSums tensor_parallel_sums = ShardSums::kGather;
   bool overlap = true;  // GPU: plan and submit a step before the last one's tokens are read
 };
 

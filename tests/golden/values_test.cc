@@ -287,6 +287,17 @@ TEST_P(GoldenValues, FewRowsAStepOnAGpuAreNoFurtherFromFloat32ThanLlamaCpp) {
   }
 }
 
+// Weights that lie in GPU memory as in the file, by the kernels of one, few, more and many rows.
+TEST_P(GoldenValues, PackedWeightsOnAGpuAreNoFurtherFromFloat32ThanLlamaCpp) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const int32_t rows : {1, 8, 32, 512}) {
+    ASSERT_NO_FATAL_FAILURE(load({.device = {.choice = DeviceChoice::kGpu},
+                                  .load = {.block_weights = BlockWeights::kPacked},
+                                  .batch = {.max_num_seqs = 1, .max_num_batched_tokens = rows}}));
+    check_fast_path(title(fmt::format("packed, {} rows a step", rows)));
+  }
+}
+
 // Nearly fp32: what is left is what 16 bits round off. (A flag of the CPU's kernels.)
 TEST_P(GoldenValues, SixteenBitsOfActivationsAreNearlyFloat32) {
   ASSERT_NO_FATAL_FAILURE(

@@ -174,7 +174,7 @@ int64_t run_trial(Engine& engine, uint64_t seed, const std::vector<Answer>& alon
 // Room for all; so little that some are preempted; sliding windows; without the cache.
 constexpr Setting kSettings[] = {{"llama", "llama", 64, 0, true},
                                  {"llama, few pages", "llama", 24, 8, true},
-                                 {"gemma3, few pages", "gemma3", 24, 13, true},
+                                 {"gemma3, few pages", "gemma3", 24, 19, true},
                                  {"qwen2, no cache", "qwen2", 16, 8, false}};
 
 void abort_on(DeviceChoice device, bool batch_invariant, int64_t aborts_of_each) {

@@ -212,9 +212,14 @@ TEST(TinyEngine, BlocksBehindTheWindowAreFree) {
     ASSERT_TRUE(model.ok()) << model.status().message();
     Rng rng(3);
     const int32_t most = BlockWatch::most_blocks(*model, random_prompt(rng, kPrompt));
-    const int32_t full = c.full_layers ? kFullBlocks : 0;
-    EXPECT_LE(most, full + (c.sliding_layers ? kSlidingBlocks : 0));
-    EXPECT_GE(most, c.full_layers ? kFullBlocks - 1 : 1);  // the count is of the step before
+    int32_t full = 0, sliding = 0;
+    for (const KvGroupSpec& group : model->stack().engine().options().scheduler.groups) {
+      ++(group.kind == KvKind::kFull ? full : sliding);
+    }
+    EXPECT_EQ(full > 0, c.full_layers);
+    EXPECT_EQ(sliding > 0, c.sliding_layers);
+    EXPECT_LE(most, full * kFullBlocks + sliding * kSlidingBlocks);
+    EXPECT_GE(most, std::max(1, full * (kFullBlocks - 1)));  // the count is of the step before
   }
 }
 

@@ -1,0 +1,33 @@
+#include "models/decoder_layer.h"
+
+namespace headrace {
+
+Status DecoderLayer::load(LayerTensors& tensors, int64_t hidden) {
+  HR_RETURN_IF_ERROR(tensors.read_norm("attn_norm", hidden, mixer_norm));
+  HR_RETURN_IF_ERROR(mixer->load(tensors));
+  HR_RETURN_IF_ERROR(tensors.read_norm("post_attention_norm", hidden, mixer_post_norm));
+  HR_RETURN_IF_ERROR(tensors.read_norm("ffn_norm", hidden, ffn_norm));
+  HR_RETURN_IF_ERROR(feed_forward->load(tensors));
+  return tensors.read_norm("post_ffw_norm", hidden, ffn_post_norm);
+}
+
+Status DecoderLayer::split(const ShardSpec& shard) {
+  HR_RETURN_IF_ERROR(mixer->split(shard));
+  return feed_forward->split(shard);
+}
+
+DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
+  const DecoderLayerSpec& layer = spec.layers[static_cast<size_t>(index)];
+  const int64_t hidden = spec.model.hidden_size;
+  const auto norm = [&](NormKind kind) {
+    return NormWeights{.kind = kind, .eps = spec.norm_eps, .weight = {}, .bias = {}};
+  };
+  return {.mixer_norm = norm(layer.pre_norm),
+          .mixer = make_any_part(layer.mixer, hidden),
+          .mixer_post_norm = norm(layer.post_norm),
+          .ffn_norm = norm(layer.pre_norm),
+          .feed_forward = make_any_part(layer.feed_forward, hidden),
+          .ffn_post_norm = norm(layer.post_norm)};
+}
+
+}  // namespace headrace

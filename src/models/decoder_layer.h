@@ -1,0 +1,39 @@
+// A layer of a Decoder: a mixer and a feed-forward network, each between its norms. Made of its
+// spec it knows its sizes; load() gives it its weights.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "models/decoder_spec.h"
+
+namespace headrace {
+
+struct DecoderLayer {
+  NormWeights mixer_norm;  // [D], as all norms here
+  std::unique_ptr<Mixer> mixer;
+  NormWeights mixer_post_norm;
+  NormWeights ffn_norm;
+  std::unique_ptr<FeedForward> feed_forward;
+  NormWeights ffn_post_norm;
+
+  // Before load(): from here on the parts are those of one rank. Errors name what cannot be split.
+  Status split(const ShardSpec& shard);
+  // Asks for every tensor of the layer, in the order of the file formats' own writers.
+  Status load(LayerTensors& tensors, int64_t hidden);
+};
+
+// Layer `index` of the decoder, without weights.
+DecoderLayer make_layer(const DecoderSpec& spec, int32_t index);
+
+// Fills in what follows from the mixers: kv, query_heads.
+ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers);
+
+// visit(LinearWeight&) for all that a step multiplies by in the layer, in its order.
+template <class Visit>
+void for_each_matrix(const DecoderLayer& layer, const Visit& visit) {
+  for (LinearWeight* weight : layer.mixer->matrices()) visit(*weight);
+  for (LinearWeight* weight : layer.feed_forward->matrices()) visit(*weight);
+}
+
+}  // namespace headrace

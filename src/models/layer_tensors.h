@@ -1,0 +1,66 @@
+// LayerTensors: where a layer gets its tensors, by the names that GGUF files give them. What has
+// weights asks for them in one function: run over a list it says which tensors there are, run over
+// a source it gets them, so that the two cannot differ.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/layer_weights.h"
+
+namespace headrace {
+
+// Matrices of a file, or some rows or columns of them, that lie in one, one below the other.
+struct MatrixStack {
+  struct Rows {
+    std::string name;  // of the tensor in its layer, without ".weight": "attn_q"
+    int64_t count = 0;
+    std::vector<int32_t> order = {};  // empty: as in the file; else row r is the file's order[r]
+    // Where these are not all rows of the tensor: they are those from `first` on, of `of`; `order`
+    // counts from `first`.
+    int64_t first = 0;
+    int64_t of = 0;  // 0: all
+
+    int64_t in_file() const { return of > 0 ? of : count; }
+    // Of what is asked for, these alone. REQUIRES: no order
+    void take(int64_t from, int64_t taken) {
+      of = in_file();
+      first += from;
+      count = taken;
+    }
+  };
+  std::vector<Rows> rows;
+  int64_t columns = 0;
+  bool bias = false;  // each has one, name.bias, whose values lie in the order of the rows
+  int64_t first_column = 0;
+  int64_t of_columns = 0;  // of the tensors; 0: `columns`
+
+  int64_t columns_in_file() const { return of_columns > 0 ? of_columns : columns; }
+  void take_columns(int64_t from, int64_t taken) {
+    of_columns = columns_in_file();
+    first_column = from;
+    columns = taken;
+  }
+};
+
+class LayerTensors {
+ public:
+  virtual ~LayerTensors() = default;
+  // Errors name the source and the tensor. What is returned goes to where it stays at once: on a
+  // GPU its memory is still being filled.
+  virtual Result<LinearLayer> matrix(const MatrixStack& stack) = 0;
+  virtual Result<DeviceVector> vector(const std::string& name, int64_t count) = 0;
+
+  // Weight, and bias of a LayerNorm, of as many `columns` as rows have.
+  Status read_norm(const std::string& name, int64_t columns, NormWeights& norm) {
+    if (norm.kind == NormKind::kNone) return ok_status();
+    HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", columns));
+    if (norm.kind == NormKind::kLayer) {
+      HR_ASSIGN_OR_RETURN(norm.bias, vector(name + ".bias", columns));
+    }
+    return ok_status();
+  }
+};
+
+}  // namespace headrace

@@ -1,0 +1,59 @@
+// Weights of a layer in device memory, and the two ops that take them along: a product and a norm.
+#pragma once
+
+#include <span>
+
+#include "base/status.h"
+#include "ops/op.h"
+#include "ops/packing/packed_weight.h"
+#include "tensor/device.h"
+
+namespace headrace {
+
+// f32 values in device memory; empty: the model has none here.
+class DeviceVector {
+ public:
+  DeviceVector() = default;
+  // Copies `values` to the device; returns when they may be read.
+  static Result<DeviceVector> upload(Device& device, std::span<const float> values);
+  const float* data() const { return reinterpret_cast<const float*>(buffer_.data()); }  // or null
+
+ private:
+  Buffer buffer_;
+};
+
+// A copy of `bytes` in the memory of `device`, which may be read when this returns.
+Result<Buffer> upload_bytes(Device& device, std::span<const std::byte> bytes);
+
+enum class NormKind {
+  kNone,
+  kRms,
+  kLayer,  // LayerNorm, with a bias
+};
+
+struct NormWeights {
+  NormKind kind = NormKind::kNone;
+  float eps = 0.0f;
+  DeviceVector weight;  // [D]
+  DeviceVector bias;    // [D], of kLayer
+};
+
+struct LinearLayer {
+  LinearWeight weight;  // [N, K]
+  DeviceVector bias;    // [N] or empty
+};
+
+// x := x + residual_scale * residual, where there is one; out = norm(x).
+void normalise(OpContext& context, const NormWeights& norm, const TensorView& x,
+               const ConstTensorView& residual, float residual_scale, const TensorView& out);
+
+// Whether a measurement asks for ops that do one thing each (OpHooks::unfused).
+inline bool runs_unfused(const OpContext& context) {
+  return context.hooks != nullptr && context.hooks->unfused;
+}
+
+// y = x W^T (+ bias); unfused, the matrices of a stack one by one.
+void multiply(OpContext& context, const LinearLayer& layer, const ConstTensorView& x,
+              const TensorView& y);
+
+}  // namespace headrace

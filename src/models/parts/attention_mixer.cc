@@ -1,0 +1,297 @@
+#include "models/parts/attention_mixer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "models/kernel_sizes.h"
+#include "models/parts/branch_output.h"
+#include "models/row_views.h"
+#include "ops/attention/plan.h"
+#include "ops/attention/rope_attention.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/row_gather.h"
+
+namespace headrace {
+namespace {
+
+using RowOrder = std::vector<int32_t>;
+
+// Files of some architectures hold the rows of q and k in the order (pair, half) of the original
+// interleaved rotation; ours, as HF's, is (half, pair). Row r of a head comes from file row:
+RowOrder half_from_interleaved(int32_t heads, int32_t head_dim) {
+  RowOrder order;
+  order.reserve(static_cast<size_t>(heads) * static_cast<size_t>(head_dim));
+  const int32_t half = head_dim / 2;
+  for (int32_t head = 0; head < heads; ++head) {
+    for (int32_t r = 0; r < head_dim; ++r) {
+      order.push_back(head * head_dim + 2 * (r % half) + r / half);
+    }
+  }
+  return order;
+}
+
+// The order of the rows of q, k and v in one matrix.
+RowOrder joined(const RowOrder& q, const RowOrder& k, int64_t v_rows) {
+  RowOrder order = q;
+  const auto q_rows = static_cast<int32_t>(q.size());
+  for (const int32_t row : k) order.push_back(q_rows + row);
+  const auto before_v = static_cast<int32_t>(order.size());
+  for (int32_t row = 0; row < v_rows; ++row) order.push_back(before_v + row);
+  return order;
+}
+
+KvLayerView cache_of(const AttentionSpec& spec, DType dtype) {
+  return {.dtype = dtype,
+          .keys = KeyLayout::kRows,
+          .kv_heads = spec.kv_heads,
+          .head_dim = spec.head_dim};
+}
+
+bool attention_fits(const DeviceTraits& device, const AttentionSpec& spec, DType dtype) {
+  const AttentionPlan plan;
+  const TensorView rows = row_of_no_data(dtype, int64_t{spec.heads} * spec.head_dim);
+  AttentionArgs args;
+  args.q = rows;
+  args.kv = cache_of(spec, dtype);
+  args.plan = &plan;
+  args.out = rows;
+  return attention_kernels().find(device, args) != nullptr;
+}
+
+bool rotation_fits(const DeviceTraits& device, const AttentionSpec& spec, DType dtype) {
+  const int64_t heads = int64_t{spec.heads} + 2 * int64_t{spec.kv_heads};
+  const TensorView angles = row_of_no_data(DType::kF32, spec.head_dim / 2);
+  RopeKvArgs args;
+  args.qkv = row_of_no_data(dtype, heads * spec.head_dim);
+  args.cos = angles;
+  args.sin = angles;
+  args.query_heads = spec.heads;
+  args.kv = cache_of(spec, dtype);
+  return rope_kv_kernels().find(device, args) != nullptr;
+}
+
+// Which heads each rank has: key heads with all of their query heads, or, of fewer key heads than
+// ranks, one of them with some of its query heads.
+struct HeadShares {
+  std::vector<int64_t> queries;  // [ranks + 1] their first query heads
+  std::vector<int64_t> keys;     // [ranks] their first key heads
+  std::vector<int64_t> key_counts;
+
+  // Empty: there are too few heads.
+  static std::optional<HeadShares> of(const AttentionSpec& spec, int64_t ranks) {
+    const int64_t group = spec.heads / spec.kv_heads;
+    HeadShares shares;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const int64_t key = rank * spec.kv_heads / ranks;
+      const int64_t next = (rank + 1) * spec.kv_heads / ranks;
+      shares.keys.push_back(key);
+      shares.key_counts.push_back(std::max<int64_t>(next - key, 1));
+      if (spec.kv_heads >= ranks) {
+        shares.queries.push_back(key * group);
+        continue;
+      }
+      // The ranks of one key head are neighbours.
+      const int64_t first = (key * ranks + spec.kv_heads - 1) / spec.kv_heads;
+      const int64_t end = ((key + 1) * ranks + spec.kv_heads - 1) / spec.kv_heads;
+      if (end - first > group) return std::nullopt;
+      shares.queries.push_back(key * group + group * (rank - first) / (end - first));
+    }
+    shares.queries.push_back(spec.heads);
+    return shares;
+  }
+};
+
+class AttentionMixer final : public Mixer {
+ public:
+  AttentionMixer(const AttentionSpec& spec, int64_t hidden)
+      : spec_(spec), hidden_(hidden), whole_(spec), out_(q_width(), hidden) {}
+
+  // Heads that cannot be shared out are computed by every rank, all of them.
+  Status split(const ShardSpec& shard) override {
+    const std::optional<HeadShares> heads = HeadShares::of(whole_, shard.ranks);
+    if (!heads || spec_.qk_norm == QkNorm::kRow) return ok_status();
+    std::vector<int64_t> columns;
+    for (const int64_t head : heads->queries) columns.push_back(head * dim());
+    out_.split(shard, Shares(std::move(columns)));
+    if (shard.all_on_one) return ok_status();
+    const auto rank = static_cast<size_t>(shard.rank);
+    query_first_ = heads->queries[rank];
+    key_first_ = heads->keys[rank];
+    spec_.heads = static_cast<int32_t>(heads->queries[rank + 1] - query_first_);
+    spec_.kv_heads = static_cast<int32_t>(heads->key_counts[rank]);
+    return ok_status();
+  }
+
+  Status load(LayerTensors& tensors) override {
+    HR_ASSIGN_OR_RETURN(qkv_, tensors.matrix(qkv_stack()));
+    if (spec_.qk_norm != QkNorm::kNone) {
+      const bool rows = spec_.qk_norm == QkNorm::kRow;
+      HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
+      HR_ASSIGN_OR_RETURN(k_norm_, tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
+    }
+    return out_.load(tensors, "attn_output", spec_.out_bias);
+  }
+
+  std::vector<LinearWeight*> matrices() override {
+    std::vector<LinearWeight*> all = {&qkv_.weight};
+    for (LinearWeight* const out : out_.matrices()) all.push_back(out);
+    return all;
+  }
+  LayerKv kept() const override {
+    return {.kv_heads = spec_.kv_heads, .head_dim = spec_.head_dim, .window = spec_.window};
+  }
+  int32_t query_heads() const override { return spec_.heads; }
+  std::vector<int64_t> scratch_columns(bool) const override {
+    return {q_width() + 2 * k_width(), out_.input_width()};
+  }
+
+  int64_t op_workspace_bytes(const PartLoad& load) const override {
+    return std::max(
+        {attention_workspace_bytes(load.thread_count, spec_.head_dim, load.kv_length_max),
+         linear_workspace_bytes(load.rows, qkv_.weight), out_.op_workspace_bytes(load.rows)});
+  }
+
+  Status check_device(const DeviceTraits& device, DType activations) const override {
+    const auto heads_fit = [&](int64_t head_dim) {
+      AttentionSpec of_size = spec_;
+      of_size.head_dim = static_cast<int32_t>(head_dim);
+      return attention_fits(device, of_size, activations) &&
+             rotation_fits(device, of_size, activations);
+    };
+    if (heads_fit(spec_.head_dim)) return ok_status();
+    return unsupported(
+        fmt::format("attention heads of {} are larger than kernels on a GPU take, which is {}: use "
+                    "--device cpu",
+                    spec_.head_dim, largest_that_fits(spec_.head_dim, heads_fit)));
+  }
+
+  void run(const MixerRun& run) const override {
+    const int64_t rows = run.branch.rows();
+    OpContext& context = run.branch.context();
+    const TensorView qkv = run.scratch.rows(kQkv, rows, q_width() + 2 * k_width());
+    const TensorView q = column_range(qkv, 0, q_width());
+    run.branch.multiply_input(qkv_, qkv);
+    normalise_whole_rows(context, qkv);
+    const RopeKvArgs rope = rotation(run, qkv);
+    const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
+    if (run.kept != nullptr) return attend_kept(run, rope, q, out);
+    rope_attention(context, {.rope = rope,
+                             .attention = attention_of(run, run.group, q, out_.own_columns(out))});
+    out_.end(run.branch, out);
+  }
+
+ private:
+  enum Area : size_t { kQkv, kOut };  // of scratch memory
+
+  // All rows are kept in the cache, those that are read attend. Their queries lie in the second
+  // half of `scratch`, what is computed of them in the first.
+  void attend_kept(const MixerRun& run, const RopeKvArgs& rope, const TensorView& q,
+                   const TensorView& scratch) const {
+    OpContext& context = run.branch.context();
+    const std::span<const int32_t> rows = run.kept->rows;
+    rope_kv(context, rope);
+    if (rows.empty()) return;
+    run.branch.keep_rows(rows);
+    const int64_t kept = run.branch.rows();
+    const TensorView kept_q = out_.own_columns(scratch.row_range(scratch.rows() - kept, kept));
+    const TensorView out = scratch.row_range(0, kept);
+    row_gather(context, {.x = q, .rows = rows, .out = kept_q});
+    attention(context, attention_of(run, run.kept->group, kept_q, out_.own_columns(out)));
+    out_.end(run.branch, out);
+  }
+
+  int64_t dim() const { return spec_.head_dim; }
+  int64_t q_width() const { return int64_t{spec_.heads} * spec_.head_dim; }
+  int64_t k_width() const { return int64_t{spec_.kv_heads} * spec_.head_dim; }
+
+  MatrixStack qkv_stack() const {
+    RowOrder q, k;
+    if (spec_.qk_rows_interleaved) {
+      q = half_from_interleaved(spec_.heads, spec_.head_dim);
+      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim);
+    }
+    MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias};
+    const bool all_heads = spec_.heads == whole_.heads;
+    if (spec_.qkv == QkvTensors::kFused && all_heads) {
+      RowOrder all = spec_.qk_rows_interleaved ? joined(q, k, k_width()) : RowOrder();
+      stack.rows = {{"attn_qkv", q_width() + 2 * k_width(), std::move(all)}};
+      return stack;
+    }
+    const int64_t queries = int64_t{whole_.heads} * dim(), keys = int64_t{whole_.kv_heads} * dim();
+    const int64_t query = query_first_ * dim(), key = key_first_ * dim();
+    if (spec_.qkv == QkvTensors::kFused) {
+      const int64_t of = queries + 2 * keys;
+      stack.rows = {{"attn_qkv", q_width(), std::move(q), query, of},
+                    {"attn_qkv", k_width(), std::move(k), queries + key, of},
+                    {"attn_qkv", k_width(), {}, queries + keys + key, of}};
+    } else {
+      stack.rows = {{"attn_q", q_width(), std::move(q), query, queries},
+                    {"attn_k", k_width(), std::move(k), key, keys},
+                    {"attn_v", k_width(), {}, key, keys}};
+    }
+    return stack;
+  }
+
+  // Norms of q and k that are over all heads of a row; those over a head are the rotation's.
+  void normalise_whole_rows(OpContext& context, const TensorView& qkv) const {
+    if (spec_.qk_norm != QkNorm::kRow) return;
+    normalise_row(context, q_norm_, column_range(qkv, 0, q_width()));
+    normalise_row(context, k_norm_, column_range(qkv, q_width(), k_width()));
+  }
+  void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
+    rms_norm(context, {.x = rows,
+                       .residual = {},
+                       .weight = weight.data(),
+                       .eps = spec_.qk_norm_eps,
+                       .out = rows});
+  }
+
+  RopeKvArgs rotation(const MixerRun& run, const TensorView& qkv) const {
+    const bool heads = spec_.qk_norm == QkNorm::kHead;
+    const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
+    return {.qkv = qkv,
+            .cos = angles.cos,
+            .sin = angles.sin,
+            .style = RopeStyle::kHalf,
+            .query_heads = spec_.heads,
+            .kv = run.kv,
+            .slots = run.group.slots,
+            .q_norm = heads ? q_norm_.data() : nullptr,
+            .k_norm = heads ? k_norm_.data() : nullptr,
+            .norm_eps = spec_.qk_norm_eps};
+  }
+
+  AttentionArgs attention_of(const MixerRun& run, const ForwardBatch::Group& group,
+                             const TensorView& q, const TensorView& out) const {
+    return {.q = q,
+            .kv = run.kv,
+            .sequences = group.sequences,
+            .table_offset = group.table_offset,
+            .scale = spec_.scale,
+            .window = spec_.window,
+            .soft_cap = spec_.soft_cap,
+            .f32_products = qkv_.weight.compute() != LinearCompute::kFast,
+            .plan = group.plan,
+            .out = out};
+  }
+
+  AttentionSpec spec_;  // with this rank's heads
+  const int64_t hidden_;
+  const AttentionSpec whole_;  // with those of all ranks
+  int64_t query_first_ = 0;    // of this rank's heads
+  int64_t key_first_ = 0;
+  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, D]
+  DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
+  DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
+  BranchOutput out_;     // [D, Hq d]
+};
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden) {
+  return std::make_unique<AttentionMixer>(spec, hidden);
+}
+
+}  // namespace headrace

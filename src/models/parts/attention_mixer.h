@@ -1,0 +1,42 @@
+// Attention over the paged cache: the mixer of transformers. Queries, keys and values are one
+// product, rotated and kept, then attended by groups of heads (GQA; Ainslie et al., 2023).
+#pragma once
+
+#include <memory>
+
+#include "models/parts/layer_part.h"
+
+namespace headrace {
+
+enum class QkNorm {
+  kNone,
+  kHead,  // RMSNorm of each head's components (Qwen3, Gemma 3)
+  kRow,   // RMSNorm over all heads of a row (OLMo 2 and 3)
+};
+
+enum class QkvTensors {
+  kSeparate,  // attn_q, attn_k, attn_v
+  kFused,     // attn_qkv
+};
+
+struct AttentionSpec {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;     // > 0: sliding
+  int32_t rope = 0;       // index into DecoderSpec::ropes
+  float scale = 0.0f;     // of scores
+  float soft_cap = 0.0f;  // 0 = none
+  QkNorm qk_norm = QkNorm::kNone;
+  float qk_norm_eps = 0.0f;
+  QkvTensors qkv = QkvTensors::kSeparate;
+  bool qkv_bias = false;
+  bool out_bias = false;
+  // Rows of q and k lie in the order of interleaved rotation, as GGUF files of some architectures
+  // have them: undone at load.
+  bool qk_rows_interleaved = false;
+};
+
+std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);
+
+}  // namespace headrace

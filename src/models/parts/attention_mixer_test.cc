@@ -1,0 +1,229 @@
+#include "models/parts/attention_mixer.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "models/parts/part_fixture.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kHidden = 24;
+constexpr int32_t kRows = 37;
+constexpr size_t kDim = 8;
+
+AttentionSpec grouped() {
+  return {.heads = 6, .kv_heads = 2, .head_dim = kDim, .scale = 0.4f, .qk_norm_eps = 1e-5f};
+}
+
+// The angles of positions [0, count) under a rotation of all dimensions.
+class Angles {
+ public:
+  explicit Angles(int32_t count) : cos_(count, kDim / 2), sin_(count, kDim / 2) {
+    for (int32_t t = 0; t < count; ++t) {
+      for (size_t i = 0; i < kDim / 2; ++i) {
+        cos_.at(t, static_cast<int64_t>(i)) = static_cast<float>(std::cos(angle(t, i)));
+        sin_.at(t, static_cast<int64_t>(i)) = static_cast<float>(std::sin(angle(t, i)));
+      }
+    }
+    both_ = {cos_.view(), sin_.view()};
+  }
+  std::span<const RopeAngles> tables() const { return {&both_, 1}; }
+  static double angle(int32_t position, size_t i) {
+    return position * std::pow(100.0, -2.0 * static_cast<double>(i) / kDim);
+  }
+
+ private:
+  TestMatrix cos_, sin_;
+  RopeAngles both_;
+};
+
+// One mixer with its weights and cache.
+class Mixing {
+ public:
+  explicit Mixing(const AttentionSpec& spec, bool in_place = true)
+      : spec_(spec),
+        pass_(kRows, kHidden, in_place),
+        part_(make_part(spec, kHidden)),
+        tensors_(pass_.device()),
+        cache_(pass_.device(), part_->kept(), kRows) {}
+
+  MadeTensors& tensors() { return tensors_; }
+  const PartCache& cache() const { return cache_; }
+  void load() { ASSERT_TRUE(part_->load(tensors_).ok()); }
+
+  // Rows of x + mixer(x) that are read.
+  TestMatrix run(const TestMatrix& x, std::optional<int32_t> read_last = {}) {
+    const Angles angles(static_cast<int32_t>(x.rows()));
+    return pass_.run(*part_, cache_, x, {.angles = angles.tables(), .read_last = read_last});
+  }
+
+  Rows expected(const TestMatrix& x) const {
+    Rows keys, values, mixed;
+    for (const Row& row : rows_of(x)) {
+      const auto position = static_cast<int32_t>(keys.size());
+      keys.push_back(turned(projected("attn_k", row), "attn_k_norm", position));
+      values.push_back(projected("attn_v", row));
+      const Row q = turned(projected("attn_q", row), "attn_q_norm", position);
+      mixed.push_back(times(tensors_.values("attn_output.weight"), attended(q, keys, values)));
+      for (size_t i = 0; i < row.size(); ++i) mixed.back()[i] += row[i];
+    }
+    return mixed;
+  }
+
+ private:
+  Row projected(const std::string& name, const Row& x) const {
+    Row y = times(tensors_.values(name + ".weight"), x);
+    if (spec_.qkv_bias) {
+      for (size_t i = 0; i < y.size(); ++i) y[i] += tensors_.values(name + ".bias")[i];
+    }
+    return y;
+  }
+
+  // Normalised and rotated.
+  Row turned(Row heads, const std::string& norm, int32_t position) const {
+    if (spec_.qk_norm == QkNorm::kRow) {
+      heads = rms_normed(heads, tensors_.values(norm + ".weight"), spec_.qk_norm_eps);
+    }
+    for (size_t first = 0; first < heads.size(); first += kDim) {
+      Row head(heads.begin() + static_cast<int64_t>(first),
+               heads.begin() + static_cast<int64_t>(first + kDim));
+      if (spec_.qk_norm == QkNorm::kHead) {
+        head = rms_normed(head, tensors_.values(norm + ".weight"), spec_.qk_norm_eps);
+      }
+      for (size_t i = 0; i < kDim / 2; ++i) {
+        const double angle = Angles::angle(position, i), a = head[i], b = head[i + kDim / 2];
+        heads[first + i] = a * std::cos(angle) - b * std::sin(angle);
+        heads[first + i + kDim / 2] = b * std::cos(angle) + a * std::sin(angle);
+      }
+    }
+    return heads;
+  }
+
+  Row attended(const Row& q, const Rows& keys, const Rows& values) const {
+    Row out(q.size(), 0.0);
+    const size_t last = keys.size();
+    const size_t first =
+        spec_.window == 0 ? 0 : last - std::min(last, static_cast<size_t>(spec_.window));
+    const size_t group = static_cast<size_t>(spec_.heads / spec_.kv_heads);
+    for (size_t head = 0; head < static_cast<size_t>(spec_.heads); ++head) {
+      const size_t from = head * kDim, kv = head / group * kDim;
+      Row weights;
+      for (size_t s = first; s < last; ++s) {
+        double dot = 0;
+        for (size_t d = 0; d < kDim; ++d) dot += q[from + d] * keys[s][kv + d];
+        double score = dot * double{spec_.scale};
+        if (spec_.soft_cap > 0) score = spec_.soft_cap * std::tanh(score / spec_.soft_cap);
+        weights.push_back(std::exp(score));
+      }
+      const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+      for (size_t s = first; s < last; ++s) {
+        for (size_t d = 0; d < kDim; ++d) {
+          out[from + d] += weights[s - first] / sum * values[s][kv + d];
+        }
+      }
+    }
+    return out;
+  }
+
+  const AttentionSpec spec_;
+  PartPass pass_;  // whose device outlives the weights
+  const std::unique_ptr<Mixer> part_;
+  MadeTensors tensors_;
+  PartCache cache_;
+};
+
+TestMatrix some_rows(int32_t count = kRows) {
+  Rng rng(5);
+  return TestMatrix(rng, count, kHidden, 0.7f);
+}
+
+TEST(AttentionMixer, EqualsPlainLoops) {
+  std::vector<AttentionSpec> specs(6, grouped());
+  specs[1].qk_norm = QkNorm::kHead;
+  specs[2].qk_norm = QkNorm::kRow;
+  specs[3].qkv_bias = true;
+  specs[4].window = 5;
+  specs[5].soft_cap = 2;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    SCOPED_TRACE(i);
+    Mixing mixing(specs[i]);
+    mixing.load();
+    EXPECT_TRUE(rows_close(mixing.run(some_rows()), mixing.expected(some_rows()), 3e-5));
+  }
+}
+
+TEST(AttentionMixer, ScratchSharedOrApartGivesTheSameBits) {
+  Mixing shared(grouped(), true), apart(grouped(), false);
+  shared.load();
+  apart.load();
+  EXPECT_TRUE(same_bits(apart.run(some_rows()), shared.run(some_rows())));
+}
+
+// Of the rows kept all is as if every row were; of the others the cache alone.
+TEST(AttentionMixer, KeptRowsHaveTheBitsThatTheyHaveAmongAll) {
+  Mixing all(grouped());
+  all.load();
+  const TestMatrix every = all.run(some_rows());
+  for (const int32_t keep : {0, 1, 18}) {
+    SCOPED_TRACE(keep);
+    Mixing some(grouped());
+    some.load();
+    const TestMatrix kept = some.run(some_rows(), keep);
+    EXPECT_TRUE(some.cache().same_bits(all.cache()));
+    if (keep == 0) continue;
+    ASSERT_EQ(kept.rows(), keep);
+    for (int32_t t = 0; t < keep; ++t) {
+      for (int64_t i = 0; i < kHidden; ++i) EXPECT_EQ(kept.at(t, i), every.at(kRows - keep + t, i));
+    }
+  }
+}
+
+// q, k and v in one matrix, and rows of q and k in the order of interleaved rotation: the same
+// weights under other names and orders.
+TEST(AttentionMixer, FusedAndInterleavedTensorsAreTheSameWeights) {
+  AttentionSpec spec = grouped();
+  spec.qkv_bias = true;
+  Mixing plain(spec);
+  plain.load();
+  const TestMatrix expected = plain.run(some_rows());
+  spec.qk_rows_interleaved = true;
+  for (const QkvTensors tensors : {QkvTensors::kSeparate, QkvTensors::kFused}) {
+    spec.qkv = tensors;
+    Mixing other(spec);
+    for (const auto& [kind, columns] : {std::pair(".weight", size_t{kHidden}), {".bias", 1}}) {
+      std::vector<float> fused;
+      for (const std::string name : {"attn_q", "attn_k", "attn_v"}) {
+        const std::vector<float>& from = plain.tensors().values(name + kind);
+        std::vector<float> to = from;
+        for (size_t row = 0; row < from.size() / columns && name != "attn_v"; ++row) {
+          const size_t r = row % kDim, head = row - r;
+          const size_t target = head + 2 * (r % (kDim / 2)) + r / (kDim / 2);
+          std::copy_n(from.begin() + static_cast<int64_t>(row * columns), columns,
+                      to.begin() + static_cast<int64_t>(target * columns));
+        }
+        fused.insert(fused.end(), to.begin(), to.end());
+        other.tensors().set(name + kind, std::move(to));
+      }
+      other.tensors().set(std::string("attn_qkv") + kind, std::move(fused));
+    }
+    other.tensors().set("attn_output.weight", plain.tensors().values("attn_output.weight"));
+    other.load();
+    EXPECT_TRUE(same_bits(other.run(some_rows()), expected));
+  }
+}
+
+TEST(AttentionMixer, KeepsWhatItsSpecSays) {
+  AttentionSpec spec = grouped();
+  spec.window = 64;
+  const auto part = make_part(spec, kHidden);
+  EXPECT_EQ(part->kept().kv_heads, 2);
+  EXPECT_EQ(part->kept().head_dim, static_cast<int32_t>(kDim));
+  EXPECT_EQ(part->kept().window, 64);
+  EXPECT_EQ(part->query_heads(), 6);
+  EXPECT_EQ(part->scratch_columns(true), std::vector<int64_t>({10 * kDim, 6 * kDim}));
+}
+
+}  // namespace
+}  // namespace headrace

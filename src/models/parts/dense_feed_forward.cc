@@ -1,0 +1,149 @@
+#include "models/parts/dense_feed_forward.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "models/parts/branch_output.h"
+#include "models/row_views.h"
+#include "ops/linear/norm_linear.h"
+
+namespace headrace {
+namespace {
+
+class DenseFeedForward final : public FeedForward {
+ public:
+  DenseFeedForward(const DenseSpec& spec, int64_t hidden)
+      : spec_(spec), hidden_(hidden), widths_(spec.width, 1, 1), down_(spec.width, hidden) {}
+
+  Status split(const ShardSpec& shard) override {
+    if (spec_.width < shard.ranks) {
+      return unsupported(
+          fmt::format("a feed-forward network of {} columns cannot be split over {} ranks: lower "
+                      "--tensor-parallel-size",
+                      spec_.width, shard.ranks));
+    }
+    const bool wide = spec_.width % kWidthUnit == 0 && spec_.width / kWidthUnit >= shard.ranks;
+    const int64_t unit = wide ? kWidthUnit : kBlockUnit;
+    widths_ = Shares(spec_.width, shard.ranks, unit);
+    down_.split(shard, widths_);
+    split_ = true;
+    if (shard.all_on_one) {
+      widths_ = Shares(spec_.width, 1, 1);
+    } else {
+      rank_ = shard.rank;
+    }
+    return ok_status();
+  }
+
+  Status load(LayerTensors& tensors) override {
+    HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up_stack()));
+    return down_.load(tensors, "ffn_down", spec_.bias);
+  }
+
+  std::vector<LinearWeight*> matrices() override {
+    std::vector<LinearWeight*> all = {&gate_up_.weight};
+    for (LinearWeight* const down : down_.matrices()) all.push_back(down);
+    return all;
+  }
+
+  // In place, activated rows lie over their gates, unless other ranks' rows come beside them.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    if (in_place && !split_) return {gate_up_width()};
+    return {gate_up_width(), down_.input_width()};
+  }
+
+  int64_t op_workspace_bytes(const PartLoad& load) const override {
+    return std::max(linear_workspace_bytes(load.rows, gate_up_.weight),
+                    down_.op_workspace_bytes(load.rows));
+  }
+
+  void run(const FeedForwardRun& run) const override {
+    const int64_t rows = run.branch.rows();
+    const TensorView gate_up = run.scratch.rows(kGateUp, rows, gate_up_width());
+    const TensorView all = run.scratch.in_place() && !split_
+                               ? column_range(gate_up, 0, own_width())
+                               : run.scratch.rows(kActivated, rows, down_.input_width());
+    const TensorView activated = down_.own_columns(all);
+    if (is_gated()) {
+      multiply_gated(run.branch, gate_up, activated);
+    } else {
+      run.branch.multiply_input(gate_up_, gate_up);
+      activation(run.branch.context(),
+                 {.x = gate_up, .activation = spec_.activation, .out = activated});
+    }
+    down_.end(run.branch, all);
+  }
+
+ private:
+  // Areas of scratch memory.
+  enum Area : size_t { kGateUp, kActivated };
+
+  bool is_gated() const { return spec_.tensors != DenseTensors::kPlain; }
+  int64_t own_width() const { return widths_.count(rank_); }
+  int64_t gate_up_width() const { return (is_gated() ? 2 : 1) * own_width(); }
+
+  MatrixStack gate_up_stack() const {
+    MatrixStack stack{.columns = hidden_, .bias = spec_.bias};
+    // This rank's rows, of those from `first` on.
+    const auto add = [&](const char* name, int64_t first, int64_t in_file) {
+      MatrixStack::Rows& rows = stack.rows.emplace_back(MatrixStack::Rows{name, in_file});
+      if (own_width() < in_file) rows.take(first + widths_.first(rank_), own_width());
+    };
+    switch (spec_.tensors) {
+      case DenseTensors::kGated:
+        add("ffn_gate", 0, spec_.width);
+        add("ffn_up", 0, spec_.width);
+        break;
+      case DenseTensors::kGatedFused:
+        if (split_) {
+          add("ffn_up", 0, 2 * int64_t{spec_.width});
+          add("ffn_up", spec_.width, 2 * int64_t{spec_.width});
+        } else {
+          stack.rows.push_back({"ffn_up", gate_up_width()});
+        }
+        break;
+      case DenseTensors::kPlain:
+        add("ffn_up", 0, spec_.width);
+        break;
+    }
+    return stack;
+  }
+
+  void multiply_gated(ResidualBranch& branch, const TensorView& gate_up,
+                      const TensorView& activated) const {
+    GatedLinearArgs gated{.x = {},
+                          .weight = &gate_up_.weight,
+                          .bias = gate_up_.bias.data(),
+                          .activation = spec_.activation,
+                          .gate_up = gate_up,
+                          .y = activated};
+    if (const auto norm = branch.joining_norm()) {
+      gated.x = norm->out;
+      norm_gated_linear(branch.context(), {.norm = *norm, .gated = gated});
+    } else {
+      gated.x = branch.input();
+      gated_linear(branch.context(), gated);
+    }
+  }
+
+  // Columns are cut at whole blocks of any type where they can be.
+  static constexpr int64_t kWidthUnit = 256;
+  static constexpr int64_t kBlockUnit = 32;
+
+  const DenseSpec spec_;
+  const int64_t hidden_;
+  Shares widths_;  // of the ranks
+  bool split_ = false;
+  int32_t rank_ = 0;
+  LinearLayer gate_up_;  // [2F, D]; [F, D] of kPlain; F this rank's
+  BranchOutput down_;    // [D, F]
+};
+
+}  // namespace
+
+std::unique_ptr<FeedForward> make_part(const DenseSpec& spec, int64_t hidden) {
+  return std::make_unique<DenseFeedForward>(spec, hidden);
+}
+
+}  // namespace headrace

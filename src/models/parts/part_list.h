@@ -1,0 +1,24 @@
+// The parts that a layer can have. A part is its spec (plain data), a function make_part() that
+// makes it of its spec, and a row here.
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "models/parts/attention_mixer.h"
+#include "models/parts/dense_feed_forward.h"
+
+namespace headrace {
+
+using MixerSpec = std::variant<  //
+    AttentionSpec>;
+using FeedForwardSpec = std::variant<  //
+    DenseSpec>;
+
+// `hidden`: the width of the model's rows.
+template <class Spec>
+auto make_any_part(const Spec& spec, int64_t hidden) {
+  return std::visit([&](const auto& of_kind) { return make_part(of_kind, hidden); }, spec);
+}
+
+}  // namespace headrace

@@ -1,0 +1,105 @@
+#include "models/residual_stream.h"
+
+#include <utility>
+
+#include "ops/linear/norm_linear.h"
+#include "ops/linear/residual_linear.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/row_gather.h"
+
+namespace headrace {
+
+void ResidualStream::settle() {
+  if (!std::exchange(branch_waits_, false)) return;
+  residual_add(context_, {.x = rows_.hidden, .residual = rows_.branch, .scale = scale_});
+}
+
+// The rows kept lie in the second half of the scratch memory, what is computed of them in the
+// first.
+void ResidualStream::keep_rows(std::span<const int32_t> rows) {
+  const auto kept = static_cast<int64_t>(rows.size()), all = rows_.hidden.rows();
+  CHECK(2 * kept <= all && !branch_waits_);
+  const TensorView hidden = rows_.normed.row_range(all - kept, kept);
+  row_gather(context_, {.x = rows_.hidden, .rows = rows, .out = hidden});
+  rows_ = {.hidden = hidden,
+           .normed = rows_.normed.row_range(0, kept),
+           .branch = rows_.branch.row_range(0, kept)};
+}
+
+ResidualBranch::ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm,
+                               const NormWeights& post_norm)
+    : stream_(stream), pre_norm_(pre_norm), post_norm_(post_norm), count_(stream.hidden().rows()) {
+  if (runs_unfused(context()) || pre_norm.kind == NormKind::kNone) stream.settle();
+  adds_residual_ = std::exchange(stream.branch_waits_, false);
+}
+
+ResidualBranch ResidualBranch::range(int64_t first, int64_t count) const {
+  ResidualBranch part = *this;
+  part.first_ = first_ + first;
+  part.count_ = count;
+  return part;
+}
+
+ConstTensorView ResidualBranch::waiting_residual() {
+  if (!std::exchange(adds_residual_, false)) return {};
+  return in_range(stream_.rows_.branch);
+}
+
+ConstTensorView ResidualBranch::input() {
+  const TensorView x = in_range(stream_.rows_.hidden);
+  if (pre_norm_.kind == NormKind::kNone) return x;
+  const TensorView normed = in_range(stream_.rows_.normed);
+  normalise(context(), pre_norm_, x, waiting_residual(), stream_.scale_, normed);
+  return normed;
+}
+
+std::optional<RmsNormArgs> ResidualBranch::joining_norm() {
+  if (pre_norm_.kind != NormKind::kRms || runs_unfused(context())) return std::nullopt;
+  return RmsNormArgs{.x = in_range(stream_.rows_.hidden),
+                     .residual = waiting_residual(),
+                     .weight = pre_norm_.weight.data(),
+                     .eps = pre_norm_.eps,
+                     .out = in_range(stream_.rows_.normed),
+                     .residual_scale = stream_.scale_};
+}
+
+void ResidualBranch::multiply_input(const LinearLayer& layer, const TensorView& y) {
+  const std::optional<RmsNormArgs> norm = joining_norm();
+  if (!norm.has_value()) return multiply(context(), layer, input(), y);
+  norm_linear(
+      context(),
+      {.norm = *norm,
+       .linear = {.x = norm->out, .weight = &layer.weight, .bias = layer.bias.data(), .y = y}});
+}
+
+void ResidualBranch::keep_rows(std::span<const int32_t> rows) {
+  CHECK(!adds_residual_ && first_ == 0 && count_ == stream_.hidden().rows());
+  stream_.keep_rows(rows);
+  count_ = stream_.hidden().rows();
+}
+
+void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x) {
+  if (runs_unfused(context()) || post_norm_.kind != NormKind::kNone) {
+    return multiply(context(), layer, x, end_with_rows());
+  }
+  const bool added = residual_linear(context(), {.in = x,
+                                                 .weight = &layer.weight,
+                                                 .bias = layer.bias.data(),
+                                                 .scale = stream_.scale_,
+                                                 .x = in_range(stream_.rows_.hidden),
+                                                 .branch = in_range(stream_.rows_.branch)});
+  stream_.branch_waits_ = !added;
+}
+
+TensorView ResidualBranch::end_with_rows() {
+  stream_.branch_waits_ = true;
+  return in_range(stream_.rows_.branch);
+}
+
+void ResidualBranch::finish() {
+  if (post_norm_.kind == NormKind::kNone) return;
+  const TensorView& branch = stream_.rows_.branch;
+  normalise(context(), post_norm_, branch, {}, stream_.scale_, branch);
+}
+
+}  // namespace headrace

@@ -1,0 +1,87 @@
+// ResidualStream: the hidden rows x of a pass and the branch beside them; ResidualBranch: what one
+// part of a layer sees of it.
+//   branch = part(pre_norm(x));   x := x + scale * post_norm(branch)
+// Each norm may be absent. The sum waits for the norm that reads x next, which adds on its way; a
+// norm that reads x joins the product behind it where a device has an op for both; a product that
+// ends a branch may add it to x itself. What a measurement runs unfused does each alone.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "models/layer_weights.h"
+#include "ops/rows/rms_norm.h"
+
+namespace headrace {
+
+class ResidualStream {
+ public:
+  // All [T, D], dense. `normed` and `branch` may be one memory where an op has ended before the
+  // next begins: normalised rows lie where the branch made of them will.
+  struct Rows {
+    TensorView hidden;
+    TensorView normed;
+    TensorView branch;
+  };
+  ResidualStream(OpContext& context, const Rows& rows, float scale)
+      : context_(context), rows_(rows), scale_(scale) {}
+
+  const TensorView& hidden() const { return rows_.hidden; }
+  // Brings the hidden rows up to date: a branch is added when the next norm reads them, or here.
+  void settle();
+  // From here on these rows of x alone, in scratch memory. REQUIRES: at most half of all; no branch
+  // waits
+  void keep_rows(std::span<const int32_t> rows);
+
+ private:
+  friend class ResidualBranch;
+
+  OpContext& context_;
+  Rows rows_;
+  const float scale_;
+  bool branch_waits_ = false;  // rows_.branch is still to be added to rows_.hidden
+};
+
+// One part of a layer, over all rows of a stream or a range of them: first it reads, then it ends.
+class ResidualBranch {
+ public:
+  // The norms outlive the branch; either may be of kind kNone.
+  ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm, const NormWeights& post_norm);
+  // Rows [first, first + count) of it.
+  ResidualBranch range(int64_t first, int64_t count) const;
+
+  OpContext& context() const { return stream_.context_; }
+  int64_t rows() const { return count_; }
+
+  // pre_norm(x) [rows, D], valid until the branch ends.
+  ConstTensorView input();
+  // y = pre_norm(x) W^T (+ bias): one op where that can be.
+  void multiply_input(const LinearLayer& layer, const TensorView& y);
+  // For products of other kinds that take a norm along: the norm, of which `out` is what they
+  // multiply. Empty: they multiply input().
+  std::optional<RmsNormArgs> joining_norm();
+
+  // Between reading and ending: the part goes on with these rows alone.
+  void keep_rows(std::span<const int32_t> rows);
+
+  // The branch is x W^T (+ bias). (Its memory may be input()'s.)
+  void end_with(const LinearLayer& layer, const ConstTensorView& x);
+  // The branch is what the caller now writes to these rows [rows, D].
+  TensorView end_with_rows();
+  // After its end, once for all ranges: post_norm.
+  void finish();
+
+ private:
+  TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
+  // The branch before this one, where the norm is to add it; once.
+  ConstTensorView waiting_residual();
+
+  ResidualStream& stream_;
+  const NormWeights& pre_norm_;
+  const NormWeights& post_norm_;
+  bool adds_residual_;
+  int64_t first_ = 0;
+  int64_t count_;
+};
+
+}  // namespace headrace
