@@ -43,10 +43,6 @@ class Shape:
         each = 1.0 if self.kind in NORMED_HEADS else 0.02**2 * self.hidden
         return math.sqrt(SHARP / (scale * math.sqrt(self.head_dim) * each))
 
-    def kv_groups(self):
-        """Keys and values of sliding layers have pages of their own."""
-        return 2 if self.more.get("sliding_window") and self.kind in ("gemma2", "gemma3") else 1
-
     def token_bytes(self, element=2):
         return 2 * self.kv_heads * self.head_dim * self.layers * element
 
@@ -125,6 +121,8 @@ FLAGS = [
     Flags("ngram", *NGRAM, pressure=("proposed",)),
     Flags("invariant-ngram", "--batch-invariant", *NGRAM, pressure=("proposed",)),
     Flags("ngram-swap", *NGRAM, *SWAP, pool=TIGHT, pressure=(*OUT_AND_BACK, "proposed")),
+    Flags("packed-q8", "--quantization", "q8_0"),
+    Flags("invariant-q4", "--batch-invariant", "--quantization", "q4_k"),
     Flags("no-prefix-cache", "--no-enable-prefix-caching"),
     Flags("no-overlap", "--no-overlap", "--no-split-prompts"),
     Flags("seccomp", "--seccomp"),

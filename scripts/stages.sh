@@ -20,10 +20,11 @@ if [[ $MODE == full ]]; then
 fi
 
 # The real models, as the tests look for them.
-export HEADRACE_MODEL_SMOLLM2 HEADRACE_MODEL_GEMMA3 HEADRACE_MODEL_QWEN2
+export HEADRACE_MODEL_SMOLLM2 HEADRACE_MODEL_GEMMA3 HEADRACE_MODEL_QWEN2 HEADRACE_MODEL_MINILM
 HEADRACE_MODEL_SMOLLM2=$(model_file smollm2)
 HEADRACE_MODEL_GEMMA3=$(model_file gemma3)
 HEADRACE_MODEL_QWEN2=$(model_file qwen2)
+HEADRACE_MODEL_MINILM=$(model_file minilm)
 
 RESULTS=$PWD/$LOGS/results  # one folder of JUnit XML files a stage
 
@@ -70,7 +71,7 @@ run_ctest() {
 stage_packages() { install_packages build model test fuzz; }
 stage_model() {
   local key keys=smollm2
-  [[ $MODE == quick ]] || keys+=' gemma3 qwen2'
+  [[ $MODE == quick ]] || keys+=' gemma3 qwen2 minilm'
   for key in $keys; do fetch_model "$key"; done
 }
 
@@ -100,7 +101,13 @@ stage_unit() {
 
 stage_golden() {
   begin golden
+  # The perplexity of fp32 says again what its values say, for a fifth of the time. Without AMX, where
+  # nothing of a batch changes a bit, --batch-invariant runs what default flags run.
+  local again='*PerplexityOfFloat32Path/qwen2:*PerplexityOfFloat32Path/gemma3'
+  grep -qs amx_bf16 /proc/cpuinfo || again+=':EqualBits/Invariance.*/BatchInvariant'
+  [[ $MODE == full ]] || export GTEST_FILTER="-$again"
   run_ctest golden build -L golden --verbose
+  unset GTEST_FILTER
   grep -oE 'golden \|.*' "$LOGS/golden.log" >&2 || true  # the figures
   finish "values, texts and invariance against the goldens"
 }

@@ -189,7 +189,7 @@ def test_inspect_of_a_folder(program, folder):
     [
         ("chat_template.jinja", "{% include 'x' %}", "include"),
         ("config.json", '{"architectures": ["RwkvForCausalLM"]}', "RwkvForCausalLM"),
-        ("tokenizer.json", '{"version": "1.0", "model": {"type": "WordPiece"}}', "WordPiece"),
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "WordLevel"}}', "WordLevel"),
         ("model-00002-of-00002.safetensors", "", "model-00002-of-00002.safetensors"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "../a.safetensors"}}', "tensor a"),
     ],

@@ -225,7 +225,45 @@ def test_a_model_that_memory_cannot_hold_is_refused(program, tmp_path):
     assert "need " in message and " GiB are free" in message and "--quantization" in message, message
 
 
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["unpacked"], "is of a GPU"),
+        (["packed", "--dtype", "float32"], "exclude each other"),
+        (["unpacked", "--quantization", "q8_0"], "is of a GPU"),
+        (["both"], "not in"),
+    ],
+)
+def test_block_weights_that_mean_nothing_are_an_error(program, model, flags, words):
+    message = program.error("run", "-m", model, "-p", "x", "--device", "cpu", "--block-weights", *flags)
+    assert "block-weights" in message and words in message, message
+
+
 @pytest.mark.parametrize("flag, value", [("--kv-cache-memory-bytes", "90t"), ("--kv-offloading-size", 90000)])
 def test_keys_and_values_that_need_more_memory_than_there_is_are_an_error(program, model, flag, value):
     message = program.error("run", "-m", model, "-p", "x", flag, value)
     assert " GiB are free" in message and f"lower {flag}" in message, message
+
+
+def test_ranks_answer_as_one(program, model):
+    """3 key heads on 2 ranks; more ranks than heads; every kind of memory and a type of one's own."""
+    asked = ["-p", QUESTION, "-n", "16", "--temperature", "0"]
+    whole = answer(program, model, *asked)
+    for flags in (["--tp", "2"], ["--tensor-parallel-size", "12", "-t", "2"], ["-tp", "3", "--kv-memory", "contiguous"]):
+        assert answer(program, model, *asked, *flags)["tokens"] == whole["tokens"], flags
+    sums = ["--tp", "2", "--tensor-parallel-sums", "reduce"]
+    assert answer(program, model, *asked, *sums)["tokens"] == answer(program, model, *asked, *sums)["tokens"]
+    asked += ["--quantization", "q8_0", "--dtype", "auto"]
+    assert answer(program, model, *asked, "--tp", "2")["tokens"] == answer(program, model, *asked)["tokens"]
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--tp", "0"], "--tensor-parallel-size: 0 is outside 1 to 64"),
+        (["--tp", "2", "--tensor-parallel-sums", "sum"], "--tensor-parallel-sums: sum not in {gather,reduce}"),
+        (["--tp", "2", "--pp", "2"], "2 is not supported, only 1"),
+    ],
+)
+def test_ranks_that_cannot_be_are_an_error(program, model, flags, words):
+    assert words in program.error("run", "-m", model, "-p", "x", *flags)
