@@ -178,8 +178,8 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-// The time for 4n bytes is at most 2.5 * 2.5 times that for n, for texts that are hard on joining: a
-// method that is quadratic takes 16 times. Two doublings, because one of them can be the one at
+// The time for 4n bytes is at most 2.5 * 2.5 times that for n, for texts that are hard on joining:
+// a method that is quadratic takes 16 times. Two doublings, because one of them can be the one at
 // which a text's symbols outgrow a level of the caches.
 void expect_linear(const Tokenizer& tokenizer, const std::string& name) {
   for (const std::string unit : {"a", " ", "\n", "\xff", "ab ", "\u4f60", "\u0301\u0316", "<t"}) {
