@@ -43,7 +43,7 @@ class ModelRunner final : public Runner {
         population_(std::move(population)),
         slots_(options_.max_num_seqs, static_cast<int32_t>(leader().storage().plan().groups.size()),
                pages_for(options_.max_model_len, leader().storage().plan().block_tokens)),
-        builder_(leader().storage().plan(), options_.keep_logit_rows && !options_.taps.after_layer),
+        builder_(leader().storage().plan(), options_.keep_logit_rows),
         sampler_(options_.end_ids),
         threads_(static_cast<int>(ranks_.size())) {}
 
@@ -131,10 +131,9 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   const ForwardBatch batch = builder_.build(plan, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
-  const ForwardTaps no_taps;
   on_ranks([&](RankCompute& compute, int rank) {
     if (rank != 0) flush_denormals_on_this_thread();
-    compute.forward(batch, rank == 0 ? options_.taps : no_taps);
+    compute.forward(batch, rank == 0 ? LayerTaps(options_.taps) : LayerTaps());
   });
   return Ticket(++last_ticket_);
 }

@@ -44,7 +44,7 @@ struct ModelRunnerOptions {
   bool full_step_trials = false;  // GPU: those of a step of max_num_batched_tokens too
   bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
-  ForwardTaps taps;
+  std::vector<LayerTap> taps;     // of each step; of ranks, the first one's
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner, and may change between
                                    // steps where there is one rank

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -76,7 +77,7 @@ class TableProbe final : public Model {
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
-              std::span<const KvLayerView>, TensorView, const ForwardTaps&) const override {
+              std::span<const KvLayerView>, TensorView, LayerTaps) const override {
     for (int32_t layer = range.first; layer < range.last; ++layer) {
       const ForwardBatch::Group& group =
           batch.groups[static_cast<size_t>(batch.layer_group[static_cast<size_t>(layer)])];
@@ -260,7 +261,7 @@ class LogitProbe final : public Model {
   int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void layers(OpContext&, const ForwardBatch&, LayerRange, std::span<const KvLayerView>, TensorView,
-              const ForwardTaps&) const override {}
+              LayerTaps) const override {}
   void head(OpContext&, TensorView, TensorView logits) const override {
     EXPECT_EQ(logits.columns(), spec().vocab_size);
     EXPECT_EQ(logits.row_stride % 256, 0);
@@ -278,6 +279,82 @@ class LogitProbe final : public Model {
   const NullModel model_;
   mutable int64_t rows_max_ = 0;
 };
+
+// A null model whose hidden rows are the positions of their tokens.
+class PositionProbe final : public Model {
+ public:
+  explicit PositionProbe(ModelSpec spec) : model_(std::move(spec)) {}
+
+  const ModelSpec& spec() const override { return model_.spec(); }
+  DType activation_dtype() const override { return model_.activation_dtype(); }
+  int64_t weight_bytes() const override { return 0; }
+  int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
+  void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden) const override {
+    context.stream.call([positions = batch.positions, hidden] {
+      for (int64_t row = 0; row < hidden.rows(); ++row) {
+        std::memcpy(hidden.row(row), &positions[static_cast<size_t>(row)], sizeof(int32_t));
+      }
+    });
+  }
+  void layers(OpContext& context, const ForwardBatch&, LayerRange range,
+              std::span<const KvLayerView>, TensorView hidden, LayerTaps taps) const override {
+    ++passes_;
+    for (int32_t layer = range.first; layer < range.last; ++layer) {
+      leave_at_taps(context.stream, taps, layer, hidden);
+    }
+  }
+  void head(OpContext&, TensorView, TensorView) const override {}
+  // Of steps that were recorded or run as they are; a replay is none.
+  int64_t passes() const { return passes_; }
+
+ private:
+  const NullModel model_;
+  mutable std::atomic<int64_t> passes_ = 0;
+};
+
+// A step that is replayed leaves its hidden rows, and says when, as one that is not.
+TEST(LayerTaps, AreLeftByRecordedSteps) {
+  const auto device = create_null_device({});
+  const PositionProbe model(spec_of({}));
+  const Buffer memory = *device->allocate(48 * 64 * 2);
+  std::memset(memory.data(), 0xff, static_cast<size_t>(memory.size()));
+  const auto stream = device->create_stream();
+  const auto before = stream->create_timer(), reached = stream->create_timer();
+  stream->record(*before);
+  KvPlan kv = plan_kv(model.spec(), DType::kBF16, 16);
+  const SchedulerOptions scheduler{.max_num_seqs = 4,
+                                   .max_num_batched_tokens = 48,
+                                   .max_model_len = 256,
+                                   .groups = kv.groups,
+                                   .block_count = 40};
+  auto runner = create_model_runner(
+      *device, model, std::move(kv),
+      {.max_num_seqs = 4,
+       .max_num_batched_tokens = 48,
+       .max_model_len = 256,
+       .block_count = 40,
+       .graphs_at_start = true,
+       .taps = {{.layer = 1,
+                 .hidden = TensorView(memory.data(), DType::kBF16, Shape{48, 64}),
+                 .reached = reached.get()}}});
+  ASSERT_TRUE(runner.ok()) << runner.status().message();
+  const auto engine = std::move(Engine::create({.scheduler = scheduler, .vocab_size = kVocabulary},
+                                               std::move(runner).value()))
+                          .value();
+  const int64_t recorded = model.passes();
+  EXPECT_GT(recorded, 0);
+  Request request{.id = engine->next_request_id()};
+  request.prompt.assign(20, 1);
+  request.sampling.max_tokens = 30;
+  Answers answers(1);
+  ASSERT_TRUE(engine->submit(request, answers.sink(0, 1)).ok());
+  ASSERT_EQ(answers.wait()[0][0].tokens.size(), 30u);
+  EXPECT_EQ(model.passes(), recorded + 1);  // the prompt's; the others are replays
+  int32_t position = 0;
+  std::memcpy(&position, memory.data(), sizeof(position));
+  EXPECT_EQ(position, 20 + 30 - 2);  // of the last token that was computed
+  EXPECT_GT(reached->seconds_since(*before), 0.0);
+}
 
 // Whatever the vocabulary, rows of logits lie where fast kernels take them.
 TEST(LogitRows, StartOnAccessesForEveryVocabulary) {

@@ -64,7 +64,7 @@ Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   return mapped;
 }
 
-void RankCompute::forward(const ForwardBatch& batch, const ForwardTaps& taps) {
+void RankCompute::forward(const ForwardBatch& batch, LayerTaps taps) {
   CHECK(!in_step());
   step_mark_.emplace(workspace_);
   ArenaPlaces places;

@@ -32,7 +32,7 @@ class RankCompute {
   // Moves, maps and copies a step's pages. The plan with block tables as kernels see them, until
   // the next call.
   Result<const StepPlan*> take_pages(const StepPlan& plan);
-  void forward(const ForwardBatch& batch, const ForwardTaps& taps);
+  void forward(const ForwardBatch& batch, LayerTaps taps);
   // Of the forward pass before, the rows' logits [rows, V], to the end of a Mark; of ranks that
   // are not the first, of no meaning. REQUIRES: at most kLogitRowsMax rows
   TensorView logits(std::span<const LogitRow> rows);

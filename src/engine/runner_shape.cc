@@ -106,7 +106,7 @@ int64_t RunnerShape::device_bytes() const {
 }
 
 int32_t recorded_rows_max(const ModelRunnerOptions& options) {
-  if (!options.graphs || options.taps.after_layer) return 0;
+  if (!options.graphs) return 0;
   return std::min(
       {options.recorded_rows_max, options.max_num_seqs, options.max_num_batched_tokens});
 }

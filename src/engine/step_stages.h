@@ -90,8 +90,7 @@ struct StepInput {
 class StepStages {
  public:
   // All outlive this.
-  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots,
-             const ForwardTaps& taps)
+  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots, LayerTaps taps)
       : model_(model), storage_(storage), slots_(slots), taps_(taps) {}
 
   // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
@@ -108,7 +107,7 @@ class StepStages {
   const Model& model_;
   const KvStorage& storage_;
   const DeviceSlots& slots_;
-  const ForwardTaps& taps_;
+  const LayerTaps taps_;
 };
 
 }  // namespace headrace

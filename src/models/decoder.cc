@@ -280,21 +280,21 @@ class Decoder final : public Model {
   }
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
-              std::span<const KvLayerView> kv, TensorView hidden,
-              const ForwardTaps& taps) const override {
+              std::span<const KvLayerView> kv, TensorView hidden, LayerTaps taps) const override {
     Workspace::Mark mark(context.workspace);
     DecoderPass pass(context, spec_, widths_, batch, hidden);
     pass.rotate_positions(weights_.ropes);
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
       if (batch.kept != nullptr && i + 1 == model_spec_.layer_count) {
-        return pass.run_layer_of_kept(i, layer, kv[static_cast<size_t>(i)]);
+        pass.run_layer_of_kept(i, layer, kv[static_cast<size_t>(i)]);
+        return leave_at_taps(context.stream, taps, i,
+                             hidden.row_range(0, std::ssize(batch.kept->rows)));
       }
       pass.run_layer(i, layer, kv[static_cast<size_t>(i)]);
-      if (taps.after_layer) {
-        pass.settle();
-        taps.after_layer(i, hidden);
-      }
+      if (!has_tap(taps, i)) continue;
+      pass.settle();
+      leave_at_taps(context.stream, taps, i, hidden);
     }
     pass.settle();
   }

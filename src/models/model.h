@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "models/layer_tap.h"
 #include "models/shard.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/kv_view.h"
@@ -73,12 +74,6 @@ struct LayerRange {
   int32_t last = 0;  // one past
 };
 
-// Hooks on chosen layers, for what is no branch in the loop: speculation, offload, early exit,
-// tests.
-struct ForwardTaps {
-  std::function<void(int32_t layer, ConstTensorView hidden)> after_layer;  // empty = none
-};
-
 class Model {
  public:
   virtual ~Model() = default;
@@ -100,10 +95,10 @@ class Model {
   virtual void embed(OpContext& context, const ForwardBatch& batch,
                      TensorView hidden /* [T, D] */) const = 0;
   // Behind the last layer of the model row i of `hidden` is batch.kept->rows[i], where there is
-  // such a choice; what lies behind these rows is nobody's.
+  // such a choice; what lies behind these rows is nobody's. `taps` are of layers in `range`.
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
                       std::span<const KvLayerView> kv /* [layers] */,
-                      TensorView hidden /* [T, D] */, const ForwardTaps& taps) const = 0;
+                      TensorView hidden /* [T, D] */, LayerTaps taps) const = 0;
   // Final norm and output matrix of the rows asked for. `rows` is overwritten; rows of `logits` may
   // lie apart.
   virtual void head(OpContext& context, TensorView rows /* [R, D] */,

@@ -76,7 +76,7 @@ class SequenceSession {
         workspace_(
             std::move(device
                           .allocate(model.workspace_bytes(length_max, length_max, length_max, 4) +
-                                    (8 << 20) + int64_t{length_max} * model.spec().vocab_size * 8)
+                                    (8 << 20) + int64_t{length_max} * bytes_of_a_row(model.spec()))
                           .value())) {
     flush_denormals_on_this_thread();
     for (const LayerKv& layer : model.spec().kv) add_layer(layer);
@@ -108,6 +108,11 @@ class SequenceSession {
   }
 
  private:
+  // Of logits and of hidden rows behind each layer, twice each.
+  static int64_t bytes_of_a_row(const ModelSpec& spec) {
+    return 8 * (spec.vocab_size + int64_t{spec.hidden_size} * spec.layer_count);
+  }
+
   // Layers of one window share a block table.
   struct Group {
     int32_t window = 0;
@@ -186,12 +191,19 @@ class SequenceSession {
     const TensorView hidden =
         workspace_.take_tensor(model_.activation_dtype(), Shape{count, spec.hidden_size});
     const TensorView logits = workspace_.take_tensor(DType::kF32, Shape{count, spec.vocab_size});
-    const ForwardTaps taps{.after_layer = [&](int32_t layer, ConstTensorView rows) {
-      append_rows(rows, values.hidden[static_cast<size_t>(layer)]);
-    }};
+    std::vector<LayerTap> taps;
+    for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+      taps.push_back({.layer = layer,
+                      .hidden = workspace_.take_tensor(model_.activation_dtype(), hidden.shape)});
+    }
     model_.embed(context, batch, hidden);
     model_.layers(context, batch, {0, spec.layer_count}, kv_, hidden, taps);
     const int64_t read = batch.kept == nullptr ? count : std::ssize(batch.kept->rows);
+    for (const LayerTap& tap : taps) {
+      const bool last = tap.layer + 1 == spec.layer_count;
+      append_rows(tap.hidden.row_range(0, last ? read : count),
+                  values.hidden[static_cast<size_t>(tap.layer)]);
+    }
     const TensorView read_logits = logits.row_range(0, read);
     model_.head(context, hidden.row_range(0, read), read_logits);
     append_rows(read_logits, values.logits);

@@ -19,7 +19,7 @@ class NullModel final : public Model {
 
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void layers(OpContext&, const ForwardBatch&, LayerRange, std::span<const KvLayerView>, TensorView,
-              const ForwardTaps&) const override {}
+              LayerTaps) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
 
  private:

@@ -103,8 +103,8 @@ class Stream {
   // what follows. It must not use the device.
   virtual void call(std::function<void()> work) = 0;
   virtual std::unique_ptr<Event> record() = 0;
-  // An event that says when it was reached, to be recorded as often as one likes; not yet recorded,
-  // it is complete.
+  // An event that says when it was reached, to be recorded as often as one likes, by a graph at
+  // each replay; not yet recorded, it is complete.
   virtual std::unique_ptr<Event> create_timer() = 0;
   virtual void record(Event& timer) = 0;
   virtual void wait(const Event& event) = 0;  // what follows here runs after the event; no blocking

@@ -113,14 +113,17 @@ class CudaStream final : public Stream {
   }
   std::unique_ptr<Event> record() override {
     auto event = std::make_unique<CudaEvent>(device_, cudaEventDisableTiming, errors_);
-    record(*event);
+    errors_->note(cudaEventRecord(event->native(), stream_));
     return event;
   }
   std::unique_ptr<Event> create_timer() override {
     return std::make_unique<CudaEvent>(device_, cudaEventDefault, errors_);
   }
   void record(Event& timer) override {
-    errors_->note(cudaEventRecord(static_cast<CudaEvent&>(timer).native(), stream_));
+    // In a recording the event is a node of its graph, which each replay records anew.
+    const unsigned flags = capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault;
+    errors_->note(
+        cudaEventRecordWithFlags(static_cast<CudaEvent&>(timer).native(), stream_, flags));
   }
   void wait(const Event& event) override {
     errors_->note(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0));
@@ -137,9 +140,11 @@ class CudaStream final : public Stream {
   // recording.
   Status begin_capture() override {
     const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+    capturing_ = error == cudaSuccess;
     return error == cudaSuccess ? ok_status() : internal_error("CUDA graph: " + describe(error));
   }
   Result<std::unique_ptr<Graph>> end_capture() override {
+    capturing_ = false;
     cudaGraph_t recorded = nullptr;
     cudaGraphExec_t graph = nullptr;
     cudaError_t error = cudaStreamEndCapture(stream_, &recorded);
@@ -168,6 +173,7 @@ class CudaStream final : public Stream {
 
   int device_;
   cudaStream_t stream_ = nullptr;
+  bool capturing_ = false;
   std::shared_ptr<CudaErrors> errors_ = std::make_shared<CudaErrors>();
 };
 

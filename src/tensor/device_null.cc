@@ -59,13 +59,16 @@ class NullEvent final : public Event {
   int64_t at_ns_ = 0;
 };
 
+class NullStream;
+
 class NullGraph final : public Graph {
  public:
-  explicit NullGraph(std::vector<std::function<void()>> work) : work_(std::move(work)) {}
-  const std::vector<std::function<void()>>& work() const { return work_; }
+  using Work = std::vector<std::function<void(NullStream& started_on)>>;
+  explicit NullGraph(Work work) : work_(std::move(work)) {}
+  const Work& work() const { return work_; }
 
  private:
-  std::vector<std::function<void()>> work_;
+  Work work_;
 };
 
 // Everything is done at once; only events say that it took a while.
@@ -80,26 +83,28 @@ class NullStream final : public Stream {
     copy(to, from, bytes);
   }
   void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    do_or_record([=](NullStream&) {
+      if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    });
   }
   void fill_zero(std::byte* to, int64_t bytes) override {
-    if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+    do_or_record([=](NullStream&) {
+      if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+    });
   }
   void call(std::function<void()> work) override {
-    if (capturing_) {
-      captured_.push_back(std::move(work));
-      return;
-    }
-    run(work);
+    do_or_record([work = std::move(work)](NullStream& stream) { stream.run(work); });
   }
   std::unique_ptr<Event> record() override {
     auto event = std::make_unique<NullEvent>(sweep_);
-    record(*event);
+    event->set(std::max(busy_until_ns_, clock_.now_ns()));
     return event;
   }
   std::unique_ptr<Event> create_timer() override { return std::make_unique<NullEvent>(sweep_); }
   void record(Event& timer) override {
-    static_cast<NullEvent&>(timer).set(std::max(busy_until_ns_, clock_.now_ns()));
+    do_or_record([&event = static_cast<NullEvent&>(timer)](NullStream& stream) {
+      event.set(std::max(stream.busy_until_ns_, stream.clock_.now_ns()));
+    });
   }
   void wait(const Event&) override {}
   Status synchronize() override { return ok_status(); }
@@ -114,11 +119,19 @@ class NullStream final : public Stream {
     return std::unique_ptr<Graph>(std::make_unique<NullGraph>(std::move(captured_)));
   }
   void launch(const Graph& graph) override {
-    for (const auto& work : static_cast<const NullGraph&>(graph).work()) run(work);
+    for (const auto& work : static_cast<const NullGraph&>(graph).work()) work(*this);
   }
   void* native() const override { return nullptr; }
 
  private:
+  template <class Work>
+  void do_or_record(Work work) {
+    if (capturing_) {
+      captured_.emplace_back(std::move(work));
+    } else {
+      work(*this);
+    }
+  }
   void run(const std::function<void()>& work) {
     work();
     if (call_ns_ > 0) busy_until_ns_ = std::max(busy_until_ns_, clock_.now_ns()) + call_ns_;
@@ -129,7 +142,7 @@ class NullStream final : public Stream {
   const SystemClock clock_;
   int64_t busy_until_ns_ = 0;
   bool capturing_ = false;
-  std::vector<std::function<void()>> captured_;
+  NullGraph::Work captured_;
 };
 
 class NullDevice final : public Device {
