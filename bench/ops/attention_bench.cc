@@ -156,11 +156,7 @@ void count_work(const Case& c, Setting& setting) {
 Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
-  KvLayerView kv{.dtype = DType::kBF16,
-                 .keys = KeyLayout::kRows,
-                 .kv_heads = c.kv_heads,
-                 .head_dim = c.head_dim};
-  kv.v_offset = kv_part_bytes(kv);
+  KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
   kv.block_stride = 2 * kv.v_offset;
   int32_t rows = 0, sequences = 0, blocks = 0;
   for (const Part& part : c.parts) {

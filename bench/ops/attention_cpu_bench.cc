@@ -18,6 +18,7 @@
 
 #include "base/rng.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/kv_numbers.h"
 #include "ops/ceilings/ceiling.h"
 
 namespace headrace {
@@ -64,7 +65,11 @@ class Bench {
 
   void run() {
     for (const Shape3& shape : kShapes) {
-      for (const Work& work : kWork) measure(shape, work);
+      for (const Work& work : kWork) {
+        for (const KvFormat format : {KvFormat::kF16, KvFormat::kInt8}) {
+          measure(shape, work, format);
+        }
+      }
     }
   }
 
@@ -83,18 +88,20 @@ class Bench {
     return 0;
   }
 
-  void measure(const Shape3& shape, const Work& work) {
-    KvLayerView kv{.dtype = DType::kF16, .kv_heads = shape.kv_heads, .head_dim = shape.dim};
-    kv.v_offset = kv_part_bytes(kv);
+  void measure(const Shape3& shape, const Work& work, KvFormat format) {
+    KvLayerView kv{.k_format = format,
+                   .v_format = format,
+                   .kv_heads = shape.kv_heads,
+                   .k_dim = shape.dim,
+                   .v_dim = shape.dim};
+    kv.v_offset = k_part_bytes(kv);
     kv.block_stride = 2 * kv.v_offset;
     const int32_t blocks = (work.length + 15) / 16;
     const Buffer cache =
         std::move(device_->allocate(int64_t{work.sequences} * blocks * kv.block_stride).value());
     kv.base = cache.data();
     Rng rng(1);
-    for (int64_t i = 0; i < cache.size(); i += 2) {
-      store_kv(DType::kF16, static_cast<float>(uniform01(rng.next())) - 0.5f, cache.data() + i);
-    }
+    fill(kv, int64_t{work.sequences} * blocks * 16, rng);
     std::vector<std::vector<int32_t>> tables;
     std::vector<AttentionSequence> sequences;
     for (int32_t s = 0; s < work.sequences; ++s) {
@@ -119,6 +126,18 @@ class Bench {
         .window = shape.window,
         .out = {reinterpret_cast<std::byte*>(out.data()), DType::kF32, Shape{rows, columns}}};
     time_kernels(shape, work, args);
+  }
+
+  static void fill(const KvLayerView& kv, int64_t slots, Rng& rng) {
+    std::vector<float> numbers(static_cast<size_t>(kv.k_dim));
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      for (int32_t head = 0; head < kv.kv_heads; ++head) {
+        for (const auto store : {store_key, store_value}) {
+          for (float& v : numbers) v = static_cast<float>(uniform01(rng.next())) - 0.5f;
+          store(kv, slot, head, numbers.data());
+        }
+      }
+    }
   }
 
   // Keys that the rows of a batch see, and those that are read at least once.
@@ -158,11 +177,13 @@ class Bench {
       const double seconds = times[i][times[i].size() / 2];
       const double gflops = 4 * seen * shape.heads * shape.dim / seconds / 1e9;
       fmt::print(
-          "{{\"bench\": \"attention_cpu\", \"kernel\": \"{}\", \"model\": \"{}\", \"work\": "
+          "{{\"bench\": \"attention_cpu\", \"kernel\": \"{}\", \"kv\": \"{}\", \"model\": \"{}\", "
+          "\"work\": "
           "\"{}\", "
           "\"us\": {:.1f}, \"GFLOP/s\": {:.0f}, \"share\": {:.2f}, \"GB/s\": {:.1f}}}\n",
-          kernels[i]->name, shape.model, work.name, seconds * 1e6, gflops,
-          gflops / peaks[peaks.size() / 2], read * shape.kv_heads * shape.dim * 4 / seconds / 1e9);
+          kernels[i]->name, dtype_name(kv_element(args.kv.k_format)), shape.model, work.name,
+          seconds * 1e6, gflops, gflops / peaks[peaks.size() / 2],
+          read * static_cast<double>(args.kv.block_stride) / 16 / seconds / 1e9);
     }
   }
 

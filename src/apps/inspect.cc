@@ -35,10 +35,10 @@ void add_kv(const ModelSpec& spec, InspectReport& report) {
     KvShare& share = shares[layer.window];
     share.window = layer.window;
     ++share.layers;
-    share.token_bytes += 2 * kHalfBytes * layer.kv_heads * layer.head_dim;
+    share.token_bytes += kHalfBytes * layer.kv_heads * (layer.k_dim + layer.v_dim);
   }
   for (const auto& [window, share] : shares) report.kv.push_back(share);
-  const KvPlan plan = plan_kv(spec, DType::kF16, kKvBlockTokens);
+  const KvPlan plan = plan_kv(spec, {KvFormat::kF16}, kKvBlockTokens);
   report.kv_context_bytes = plan.held_bytes(report.context);
   report.kv_seen_bytes = plan.seen_bytes(report.context);
   report.kv_page_bytes = plan.page_bytes;

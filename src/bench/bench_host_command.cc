@@ -59,7 +59,7 @@ ModelSpec spec_of(const HostFlags& flags) {
                  .kv = {}};
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     const int32_t window = layer % flags.full_every == 0 ? 0 : flags.window;
-    spec.kv.push_back({.kv_heads = 8, .head_dim = 128, .window = window});
+    spec.kv.push_back({.kv_heads = 8, .k_dim = 128, .v_dim = 128, .window = window});
   }
   return spec;
 }
@@ -115,7 +115,7 @@ class HostRun {
         model_(spec_of(flags)) {}
 
   Status start() {
-    KvPlan kv = plan_kv(model_.spec(), DType::kBF16, kBlockTokens);
+    KvPlan kv = plan_kv(model_.spec(), {KvFormat::kBF16}, kBlockTokens);
     const int32_t length = flags_.input + flags_.output;
     const auto pages = pages_for(int64_t{length}, kBlockTokens) * streams_ *
                        static_cast<int64_t>(kv.groups.size());

@@ -9,6 +9,7 @@
 #include "cli/foreign_flags.h"
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
+#include "stack/kv_format_choice.h"
 
 namespace headrace {
 namespace {
@@ -175,6 +176,28 @@ TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
   EXPECT_NE(message({"--top-p", "nan"}).find("--top-p"), std::string::npos);
   EXPECT_NE(message({"--no-such-flag"}).find("--no-such-flag"), std::string::npos);
   EXPECT_EQ(message({"--no-such-flag"}).find('\n'), std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, KeysAndValuesHaveAFormat) {
+  ASSERT_TRUE(parse({"--kv-cache-dtype", "int8", "-ctk", "f16"}).ok());
+  const KvFormats mixed = choose_kv_formats(flags_.stack.kv_formats, DType::kF32);
+  EXPECT_EQ(mixed.k, KvFormat::kF16);
+  EXPECT_EQ(mixed.v, KvFormat::kInt8);
+  ASSERT_TRUE(parse({"-ctk", "q8_0", "-ctv", "q8_0"}).ok());
+  const KvFormats of_llama_cpp = choose_kv_formats(flags_.stack.kv_formats, DType::kF16);
+  EXPECT_EQ(of_llama_cpp.k, KvFormat::kInt8);
+  EXPECT_EQ(of_llama_cpp.v, KvFormat::kInt8);
+  EXPECT_TRUE(check_kv_formats(flags_.stack.kv_formats, /*on_gpu=*/false).ok());
+  EXPECT_TRUE(check_kv_formats(flags_.stack.kv_formats, /*on_gpu=*/true)
+                  .message()
+                  .starts_with("--cache-type-k int8: on a GPU"));
+  EXPECT_TRUE(check_kv_formats({}, /*on_gpu=*/true).ok());
+  EXPECT_EQ(choose_kv_formats({}, DType::kBF16).v, KvFormat::kBF16);
+  EXPECT_TRUE(check_kv_formats({.both = KvFormat::kBF16}, /*on_gpu=*/false)
+                  .message()
+                  .starts_with("--kv-cache-dtype bf16 is not supported on a CPU"));
+  EXPECT_NE(parse({"--kv-cache-dtype", "fp8"}).message().find("--kv-cache-dtype"),
+            std::string::npos);
 }
 
 TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {

@@ -155,6 +155,16 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
                  "holds what was said")
       ->type_name("FILE")
       ->group("Engine");
+  add_choice(app, "--kv-cache-dtype", stack.kv_formats.both, kKvFormats,
+             "CPU: what keys and values are kept as; int8: 8 bits and a scale for 32 of them, in "
+             "about half the memory of f16, which auto is unless all is computed in fp32")
+      ->group("Engine");
+  add_choice(app, "--cache-type-k,--ctk", stack.kv_formats.k, kKvFormats,
+             "The same of keys alone; auto: as --kv-cache-dtype")
+      ->group("Engine");
+  add_choice(app, "--cache-type-v,--ctv", stack.kv_formats.v, kKvFormats,
+             "The same of values alone; auto: as --kv-cache-dtype")
+      ->group("Engine");
   add_choice(app, "--kv-memory", stack.runner.kv_memory, kKvMemoryKinds,
              "Memory of keys and values: pages in block tables, pages mapped into a range of "
              "addresses for each request, or a range of memory for each")

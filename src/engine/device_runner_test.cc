@@ -102,7 +102,7 @@ class DeviceRunnerTest : public ::testing::Test {
                                      .block_count = 8,
                                      .graphs = graphs,
                                      .graphs_at_start = graphs};
-    KvPlan plan = plan_kv(model_.spec(), DType::kBF16, 16);
+    KvPlan plan = plan_kv(model_.spec(), {KvFormat::kBF16}, 16);
     auto memory =
         KvMemory::create(KvMemoryKind::kPaged, device_,
                          {.page_bytes = plan.page_bytes, .page_count = options.block_count + 1});
@@ -157,7 +157,7 @@ class DeviceRunnerTest : public ::testing::Test {
                           .layer_count = 1,
                           .query_heads = 4,
                           .context_length = 64,
-                          .kv = {{.kv_heads = 2, .head_dim = 64}}}};
+                          .kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64}}}};
   std::unique_ptr<Runner> runner_;
 };
 

@@ -31,16 +31,21 @@ int64_t seen_tokens(const LayerKv& kv, int64_t tokens) {
   return kv.window > 0 ? std::min<int64_t>(kv.window, tokens) : tokens;
 }
 
-std::vector<KvLayerKind> kinds_of(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
+// Of one layer in a page.
+int64_t layer_bytes(const LayerKv& layer, KvFormats formats, int32_t block_tokens) {
+  const KvLayerView kv = kv_view(layer, formats, KeyLayout::kTransposed, block_tokens);
+  return k_part_bytes(kv) + v_part_bytes(kv);
+}
+
+std::vector<KvLayerKind> kinds_of(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   std::vector<KvLayerKind> kinds;
   for (const LayerKv& kv : spec.kv) {
     const auto found = std::find_if(kinds.begin(), kinds.end(),
                                     [&](const KvLayerKind& kind) { return kind.kv == kv; });
-    KvLayerKind& kind =
-        found == kinds.end()
-            ? kinds.emplace_back(
-                  KvLayerKind{.kv = kv, .layer_bytes = 2 * kv_part_bytes(kv, dtype, block_tokens)})
-            : *found;
+    KvLayerKind& kind = found == kinds.end()
+                            ? kinds.emplace_back(KvLayerKind{
+                                  .kv = kv, .layer_bytes = layer_bytes(kv, formats, block_tokens)})
+                            : *found;
     CHECK_MSG(kind.layer_bytes > 0, "a layer of a KV plan keeps something");
     ++kind.layer_count;
   }
@@ -107,10 +112,6 @@ void place_layer(KvPlan& plan, KvLayerKind& kind, int32_t layer) {
 
 }  // namespace
 
-int64_t kv_part_bytes(const LayerKv& kv, DType dtype, int32_t block_tokens) {
-  return int64_t{block_tokens} * kv.kv_heads * kv.head_dim * dtype_info(dtype).block_bytes;
-}
-
 int64_t KvPlan::bytes_per_token() const { return std::ssize(groups) * page_bytes / block_tokens; }
 
 int64_t KvPlan::held_bytes(int64_t tokens) const {
@@ -141,9 +142,9 @@ std::string KvPlan::to_string(int64_t tokens) const {
       held / kMib, held / static_cast<double>(seen_bytes(tokens)));
 }
 
-KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens) {
-  KvPlan plan{.dtype = dtype, .block_tokens = block_tokens};
-  plan.kinds = kinds_of(spec, dtype, block_tokens);
+KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
+  KvPlan plan{.formats = formats, .block_tokens = block_tokens};
+  plan.kinds = kinds_of(spec, formats, block_tokens);
   const int64_t tokens = std::min<int64_t>(
       kStatedTokens, spec.context_length > 0 ? spec.context_length : kStatedTokens);
   plan.page_bytes = best_page_bytes(plan.kinds, tokens);
@@ -170,7 +171,7 @@ KvPlan plan_kv_of_rank(const KvPlan& whole, const ModelSpec& spec) {
   for (KvGroupSpec& group : plan.groups) group.block_bytes = 0;
   for (size_t layer = 0; layer < spec.kv.size(); ++layer) {
     const LayerKv& kv = spec.kv[layer];
-    const int64_t bytes = 2 * kv_part_bytes(kv, plan.dtype, plan.block_tokens);
+    const int64_t bytes = layer_bytes(kv, plan.formats, plan.block_tokens);
     const int32_t index = plan.layer_group[layer];
     KvGroupSpec& group = plan.groups[static_cast<size_t>(index)];
     plan.layer_offset[layer] = group.block_bytes;

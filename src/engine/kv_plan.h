@@ -1,10 +1,10 @@
 // KvPlan: which layers share a page, and how large pages are.
 //
-// Layers of one kind (same window, same heads of the same size) keep the same tokens, so they share
-// block lists: a KV group. All groups draw on one pool of equal pages. Where a model has several
-// kinds (5 layers with full attention beside 29 that slide), a page that holds all layers of the
-// largest would lie mostly empty under the others. So each kind is split into groups of as many
-// layers as a page holds, and the size of a page is chosen such that little stays empty
+// Layers of one kind (same window, same heads of the same sizes and formats) keep the same tokens,
+// so they share block lists: a KV group. All groups draw on one pool of equal pages. Where a model
+// has several kinds (5 layers with full attention beside 29 that slide), a page that holds all
+// layers of the largest would lie mostly empty under the others. So each kind is split into groups
+// of as many layers as a page holds, and the size of a page is chosen such that little stays empty
 // (docs/decisions/0029-kv-groups-of-equal-pages.md). A model of one kind has one group.
 #pragma once
 
@@ -14,7 +14,6 @@
 
 #include "kv/kv_group.h"
 #include "models/model.h"
-#include "tensor/dtype.h"
 
 namespace headrace {
 
@@ -29,7 +28,7 @@ struct KvLayerKind {
 };
 
 struct KvPlan {
-  DType dtype = DType::kF16;
+  KvFormats formats;  // of layers that have none of their own
   int32_t block_tokens = 16;
   int64_t page_bytes = 0;
   std::vector<KvLayerKind> kinds;     // by their first layer
@@ -52,9 +51,7 @@ struct KvPlan {
   std::string to_string(int64_t tokens) const;
 };
 
-// Of the K part of a layer in a page, and of its V part.
-int64_t kv_part_bytes(const LayerKv& kv, DType dtype, int32_t block_tokens);
-KvPlan plan_kv(const ModelSpec& spec, DType dtype, int32_t block_tokens);
+KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens);
 // Of a rank that keeps `spec.kv` of what `whole` is planned for: the same groups of the same
 // layers, in pages of its own size.
 KvPlan plan_kv_of_rank(const KvPlan& whole, const ModelSpec& spec);

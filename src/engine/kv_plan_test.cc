@@ -33,18 +33,18 @@ struct Shape {
 std::vector<Shape> shapes() {
   constexpr int32_t k32 = 32768, k128 = 131072;
   return {
-      {"Gemma-3-270M", spec_of(18, 3, {1, 256, 512}, k32), 6, 3},
-      {"Gemma-3-1B", spec_of(26, 4, {1, 256, 512}, k32), 7, 4},
-      {"Gemma-3-4B", spec_of(34, 5, {4, 256, 1024}, k128), 7, 5},
-      {"Gemma-3-12B", spec_of(48, 8, {8, 256, 1024}, k128), 6, 8},
-      {"Gemma-3-27B", spec_of(62, 10, {16, 128, 1024}, k128), 7, 10},
-      {"Gemma-2-2B", spec_of(26, 13, {4, 256, 4096}, 8192), 2, 13},
-      {"Gemma-2-9B", spec_of(42, 21, {8, 256, 4096}, 8192), 2, 21},
-      {"gpt-oss-20b", spec_of(24, 12, {8, 64, 128}, k128), 2, 12},
-      {"OLMo-3-7B", spec_of(32, 8, {32, 128, 4096}, 65536), 4, 8},
-      {"7 full, 29 sliding", spec_of(36, 7, {8, 128, 1024}, k128), 6, 7},
-      {"13 full, 1 sliding", spec_of(14, 13, {8, 128, 1024}, k128), 2, 13},
-      {"Llama-3-8B", spec_of(32, 32, {8, 128, 0}, k128), 1, 32},
+      {"Gemma-3-270M", spec_of(18, 3, {1, 256, 256, 512}, k32), 6, 3},
+      {"Gemma-3-1B", spec_of(26, 4, {1, 256, 256, 512}, k32), 7, 4},
+      {"Gemma-3-4B", spec_of(34, 5, {4, 256, 256, 1024}, k128), 7, 5},
+      {"Gemma-3-12B", spec_of(48, 8, {8, 256, 256, 1024}, k128), 6, 8},
+      {"Gemma-3-27B", spec_of(62, 10, {16, 128, 128, 1024}, k128), 7, 10},
+      {"Gemma-2-2B", spec_of(26, 13, {4, 256, 256, 4096}, 8192), 2, 13},
+      {"Gemma-2-9B", spec_of(42, 21, {8, 256, 256, 4096}, 8192), 2, 21},
+      {"gpt-oss-20b", spec_of(24, 12, {8, 64, 64, 128}, k128), 2, 12},
+      {"OLMo-3-7B", spec_of(32, 8, {32, 128, 128, 4096}, 65536), 4, 8},
+      {"7 full, 29 sliding", spec_of(36, 7, {8, 128, 128, 1024}, k128), 6, 7},
+      {"13 full, 1 sliding", spec_of(14, 13, {8, 128, 128, 1024}, k128), 2, 13},
+      {"Llama-3-8B", spec_of(32, 32, {8, 128, 128, 0}, k128), 1, 32},
   };
 }
 
@@ -61,7 +61,7 @@ double held_share_max(const KvPlan& plan, int64_t tokens) {
 // Pages are whole and the token that is computed counts on both sides.
 TEST(KvPlan, ASequenceHoldsLittleMoreThanItAttendsTo) {
   for (const Shape& shape : shapes()) {
-    const KvPlan plan = plan_kv(shape.spec, DType::kF16, 16);
+    const KvPlan plan = plan_kv(shape.spec, {KvFormat::kF16}, 16);
     const int64_t tokens = std::min(32768, shape.spec.context_length);
     const double share = held_share_max(plan, tokens);
     std::printf("%-18s %zu groups, pages of %4ld KiB, %.4f of what %ld tokens attend to\n",
@@ -75,7 +75,7 @@ TEST(KvPlan, ASequenceHoldsLittleMoreThanItAttendsTo) {
 // Short of any window a slot in every group is held for each token: what bytes_per_token() says.
 TEST(KvPlan, AShortSequenceHoldsASlotInEveryGroup) {
   for (const Shape& shape : shapes()) {
-    const KvPlan plan = plan_kv(shape.spec, DType::kF16, 16);
+    const KvPlan plan = plan_kv(shape.spec, {KvFormat::kF16}, 16);
     EXPECT_EQ(plan.held_bytes(64), 64 * plan.bytes_per_token()) << shape.name;
     EXPECT_GE(plan.held_bytes(64), plan.seen_bytes(64)) << shape.name;
   }
@@ -108,13 +108,13 @@ void expect_places(const ModelSpec& spec, const KvPlan& plan) {
 TEST(KvPlan, EveryLayerHasAPlaceOfItsOwn) {
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(shape.name);
-    expect_places(shape.spec, plan_kv(shape.spec, DType::kF16, 16));
+    expect_places(shape.spec, plan_kv(shape.spec, {KvFormat::kF16}, 16));
   }
 }
 
 // As it was before layers were split: one group, every layer behind the one before it.
 TEST(KvPlan, LayersOfOneKindAreOneGroup) {
-  const KvPlan plan = plan_kv(spec_of(30, 30, {3, 64, 0}, 8192), DType::kF16, 16);
+  const KvPlan plan = plan_kv(spec_of(30, 30, {3, 64, 64, 0}, 8192), {KvFormat::kF16}, 16);
   ASSERT_EQ(plan.groups.size(), 1u);
   EXPECT_EQ(plan.page_bytes, 30 * 2 * 16 * 3 * 64 * 2);
   EXPECT_EQ(plan.groups[0].block_bytes, plan.page_bytes);
@@ -126,8 +126,9 @@ TEST(KvPlan, LayersOfOneKindAreOneGroup) {
 // Layers of one window with other heads, or heads of another size, are cut into other tiles.
 TEST(KvPlan, LayersOfUnlikeHeadsAreKindsOfTheirOwn) {
   ModelSpec spec{.layer_count = 6, .context_length = 32768};
-  spec.kv = {{8, 128, 0}, {4, 256, 0}, {8, 128, 0}, {4, 128, 512}, {8, 64, 512}, {4, 128, 512}};
-  const KvPlan plan = plan_kv(spec, DType::kBF16, 16);
+  spec.kv = {{8, 128, 128, 0},   {4, 256, 256, 0}, {8, 128, 128, 0},
+             {4, 128, 128, 512}, {8, 64, 64, 512}, {4, 128, 128, 512}};
+  const KvPlan plan = plan_kv(spec, {KvFormat::kBF16}, 16);
   EXPECT_EQ(plan.kinds.size(), 4u);
   expect_places(spec, plan);
   for (const KvGroupSpec& group : plan.groups) {
@@ -138,12 +139,49 @@ TEST(KvPlan, LayersOfUnlikeHeadsAreKindsOfTheirOwn) {
   }
 }
 
+// Keys and values of unlike widths and formats, scales in the block, values that are part of keys.
+TEST(KvPlan, APageHoldsWhatLayersKeep) {
+  using enum KvFormat;
+  const auto layer_bytes = [](LayerKv layer, KvFormats formats) {
+    const KvPlan plan = plan_kv({.layer_count = 1, .kv = {layer}}, formats, 16);
+    EXPECT_EQ(plan.kinds.size(), 1u);
+    EXPECT_EQ(plan.page_bytes, (plan.kinds[0].layer_bytes + 127) / 128 * 128);
+    return plan.kinds[0].layer_bytes;
+  };
+  const LayerKv alike{.kv_heads = 3, .k_dim = 64, .v_dim = 64};
+  EXPECT_EQ(layer_bytes(alike, {kF16}), 16 * 3 * 128 * 2);
+  EXPECT_EQ(layer_bytes(alike, {kInt8}), 16 * 3 * (128 + 2 * 2 * 2));  // 17/32 of F16
+  EXPECT_EQ(layer_bytes(alike, {.k = kInt8, .v = kF16}), 16 * 3 * (64 + 2 * 2 + 64 * 2));
+  // A group that is not full has a scale too.
+  EXPECT_EQ(layer_bytes({.kv_heads = 1, .k_dim = 80, .v_dim = 80}, {kInt8}), 16 * 2 * (80 + 3 * 2));
+  // DeepSeek's heads as they are written down, and their latent.
+  const LayerKv expanded{.kv_heads = 16, .k_dim = 192, .v_dim = 128};
+  EXPECT_EQ(layer_bytes(expanded, {kF16}), 16 * 16 * (192 + 128) * 2);
+  const LayerKv latent{.kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_aliases_k = true};
+  EXPECT_EQ(layer_bytes(latent, {kF16}), 16 * 576 * 2);
+  EXPECT_EQ(layer_bytes(latent, {kInt8}), 16 * (576 + 18 * 2));
+  // A format of a layer's own goes before the engine's.
+  EXPECT_EQ(layer_bytes({.kv_heads = 1, .v_dim = 96, .v_format = kF32}, {kInt8}), 16 * 96 * 4);
+}
+
+TEST(KvPlan, LayersOfUnlikeFormatsAndWidthsAreKindsOfTheirOwn) {
+  const LayerKv full{.kv_heads = 2, .k_dim = 64, .v_dim = 64},
+      wide{.kv_heads = 2, .k_dim = 96, .v_dim = 64};
+  LayerKv exact = full;
+  exact.k_format = KvFormat::kF32;
+  const ModelSpec spec{
+      .layer_count = 6, .context_length = 32768, .kv = {full, wide, exact, full, wide, exact}};
+  const KvPlan plan = plan_kv(spec, {KvFormat::kInt8}, 16);
+  EXPECT_EQ(plan.kinds.size(), 3u);
+  expect_places(spec, plan);
+}
+
 // Whatever the counts: few groups, and little empty, but beside one or two layers alone.
 TEST(KvPlan, AwkwardCountsMakeFewGroups) {
   for (int32_t layers = 2; layers <= 80; ++layers) {
     for (int32_t full = 1; full < layers; ++full) {
-      const ModelSpec spec = spec_of(layers, full, {8, 128, 1024}, 131072);
-      const KvPlan plan = plan_kv(spec, DType::kF16, 16);
+      const ModelSpec spec = spec_of(layers, full, {8, 128, 128, 1024}, 131072);
+      const KvPlan plan = plan_kv(spec, {KvFormat::kF16}, 16);
       ASSERT_LE(plan.groups.size(), 32u) << layers << ", " << full;
       ASSERT_LE(held_share_max(plan, 32768), full < 3 ? 1.7 : 1.05) << layers << ", " << full;
     }
@@ -153,7 +191,7 @@ TEST(KvPlan, AwkwardCountsMakeFewGroups) {
 // The pages that a real scheduler gives a sequence in decode are those that the plan speaks of, and
 // its waste report knows what lies empty in them.
 TEST(KvPlan, ASchedulerHoldsWhatThePlanSays) {
-  const KvPlan plan = plan_kv(spec_of(34, 5, {4, 256, 1024}, 131072), DType::kBF16, 16);
+  const KvPlan plan = plan_kv(spec_of(34, 5, {4, 256, 256, 1024}, 131072), {KvFormat::kBF16}, 16);
   constexpr int32_t kPrompt = 32750, kOutput = 20;
   SchedulerOptions options{.max_num_seqs = 1,
                            .max_num_batched_tokens = 2048,

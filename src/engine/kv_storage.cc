@@ -12,16 +12,13 @@ KvStorage KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
                             std::unique_ptr<KvMemory> memory) {
   KvStorage storage(std::move(plan), std::move(memory));
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-    const LayerKv& kv = spec.kv[static_cast<size_t>(layer)];
-    storage.layers_.push_back(
-        {.dtype = storage.plan_.dtype,
-         .keys = key_layout(device.kind()),
-         .base = storage.memory_->base() + storage.plan_.layer_offset[static_cast<size_t>(layer)],
-         .block_stride = storage.plan_.page_bytes,
-         .v_offset = kv_part_bytes(kv, storage.plan_.dtype, storage.plan_.block_tokens),
-         .block_tokens = storage.plan_.block_tokens,
-         .kv_heads = kv.kv_heads,
-         .head_dim = kv.head_dim});
+    const auto index = static_cast<size_t>(layer);
+    const KvPlan& of = storage.plan_;
+    KvLayerView kv =
+        kv_view(spec.kv[index], of.formats, key_layout(device.kind()), of.block_tokens);
+    kv.base = storage.memory_->base() + of.layer_offset[index];
+    kv.block_stride = of.page_bytes;
+    storage.layers_.push_back(kv);
   }
   return storage;
 }

@@ -39,9 +39,9 @@ ModelSpec spec_of(const Case& c) {
                  .layer_count = 1 + c.sliding_layers,
                  .query_heads = 4,
                  .context_length = 1024,
-                 .kv = {{.kv_heads = 2, .head_dim = 64, .window = 0}}};
+                 .kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = 0}}};
   spec.kv.resize(static_cast<size_t>(spec.layer_count),
-                 {.kv_heads = 2, .head_dim = 64, .window = c.window});
+                 {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = c.window});
   return spec;
 }
 
@@ -122,7 +122,7 @@ class TableProbe final : public Model {
 class NullEngine {
  public:
   explicit NullEngine(const Case& c) : model_(spec_of(c)) {
-    KvPlan kv = plan_kv(model_.spec(), DType::kBF16, 16);
+    KvPlan kv = plan_kv(model_.spec(), {KvFormat::kBF16}, 16);
     EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
     const auto blocks = static_cast<int32_t>(40 * kv.groups.size());
     const SchedulerOptions scheduler{.max_num_seqs = 12,
@@ -364,7 +364,7 @@ TEST(LogitRows, StartOnAccessesForEveryVocabulary) {
     ModelSpec spec = spec_of({});
     spec.vocab_size = vocabulary;
     const LogitProbe model(spec);
-    KvPlan kv = plan_kv(model.spec(), DType::kBF16, 16);
+    KvPlan kv = plan_kv(model.spec(), {KvFormat::kBF16}, 16);
     auto runner = create_model_runner(*device, model, std::move(kv),
                                       {.max_num_seqs = 300,
                                        .max_num_batched_tokens = 300,

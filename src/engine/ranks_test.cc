@@ -39,6 +39,7 @@ struct Case {
   int32_t threads = 1;  // of each rank
   std::string kv_save = {};
   bool host_tier = false;  // memory below the pool, to which preempted pages go
+  KvFormats formats = {KvFormat::kF16};
 };
 
 // Of few pages, so that sequences are preempted and computed again.
@@ -68,13 +69,33 @@ class RankedEngine {
 
   // The tokens of each request.
   std::vector<std::vector<TokenId>> answer(const std::vector<Request>& requests) {
-    std::vector<std::vector<TokenId>> answers(requests.size());
+    std::vector<std::vector<TokenId>> answers;
+    for (const std::vector<TokenLogprobs>& tokens : answer_with_logprobs(requests)) {
+      std::vector<TokenId>& answer = answers.emplace_back();
+      for (const TokenLogprobs& token : tokens) answer.push_back(token.token);
+    }
+    return answers;
+  }
+  // What the model thinks of them, to the bit.
+  std::vector<std::vector<float>> logprobs_of_answers(const std::vector<Request>& requests) {
+    std::vector<std::vector<float>> answers;
+    for (const std::vector<TokenLogprobs>& tokens : answer_with_logprobs(requests)) {
+      std::vector<float>& answer = answers.emplace_back();
+      for (const TokenLogprobs& token : tokens) answer.push_back(token.logprob);
+    }
+    return answers;
+  }
+
+  std::vector<std::vector<TokenLogprobs>> answer_with_logprobs(
+      const std::vector<Request>& requests) {
+    std::vector<std::vector<TokenLogprobs>> answers(requests.size());
     std::vector<std::promise<void>> ends(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
       Request request = requests[i];
       request.id = engine_->next_request_id();
+      request.sampling.logprobs = 0;
       const Status status = engine_->submit(std::move(request), [&, i](const Emission& emission) {
-        answers[i].insert(answers[i].end(), emission.tokens.begin(), emission.tokens.end());
+        answers[i].insert(answers[i].end(), emission.logprobs.begin(), emission.logprobs.end());
         if (emission.finish != FinishReason::kNone) ends[i].set_value();
       });
       EXPECT_TRUE(status.ok()) << status.message();
@@ -85,7 +106,7 @@ class RankedEngine {
 
  private:
   void start(const Case& c, const std::vector<ModelRank>& ranks, const ModelSpec& whole) {
-    const KvPlan kv = plan_kv(whole, DType::kF16, 16);
+    const KvPlan kv = plan_kv(whole, c.formats, 16);
     const bool contiguous = c.memory == KvMemoryKind::kContiguous;
     const int32_t blocks = contiguous ? 4 * kContext / 16 : 14;
     std::vector<std::shared_ptr<KvTiers>> tiers;
@@ -159,6 +180,27 @@ TEST(Ranks, PagesOfRanksSwapOutAndIn) {
   const SchedulerStats stats = swapping.engine().stats().scheduler;
   EXPECT_GT(stats.preemptions, 0u);
   EXPECT_GT(stats.pages_loaded, 0u);
+}
+
+// Keys and values of 8 bits: whatever runs beside an answer, however its prompt is cut, on ranks
+// and through a tier, its tokens have the same probabilities.
+TEST(Ranks, KeysAndValuesOf8BitsGiveTheAnswersOfOne) {
+  const std::vector<Request> requests = mixed_requests();
+  const KvFormats kInt8{KvFormat::kInt8};
+  const auto expected = RankedEngine({.formats = kInt8}).logprobs_of_answers(requests);
+  EXPECT_NE(expected, RankedEngine({}).logprobs_of_answers(requests));  // they are not floats
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(RankedEngine({.formats = kInt8}).logprobs_of_answers({requests[i]}).front(),
+              expected[i])
+        << i;
+  }
+  for (const Case& c : {Case{.ranks = 3, .formats = kInt8},
+                        Case{.memory = KvMemoryKind::kContiguous, .formats = kInt8}}) {
+    EXPECT_EQ(RankedEngine(c).logprobs_of_answers(requests), expected) << c.ranks << " ranks";
+  }
+  RankedEngine swapping({.ranks = 2, .host_tier = true, .formats = kInt8});
+  EXPECT_EQ(swapping.logprobs_of_answers(requests), expected);
+  EXPECT_GT(swapping.engine().stats().scheduler.pages_loaded, 0u);
 }
 
 // What a rank looks rows up in stays while the next one packs its part of the same tensor.

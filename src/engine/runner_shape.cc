@@ -22,7 +22,7 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
     const LayerKv& kv = spec.kv[static_cast<size_t>(group.layers.front())];
     shapes.push_back({.query_heads = spec.query_heads,
                       .kv_heads = kv.kv_heads,
-                      .head_dim = kv.head_dim,
+                      .head_dim = kv.k_dim,
                       .block_tokens = plan.block_tokens,
                       .window = kv.window,
                       .sm_count = device.traits().sm_count,

@@ -13,7 +13,8 @@ namespace {
 class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the window of most layers
  protected:
   RunnerShape shape(const ModelRunnerOptions& options) const {
-    return RunnerShape::plan(*device_, model_, plan_kv(model_.spec(), DType::kBF16, 16), options);
+    return RunnerShape::plan(*device_, model_, plan_kv(model_.spec(), {KvFormat::kBF16}, 16),
+                             options);
   }
 
   const std::unique_ptr<Device> device_ = create_null_device({});
@@ -23,10 +24,10 @@ class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the windo
                           .layer_count = 4,
                           .query_heads = 8,
                           .context_length = 4096,
-                          .kv = {{.kv_heads = 2, .head_dim = 64, .window = 0},
-                                 {.kv_heads = 2, .head_dim = 64, .window = GetParam()},
-                                 {.kv_heads = 2, .head_dim = 64, .window = GetParam()},
-                                 {.kv_heads = 2, .head_dim = 64, .window = GetParam()}}}};
+                          .kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = 0},
+                                 {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = GetParam()},
+                                 {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = GetParam()},
+                                 {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = GetParam()}}}};
 };
 
 // Steps of every size take their places in an arena of the size that was counted.
@@ -91,7 +92,7 @@ TEST_P(RunnerShapeTest, ARunnerAllocatesWhatWasCounted) {
                                    .block_count = 19,
                                    .graphs = false};
   CountingDevice device;
-  const KvPlan kv = plan_kv(model_.spec(), DType::kBF16, 16);
+  const KvPlan kv = plan_kv(model_.spec(), {KvFormat::kBF16}, 16);
   const int64_t counted = model_runner_bytes(device, model_, kv, options);
   const auto runner = create_model_runner(device, model_, kv, options);
   ASSERT_TRUE(runner.ok()) << runner.status().message();

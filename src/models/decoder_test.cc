@@ -43,7 +43,8 @@ TEST(Decoder, ItsSpecSaysWhatItsMixersKeep) {
   EXPECT_EQ(spec.kv[0].kv_heads, 2);
   EXPECT_EQ(spec.kv[0].window, 0);
   EXPECT_EQ(spec.kv[1].kv_heads, 4);
-  EXPECT_EQ(spec.kv[1].head_dim, 16);
+  EXPECT_EQ(spec.kv[1].k_dim, 16);
+  EXPECT_EQ(spec.kv[1].v_dim, 16);
   EXPECT_EQ(spec.kv[1].window, 20);
 }
 

@@ -163,18 +163,15 @@ class Session {
  public:
   Session(Device& device, const Model& model) : device_(device), model_(model) {
     const ModelSpec& spec = model.spec();
-    const int64_t part = int64_t{kBlockTokens} * spec.kv[0].kv_heads * spec.kv[0].head_dim * 4;
+    KvLayerView kv = kv_view(spec.kv[0], {KvFormat::kF32}, KeyLayout::kTransposed, kBlockTokens);
+    const int64_t part = kv.v_offset;
+    kv.block_stride = 2 * part * spec.layer_count;
     pool_ = std::move(device.allocate(2 * part * spec.layer_count * 8).value());
     std::memset(pool_.data(), 0xff,
                 static_cast<size_t>(pool_.size()));  // NaN: nothing unwritten is read
     for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
-      kv_.push_back({.dtype = DType::kF32,
-                     .base = pool_.data() + layer * 2 * part,
-                     .block_stride = 2 * part * spec.layer_count,
-                     .v_offset = part,
-                     .block_tokens = kBlockTokens,
-                     .kv_heads = spec.kv[0].kv_heads,
-                     .head_dim = spec.kv[0].head_dim});
+      kv.base = pool_.data() + layer * 2 * part;
+      kv_.push_back(kv);
     }
     workspace_ = Workspace(
         std::move(device.allocate(model.workspace_bytes(128, 128, 128, 2) + (8 << 20)).value()));

@@ -30,10 +30,35 @@ namespace headrace {
 // What the engine needs to know of a model: sizes, and what each layer keeps in the cache.
 struct LayerKv {
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t window = 0;  // > 0: sliding
+  int32_t k_dim = 0;  // components of a key
+  int32_t v_dim = 0;
+  int32_t window = 0;        // > 0: sliding
+  bool v_aliases_k = false;  // a value is the first v_dim components of its key: a latent
+  // Empty: as the engine keeps all that have no format of their own.
+  std::optional<KvFormat> k_format = {};
+  std::optional<KvFormat> v_format = {};
   friend bool operator==(const LayerKv&, const LayerKv&) = default;
 };
+struct KvFormats {
+  KvFormat k = KvFormat::kF16;
+  KvFormat v = k;
+};
+// How a layer's part of a block lies, the V part behind the K part; base and stride are the
+// caller's. `formats`: where the layer has none of its own.
+inline KvLayerView kv_view(const LayerKv& layer, KvFormats formats, KeyLayout keys,
+                           int32_t block_tokens) {
+  KvLayerView kv{.k_format = layer.k_format.value_or(formats.k),
+                 .v_format = layer.v_format.value_or(formats.v),
+                 .keys = keys,
+                 .v_aliases_k = layer.v_aliases_k,
+                 .block_tokens = block_tokens,
+                 .kv_heads = layer.kv_heads,
+                 .k_dim = layer.k_dim,
+                 .v_dim = layer.v_dim};
+  kv.v_offset = k_part_bytes(kv);
+  return kv;
+}
+
 struct ModelSpec {
   std::string architecture;
   int32_t vocab_size = 0;

@@ -69,9 +69,11 @@ class SequenceSession {
  public:
   static constexpr int32_t kBlockTokens = 16;
 
-  SequenceSession(Device& device, const Model& model, int32_t length_max)
+  SequenceSession(Device& device, const Model& model, int32_t length_max,
+                  KvFormats formats = {KvFormat::kF32})
       : device_(device),
         model_(model),
+        formats_(formats),
         blocks_((length_max + kBlockTokens - 1) / kBlockTokens),
         workspace_(
             std::move(device
@@ -122,16 +124,12 @@ class SequenceSession {
   };
 
   void add_layer(const LayerKv& layer) {
-    const int64_t part = int64_t{kBlockTokens} * layer.kv_heads * layer.head_dim * 4;
-    pools_.push_back(std::move(device_.allocate(2 * part * blocks_).value()));
+    KvLayerView kv = kv_view(layer, formats_, KeyLayout::kTransposed, kBlockTokens);
+    kv.block_stride = k_part_bytes(kv) + v_part_bytes(kv);
+    pools_.push_back(std::move(device_.allocate(kv.block_stride * blocks_).value()));
     std::memset(pools_.back().data(), 0xff, static_cast<size_t>(pools_.back().size()));
-    kv_.push_back({.dtype = DType::kF32,
-                   .base = pools_.back().data(),
-                   .block_stride = 2 * part,
-                   .v_offset = part,
-                   .block_tokens = kBlockTokens,
-                   .kv_heads = layer.kv_heads,
-                   .head_dim = layer.head_dim});
+    kv.base = pools_.back().data();
+    kv_.push_back(kv);
   }
 
   void fill_groups() {
@@ -232,6 +230,7 @@ class SequenceSession {
 
   Device& device_;
   const Model& model_;
+  const KvFormats formats_;
   const int32_t blocks_;
   std::unique_ptr<Stream> stream_ = device_.create_stream();
   SingleRank rank_;

@@ -186,14 +186,9 @@ std::string decode_choices(const DeviceTraits& traits, int32_t head_dim, const C
   const Rows memory;
   AttentionPlan plan{.has_decode = true, .only_single_rows = !traits.batch_invariant};
   plan.shape = {.query_heads = 32, .kv_heads = 8, .head_dim = head_dim, .sm_count = 132};
-  const int64_t part_bytes = int64_t{16} * 8 * head_dim * 2;
-  const KvLayerView kv{.dtype = DType::kBF16,
-                       .keys = KeyLayout::kRows,
-                       .base = memory.at,
-                       .block_stride = 2 * part_bytes,
-                       .v_offset = part_bytes,
-                       .kv_heads = 8,
-                       .head_dim = head_dim};
+  KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, 8, head_dim);
+  kv.base = memory.at;
+  kv.block_stride = 2 * kv.v_offset;
   return runs(kRows, [&](int64_t m) {
     const TensorView angles = memory.of(DType::kF32, m, head_dim / 2);
     RopeAttentionArgs args;
@@ -257,16 +252,26 @@ std::string cpu_line(const DeviceTraits& traits) {
   const TensorView row = memory.of(DType::kF32, 1, 64);
   const auto* const norm_weight = reinterpret_cast<const float*>(memory.at);
   const int32_t table[64] = {};
-  const auto attend = [&](int64_t rows) {
+  const auto attend_kept_as = [&](KvFormat format, int64_t rows) {
     const AttentionSequence sequence{
         .row_count = static_cast<int32_t>(rows), .kv_length = 1024, .block_table = table};
     const TensorView q = memory.of(DType::kF32, rows, 9 * 64);
     AttentionArgs args;
     args.q = args.out = q;
-    args.kv = {.base = memory.at, .kv_heads = 3, .head_dim = 64};
+    args.kv = {.k_format = format,
+               .v_format = format,
+               .base = memory.at,
+               .kv_heads = 3,
+               .k_dim = 64,
+               .v_dim = 64};
     args.sequences = {&sequence, 1};
     args.scale = 0.125f;
     return name_of(attention_kernels().find(traits, args));
+  };
+  const auto attend = [&](int64_t rows) {
+    std::string name = attend_kept_as(KvFormat::kF16, rows);
+    EXPECT_EQ(attend_kept_as(KvFormat::kInt8, rows), name);
+    return name;
   };
   const LinearWeight weight;
   const std::string linear =

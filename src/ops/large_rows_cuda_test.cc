@@ -251,12 +251,7 @@ TEST_F(LargeRowsCuda, RopeKv) {
   for (const auto& kernel : rope_kv_kernels().all()) {
     const LargeMatrix qkv(device(), DType::kBF16, kColumns, &start);
     const LargeMatrix cos(device(), DType::kF32, qkv.rows(), kHeadDim / 2, &angles);
-    KvLayerView kv{.dtype = DType::kBF16,
-                   .keys = KeyLayout::kRows,
-                   .block_tokens = 16,
-                   .kv_heads = kKvHeads,
-                   .head_dim = kHeadDim};
-    kv.v_offset = kv_part_bytes(kv);
+    KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, kKvHeads, kHeadDim);
     kv.block_stride = 6 * kv.v_offset;  // blocks over more than 2^31 elements
     const int64_t blocks = qkv.rows() / kv.block_tokens + 1;
     const Buffer cache = std::move(device().device().allocate(blocks * kv.block_stride).value());

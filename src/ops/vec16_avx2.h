@@ -126,6 +126,20 @@ inline void store_f16(std::byte* to, Vec16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16), _mm256_cvtps_ph(x.b, kNearest));
 }
 
+inline __m256 widen_i8(const std::byte* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+inline Vec16 load_i8(const std::byte* from) { return {widen_i8(from), widen_i8(from + 8)}; }
+inline __m128i narrow_to_16(__m256 x) {
+  const __m256i wide = _mm256_cvtps_epi32(x);
+  return _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+}
+inline void store_i8(std::byte* to, Vec16 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_packs_epi16(narrow_to_16(x.a), narrow_to_16(x.b)));
+}
+
 inline float sum_of(Vec16 x) {
   const __m256 eight = _mm256_add_ps(x.a, x.b);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -88,6 +88,15 @@ inline void store_f16(std::byte* to, Vec16 a) {
                       _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// Whole numbers in [-128, 127] as bytes.
+inline Vec16 load_i8(const std::byte* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+inline void store_i8(std::byte* to, Vec16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
+
 // Lane pairs from far to near: 8, 4, 2, 1 apart.
 inline float sum_of(Vec16 a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));

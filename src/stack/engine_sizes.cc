@@ -11,6 +11,12 @@
 namespace headrace {
 namespace {
 
+// One number where keys and values are alike, as it was before there was a choice.
+std::string format_text(const KvFormats& formats) {
+  const auto k = static_cast<int>(formats.k), v = static_cast<int>(formats.v);
+  return k == v ? fmt::format("{}", k) : fmt::format("{}/{}", k, v);
+}
+
 // What saved keys and values depend on. Of one group as it was before there was a choice of
 // layouts.
 std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
@@ -19,7 +25,7 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
   const std::string layout = kv.groups.size() == 1 ? "1" : kv.layout();
   const std::string text =
       fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes, weights.weight_types,
-                  weights.parameter_count, static_cast<int>(kv.dtype), kv.block_tokens, layout,
+                  weights.parameter_count, format_text(kv.formats), kv.block_tokens, layout,
                   static_cast<int>(key_layout(device)));
   if (options.tensor_parallel_size == 1) return text;
   return fmt::format("{} {} {}", text, options.tensor_parallel_size,

@@ -20,6 +20,7 @@
 #include "stack/batch_choice.h"
 #include "stack/compute_choice.h"
 #include "stack/engine_sizes.h"
+#include "stack/kv_format_choice.h"
 #include "stack/memory_planning.h"
 #include "stack/model_device.h"
 #include "stack/model_files.h"
@@ -132,7 +133,9 @@ class StackLoader {
   }
 
   Status check_options() const {
-    HR_RETURN_IF_ERROR(check_load_options(options_.load, takes_gpu(options_.device)));
+    const bool gpu = takes_gpu(options_.device);
+    HR_RETURN_IF_ERROR(check_load_options(options_.load, gpu));
+    HR_RETURN_IF_ERROR(check_kv_formats(options_.kv_formats, gpu));
     const std::vector<std::string_view> known = kernel_names();
     for (const std::string& name : options_.prefer_kernels) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -273,7 +276,7 @@ class StackLoader {
     const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
     CHECK(whole.ok());  // it was loaded
-    return plan_kv(*whole, dtype, kKvBlockTokens);
+    return plan_kv(*whole, choose_kv_formats(options_.kv_formats, dtype), kKvBlockTokens);
   }
 
   // Tells the scheduler what no flag says of sequences, tokens a step and order.

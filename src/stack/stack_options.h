@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "models/shard.h"
+#include "ops/attention/kv_format.h"
 #include "stack/load_options.h"
 #include "tensor/cpu_topology.h"
 
@@ -67,6 +69,19 @@ struct MemoryOptions {
                                       // GPU: what gpu_memory_utilization leaves
 };
 
+// What keys and values are kept as; auto: on a CPU F16, or F32 where all is computed so, on a GPU
+// the type of the model's activations. q8_0 is what llama.cpp calls it, whose scales are F16.
+inline constexpr Named<std::optional<KvFormat>> kKvFormats[] = {
+    {"auto", std::nullopt},      {"int8", KvFormat::kInt8},     {"q8_0", KvFormat::kInt8},
+    {"f16", KvFormat::kF16},     {"float16", KvFormat::kF16},   {"fp16", KvFormat::kF16},
+    {"bf16", KvFormat::kBF16},   {"bfloat16", KvFormat::kBF16}, {"f32", KvFormat::kF32},
+    {"float32", KvFormat::kF32},
+};
+struct KvFormatOptions {
+  std::optional<KvFormat> both;
+  std::optional<KvFormat> k, v;  // before `both`
+};
+
 // What is kept below the pool.
 enum class PreemptionMode : uint8_t {
   kAuto,       // what is cheaper to load than to compute
@@ -93,6 +108,7 @@ struct StackOptions {
   LoadOptions load;
   BatchShapeOptions batch;
   MemoryOptions memory;
+  KvFormatOptions kv_formats;
   TierOptions tiers;
   // What the stack finds out itself is filled in: sizes of batches, context and pool, groups, ends,
   // tiers.

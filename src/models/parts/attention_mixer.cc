@@ -43,10 +43,7 @@ RowOrder joined(const RowOrder& q, const RowOrder& k, int64_t v_rows) {
 }
 
 KvLayerView cache_of(const AttentionSpec& spec, DType dtype) {
-  return {.dtype = dtype,
-          .keys = KeyLayout::kRows,
-          .kv_heads = spec.kv_heads,
-          .head_dim = spec.head_dim};
+  return alike_kv(dtype, KeyLayout::kRows, spec.kv_heads, spec.head_dim);
 }
 
 bool attention_fits(const DeviceTraits& device, const AttentionSpec& spec, DType dtype) {
@@ -140,7 +137,10 @@ class AttentionMixer final : public Mixer {
     return all;
   }
   LayerKv kept() const override {
-    return {.kv_heads = spec_.kv_heads, .head_dim = spec_.head_dim, .window = spec_.window};
+    return {.kv_heads = spec_.kv_heads,
+            .k_dim = spec_.head_dim,
+            .v_dim = spec_.head_dim,
+            .window = spec_.window};
   }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {

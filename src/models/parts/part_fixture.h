@@ -125,16 +125,11 @@ class PartCache {
 
   PartCache(Device& device, const LayerKv& kept, int32_t length_max)
       : blocks_((length_max + kBlockTokens - 1) / kBlockTokens) {
-    const int64_t part = int64_t{kBlockTokens} * kept.kv_heads * kept.head_dim * 4;
-    memory_ = std::move(device.allocate(2 * part * blocks_).value());
+    kv_ = kv_view(kept, {KvFormat::kF32}, KeyLayout::kTransposed, kBlockTokens);
+    kv_.block_stride = k_part_bytes(kv_) + v_part_bytes(kv_);
+    memory_ = std::move(device.allocate(kv_.block_stride * blocks_).value());
     std::memset(memory_.data(), 0xff, static_cast<size_t>(memory_.size()));
-    kv_ = {.dtype = DType::kF32,
-           .base = memory_.data(),
-           .block_stride = 2 * part,
-           .v_offset = part,
-           .block_tokens = kBlockTokens,
-           .kv_heads = kept.kv_heads,
-           .head_dim = kept.head_dim};
+    kv_.base = memory_.data();
     // From the last block to the first: a table is no identity.
     for (int32_t b = blocks_; b-- > 0;) table_.push_back(b);
   }

@@ -9,10 +9,12 @@ namespace headrace {
 namespace {
 
 void check_args(const AttentionArgs& args) {
-  const int32_t dim = args.kv.head_dim;
-  CHECK(dim > 0 && args.kv.kv_heads > 0 && args.kv.block_tokens > 0);
-  CHECK(args.q.shape == args.out.shape && args.q.dtype == args.out.dtype);
-  CHECK_MSG(args.q.columns() % (int64_t{dim} * args.kv.kv_heads) == 0,
+  const int32_t k_dim = args.kv.k_dim, v_dim = args.kv.v_dim;
+  CHECK(k_dim > 0 && v_dim > 0 && args.kv.kv_heads > 0 && args.kv.block_tokens > 0);
+  CHECK(!args.kv.v_aliases_k || v_dim <= k_dim);
+  CHECK(args.q.rows() == args.out.rows() && args.q.dtype == args.out.dtype);
+  CHECK(args.q.columns() * v_dim == args.out.columns() * k_dim);
+  CHECK_MSG(args.q.columns() % (int64_t{k_dim} * args.kv.kv_heads) == 0,
             "query heads must be a multiple of the key heads");
   for (const AttentionSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count >= 0);
@@ -29,8 +31,8 @@ const KernelSet<AttentionArgs>& attention_kernels() {
 }
 
 OpCost op_cost(const AttentionArgs& args) {
-  const int64_t d = args.kv.head_dim;
-  const int64_t query_heads = args.q.columns() / d;
+  const KvLayerView& kv = args.kv;
+  const int64_t query_heads = args.q.columns() / kv.k_dim;
   int64_t keys = 0, pairs = 0;
   for (const AttentionSequence& sequence : args.sequences) {
     const int64_t before = int64_t{sequence.kv_length} - sequence.row_count;
@@ -41,13 +43,14 @@ OpCost op_cost(const AttentionArgs& args) {
         growing * before + growing * (growing + 1) / 2 + (sequence.row_count - growing) * window;
     keys += std::min<int64_t>(sequence.kv_length, window + sequence.row_count - 1);
   }
-  const int64_t kv_bytes = 2 * keys * args.kv.kv_heads * d * dtype_info(args.kv.dtype).block_bytes;
-  std::string shape = fmt::format("{} of {} heads of {}", query_heads, args.kv.kv_heads, d);
+  const int64_t kv_bytes = keys * (k_part_bytes(kv) + v_part_bytes(kv)) / kv.block_tokens;
+  std::string shape = fmt::format("{} of {} heads of {}", query_heads, kv.kv_heads, kv.k_dim);
+  if (kv.v_dim != kv.k_dim) shape += fmt::format("/{}", kv.v_dim);
   if (!args.sequences.empty()) shape += fmt::format(", {} sequences", args.sequences.size());
   return {.shape = std::move(shape),
           .rows = args.q.rows(),
           .bytes = kv_bytes + bytes_of(args.q) + bytes_of(args.out),
-          .flops = 4 * pairs * query_heads * d};
+          .flops = 2 * pairs * query_heads * (kv.k_dim + kv.v_dim)};
 }
 
 void attention(OpContext& context, const AttentionArgs& args) {

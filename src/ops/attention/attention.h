@@ -32,8 +32,8 @@ struct AttentionSequence {
 struct AttentionPlan;  // ops/attention/plan.h
 
 struct AttentionArgs {
-  ConstTensorView
-      q;           // [T, Hq d], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
+  // [T, Hq k_dim], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type
+  ConstTensorView q;
   KvLayerView kv;  // this step's keys and values are already there
   std::span<const AttentionSequence> sequences;
   // CPU: entries from the block table that a sequence names to the one that is read. Layers that
@@ -47,8 +47,8 @@ struct AttentionArgs {
   const float* sinks = nullptr;
   // CUDA: the work of `sequences`, already on the device. Null on the CPU.
   const AttentionPlan* plan = nullptr;
-  // [T, Hq d], q's type. Rows of no sequence are not written; in a step that only decodes, which
-  // may be padded on CUDA, those behind the last sequence's become zero there.
+  // [T, Hq v_dim], q's type. Rows of no sequence are not written; in a step that only decodes,
+  // which may be padded on CUDA, those behind the last sequence's become zero there.
   TensorView out;
 };
 
@@ -62,6 +62,6 @@ KernelTable<AttentionArgs> attention_cuda_kernels();
 
 // An upper bound for every batch on a device of `thread_count` threads whose sequences are no
 // longer than `kv_length_max`.
-int64_t attention_workspace_bytes(int thread_count, int32_t head_dim, int32_t kv_length_max);
+int64_t attention_workspace_bytes(int thread_count, int32_t v_dim, int32_t kv_length_max);
 
 }  // namespace headrace

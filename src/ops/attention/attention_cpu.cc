@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/materialised.h"
 #include "ops/attention/panels.h"
 #include "ops/attention/tiles.h"
@@ -28,18 +29,18 @@ int64_t slot_of(const AttentionArgs& args, const AttentionSequence& sequence, in
 
 double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv_head) {
   double sum = 0.0;
-  for (int32_t d = 0; d < args.kv.head_dim; ++d) {
-    sum += static_cast<double>(q[d]) * load_kv(args.kv.dtype, key_at(args.kv, slot, kv_head, d));
+  for (int32_t d = 0; d < args.kv.k_dim; ++d) {
+    sum += static_cast<double>(q[d]) * load_key(args.kv, slot, kv_head, d);
   }
   sum *= args.scale;
   return args.soft_cap > 0 ? args.soft_cap * std::tanh(sum / args.soft_cap) : sum;
 }
 
-// One row and head by the formula, with double sums. q, out: [d].
+// One row and head by the formula, with double sums. q: [k_dim]; out: [v_dim].
 void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRange keys,
             int32_t head, const float* q, float* out) {
   const KvLayerView& kv = args.kv;
-  const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.head_dim / kv.kv_heads);
+  const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.k_dim / kv.kv_heads);
   std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
   for (int32_t j = keys.first; j < keys.last; ++j) {
     weights[static_cast<size_t>(j - keys.first)] =
@@ -49,23 +50,22 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRan
   if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
   double total = args.sinks != nullptr ? std::exp(args.sinks[head] - largest) : 0.0;
   for (double& w : weights) total += (w = std::exp(w - largest));
-  std::vector<double> sums(static_cast<size_t>(kv.head_dim), 0.0);
+  std::vector<double> sums(static_cast<size_t>(kv.v_dim), 0.0);
   for (int32_t j = keys.first; j < keys.last; ++j) {
-    const std::byte* value = value_at(kv, slot_of(args, sequence, j), kv_head, 0);
-    const int32_t bytes = dtype_info(kv.dtype).block_bytes;
+    const int64_t slot = slot_of(args, sequence, j);
     const double w = weights[static_cast<size_t>(j - keys.first)];
-    for (int32_t d = 0; d < kv.head_dim; ++d) {
-      sums[static_cast<size_t>(d)] += w * load_kv(kv.dtype, value + d * bytes);
+    for (int32_t d = 0; d < kv.v_dim; ++d) {
+      sums[static_cast<size_t>(d)] += w * load_value(kv, slot, kv_head, d);
     }
   }
-  for (int32_t d = 0; d < kv.head_dim; ++d) {
+  for (int32_t d = 0; d < kv.v_dim; ++d) {
     out[d] = static_cast<float>(sums[static_cast<size_t>(d)] / total);
   }
 }
 
 void reference(OpContext& context, const AttentionArgs& args) {
-  const int32_t dim = args.kv.head_dim;
-  const int32_t heads = static_cast<int32_t>(args.q.columns() / dim);
+  const int32_t k_dim = args.kv.k_dim, v_dim = args.kv.v_dim;
+  const int32_t heads = static_cast<int32_t>(args.q.columns() / k_dim);
   for (const AttentionSequence& sequence : args.sequences) {
     const int64_t items = int64_t{sequence.row_count} * heads;
     context.device.pool().parallel_for(items, 1, [&](int64_t first, int64_t last) {
@@ -74,8 +74,8 @@ void reference(OpContext& context, const AttentionArgs& args) {
         const int32_t head = static_cast<int32_t>(item % heads);
         const int64_t row = sequence.row_first + r;
         attend(args, sequence, visible_keys(args, sequence, r), head,
-               f32_row(args.q, row) + int64_t{head} * dim,
-               f32_row(args.out, row) + int64_t{head} * dim);
+               f32_row(args.q, row) + int64_t{head} * k_dim,
+               f32_row(args.out, row) + int64_t{head} * v_dim);
       }
     });
   }

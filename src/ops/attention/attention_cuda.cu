@@ -126,16 +126,16 @@ void run_reference(OpContext& context, const AttentionArgs& args) {
 
 bool any(const DeviceTraits& traits, const AttentionArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.plan != nullptr &&
-         args.kv.keys == KeyLayout::kRows && args.kv.dtype == args.q.dtype &&
-         args.kv.head_dim <= kHeadDimMax;
+         args.kv.keys == KeyLayout::kRows && alike_and_plain(args.kv, args.q.dtype) &&
+         args.kv.k_dim <= kHeadDimMax;
 }
 
 // The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
 template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
-  return any(traits, args) && traits.compute_capability == 90 && kv.head_dim == kDim &&
-         kv.dtype != DType::kF32 && kv.block_tokens == 16 &&
+  return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
+         kv.k_format != KvFormat::kF32 && kv.block_tokens == 16 &&
          args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
          gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&

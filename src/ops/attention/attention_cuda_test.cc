@@ -69,11 +69,7 @@ Buffer upload(TestDevice& device, const void* from, size_t bytes) {
 class Problem {
  public:
   explicit Problem(const CudaCase& c, uint64_t seed = 3) : c_(c), rng_(seed) {
-    kv_ = {.dtype = c.dtype,
-           .keys = KeyLayout::kRows,
-           .kv_heads = c.heads.kv,
-           .head_dim = c.heads.dim};
-    kv_.v_offset = kv_part_bytes(kv_);
+    kv_ = alike_kv(c.dtype, KeyLayout::kRows, c.heads.kv, c.heads.dim);
     kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
     give_blocks();
     cache_.resize(static_cast<size_t>(block_count_ * kv_.block_stride), kPoison);

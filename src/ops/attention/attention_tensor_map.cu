@@ -17,12 +17,12 @@ CUtensorMap encode(DType dtype, const void* base, const cuuint64_t (&sizes)[kRan
 }  // namespace
 
 CUtensorMap page_map(const KvLayerView& kv, const std::byte* part, int32_t chunk) {
-  const auto dim = static_cast<cuuint64_t>(kv.head_dim);
+  const auto dim = static_cast<cuuint64_t>(kv.k_dim);
   const auto wide = static_cast<cuuint64_t>(chunk);
   const auto heads = static_cast<cuuint64_t>(kv.kv_heads);
   // The pool's size is not known here; block tables hold blocks of the pool alone.
   constexpr cuuint64_t kBlocksMax = 1ull << 31;
-  return encode<5>(kv.dtype, part, {wide, 8, dim / wide, 2 * heads, kBlocksMax},
+  return encode<5>(kv_element(kv.k_format), part, {wide, 8, dim / wide, 2 * heads, kBlocksMax},
                    {dim * 2, wide * 2, dim * 16, static_cast<cuuint64_t>(kv.block_stride)},
                    {static_cast<cuuint32_t>(chunk), 8, static_cast<cuuint32_t>(dim / wide), 2, 1},
                    chunk);

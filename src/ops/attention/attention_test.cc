@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/panels.h"
 #include "ops/op_fixture.h"
 #include "tensor/half.h"
@@ -17,13 +18,19 @@ constexpr int32_t kBlock = 16;
 
 struct Heads {
   int32_t query, kv, dim;
+  int32_t v_dim = dim;
+};
+
+struct Formats {
+  KvFormat k;
+  KvFormat v = k;
 };
 
 // One sequence: its queries, keys and values for every position, and the blocks it was given.
 struct Sequence {
   TestMatrix q;          // [length, Hq d]
   std::vector<float> k;  // [length, Hkv, d]
-  std::vector<float> v;  // [length, Hkv, d]
+  std::vector<float> v;  // [length, Hkv, v_dim]
   std::vector<int32_t> blocks;
   int32_t length;
 };
@@ -42,10 +49,15 @@ void round_to_bfloat16(float& value) { value = bfloat16_to_float(float_to_bfloat
 // Sequences over one cache whose every byte is 0x7f (NaN) until a token is written.
 class Setting {
  public:
-  Setting(Heads heads, DType dtype, const std::vector<int32_t>& lengths) : heads_(heads), rng_(11) {
-    kv_ = {.dtype = dtype, .kv_heads = heads.kv, .head_dim = heads.dim};
-    kv_.v_offset = kv_part_bytes(kv_);
-    kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
+  Setting(Heads heads, Formats formats, const std::vector<int32_t>& lengths)
+      : heads_(heads), rng_(11) {
+    kv_ = {.k_format = formats.k,
+           .v_format = formats.v,
+           .kv_heads = heads.kv,
+           .k_dim = heads.dim,
+           .v_dim = heads.v_dim};
+    kv_.v_offset = k_part_bytes(kv_);
+    kv_.block_stride = kv_.v_offset + v_part_bytes(kv_) + 64;  // other layers lie between
     int32_t block_count = 0;
     for (const int32_t length : lengths) block_count += (length + kBlock - 1) / kBlock;
     cache_.resize(static_cast<size_t>(block_count * kv_.block_stride));
@@ -73,14 +85,24 @@ class Setting {
     for (int32_t t = first; t < last; ++t) {
       const int64_t slot = int64_t{s.blocks[static_cast<size_t>(t / kBlock)]} * kBlock + t % kBlock;
       for (int32_t head = 0; head < heads_.kv; ++head) {
-        for (int32_t d = 0; d < heads_.dim; ++d) {
-          const auto at = static_cast<size_t>((int64_t{t} * heads_.kv + head) * heads_.dim + d);
-          store_kv(kv_.dtype, s.k[at], key_at(kv_, slot, head, d));
-          store_kv(kv_.dtype, s.v[at], value_at(kv_, slot, head, d));
-        }
+        const int64_t row = int64_t{t} * heads_.kv + head;
+        store_key(kv_, slot, head, s.k.data() + row * heads_.dim);
+        if (!kv_.v_aliases_k) store_value(kv_, slot, head, s.v.data() + row * heads_.v_dim);
       }
     }
   }
+
+  // Tokens of which `other` has the same numbers, in a format that holds them.
+  void copy_meaning(const Setting& other) {
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      for (int32_t t = 0; t < sequences_[i].length; ++t) {
+        for (int32_t head = 0; head < heads_.kv; ++head) copy_meaning(other, i, t, head);
+      }
+    }
+  }
+
+  // From here on values are read in keys; what is written of them is not kept.
+  void alias_values() { kv_.v_aliases_k = true; }
 
   const KvLayerView& kv() const { return kv_; }
   Heads heads() const { return heads_; }
@@ -88,11 +110,23 @@ class Setting {
   size_t count() const { return sequences_.size(); }
 
  private:
+  void copy_meaning(const Setting& other, size_t index, int32_t t, int32_t head) {
+    Sequence& s = sequences_[index];
+    const int64_t slot = int64_t{s.blocks[static_cast<size_t>(t / kBlock)]} * kBlock + t % kBlock;
+    const int64_t row = int64_t{t} * heads_.kv + head;
+    for (int32_t d = 0; d < heads_.dim; ++d) {
+      s.k[static_cast<size_t>(row * heads_.dim + d)] = load_key(other.kv_, slot, head, d);
+    }
+    for (int32_t d = 0; d < heads_.v_dim; ++d) {
+      s.v[static_cast<size_t>(row * heads_.v_dim + d)] = load_value(other.kv_, slot, head, d);
+    }
+  }
+
   Sequence make(int32_t length) {
     const int64_t row = int64_t{heads_.kv} * heads_.dim;
     Sequence s{TestMatrix(rng_, length, int64_t{heads_.query} * heads_.dim),
                random_cached(rng_, length * row),
-               random_cached(rng_, length * row),
+               random_cached(rng_, length * heads_.kv * heads_.v_dim),
                {},
                length};
     for (int32_t b = 0; b < (length + kBlock - 1) / kBlock; ++b) {
@@ -154,7 +188,8 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
     rows += piece.last - piece.first;
   }
   const int64_t columns = int64_t{heads.query} * heads.dim;
-  TestMatrix q(rows, columns), out(rows, columns);
+  const int64_t out_columns = int64_t{heads.query} * heads.v_dim;
+  TestMatrix q(rows, columns), out(rows, out_columns);
   const std::vector<float> sinks = sinks_of(heads.query);
   for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
     sequences[i].block_table = tables[i].data();
@@ -179,7 +214,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
   for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
     for (int32_t t = pieces[i].first; t < pieces[i].last; ++t, ++row) {
       std::memcpy(&results[pieces[i].sequence].at(t, 0), &out.at(static_cast<int64_t>(row), 0),
-                  static_cast<size_t>(columns) * 4);
+                  static_cast<size_t>(out_columns) * 4);
     }
   }
   return true;
@@ -189,7 +224,7 @@ std::vector<TestMatrix> no_results(Setting& setting) {
   std::vector<TestMatrix> results;
   for (size_t i = 0; i < setting.count(); ++i) {
     results.emplace_back(setting.sequence(i).length,
-                         int64_t{setting.heads().query} * setting.heads().dim);
+                         int64_t{setting.heads().query} * setting.heads().v_dim);
   }
   return results;
 }
@@ -198,35 +233,51 @@ const Kernel<AttentionArgs>& reference() { return attention_kernels().all().back
 
 struct AttentionCase {
   Heads heads;
-  DType dtype;
+  Formats formats;
   Options options;
 };
 
+std::string format_name(KvFormat format) { return std::string(dtype_name(kv_element(format))); }
 std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
   const AttentionCase& c = info.param;
-  return std::string(dtype_name(c.dtype)) + "_q" + std::to_string(c.heads.query) + "_kv" +
-         std::to_string(c.heads.kv) + "_d" + std::to_string(c.heads.dim) + "_window" +
+  const auto of_values = [](bool unlike, const std::string& text) {
+    return unlike ? "_v" + text : std::string();
+  };
+  return format_name(c.formats.k) +
+         of_values(c.formats.v != c.formats.k, format_name(c.formats.v)) + "_q" +
+         std::to_string(c.heads.query) + "_kv" + std::to_string(c.heads.kv) + "_d" +
+         std::to_string(c.heads.dim) +
+         of_values(c.heads.v_dim != c.heads.dim, std::to_string(c.heads.v_dim)) + "_window" +
          std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
          (c.options.sinks ? "_sinks" : "");
 }
 
 std::vector<AttentionCase> cases() {
+  using enum KvFormat;
   std::vector<AttentionCase> all;
   // 9/3: three heads a group; 8/1 and 16/1: one tile and more than one; 14/2: seven heads a group.
   const Heads heads[] = {{9, 3, 64},   {4, 4, 80},  {8, 1, 96},
                          {16, 1, 128}, {2, 2, 256}, {14, 2, 64}};
   for (const Heads& h : heads) {
-    all.push_back({h, DType::kF32, {}});
-    all.push_back({h, DType::kF16, {}});
+    for (const KvFormat format : {kF32, kF16, kInt8}) all.push_back({h, {format}, {}});
   }
   for (const int32_t window : {1, 5, 100, 300}) {
-    all.push_back({heads[0], DType::kF16, {.window = window}});
+    all.push_back({heads[0], {kF16}, {.window = window}});
   }
-  all.push_back({heads[0], DType::kBF16, {}});
-  all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f}});
-  all.push_back({heads[0], DType::kF16, {.sinks = true}});
-  all.push_back({heads[3], DType::kF32, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
-  all.push_back({{2, 1, 24}, DType::kF32, {}});  // no multiple of 16: the reference's alone
+  all.push_back({heads[0], {kBF16}, {}});
+  all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f}});
+  all.push_back({heads[0], {kF16}, {.sinks = true}});
+  all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  all.push_back({heads[3], {kInt8}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  for (const KvFormat format : {kF32, kInt8}) {
+    all.push_back({{2, 1, 24}, {format}, {}});  // no multiple of 16: the reference's alone
+  }
+  // Keys and values of unlike formats and widths.
+  all.push_back({heads[0], {kInt8, kF16}, {}});
+  all.push_back({heads[0], {kF16, kInt8}, {}});
+  all.push_back({{8, 8, 192, 128}, {kF16}, {}});
+  all.push_back({{6, 2, 80, 128}, {kF32}, {.window = 40}});
+  all.push_back({{9, 3, 192, 128}, {kInt8}, {}});
   return all;
 }
 
@@ -236,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(Attention, AttentionSweep, testing::ValuesIn(cases()), 
 // A prompt, a chunk in the middle of another, two decode rows, all in one batch.
 TEST_P(AttentionSweep, EveryKernelAgreesWithTheReference) {
   const AttentionCase& c = GetParam();
-  Setting setting(c.heads, c.dtype, {37, 300, 1, 530});
+  Setting setting(c.heads, c.formats, {37, 300, 1, 530});
   const std::vector<Piece> batch = {{0, 0, 37}, {1, 285, 300}, {2, 0, 1}, {3, 529, 530}};
   TestDevice one = TestDevice::cpu(1), two = TestDevice::cpu(2);
   setting.write(1, 0, 285);
@@ -263,7 +314,7 @@ TEST_P(AttentionSweep, EveryKernelAgreesWithTheReference) {
 TEST_P(AttentionSweep, ARowHasTheSameBitsHoweverItIsBatched) {
   const AttentionCase& c = GetParam();
   TestDevice one = TestDevice::cpu(1), two = TestDevice::cpu(2), three = TestDevice::cpu(3);
-  Setting setting(c.heads, c.dtype, {330, 21});
+  Setting setting(c.heads, c.formats, {330, 21});
   for (const auto& kernel : attention_kernels().all()) {
     if (&kernel == &reference() && c.heads.dim != 24) continue;  // slow, and plainly row by row
     SCOPED_TRACE(kernel.name);
@@ -328,7 +379,7 @@ INSTANTIATE_TEST_SUITE_P(Attention, PanelSweep, testing::ValuesIn(cases()), name
 // A prompt, the rest of another, a row, rows that cross two splits, all in one batch.
 TEST_P(PanelSweep, AgreesWithTheReference) {
   const AttentionCase& c = GetParam();
-  Setting setting(c.heads, c.dtype, {37, 300, 1, 530});
+  Setting setting(c.heads, c.formats, {37, 300, 1, 530});
   setting.round_inputs_to_bfloat16();
   const std::vector<Piece> batch = {{0, 0, 37}, {1, 255, 300}, {2, 0, 1}, {3, 401, 530}};
   TestDevice one = every_kernel(1), two = every_kernel(2);
@@ -357,7 +408,7 @@ TEST_P(PanelSweep, AgreesWithTheReference) {
 // for a panel have other bits.
 TEST_P(PanelSweep, ARowOfAPanelHasTheSameBits) {
   const AttentionCase& c = GetParam();
-  Setting setting(c.heads, c.dtype, {330, 21});
+  Setting setting(c.heads, c.formats, {330, 21});
   TestDevice one = every_kernel(1), three = every_kernel(3);
   for (const auto& kernel : panel_kernels()) {
     setting.forget();
@@ -377,7 +428,7 @@ TEST(AttentionPanels, TilesGiveTheBitsOfTheirEmulation) {
   TestDevice device = every_kernel(2);
   if (!device.device().traits().cpu.amx_bf16) GTEST_SKIP() << "no AMX";
   for (const Heads heads : {Heads{9, 3, 64}, Heads{4, 4, 80}, Heads{2, 2, 256}}) {
-    Setting setting(heads, DType::kF16, {333});
+    Setting setting(heads, {KvFormat::kF16}, {333});
     std::vector<std::vector<TestMatrix>> all;
     for (const auto& kernel : panel_kernels()) {
       if (kernel.name == "attention/cpu/avx512_bf16") continue;
@@ -393,7 +444,7 @@ TEST(AttentionPanels, TilesGiveTheBitsOfTheirEmulation) {
 TEST(AttentionPanels, ANanIsSeenByRowsBehindItAlone) {
   TestDevice device = every_kernel(2);
   for (const bool value : {false, true}) {
-    Setting setting({4, 2, 64}, DType::kF16, {70, 70});
+    Setting setting({4, 2, 64}, {KvFormat::kF16}, {70, 70});
     Sequence& other = setting.sequence(1);
     (value ? other.v : other.k)[40 * 2 * 64] = std::nanf("");
     for (const auto& kernel : panel_kernels()) {
@@ -412,7 +463,7 @@ TEST(AttentionPanels, ANanIsSeenByRowsBehindItAlone) {
 // Of one key, a sink leaves the value its share of two exponentials.
 TEST(Attention, ASinkTakesItsShare) {
   TestDevice device = TestDevice::cpu(1);
-  Setting setting({4, 2, 64}, DType::kF32, {1});
+  Setting setting({4, 2, 64}, {KvFormat::kF32}, {1});
   const Sequence& s = setting.sequence(0);
   for (const auto& kernel : attention_kernels().all()) {
     std::vector<TestMatrix> results = no_results(setting);
@@ -434,10 +485,52 @@ TEST(Attention, ASinkTakesItsShare) {
   }
 }
 
+// An integer times its scale is exact in f32.
+TEST(Attention, IntegersGiveTheBitsOfWhatTheyStandFor) {
+  for (const Heads heads : {Heads{9, 3, 64}, Heads{4, 4, 80}, Heads{6, 1, 192, 128}}) {
+    TestDevice device = TestDevice::cpu(2);
+    Setting integers(heads, {KvFormat::kInt8}, {300, 40}),
+        floats(heads, {KvFormat::kF32}, {300, 40});
+    for (const size_t index : {0, 1}) integers.write(index, 0, integers.sequence(index).length);
+    floats.copy_meaning(integers);
+    for (const auto& kernel : attention_kernels().all()) {
+      std::vector<TestMatrix> of_integers = no_results(integers), of_floats = no_results(floats);
+      const std::vector<Piece> batch = {{0, 290, 300}, {1, 39, 40}};
+      if (!run_step(device.context(), kernel, integers, {}, batch, of_integers)) continue;
+      floats.write(0, 0, 290), floats.write(1, 0, 39);
+      ASSERT_TRUE(run_step(device.context(), kernel, floats, {}, batch, of_floats)) << kernel.name;
+      for (const size_t index : {0, 1}) {
+        EXPECT_TRUE(same_bits(of_integers[index], of_floats[index])) << kernel.name;
+      }
+    }
+  }
+}
+
+// The latent of multi-head latent attention, absorbed: one key head, of which a value is a part.
+TEST(Attention, ValuesMayBePartOfKeys) {
+  TestDevice device = TestDevice::cpu(1);
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kInt8}) {
+    Setting apart({4, 1, 80, 64}, {format}, {37});
+    Sequence& s = apart.sequence(0);
+    for (size_t t = 0; t < 37; ++t) {
+      std::copy_n(s.k.begin() + static_cast<std::ptrdiff_t>(t * 80), 64,
+                  s.v.begin() + static_cast<std::ptrdiff_t>(t * 64));
+    }
+    std::vector<TestMatrix> expected = no_results(apart), results = no_results(apart);
+    ASSERT_TRUE(run_step(device.context(), reference(), apart, {}, {{0, 0, 37}}, expected));
+    apart.alias_values();
+    for (const auto& kernel : attention_kernels().all()) {
+      const bool ran = run_step(device.context(), kernel, apart, {}, {{0, 0, 37}}, results);
+      EXPECT_EQ(ran, &kernel == &reference()) << kernel.name;
+    }
+    EXPECT_TRUE(same_bits(results[0], expected[0]));
+  }
+}
+
 // Few rows over many keys run split by split on several threads.
 TEST(Attention, ParallelSplitsGiveTheBitsOfOneThread) {
   const Heads heads{9, 3, 64};
-  Setting setting(heads, DType::kF16, {3000});
+  Setting setting(heads, {KvFormat::kF16}, {3000});
   setting.write(0, 0, 2999);
   TestDevice one = TestDevice::cpu(1), four = TestDevice::cpu(4);
   for (const auto& kernel : attention_kernels().all()) {
@@ -453,7 +546,7 @@ TEST(Attention, ParallelSplitsGiveTheBitsOfOneThread) {
 // vec16_avx2.h and vec16_avx512.h do the same operations in the same order.
 TEST(Attention, InstructionSetsGiveTheSameBits) {
   TestDevice device = TestDevice::cpu(1);
-  Setting setting({9, 3, 64}, DType::kF16, {300});
+  Setting setting({9, 3, 64}, {KvFormat::kF16}, {300});
   std::vector<std::vector<TestMatrix>> all;
   for (const auto& kernel : attention_kernels().all()) {
     if (&kernel == &reference() || kernel.name.ends_with("materialised")) continue;
@@ -467,7 +560,7 @@ TEST(Attention, InstructionSetsGiveTheSameBits) {
 // One sequence's NaN is its own.
 TEST(Attention, ANanStaysInItsSequenceAndBehindIt) {
   TestDevice device = TestDevice::cpu(2);
-  Setting setting({4, 2, 64}, DType::kF32, {40, 40});
+  Setting setting({4, 2, 64}, {KvFormat::kF32}, {40, 40});
   setting.sequence(1).k[20 * 2 * 64] = std::nanf("");
   for (const auto& kernel : attention_kernels().all()) {
     std::vector<TestMatrix> results = no_results(setting);

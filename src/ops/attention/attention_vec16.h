@@ -14,19 +14,28 @@ namespace {
 
 constexpr int32_t kSplitBlocks = kAttentionSplit / kAttentionBlock;
 
+// How a format is read: as floats, but for a factor where it has scales.
 struct F32Cache {
+  static constexpr bool kScales = false;
   static constexpr int64_t kBytes = 4;
   static Vec16 load_vector(const std::byte* from) {
     return load(reinterpret_cast<const float*>(from));
   }
 };
 struct F16Cache {
+  static constexpr bool kScales = false;
   static constexpr int64_t kBytes = 2;
   static Vec16 load_vector(const std::byte* from) { return load_f16(from); }
 };
 struct Bf16Cache {
+  static constexpr bool kScales = false;
   static constexpr int64_t kBytes = 2;
   static Vec16 load_vector(const std::byte* from) { return load_bf16(from); }
+};
+struct Int8Cache {
+  static constexpr bool kScales = true;
+  static constexpr int64_t kBytes = 1;
+  static Vec16 load_vector(const std::byte* from) { return load_i8(from); }
 };
 
 // A tile of so few rows is bound by reading the cache: scores fetch the values ahead, values the
@@ -47,6 +56,8 @@ struct Split {
   // [head_dim / 16][tile's rows][16]: the rows of a pass at constant distances from one address.
   alignas(64) float q[kAttentionTileRows * kHeadDimMax];
   alignas(64) float scores[kAttentionTileRows][kAttentionSplit];
+  // Of values in a format that has them.
+  alignas(64) float scales[kHeadDimMax / kKvGroup][kAttentionSplit];
 };
 
 Range clip(int32_t first, int32_t last, int32_t split_first) {
@@ -78,7 +89,7 @@ void locate(const AttentionTile& tile, int32_t split_first, Split& split) {
 
 void stage_q(const AttentionTile& tile, Split& split) {
   for (int32_t r = 0; r < tile.rows; ++r) {
-    for (int32_t d = 0; d < tile.head_dim; d += 16) {
+    for (int32_t d = 0; d < tile.k_dim; d += 16) {
       store(split.q + d * tile.rows + r * 16, load(tile.q[r] + d));
     }
   }
@@ -96,19 +107,27 @@ inline Vec16 finish_score(const AttentionTile& tile, Vec16 sum) {
 // Rows [row, row + kRows) against kBlocks blocks of keys from `block` on.
 template <class Cache, int kRows, int kBlocks>
 void score_blocks(const AttentionTile& tile, int32_t row, int32_t block, Split& split) {
-  const int32_t head_dim = tile.head_dim;
+  const int32_t k_dim = tile.k_dim;
   Vec16 sums[kRows][kBlocks];
   for (int r = 0; r < kRows; ++r) {
     for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero();
   }
-  for (int32_t d = 0; d < head_dim; d += 16) {
+  for (int32_t d = 0; d < k_dim; d += 16) {
     const float* q = split.q + d * tile.rows + row * 16;
+    Vec16 scales[kBlocks];
+    if constexpr (Cache::kScales) {
+      const int64_t at = (k_dim + int64_t{d} / kKvGroup * 2) * 16;
+      for (int b = 0; b < kBlocks; ++b) scales[b] = load_bf16(split.keys[block + b] + at);
+    }
     for (int32_t i = 0; i < 16; ++i, ++q) {
       const int64_t at = int64_t{d + i} * 16 * Cache::kBytes;
       Vec16 keys[kBlocks];
       for (int b = 0; b < kBlocks; ++b) {
         keys[b] = Cache::load_vector(split.keys[block + b] + at);
-        if (kRows <= kFewRows) __builtin_prefetch(split.values[block + b] + at);
+        if constexpr (Cache::kScales) keys[b] = mul(keys[b], scales[b]);
+        if (kRows <= kFewRows && (Cache::kBytes > 1 || i % 4 == 0)) {
+          __builtin_prefetch(split.values[block + b] + at);
+        }
       }
       for (int r = 0; r < kRows; ++r) {
         const Vec16 factor = broadcast(q[r * 16]);
@@ -169,29 +188,44 @@ void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
 
 // --- values ---
 
+// The scales of the values that are looked at, for all passes over them.
+void stage_scales(const AttentionTile& tile, Split& split) {
+  for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
+    const std::byte* scales = split.values[b] + int64_t{tile.v_dim} * 16;
+    for (int32_t g = 0; g * kKvGroup < tile.v_dim; ++g) {
+      store(&split.scales[g][b * 16], load_bf16(scales + g * 32));
+    }
+  }
+}
+
 // sums[row + r][d ...] += weight * value over keys [range), for kRows rows and kVecs * 16
 // components.
 template <class Cache, int kRows, int kVecs>
-void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t head_dim,
+void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t v_dim,
                 float* sums) {
   Vec16 acc[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kVecs; ++i) acc[r][i] = load(sums + (row + r) * head_dim + d + i * 16);
+    for (int i = 0; i < kVecs; ++i) acc[r][i] = load(sums + (row + r) * v_dim + d + i * 16);
   }
   for (int32_t key = range.first; key < range.last;) {
     const int32_t block_end = (key / 16 + 1) * 16;
     const int32_t last = block_end < range.last ? block_end : range.last;
-    const int64_t at = (int64_t{key % 16} * head_dim + d) * Cache::kBytes;
+    const int64_t at = (int64_t{key % 16} * v_dim + d) * Cache::kBytes;
     const std::byte* value = split.values[key / 16] + at;
     const std::byte* ahead = split.ahead[key / 16] + at;
     for (; key < last; ++key) {
       Vec16 values[kVecs];
       for (int i = 0; i < kVecs; ++i) {
         values[i] = Cache::load_vector(value + i * 16 * Cache::kBytes);
-        if (kRows <= kFewRows) __builtin_prefetch(ahead + i * 16 * Cache::kBytes);
+        if constexpr (Cache::kScales) {
+          values[i] = mul(values[i], broadcast(split.scales[(d + i * 16) / kKvGroup][key]));
+        }
+        if (kRows <= kFewRows && (Cache::kBytes > 1 || i % 4 == 0)) {
+          __builtin_prefetch(ahead + i * 16 * Cache::kBytes);
+        }
       }
-      value += head_dim * Cache::kBytes;
-      ahead += head_dim * Cache::kBytes;
+      value += v_dim * Cache::kBytes;
+      ahead += v_dim * Cache::kBytes;
       for (int r = 0; r < kRows; ++r) {
         const Vec16 weight = broadcast(split.scores[row + r][key]);
         for (int i = 0; i < kVecs; ++i) acc[r][i] = fma(weight, values[i], acc[r][i]);
@@ -199,24 +233,24 @@ void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kVecs; ++i) store(sums + (row + r) * head_dim + d + i * 16, acc[r][i]);
+    for (int i = 0; i < kVecs; ++i) store(sums + (row + r) * v_dim + d + i * 16, acc[r][i]);
   }
 }
 
 template <class Cache, int kRows>
-void add_stretch(const Split& split, int32_t row, Range range, int32_t head_dim, float* sums) {
+void add_stretch(const Split& split, int32_t row, Range range, int32_t v_dim, float* sums) {
   if (empty(range)) return;
   constexpr int kVecs = pass_vecs(kRows);
   int32_t d = 0;
-  for (; d + kVecs * 16 <= head_dim; d += kVecs * 16) {
-    add_values<Cache, kRows, kVecs>(split, row, range, d, head_dim, sums);
+  for (; d + kVecs * 16 <= v_dim; d += kVecs * 16) {
+    add_values<Cache, kRows, kVecs>(split, row, range, d, v_dim, sums);
   }
-  for (; d < head_dim; d += 16) add_values<Cache, kRows, 1>(split, row, range, d, head_dim, sums);
+  for (; d < v_dim; d += 16) add_values<Cache, kRows, 1>(split, row, range, d, v_dim, sums);
 }
 
 // Keys that all rows see are taken together; what only some see, before and after, row by row.
 template <class Cache, int kRows>
-void add_value_rows(const Split& split, int32_t row, int32_t head_dim, float* sums) {
+void add_value_rows(const Split& split, int32_t row, int32_t v_dim, float* sums) {
   Range common{0, kAttentionSplit};
   for (int32_t r = row; r < row + kRows; ++r) {
     const Range range = split.visible[r];
@@ -227,12 +261,12 @@ void add_value_rows(const Split& split, int32_t row, int32_t head_dim, float* su
   for (int32_t r = row; r < row + kRows; ++r) {
     const Range range = split.visible[r];
     const int32_t last = empty(common) ? range.last : common.first;
-    add_stretch<Cache, 1>(split, r, {range.first, last}, head_dim, sums);
+    add_stretch<Cache, 1>(split, r, {range.first, last}, v_dim, sums);
   }
   if (empty(common)) return;
-  add_stretch<Cache, kRows>(split, row, common, head_dim, sums);
+  add_stretch<Cache, kRows>(split, row, common, v_dim, sums);
   for (int32_t r = row; r < row + kRows; ++r) {
-    add_stretch<Cache, 1>(split, r, {common.last, split.visible[r].last}, head_dim, sums);
+    add_stretch<Cache, 1>(split, r, {common.last, split.visible[r].last}, v_dim, sums);
   }
 }
 
@@ -249,7 +283,7 @@ template <class Cache>
 struct ValuePass {
   template <int kRows>
   static void run(const AttentionTile& tile, int32_t row, const Split& split, float* sums) {
-    add_value_rows<Cache, kRows>(split, row, tile.head_dim, sums);
+    add_value_rows<Cache, kRows>(split, row, tile.v_dim, sums);
   }
 };
 
@@ -271,31 +305,47 @@ void run_passes(const AttentionTile& tile, Args&... args) {
   }
 }
 
-template <class Cache>
-void attend(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {
-  Split split;
-  locate(tile, split_first, split);
-  stage_q(tile, split);
-  run_passes<ScorePass<Cache>>(tile, split);
-  for (int32_t r = 0; r < tile.rows; ++r) {
-    if (empty(split.visible[r])) continue;
-    exponentiate(split, r, partial);
-    float* row = partial.sums + int64_t{r} * tile.head_dim;
-    for (int32_t d = 0; d < tile.head_dim; d += 16) store(row + d, zero());
+// --- formats ---
+
+void score_all(const AttentionTile& tile, Split& split) {
+  switch (tile.k_format) {
+    case KvFormat::kF32:
+      return run_passes<ScorePass<F32Cache>>(tile, split);
+    case KvFormat::kF16:
+      return run_passes<ScorePass<F16Cache>>(tile, split);
+    case KvFormat::kBF16:
+      return run_passes<ScorePass<Bf16Cache>>(tile, split);
+    case KvFormat::kInt8:
+      return run_passes<ScorePass<Int8Cache>>(tile, split);
   }
-  float* const sums = partial.sums;
-  run_passes<ValuePass<Cache>>(tile, split, sums);
+}
+
+void add_all_values(const AttentionTile& tile, Split& split, float* const sums) {
+  switch (tile.v_format) {
+    case KvFormat::kF32:
+      return run_passes<ValuePass<F32Cache>>(tile, split, sums);
+    case KvFormat::kF16:
+      return run_passes<ValuePass<F16Cache>>(tile, split, sums);
+    case KvFormat::kBF16:
+      return run_passes<ValuePass<Bf16Cache>>(tile, split, sums);
+    case KvFormat::kInt8:
+      stage_scales(tile, split);
+      return run_passes<ValuePass<Int8Cache>>(tile, split, sums);
+  }
 }
 
 void attend_split(const AttentionTile& tile, int32_t split_first, const AttentionPartial& partial) {
-  switch (tile.element) {
-    case KvElement::kF32:
-      return attend<F32Cache>(tile, split_first, partial);
-    case KvElement::kF16:
-      return attend<F16Cache>(tile, split_first, partial);
-    case KvElement::kBF16:
-      return attend<Bf16Cache>(tile, split_first, partial);
+  Split split;
+  locate(tile, split_first, split);
+  stage_q(tile, split);
+  score_all(tile, split);
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    if (empty(split.visible[r])) continue;
+    exponentiate(split, r, partial);
+    float* row = partial.sums + int64_t{r} * tile.v_dim;
+    for (int32_t d = 0; d < tile.v_dim; d += 16) store(row + d, zero());
   }
+  add_all_values(tile, split, partial.sums);
 }
 
 }  // namespace

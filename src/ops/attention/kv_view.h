@@ -5,13 +5,16 @@
 //   K part  [head][d][token]   CPU: keys transposed, so that the 16 tokens of a block are 16 SIMD
 //                              lanes and q k' needs no horizontal sum
 //           [head][token][d]   CUDA: as values, a row of a tile is one key
-//   V part  [head][token][d]   v_offset bytes after the K part
+//   V part  [head][token][d]   v_offset bytes after the K part; none where values are part of keys
+// A head of a format with scales has them behind its numbers, [group of components][token].
 // A slot is block * block_tokens + token: the place of one token.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
+#include "ops/attention/kv_format.h"
 #include "tensor/dtype.h"
 #include "tensor/half.h"
 
@@ -23,38 +26,114 @@ enum class KeyLayout {
 };
 
 struct KvLayerView {
-  DType dtype = DType::kF16;  // F32, F16 or BF16
+  KvFormat k_format = KvFormat::kF16;
+  KvFormat v_format = KvFormat::kF16;
   KeyLayout keys = KeyLayout::kTransposed;
-  std::byte* base = nullptr;  // K part of block 0 of this layer; 64-byte aligned
+  bool v_aliases_k = false;   // a value is the first v_dim components of its key: a latent
+  std::byte* base = nullptr;  // K part of block 0 of this layer; 32-byte aligned
   int64_t block_stride = 0;   // bytes from one block to the next
   int64_t v_offset = 0;       // bytes from a block's K part to its V part
   int32_t block_tokens = 16;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;
+  int32_t k_dim = 0;
+  int32_t v_dim = 0;
 };
 
-// Bytes of the K part (and as many of the V part) of one layer's block.
-inline int64_t kv_part_bytes(const KvLayerView& kv) {
-  return int64_t{kv.block_tokens} * kv.kv_heads * kv.head_dim * dtype_info(kv.dtype).block_bytes;
+// The format of plain elements of a type. REQUIRES: F32, F16 or BF16
+inline KvFormat kv_format(DType dtype) {
+  if (dtype == DType::kF32) return KvFormat::kF32;
+  CHECK(dtype == DType::kF16 || dtype == DType::kBF16);
+  return dtype == DType::kF16 ? KvFormat::kF16 : KvFormat::kBF16;
+}
+// Of a number without its share of a scale.
+inline DType kv_element(KvFormat format) {
+  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
+  return kElements[static_cast<size_t>(format)];
+}
+inline bool has_scales(KvFormat format) { return format == KvFormat::kInt8; }
+inline int32_t kv_groups(int32_t dim) { return (dim + kKvGroup - 1) / kKvGroup; }
+
+// Bytes of one head of a block: numbers, then scales.
+inline int64_t kv_number_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
+  return int64_t{block_tokens} * dim * dtype_info(kv_element(format)).block_bytes;
+}
+inline int64_t kv_head_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
+  const int64_t scales = has_scales(format) ? int64_t{block_tokens} * kv_groups(dim) * 2 : 0;
+  return kv_number_bytes(format, dim, block_tokens) + scales;
+}
+// Bytes of the parts of one layer's block.
+inline int64_t k_part_bytes(const KvLayerView& kv) {
+  return kv.kv_heads * kv_head_bytes(kv.k_format, kv.k_dim, kv.block_tokens);
+}
+inline int64_t v_part_bytes(const KvLayerView& kv) {
+  return kv.v_aliases_k ? 0 : kv.kv_heads * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens);
+}
+
+// Keys and values alike: `dim` plain elements of this type each, the V part behind the K part. Base
+// and stride are the caller's.
+inline KvLayerView alike_kv(DType dtype, KeyLayout keys, int32_t kv_heads, int32_t dim) {
+  KvLayerView kv{.k_format = kv_format(dtype),
+                 .v_format = kv_format(dtype),
+                 .keys = keys,
+                 .kv_heads = kv_heads,
+                 .k_dim = dim,
+                 .v_dim = dim};
+  kv.v_offset = k_part_bytes(kv);
+  return kv;
+}
+// Whether keys and values are alike: plain elements of this type, as many of both.
+inline bool alike_and_plain(const KvLayerView& kv, DType dtype) {
+  return !has_scales(kv.k_format) && kv_element(kv.k_format) == dtype &&
+         kv.v_format == kv.k_format && kv.v_dim == kv.k_dim && !kv.v_aliases_k;
+}
+
+// One head of a block: numbers at `at`, `token_step` and `dim_step` elements apart.
+struct KvHeadView {
+  KvFormat format;
+  std::byte* at;  // of token 0
+  int32_t dim;
+  int32_t block_tokens;
+  int32_t token_step, dim_step;
+
+  std::byte* number(int64_t token, int32_t d) const {
+    return at + (token * token_step + int64_t{d} * dim_step) *
+                    dtype_info(kv_element(format)).block_bytes;
+  }
+  uint16_t* scale(int64_t token, int32_t d) const {  // BF16
+    return reinterpret_cast<uint16_t*>(at + kv_number_bytes(format, dim, block_tokens)) +
+           int64_t{d} / kKvGroup * block_tokens + token;
+  }
+};
+inline KvHeadView k_head(const KvLayerView& kv, int64_t block, int32_t head) {
+  const bool rows = kv.keys == KeyLayout::kRows;
+  return {.format = kv.k_format,
+          .at = kv.base + block * kv.block_stride +
+                head * kv_head_bytes(kv.k_format, kv.k_dim, kv.block_tokens),
+          .dim = kv.k_dim,
+          .block_tokens = kv.block_tokens,
+          .token_step = rows ? kv.k_dim : 1,
+          .dim_step = rows ? 1 : kv.block_tokens};
+}
+inline KvHeadView v_head(const KvLayerView& kv, int64_t block, int32_t head) {
+  if (kv.v_aliases_k) return k_head(kv, block, head);
+  return {.format = kv.v_format,
+          .at = kv.base + block * kv.block_stride + kv.v_offset +
+                head * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens),
+          .dim = kv.v_dim,
+          .block_tokens = kv.block_tokens,
+          .token_step = kv.v_dim,
+          .dim_step = 1};
 }
 
 // Address of component d of the key or value of (slot, head).
 inline std::byte* key_at(const KvLayerView& kv, int64_t slot, int32_t head, int32_t d) {
-  const int64_t token = slot % kv.block_tokens;
-  const int64_t element = kv.keys == KeyLayout::kRows
-                              ? (int64_t{head} * kv.block_tokens + token) * kv.head_dim + d
-                              : (int64_t{head} * kv.head_dim + d) * kv.block_tokens + token;
-  return kv.base + slot / kv.block_tokens * kv.block_stride +
-         element * dtype_info(kv.dtype).block_bytes;
+  return k_head(kv, slot / kv.block_tokens, head).number(slot % kv.block_tokens, d);
 }
 inline std::byte* value_at(const KvLayerView& kv, int64_t slot, int32_t head, int32_t d) {
-  const int64_t token = slot % kv.block_tokens;
-  const int64_t element = (int64_t{head} * kv.block_tokens + token) * kv.head_dim + d;
-  return kv.base + slot / kv.block_tokens * kv.block_stride + kv.v_offset +
-         element * dtype_info(kv.dtype).block_bytes;
+  return v_head(kv, slot / kv.block_tokens, head).number(slot % kv.block_tokens, d);
 }
 
-// One element of the cache to and from f32. REQUIRES: dtype is F32, F16 or BF16
+// One plain element of the cache to and from f32. REQUIRES: dtype is F32, F16 or BF16
 inline float load_kv(DType dtype, const std::byte* at) {
   if (dtype == DType::kF32) return *reinterpret_cast<const float*>(at);
   const uint16_t bits = *reinterpret_cast<const uint16_t*>(at);

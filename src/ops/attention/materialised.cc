@@ -9,20 +9,17 @@ namespace {
 
 constexpr int64_t kRowGrain = 32;
 
-int32_t element_of(DType dtype) {
-  if (dtype == DType::kF32) return 0;
-  return dtype == DType::kF16 ? 1 : 2;
+int32_t element_of(KvFormat format) {
+  if (format == KvFormat::kF32) return 0;
+  return format == KvFormat::kF16 ? 1 : 2;
 }
 
 MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& sequence,
                           int32_t head) {
   const KvLayerView& kv = args.kv;
-  const auto group = static_cast<int32_t>(args.q.columns() / kv.head_dim) / kv.kv_heads;
-  const int64_t head_bytes =
-      int64_t{kv.head_dim} * kv.block_tokens * dtype_info(kv.dtype).block_bytes;
-  const auto* keys =
-      reinterpret_cast<const unsigned char*>(kv.base) + int64_t{head / group} * head_bytes;
-  const int64_t column = int64_t{head} * kv.head_dim;
+  const auto group = static_cast<int32_t>(args.q.columns() / kv.k_dim) / kv.kv_heads;
+  const auto* keys = reinterpret_cast<const unsigned char*>(k_head(kv, 0, head / group).at);
+  const int64_t column = int64_t{head} * kv.k_dim;
   return {.q = f32_row(args.q, sequence.row_first) + column,
           .q_stride = args.q.row_stride / int64_t{sizeof(float)},
           .out = f32_row(args.out, sequence.row_first) + column,
@@ -33,8 +30,8 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
           .values = keys + kv.v_offset,
           .block_stride = kv.block_stride,
           .block_table = sequence.block_table + args.table_offset,
-          .element = element_of(kv.dtype),
-          .head_dim = kv.head_dim,
+          .element = element_of(kv.k_format),
+          .head_dim = kv.k_dim,
           .row_count = sequence.row_count,
           .kv_length = sequence.kv_length,
           .window = args.window,
@@ -46,13 +43,13 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
 // Entries of a block table wholly behind the window are not to be read, soft caps and sinks would
 // be passes of their own.
 bool fits_materialised_attention(const AttentionArgs& args) {
-  return fits_attention_tiles(args) && args.window == 0 && args.soft_cap == 0 &&
-         args.sinks == nullptr;
+  return fits_attention_tiles(args) && alike_and_plain(args.kv, kv_element(args.kv.k_format)) &&
+         args.window == 0 && args.soft_cap == 0 && args.sinks == nullptr;
 }
 
 void run_materialised_attention(OpContext& context, const AttentionArgs& args) {
   ThreadPool& pool = context.device.pool();
-  const auto heads = static_cast<int32_t>(args.q.columns() / args.kv.head_dim);
+  const auto heads = static_cast<int32_t>(args.q.columns() / args.kv.k_dim);
   for (const AttentionSequence& sequence : args.sequences) {
     if (sequence.row_count == 0) continue;
     const int64_t stride = (int64_t{sequence.kv_length} + 15) / 16 * 16;

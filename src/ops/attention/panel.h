@@ -19,17 +19,17 @@ struct AttentionPanel {
   int64_t q_stride;
   float* out;  // as q
   int64_t out_stride;
-  int32_t key_last;         // position 0 sees keys [max(0, key_last - window), key_last)
-  int32_t window;           // 0 = none
-  const float* sinks;       // [group] or null: logits without a value
-  const std::byte* keys;    // this head in the K part of block 0: [d][16 tokens]
-  const std::byte* values;  // this head in the V part of block 0: [16 tokens][d]
-  int64_t block_stride;     // bytes
+  int32_t key_last;       // position 0 sees keys [max(0, key_last - window), key_last)
+  int32_t window;         // 0 = none
+  const float* sinks;     // [group] or null: logits without a value
+  const std::byte* keys;  // as in AttentionTile
+  const std::byte* values;
+  int64_t block_stride;  // bytes
   const int32_t* block_table;
-  int32_t head_dim;   // a multiple of 16, at most kHeadDimMax
-  KvElement element;  // kF16 or kBF16
-  float scale;        // > 0
-  float soft_cap;     // 0 = none
+  int32_t head_dim;  // of keys and values: a multiple of 16, at most kHeadDimMax
+  KvFormat format;   // of both; not kF32
+  float scale;       // > 0
+  float soft_cap;    // 0 = none
 };
 
 using AttendPanel = void (*)(const AttentionPanel& panel);

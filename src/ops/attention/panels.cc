@@ -15,7 +15,7 @@ constexpr int64_t kPanelRowsMin = 16;
 constexpr int64_t kPanelsPerThread = 4;
 
 int32_t group_of(const AttentionArgs& args) {
-  return static_cast<int32_t>(args.q.columns() / args.kv.head_dim) / args.kv.kv_heads;
+  return static_cast<int32_t>(args.q.columns() / args.kv.k_dim) / args.kv.kv_heads;
 }
 
 bool many_rows(const AttentionArgs& args, const AttentionSequence& sequence) {
@@ -42,10 +42,8 @@ class PanelGrid {
     const int64_t kv_head = index % args_.kv.kv_heads;
     const int64_t row_first = index / args_.kv.kv_heads * panel_rows_;
     const KvLayerView& kv = args_.kv;
-    const int64_t head_bytes =
-        int64_t{kv.head_dim} * kv.block_tokens * dtype_info(kv.dtype).block_bytes;
-    const std::byte* const keys = kv.base + kv_head * head_bytes;
-    const int64_t column = kv_head * group_ * kv.head_dim;
+    const auto head = static_cast<int32_t>(kv_head);
+    const int64_t column = kv_head * group_ * kv.k_dim;
     return {
         .row_first = static_cast<int32_t>(row_first),
         .row_count = static_cast<int32_t>(std::min(panel_rows_, rows_of(*sequence) - row_first)),
@@ -57,12 +55,12 @@ class PanelGrid {
         .key_last = sequence->kv_length - sequence->row_count + 1,
         .window = args_.window,
         .sinks = args_.sinks != nullptr ? args_.sinks + kv_head * group_ : nullptr,
-        .keys = keys,
-        .values = keys + kv.v_offset,
+        .keys = k_head(kv, 0, head).at,
+        .values = v_head(kv, 0, head).at,
         .block_stride = kv.block_stride,
         .block_table = sequence->block_table + args_.table_offset,
-        .head_dim = kv.head_dim,
-        .element = kv.dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16,
+        .head_dim = kv.k_dim,
+        .format = kv.k_format,
         .scale = args_.scale,
         .soft_cap = args_.soft_cap};
   }
@@ -89,8 +87,9 @@ class PanelGrid {
 }  // namespace
 
 bool fits_attention_panels(const AttentionArgs& args) {
-  const bool halves = args.kv.dtype == DType::kF16 || args.kv.dtype == DType::kBF16;
-  return fits_attention_tiles(args) && halves && args.scale > 0 &&
+  const KvLayerView& kv = args.kv;
+  const bool alike = kv.k_dim == kv.v_dim && kv.k_format == kv.v_format;
+  return fits_attention_tiles(args) && alike && kv.k_format != KvFormat::kF32 && args.scale > 0 &&
          std::ranges::any_of(args.sequences,
                              [&](const auto& sequence) { return many_rows(args, sequence); });
 }

@@ -16,7 +16,7 @@ void check_args(const RopeAttentionArgs& args) {
   const RopeKvArgs& rope = args.rope;
   const ConstTensorView& q = args.attention.q;
   CHECK(q.data == rope.qkv.data && q.row_stride == rope.qkv.row_stride);
-  CHECK((q.shape == Shape{rope.qkv.rows(), int64_t{rope.query_heads} * rope.kv.head_dim}));
+  CHECK((q.shape == Shape{rope.qkv.rows(), int64_t{rope.query_heads} * rope.kv.k_dim}));
   CHECK(args.attention.kv.base == rope.kv.base);
 }
 

@@ -48,8 +48,7 @@ class Problem {
  public:
   explicit Problem(const Case& c) : c_(c), rng_(static_cast<uint64_t>(c.dim + c.window)) {
     give_blocks();
-    kv_ = {.dtype = c.dtype, .keys = KeyLayout::kRows, .kv_heads = c.kv, .head_dim = c.dim};
-    kv_.v_offset = kv_part_bytes(kv_);
+    kv_ = alike_kv(c.dtype, KeyLayout::kRows, c.kv, c.dim);
     kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
     cache_.resize(static_cast<size_t>(block_count_ * kv_.block_stride), kPoison);
     kv_.base = cache_.data();

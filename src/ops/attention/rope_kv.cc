@@ -5,16 +5,16 @@ namespace {
 
 void check_args(const OpContext& context, const RopeKvArgs& args) {
   const int64_t tokens = args.qkv.rows();
-  const int64_t heads = int64_t{args.query_heads} + 2 * int64_t{args.kv.kv_heads};
+  const KvLayerView& kv = args.kv;
+  const int64_t rotated = (int64_t{args.query_heads} + kv.kv_heads) * kv.k_dim;
   CHECK(is_activation(context.device, args.qkv.dtype));
-  CHECK((args.qkv.shape == Shape{tokens, heads * args.kv.head_dim}));
+  CHECK((args.qkv.shape == Shape{tokens, rotated + int64_t{kv.kv_heads} * kv.v_dim}));
+  CHECK_MSG(!kv.v_aliases_k, "values that are part of keys are written with them");
   CHECK(args.cos.dtype == DType::kF32 && args.sin.dtype == DType::kF32);
   CHECK(args.cos.shape == args.sin.shape && args.cos.rows() == tokens);
-  CHECK(2 * args.cos.columns() <= args.kv.head_dim);
+  CHECK(2 * args.cos.columns() <= kv.k_dim);
   CHECK(static_cast<int64_t>(args.slots.size()) == tokens);
   CHECK((args.q_norm == nullptr) == (args.k_norm == nullptr));
-  CHECK(args.kv.dtype == DType::kF32 || args.kv.dtype == DType::kF16 ||
-        args.kv.dtype == DType::kBF16);
 }
 
 }  // namespace
@@ -26,9 +26,11 @@ const KernelSet<RopeKvArgs>& rope_kv_kernels() {
 
 OpCost op_cost(const RopeKvArgs& args) {
   // Queries are rotated in place, keys and values go to the cache.
-  const int64_t rows = args.qkv.rows(), d = args.kv.head_dim;
-  const int64_t stored = 2 * rows * args.kv.kv_heads * d * dtype_info(args.kv.dtype).block_bytes;
-  const int64_t queries = rows * args.query_heads * d * dtype_info(args.qkv.dtype).block_bytes;
+  const KvLayerView& kv = args.kv;
+  const int64_t rows = args.qkv.rows();
+  const int64_t stored = rows * (k_part_bytes(kv) + v_part_bytes(kv)) / kv.block_tokens;
+  const int64_t queries =
+      rows * args.query_heads * kv.k_dim * dtype_info(args.qkv.dtype).block_bytes;
   return row_op_cost(
       rows, args.qkv.columns(),
       bytes_of(args.qkv) + queries + stored + bytes_of(args.cos) + bytes_of(args.sin));

@@ -16,17 +16,17 @@ enum class RopeStyle {
 };
 
 struct RopeKvArgs {
-  TensorView qkv;       // [T, (Hq + 2 Hkv) d] of the activation type: q heads, k heads, v heads
-  ConstTensorView cos;  // [T, rope_dim / 2] f32; rope_dim <= d, the rest of a head is not rotated
-                        // (0 columns: no rotation, as in SmolLM3's layers without positions)
+  TensorView qkv;       // [T, (Hq + Hkv) k_dim + Hkv v_dim] of the activation type: q, k, v heads
+  ConstTensorView cos;  // [T, rope_dim / 2] f32; rope_dim <= k_dim, the rest of a head stays as it
+                        // is (0 columns: no rotation, as in SmolLM3's layers without positions)
   ConstTensorView sin;  // [T, rope_dim / 2] f32
   RopeStyle style = RopeStyle::kHalf;
-  int32_t query_heads = 0;  // Hq; Hkv and d are kv's
+  int32_t query_heads = 0;  // Hq; Hkv, k_dim and v_dim are kv's
   KvLayerView kv;
   std::span<const int64_t> slots;  // [T] where token t's k and v go, in device memory; no two alike
   // RMSNorm weights of a head of q and of k, in device memory; null = no norm (both or none).
-  const float* q_norm = nullptr;  // [d]
-  const float* k_norm = nullptr;  // [d]
+  const float* q_norm = nullptr;  // [k_dim]
+  const float* k_norm = nullptr;  // [k_dim]
   float norm_eps = 0.0f;
 };
 

@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/attention/rope_kv_row.h"
 #include "ops/rows/rms_norm_rows.h"
@@ -31,11 +32,11 @@ void normalise(const float* weight, float eps, int32_t dim, float* head) {
 
 void reference(OpContext&, const RopeKvArgs& args) {
   const KvLayerView& kv = args.kv;
-  const int32_t dim = kv.head_dim;
+  const int32_t dim = kv.k_dim;
   for (int64_t t = 0; t < args.qkv.rows(); ++t) {
-    float* q = f32_row(args.qkv, t);                  // [Hq, d]
-    float* k = q + int64_t{args.query_heads} * dim;   // [Hkv, d]
-    const float* v = k + int64_t{kv.kv_heads} * dim;  // [Hkv, d]
+    float* q = f32_row(args.qkv, t);                  // [Hq, k_dim]
+    float* k = q + int64_t{args.query_heads} * dim;   // [Hkv, k_dim]
+    const float* v = k + int64_t{kv.kv_heads} * dim;  // [Hkv, v_dim]
     const float* cos = f32_row(args.cos, t);          // [rope_dim / 2]
     const float* sin = f32_row(args.sin, t);
     const int64_t slot = args.slots[static_cast<size_t>(t)];
@@ -45,10 +46,8 @@ void reference(OpContext&, const RopeKvArgs& args) {
       rotate(args.style, cos, sin, args.cos.columns(), q + int64_t{head} * dim);
     }
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
-      for (int32_t d = 0; d < dim; ++d) {
-        store_kv(kv.dtype, k[head * dim + d], key_at(kv, slot, head, d));
-        store_kv(kv.dtype, v[head * dim + d], value_at(kv, slot, head, d));
-      }
+      store_key(kv, slot, head, k + int64_t{head} * dim);
+      store_value(kv, slot, head, v + int64_t{head} * kv.v_dim);
     }
   }
 }
@@ -61,15 +60,18 @@ RopeKvRow row_of(const RopeKvArgs& args, int64_t t) {
           .pairs = args.cos.columns(),
           .query_heads = args.query_heads,
           .kv_heads = args.kv.kv_heads,
-          .head_dim = args.kv.head_dim,
-          .key = key_at(args.kv, slot, 0, 0),
-          .value = value_at(args.kv, slot, 0, 0),
-          .half = args.kv.dtype == DType::kF16};
+          .k_dim = args.kv.k_dim,
+          .v_dim = args.kv.v_dim,
+          .keys = k_head(args.kv, slot / args.kv.block_tokens, 0).at,
+          .values = v_head(args.kv, slot / args.kv.block_tokens, 0).at,
+          .token = slot % args.kv.block_tokens,
+          .k_format = args.kv.k_format,
+          .v_format = args.kv.v_format};
 }
 
 // The heads of one token as rows of an RMSNorm, in place.
 RmsNormRows head_rows(float* heads, const float* weight, int64_t count, const RopeKvArgs& args) {
-  const int64_t dim = args.kv.head_dim;
+  const int64_t dim = args.kv.k_dim;
   return {.x = heads,
           .residual = nullptr,
           .weight = weight,
@@ -89,8 +91,8 @@ void run_rows(OpContext& context, const RopeKvArgs& args) {
   context.device.pool().parallel_rows(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       if (args.q_norm != nullptr) {
-        float* q = f32_row(args.qkv, t);                              // [Hq, d]
-        float* k = q + int64_t{args.query_heads} * args.kv.head_dim;  // [Hkv, d]
+        float* q = f32_row(args.qkv, t);                           // [Hq, d]
+        float* k = q + int64_t{args.query_heads} * args.kv.k_dim;  // [Hkv, d]
         kNormRows(head_rows(q, args.q_norm, args.query_heads, args));
         kNormRows(head_rows(k, args.k_norm, args.kv.kv_heads, args));
       }
@@ -104,8 +106,10 @@ bool any_cpu(const DeviceTraits& traits, const RopeKvArgs&) {
 }
 // What rope_kv_row.h can say.
 bool fits_row(const RopeKvArgs& args) {
-  return args.style == RopeStyle::kHalf && args.kv.dtype != DType::kBF16 &&
-         args.kv.block_tokens == 16 && args.kv.head_dim % 16 == 0;
+  const KvLayerView& kv = args.kv;
+  return args.style == RopeStyle::kHalf && kv.k_format != KvFormat::kBF16 &&
+         kv.v_format != KvFormat::kBF16 && kv.keys == KeyLayout::kTransposed &&
+         kv.block_tokens == 16 && kv.k_dim % 16 == 0 && kv.v_dim % 16 == 0;
 }
 bool avx512(const DeviceTraits& traits, const RopeKvArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx512 && fits_row(args);

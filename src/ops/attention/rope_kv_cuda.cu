@@ -152,7 +152,7 @@ Arguments<T> arguments_of(const RopeKvArgs& args) {
           .block_tokens = args.kv.block_tokens,
           .query_heads = args.query_heads,
           .kv_heads = args.kv.kv_heads,
-          .head_dim = args.kv.head_dim,
+          .head_dim = args.kv.k_dim,
           .half = static_cast<int32_t>(args.cos.columns())};
 }
 
@@ -188,7 +188,7 @@ void run_lanes(OpContext& context, const RopeKvArgs& args) {
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
-         args.kv.dtype == args.qkv.dtype && args.kv.head_dim <= kHeadDimMax;
+         alike_and_plain(args.kv, args.qkv.dtype) && args.kv.k_dim <= kHeadDimMax;
 }
 // Heads, rows and blocks start where an access of 4 elements may.
 bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
@@ -197,7 +197,7 @@ bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
     return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(access) == 0 &&
            stride % access == 0;
   };
-  return any(traits, args) && args.kv.head_dim % 4 == 0 &&
+  return any(traits, args) && args.kv.k_dim % 4 == 0 &&
          aligned(args.qkv.data, args.qkv.row_stride) &&
          aligned(args.kv.base, args.kv.block_stride) && args.kv.v_offset % access == 0;
 }
@@ -207,7 +207,7 @@ template <int kLanes>
 bool lanes(const DeviceTraits& traits, const RopeKvArgs& args) {
   constexpr int32_t kDim = kLanes * gpu::kRopeLaneElements;
   const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
-  return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.head_dim == kDim &&
+  return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.k_dim == kDim &&
          args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&
          gpu::rows_aligned(args.qkv) && gpu::rows_aligned(args.cos) &&
          gpu::rows_aligned(args.sin) && on_access(args.q_norm) && on_access(args.k_norm) &&

@@ -27,13 +27,8 @@ constexpr int64_t kBlocks = 5;
 constexpr int32_t kBlockTokens = 16;
 
 KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
-  KvLayerView kv{.dtype = c.dtype,
-                 .keys = KeyLayout::kRows,
-                 .base = memory,
-                 .block_tokens = kBlockTokens,
-                 .kv_heads = c.kv_heads,
-                 .head_dim = c.head_dim};
-  kv.v_offset = kv_part_bytes(kv);
+  KvLayerView kv = alike_kv(c.dtype, KeyLayout::kRows, c.kv_heads, c.head_dim);
+  kv.base = memory;
   kv.block_stride = 2 * kv.v_offset + gap_bytes;
   return kv;
 }

@@ -4,20 +4,25 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/attention/kv_format.h"
+
 namespace headrace {
 
 // One token of a cache of blocks of 16 tokens.
 struct RopeKvRow {
-  float* q;          // [query_heads, head_dim], then k [kv_heads, head_dim], v [kv_heads, head_dim]
+  float* q;          // [query_heads, k_dim], then k [kv_heads, k_dim], v [kv_heads, v_dim]
   const float* cos;  // [pairs]
   const float* sin;  // [pairs]
   int64_t pairs;     // (i, i + pairs) of each head are rotated
   int64_t query_heads;
   int64_t kv_heads;
-  int64_t head_dim;
-  std::byte* key;  // component 0 of head 0 of this token in the K part: the next is 16 elements on
-  std::byte* value;  // of this token in the V part: [head][16 tokens][d]
-  bool half;         // the cache holds F16, else F32
+  int64_t k_dim, v_dim;  // multiples of 16
+  // The parts of the token's block. Of each head numbers, [k_dim][16 tokens] and [16
+  // tokens][v_dim], behind them the scales of formats that have some, [groups][16 tokens].
+  std::byte* keys;
+  std::byte* values;
+  int64_t token;                // of the block
+  KvFormat k_format, v_format;  // not kBF16
 };
 
 void rope_kv_row_avx512(const RopeKvRow& row);  // rope_kv_cpu_avx512.cc

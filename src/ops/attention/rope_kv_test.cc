@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/attention/kv_numbers.h"
 #include "ops/op_fixture.h"
 #include "ops/rows/rope_angles.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 struct Heads {
   int32_t query, kv, dim;
+  int32_t v_dim = dim;
 };
 
 struct Case {
@@ -20,7 +22,7 @@ struct Case {
   int64_t tokens;
   int64_t rope_dim;
   RopeStyle style;
-  DType dtype;
+  KvFormat format;
   bool norms = false;  // of q and k heads
 };
 
@@ -33,9 +35,13 @@ struct Outcome {
 };
 
 KvLayerView view_of(const Case& c, std::vector<std::byte>& cache) {
-  KvLayerView kv{.dtype = c.dtype, .kv_heads = c.heads.kv, .head_dim = c.heads.dim};
-  kv.v_offset = kv_part_bytes(kv);
-  kv.block_stride = 2 * kv.v_offset + 64;  // other layers lie between
+  KvLayerView kv{.k_format = c.format,
+                 .v_format = c.format,
+                 .kv_heads = c.heads.kv,
+                 .k_dim = c.heads.dim,
+                 .v_dim = c.heads.v_dim};
+  kv.v_offset = k_part_bytes(kv);
+  kv.block_stride = kv.v_offset + v_part_bytes(kv) + 64;  // other layers lie between
   cache.resize(static_cast<size_t>(kBlocks * kv.block_stride), std::byte{0x7f});
   kv.base = cache.data();
   return kv;
@@ -43,7 +49,7 @@ KvLayerView view_of(const Case& c, std::vector<std::byte>& cache) {
 
 Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) {
   Rng rng(5);
-  const int64_t columns = (c.heads.query + 2 * c.heads.kv) * c.heads.dim;
+  const int64_t columns = (c.heads.query + c.heads.kv) * c.heads.dim + c.heads.kv * c.heads.v_dim;
   Outcome outcome{TestMatrix(rng, c.tokens, columns), {}};
   const KvLayerView kv = view_of(c, outcome.cache);
   std::vector<int64_t> slots;  // scattered and without repeats
@@ -78,16 +84,34 @@ Outcome run(OpContext context, const Kernel<RopeKvArgs>& kernel, const Case& c) 
   return outcome;
 }
 
-// Rounding of k may differ in its last bit; v and what was not written may not differ, but for
-// subnormal F16 under qemu, whose conversions obey flush-to-zero.
-void expect_same_cache(DType dtype, const std::vector<std::byte>& cache,
-                       const std::vector<std::byte>& expected) {
-  const double tiny = dtype == DType::kF16 ? 0x1p-14 : 1e-6;
-  const auto bytes = static_cast<size_t>(dtype_info(dtype).block_bytes);
-  for (size_t at = 0; at < cache.size(); at += bytes) {
-    if (std::memcmp(&cache[at], &expected[at], bytes) == 0) continue;
-    const float a = load_kv(dtype, &cache[at]), b = load_kv(dtype, &expected[at]);
-    ASSERT_NEAR(a, b, std::abs(b) * 0x1p-10 + tiny) << at;
+// Rounding of k may differ in its last bit, or by a step of its integers; v and what was not
+// written may not differ, but for subnormal F16 under qemu, whose conversions obey flush-to-zero.
+void expect_same_cache(const Case& c, std::vector<std::byte> cache,
+                       std::vector<std::byte> expected) {
+  const KvLayerView a = view_of(c, cache), b = view_of(c, expected);
+  const double tiny = c.format == KvFormat::kF16 ? 0x1p-14 : 1e-6;
+  for (int64_t slot = 0; slot < kBlocks * 16; ++slot) {
+    for (int32_t head = 0; head < c.heads.kv; ++head) {
+      const KvHeadView keys = k_head(b, slot / 16, head);
+      for (int32_t d = 0; d < c.heads.dim; ++d) {
+        const float key = load_key(a, slot, head, d), as = load_key(b, slot, head, d);
+        if (std::memcmp(&key, &as, 4) == 0) continue;
+        const double step =
+            has_scales(c.format) ? 1.01 * bfloat16_to_float(*keys.scale(slot % 16, d)) : 0;
+        ASSERT_NEAR(key, as, std::abs(as) * 0x1p-8 + tiny + step) << slot << " " << d;
+      }
+      for (int32_t d = 0; d < c.heads.v_dim; ++d) {
+        const float value = load_value(a, slot, head, d), as = load_value(b, slot, head, d);
+        if (std::memcmp(&value, &as, 4) == 0) continue;
+        ASSERT_NEAR(value, as, tiny) << slot << " " << d;
+      }
+    }
+  }
+  // What lies between layers.
+  const auto used = static_cast<size_t>(b.v_offset + v_part_bytes(b));
+  for (size_t block = 0; block < size_t{kBlocks}; ++block) {
+    const size_t first = block * static_cast<size_t>(b.block_stride) + used;
+    for (size_t at = first; at < first + 64; ++at) ASSERT_EQ(cache[at], std::byte{0x7f});
   }
 }
 
@@ -99,20 +123,22 @@ void expect_kernels_agree(TestDevice& device, const Case& c) {
     SCOPED_TRACE(kernel.name);
     EXPECT_TRUE(all_close(outcome.qkv, expected.qkv, 1e-6, 2e-6));
     EXPECT_TRUE(outcome.qkv.gaps_untouched());
-    expect_same_cache(c.dtype, outcome.cache, expected.cache);
+    expect_same_cache(c, outcome.cache, expected.cache);
   }
 }
 
 TEST(RopeKv, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
-  const Heads heads[] = {{9, 3, 64}, {4, 4, 80}, {8, 1, 128}, {2, 1, 96}, {2, 2, 256}, {1, 1, 24}};
+  const Heads heads[] = {{9, 3, 64},  {4, 4, 80}, {8, 1, 128},     {2, 1, 96},
+                         {2, 2, 256}, {1, 1, 24}, {4, 2, 192, 128}};
   for (const Heads& h : heads) {
     for (const int64_t tokens : {1, 5, 70}) {
       for (const int64_t rope_dim : {h.dim, h.dim / 2, 0}) {
         for (const auto style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
-          for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+          for (const KvFormat format :
+               {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kInt8}) {
             for (const bool norms : {false, true}) {
-              expect_kernels_agree(device, {h, tokens, rope_dim, style, dtype, norms});
+              expect_kernels_agree(device, {h, tokens, rope_dim, style, format, norms});
             }
           }
         }
@@ -124,7 +150,7 @@ TEST(RopeKv, EveryKernelAgreesWithTheReference) {
 // A head that was normalised has the weights' length, whatever it was before.
 TEST(RopeKv, NormsComeBeforeTheRotation) {
   TestDevice device = TestDevice::cpu(1);
-  const Case plain{{2, 1, 32}, 3, 32, RopeStyle::kHalf, DType::kF32, false};
+  const Case plain{{2, 1, 32}, 3, 32, RopeStyle::kHalf, KvFormat::kF32, false};
   Case normed = plain;
   normed.norms = true;
   Rng rng(5);
@@ -143,9 +169,52 @@ TEST(RopeKv, NormsComeBeforeTheRotation) {
   }
 }
 
+// No number is further from what is kept of it than half a step; groups of zeros, of tiny and of
+// huge numbers are numbers; one that is not finite makes its group NaN, and no other.
+TEST(RopeKv, IntegersAreWithinHalfAStep) {
+  TestDevice device = TestDevice::cpu(1);
+  constexpr int32_t kDim = 176;  // five groups and a half
+  const float specials[] = {1.0f, 0.0f, 3e38f, 1e-38f, std::nanf(""), HUGE_VALF};
+  for (const auto& kernel : rope_kv_kernels().all()) {
+    Rng rng(7);
+    TestMatrix qkv(rng, 1, 3 * kDim);
+    for (int32_t d = 0; d < kDim; ++d) {
+      float& v = qkv.at(0, 2 * kDim + d);
+      const float special = specials[d / kKvGroup];
+      v = std::isfinite(special) ? std::clamp(v, -0.99f, 0.99f) * special : v;
+      if (!std::isfinite(special) && d % kKvGroup == 9) v = special;
+    }
+    std::vector<std::byte> cache;
+    const Case c{{1, 1, kDim}, 1, 0, RopeStyle::kHalf, KvFormat::kInt8};
+    const KvLayerView kv = view_of(c, cache);
+    const std::vector<int64_t> slots = {21};
+    const TestMatrix angles(1, 0);
+    const RopeKvArgs args{.qkv = qkv.view(),
+                          .cos = angles.view(),
+                          .sin = angles.view(),
+                          .query_heads = 1,
+                          .kv = kv,
+                          .slots = slots};
+    if (!kernel.supports(device.device().traits(), args)) continue;
+    OpContext context = device.context();
+    kernel.run(context, args);
+    for (const bool keys : {true, false}) {
+      for (int32_t d = 0; d < kDim; ++d) {
+        const float number = qkv.at(0, (keys ? 1 : 2) * kDim + d);
+        const float kept = keys ? load_key(kv, 21, 0, d) : load_value(kv, 21, 0, d);
+        const KvHeadView head = keys ? k_head(kv, 1, 0) : v_head(kv, 1, 0);
+        const double step = bfloat16_to_float(*head.scale(5, d));
+        const bool finite = keys || std::isfinite(specials[d / kKvGroup]);
+        ASSERT_EQ(std::isnan(kept), !finite) << kernel.name << " " << d;
+        if (finite) ASSERT_NEAR(kept, number, 0.5001 * step + 1e-30) << kernel.name << " " << d;
+      }
+    }
+  }
+}
+
 TEST(RopeKv, PutsKeysAndValuesWhereTheLayoutSays) {
   TestDevice device = TestDevice::cpu(1);
-  const Case c{{2, 1, 16}, 3, 16, RopeStyle::kHalf, DType::kF32};
+  const Case c{{2, 1, 16}, 3, 16, RopeStyle::kHalf, KvFormat::kF32};
   for (const auto& kernel : rope_kv_kernels().all()) {
     Outcome outcome = run(device.context(), kernel, c);
     if (outcome.cache.empty()) continue;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/attention/kv_format.h"
+
 namespace headrace {
 
 inline constexpr int32_t kAttentionSplit = 256;  // keys
@@ -15,20 +17,20 @@ inline constexpr int32_t kAttentionTileRows = 14;
 
 inline constexpr int32_t kHeadDimMax = 256;
 
-enum class KvElement { kF32, kF16, kBF16 };
-
 // Rows (a query position and one head each) of one sequence that share a key head.
 struct AttentionTile {
   int32_t rows;                           // 1 .. kAttentionTileRows
-  const float* q[kAttentionTileRows];     // [head_dim] each
+  const float* q[kAttentionTileRows];     // [k_dim] each
   int32_t key_first[kAttentionTileRows];  // keys [first, last) are visible
   int32_t key_last[kAttentionTileRows];
-  const std::byte* keys;    // this head in the K part of block 0: [d][16 tokens]
-  const std::byte* values;  // this head in the V part of block 0: [16 tokens][d]
-  int64_t block_stride;     // bytes
+  // This head in the K and the V part of block 0: numbers [d][16 tokens] and [16 tokens][d], behind
+  // them the scales of formats that have some, [groups][16 tokens].
+  const std::byte* keys;
+  const std::byte* values;
+  int64_t block_stride;  // bytes
   const int32_t* block_table;
-  int32_t head_dim;  // a multiple of 16
-  KvElement element;
+  int32_t k_dim, v_dim;  // multiples of 16, at most kHeadDimMax
+  KvFormat k_format, v_format;
   float scale;
   float soft_cap;  // 0 = none
 };
@@ -38,7 +40,7 @@ struct AttentionTile {
 struct AttentionPartial {
   float* largest;  // [rows]
   float* total;    // [rows]
-  float* sums;     // [rows, head_dim]
+  float* sums;     // [rows, v_dim]
 };
 
 using AttendSplit = void (*)(const AttentionTile& tile, int32_t split_first,

@@ -30,7 +30,7 @@ class TileGrid {
   explicit TileGrid(const AttentionArgs& args)
       : sequences_(args.sequences),
         kv_heads_(args.kv.kv_heads),
-        group_(static_cast<int32_t>(args.q.columns() / args.kv.head_dim) / kv_heads_),
+        group_(static_cast<int32_t>(args.q.columns() / args.kv.k_dim) / kv_heads_),
         tile_heads_(std::min(group_, kAttentionTileRows)),
         head_tiles_((group_ + tile_heads_ - 1) / tile_heads_),
         tile_queries_(kAttentionTileRows / tile_heads_) {
@@ -70,31 +70,26 @@ class TileGrid {
   int64_t count_ = 0;
 };
 
-KvElement element_of(DType dtype) {
-  if (dtype == DType::kF32) return KvElement::kF32;
-  return dtype == DType::kF16 ? KvElement::kF16 : KvElement::kBF16;
-}
-
 AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
   const KvLayerView& kv = args.kv;
   const AttentionSequence& sequence = *rows.sequence;
-  const int64_t head_bytes =
-      int64_t{kv.head_dim} * kv.block_tokens * dtype_info(kv.dtype).block_bytes;
   AttentionTile tile;
   tile.rows = rows.rows();
-  tile.keys = kv.base + rows.kv_head * head_bytes;
-  tile.values = tile.keys + kv.v_offset;
+  tile.keys = k_head(kv, 0, rows.kv_head).at;
+  tile.values = v_head(kv, 0, rows.kv_head).at;
   tile.block_stride = kv.block_stride;
   tile.block_table = sequence.block_table + args.table_offset;
-  tile.head_dim = kv.head_dim;
-  tile.element = element_of(kv.dtype);
+  tile.k_dim = kv.k_dim;
+  tile.v_dim = kv.v_dim;
+  tile.k_format = kv.k_format;
+  tile.v_format = kv.v_format;
   tile.scale = args.scale;
   tile.soft_cap = args.soft_cap;
   for (int32_t r = 0; r < tile.rows; ++r) {
     const int32_t query = rows.query_first + r / rows.head_count;
     const int32_t head = rows.head_first + r % rows.head_count;
     const int32_t key_last = sequence.kv_length - sequence.row_count + query + 1;
-    tile.q[r] = f32_row(args.q, sequence.row_first + query) + int64_t{head} * kv.head_dim;
+    tile.q[r] = f32_row(args.q, sequence.row_first + query) + int64_t{head} * kv.k_dim;
     tile.key_first[r] = args.window > 0 ? std::max(0, key_last - args.window) : 0;
     tile.key_last[r] = key_last;
   }
@@ -126,7 +121,7 @@ struct TileSums {
   void clear(const AttentionTile& tile, const TileRows& rows, const float* sinks) {
     largest.fill(-std::numeric_limits<float>::infinity());
     total.fill(0.0f);
-    std::fill_n(sums.begin(), tile.rows * tile.head_dim, 0.0f);
+    std::fill_n(sums.begin(), tile.rows * tile.v_dim, 0.0f);
     for (int32_t r = 0; sinks != nullptr && r < tile.rows; ++r) {
       largest[static_cast<size_t>(r)] = sinks[rows.head_first + r % rows.head_count];
       total[static_cast<size_t>(r)] = 1.0f;
@@ -135,34 +130,34 @@ struct TileSums {
 };
 
 // Online softmax (Milakov and Gimelshein, 2018) over splits.
-void merge_row(const AttentionPartial& from, int32_t row, int32_t head_dim, TileSums& state) {
+void merge_row(const AttentionPartial& from, int32_t row, int32_t v_dim, TileSums& state) {
   const auto r = static_cast<size_t>(row);
   const float largest = std::max(state.largest[r], from.largest[row]);
   const float keep = std::exp(state.largest[r] - largest);
   const float take = std::exp(from.largest[row] - largest);
   state.largest[r] = largest;
   state.total[r] = state.total[r] * keep + from.total[row] * take;
-  float* sums = state.sums.data() + int64_t{row} * head_dim;
-  const float* added = from.sums + int64_t{row} * head_dim;
-  for (int32_t d = 0; d < head_dim; ++d) sums[d] = sums[d] * keep + added[d] * take;
+  float* sums = state.sums.data() + int64_t{row} * v_dim;
+  const float* added = from.sums + int64_t{row} * v_dim;
+  for (int32_t d = 0; d < v_dim; ++d) sums[d] = sums[d] * keep + added[d] * take;
 }
 
 void merge(const AttentionTile& tile, int32_t split, const AttentionPartial& from,
            TileSums& state) {
   for (int32_t r = 0; r < tile.rows; ++r) {
-    if (looks_at(tile, r, split)) merge_row(from, r, tile.head_dim, state);
+    if (looks_at(tile, r, split)) merge_row(from, r, tile.v_dim, state);
   }
 }
 
 void write_out(const AttentionArgs& args, const TileRows& rows, const TileSums& state) {
-  const int32_t head_dim = args.kv.head_dim;
+  const int32_t v_dim = args.kv.v_dim;
   for (int32_t r = 0; r < rows.rows(); ++r) {
     const int64_t row = rows.sequence->row_first + rows.query_first + r / rows.head_count;
     const int32_t head = rows.head_first + r % rows.head_count;
-    float* out = f32_row(args.out, row) + int64_t{head} * head_dim;
-    const float* sums = state.sums.data() + int64_t{r} * head_dim;
+    float* out = f32_row(args.out, row) + int64_t{head} * v_dim;
+    const float* sums = state.sums.data() + int64_t{r} * v_dim;
     const float inverse = 1.0f / state.total[static_cast<size_t>(r)];
-    for (int32_t d = 0; d < head_dim; ++d) out[d] = sums[d] * inverse;
+    for (int32_t d = 0; d < v_dim; ++d) out[d] = sums[d] * inverse;
   }
 }
 
@@ -190,16 +185,16 @@ void run_tiles(OpContext& context, const AttentionArgs& args, const TileGrid& gr
 
 // --- few tiles, many keys: splits in parallel, their results in the workspace ---
 
-int64_t partial_floats(int32_t head_dim) { return kAttentionTileRows * (int64_t{head_dim} + 2); }
+int64_t partial_floats(int32_t v_dim) { return kAttentionTileRows * (int64_t{v_dim} + 2); }
 
-AttentionPartial partial_at(float* memory, int64_t item, int32_t head_dim) {
-  float* largest = memory + item * partial_floats(head_dim);
+AttentionPartial partial_at(float* memory, int64_t item, int32_t v_dim) {
+  float* largest = memory + item * partial_floats(v_dim);
   return {largest, largest + kAttentionTileRows, largest + 2 * kAttentionTileRows};
 }
 
 void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& grid,
                 AttendSplit attend_split) {
-  const int32_t head_dim = args.kv.head_dim;
+  const int32_t v_dim = args.kv.v_dim;
   const auto tile_at = [&](int64_t i) { return describe(args, grid.at(i)); };
   const auto split_count = [](const AttentionTile& tile) {
     return int64_t{splits_of(tile).last} - splits_of(tile).first;
@@ -207,7 +202,7 @@ void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& g
   int64_t items = 0;
   for (int64_t i = 0; i < grid.count(); ++i) items += split_count(tile_at(i));
   const Workspace::Mark mark(context.workspace);
-  auto* memory = context.workspace.take_array<float>(items * partial_floats(head_dim));
+  auto* memory = context.workspace.take_array<float>(items * partial_floats(v_dim));
 
   // Neighbours to one thread: a split fetches the next one's keys ahead.
   const int64_t grain = std::max<int64_t>(1, items / (4 * context.device.pool().thread_count()));
@@ -217,7 +212,7 @@ void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& g
       AttentionTile tile = tile_at(0);
       for (; before + split_count(tile) <= item; tile = tile_at(++i)) before += split_count(tile);
       const auto split = splits_of(tile).first + static_cast<int32_t>(item - before);
-      attend_split(tile, split * kAttentionSplit, partial_at(memory, item, head_dim));
+      attend_split(tile, split * kAttentionSplit, partial_at(memory, item, v_dim));
     }
   });
 
@@ -227,7 +222,7 @@ void run_splits(OpContext& context, const AttentionArgs& args, const TileGrid& g
     TileSums state;
     state.clear(tile, rows, args.sinks);
     for (int32_t split = splits_of(tile).first; split < splits_of(tile).last; ++split) {
-      merge(tile, split, partial_at(memory, item++, head_dim), state);
+      merge(tile, split, partial_at(memory, item++, v_dim), state);
     }
     write_out(args, rows, state);
   }
@@ -245,7 +240,9 @@ int64_t multiply_adds(const AttentionArgs& args) {
 
 bool fits_attention_tiles(const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
-  return kv.block_tokens == kAttentionBlock && kv.head_dim % 16 == 0 && kv.head_dim <= kHeadDimMax;
+  const auto fits = [](int32_t dim) { return dim % 16 == 0 && dim <= kHeadDimMax; };
+  return kv.block_tokens == kAttentionBlock && kv.keys == KeyLayout::kTransposed &&
+         fits(kv.k_dim) && fits(kv.v_dim) && !kv.v_aliases_k;
 }
 
 void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSplit attend_split,
@@ -262,9 +259,9 @@ void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSp
   }
 }
 
-int64_t attention_workspace_bytes(int thread_count, int32_t head_dim, int32_t kv_length_max) {
+int64_t attention_workspace_bytes(int thread_count, int32_t v_dim, int32_t kv_length_max) {
   const int64_t splits = (int64_t{kv_length_max} + kAttentionSplit - 1) / kAttentionSplit;
-  return kFewTilesPerThread * thread_count * splits * partial_floats(head_dim) * 4 + 256;
+  return kFewTilesPerThread * thread_count * splits * partial_floats(v_dim) * 4 + 256;
 }
 
 }  // namespace headrace
