@@ -530,8 +530,7 @@ class BackgroundLoad {
     const std::string name = served.names.front();
     HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
     if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
-    log_info("vectors of {} numbers: pooling {}, {}", config.hidden, pooling_name(config.pooling),
-             config.normalise ? "of length 1" : "not normalised");
+    log_info("{}", description_of(config));
     fmt::print("ready: {} ({}), {} threads, texts of up to {} tokens, loaded in {:.2f} s\n", name,
                info.weight_types, info.threads, info.max_model_len, info.load_seconds);
     std::fflush(stdout);

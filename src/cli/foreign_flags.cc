@@ -59,6 +59,8 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     // vLLM
     {"--embeddings,--embedding,--is-embedding", kNothing,
      "an encoder serves embeddings without it, and other models have none"},
+    {"--reranking,--rerank", kNothing,
+     "an encoder serves /rerank without it, and other models score no texts"},
     {"--enable-ssl-refresh", kNothing, "certificates are always read again when they change"},
     {"--swap-space", kValue, kRemoved},
     {"--disable-log-requests", kNothing, kRemoved},
@@ -200,7 +202,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--models-max", kValue, "a server has one model"},
     {"--models-autoload", kNothing, "a server has one model"},
     {"--tags", kValue, kUnlike},
-    {"--embd-normalize", kValue, "embeddings are not served"},
+    {"--embd-normalize", kValue, "vectors are normalised as the model's files say"},
     {"--spm-infill", kNothing, kNoSuchRoute},
     {"--mmproj-auto,--no-mmproj,--no-mmproj-auto,--mmproj-offload", kNothing, kNoImages},
     {"--image-min-tokens,--image-max-tokens,--media-path,--mmproj-device,--mmdev", kValue,
@@ -299,7 +301,6 @@ struct RefusedFlag {
   std::string_view reason;
 };
 
-constexpr std::string_view kNoScores = "texts are not scored";
 constexpr std::string_view kNoTools = "the server runs no tools";
 constexpr std::string_view kNoForms = "the form of answers is not enforced";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
@@ -335,7 +336,6 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--lora-modules,--lora-paths,--lora", kValue, kNoAdapters},
     {"--lora-scaled", kValue, kNoAdapters},
     {"--control-vector,--control-vector-scaled", kValue, kNoAdapters},
-    {"--reranking,--rerank", kNothing, kNoScores},
     {"--pooler-config,--pooling", kValue, "an encoder pools as its folder says"},
     {"--mmproj,--mm,--mmproj-url,--mmu", kValue, kNoImages},
     {"--enable-multimodal", kNothing, kNoImages},

@@ -23,7 +23,7 @@ namespace {
 // A request whose sink still expects its vectors.
 struct PendingEmbeddings {
   RequestId id;
-  std::vector<std::vector<TokenId>> texts;
+  std::vector<EmbeddingText> texts;
   EmbeddingSink sink;
   std::vector<float> vectors;  // [texts, dimensions], from its first text in a pass on
   size_t taken = 0;            // texts that are or were in a pass
@@ -31,9 +31,9 @@ struct PendingEmbeddings {
   bool failed = false;  // a vector has a NaN
 };
 
-int64_t token_count(const std::vector<std::vector<TokenId>>& texts) {
+int64_t token_count(const std::vector<EmbeddingText>& texts) {
   int64_t count = 0;
-  for (const auto& text : texts) count += static_cast<int64_t>(text.size());
+  for (const EmbeddingText& text : texts) count += static_cast<int64_t>(text.ids.size());
   return count;
 }
 
@@ -45,7 +45,12 @@ struct EmbeddingPass {
   };
   std::vector<Text> texts;
   std::vector<RowSequence> sequences;
+  std::vector<int32_t> second_rows;
   std::vector<TokenId> tokens;
+
+  EncoderBatch batch() const {
+    return {.tokens = tokens, .sequences = sequences, .second_rows = second_rows};
+  }
 };
 
 class EmbeddingEngineImpl final : public EmbeddingEngine {
@@ -66,7 +71,7 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
     thread_.join();
   }
 
-  Result<RequestId> submit(std::vector<std::vector<TokenId>> texts, EmbeddingSink sink) override {
+  Result<RequestId> submit(std::vector<EmbeddingText> texts, EmbeddingSink sink) override {
     HR_RETURN_IF_ERROR(check_texts(texts));
     const int64_t tokens = token_count(texts);
     RequestId id;
@@ -137,16 +142,17 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
  private:
   using Pending = std::deque<PendingEmbeddings>;
 
-  Status check_texts(const std::vector<std::vector<TokenId>>& texts) const {
+  Status check_texts(const std::vector<EmbeddingText>& texts) const {
     if (texts.empty()) return invalid_argument("there is no text", "input");
     for (size_t i = 0; i < texts.size(); ++i) {
-      const auto length = static_cast<int64_t>(texts[i].size());
+      const auto length = static_cast<int64_t>(texts[i].ids.size());
       if (length < 1 || length > runner_->length_max()) {
         return invalid_argument(fmt::format("input[{}] has {} tokens, a text has 1 to {}", i,
                                             length, runner_->length_max()),
                                 "input");
       }
-      for (const TokenId id : texts[i]) {
+      CHECK(texts[i].second_count >= 0 && texts[i].second_count <= length);
+      for (const TokenId id : texts[i].ids) {
         if (id < 0 || id >= runner_->vocab_size()) {
           return invalid_argument(fmt::format("input[{}] has token id {}, the vocabulary has {}", i,
                                               id, runner_->vocab_size()),
@@ -179,7 +185,7 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
     PendingEmbeddings request = std::move(*at);
     pending_.erase(at);
     for (size_t i = request.taken; i < request.texts.size(); ++i) {
-      tokens_waiting_ -= static_cast<int64_t>(request.texts[i].size());
+      tokens_waiting_ -= static_cast<int64_t>(request.texts[i].ids.size());
     }
     return request;
   }
@@ -191,7 +197,7 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
       PendingEmbeddings& request = pending_.front();
       const size_t room = static_cast<size_t>(options_.pass_tokens_max) - pass.tokens.size();
       const bool none_left = request.taken == request.texts.size();
-      if (!none_left && request.texts[request.taken].size() > room) break;
+      if (!none_left && request.texts[request.taken].ids.size() > room) break;
       idle = none_left ? idle + 1 : 0;
       if (!none_left) add_text(request, pass);
       std::rotate(pending_.begin(), pending_.begin() + 1, pending_.end());
@@ -199,13 +205,14 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
   }
 
   void add_text(PendingEmbeddings& request, EmbeddingPass& pass) {
-    const std::vector<TokenId>& text = request.texts[request.taken];
+    const EmbeddingText& text = request.texts[request.taken];
     pass.texts.push_back({request.id, request.taken});
     request.vectors.resize(request.texts.size() * static_cast<size_t>(runner_->dimensions()));
     pass.sequences.push_back(
-        {static_cast<int32_t>(pass.tokens.size()), static_cast<int32_t>(text.size())});
-    pass.tokens.insert(pass.tokens.end(), text.begin(), text.end());
-    tokens_waiting_ -= static_cast<int64_t>(text.size());
+        {static_cast<int32_t>(pass.tokens.size()), static_cast<int32_t>(text.ids.size())});
+    pass.second_rows.push_back(text.second_count);
+    pass.tokens.insert(pass.tokens.end(), text.ids.begin(), text.ids.end());
+    tokens_waiting_ -= static_cast<int64_t>(text.ids.size());
     ++request.taken;
   }
 
@@ -264,7 +271,7 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
   void run_pass(const EmbeddingPass& pass) {
     const double start = clock_.now_seconds();
     vectors_.resize(pass.texts.size() * static_cast<size_t>(runner_->dimensions()));
-    if (!runner_->run(pass.tokens, pass.sequences, vectors_, [this] { return note_progress(); })) {
+    if (!runner_->run(pass.batch(), vectors_, [this] { return note_progress(); })) {
       return;  // its requests have been told
     }
     std::vector<PendingEmbeddings> ended;
@@ -337,9 +344,46 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
 
 }  // namespace
 
+std::vector<EmbeddingText> single_texts(std::vector<std::vector<TokenId>> texts) {
+  std::vector<EmbeddingText> singles;
+  singles.reserve(texts.size());
+  for (std::vector<TokenId>& ids : texts) singles.push_back({.ids = std::move(ids)});
+  return singles;
+}
+
 void shorten_vector(const EmbeddingRunner& runner, std::span<float> vector, size_t dimensions) {
   CHECK(dimensions <= vector.size());
   if (runner.normalises() && dimensions < vector.size()) scale_to_unit(vector.first(dimensions));
+}
+
+void activate(ScoreActivation activation, std::span<float> logits) {
+  switch (activation) {
+    case ScoreActivation::kIdentity:
+      return;
+    case ScoreActivation::kSigmoid:
+      for (float& value : logits)
+        value = static_cast<float>(1.0 / (1.0 + std::exp(-double{value})));
+      return;
+    case ScoreActivation::kSoftmax: {
+      const double most = *std::ranges::max_element(logits);
+      double sum = 0.0;
+      for (const float value : logits) sum += std::exp(value - most);
+      for (float& value : logits) value = static_cast<float>(std::exp(value - most) / sum);
+      return;
+    }
+  }
+}
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+  CHECK(a.size() == b.size());
+  double product = 0.0, a_squares = 0.0, b_squares = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    product += double{a[i]} * b[i];
+    a_squares += double{a[i]} * a[i];
+    b_squares += double{b[i]} * b[i];
+  }
+  const double lengths = std::sqrt(a_squares * b_squares);
+  return lengths > 0.0 ? std::clamp(product / lengths, -1.0, 1.0) : 0.0;
 }
 
 std::unique_ptr<EmbeddingEngine> EmbeddingEngine::create(const EmbeddingOptions& options,

@@ -1,4 +1,5 @@
-// EmbeddingEngine: texts of many clients become vectors, on one thread. A text needs no cache and
+// EmbeddingEngine: texts of many clients become vectors, on one thread: embeddings, or where the
+// model has a classifier's head the logits of its classes. A text needs no cache and
 // no sampling, so there is no scheduler: each pass takes texts in turn from the requests that wait,
 // as many as fit in its tokens, whoever sent them. CONTRACT.md holds the rules.
 #pragma once
@@ -9,28 +10,38 @@
 #include <span>
 #include <vector>
 
+#include "base/classifier_head.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "ops/attention/full_attention.h"
+#include "models/encoder_batch.h"
 
 namespace headrace {
+
+// A text, or two that are read together.
+struct EmbeddingText {
+  std::vector<TokenId> ids;
+  int32_t second_count = 0;  // ids at its end that have the second token type: of a pair
+};
+std::vector<EmbeddingText> single_texts(std::vector<std::vector<TokenId>> texts);
 
 // What computes a pass. One thread calls it, the engine's.
 class EmbeddingRunner {
  public:
   virtual ~EmbeddingRunner() = default;
-  virtual int32_t dimensions() const = 0;  // of a vector
+  virtual int32_t dimensions() const = 0;  // of a vector; of a classifier, its classes
   virtual int32_t vocab_size() const = 0;
   virtual int32_t length_max() const = 0;  // tokens of a text
   virtual bool normalises() const = 0;     // vectors have length 1
+  // What a vector's numbers are the logits of; without labels: vectors are embeddings.
+  virtual const ClassifierHead& head() const = 0;
   // Once, on the thread that calls run(), before it: what a later filter of system calls
   // (serve --seccomp) may forbid is done here.
   virtual void prepare_thread() {}
-  // `vectors` [S, dimensions()], one a sequence, which lie in `tokens` one behind the other.
+  // `vectors` [S, dimensions()], one a sequence, which lie in `batch` one behind the other.
   // `go_on` is asked many times a pass, on the same thread, which shows that the pass advances;
   // once it says no, the pass may be abandoned with false, and the vectors are worth nothing.
-  virtual bool run(TokenSpan tokens, std::span<const RowSequence> sequences,
-                   std::span<float> vectors, const std::function<bool()>& go_on) = 0;
+  virtual bool run(const EncoderBatch& batch, std::span<float> vectors,
+                   const std::function<bool()>& go_on) = 0;
 };
 
 struct EmbeddingOptions {
@@ -59,6 +70,10 @@ struct EmbeddingStats {
 
 // Makes the first `dimensions` values of `vector` a vector of their own, as the runner's are.
 void shorten_vector(const EmbeddingRunner& runner, std::span<float> vector, size_t dimensions);
+// Makes probabilities, or what `activation` makes, of one text's logits.
+void activate(ScoreActivation activation, std::span<float> logits);
+// In [-1, 1]; 0 where one has no length.
+double cosine(std::span<const float> a, std::span<const float> b);
 
 // All members: any thread.
 class EmbeddingEngine {
@@ -71,7 +86,7 @@ class EmbeddingEngine {
   // kInvalidArgument: no text, an empty one, one over length_max() or ids outside the vocabulary.
   // kExhausted: the queue is full. kUnavailable: the engine has stopped. On an error the sink is
   // not called.
-  virtual Result<RequestId> submit(std::vector<std::vector<TokenId>> texts, EmbeddingSink sink) = 0;
+  virtual Result<RequestId> submit(std::vector<EmbeddingText> texts, EmbeddingSink sink) = 0;
   // The sink is dropped and not called, unless it is being called now.
   virtual void cancel(RequestId request) = 0;
   // Whether a pass has begun on it, or it has ended.

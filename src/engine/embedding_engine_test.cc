@@ -31,14 +31,17 @@ struct EmbeddingFixture {
   }
   std::shared_future<EmbeddingResult> submit(Texts texts, RequestId* id = nullptr) {
     auto done = std::make_shared<std::promise<EmbeddingResult>>();
-    const auto request = engine->submit(
-        std::move(texts), [done](EmbeddingResult result) { done->set_value(std::move(result)); });
+    const auto request =
+        engine->submit(single_texts(std::move(texts)),
+                       [done](EmbeddingResult result) { done->set_value(std::move(result)); });
     CHECK(request.ok());
     if (id != nullptr) *id = *request;
     return done->get_future().share();
   }
   Status refusal(Texts texts) {
-    return engine->submit(std::move(texts), [](const EmbeddingResult&) { ADD_FAILURE(); }).status();
+    return engine
+        ->submit(single_texts(std::move(texts)), [](const EmbeddingResult&) { ADD_FAILURE(); })
+        .status();
   }
 
   FakeEmbeddingRunner* runner;
@@ -134,7 +137,7 @@ TEST(EmbeddingEngine, ASinkThatThrowsLosesItsOwnAnswerAlone) {
   EmbeddingFixture f;
   f.pause();
   const auto thrower =
-      f.engine->submit({{1}}, [](const EmbeddingResult&) { throw std::bad_alloc(); });
+      f.engine->submit(single_texts({{1}}), [](const EmbeddingResult&) { throw std::bad_alloc(); });
   ASSERT_TRUE(thrower.ok());
   const auto beside = f.submit({{2}});
   f.runner->paused = false;

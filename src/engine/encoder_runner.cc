@@ -20,28 +20,33 @@ class EncoderRunner final : public EmbeddingRunner {
         workspace_(std::move(workspace)),
         hooks_(hooks) {}
 
-  int32_t dimensions() const override { return encoder_.config().hidden; }
+  int32_t dimensions() const override { return encoder_.config().dimensions(); }
   int32_t vocab_size() const override { return encoder_.config().vocab; }
   int32_t length_max() const override { return encoder_.config().length_max; }
 
   bool normalises() const override { return encoder_.config().normalise; }
+  const ClassifierHead& head() const override { return encoder_.config().head; }
 
   void prepare_thread() override {
     device_.pool().bind_caller();
     flush_denormals_on_this_thread();
   }
 
-  bool run(TokenSpan tokens, std::span<const RowSequence> sequences, std::span<float> vectors,
+  bool run(const EncoderBatch& batch, std::span<float> vectors,
            const std::function<bool()>& go_on) override {
     OpContext context{device_, *stream_, workspace_, mesh_, hooks_};
-    const int64_t width = dimensions();
-    const TensorView hidden(hidden_.data(), DType::kF32,
-                            Shape{static_cast<int64_t>(tokens.size()), width});  // [T, D]
-    const EncoderBatch batch{.tokens = tokens, .sequences = sequences};
+    const TensorView hidden(
+        hidden_.data(), DType::kF32,
+        Shape{static_cast<int64_t>(batch.tokens.size()), encoder_.config().hidden});  // [T, D]
     if (!encoder_.encode(context, batch, hidden, go_on)) return false;
+    const auto count = static_cast<int64_t>(batch.sequences.size());
     const TensorView out(reinterpret_cast<std::byte*>(vectors.data()), DType::kF32,
-                         Shape{static_cast<int64_t>(sequences.size()), width});  // [S, D]
-    encoder_.pool(context, hidden, sequences, out);
+                         Shape{count, dimensions()});  // [S, dimensions]
+    if (head()) {
+      encoder_.classify(context, hidden, batch.sequences, out);
+    } else {
+      encoder_.pool(context, hidden, batch.sequences, out);
+    }
     return true;
   }
 

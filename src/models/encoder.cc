@@ -55,23 +55,28 @@ void scale_to_unit(std::span<float> vector) {
   for (float& value : vector) value *= factor;
 }
 
-int64_t Encoder::weight_bytes() const {
-  int64_t bytes = bytes_of(tokens_);
+std::vector<const LinearLayer*> Encoder::matrices() const {
+  std::vector<const LinearLayer*> matrices;
   for (const Layer& layer : layers_) {
     for (const LinearLayer* each : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
-      bytes += each->weight.packed_bytes();
+      matrices.push_back(each);
     }
   }
+  if (config_.head) matrices.insert(matrices.end(), {&head_dense_, &head_out_});
+  return matrices;
+}
+
+int64_t Encoder::weight_bytes() const {
+  int64_t bytes = bytes_of(tokens_);
+  for (const LinearLayer* each : matrices()) bytes += each->weight.packed_bytes();
   return bytes;
 }
 
 int64_t Encoder::workspace_bytes(int32_t tokens, int32_t thread_count) const {
   int64_t op = full_attention_workspace_bytes(thread_count, config_.head_dim(),
                                               std::min(tokens, config_.length_max));
-  for (const Layer& layer : layers_) {
-    for (const LinearLayer* each : {&layer.qkv, &layer.out, &layer.up, &layer.down}) {
-      op = std::max(op, linear_workspace_bytes(tokens, each->weight));
-    }
+  for (const LinearLayer* each : matrices()) {
+    op = std::max(op, linear_workspace_bytes(tokens, each->weight));
   }
   const int64_t columns = 4 * int64_t{config_.hidden} + config_.ffn + 1;
   constexpr int64_t kAlignments = 8 * 256;
@@ -83,11 +88,17 @@ void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorV
   const auto count = static_cast<int64_t>(batch.tokens.size());
   auto* const positions = context.workspace.take_array<TokenId>(count);  // [T]
   std::fill_n(positions, count, 0);
-  for (const RowSequence& sequence : batch.sequences) {
-    for (int32_t i = 0; i < sequence.row_count; ++i) positions[sequence.row_first + i] = i;
+  const int32_t tables = config_.has_second_type() ? 2 : 1;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const RowSequence& sequence = batch.sequences[s];
+    const bool typed = tables > 1 && !batch.second_rows.empty();
+    const int32_t first_rows = sequence.row_count - (typed ? batch.second_rows[s] : 0);
+    for (int32_t i = 0; i < sequence.row_count; ++i) {
+      positions[sequence.row_first + i] = i < first_rows ? i : config_.length_max + i;
+    }
   }
   const ConstTensorView table(reinterpret_cast<const std::byte*>(positions_.data()), DType::kF32,
-                              Shape{config_.length_max, config_.hidden});
+                              Shape{tables * int64_t{config_.length_max}, config_.hidden});
   embedding(context, {.tokens = batch.tokens, .table = tokens_, .out = hidden});
   embedding(context, {.tokens = std::span<const TokenId>(positions, batch.tokens.size()),
                       .table = table,
@@ -147,6 +158,26 @@ void Encoder::pool(OpContext& context, ConstTensorView hidden,
       if (config_.normalise) scale_to_unit(out);
     }
   });
+}
+
+void Encoder::classify(OpContext& context, ConstTensorView hidden,
+                       std::span<const RowSequence> sequences, TensorView logits) const {
+  CHECK(config_.head && logits.columns() == config_.dimensions());
+  const Workspace::Mark mark(context.workspace);
+  const auto count = static_cast<int64_t>(sequences.size());
+  const auto width = static_cast<size_t>(config_.hidden);
+  Workspace& memory = context.workspace;
+  const TensorView first = memory.take_tensor(DType::kF32, {count, config_.hidden});  // [S, D]
+  const TensorView inner = memory.take_tensor(DType::kF32, {count, config_.hidden});  // [S, D]
+  for (int64_t s = 0; s < count; ++s) {
+    const int64_t row = sequences[static_cast<size_t>(s)].row_first;
+    std::copy_n(f32_row(hidden, row), width, f32_row(first, s));
+  }
+  multiply(context, head_dense_, first, inner);
+  for (int64_t s = 0; s < count; ++s) {
+    for (float& value : std::span(f32_row(inner, s), width)) value = std::tanh(value);
+  }
+  multiply(context, head_out_, inner, logits);
 }
 
 }  // namespace headrace

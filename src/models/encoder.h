@@ -1,6 +1,7 @@
 // Encoder: BERT and its kin. Learned positions, full attention, LayerNorm behind each sum, and a
-// pooled vector a text. Texts of many lengths are one packed batch without padding. There is no
-// cache and nothing is sampled, so an encoder is no Model and needs no scheduler.
+// pooled vector a text, or the logits of a classifier's head. Texts of many lengths are one packed
+// batch without padding. There is no cache and nothing is sampled, so an encoder is no Model and
+// needs no scheduler.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,13 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "models/encoder_batch.h"
 #include "models/layer_weights.h"
 #include "ops/attention/full_attention.h"
 #include "weights/encoder_config.h"
 #include "weights/weight_source.h"
 
 namespace headrace {
-
-// T tokens of S texts, one behind the other.
-struct EncoderBatch {
-  std::span<const TokenId> tokens;         // [T]
-  std::span<const RowSequence> sequences;  // [S], each of 1 to length_max rows
-};
 
 struct EncoderLoadOptions {
   int32_t length_max = 0;  // tokens of a text; 0: the model's
@@ -55,6 +51,9 @@ class Encoder {
   // A vector a text, of length 1 where the configuration says so.
   void pool(OpContext& context, ConstTensorView hidden /* [T, D] */,
             std::span<const RowSequence> sequences, TensorView vectors /* [S, D] */) const;
+  // A logit a class, of the first tokens' rows: out(tanh(dense(row))). REQUIRES: there is a head
+  void classify(OpContext& context, ConstTensorView hidden /* [T, D] */,
+                std::span<const RowSequence> sequences, TensorView logits /* [S, classes] */) const;
 
  private:
   friend class EncoderLoader;
@@ -65,6 +64,7 @@ class Encoder {
     NormWeights output_norm;
   };
   explicit Encoder(const EncoderConfig& config) : config_(config) {}
+  std::vector<const LinearLayer*> matrices() const;
   void embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
              const TensorView& scratch) const;
   void attend(OpContext& context, const Layer& layer, const EncoderBatch& batch,
@@ -72,10 +72,13 @@ class Encoder {
 
   EncoderConfig config_;
   ConstTensorView tokens_;  // [V, D], the source's
-  DeviceVector positions_;  // [length_max, D]: a text's positions and the type of all its tokens
+  // [length_max, D]: a text's positions and the first token type; as many again of the second type
+  // where the configuration has one.
+  DeviceVector positions_;
   DeviceVector distances_;  // [heads, 2 length_max - 1]: MPNet's biases by distance, or none
   NormWeights embedding_norm_;
   std::vector<Layer> layers_;
+  LinearLayer head_dense_, head_out_;  // [D, D], [classes, D], of a classifier
 };
 
 }  // namespace headrace

@@ -26,6 +26,7 @@ class EncoderLoader {
     HR_RETURN_IF_ERROR(load_embeddings());
     HR_RETURN_IF_ERROR(load_distances());
     for (int32_t i = 0; i < config().layers; ++i) HR_RETURN_IF_ERROR(load_layer(i));
+    if (config().head) HR_RETURN_IF_ERROR(load_head());
     HR_RETURN_IF_ERROR(check_all_were_read());
     return std::move(encoder_);
   }
@@ -74,7 +75,7 @@ class EncoderLoader {
     return norm;
   }
 
-  // Every token is of the first type, whose row is part of the positions' then.
+  // A token's type is part of its position's row: the table is there once for each type in use.
   Status load_embeddings() {
     Tensors tensors(*this, "");
     const int64_t hidden = config().hidden;
@@ -82,12 +83,17 @@ class EncoderLoader {
     HR_ASSIGN_OR_RETURN(std::vector<float> positions,
                         table("position_embd.weight", {config().positions, hidden}));
     const auto first = positions.begin() + config().position_first * hidden;
-    std::vector<float> served(first, first + config().length_max * hidden);
+    const std::vector<float> served_once(first, first + config().length_max * hidden);
+    std::vector<float> served = served_once;
+    if (config().has_second_type()) {
+      served.insert(served.end(), served_once.begin(), served_once.end());
+    }
     if (config().token_types > 0) {
       HR_ASSIGN_OR_RETURN(const std::vector<float> types,
                           table("token_types.weight", {config().token_types, hidden}));
+      const auto width = static_cast<size_t>(hidden);
       for (size_t i = 0; i < served.size(); ++i) {
-        served[i] += types[i % static_cast<size_t>(hidden)];
+        served[i] += types[i / served_once.size() * width + i % width];
       }
     }
     HR_ASSIGN_OR_RETURN(encoder_->positions_, DeviceVector::upload(device_, served));
@@ -135,6 +141,18 @@ class EncoderLoader {
         tensors.matrix({.rows = {{"ffn_down", hidden, {}}}, .columns = ffn, .bias = true}));
     layer.output_norm = norm_kind();
     return tensors.read_norm("layer_output_norm", hidden, layer.output_norm);
+  }
+
+  Status load_head() {
+    Tensors tensors(*this, "");
+    const int64_t hidden = config().hidden, classes = config().dimensions();
+    HR_ASSIGN_OR_RETURN(
+        encoder_->head_dense_,
+        tensors.matrix({.rows = {{"cls", hidden, {}}}, .columns = hidden, .bias = true}));
+    HR_ASSIGN_OR_RETURN(
+        encoder_->head_out_,
+        tensors.matrix({.rows = {{"cls.output", classes, {}}}, .columns = hidden, .bias = true}));
+    return ok_status();
   }
 
   Result<LinearLayer> matrix(const std::string& prefix, const MatrixStack& stack) {

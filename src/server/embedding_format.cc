@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "server/server_state.h"
 
 namespace headrace {
 namespace {
@@ -29,6 +30,33 @@ void append_numbers(std::span<const float> values, std::string& out) {
   out.push_back(']');
 }
 
+// What a vector is called.
+struct VectorNames {
+  std::string_view object, member;
+};
+
+// From "data" to the end of the answer.
+void append_vectors(const VectorNames& names, const EmbeddingRows& rows,
+                    const EmbeddingAnswer& answer, std::string& out) {
+  out += R"("data":[)";
+  for (size_t i = 0; i < vector_count(rows); ++i) {
+    if (i > 0) out.push_back(',');
+    fmt::format_to(std::back_inserter(out), R"({{"object":"{}","index":{},"{}":)", names.object, i,
+                   names.member);
+    if (answer.encoding == EmbeddingEncoding::kBase64) {
+      out.push_back('"');
+      append_base64(vector_at(rows, i), out);
+      out.push_back('"');
+    } else {
+      append_numbers(vector_at(rows, i), out);
+    }
+    out.push_back('}');
+  }
+  fmt::format_to(std::back_inserter(out),
+                 R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
+                 write_json(Json(answer.model)), answer.prompt_tokens, answer.prompt_tokens);
+}
+
 }  // namespace
 
 void append_base64(std::span<const float> values, std::string& out) {
@@ -48,22 +76,15 @@ void append_base64(std::span<const float> values, std::string& out) {
 }
 
 std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
-  std::string out = R"({"object":"list","data":[)";
-  for (size_t i = 0; i < vector_count(rows); ++i) {
-    if (i > 0) out.push_back(',');
-    fmt::format_to(std::back_inserter(out), R"({{"object":"embedding","index":{},"embedding":)", i);
-    if (answer.encoding == EmbeddingEncoding::kBase64) {
-      out.push_back('"');
-      append_base64(vector_at(rows, i), out);
-      out.push_back('"');
-    } else {
-      append_numbers(vector_at(rows, i), out);
-    }
-    out.push_back('}');
-  }
-  fmt::format_to(std::back_inserter(out),
-                 R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
-                 write_json(Json(answer.model)), answer.prompt_tokens, answer.prompt_tokens);
+  std::string out = R"({"object":"list",)";
+  append_vectors({.object = "embedding", .member = "embedding"}, rows, answer, out);
+  return out;
+}
+
+std::string pooling_answer(const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
+  std::string out = fmt::format(R"({{"id":"pool-{}","object":"list","created":{},)",
+                                random_hex_id(), unix_seconds());
+  append_vectors({.object = "pooling", .member = "data"}, rows, answer, out);
   return out;
 }
 

@@ -26,6 +26,7 @@ struct EmbeddingAnswer {
 };
 
 std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer);
+std::string pooling_answer(const EmbeddingRows& rows, const EmbeddingAnswer& answer);  // vLLM's
 std::string ollama_embeddings(OllamaEmbedRoute route, const EmbeddingRows& rows,
                               const EmbeddingAnswer& answer);
 

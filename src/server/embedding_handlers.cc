@@ -1,8 +1,11 @@
 // Routes that answer with embeddings: OpenAI's and Ollama's.
+#include "server/embedding_handlers.h"
+
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "server/embedding_request.h"
-#include "server/embedding_session.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
 
@@ -19,25 +22,25 @@ std::string without_latest(const ReadyModel& model, std::string name) {
   return name;
 }
 
-Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, const MakeRequest& make_request) {
-  const ReadyModel& model = *call.state.model();
-  const EmbeddingRunner& runner = model.served.embedder->runner();
-  HR_ASSIGN_OR_RETURN(EmbeddingRequest request,
-                      make_request(call.body, call.state.field_context()));
-  const std::string name = without_latest(model, request.model);
-  HR_RETURN_IF_ERROR(check_model_name(model, name));
-  EmbeddingPlan plan;
-  plan.dimensions = request.dimensions > 0 ? request.dimensions : runner.dimensions();
-  plan.answer.model = name.empty() ? model.served.names.front() : name;
-  plan.answer.encoding = request.encoding;
-  HR_ASSIGN_OR_RETURN(plan.texts, embedding_ids(std::move(request), model.served.tokenizer,
-                                                {.dimensions = runner.dimensions(),
-                                                 .length_max = model.served.max_model_len},
-                                                call.state.limits));
-  for (const auto& text : plan.texts) {
-    plan.answer.prompt_tokens += static_cast<int64_t>(text.size());
+Status refuse_field(std::string_view field, std::string_view why) {
+  return invalid_argument(fmt::format("{} is not supported: {}", field, why), std::string(field));
+}
+
+// What /pooling asks for is what the model does.
+Status check_task(const ClassifierHead& head, const EmbeddingRequest& request) {
+  if (head && request.task == "embed") {
+    return refuse_field("task", "the model is a classifier: \"classify\" is what it does");
   }
-  return plan;
+  if (head && request.dimensions > 0) {
+    return refuse_field("dimensions", "the model is a classifier, and tells all its classes");
+  }
+  if (!head && request.task == "classify") {
+    return refuse_field("task", "the model has no classes: \"embed\" is what it does");
+  }
+  if (!head && !request.use_activation) {
+    return refuse_field("use_activation", "vectors are normalised as the model's files say");
+  }
+  return ok_status();
 }
 
 size_t vector_bytes(const RouteCall& call, size_t texts) {
@@ -52,18 +55,73 @@ HttpResponse too_many_vectors(const RouteCall& call) {
       call.state.model()->served.embedder->retry_after_seconds());
 }
 
-// On a text thread, but for the start of the answer, which belongs on the strand.
-void embed(RouteCall& call, const MakeRequest& make_request, decltype(EmbeddingPlan::write) write) {
+void embed(RouteCall& call, const MakeRequest& make_request,
+           const decltype(EmbeddingPlan::write)& write) {
+  answer_with_vectors(call, [&](const RouteCall& of) -> Result<EmbeddingPlan> {
+    HR_ASSIGN_OR_RETURN(EmbeddingRequest request, make_request(of.body, of.state.field_context()));
+    HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_embeddings(of, std::move(request)));
+    plan.write = write;
+    return plan;
+  });
+}
+
+void embed_for_ollama(RouteCall& call, OllamaEmbedRoute route) {
+  embed(
+      call,
+      [route](const Json& body, const FieldContext& context) {
+        return parse_ollama_embed_request(route, body, context);
+      },
+      [route](const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
+        return ollama_embeddings(route, rows, answer);
+      });
+}
+
+}  // namespace
+
+EmbeddingSizes embedding_sizes(const ReadyModel& model) {
+  return {.dimensions = model.served.embedder->runner().dimensions(),
+          .length_max = model.served.max_model_len};
+}
+
+Result<EmbeddingPlan> plan_for(const ReadyModel& model, std::string asked_name) {
+  const std::string name = without_latest(model, std::move(asked_name));
+  HR_RETURN_IF_ERROR(check_model_name(model, name));
+  EmbeddingPlan plan;
+  plan.dimensions = model.served.embedder->runner().dimensions();
+  plan.answer.model = name.empty() ? model.served.names.front() : name;
+  return plan;
+}
+
+void put_texts(std::vector<EmbeddingText> texts, EmbeddingPlan& plan) {
+  plan.texts = std::move(texts);
+  for (const EmbeddingText& text : plan.texts) {
+    plan.answer.prompt_tokens += static_cast<int64_t>(text.ids.size());
+  }
+}
+
+Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, EmbeddingRequest request) {
+  const ReadyModel& model = *call.state.model();
+  HR_RETURN_IF_ERROR(check_task(model.served.embedder->runner().head(), request));
+  HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(model, request.model));
+  if (request.dimensions > 0) plan.dimensions = request.dimensions;
+  plan.answer.encoding = request.encoding;
+  HR_ASSIGN_OR_RETURN(auto ids, embedding_ids(std::move(request), model.served.tokenizer,
+                                              embedding_sizes(model), call.state.limits));
+  put_texts(single_texts(std::move(ids)), plan);
+  return plan;
+}
+
+void answer_with_vectors(RouteCall& call,
+                         const std::function<Result<EmbeddingPlan>(const RouteCall&)>& make_plan) {
   KeyQuota* const quota = call.caller.job ? nullptr : call.state.quotas.of(call.caller.key);
   KeyQuota::Admission admission;
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
-  Result<EmbeddingPlan> plan = plan_embeddings(call, make_request);
+  Result<EmbeddingPlan> plan = make_plan(call);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     return call.exchange->respond(bad_request_response(plan.status()));
   }
-  plan->write = std::move(write);
   plan->vectors = call.state.embedding_budget.take(vector_bytes(call, plan->texts.size()));
   if (!plan->vectors) {
     admission.lease.reset();
@@ -83,19 +141,6 @@ void embed(RouteCall& call, const MakeRequest& make_request, decltype(EmbeddingP
     EmbeddingSession::start(state, std::move(*ready), exchange);
   });
 }
-
-void embed_for_ollama(RouteCall& call, OllamaEmbedRoute route) {
-  embed(
-      call,
-      [route](const Json& body, const FieldContext& context) {
-        return parse_ollama_embed_request(route, body, context);
-      },
-      [route](const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
-        return ollama_embeddings(route, rows, answer);
-      });
-}
-
-}  // namespace
 
 void handle_embeddings(RouteCall& call) { embed(call, parse_embedding_request, openai_embeddings); }
 

@@ -83,6 +83,23 @@ constexpr Field<EmbeddingRequest> kEmbeddingFields[] = {
      [](const Json&, const FieldContext&, EmbeddingRequest&) { return ok_status(); }},
 };
 
+constexpr std::string_view kPoolingTasks[] = {"embed", "classify"};
+
+Status read_task(const Json& value, const FieldContext&, EmbeddingRequest& request) {
+  for (const std::string_view task : kPoolingTasks) {
+    if (value == Json(task)) return request.task = task, ok_status();
+  }
+  return choice_error("task", kPoolingTasks, value);
+}
+
+constexpr Field<EmbeddingRequest> kPoolingFields[] = {
+    {"use_activation", FieldType::kBool, {}, HR_STORE(use_activation, v.as_bool())},
+    {"task", FieldType::kAny, {}, read_task, R"({"enum": ["embed", "classify"]})"},
+};
+
+constexpr std::string_view kClassifyTaken[] = {"model", "input", "truncate_prompt_tokens",
+                                               "add_special_tokens", "user"};
+
 constexpr Field<EmbeddingRequest> kOllamaEmbedFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
     {"input",
@@ -128,6 +145,12 @@ constexpr RefusedField kEmbeddingRefused[] = {
     {"priority", [](const Json& v) { return v != Json(0); }, "texts are computed in turn"},
 };
 
+// A classifier's switch, which of vectors would mean their length.
+constexpr RefusedField kVectorRefused[] = {
+    {"use_activation", [](const Json& v) { return v != Json(true); },
+     "vectors are normalised as the model's files say: leave it out"},
+};
+
 // Ids of one text of a request that truncates: special tokens stay, what is behind goes.
 void truncate_text(std::vector<TokenId>& ids, const Vocab& vocab, bool add_special, size_t most) {
   const bool front = add_special && vocab.add_bos && vocab.bos >= 0;
@@ -138,34 +161,31 @@ void truncate_text(std::vector<TokenId>& ids, const Vocab& vocab, bool add_speci
   }
 }
 
-Status too_long(size_t place, size_t limit) {
-  return invalid_argument(
-      fmt::format("input[{}] has more than the {} tokens that this model takes: send it in parts, "
-                  "or ask for truncate_prompt_tokens",
-                  place, limit),
-      "input");
+Status text_empty(std::string_view field, size_t place) {
+  return invalid_argument(fmt::format("{}[{}] has no tokens", field, place), std::string(field));
 }
 
 Result<std::vector<TokenId>> text_ids(const EmbeddingRequest& request, size_t place,
                                       const Tokenizer& tokenizer, size_t most,
                                       const RequestLimits& limits) {
   const std::string& text = request.texts[place];
-  if (request.truncate && text.size() > limits.tokenize_bytes_max) {
-    return invalid_argument(
-        fmt::format("input[{}] has {} bytes, more than the {} that are tokenized at a time "
-                    "(--max-tokenize-bytes): truncate it yourself",
-                    place, text.size(), limits.tokenize_bytes_max),
-        "input");
+  if (request.truncate) {
+    HR_RETURN_IF_ERROR(check_truncated_bytes(request.field, place, text.size(), limits));
   }
   EncodeOptions options{.add_special = request.add_special};
   if (!request.truncate) options.tokens_max = most;
   HR_ASSIGN_OR_RETURN(std::vector<TokenId> ids, tokenizer.encode(text, options));
   if (request.truncate) truncate_text(ids, tokenizer.vocab(), request.add_special, most);
-  if (ids.size() > most) return too_long(place, most);
-  if (ids.empty()) {
-    return invalid_argument(fmt::format("input[{}] has no tokens", place), "input");
-  }
+  if (ids.size() > most) return text_too_long(request.field, place, most);
+  if (ids.empty()) return text_empty(request.field, place);
   return ids;
+}
+
+// What every parser of this file ends with.
+Result<EmbeddingRequest> checked_embedding(EmbeddingRequest request) {
+  if (request.size() == 0) return invalid_argument("input is missing", "input");
+  HR_RETURN_IF_ERROR(check_truncate(request.truncate));
+  return request;
 }
 
 }  // namespace
@@ -176,13 +196,66 @@ Result<EmbeddingRequest> parse_embedding_request(const Json& body, const FieldCo
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   EmbeddingRequest request;
   HR_RETURN_IF_ERROR(check_refused(kEmbeddingRefused, body));
+  HR_RETURN_IF_ERROR(check_refused(kVectorRefused, body));
   HR_RETURN_IF_ERROR(read_fields<EmbeddingRequest>(kEmbeddingFields, body, context, request));
-  if (request.size() == 0) return invalid_argument("input is missing", "input");
-  if (request.truncate == 0) {
-    return invalid_argument("truncate_prompt_tokens must be -1 or at least 1, got 0",
-                            "truncate_prompt_tokens");
+  return checked_embedding(std::move(request));
+}
+
+Result<EmbeddingRequest> parse_pooling_request(const Json& body, const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  EmbeddingRequest request;
+  HR_RETURN_IF_ERROR(check_refused(kEmbeddingRefused, body));
+  HR_RETURN_IF_ERROR(read_fields<EmbeddingRequest>(kEmbeddingFields, body, context, request));
+  HR_RETURN_IF_ERROR(read_fields<EmbeddingRequest>(kPoolingFields, body, context, request));
+  return checked_embedding(std::move(request));
+}
+
+Result<EmbeddingRequest> parse_classify_request(const Json& body, const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  EmbeddingRequest request;
+  HR_RETURN_IF_ERROR(check_refused(kEmbeddingRefused, body));
+  HR_RETURN_IF_ERROR(
+      read_some_fields<EmbeddingRequest>(kEmbeddingFields, kClassifyTaken, body, context, request));
+  HR_RETURN_IF_ERROR(read_field(kPoolingFields[0], body, context, request));
+  return checked_embedding(std::move(request));
+}
+
+std::span<const Field<EmbeddingRequest>> pooling_fields() { return kPoolingFields; }
+
+Status check_truncate(const std::optional<int32_t>& truncate) {
+  if (truncate != 0) return ok_status();
+  return invalid_argument("truncate_prompt_tokens must be -1 or at least 1, got 0",
+                          "truncate_prompt_tokens");
+}
+
+Result<size_t> text_tokens_max(const std::optional<int32_t>& truncate,
+                               const EmbeddingSizes& sizes) {
+  const int32_t asked = truncate.value_or(-1);
+  if (asked <= sizes.length_max) {
+    return static_cast<size_t>(asked > 0 ? asked : sizes.length_max);
   }
-  return request;
+  return invalid_argument(
+      fmt::format("truncate_prompt_tokens must be at most {}, which the model takes, got {}",
+                  sizes.length_max, asked),
+      "truncate_prompt_tokens");
+}
+
+Status check_truncated_bytes(std::string_view field, size_t place, size_t bytes,
+                             const RequestLimits& limits) {
+  if (bytes <= limits.tokenize_bytes_max) return ok_status();
+  return invalid_argument(
+      fmt::format("{}[{}] has {} bytes, more than the {} that are tokenized at a time "
+                  "(--max-tokenize-bytes): truncate it yourself",
+                  field, place, bytes, limits.tokenize_bytes_max),
+      std::string(field));
+}
+
+Status text_too_long(std::string_view field, size_t place, size_t limit) {
+  return invalid_argument(
+      fmt::format("{}[{}] has more than the {} tokens that this model takes: send it in parts, or "
+                  "ask for truncate_prompt_tokens",
+                  field, place, limit),
+      std::string(field));
 }
 
 Result<EmbeddingRequest> parse_ollama_embed_request(OllamaEmbedRoute route, const Json& body,
@@ -209,26 +282,17 @@ Result<std::vector<std::vector<TokenId>>> embedding_ids(EmbeddingRequest request
                     request.dimensions),
         "dimensions");
   }
-  if (request.truncate && *request.truncate > sizes.length_max) {
-    return invalid_argument(
-        fmt::format("truncate_prompt_tokens must be at most {}, which the model takes, got {}",
-                    sizes.length_max, *request.truncate),
-        "truncate_prompt_tokens");
-  }
-  const int32_t asked = request.truncate.value_or(-1);
-  const auto most = static_cast<size_t>(asked > 0 ? asked : sizes.length_max);
+  HR_ASSIGN_OR_RETURN(const size_t most, text_tokens_max(request.truncate, sizes));
   if (request.texts.empty()) {
     for (size_t i = 0; i < request.ids.size(); ++i) {
       if (request.truncate && request.ids[i].size() > most) request.ids[i].resize(most);
-      if (request.ids[i].size() > most) return too_long(i, most);
-      if (request.ids[i].empty()) {
-        return invalid_argument(fmt::format("input[{}] has no tokens", i), "input");
-      }
+      if (request.ids[i].size() > most) return text_too_long(request.field, i, most);
+      if (request.ids[i].empty()) return text_empty(request.field, i);
     }
     return std::move(request.ids);
   }
   if (tokenizer == nullptr) {
-    return invalid_argument("this model has no tokenizer: send token ids", "input");
+    return invalid_argument("this model has no tokenizer: send token ids", request.field);
   }
   std::vector<std::vector<TokenId>> ids;
   for (size_t i = 0; i < request.texts.size(); ++i) {

@@ -19,7 +19,7 @@ namespace headrace {
 
 // All that an answer needs.
 struct EmbeddingPlan {
-  std::vector<std::vector<TokenId>> texts;
+  std::vector<EmbeddingText> texts;
   int32_t dimensions = 0;  // of the answer's vectors
   EmbeddingAnswer answer;
   std::function<std::string(const EmbeddingRows&, const EmbeddingAnswer&)> write;

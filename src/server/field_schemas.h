@@ -46,6 +46,15 @@ inline constexpr char kToolsSchema[] = R"({
         "type": "object", "required": ["name"],
         "properties": {"name": {"type": "string"}, "description": {"type": "string"},
                        "parameters": {"type": "object"}}}}}})";
+inline constexpr char kComparedTextSchema[] = R"({"anyOf": [
+  {"type": "string"},
+  {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}]})";
+inline constexpr char kComparedTextsSchema[] = R"({"anyOf": [
+  {"type": "string"},
+  {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
+  {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"anyOf": [
+    {"type": "string"},
+    {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}]}}]})";
 inline constexpr char kDocumentsSchema[] = R"({"type": "array", "items": {"type": "object"}})";
 inline constexpr char kTemplateKwargsSchema[] = R"({"type": "object", "maxProperties": 64})";
 

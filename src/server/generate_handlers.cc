@@ -139,12 +139,4 @@ void handle_no_sleep(RouteCall& call) {
   refuse_by_name(call, "the model stays in memory for as long as the server runs");
 }
 
-void handle_no_scores(RouteCall& call) {
-  const ReadyModel* const model = call.state.model();  // nullptr: it is being loaded
-  refuse_by_name(call, model && !model->generates()
-                           ? "the model is an encoder without a head for scores, ranks or classes: "
-                             "/v1/embeddings has vectors to compare"
-                           : "the model writes text, and gives texts no scores, ranks or classes");
-}
-
 }  // namespace headrace

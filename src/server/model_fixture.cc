@@ -6,7 +6,10 @@
 namespace headrace {
 
 TestModel::TestModel(FakeEngineOptions options, std::string_view script) {
-  auto created = Tokenizer::create(tiny_vocab());
+  Vocab vocab = tiny_vocab();
+  vocab.pair = PairFrame{
+      .front = {vocab.bos}, .middle = {vocab.eos}, .back = {vocab.eos}, .second_type = true};
+  auto created = Tokenizer::create(std::move(vocab));
   CHECK(created.ok());
   tokenizer = std::move(*created);
   auto compiled = ChatTemplate::compile(kChatMlTemplate);

@@ -154,7 +154,8 @@ Json ollama_model(const ServedModel& served, const std::string& name) {
 
 Json capabilities(const ReadyModel& model) {
   Json json = Json::array();
-  json.push(model.generates() ? "completion" : "embedding");
+  if (model.generates()) json.push("completion");
+  if (!model.generates() && !model.served.embedder->runner().head()) json.push("embedding");
   if (model.output.tools) json.push("tools");
   if (model.output.reasoning) json.push("thinking");
   return json;

@@ -14,6 +14,7 @@
 #include "server/messages_request.h"
 #include "server/ollama_request.h"
 #include "server/response_request.h"
+#include "server/score_request.h"
 #include "server/sglang_request.h"
 #include "server/text_request.h"
 #include "server/tgi_request.h"
@@ -65,6 +66,14 @@ constexpr BodyRow kBodies[] = {
     {handle_ollama_embed, read_ollama_embed<OllamaEmbedRoute::kEmbed>, R"({"input": "Hello!"})"},
     {handle_ollama_embeddings, read_ollama_embed<OllamaEmbedRoute::kEmbeddings>,
      R"({"prompt": "Hello!"})"},
+    {handle_score, read_with<parse_score_request>,
+     R"({"text_1": "What is a cat?", "text_2": ["An animal.", "A town."]})"},
+    {handle_rerank, read_with<parse_rerank_request>,
+     R"({"query": "What is a cat?", "documents": ["An animal.", "A town."]})"},
+    {handle_rerank, read_with<parse_tei_rerank_request>,
+     R"({"query": "What is a cat?", "texts": ["An animal.", "A town."]})"},
+    {handle_classify, read_with<parse_classify_request>, R"({"input": "Hello!"})"},
+    {handle_pooling, read_with<parse_pooling_request>, R"({"input": "Hello!"})"},
     {handle_llama_completion, read_with<parse_llama_completion>,
      R"({"prompt": "Once upon a time", "n_predict": 16})"},
     {handle_llama_infill, read_with<parse_llama_infill>,

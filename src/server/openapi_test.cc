@@ -34,9 +34,13 @@ std::vector<Json> forms_of_body(const Json& operation) {
 }
 
 // Routes that refuse whatever they get.
-const std::set<std::string_view> kRefuseAll = {
-    "/score",    "/v1/score", "/rerank",   "/v1/rerank",  "/v2/rerank", "/pooling",
-    "/classify", "/api/pull", "/api/push", "/api/create", "/api/copy"};
+const std::set<std::string_view> kRefuseAll = {"/api/pull", "/api/push", "/api/create",
+                                               "/api/copy"};
+
+bool is_for_encoders(const Route& route) {
+  return route.model == ModelClass::kEmbeds || route.model == ModelClass::kScores ||
+         route.model == ModelClass::kClassifies || route.model == ModelClass::kEncodes;
+}
 
 TEST(OpenApiDocument, HasEveryRouteAndNoOther) {
   const Json document = openapi_document();
@@ -88,7 +92,7 @@ TEST(OpenApi, ExamplesAreAnswered) {
   for (const Route& route : routes()) {
     const std::string_view example = example_body(route);
     if (example.empty() || route.path == "/v1/batches" || route.path == "/infill") continue;
-    if (route.model == ModelClass::kEmbeds) continue;
+    if (is_for_encoders(route)) continue;
     EXPECT_EQ(f.post(route.path, example).status, 200) << route.path;
   }
 }
@@ -120,7 +124,7 @@ TEST(OpenApi, DescribedFieldsAreRead) {
   size_t fields = 0;
   for (const Route& route : routes()) {
     if (route.limit != LimitClass::kJson || example_body(route).empty()) continue;
-    if (route.model == ModelClass::kEmbeds) continue;
+    if (is_for_encoders(route)) continue;
     for (const Json& form : forms_of_body(*operation_of(document, route))) {
       for (const auto& [name, body] : wrong_bodies(form, at(form, "example"))) {
         // Of text generation inference the path says it.

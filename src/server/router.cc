@@ -25,6 +25,9 @@ constexpr auto kAnyTime = ModelClass::kAnyTime;
 constexpr auto kReady = ModelClass::kReady;
 constexpr auto kAnyModel = ModelClass::kAnyModel;
 constexpr auto kEmbeds = ModelClass::kEmbeds;
+constexpr auto kScores = ModelClass::kScores;
+constexpr auto kClassifies = ModelClass::kClassifies;
+constexpr auto kEncodes = ModelClass::kEncodes;
 
 constexpr Route kRoutes[] = {
 #define ROUTE(method, path, auth, limit, model, handler) \
@@ -110,19 +113,55 @@ std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& r
 
 HttpResponse unauthorized() { return error_response(401, "a valid API key is required"); }
 
+// Why a model that generates text does not answer a route for encoders.
+std::string refusal_of_decoder(const Route& route) {
+  if (route.model == ModelClass::kEmbeds) {
+    return "embeddings of a model that generates text are not supported: serve an encoder (BERT, "
+           "RoBERTa, XLM-RoBERTa, MPNet) for them";
+  }
+  return fmt::format(
+      "{} is not supported: the model writes text, and gives texts no scores, ranks or classes",
+      route.path);
+}
+
+// The same of an encoder, with a head or without; "": it answers.
+std::string refusal_of_encoder(const Route& route, const ClassifierHead& head) {
+  const std::string_view answers = !head           ? "/v1/embeddings, /api/embed, /v1/score"
+                                   : head.scores() ? "/v1/rerank, /v1/score, /classify"
+                                                   : "/classify";
+  if (route.model == ModelClass::kReady) {
+    return fmt::format(
+        "the served model is an encoder, which generates no text: it answers {} and /tokenize",
+        answers);
+  }
+  if (route.model == ModelClass::kEmbeds && head) {
+    return fmt::format(
+        "{} is not supported: the model is a classifier, which gives no embeddings: it answers {}",
+        route.path, answers);
+  }
+  if (route.model == ModelClass::kScores && head && !head.scores()) {
+    return fmt::format(
+        "{} is not supported: the model tells {} classes, and a score is of one: it answers {}",
+        route.path, head.labels.size(), answers);
+  }
+  if (route.model == ModelClass::kClassifies && !head) {
+    return fmt::format(
+        "{} is not supported: the model is an encoder without a head for classes: it answers {}",
+        route.path, answers);
+  }
+  return "";
+}
+
 // Whether the model is of the kind that the route is for.
-std::optional<HttpResponse> refuse_model(const ReadyModel& model, ModelClass kind) {
-  if (kind == ModelClass::kReady && !model.generates()) {
-    return error_response(400,
-                          "the served model is an encoder, which generates no text: it answers "
-                          "/v1/embeddings, /api/embed and /tokenize");
+std::optional<HttpResponse> refuse_model(const ReadyModel& model, const Route& route) {
+  const bool for_decoders = route.model == ModelClass::kReady;
+  if (route.model == ModelClass::kAnyModel || (for_decoders && model.generates())) {
+    return std::nullopt;
   }
-  if (kind == ModelClass::kEmbeds && model.generates()) {
-    return error_response(400,
-                          "embeddings of a model that generates text are not supported: serve an "
-                          "encoder (BERT, RoBERTa, XLM-RoBERTa, MPNet) for them");
-  }
-  return std::nullopt;
+  const std::string why = model.generates()
+                              ? refusal_of_decoder(route)
+                              : refusal_of_encoder(route, model.served.embedder->runner().head());
+  return why.empty() ? std::nullopt : std::optional(error_response(400, why));
 }
 
 // Everything that can be refused before a handler runs.
@@ -137,7 +176,7 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");
   if (!state.model()) return not_ready("Loading model");
-  return refuse_model(*state.model(), match.route->model);
+  return refuse_model(*state.model(), *match.route);
 }
 
 void handle_matched(ServerState& state, const Caller& caller, HttpRequest& request, Match match,

@@ -32,7 +32,11 @@ enum class ModelClass : uint8_t {
   // These: 503 unless a model is ready and the server is not draining.
   kReady,     // 400 where the model generates nothing
   kAnyModel,  // any model
-  kEmbeds,    // 400 where the model computes no embeddings
+  // 400 where the model does not do that:
+  kEmbeds,      // gives embeddings
+  kScores,      // compares two texts: a head of one class, or embeddings
+  kClassifies,  // has a head, of any number of classes
+  kEncodes,     // is an encoder, with a head or without
 };
 
 // Whose request it is.

@@ -12,6 +12,7 @@
 #include "server/messages_request.h"
 #include "server/ollama_request.h"
 #include "server/response_request.h"
+#include "server/score_request.h"
 #include "server/sglang_request.h"
 #include "server/text_request.h"
 #include "server/tgi_request.h"
@@ -26,9 +27,15 @@ constexpr std::string_view kTemplate =
     "%}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
+Vocab vocab_with_pairs() {
+  Vocab vocab = tiny_vocab();
+  vocab.pair = PairFrame{{vocab.bos}, {vocab.eos}, {vocab.eos}, true};
+  return vocab;
+}
+
 struct Model {
   Model()
-      : tokenizer(Tokenizer::create(tiny_vocab()).value()),
+      : tokenizer(Tokenizer::create(vocab_with_pairs()).value()),
         chat_template(ChatTemplate::compile(kTemplate).value()) {
     encoder = ChatPromptEncoder::create(*tokenizer, chat_template).value();
   }
@@ -134,6 +141,27 @@ void check_embeddings(const Result<EmbeddingRequest>& request, const FieldContex
   }
 }
 
+void check_scores(const Result<ScoreRequest>& request, const FieldContext& context) {
+  constexpr size_t kLengthMax = 8;
+  check_error(request);
+  if (!request.ok()) return;
+  const EmbeddingSizes sizes{.dimensions = 16, .length_max = kLengthMax};
+  const auto pairs = pair_texts(*request, model().tokenizer.get(), sizes, context.limits);
+  check_error(pairs);
+  if (pairs.ok()) CHECK(pairs->size() == request->second.size());
+  const auto texts = compared_texts(*request, model().tokenizer.get(), sizes, context.limits);
+  check_error(texts);
+  if (texts.ok()) CHECK(texts->size() == request->first.size() + request->second.size());
+  for (const auto* each : {&pairs, &texts}) {
+    if (!each->ok()) continue;
+    for (const EmbeddingText& text : **each) {
+      CHECK(!text.ids.empty() && text.ids.size() <= kLengthMax);
+      CHECK(text.second_count >= 0 && text.second_count < static_cast<int32_t>(text.ids.size()));
+      for (const TokenId id : text.ids) CHECK(id >= 0 && id < context.vocab_size);
+    }
+  }
+}
+
 void fuzz_body(int route, const Json& body) {
   static const RequestLimits limits;
   const FieldContext context{limits, model().tokenizer->vocab_size()};
@@ -159,6 +187,11 @@ void fuzz_body(int route, const Json& body) {
     if (request.ok()) check_chat(request->chat, context);
   } else if (route == 12) {
     check_embeddings(parse_embedding_request(body, context), context);
+    check_embeddings(parse_pooling_request(body, context), context);
+    check_embeddings(parse_classify_request(body, context), context);
+    check_scores(parse_score_request(body, context), context);
+    check_scores(parse_rerank_request(body, context), context);
+    check_scores(parse_tei_rerank_request(body, context), context);
   } else if (route == 13) {
     check_embeddings(parse_ollama_embed_request(OllamaEmbedRoute::kEmbed, body, context), context);
   } else if (route == 14) {

@@ -103,7 +103,7 @@ class EncoderLoad {
           "max-model-len");
     }
     HR_ASSIGN_OR_RETURN(stack_->weights_,
-                        stack_->source_->weights(encoder_hf_names(), /*tied=*/false));
+                        stack_->source_->weights(encoder_hf_names(config), /*tied=*/false));
     HR_ASSIGN_OR_RETURN(
         stack_->encoder_,
         Encoder::load(config, *stack_->weights_, *stack_->device_,

@@ -14,6 +14,7 @@
 #include "engine/encoder_runner.h"
 #include "stack/model_device.h"
 #include "stack/model_source.h"
+#include "text/text_pair.h"
 
 namespace headrace {
 namespace {
@@ -51,7 +52,13 @@ std::vector<GoldenText> golden_texts(const std::string& name, std::string_view p
   return texts;
 }
 
-std::vector<float> vectors_of(EmbeddingEngine& engine, std::vector<std::vector<TokenId>> texts) {
+Json ids_json(const std::vector<TokenId>& ids) {
+  Json json = Json::array();
+  for (const TokenId id : ids) json.push(id);
+  return json;
+}
+
+std::vector<float> vectors_of(EmbeddingEngine& engine, std::vector<EmbeddingText> texts) {
   std::promise<EmbeddingResult> done;
   const auto request = engine.submit(
       std::move(texts), [&](EmbeddingResult result) { done.set_value(std::move(result)); });
@@ -72,15 +79,83 @@ TEST_P(TinyEncoder, VectorsAreThoseOfTransformers) {
   std::vector<std::vector<TokenId>> texts;
   const std::vector<GoldenText> golden = golden_texts(name, pooling);
   for (const GoldenText& text : golden) texts.push_back(text.ids);
-  const std::vector<float> together = vectors_of((*stack)->engine(), texts);
+  const std::vector<float> together = vectors_of((*stack)->engine(), single_texts(texts));
   ASSERT_EQ(together.size(), 16 * golden.size());
   for (size_t t = 0; t < golden.size(); ++t) {
     for (size_t i = 0; i < 16; ++i) {
       EXPECT_NEAR(together[t * 16 + i], golden[t].vector[i], 2e-6) << t << " " << i;
     }
-    const std::vector<float> alone = vectors_of((*stack)->engine(), {texts[t]});
+    const std::vector<float> alone = vectors_of((*stack)->engine(), single_texts({texts[t]}));
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + 16 * t)) << t;
   }
+}
+
+class TinyClassifier : public testing::TestWithParam<const char*> {};
+
+// Pairs are joined and cut as transformers' tokenizers do it, and logits are its models'.
+TEST_P(TinyClassifier, PairsAndLogitsAreThoseOfTransformers) {
+  const std::string folder = kEncoders + GetParam();
+  const auto loaded = EncoderStack::load({.model = folder, .device = {.threads = 2}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EncoderStack& stack = **loaded;
+  const auto classes = static_cast<size_t>(stack.config().dimensions());
+  const Tokenizer& tokenizer = *stack.tokenizer();
+  ASSERT_TRUE(tokenizer.vocab().pair);
+  const PairFrame& frame = *tokenizer.vocab().pair;
+  std::vector<EmbeddingText> texts;
+  const Json rows = read_encoder_json(folder + "/logits.json");
+  for (const Json& row : rows.as_array()) {
+    EmbeddingText& text = texts.emplace_back();
+    if (const Json* single = row.find("text")) {
+      text.ids = *tokenizer.encode(single->as_string());
+    } else {
+      const auto first = *tokenizer.encode(row.find("first")->as_string(), {.add_special = false});
+      const auto second =
+          *tokenizer.encode(row.find("second")->as_string(), {.add_special = false});
+      const auto most = static_cast<size_t>(row.find("most")->as_int());
+      const PairLengths kept = longest_first({first.size(), second.size()}, most - frame.size());
+      text.ids = join_pair(frame, TokenSpan(first).first(kept.first),
+                           TokenSpan(second).first(kept.second));
+      text.second_count = static_cast<int32_t>(row.find("second_count")->as_int());
+      if (frame.second_type) {
+        EXPECT_EQ(text.second_count, static_cast<int32_t>(kept.second + frame.back.size()));
+      }
+    }
+    ASSERT_EQ(write_json(ids_json(text.ids)), write_json(*row.find("ids")));
+  }
+  const std::vector<float> logits = vectors_of(stack.engine(), texts);
+  ASSERT_EQ(logits.size(), classes * texts.size());
+  for (size_t t = 0; t < texts.size(); ++t) {
+    const Json::Array& golden = rows.as_array()[t].find("logits")->as_array();
+    for (size_t i = 0; i < classes; ++i) {
+      EXPECT_NEAR(logits[t * classes + i], golden[i].as_double(), 5e-6) << t << " " << i;
+    }
+    const std::vector<float> alone = vectors_of(stack.engine(), {texts[t]});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), logits.begin() + classes * t)) << t;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyClassifier,
+                         testing::Values("bert_reranker", "bert_classifier", "xlmr_reranker",
+                                         "roberta_classifier", "mpnet_reranker"),
+                         [](const auto& info) { return info.param; });
+
+TEST(EncoderStack, HeadsAreWhatTheFilesSay) {
+  const auto head_of = [](const std::string& name) {
+    return open_model_source(kEncoders + name).value()->encoder().value().value().head;
+  };
+  const ClassifierHead identity = head_of("bert_reranker");
+  EXPECT_TRUE(identity.scores());
+  EXPECT_EQ(identity.score, ScoreActivation::kIdentity);
+  EXPECT_EQ(identity.classes, ScoreActivation::kSigmoid);
+  EXPECT_EQ(head_of("xlmr_reranker").score, ScoreActivation::kSigmoid);
+  const ClassifierHead three = head_of("bert_classifier");
+  EXPECT_EQ(three.labels, (std::vector<std::string>{"bad", "so so", "good"}));
+  EXPECT_EQ(three.classes, ScoreActivation::kSoftmax);
+  const ClassifierHead two = head_of("roberta_classifier");
+  EXPECT_EQ(two.labels, (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
+  EXPECT_EQ(two.classes, ScoreActivation::kSigmoid);
+  EXPECT_FALSE(head_of("bert"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TinyEncoder,
@@ -91,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(All, TinyEncoder,
 TEST(EncoderStack, APassAsksTwiceALayerWhetherToGoOn) {
   const auto source = open_model_source(kEncoders + "bert").value();
   const EncoderConfig config = source->encoder().value().value();
-  const auto weights = source->weights(encoder_hf_names(), /*tied=*/false).value();
+  const auto weights = source->weights(encoder_hf_names(config), /*tied=*/false).value();
   DeviceOptions options{.threads = 1};
   options.choice = DeviceChoice::kCpu;
   const auto device = create_device(options).value();
@@ -102,11 +177,12 @@ TEST(EncoderStack, APassAsksTwiceALayerWhetherToGoOn) {
   std::vector<float> vectors(static_cast<size_t>(runner->dimensions()));
   int32_t asked = 0, most = 1 << 20;
   const auto go_on = [&] { return ++asked <= most; };
-  EXPECT_TRUE(runner->run(tokens, sequences, vectors, go_on));
+  const EncoderBatch batch{.tokens = tokens, .sequences = sequences};
+  EXPECT_TRUE(runner->run(batch, vectors, go_on));
   EXPECT_EQ(asked, 2 * config.layers);
   asked = 0;
   most = 1;
-  EXPECT_FALSE(runner->run(tokens, sequences, vectors, go_on));
+  EXPECT_FALSE(runner->run(batch, vectors, go_on));
   EXPECT_EQ(asked, 2);
 }
 
@@ -221,6 +297,32 @@ TEST(EncoderStack, RefusesAConfigurationByItsKey) {
   refused("pad_token_id", Json(40), "pad_token_id");
   refused("max_position_embeddings", Json(2), "max_position_embeddings");
   refused("relative_attention_num_buckets", Json(), "relative_attention_num_buckets");
+}
+
+TEST(EncoderStack, RefusesAHeadByItsKey) {
+  const auto refused = [](const char* name, const char* key, const Json& value,
+                          std::string_view word) {
+    const fs::path folder = copied_encoder(name);
+    Json config = read_encoder_json(folder / "config.json");
+    config.set(key, value);
+    std::ofstream(folder / "config.json") << write_json(config);
+    const std::string error = load_error({.model = folder.string()});
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  };
+  refused("bert_classifier", "problem_type", Json("ranking"), "problem_type");
+  refused("bert_classifier", "id2label", Json::object(), "id2label");
+  refused("bert_classifier", "id2label", Json::object().set("1", "a"), "no label \"0\"");
+  refused("bert_classifier", "id2label", Json::object().set("0", "a"), "classifier.weight");
+  refused("xlmr_reranker", "id2label", Json(), "classifier.out_proj.weight");  // two, then
+  refused("xlmr_reranker", "num_labels", Json(0), "it was loaded");            // id2label says it
+  refused("xlmr_reranker", "sbert_ce_default_activation_function", Json("torch.nn.Tanh"),
+          "sbert_ce_default_activation_function");
+  refused("bert_reranker", "sentence_transformers",
+          Json::object().set("activation_fn", "mine.Sigmoids"), "activation_fn");
+  const fs::path folder = copied_encoder("bert_reranker");
+  std::ofstream(folder / "config_sentence_transformers.json") << R"({"activation_fn":"a.Tanh"})";
+  EXPECT_NE(load_error({.model = folder.string()}).find("config_sentence_transformers.json"),
+            std::string::npos);
 }
 
 // What would generate with it says what it is for.

@@ -67,6 +67,7 @@ class HfFolder final : public ModelSource {
     HR_ASSIGN_OR_RETURN(files.config, read_json_file(config_));
     if (!is_encoder_class(first_architecture(files.config))) return std::optional<EncoderConfig>();
     HR_ASSIGN_OR_RETURN(files.modules, json_or_null("modules.json"));
+    HR_ASSIGN_OR_RETURN(files.library, json_or_null("config_sentence_transformers.json"));
     for (const std::string_view name : sentence_config_files()) {
       if (!has(name)) continue;
       files.sentence_file = name;

@@ -384,6 +384,7 @@ Result<Vocab> read_files(const JsonFields& file, const JsonFields& config,
   HR_RETURN_IF_ERROR(read_frame_id(file, frame.front, vocab.bos, vocab.add_bos));
   HR_RETURN_IF_ERROR(read_frame_id(file, frame.back, vocab.eos, vocab.add_eos));
   HR_RETURN_IF_ERROR(read_frame_flags(config, vocab));
+  vocab.pair = frame.pair;
   vocab.chat_template = chat_template_of(config);
   vocab.recipe = std::make_shared<const TokenizerRecipe>(std::move(recipe));
   add_known_end_ids(vocab);

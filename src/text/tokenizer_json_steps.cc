@@ -365,9 +365,42 @@ Result<TokenId> template_token_id(const JsonFields& step, const JsonFields& item
   return read_token_id(token, "ids", ids->front());
 }
 
+// Of "pair": tokens, the first text, tokens, the second text, tokens; from the second text on all
+// have one type. Others are nothing that a cross-encoder here was made with: empty.
+std::optional<PairFrame> pair_of_template(const JsonFields& step) {
+  const Json* elements = step.find("pair");
+  if (elements == nullptr || !elements->is_array()) return std::nullopt;
+  PairFrame pair;
+  std::vector<TokenId>* const places[] = {&pair.front, &pair.middle, &pair.back};
+  size_t texts = 0;
+  std::optional<int64_t> second_type;
+  for (const Json& element : elements->as_array()) {
+    if (!element.is_object() || element.as_object().size() != 1) return std::nullopt;
+    const auto& [kind, value] = element.as_object().front();
+    const Json* const name = value.is_object() ? value.find("id") : nullptr;
+    const Json* const type = value.is_object() ? value.find("type_id") : nullptr;
+    if (name == nullptr || type == nullptr || !type->is_int()) return std::nullopt;
+    if (kind == "Sequence") {
+      if (texts == 2 || *name != Json(texts == 0 ? "A" : "B")) return std::nullopt;
+      ++texts;
+    } else {
+      const auto id = template_token_id(step, JsonFields(value, step.place() + ".pair"));
+      if (!id.ok()) return std::nullopt;
+      places[texts]->push_back(*id);
+    }
+    if (texts < 2 && *type != Json(0)) return std::nullopt;
+    if (texts == 2 && second_type.value_or(type->as_int()) != type->as_int()) return std::nullopt;
+    if (texts == 2) second_type = type->as_int();
+  }
+  if (texts != 2 || (*second_type != 0 && *second_type != 1)) return std::nullopt;
+  pair.second_type = *second_type == 1;
+  return pair;
+}
+
 // At most one token in front of the text and one behind it.
 Status frame_template(const JsonFields& step, TextFrame& out) {
   HR_ASSIGN_OR_RETURN(const Json::Array* single, step.require_array("single"));
+  out.pair = pair_of_template(step);
   bool behind_text = false;
   for (const Json& element : *single) {
     const JsonFields item(element, step.place() + ".single");
@@ -393,17 +426,27 @@ Result<TokenId> read_pair_id(const JsonFields& step, std::string_view key) {
   return read_token_id(step, key, (*pair)[1]);
 }
 
-Status frame_pair(const JsonFields& step, TextFrame& out) {
-  HR_ASSIGN_OR_RETURN(out.front, read_pair_id(step, "cls"));
-  HR_ASSIGN_OR_RETURN(out.back, read_pair_id(step, "sep"));
+Status frame_bert(const JsonFields& step, TextFrame& out) {
+  HR_ASSIGN_OR_RETURN(const TokenId cls, read_pair_id(step, "cls"));
+  HR_ASSIGN_OR_RETURN(const TokenId sep, read_pair_id(step, "sep"));
+  out = {.front = cls,
+         .back = sep,
+         .pair = PairFrame{.front = {cls}, .middle = {sep}, .back = {sep}, .second_type = true}};
+  return ok_status();
+}
+
+Status frame_roberta(const JsonFields& step, TextFrame& out) {
+  HR_RETURN_IF_ERROR(frame_bert(step, out));
+  out.pair->middle.push_back(*out.back);
+  out.pair->second_type = false;
   return ok_status();
 }
 
 constexpr StepRow<TextFrame> kPostProcessors[] = {
     {"ByteLevel", frame_byte_level},
     {"TemplateProcessing", frame_template},
-    {"BertProcessing", frame_pair},
-    {"RobertaProcessing", frame_pair},
+    {"BertProcessing", frame_bert},
+    {"RobertaProcessing", frame_roberta},
 };
 
 }  // namespace

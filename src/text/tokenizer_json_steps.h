@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "text/json_fields.h"
 #include "text/tokenizer_recipe.h"
+#include "text/vocab.h"
 
 namespace headrace {
 
@@ -16,9 +17,10 @@ Status read_normalizer(const JsonFields& file, TokenizerRecipe& recipe);
 Status read_pre_tokenizer(const JsonFields& file, TokenizerRecipe& recipe);
 Status read_decoder(const JsonFields& file, TokenizerRecipe& recipe);
 
-// What the post-processor puts around a text.
+// What the post-processor puts around a text, and around two.
 struct TextFrame {
   std::optional<TokenId> front, back;
+  std::optional<PairFrame> pair;  // empty: it has no form of pairs, or one that is not taken
 };
 Result<TextFrame> read_post_processor(const JsonFields& file);
 

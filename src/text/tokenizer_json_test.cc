@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "text/regex_syntax.h"
+#include "text/text_pair.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_recipe.h"
 
@@ -144,6 +147,72 @@ TEST(TokenizerJson, WhatGoesAroundAText) {
   const std::string item = R"({"SpecialToken":{"id":"<s>","type_id":0}},)";
   twice.insert(twice.find(item), item);
   EXPECT_NE(error_of(twice).find("more than one"), std::string::npos);
+}
+
+std::optional<PairFrame> pair_in(const std::string& processor) {
+  return make(file_with(R"("post_processor":)" + processor))->vocab().pair;
+}
+
+// Of a template that has the elements of `pair`: "<A", "</:1", "A:0", "B:1".
+std::optional<PairFrame> template_pair(std::initializer_list<std::pair<const char*, int>> pair) {
+  std::string list;
+  for (const auto& [name, type] : pair) {
+    const bool text = name[0] == 'A' || name[0] == 'B';
+    list += fmt::format(R"({}{{"{}":{{"id":"{}","type_id":{}}}}})", list.empty() ? "" : ",",
+                        text ? "Sequence" : "SpecialToken", name, type);
+  }
+  return pair_in(
+      R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[)" +
+      list +
+      R"(],"special_tokens":{"<s>":{"id":"<s>","ids":[7]},"</s>":{"id":"</s>","ids":[8]}}})");
+}
+
+using Ids = std::vector<TokenId>;
+
+TEST(TokenizerJson, WhatGoesAroundTwoTexts) {
+  const auto bert = pair_in(R"({"type":"BertProcessing","cls":["<s>",7],"sep":["</s>",8]})");
+  ASSERT_TRUE(bert);
+  EXPECT_EQ(bert->front, Ids{7});
+  EXPECT_EQ(bert->middle, Ids{8});
+  EXPECT_EQ(bert->back, Ids{8});
+  EXPECT_TRUE(bert->second_type);
+  const auto roberta = pair_in(R"({"type":"RobertaProcessing","cls":["<s>",7],"sep":["</s>",8]})");
+  ASSERT_TRUE(roberta);
+  EXPECT_EQ(roberta->middle, (Ids{8, 8}));
+  EXPECT_FALSE(roberta->second_type);
+  const auto typed =
+      template_pair({{"<s>", 0}, {"A", 0}, {"</s>", 0}, {"</s>", 0}, {"B", 1}, {"</s>", 1}});
+  ASSERT_TRUE(typed);
+  EXPECT_EQ(typed->front, Ids{7});
+  EXPECT_EQ(typed->middle, (Ids{8, 8}));
+  EXPECT_EQ(typed->back, Ids{8});
+  EXPECT_TRUE(typed->second_type);
+  const auto bare = template_pair({{"A", 0}, {"B", 0}});
+  ASSERT_TRUE(bare);
+  EXPECT_EQ(bare->size(), 0u);
+  EXPECT_FALSE(bare->second_type);
+}
+
+// Such templates are of models that are no cross-encoders; the tokenizer is loaded all the same.
+TEST(TokenizerJson, OtherFormsOfPairsAreNone) {
+  EXPECT_FALSE(template_pair({{"A", 0}}));
+  EXPECT_FALSE(template_pair({{"B", 0}, {"A", 0}}));
+  EXPECT_FALSE(template_pair({{"A", 0}, {"B", 1}, {"B", 1}}));
+  EXPECT_FALSE(template_pair({{"A", 0}, {"<s>", 1}, {"B", 1}}));
+  EXPECT_FALSE(template_pair({{"A", 0}, {"B", 1}, {"<s>", 0}}));
+  EXPECT_FALSE(template_pair({{"A", 0}, {"B", 2}}));
+  EXPECT_FALSE(template_pair({{"A", 0}, {"<x>", 0}, {"B", 0}}));
+  EXPECT_FALSE(make(file_with(""))->vocab().pair);
+}
+
+TEST(TextPair, LongestFirstIsTheRustLibrarys) {
+  EXPECT_EQ(longest_first({3, 4}, 10), (PairLengths{3, 4}));
+  EXPECT_EQ(longest_first({3, 40}, 10), (PairLengths{3, 7}));
+  EXPECT_EQ(longest_first({40, 3}, 10), (PairLengths{7, 3}));
+  EXPECT_EQ(longest_first({40, 30}, 11), (PairLengths{6, 5}));
+  EXPECT_EQ(longest_first({30, 40}, 11), (PairLengths{5, 6}));
+  EXPECT_EQ(longest_first({40, 40}, 11), (PairLengths{5, 6}));
+  EXPECT_EQ(longest_first({0, 40}, 11), (PairLengths{0, 11}));
 }
 
 TEST(TokenizerJson, ConfigurationFiles) {

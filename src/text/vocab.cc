@@ -83,6 +83,11 @@ Status validate(const Vocab& vocab) {
     if (token.id < 0) return corrupt("an added token's id is negative", "added_tokens");
     HR_RETURN_IF_ERROR(validate_id(vocab, token.id, "added_tokens"));
   }
+  if (vocab.pair) {
+    for (const auto* ids : {&vocab.pair->front, &vocab.pair->middle, &vocab.pair->back}) {
+      for (TokenId id : *ids) HR_RETURN_IF_ERROR(validate_id(vocab, id, "post_processor"));
+    }
+  }
   for (TokenId id : vocab.end_ids) {
     if (id < 0) return corrupt("an end id is negative", "end_ids");
     HR_RETURN_IF_ERROR(validate_id(vocab, id, "end_ids"));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,14 @@ struct AddedToken {
   AddedTokenFlags flags;
 };
 
+// What stands around two texts that are read together ([CLS] a [SEP] b [SEP]).
+struct PairFrame {
+  std::vector<TokenId> front, middle, back;
+  bool second_type = false;  // the second text and what is behind it have the second token type
+
+  size_t size() const { return front.size() + middle.size() + back.size(); }
+};
+
 struct TokenizerRecipe;
 
 struct Vocab {
@@ -58,6 +67,7 @@ struct Vocab {
   std::vector<TokenId> end_ids;                    // every id that ends generation, ascending
   bool add_bos = false;                            // in front of a text
   bool add_eos = false;                            // behind it
+  std::optional<PairFrame> pair;                   // empty: the file has no form of pairs
   bool add_space_prefix = false;
   std::string charsmap;                 // SentencePiece's compiled normaliser; empty = none
   bool remove_extra_spaces = false;     // runs of spaces become one, none at the ends

@@ -16,6 +16,7 @@ namespace {
 struct EncoderClass {
   std::string_view name;
   std::string_view architecture;
+  bool classifies = false;
 };
 constexpr EncoderClass kEncoderClasses[] = {
     {"BertModel", "bert"},
@@ -28,6 +29,11 @@ constexpr EncoderClass kEncoderClasses[] = {
     {"CamembertModel", "roberta"},
     {"MPNetModel", "mpnet"},
     {"MPNetForMaskedLM", "mpnet"},
+    {"BertForSequenceClassification", "bert", true},
+    {"RobertaForSequenceClassification", "roberta", true},
+    {"XLMRobertaForSequenceClassification", "roberta", true},
+    {"CamembertForSequenceClassification", "roberta", true},
+    {"MPNetForSequenceClassification", "mpnet", true},
 };
 
 const EncoderClass* find_class(std::string_view name) {
@@ -37,6 +43,7 @@ const EncoderClass* find_class(std::string_view name) {
 }
 
 constexpr std::string_view kModulesFile = "modules.json";
+constexpr std::string_view kLibraryFile = "config_sentence_transformers.json";
 constexpr std::string_view kSentenceFiles[] = {
     "sentence_bert_config.json",       "sentence_roberta_config.json",
     "sentence_distilbert_config.json", "sentence_camembert_config.json",
@@ -56,7 +63,7 @@ class EncoderConfigReader {
     HR_RETURN_IF_ERROR(read_class());
     HR_RETURN_IF_ERROR(read_sizes());
     HR_RETURN_IF_ERROR(read_features());
-    HR_RETURN_IF_ERROR(read_modules());
+    HR_RETURN_IF_ERROR(classifies_ ? read_head() : read_modules());
     HR_RETURN_IF_ERROR(read_sentence());
     return std::move(config_);
   }
@@ -88,6 +95,7 @@ class EncoderConfigReader {
                              fmt::format("{} is no encoder that is known", printable(name)));
     }
     config_.architecture = known->architecture;
+    classifies_ = known->classifies;
     return ok_status();
   }
 
@@ -152,6 +160,96 @@ class EncoderConfigReader {
     if (name == "gelu" || config_.gelu_tanh) return ok_status();
     return unsupported_key("config.json", "hidden_act",
                            "only \"gelu\", \"gelu_new\" and \"gelu_pytorch_tanh\" are supported");
+  }
+
+  Status read_head() {
+    HR_RETURN_IF_ERROR(read_labels());
+    HR_RETURN_IF_ERROR(read_class_activation());
+    return read_score_activation();
+  }
+
+  // By class: id2label, or as many names as num_labels says. Files leave out what is transformers'
+  // default, two classes.
+  Status read_labels() {
+    constexpr int32_t kLabelsMax = 1 << 16;
+    std::vector<std::string>& labels = config_.head.labels;
+    const Json* names = find(files_.config, "id2label");
+    if (names == nullptr) {
+      int32_t count = 2;
+      if (find(files_.config, "num_labels") != nullptr) {
+        HR_RETURN_IF_ERROR(read_size("num_labels", 1, kLabelsMax, count));
+      }
+      for (int32_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
+      return ok_status();
+    }
+    const size_t count = names->is_object() ? names->as_object().size() : 0;
+    if (count < 1 || count > kLabelsMax) {
+      return corrupt_key("config.json", "id2label",
+                         fmt::format("is no object of 1 to {} labels", kLabelsMax));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const Json* label = names->find(std::to_string(i));
+      if (label == nullptr || !label->is_string()) {
+        return corrupt_key("config.json", "id2label", fmt::format("has no label \"{}\"", i));
+      }
+      labels.push_back(label->as_string());
+    }
+    return ok_status();
+  }
+
+  ScoreActivation usual_activation() const {
+    return config_.head.scores() ? ScoreActivation::kSigmoid : ScoreActivation::kSoftmax;
+  }
+
+  // By what transformers would train the head for.
+  Status read_class_activation() {
+    const Json* problem = find(files_.config, "problem_type");
+    config_.head.classes = usual_activation();
+    if (problem == nullptr || *problem == Json("single_label_classification")) return ok_status();
+    if (*problem == Json("regression")) {
+      config_.head.classes = ScoreActivation::kIdentity;
+    } else if (*problem == Json("multi_label_classification")) {
+      config_.head.classes = ScoreActivation::kSigmoid;
+    } else {
+      return unsupported_key("config.json", "problem_type", "is none that is known");
+    }
+    return ok_status();
+  }
+
+  // The class of torch.nn that sentence-transformers calls. Its versions wrote it in three places.
+  Status read_score_activation() {
+    config_.head.score = usual_activation();
+    const Json* inner = find(files_.config, "sentence_transformers");
+    const struct {
+      std::string_view file, key;
+      const Json* name;
+    } places[] = {
+        {kLibraryFile, "activation_fn", find(files_.library, "activation_fn")},
+        {"config.json", "sentence_transformers.activation_fn",
+         inner == nullptr ? nullptr : find(*inner, "activation_fn")},
+        {"config.json", "sbert_ce_default_activation_function",
+         find(files_.config, "sbert_ce_default_activation_function")},
+    };
+    for (const auto& place : places) {
+      if (place.name == nullptr) continue;
+      const auto read = activation_of(*place.name);
+      if (!read) {
+        return unsupported_key(place.file, place.key,
+                               "only Identity, Sigmoid and Softmax are supported");
+      }
+      config_.head.score = *read;
+      break;
+    }
+    return ok_status();
+  }
+
+  // "torch.nn.modules.activation.Sigmoid"
+  std::optional<ScoreActivation> activation_of(const Json& name) const {
+    const std::string_view function = name.is_string() ? last_name(name.as_string()) : "";
+    if (function == "Identity") return ScoreActivation::kIdentity;
+    if (function == "Sigmoid") return ScoreActivation::kSigmoid;
+    if (function == "Softmax") return usual_activation();  // of one class it would say nothing
+    return std::nullopt;
   }
 
   // Without modules.json, vectors are the mean of the rows, as sentence-transformers has it.
@@ -256,6 +354,7 @@ class EncoderConfigReader {
 
   const EncoderFiles& files_;
   const std::string_view folder_;
+  bool classifies_ = false;
   EncoderConfig config_;
 };
 
@@ -313,6 +412,24 @@ constexpr HfTensorName kEncoderNames[] = {
     {"cls.*", ""},
     {"lm_head.*", ""},
 };
+
+// BERT's dense layer is its pooler.
+constexpr HfTensorName kBertClassifierNames[] = {
+    {"bert.pooler.dense.weight", "cls.weight"},
+    {"bert.pooler.dense.bias", "cls.bias"},
+    {"classifier.weight", "cls.output.weight"},
+    {"classifier.bias", "cls.output.bias"},
+    HR_ENCODER_NAMES("bert."),
+};
+
+constexpr HfTensorName kClassifierNames[] = {
+    {"classifier.dense.weight", "cls.weight"},
+    {"classifier.dense.bias", "cls.bias"},
+    {"classifier.out_proj.weight", "cls.output.weight"},
+    {"classifier.out_proj.bias", "cls.output.bias"},
+    HR_ENCODER_NAMES("roberta."),
+    HR_ENCODER_NAMES("mpnet."),
+};
 #undef HR_ENCODER_NAMES
 
 }  // namespace
@@ -329,6 +446,14 @@ std::string_view pooling_name(Pooling pooling) {
       return "max";
   }
   return "";
+}
+
+std::string description_of(const EncoderConfig& config) {
+  if (config.head.scores()) return "scores of pairs of texts";
+  if (config.head) return fmt::format("{} classes", config.head.labels.size());
+  return fmt::format("vectors of {} numbers: pooling {}, {}", config.hidden,
+                     pooling_name(config.pooling),
+                     config.normalise ? "of length 1" : "not normalised");
 }
 
 bool is_encoder_class(std::string_view name) { return find_class(name) != nullptr; }
@@ -369,6 +494,10 @@ int32_t relative_bucket(int32_t distance, int32_t buckets) {
   return first + std::min(far, half - 1);
 }
 
-HfTensorNames encoder_hf_names() { return kEncoderNames; }
+HfTensorNames encoder_hf_names(const EncoderConfig& config) {
+  if (!config.head) return kEncoderNames;
+  if (config.architecture == "bert") return kBertClassifierNames;
+  return kClassifierNames;
+}
 
 }  // namespace headrace

@@ -1,6 +1,7 @@
 // EncoderConfig: the sizes of a bidirectional encoder (BERT and its kin) and how its rows become
-// one vector a text, from the files of a Hugging Face folder: config.json, and modules.json,
-// 1_Pooling/config.json and sentence_*_config.json where sentence-transformers wrote them.
+// one vector a text, or the logits of its classes, from the files of a Hugging Face folder:
+// config.json, and modules.json, 1_Pooling/config.json, sentence_*_config.json and
+// config_sentence_transformers.json where sentence-transformers wrote them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/classifier_head.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "weights/hf_names.h"
@@ -32,7 +34,7 @@ struct EncoderConfig {
   int32_t ffn = 0;
   int32_t positions = 0;       // rows of the table of positions
   int32_t position_first = 0;  // of a text's first token: RoBERTa's pad_token_id + 1
-  int32_t token_types = 0;     // rows of their table, of which the first is used; 0: none
+  int32_t token_types = 0;     // rows of their table; 0: none
   // MPNet: a bias of scores by how far apart two tokens are, in so many buckets; 0: none.
   int32_t relative_buckets = 0;
   bool gelu_tanh = false;  // the approximation by tanh instead of erf
@@ -40,9 +42,18 @@ struct EncoderConfig {
   int32_t length_max = 0;  // tokens of a text, special ones included
   Pooling pooling = Pooling::kMean;
   bool normalise = false;  // vectors have length 1
+  ClassifierHead head;     // of *ForSequenceClassification, which then does not pool
 
   int32_t head_dim() const { return hidden / heads; }
+  // Numbers of a text's vector: of its classes where there is a head.
+  int32_t dimensions() const { return head ? static_cast<int32_t>(head.labels.size()) : hidden; }
+  // Whether the second text of a pair has a token type of its own. RoBERTa's tokenizers give none,
+  // whatever the table has.
+  bool has_second_type() const { return head && architecture == "bert" && token_types > 1; }
 };
+
+// What it gives of a text, for a person: "vectors of 384 numbers: pooling mean, of length 1".
+std::string description_of(const EncoderConfig& config);
 
 // Whether a class of config.json ("BertModel") is an encoder's that is known here.
 bool is_encoder_class(std::string_view name);
@@ -54,6 +65,7 @@ struct EncoderFiles {
   Json modules;   // modules.json
   Json pooling;   // the configuration of its Pooling module
   Json sentence;  // the first of sentence_config_files() that there is
+  Json library;   // config_sentence_transformers.json
   // What the two are called, for messages.
   std::string pooling_file;
   std::string sentence_file;
@@ -68,7 +80,8 @@ std::string pooling_folder(const Json& modules);
 // The bucket of MPNet and T5 for a key `distance` tokens behind the query (negative: before it).
 int32_t relative_bucket(int32_t distance, int32_t buckets);
 
-// What encoders' tensors are called in Hugging Face files.
-HfTensorNames encoder_hf_names();
+// What encoders' tensors are called in Hugging Face files. A classifier's dense layer is cls, that
+// to its classes cls.output, as in GGUF files; where there is no head its layers are not read.
+HfTensorNames encoder_hf_names(const EncoderConfig& config);
 
 }  // namespace headrace
