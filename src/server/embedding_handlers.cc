@@ -20,13 +20,14 @@ std::string without_latest(const ReadyModel& model, std::string name) {
 }
 
 Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, const MakeRequest& make_request) {
-  const ReadyModel& model = *call.state.model();
+  const ReadyModel& model = *call.model;
   const EmbeddingRunner& runner = model.served.embedder->runner();
   HR_ASSIGN_OR_RETURN(EmbeddingRequest request,
-                      make_request(call.body, call.state.field_context()));
+                      make_request(call.body, call.state.context_of(model)));
   const std::string name = without_latest(model, request.model);
   HR_RETURN_IF_ERROR(check_model_name(model, name));
   EmbeddingPlan plan;
+  plan.model = call.model;
   plan.dimensions = request.dimensions > 0 ? request.dimensions : runner.dimensions();
   plan.answer.model = name.empty() ? model.served.names.front() : name;
   plan.answer.encoding = request.encoding;
@@ -41,7 +42,7 @@ Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, const MakeRequest& 
 }
 
 size_t vector_bytes(const RouteCall& call, size_t texts) {
-  const EmbeddingRunner& runner = call.state.model()->served.embedder->runner();
+  const EmbeddingRunner& runner = call.model->served.embedder->runner();
   return texts * static_cast<size_t>(runner.dimensions()) * sizeof(float);
 }
 
@@ -49,7 +50,7 @@ HttpResponse too_many_vectors(const RouteCall& call) {
   return too_many_requests(
       "vectors of other requests take all the memory that there is for them: send it again later, "
       "or fewer texts at a time",
-      call.state.model()->served.embedder->retry_after_seconds());
+      call.model->served.embedder->retry_after_seconds());
 }
 
 // On a text thread, but for the start of the answer, which belongs on the strand.
@@ -85,6 +86,7 @@ void embed(RouteCall& call, const MakeRequest& make_request, decltype(EmbeddingP
 }
 
 void embed_for_ollama(RouteCall& call, OllamaEmbedRoute route) {
+  follow_keep_alive(call);
   embed(
       call,
       [route](const Json& body, const FieldContext& context) {

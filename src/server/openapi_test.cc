@@ -89,6 +89,7 @@ TEST(OpenApi, ExamplesAreAnswered) {
     const std::string_view example = example_body(route);
     if (example.empty() || route.path == "/v1/batches" || route.path == "/infill") continue;
     if (route.model == ModelClass::kEmbeds) continue;
+    if (route.path == "/models/unload") continue;  // the fixture's model stays
     EXPECT_EQ(f.post(route.path, example).status, 200) << route.path;
   }
 }

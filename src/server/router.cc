@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/model_wait.h"
 #include "server/query.h"
 
 namespace headrace {
@@ -22,6 +23,7 @@ constexpr auto kNoBody = LimitClass::kNoBody;
 constexpr auto kJson = LimitClass::kJson;
 constexpr auto kUpload = LimitClass::kUpload;
 constexpr auto kAnyTime = ModelClass::kAnyTime;
+constexpr auto kServing = ModelClass::kServing;
 constexpr auto kReady = ModelClass::kReady;
 constexpr auto kAnyModel = ModelClass::kAnyModel;
 constexpr auto kEmbeds = ModelClass::kEmbeds;
@@ -136,32 +138,61 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   }
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");
-  if (!state.model()) return not_ready("Loading model");
-  return refuse_model(*state.model(), match.route->model);
+  if (!state.models.is_open()) return not_ready("Loading model");
+  const ReadyModel* const only = state.model();
+  return only ? refuse_model(*only, match.route->model) : std::nullopt;
 }
 
-void handle_matched(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
-                    const std::shared_ptr<Exchange>& exchange) {
-  RouteCall call{state, request, caller, std::move(match.parameter), Json(), exchange};
-  if (match.route->limit == LimitClass::kJson) {
-    Result<Json> body = parse_json(request.body, state.json_limits());
+// A request with its route, for as long as it waits for a thread or its model.
+struct Routed {
+  ServerState& state;
+  const Caller caller;
+  HttpRequest request;
+  Match match;
+  const std::shared_ptr<Exchange> exchange;
+  ModelLease model;  // once it was waited for
+};
+
+void handle_on_text_thread(const std::shared_ptr<Routed>& routed);
+
+void handle_matched(const std::shared_ptr<Routed>& routed) {
+  const Route& route = *routed->match.route;
+  RouteCall call{.state = routed->state,
+                 .request = routed->request,
+                 .caller = routed->caller,
+                 .parameter = routed->match.parameter,
+                 .exchange = routed->exchange,
+                 .model = std::move(routed->model)};
+  if (route.limit == LimitClass::kJson) {
+    Result<Json> body = parse_json(call.request.body, call.state.json_limits());
     if (!body.ok()) {
-      return exchange->respond(error_response(400, "the body: " + body.status().message()));
+      return call.exchange->respond(error_response(400, "the body: " + body.status().message()));
     }
     if (!body->is_object())
-      return exchange->respond(error_response(400, "the body must be a JSON object"));
+      return call.exchange->respond(error_response(400, "the body must be a JSON object"));
     call.body = std::move(*body);
+    call.again = [routed](ModelLease model) {
+      routed->model = std::move(model);
+      handle_on_text_thread(routed);
+    };
   }
-  match.route->handle(call);
+  if (route.model == kAnyTime || route.model == kServing) return route.handle(call);
+  with_model(call, route.model, route.handle);
 }
 
-void handle_safely(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
-                   const std::shared_ptr<Exchange>& exchange) {
+void handle_safely(const std::shared_ptr<Routed>& routed) {
   try {  // no exception crosses the request's boundary; libraries below may throw (memory)
-    handle_matched(state, caller, request, std::move(match), exchange);
+    handle_matched(routed);
   } catch (const std::exception& error) {
     log_error("a request handler threw; answered 500: {}", error.what());
-    exchange->respond(error_response(500, "internal error"));
+    routed->exchange->respond(error_response(500, "internal error"));
+  }
+}
+
+void handle_on_text_thread(const std::shared_ptr<Routed>& routed) {
+  const bool taken = routed->state.text_pool.run([routed] { handle_safely(routed); });
+  if (!taken) {
+    routed->exchange->respond(too_many_requests("too many requests wait to be read", 1));
   }
 }
 
@@ -169,14 +200,10 @@ void handle_safely(ServerState& state, const Caller& caller, HttpRequest& reques
 void route_matched(ServerState& state, const Caller& caller, HttpRequest request, Match match,
                    const std::shared_ptr<Exchange>& exchange) {
   if (auto refusal = refuse(state, request, match)) return exchange->respond(std::move(*refusal));
-  if (caller.job || match.route->limit != LimitClass::kJson) {
-    return handle_safely(state, caller, request, std::move(match), exchange);
-  }
-  const bool taken = state.text_pool.run(
-      [&state, caller, request = std::move(request), match = std::move(match), exchange]() mutable {
-        handle_safely(state, caller, request, std::move(match), exchange);
-      });
-  if (!taken) exchange->respond(too_many_requests("too many requests wait to be read", 1));
+  const bool reads = match.route->limit == LimitClass::kJson && !caller.job;
+  const std::shared_ptr<Routed> routed(
+      new Routed{state, caller, std::move(request), std::move(match), exchange, nullptr});
+  return reads ? handle_on_text_thread(routed) : handle_safely(routed);
 }
 
 bool origin_allowed(const ServerState& state, std::string_view origin) {
@@ -211,6 +238,46 @@ bool is_preflight(const ServerState& state, const HttpRequest& request) {
 }  // namespace
 
 std::span<const Route> routes() { return kRoutes; }
+
+Result<size_t> find_model(const RouteCall& call) {
+  std::string name = query_value(call.request.query, "model").value_or("");
+  const Json* named = call.body.is_object() ? call.body.find("model") : nullptr;
+  // Ollama's older clients.
+  if (!named && call.body.is_object() && call.request.path.starts_with("/api/")) {
+    named = call.body.find("name");
+  }
+  if (named && named->is_string()) name = named->as_string();
+  if (const auto place = call.state.models.find(name)) return *place;
+  if (name.empty()) {
+    return invalid_argument("model is missing: /v1/models lists those that are served", "model");
+  }
+  return unknown_model(name);
+}
+
+void with_model(RouteCall& call, ModelClass kind, void (*handle)(RouteCall& call)) {
+  ModelPool& models = call.state.models;
+  const bool waits = call.again != nullptr;  // a JSON body: it is for the model to work on
+  if (!call.model) {
+    const Result<size_t> place = find_model(call);
+    if (!place.ok()) return call.exchange->respond(error_response(place.status()));
+    call.model = waits ? models.try_acquire(*place) : models.look_at(*place);
+    if (!call.model && waits) {
+      return wait_for_model(call.state, call.exchange, *place, ModelPool::Why::kRequest,
+                            call.again);
+    }
+    if (!call.model) {
+      const ModelStatus status = models.status(*place);
+      return call.exchange->respond(error_response(
+          503, fmt::format("model {} is not in memory ({}): POST /models/load, or a request to it, "
+                           "loads it",
+                           status.names.front(), model_state_name(status.state))));
+    }
+  }
+  if (auto refusal = refuse_model(*call.model, kind)) {
+    return call.exchange->respond(std::move(*refusal));
+  }
+  handle(call);
+}
 
 void route_request(ServerState& state, HttpRequest request,
                    const std::shared_ptr<Exchange>& exchange) {
