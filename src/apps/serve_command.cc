@@ -9,8 +9,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,19 +16,17 @@
 
 #include <fmt/format.h>
 
+#include "apps/batch_beside.h"
 #include "apps/seccomp_filter.h"
+#include "apps/served_models.h"
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/engine_flags.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 #include "cli/sampling_flags.h"
-#include "server/batch_job.h"
 #include "server/request_guard.h"
 #include "server/server.h"
-#include "stack/encoder_stack.h"
-#include "stack/hub_cache.h"
 #include "text/output/dialect.h"
 #include "weights/generation_config.h"
 
@@ -47,6 +43,13 @@ with an error, a third one the program.)";
 
 struct ServeFlags {
   ModelFlags model{.log_level = LogLevel::kInfo};
+  ModelListFlags list;
+  // All that are served, but for the default one, with what is said of each alone.
+  std::vector<NamedModel> named_models;
+  std::vector<ModelSettings> settings;
+  bool has_several() const {
+    return named_models.size() > 1 || !list.dir.empty() || !list.settings.empty();
+  }
   SamplingDefaults sampling;  // of requests that do not say it themselves
   ServerOptions server;
   std::vector<std::string> names;
@@ -409,73 +412,44 @@ Status apply_server_flags(ServeFlags& flags) {
   return ok_status();
 }
 
-// Runs a batch job on what live requests leave. The job is over with its last line; the server goes
-// on. A server that stops leaves the rest to the next run.
-class BatchBeside {
- public:
-  // Reads both files: their errors are those of the command line.
-  static Result<std::unique_ptr<BatchBeside>> open(const ServeFlags& flags) {
-    HR_ASSIGN_OR_RETURN(
-        BatchRequests requests,
-        BatchRequests::open(flags.batch_input, {.json = flags.server.requests.json}));
-    HR_ASSIGN_OR_RETURN(BatchJournal journal, BatchJournal::open(flags.batch_output, requests));
-    return std::make_unique<BatchBeside>(flags, std::move(requests), std::move(journal));
-  }
-  BatchBeside(const ServeFlags& flags, BatchRequests requests, BatchJournal journal)
-      : input_(flags.batch_input), requests_(std::move(requests)), journal_(std::move(journal)) {
-    if (!flags.server.api_keys.empty()) options_.caller.key = 0;
-  }
-  ~BatchBeside() { stop(); }
+ServedModelOptions model_options(const ServeFlags& flags) {
+  return {.stack = flags.model.stack,
+          .sampling = flags.sampling,
+          .tool_call_parser = flags.tool_call_parser,
+          .reasoning_parser = flags.reasoning_parser};
+}
 
-  // REQUIRES: state.model() is set. Twice what runs, so that a place is taken at once.
-  void start(ServerState& state) {
-    const EngineOptions& engine = state.model()->served.engine->options();
-    options_.in_flight_max = 2 * static_cast<size_t>(engine.scheduler.max_num_seqs);
-    thread_ = std::thread([this, &state] { run(state); });
-  }
-  void stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
+// The flags that a model may have of its own.
+void add_flags_of_a_model(CLI::App& app, ServeFlags& flags, ModelArgument argument) {
+  add_output_flags(app, flags);
+  add_model_flags(app, flags.model, argument);
+  add_generation_config_flags(app, flags.model);
+  add_chosen_sampling_flags(app, flags.sampling, {});
+  add_template_flag(app, flags.model);
+  add_engine_flags(app, flags.model);
+}
 
- private:
-  void run(ServerState& state) {
-    try {
-      run_requests(state);
-    } catch (const std::exception& error) {
-      log_error("{}: put off to the next start: {}", input_, error.what());
-    }
-  }
-
-  void run_requests(ServerState& state) {
-    const auto progress =
-        run_batch(state, requests_, journal_, options_, stop_, [](const auto&) {});
-    if (!progress.ok()) return log_error("{}: {}", input_, progress.status().message());
-    log_info("{}: {} requests: {} answered before, {} now, {} of them refused", input_,
-             progress->requests, progress->done_before, progress->answered, progress->refused);
-  }
-
-  const std::string input_;
-  const BatchRequests requests_;
-  BatchJournal journal_;
-  BatchOptions options_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
-ModelFacts facts_of(const ModelStack& stack) {
-  const StackInfo& info = stack.info();
-  const int64_t memory = info.weight_bytes + info.kv_bytes;
-  return {.path = info.model_path,
-          .architecture = stack.config().architecture,
-          .weight_types = info.weight_types,
-          .parameter_count = info.parameter_count,
-          .file_bytes = info.file_bytes,
-          .memory_bytes = memory,
-          .gpu_bytes = info.on_gpu ? memory : 0,
-          .context_length = stack.config().context_length,
-          .hidden = stack.config().hidden,
-          .layers = stack.config().layers};
+// One of several models: with the flags of all, and then its own.
+Result<ServedModelSpec> spec_of(const ServeFlags& all, const NamedModel& model) {
+  const auto settings =
+      std::find_if(all.settings.begin(), all.settings.end(),
+                   [&](const ModelSettings& each) { return each.name == model.name; });
+  if (settings == all.settings.end()) return model_spec(model_options(all), model, {});
+  ServeFlags own = all;
+  own.model.stack.model = model.path;
+  CLI::App app("", "serve");
+  app.option_defaults()->always_capture_default();
+  add_flags_of_a_model(app, own, ModelArgument::kFlag);
+  const auto read = parse_arguments(app, settings->arguments);
+  Status status = read.status();
+  if (status.ok()) status = apply_model_flags(own.model);
+  if (status.ok()) status = choose_tool_dialect(own.tool_call_parser, "").status();
+  if (status.ok()) status = choose_reasoning_dialect(own.reasoning_parser, "").status();
+  if (!status.ok()) return status.with_context(fmt::format("--models: {}", model.name));
+  ServedModelSpec spec = model_spec(model_options(own), model, {});
+  spec.names.insert(spec.names.end(), settings->aliases.begin(), settings->aliases.end());
+  spec.idle_seconds = std::max(0.0, settings->idle_seconds);
+  return spec;
 }
 
 // Loads the model behind a server that already listens.
@@ -496,87 +470,86 @@ class BackgroundLoad {
     if (!status_.ok()) server_.stop();
   }
 
-  // The names that requests may use: those of --served-model-name, else the model's own.
-  void name_model(const StackInfo& info, ServedModel& served) const {
-    served.names = flags_.names;
-    if (!served.names.empty()) return;
-    served.names = {info.model_name};
-    served.other_names = {info.model_path};  // requests may name the file too
-    if (!is_hub_name(info.model_path)) return;
-    const HubName name = hub_name_parts(info.model_path);
-    served.other_names.push_back(name.maker + "/" + name.model);
-  }
+  Status load() { return flags_.has_several() ? serve_several() : serve_one(); }
 
-  Status serve_encoder() {
-    if (batch_ != nullptr || !flags_.server.batches.folder.empty()) {
-      return unsupported("batches (--batch-input, --batch-dir) are not supported for encoders");
+  // Each is loaded when it is asked for.
+  Status serve_several() {
+    std::vector<ServedModelSpec> specs;
+    for (const NamedModel& model : flags_.named_models) {
+      HR_ASSIGN_OR_RETURN(ServedModelSpec spec, spec_of(flags_, model));
+      specs.push_back(std::move(spec));
     }
-    const StackInfo& info = encoder_->info();
-    const EncoderConfig& config = encoder_->config();
-    ServedModel served{.embedder = &encoder_->engine(),
-                       .tokenizer = encoder_->tokenizer(),
-                       .max_model_len = info.max_model_len,
-                       .created_unix_s = std::time(nullptr),
-                       .facts = {.path = info.model_path,
-                                 .architecture = config.architecture,
-                                 .weight_types = info.weight_types,
-                                 .parameter_count = info.parameter_count,
-                                 .file_bytes = info.file_bytes,
-                                 .memory_bytes = info.weight_bytes,
-                                 .context_length = config.length_max,
-                                 .hidden = config.hidden,
-                                 .layers = config.layers}};
-    name_model(info, served);
-    const std::string name = served.names.front();
-    HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
-    if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
-    log_info("{}", description_of(config));
-    fmt::print("ready: {} ({}), {} threads, texts of up to {} tokens, loaded in {:.2f} s\n", name,
-               info.weight_types, info.threads, info.max_model_len, info.load_seconds);
+    ModelPoolOptions pool = pool_options(flags_.list, flags_.model.stack);
+    pool.has_default = !flags_.model.models.empty();
+    HR_RETURN_IF_ERROR(server_.set_models(pool, std::move(specs), std::nullopt));
+    std::string names;
+    for (const NamedModel& model : flags_.named_models) {
+      names += (names.empty() ? "" : ", ") + model.name;
+    }
+    fmt::print("ready: {} models, loaded when they are asked for: {}\n", flags_.named_models.size(),
+               names);
     std::fflush(stdout);
     return ok_status();
   }
 
-  Status load() {
-    HR_ASSIGN_OR_RETURN(encoder_, EncoderStack::load(flags_.model.stack));
-    if (encoder_) return serve_encoder();
-    HR_ASSIGN_OR_RETURN(stack_, load_with_progress(flags_.model.stack));
+  // It stays as it is, unless it may sleep.
+  Status serve_one() {
+    const ServedModelOptions options = model_options(flags_);
+    HR_ASSIGN_OR_RETURN(LoadedStack loaded, load_served_stack(options, LoadReport::kProgressLine));
+    if (loaded.encoder && (batch_ != nullptr || !flags_.server.batches.folder.empty())) {
+      return unsupported("batches (--batch-input, --batch-dir) are not supported for encoders");
+    }
+    stack_ = std::make_shared<LoadedStack>(std::move(loaded));
     const StackInfo& info = stack_->info();
-    ServedModel served{.engine = &stack_->engine(),
-                       .tokenizer = stack_->tokenizer(),
-                       .chat_template = stack_->chat_template(),
-                       .max_model_len = info.max_model_len,
-                       .tool_call_parser = flags_.tool_call_parser,
-                       .reasoning_parser = flags_.reasoning_parser,
-                       .sampling = flags_.sampling.over(stack_->sampling()),
-                       .created_unix_s = std::time(nullptr),
-                       .facts = facts_of(*stack_)};
-    name_model(info, served);
+    const bool named = !flags_.named_models.empty();
+    const std::string& shown = named ? flags_.named_models.front().name : info.model_name;
+    ServedModelSpec spec = model_spec(options, {shown, info.model_path}, flags_.names);
+    ServedModel served = served_model_of(*stack_, options);
+    served.names = spec.names;
+    served.other_names = spec.other_names;
     const std::string name = served.names.front();
     const std::string sampling = to_string(served.sampling);
-    HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    if (flags_.list.comes_and_goes()) {
+      HR_RETURN_IF_ERROR(server_.set_models(pool_options(flags_.list, options.stack),
+                                            {std::move(spec)},
+                                            ModelInstance{std::move(served), stack_}));
+    } else {
+      HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
+    }
     if (flags_.seccomp) HR_RETURN_IF_ERROR(allow_only_serving());
     if (batch_ != nullptr) batch_->start(server_.state());
-    const OutputDialect& output = server_.state().model()->output;
-    log_info("chats: tool calls are read as {}, reasoning as {}", output.tools_name(),
-             output.reasoning_name());
+    tell_ready(name, sampling);
+    if (flags_.list.comes_and_goes()) stack_.reset();  // the server's
+    return ok_status();
+  }
+
+  void tell_ready(const std::string& name, const std::string& sampling) const {
+    const StackInfo& info = stack_->info();
+    const char* length = stack_->encoder ? "texts of up to" : "context";
+    if (stack_->encoder) {
+      log_info("{}", description_of(stack_->encoder->config()));
+    } else {
+      const ModelLease model = server_.state().models.look_at(0);
+      if (model) {
+        log_info("chats: tool calls are read as {}, reasoning as {}", model->output.tools_name(),
+                 model->output.reasoning_name());
+      }
+    }
     if (!sampling.empty()) {
       log_info("sampling of requests that do not say it themselves: {}", sampling);
     }
     if (!info.memory_plan.empty()) {
       fmt::print("{}: {}\n{}: {}\n", info.device, info.memory_plan, name, info.batch_shape);
     }
-    fmt::print("ready: {} ({}), {} threads, context {} tokens, loaded in {:.2f} s\n", name,
-               info.weight_types, info.threads, info.max_model_len, info.load_seconds);
+    fmt::print("ready: {} ({}), {} threads, {} {} tokens, loaded in {:.2f} s\n", name,
+               info.weight_types, info.threads, length, info.max_model_len, info.load_seconds);
     std::fflush(stdout);
-    return ok_status();
   }
 
   Server& server_;
   const ServeFlags& flags_;
-  BatchBeside* const batch_;           // null: none
-  std::unique_ptr<ModelStack> stack_;  // one of the two
-  std::unique_ptr<EncoderStack> encoder_;
+  BatchBeside* const batch_;            // null: none
+  std::shared_ptr<LoadedStack> stack_;  // of one model that stays
   Status status_;
   std::atomic<bool> done_{false};
   std::thread thread_;
@@ -588,14 +561,49 @@ std::string address_of(const ServerOptions& server, uint16_t port) {
   return fmt::format("{}+unix:{}", protocol, server.unix_socket);
 }
 
+// Which models there are, and that no flag of one model is given to several.
+Status apply_model_list_flags(ServeFlags& flags) {
+  HR_ASSIGN_OR_RETURN(flags.named_models, list_models(flags.model.models, flags.list.dir));
+  HR_ASSIGN_OR_RETURN(flags.settings, read_model_settings(flags.list.settings));
+  for (const ModelSettings& model : flags.settings) {
+    const auto same = [&](const NamedModel& each) { return each.name == model.name; };
+    if (!model.path.empty()) {
+      flags.named_models.push_back({model.name, model.path});
+    } else if (std::none_of(flags.named_models.begin(), flags.named_models.end(), same)) {
+      return invalid_argument(fmt::format("--models: {}: path is missing", model.name), "models");
+    }
+  }
+  if (!flags.named_models.empty()) flags.model.stack.model = flags.named_models.front().path;
+  const bool several = flags.has_several();
+  if (!several && !flags.list.comes_and_goes()) return ok_status();
+  const auto refuse = [](std::string_view flag, std::string_view why) {
+    return invalid_argument(fmt::format("{} is for one model that stays: {}", flag, why));
+  };
+  if (several && !flags.names.empty()) {
+    return refuse("--served-model-name", "name several by -m NAME=PATH");
+  }
+  if (!flags.batch_input.empty() || !flags.server.batches.folder.empty()) {
+    return refuse("--batch-input, --batch-dir", "start a server for them");
+  }
+  if (flags.seccomp) return refuse("--seccomp", "loading another needs what it gives up");
+  if (several && !flags.model.stack.engine.kv_save_path.empty()) {
+    return refuse("--kv-save", "several would write one file");
+  }
+  return ok_status();
+}
+
 Result<int> run(ServeFlags& flags) {
+  HR_RETURN_IF_ERROR(apply_model_list_flags(flags));
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
   SignalWatch signals(flags.server.tls.enabled() ? std::vector<int>{SIGHUP} : std::vector<int>());
   std::unique_ptr<BatchBeside> batch;
   if (!flags.batch_input.empty()) {
-    HR_ASSIGN_OR_RETURN(batch, BatchBeside::open(flags));
+    HR_ASSIGN_OR_RETURN(batch, BatchBeside::open({.input = flags.batch_input,
+                                                  .output = flags.batch_output,
+                                                  .json = flags.server.requests.json,
+                                                  .has_keys = !flags.server.api_keys.empty()}));
   }
   HR_ASSIGN_OR_RETURN(const auto server, Server::create(flags.server));
   HR_RETURN_IF_ERROR(server->start());
@@ -615,7 +623,8 @@ Result<int> run(ServeFlags& flags) {
   });
   BackgroundLoad load(*server, flags, batch.get());
   const bool finished_all = server->wait();
-  if (!load.done()) {  // stopped while loading: nothing to finish, and a load cannot be cut short
+  // Stopped while loading: nothing to finish, and a load cannot be cut short.
+  if (!load.done() || server->state().models.is_loading()) {
     std::fflush(nullptr);
     _exit(0);
   }
@@ -636,16 +645,18 @@ SubcommandRun define_serve(CLI::App& app) {
   add_http_flags(app, *flags);
   add_unix_socket_flags(app, *flags);
   add_tls_flags(app, *flags);
-  add_output_flags(app, *flags);
   add_queue_limit_flags(app, *flags);
   add_key_limit_flags(app, flags->key_limits);
   add_size_limit_flags(app, *flags);
+  app.add_option("--model-load-timeout", flags->server.requests.model_load_seconds_max,
+                 "Longest wait of a request for its model to be loaded; then it is told 503 (0: no "
+                 "bound) (default: 300)")
+      ->check(number_between(0.0, 86400.0))
+      ->type_name("SECONDS")
+      ->group("Several models");
   add_batch_job_flags(app, *flags);
-  add_model_flags(app, flags->model, ModelArgument::kFlagOrPositional);
-  add_generation_config_flags(app, flags->model);
-  add_chosen_sampling_flags(app, flags->sampling, {});
-  add_template_flag(app, flags->model);
-  add_engine_flags(app, flags->model);
+  add_model_list_flags(app, flags->list);
+  add_flags_of_a_model(app, *flags, ModelArgument::kSeveral);
   app.footer(kServeFooter);
   return [flags] { return run(*flags); };
 }

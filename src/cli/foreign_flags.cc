@@ -46,6 +46,7 @@ constexpr std::string_view kSpeculation =
     "answers are the same without it; --spec-method ngram is what there is";
 constexpr std::string_view kNoImages = "models see no images here";
 constexpr std::string_view kNoPage = "there is no page";
+constexpr std::string_view kServerOnly = "it is a flag of headrace serve";
 constexpr std::string_view kNoSuchRoute = "there is no such route";
 constexpr std::string_view kBinding = "--cpu-bind places threads";
 constexpr std::string_view kPlanned = "memory is planned by --max-model-len and --max-num-seqs";
@@ -199,8 +200,8 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--slots,--no-slots,--props", kNothing, kNoSuchRoute},
     {"--timeout,--to", kValue, kUnlike},
     {"--reuse-port", kNothing, kUnlike},
-    {"--models-max", kValue, "a server has one model"},
-    {"--models-autoload", kNothing, "a server has one model"},
+    {"--models-max", kValue, kServerOnly},
+    {"--models-autoload", kNothing, kServerOnly},
     {"--tags", kValue, kUnlike},
     {"--embd-normalize", kValue, "vectors are normalised as the model's files say"},
     {"--spm-infill", kNothing, kNoSuchRoute},
@@ -304,7 +305,7 @@ struct RefusedFlag {
 constexpr std::string_view kNoTools = "the server runs no tools";
 constexpr std::string_view kNoForms = "the form of answers is not enforced";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
-constexpr std::string_view kOneModel = "a server has one model: start one for each";
+constexpr std::string_view kServesOnly = "it is a flag of headrace serve";
 constexpr std::string_view kNoDraft =
     "no second model is loaded; leave it out, and answers are the same";
 constexpr std::string_view kOwnNumbers = "a model is used as its file says";
@@ -343,9 +344,10 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--kv-transfer-config,--ec-transfer-config", kValue, kOneProcess},
     {"--kv-events-config", kValue, "events of the cache are not published"},
     {"--rpc", kValue, kOneDevice},
-    {"--enable-sleep-mode", kNothing, "there are no routes for it"},
+    {"--enable-sleep-mode", kNothing, kServesOnly},
     {"--slot-save-path", kValue, "there are no routes for it; --kv-save keeps the prefix cache"},
-    {"--models-dir,--models-preset", kValue, kOneModel},
+    {"--models-dir", kValue, kServesOnly},
+    {"--models-preset", kValue, "name the models in --config, or by --models-dir"},
     {"--model-url,--mu,--docker-repo,--dr", kValue, kNoUrls},
     {"--default-chat-template-kwargs,--chat-template-kwargs", kValue,
      "send chat_template_kwargs with the requests"},

@@ -32,12 +32,18 @@ void add_log_level(CLI::App& app, ModelFlags& flags) {
 
 void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   add_config_flag(app);
-  const std::string positional = argument == ModelArgument::kFlagOrPositional ? ",model" : "";
-  app.add_option(
-         "-m,--model,--model-path" + positional, flags.stack.model,
-         "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B that "
-         "is in the Hugging Face cache (default: $HEADRACE_MODEL, else "
-         "SmolLM2-135M-Instruct as ./quickstart fetched it)")
+  const bool several = argument == ModelArgument::kSeveral;
+  const std::string names =
+      std::string("-m,--model,--model-path") + (argument == ModelArgument::kFlag ? "" : ",model");
+  const std::string help =
+      std::string(
+          "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B that is in "
+          "the Hugging Face cache") +
+      (several ? "; several, as PATH or NAME=PATH, are loaded when they are asked for" : "") +
+      " (default: $HEADRACE_MODEL, else SmolLM2-135M-Instruct as ./quickstart fetched it)";
+  CLI::Option* model = several ? app.add_option(names, flags.models, help)
+                               : app.add_option(names, flags.stack.model, help);
+  model
       ->check(CLI::Validator(
           [](std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, ""))
       ->type_name("PATH")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "cli/command_line.h"
@@ -12,13 +13,15 @@ namespace headrace {
 
 struct ModelFlags {
   StackOptions stack;
-  std::string device = "auto";  // read into stack.device by apply_model_flags()
+  std::vector<std::string> models;  // of ModelArgument::kSeveral
+  std::string device = "auto";      // read into stack.device by apply_model_flags()
   LogLevel log_level = LogLevel::kWarning;
   std::string revision;          // of a model of the Hugging Face cache
   std::string hf_repo, hf_file;  // llama.cpp's -hf USER/MODEL[:QUANT] and -hff FILE
 };
 
-enum class ModelArgument { kFlag, kFlagOrPositional };
+// kSeveral: repeatable, into `models`; the caller says which of them is stack.model.
+enum class ModelArgument { kFlag, kFlagOrPositional, kSeveral };
 
 // Adds -m/--model, --threads and all of add_compute_flags(). Defaults are what `flags` holds.
 void add_model_flags(CLI::App& app, ModelFlags& flags,

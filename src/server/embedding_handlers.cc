@@ -44,7 +44,7 @@ Status check_task(const ClassifierHead& head, const EmbeddingRequest& request) {
 }
 
 size_t vector_bytes(const RouteCall& call, size_t texts) {
-  const EmbeddingRunner& runner = call.state.model()->served.embedder->runner();
+  const EmbeddingRunner& runner = call.model->served.embedder->runner();
   return texts * static_cast<size_t>(runner.dimensions()) * sizeof(float);
 }
 
@@ -52,13 +52,14 @@ HttpResponse too_many_vectors(const RouteCall& call) {
   return too_many_requests(
       "vectors of other requests take all the memory that there is for them: send it again later, "
       "or fewer texts at a time",
-      call.state.model()->served.embedder->retry_after_seconds());
+      call.model->served.embedder->retry_after_seconds());
 }
 
 void embed(RouteCall& call, const MakeRequest& make_request,
            const decltype(EmbeddingPlan::write)& write) {
   answer_with_vectors(call, [&](const RouteCall& of) -> Result<EmbeddingPlan> {
-    HR_ASSIGN_OR_RETURN(EmbeddingRequest request, make_request(of.body, of.state.field_context()));
+    HR_ASSIGN_OR_RETURN(EmbeddingRequest request,
+                        make_request(of.body, of.state.context_of(*of.model)));
     HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_embeddings(of, std::move(request)));
     plan.write = write;
     return plan;
@@ -66,6 +67,7 @@ void embed(RouteCall& call, const MakeRequest& make_request,
 }
 
 void embed_for_ollama(RouteCall& call, OllamaEmbedRoute route) {
+  follow_keep_alive(call);
   embed(
       call,
       [route](const Json& body, const FieldContext& context) {
@@ -83,10 +85,12 @@ EmbeddingSizes embedding_sizes(const ReadyModel& model) {
           .length_max = model.served.max_model_len};
 }
 
-Result<EmbeddingPlan> plan_for(const ReadyModel& model, std::string asked_name) {
+Result<EmbeddingPlan> plan_for(const RouteCall& call, std::string asked_name) {
+  const ReadyModel& model = *call.model;
   const std::string name = without_latest(model, std::move(asked_name));
   HR_RETURN_IF_ERROR(check_model_name(model, name));
   EmbeddingPlan plan;
+  plan.model = call.model;
   plan.dimensions = model.served.embedder->runner().dimensions();
   plan.answer.model = name.empty() ? model.served.names.front() : name;
   return plan;
@@ -100,9 +104,9 @@ void put_texts(std::vector<EmbeddingText> texts, EmbeddingPlan& plan) {
 }
 
 Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, EmbeddingRequest request) {
-  const ReadyModel& model = *call.state.model();
+  const ReadyModel& model = *call.model;
   HR_RETURN_IF_ERROR(check_task(model.served.embedder->runner().head(), request));
-  HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(model, request.model));
+  HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(call, request.model));
   if (request.dimensions > 0) plan.dimensions = request.dimensions;
   plan.answer.encoding = request.encoding;
   HR_ASSIGN_OR_RETURN(auto ids, embedding_ids(std::move(request), model.served.tokenizer,

@@ -17,7 +17,7 @@ EmbeddingSizes embedding_sizes(const ReadyModel& model);
 
 // Without texts and `write`. The name that was asked for is the answer's; an error where that model
 // is not served.
-Result<EmbeddingPlan> plan_for(const ReadyModel& model, std::string asked_name);
+Result<EmbeddingPlan> plan_for(const RouteCall& call, std::string asked_name);
 void put_texts(std::vector<EmbeddingText> texts, EmbeddingPlan& plan);
 // Of single texts, without `write`. kInvalidArgument: the model does not do what is asked.
 Result<EmbeddingPlan> plan_embeddings(const RouteCall& call, EmbeddingRequest request);

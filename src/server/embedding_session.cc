@@ -26,7 +26,7 @@ struct EmbeddingSession::Answering {
   // On a text thread: a long list takes milliseconds to write.
   void respond(EmbeddingResult result) {
     if (!result.status.ok()) return respond(error_response(result.status));
-    const ReadyModel& model = *state.model();
+    const ReadyModel& model = *plan.model;
     const EmbeddingRunner& runner = model.served.embedder->runner();
     const auto width = static_cast<size_t>(runner.dimensions());
     const auto dimensions = static_cast<size_t>(plan.dimensions);
@@ -58,7 +58,7 @@ void EmbeddingSession::start(ServerState& state, EmbeddingPlan plan,
   auto answering = std::make_shared<Answering>(state, std::move(plan), std::move(exchange));
   std::shared_ptr<EmbeddingSession> session(new EmbeddingSession(state, answering));
   answering->exchange->observe(session);
-  EmbeddingEngine& engine = *state.model()->served.embedder;
+  EmbeddingEngine& engine = *answering->plan.model->served.embedder;
   auto sink = [answering](EmbeddingResult result) {
     auto shared = std::make_shared<EmbeddingResult>(std::move(result));
     const bool taken = answering->state.text_pool.run(
@@ -88,7 +88,7 @@ EmbeddingSession::~EmbeddingSession() {
 
 void EmbeddingSession::on_peer_gone() {
   if (answering_->answered.exchange(true)) return;
-  state_.model()->served.embedder->cancel(request_);
+  answering_->plan.model->served.embedder->cancel(request_);
 }
 
 // Refuses late rather than never.
@@ -96,7 +96,7 @@ void EmbeddingSession::watch_queue(double seconds) {
   if (seconds <= 0) return;
   answering_->exchange->call_after(seconds, [weak = weak_from_this(), seconds] {
     const auto self = weak.lock();
-    EmbeddingEngine* engine = self ? self->state_.model()->served.embedder : nullptr;
+    EmbeddingEngine* engine = self ? self->answering_->plan.model->served.embedder : nullptr;
     if (!self || engine->started(self->request_)) return;
     engine->cancel(self->request_);
     self->answering_->respond(error_response(

@@ -19,6 +19,7 @@ namespace headrace {
 
 // All that an answer needs.
 struct EmbeddingPlan {
+  ModelLease model;  // that answers
   std::vector<EmbeddingText> texts;
   int32_t dimensions = 0;  // of the answer's vectors
   EmbeddingAnswer answer;

@@ -89,16 +89,15 @@ void handle_generate_stream(RouteCall& call) {
 void handle_tgi_root(RouteCall& call) { generate(call, plan_tgi_list); }
 
 void handle_model_info(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
+  const ServedModel& served = call.model->served;
   Json json = Json::object();
   json.set("model_path", served.names.front()).set("tokenizer_path", served.names.front());
-  json.set("is_generation", call.state.model()->generates())
-      .set("preferred_sampling_params", Json());
+  json.set("is_generation", call.model->generates()).set("preferred_sampling_params", Json());
   respond_json(call, json.set("has_image_understanding", false));
 }
 
 void handle_server_info(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
+  const ServedModel& served = call.model->served;
   const SchedulerOptions& scheduler = served.engine->options().scheduler;
   const SchedulerStats stats = served.engine->stats().scheduler;
   Json state = Json::object();
@@ -113,7 +112,7 @@ void handle_server_info(RouteCall& call) {
 }
 
 void handle_tokenizer_info(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
+  const ServedModel& served = call.model->served;
   if (!served.tokenizer) {
     return call.exchange->respond(error_response(400, "this model has no tokenizer"));
   }
@@ -129,14 +128,6 @@ void handle_tokenizer_info(RouteCall& call) {
   json.set("pad_token", spelled(*served.tokenizer, vocab.pad));
   json.set("chat_template", chat_template ? Json(chat_template->source()) : Json());
   respond_json(call, json);
-}
-
-void handle_is_sleeping(RouteCall& call) {
-  respond_json(call, Json::object().set("is_sleeping", false));
-}
-
-void handle_no_sleep(RouteCall& call) {
-  refuse_by_name(call, "the model stays in memory for as long as the server runs");
 }
 
 }  // namespace headrace

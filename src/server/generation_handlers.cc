@@ -81,14 +81,15 @@ std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& p
 }
 
 // Room for the prompts that shall stay in the cache, as far as there is some; x-cache-pin names it.
-void reserve_pins(ServerState& state, const std::string& owner, GenerationPlan& plan) {
-  state.pins->expire();
+void reserve_pins(const std::string& owner, GenerationPlan& plan) {
+  CachePins& pins = *plan.model->pins;
+  pins.expire();
   const GenerationSettings& settings = plan.settings;
   if (settings.pin_seconds <= 0) return;
   std::string names;
   for (const std::vector<TokenId>& prompt : plan.prompts) {
     plan.pins.push_back(
-        state.pins->reserve(owner, settings.cache_salt, prompt, settings.pin_seconds).value_or(""));
+        pins.reserve(owner, settings.cache_salt, prompt, settings.pin_seconds).value_or(""));
     if (plan.pins.back().empty()) continue;
     if (!names.empty()) names += ", ";
     names += plan.pins.back();
@@ -107,7 +108,7 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
   Result<GenerationPlan> plan =
-      make_plan(*call.state.model(), call.state.field_context(), call.body);
+      make_plan(*call.model, call.state.context_of(*call.model), call.body);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     return call.exchange->respond(bad_request_response(plan.status()));
@@ -127,7 +128,8 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
   // So are its cached prefixes: else cached_tokens, or the time, tells who sent a prompt before.
   std::string& salt = plan->settings.cache_salt;
   salt = call.state.keys.cache_domain(call.caller.key) + "/" + salt;
-  reserve_pins(call.state, owner, *plan);
+  plan->model = call.model;
+  reserve_pins(owner, *plan);
   call.exchange->post([&state = call.state, exchange = call.exchange,
                        ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
     GenerationSession::start(state, std::move(*ready), exchange);

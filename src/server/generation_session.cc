@@ -47,8 +47,8 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
 GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
                                      std::shared_ptr<Exchange> exchange)
     : state_(state),
-      model_(*state.model()),
       plan_(std::move(plan)),
+      model_(*plan_.model),
       exchange_(std::move(exchange)),
       arrival_time_(state.clock.now_seconds()),
       written_time_(arrival_time_) {
@@ -67,6 +67,7 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
     }
     prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
   }
+  progress_->model = &model_;
   progress_->prompt_tokens = prompt_tokens_;
   progress_->generated_max = static_cast<int64_t>(choices_.size()) * settings.sampling.max_tokens;
 }
@@ -217,7 +218,7 @@ void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival
   if (!prompt.started) {
     prompt.started = true;
     if (!plan_.pins.empty()) {
-      state_.pins->place(plan_.pins[arrival.prompt], plan_.settings.cache_salt,
+      model_.pins->place(plan_.pins[arrival.prompt], plan_.settings.cache_salt,
                          plan_.prompts[arrival.prompt]);
     }
     cached_tokens_ += arrival.emission.cached_tokens;
@@ -349,7 +350,7 @@ void GenerationSession::end(FinishReason reason) {
   done_ = true;
   arrivals_->close();
   plan_.lease.reset();
-  for (const std::string& pin : plan_.pins) state_.pins->give_up(pin);
+  for (const std::string& pin : plan_.pins) model_.pins->give_up(pin);
   state_.sessions.remove(this);
   if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
   RequestTimes times;

@@ -23,6 +23,7 @@ namespace headrace {
 
 // What a route found in a request: all that an answer needs.
 struct GenerationPlan {
+  ModelLease model;             // that answers
   GenerationSettings settings;  // sampling.max_tokens is final
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echo;  // with echo: the text of each prompt
@@ -86,8 +87,8 @@ class GenerationSession : public ExchangeObserver,
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
 
   ServerState& state_;
-  const ReadyModel& model_;
   GenerationPlan plan_;
+  const ReadyModel& model_;  // of the plan
   std::shared_ptr<Exchange> exchange_;
   const double arrival_time_;
 

@@ -13,5 +13,8 @@ namespace headrace {
 void respond_json(RouteCall& call, const Json& body);
 // 404 for a model that is not served; `model` may be empty.
 Status check_model_name(const ReadyModel& model, const std::string& name);
+Status unknown_model(std::string_view name);
+// Ollama's keep_alive, where models come and go: how long the call's model stays behind it.
+void follow_keep_alive(RouteCall& call);
 
 }  // namespace headrace

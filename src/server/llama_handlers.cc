@@ -140,7 +140,7 @@ void handle_llama_completion(RouteCall& call) { generate(call, plan_llama_comple
 void handle_llama_infill(RouteCall& call) { generate(call, plan_llama_infill); }
 
 void handle_llama_props(RouteCall& call) {
-  const ReadyModel& model = *call.state.model();
+  const ReadyModel& model = *call.model;
   const ServedModel& served = model.served;
   GenerationSettings settings;
   served.sampling.apply_to(settings.sampling);
@@ -167,10 +167,10 @@ void handle_llama_props(RouteCall& call) {
 
 // A slot is an answer under way, whichever row of the batch it has; the others are free.
 void handle_llama_slots(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
+  const ServedModel& served = call.model->served;
   const auto count = static_cast<size_t>(served.engine->options().scheduler.max_num_seqs);
   Json slots = Json::array();
-  for (const auto& progress : call.state.sessions.under_way()) {
+  for (const auto& progress : call.state.sessions.under_way(*call.model)) {
     const size_t id = slots.as_array().size();
     if (id < count) slots.push(busy_slot_json(id, served, *progress));
   }

@@ -60,7 +60,7 @@ void handle_messages(RouteCall& call) { generate(call, plan_messages); }
 
 void handle_count_tokens(RouteCall& call) {
   const Result<Json> json =
-      count_tokens_json(*call.state.model(), call.state.field_context(), call.body);
+      count_tokens_json(*call.model, call.state.context_of(*call.model), call.body);
   if (!json.ok()) return call.exchange->respond(bad_request_response(json.status()));
   respond_json(call, *json);
 }

@@ -1,5 +1,7 @@
-// Routes of Ollama's API. One model is served, and it is loaded for as long as the server runs:
-// what would fetch, make or remove one is refused, in Ollama's form of errors (error_response.h).
+// Routes of Ollama's API. What would fetch, make or remove a model is refused, in Ollama's form of
+// errors (error_response.h).
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/rng.h"
@@ -103,19 +105,40 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   return plan_completion(model, std::move(completion), wording);
 }
 
-// A request without a prompt asks for the model to be loaded, which it is.
-void answer_or_load(RouteCall& call, OllamaRoute route, MakePlan make_plan) {
+bool has_prompt(const RouteCall& call, OllamaRoute route) {
   const Json* prompt = call.body.find(route == OllamaRoute::kChat ? "messages" : "prompt");
-  const bool empty =
-      !prompt || prompt->is_null() || *prompt == Json("") || *prompt == Json::array();
-  if (!empty) return generate(call, make_plan);
-  const ReadyModel& model = *call.state.model();
-  auto request = parse_ollama_request(route, call.body, call.state.field_context());
+  return prompt && !prompt->is_null() && *prompt != Json("") && *prompt != Json::array();
+}
+
+// A request without a prompt asks for the model to be loaded, which it is.
+void answer_or_load(RouteCall& call, OllamaRoute route, const MakePlan& make_plan) {
+  follow_keep_alive(call);
+  if (has_prompt(call, route)) return generate(call, make_plan);
+  const ReadyModel& model = *call.model;
+  auto request = parse_ollama_request(route, call.body, call.state.context_of(model));
   const Status status = request.ok() ? check_ollama_request(model, *request) : request.status();
   if (!status.ok()) return call.exchange->respond(bad_request_response(status));
   const std::string& name = request->chat.settings.model;
   Json json = ollama_line(route, name.empty() ? model.served.names.front() : name, "", true);
   respond_json(call, json.set("done_reason", "load"));
+}
+
+// One that says keep_alive 0, too, asks for it to be unloaded; it is not loaded for that.
+void answer_or_unload(RouteCall& call, OllamaRoute route, void (*answer)(RouteCall&)) {
+  const Json* keep_alive = call.body.find("keep_alive");
+  const bool goes = call.state.models.options().follows_keep_alive && keep_alive &&
+                    keep_alive_seconds(*keep_alive) == 0.0 && !has_prompt(call, route);
+  if (!goes) return with_model(call, ModelClass::kReady, answer);
+  const Result<size_t> place = find_model(call);
+  if (!place.ok()) return call.exchange->respond(error_response(place.status()));
+  const std::string name = call.state.models.status(*place).names.front();
+  call.state.models.unload(
+      *place, ModelState::kUnloaded, [exchange = call.exchange, route, name](const Status& status) {
+        if (!status.ok()) return exchange->respond(error_response(status));
+        HttpResponse response;
+        response.body = write_json(ollama_line(route, name, "", true).set("done_reason", "unload"));
+        exchange->respond(std::move(response));
+      });
 }
 
 // --- What there is ---
@@ -135,9 +158,9 @@ Json ollama_details(const ModelFacts& facts) {
 }
 
 // Of name, path and size: files of many gigabytes are not hashed.
-std::string digest_of(const ServedModel& served) {
-  uint64_t hash = mix64(static_cast<uint64_t>(served.facts.file_bytes));
-  for (char c : served.names.front() + '\n' + served.facts.path) {
+std::string digest_of(const std::string& name, const ModelFacts& facts) {
+  uint64_t hash = mix64(static_cast<uint64_t>(facts.file_bytes));
+  for (char c : name + '\n' + facts.path) {
     hash = mix64(hash ^ static_cast<unsigned char>(c));
   }
   std::string digest;
@@ -145,11 +168,20 @@ std::string digest_of(const ServedModel& served) {
   return digest;
 }
 
-Json ollama_model(const ServedModel& served, const std::string& name) {
+Json ollama_model(const ModelStatus& model, const std::string& name) {
   Json json = Json::object();
   json.set("name", name).set("model", name);
-  json.set("size", served.facts.file_bytes).set("digest", digest_of(served));
-  return json.set("details", ollama_details(served.facts));
+  json.set("size", model.facts.file_bytes);
+  json.set("digest", digest_of(model.names.front(), model.facts));
+  return json.set("details", ollama_details(model.facts));
+}
+
+std::vector<ModelStatus> all_models(const ServerState& state) {
+  std::vector<ModelStatus> models;
+  for (size_t place = 0; place < state.models.size(); ++place) {
+    models.push_back(state.models.status(place));
+  }
+  return models;
 }
 
 Json capabilities(const ReadyModel& model) {
@@ -191,6 +223,27 @@ std::string parameters_text(const ServedModel& served) {
   return text;
 }
 
+// Of a model that is not loaded: what is known of its file. Asking loads none, as clients ask for
+// each that is listed.
+Json shown_file(const ModelStatus& model) {
+  Json json = Json::object();
+  json.set("modelfile", "FROM " + model.names.front() + "\n").set("parameters", "");
+  json.set("template", "").set("details", ollama_details(model.facts));
+  json.set("model_info", Json::object()).set("capabilities", Json::array());
+  return json.set("modified_at", rfc3339(model.created_unix_s));
+}
+
+Json shown_model(const ReadyModel& model) {
+  const ChatTemplate* chat_template = model.served.chat_template;
+  Json json = Json::object();
+  json.set("modelfile", "FROM " + model.served.names.front() + "\n");
+  json.set("parameters", parameters_text(model.served));
+  json.set("template", chat_template ? chat_template->source() : std::string_view());
+  json.set("details", ollama_details(model.served.facts)).set("model_info", model_info(model));
+  json.set("capabilities", capabilities(model));
+  return json.set("modified_at", rfc3339(model.served.created_unix_s));
+}
+
 }  // namespace
 
 void handle_ollama_root(RouteCall& call) {
@@ -205,49 +258,55 @@ void handle_ollama_version(RouteCall& call) {
 }
 
 void handle_ollama_chat(RouteCall& call) {
-  answer_or_load(call, OllamaRoute::kChat, plan_ollama_chat);
+  answer_or_unload(call, OllamaRoute::kChat, [](RouteCall& loaded) {
+    answer_or_load(loaded, OllamaRoute::kChat, plan_ollama_chat);
+  });
 }
 
 void handle_ollama_generate(RouteCall& call) {
-  answer_or_load(call, OllamaRoute::kGenerate, plan_ollama_generate);
+  answer_or_unload(call, OllamaRoute::kGenerate, [](RouteCall& loaded) {
+    answer_or_load(loaded, OllamaRoute::kGenerate, plan_ollama_generate);
+  });
 }
 
 void handle_ollama_tags(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
   Json models = Json::array();
-  for (const std::string& name : served.names) {
-    models.push(ollama_model(served, name).set("modified_at", rfc3339(served.created_unix_s)));
+  for (const ModelStatus& model : all_models(call.state)) {
+    for (const std::string& name : model.names) {
+      models.push(ollama_model(model, name).set("modified_at", rfc3339(model.created_unix_s)));
+    }
   }
   respond_json(call, Json::object().set("models", std::move(models)));
 }
 
 void handle_ollama_ps(RouteCall& call) {
-  const ServedModel& served = call.state.model()->served;
-  Json json = ollama_model(served, served.names.front());
-  json.set("size", served.facts.memory_bytes).set("size_vram", served.facts.gpu_bytes);
-  json.set("expires_at", rfc3339(kForeverUnixSeconds));
-  json.set("context_length", served.max_model_len);
-  respond_json(call, Json::object().set("models", Json::Array{std::move(json)}));
+  Json models = Json::array();
+  for (const ModelStatus& model : all_models(call.state)) {
+    if (model.state != ModelState::kReady) continue;
+    Json json = ollama_model(model, model.names.front());
+    json.set("size", model.facts.memory_bytes).set("size_vram", model.facts.gpu_bytes);
+    const double left = std::min(model.idle_in_seconds, kForeverUnixSeconds * 1.0);
+    const int64_t ends = unix_seconds() + static_cast<int64_t>(left);
+    json.set("expires_at", rfc3339(std::min(ends, kForeverUnixSeconds)));
+    models.push(json.set("context_length", model.max_model_len));
+  }
+  respond_json(call, Json::object().set("models", std::move(models)));
 }
 
 void handle_ollama_show(RouteCall& call) {
-  const ReadyModel& model = *call.state.model();
   const Json* name = call.body.find("model");
   if (!name || name->is_null()) name = call.body.find("name");  // as it was called before
   if (name && !name->is_string()) {
     return call.exchange->respond(error_response(field_error("model", "a string", *name)));
   }
-  const std::string asked = name ? served_name(model, name->as_string()) : "";
-  const Status known = check_model_name(model, asked);
+  const Result<size_t> place = find_model(call);
+  if (!place.ok()) return call.exchange->respond(error_response(place.status()));
+  const ModelLease model = call.state.models.look_at(*place);
+  if (!model) return respond_json(call, shown_file(call.state.models.status(*place)));
+  const std::string asked = name ? served_name(*model, name->as_string()) : "";
+  const Status known = check_model_name(*model, asked);
   if (!known.ok()) return call.exchange->respond(error_response(known));
-  const ChatTemplate* chat_template = model.served.chat_template;
-  Json json = Json::object();
-  json.set("modelfile", "FROM " + model.served.names.front() + "\n");
-  json.set("parameters", parameters_text(model.served));
-  json.set("template", chat_template ? chat_template->source() : std::string_view());
-  json.set("details", ollama_details(model.served.facts)).set("model_info", model_info(model));
-  json.set("capabilities", capabilities(model));
-  respond_json(call, json.set("modified_at", rfc3339(model.served.created_unix_s)));
+  respond_json(call, shown_model(*model));
 }
 
 void handle_ollama_no_change(RouteCall& call) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -71,31 +73,40 @@ Status read_options(const Json& value, const FieldContext& context, OllamaReques
   return invalid_argument("options." + status.message(), "options." + std::string(status.field()));
 }
 
-// A Go duration ("5m", "1h30m", "-1s"), or a number in a string.
-bool is_duration(std::string_view text) {
-  static constexpr std::string_view kUnits[] = {"ns", "us", "\xC2\xB5s", "ms", "s", "m", "h"};
+// Of a Go duration ("5m", "1h30m", "-1s"), or a number in a string.
+std::optional<double> duration_seconds(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  static constexpr Unit kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"\xC2\xB5s", 1e-6}, {"ms", 1e-3},
+                                    {"s", 1},     {"m", 60},    {"h", 3600}};
   constexpr size_t kBytesMax = 64;
-  if (text.size() > kBytesMax) return false;
+  if (text.size() > kBytesMax) return std::nullopt;
+  const double sign = text.starts_with('-') ? -1 : 1;
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty()) return false;
-  if (text.find_first_not_of("0123456789") == text.npos) return true;
+  if (text.empty()) return std::nullopt;
+  if (text.find_first_not_of("0123456789") == text.npos) {
+    return sign * std::strtod(std::string(text).c_str(), nullptr);
+  }
+  double seconds = 0;
   while (!text.empty()) {
     const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-    if (digits == 0) return false;
+    if (digits == 0) return std::nullopt;
+    const double count = std::strtod(std::string(text.substr(0, digits)).c_str(), nullptr);
     text.remove_prefix(digits);
     const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                   [&](std::string_view each) { return text.starts_with(each); });
-    if (unit == std::end(kUnits)) return false;
-    text.remove_prefix(unit->size());
+                                   [&](const Unit& each) { return text.starts_with(each.name); });
+    if (unit == std::end(kUnits)) return std::nullopt;
+    seconds += count * unit->seconds;
+    text.remove_prefix(unit->name.size());
   }
-  return true;
+  return sign * seconds;
 }
 
-// The model stays where it is for as long as the server runs, whatever is asked for.
+// Only checked here: the handlers follow it (follow_keep_alive).
 Status read_keep_alive(const Json& value, const FieldContext&, OllamaRequest&) {
-  if (value.is_number() || (value.is_string() && is_duration(value.as_string()))) {
-    return ok_status();
-  }
+  if (keep_alive_seconds(value)) return ok_status();
   return field_error("keep_alive", "a number of seconds or a duration as \"5m\"", value);
 }
 
@@ -248,6 +259,14 @@ constexpr RefusedField kOllamaRefused[] = {
 };
 
 }  // namespace
+
+std::optional<double> keep_alive_seconds(const Json& value) {
+  std::optional<double> seconds;
+  if (value.is_number()) seconds = value.as_double();
+  if (value.is_string()) seconds = duration_seconds(value.as_string());
+  if (seconds && *seconds < 0) seconds = std::numeric_limits<double>::infinity();
+  return seconds;
+}
 
 std::span<const Field<OllamaRequest>> ollama_fields() { return kOllamaFields; }
 std::span<const Field<OllamaRequest>> ollama_fields(OllamaRoute route) {

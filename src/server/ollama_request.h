@@ -2,10 +2,11 @@
 //
 // `options` are checked as the same fields of the OpenAI API are. What would change an answer and
 // is not implemented is refused by name; what only says how to load a model, or where, is accepted
-// and ignored: keep_alive, num_keep, num_batch, num_gpu, main_gpu, num_thread, use_mmap, use_mlock,
+// and ignored: num_keep, num_batch, num_gpu, main_gpu, num_thread, use_mmap, use_mlock,
 // low_vram, numa and their kin, penalize_newline, and `template` (the server's own is the one).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -31,5 +32,8 @@ std::span<const Field<OllamaRequest>> ollama_fields(OllamaRoute route);
 // kInvalidArgument with the field's name; those of options as "options.temperature". Any thread.
 Result<OllamaRequest> parse_ollama_request(OllamaRoute route, const Json& body,
                                            const FieldContext& context);
+
+// Seconds of a keep_alive: a number, or a Go duration ("5m"); below 0: infinite. Empty: it is none.
+std::optional<double> keep_alive_seconds(const Json& value);
 
 }  // namespace headrace

@@ -90,6 +90,8 @@ constexpr BodyRow kBodies[] = {
     {handle_detokenize, read_with<parse_detokenize_request>, R"({"tokens": [1, 2, 3]})"},
     {handle_apply_template, read_with<parse_tokenize_request>,
      R"({"messages": [{"role": "user", "content": "Hello!"}]})"},
+    {handle_load_model, nullptr, R"({"model": "tiny"})"},
+    {handle_unload_model, nullptr, R"({"model": "tiny"})"},
     {handle_create_batch, nullptr,
      R"({"input_file_id": "file-1", "endpoint": "/v1/chat/completions",
          "completion_window": "24h"})"},

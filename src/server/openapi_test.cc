@@ -93,6 +93,7 @@ TEST(OpenApi, ExamplesAreAnswered) {
     const std::string_view example = example_body(route);
     if (example.empty() || route.path == "/v1/batches" || route.path == "/infill") continue;
     if (is_for_encoders(route)) continue;
+    if (route.path == "/models/unload") continue;  // the fixture's model stays
     EXPECT_EQ(f.post(route.path, example).status, 200) << route.path;
   }
 }

@@ -18,22 +18,22 @@ constexpr int kFlushTries = 20;
 constexpr double kFlushPause = 0.05;
 
 // Pins are promises to others: they are not broken, nor those that are made meanwhile.
-bool has_pins(ServerState& state) {
-  state.pins->expire();
-  for (const PinCounts& counts : state.pins->counts()) {
+bool has_pins(const ReadyModel& model) {
+  model.pins->expire();
+  for (const PinCounts& counts : model.pins->counts()) {
     if (counts.pins > 0) return true;
   }
   return false;
 }
 
-void flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange,
+void flush_cache(const ModelLease& model, const std::shared_ptr<Exchange>& exchange,
                  const std::string& path, int tries) {
-  if (has_pins(state)) {
+  if (has_pins(*model)) {
     return exchange->respond(error_response(
         400, path + " is refused while prompts are pinned: DELETE /v1/cache/pins/{id} ends a pin"));
   }
-  Engine& engine = *state.model()->served.engine;
-  engine.clear_prefix_cache([&state, exchange, path, tries](bool cleared) {
+  Engine& engine = *model->served.engine;
+  engine.clear_prefix_cache([model, exchange, path, tries](bool cleared) {
     if (cleared) {
       HttpResponse response;
       response.content_type = "text/plain; charset=utf-8";
@@ -44,8 +44,8 @@ void flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange,
       return exchange->respond(error_response(
           400, path + " is refused while requests run or wait: nothing was forgotten"));
     }
-    exchange->call_after(kFlushPause, [&state, exchange, path, tries] {
-      flush_cache(state, exchange, path, tries - 1);
+    exchange->call_after(kFlushPause, [model, exchange, path, tries] {
+      flush_cache(model, exchange, path, tries - 1);
     });
   });
 }
@@ -54,7 +54,7 @@ void flush_cache(ServerState& state, const std::shared_ptr<Exchange>& exchange,
 
 void handle_pins(RouteCall& call) {
   Json data = Json::array();
-  for (const CachePin& pin : call.state.pins->list(call.caller.owner(call.state.keys))) {
+  for (const CachePin& pin : call.model->pins->list(call.caller.owner(call.state.keys))) {
     data.push(pin_json(pin));
   }
   Json json = Json::object();
@@ -63,7 +63,7 @@ void handle_pins(RouteCall& call) {
 }
 
 void handle_delete_pin(RouteCall& call) {
-  if (!call.state.pins->remove(call.caller.owner(call.state.keys), call.parameter)) {
+  if (!call.model->pins->remove(call.caller.owner(call.state.keys), call.parameter)) {
     return call.exchange->respond(error_response(404, "there is no pin of that id", "pin_id"));
   }
   Json json = Json::object();
@@ -73,7 +73,7 @@ void handle_delete_pin(RouteCall& call) {
 
 // SGLang's, and vLLM's reset_prefix_cache.
 void handle_flush_cache(RouteCall& call) {
-  flush_cache(call.state, call.exchange, call.request.path, kFlushTries);
+  flush_cache(call.model, call.exchange, call.request.path, kFlushTries);
 }
 
 }  // namespace headrace

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/model_wait.h"
 #include "server/query.h"
 
 namespace headrace {
@@ -22,6 +23,7 @@ constexpr auto kNoBody = LimitClass::kNoBody;
 constexpr auto kJson = LimitClass::kJson;
 constexpr auto kUpload = LimitClass::kUpload;
 constexpr auto kAnyTime = ModelClass::kAnyTime;
+constexpr auto kServing = ModelClass::kServing;
 constexpr auto kReady = ModelClass::kReady;
 constexpr auto kAnyModel = ModelClass::kAnyModel;
 constexpr auto kEmbeds = ModelClass::kEmbeds;
@@ -114,53 +116,52 @@ std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& r
 HttpResponse unauthorized() { return error_response(401, "a valid API key is required"); }
 
 // Why a model that generates text does not answer a route for encoders.
-std::string refusal_of_decoder(const Route& route) {
-  if (route.model == ModelClass::kEmbeds) {
+std::string refusal_of_decoder(ModelClass kind, std::string_view path) {
+  if (kind == ModelClass::kEmbeds) {
     return "embeddings of a model that generates text are not supported: serve an encoder (BERT, "
            "RoBERTa, XLM-RoBERTa, MPNet) for them";
   }
   return fmt::format(
       "{} is not supported: the model writes text, and gives texts no scores, ranks or classes",
-      route.path);
+      path);
 }
 
 // The same of an encoder, with a head or without; "": it answers.
-std::string refusal_of_encoder(const Route& route, const ClassifierHead& head) {
+std::string refusal_of_encoder(ModelClass kind, std::string_view path, const ClassifierHead& head) {
   const std::string_view answers = !head           ? "/v1/embeddings, /api/embed, /v1/score"
                                    : head.scores() ? "/v1/rerank, /v1/score, /classify"
                                                    : "/classify";
-  if (route.model == ModelClass::kReady) {
+  if (kind == ModelClass::kReady) {
     return fmt::format(
         "the served model is an encoder, which generates no text: it answers {} and /tokenize",
         answers);
   }
-  if (route.model == ModelClass::kEmbeds && head) {
+  if (kind == ModelClass::kEmbeds && head) {
     return fmt::format(
         "{} is not supported: the model is a classifier, which gives no embeddings: it answers {}",
-        route.path, answers);
+        path, answers);
   }
-  if (route.model == ModelClass::kScores && head && !head.scores()) {
+  if (kind == ModelClass::kScores && head && !head.scores()) {
     return fmt::format(
         "{} is not supported: the model tells {} classes, and a score is of one: it answers {}",
-        route.path, head.labels.size(), answers);
+        path, head.labels.size(), answers);
   }
-  if (route.model == ModelClass::kClassifies && !head) {
+  if (kind == ModelClass::kClassifies && !head) {
     return fmt::format(
         "{} is not supported: the model is an encoder without a head for classes: it answers {}",
-        route.path, answers);
+        path, answers);
   }
   return "";
 }
 
-// Whether the model is of the kind that the route is for.
-std::optional<HttpResponse> refuse_model(const ReadyModel& model, const Route& route) {
-  const bool for_decoders = route.model == ModelClass::kReady;
-  if (route.model == ModelClass::kAnyModel || (for_decoders && model.generates())) {
-    return std::nullopt;
-  }
-  const std::string why = model.generates()
-                              ? refusal_of_decoder(route)
-                              : refusal_of_encoder(route, model.served.embedder->runner().head());
+// Whether the model does what the route at `path` is for.
+std::optional<HttpResponse> refuse_model(const ReadyModel& model, ModelClass kind,
+                                         std::string_view path) {
+  const bool any = kind == ModelClass::kAnyModel || kind == ModelClass::kServing;
+  if (any || (kind == ModelClass::kReady && model.generates())) return std::nullopt;
+  const std::string why =
+      model.generates() ? refusal_of_decoder(kind, path)
+                        : refusal_of_encoder(kind, path, model.served.embedder->runner().head());
   return why.empty() ? std::nullopt : std::optional(error_response(400, why));
 }
 
@@ -175,32 +176,61 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   }
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");
-  if (!state.model()) return not_ready("Loading model");
-  return refuse_model(*state.model(), *match.route);
+  if (!state.models.is_open()) return not_ready("Loading model");
+  const ReadyModel* const only = state.model();
+  return only ? refuse_model(*only, match.route->model, match.route->path) : std::nullopt;
 }
 
-void handle_matched(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
-                    const std::shared_ptr<Exchange>& exchange) {
-  RouteCall call{state, request, caller, std::move(match.parameter), Json(), exchange};
-  if (match.route->limit == LimitClass::kJson) {
-    Result<Json> body = parse_json(request.body, state.json_limits());
+// A request with its route, for as long as it waits for a thread or its model.
+struct Routed {
+  ServerState& state;
+  const Caller caller;
+  HttpRequest request;
+  Match match;
+  const std::shared_ptr<Exchange> exchange;
+  ModelLease model;  // once it was waited for
+};
+
+void handle_on_text_thread(const std::shared_ptr<Routed>& routed);
+
+void handle_matched(const std::shared_ptr<Routed>& routed) {
+  const Route& route = *routed->match.route;
+  RouteCall call{.state = routed->state,
+                 .request = routed->request,
+                 .caller = routed->caller,
+                 .parameter = routed->match.parameter,
+                 .exchange = routed->exchange,
+                 .model = std::move(routed->model)};
+  if (route.limit == LimitClass::kJson) {
+    Result<Json> body = parse_json(call.request.body, call.state.json_limits());
     if (!body.ok()) {
-      return exchange->respond(error_response(400, "the body: " + body.status().message()));
+      return call.exchange->respond(error_response(400, "the body: " + body.status().message()));
     }
     if (!body->is_object())
-      return exchange->respond(error_response(400, "the body must be a JSON object"));
+      return call.exchange->respond(error_response(400, "the body must be a JSON object"));
     call.body = std::move(*body);
+    call.again = [routed](ModelLease model) {
+      routed->model = std::move(model);
+      handle_on_text_thread(routed);
+    };
   }
-  match.route->handle(call);
+  if (route.model == kAnyTime || route.model == kServing) return route.handle(call);
+  with_model(call, route.model, route.handle);
 }
 
-void handle_safely(ServerState& state, const Caller& caller, HttpRequest& request, Match match,
-                   const std::shared_ptr<Exchange>& exchange) {
+void handle_safely(const std::shared_ptr<Routed>& routed) {
   try {  // no exception crosses the request's boundary; libraries below may throw (memory)
-    handle_matched(state, caller, request, std::move(match), exchange);
+    handle_matched(routed);
   } catch (const std::exception& error) {
     log_error("a request handler threw; answered 500: {}", error.what());
-    exchange->respond(error_response(500, "internal error"));
+    routed->exchange->respond(error_response(500, "internal error"));
+  }
+}
+
+void handle_on_text_thread(const std::shared_ptr<Routed>& routed) {
+  const bool taken = routed->state.text_pool.run([routed] { handle_safely(routed); });
+  if (!taken) {
+    routed->exchange->respond(too_many_requests("too many requests wait to be read", 1));
   }
 }
 
@@ -208,14 +238,10 @@ void handle_safely(ServerState& state, const Caller& caller, HttpRequest& reques
 void route_matched(ServerState& state, const Caller& caller, HttpRequest request, Match match,
                    const std::shared_ptr<Exchange>& exchange) {
   if (auto refusal = refuse(state, request, match)) return exchange->respond(std::move(*refusal));
-  if (caller.job || match.route->limit != LimitClass::kJson) {
-    return handle_safely(state, caller, request, std::move(match), exchange);
-  }
-  const bool taken = state.text_pool.run(
-      [&state, caller, request = std::move(request), match = std::move(match), exchange]() mutable {
-        handle_safely(state, caller, request, std::move(match), exchange);
-      });
-  if (!taken) exchange->respond(too_many_requests("too many requests wait to be read", 1));
+  const bool reads = match.route->limit == LimitClass::kJson && !caller.job;
+  const std::shared_ptr<Routed> routed(
+      new Routed{state, caller, std::move(request), std::move(match), exchange, nullptr});
+  return reads ? handle_on_text_thread(routed) : handle_safely(routed);
 }
 
 bool origin_allowed(const ServerState& state, std::string_view origin) {
@@ -250,6 +276,46 @@ bool is_preflight(const ServerState& state, const HttpRequest& request) {
 }  // namespace
 
 std::span<const Route> routes() { return kRoutes; }
+
+Result<size_t> find_model(const RouteCall& call) {
+  std::string name = query_value(call.request.query, "model").value_or("");
+  const Json* named = call.body.is_object() ? call.body.find("model") : nullptr;
+  // Ollama's older clients.
+  if (!named && call.body.is_object() && call.request.path.starts_with("/api/")) {
+    named = call.body.find("name");
+  }
+  if (named && named->is_string()) name = named->as_string();
+  if (const auto place = call.state.models.find(name)) return *place;
+  if (name.empty()) {
+    return invalid_argument("model is missing: /v1/models lists those that are served", "model");
+  }
+  return unknown_model(name);
+}
+
+void with_model(RouteCall& call, ModelClass kind, void (*handle)(RouteCall& call)) {
+  ModelPool& models = call.state.models;
+  const bool waits = call.again != nullptr;  // a JSON body: it is for the model to work on
+  if (!call.model) {
+    const Result<size_t> place = find_model(call);
+    if (!place.ok()) return call.exchange->respond(error_response(place.status()));
+    call.model = waits ? models.try_acquire(*place) : models.look_at(*place);
+    if (!call.model && waits) {
+      return wait_for_model(call.state, call.exchange, *place, ModelPool::Why::kRequest,
+                            call.again);
+    }
+    if (!call.model) {
+      const ModelStatus status = models.status(*place);
+      return call.exchange->respond(error_response(
+          503, fmt::format("model {} is not in memory ({}): POST /models/load, or a request to it, "
+                           "loads it",
+                           status.names.front(), model_state_name(status.state))));
+    }
+  }
+  if (auto refusal = refuse_model(*call.model, kind, call.request.path)) {
+    return call.exchange->respond(std::move(*refusal));
+  }
+  handle(call);
+}
 
 void route_request(ServerState& state, HttpRequest request,
                    const std::shared_ptr<Exchange>& exchange) {

@@ -2,6 +2,7 @@
 // method checks and limits are decided here from that table alone, so a route cannot forget them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,7 +30,9 @@ enum class LimitClass : uint8_t {
 
 enum class ModelClass : uint8_t {
   kAnyTime,  // answers also while loading and draining
-  // These: 503 unless a model is ready and the server is not draining.
+  kServing,  // as those below, without a model: of one that comes and goes it does not wait
+  // These: 503 while the server is draining, or its one model is loaded at the start. Of several
+  // models a JSON body's `model` is loaded for the request; other routes' (?model=) must be loaded.
   kReady,     // 400 where the model generates nothing
   kAnyModel,  // any model
   // 400 where the model does not do that:
@@ -48,7 +51,7 @@ struct Caller {
   std::string owner(const ApiKeys& keys) const { return key < 0 ? std::string() : keys.name(key); }
 };
 
-// What a handler gets. `body` is null unless kJson.
+// What a handler gets. `body` is null unless kJson, `model` as its ModelClass says.
 struct RouteCall {
   ServerState& state;
   HttpRequest& request;  // the handler may take its body
@@ -56,6 +59,9 @@ struct RouteCall {
   std::string parameter;  // what stands for {id}, percent-decoded
   Json body;
   std::shared_ptr<Exchange> exchange;
+  ModelLease model;
+  // Runs the handler once more, from a body that is read anew, with its model. Any thread.
+  std::function<void(ModelLease)> again;
 };
 
 struct Route {
@@ -68,6 +74,14 @@ struct Route {
 };
 
 std::span<const Route> routes();
+
+// Calls `handle` with the model that the request names; it may be loaded before, and then `again`
+// leads here. REQUIRES: kind is neither kAnyTime nor kServing; on a thread that may handle the call
+void with_model(RouteCall& call, ModelClass kind, void (*handle)(RouteCall& call));
+
+// The place of the model that a request names, by its body or its query. kNotFound,
+// kInvalidArgument: there is none.
+Result<size_t> find_model(const RouteCall& call);
 
 // Answers `request` through `exchange`, now or later. On the exchange's strand.
 void route_request(ServerState& state, HttpRequest request,

@@ -17,10 +17,10 @@ using WriteScores = std::function<std::string(const ScoreRequest&, const std::ve
 
 Result<EmbeddingPlan> plan_scores(const RouteCall& call, ParseScores parse,
                                   const WriteScores& write) {
-  const ReadyModel& model = *call.state.model();
+  const ReadyModel& model = *call.model;
   const ClassifierHead& head = model.served.embedder->runner().head();
-  HR_ASSIGN_OR_RETURN(ScoreRequest request, parse(call.body, call.state.field_context()));
-  HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(model, request.model));
+  HR_ASSIGN_OR_RETURN(ScoreRequest request, parse(call.body, call.state.context_of(model)));
+  HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(call, request.model));
   const auto make_texts = head ? pair_texts : compared_texts;
   HR_ASSIGN_OR_RETURN(auto texts, make_texts(request, model.served.tokenizer,
                                              embedding_sizes(model), call.state.limits));
@@ -54,9 +54,9 @@ void handle_rerank(RouteCall& call) {
 
 void handle_classify(RouteCall& call) {
   answer_with_vectors(call, [](const RouteCall& of) -> Result<EmbeddingPlan> {
-    const ClassifierHead& head = of.state.model()->served.embedder->runner().head();
+    const ClassifierHead& head = of.model->served.embedder->runner().head();
     HR_ASSIGN_OR_RETURN(EmbeddingRequest request,
-                        parse_classify_request(of.body, of.state.field_context()));
+                        parse_classify_request(of.body, of.state.context_of(*of.model)));
     const bool use_activation = request.use_activation;
     HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_embeddings(of, std::move(request)));
     plan.write = [&head, use_activation](const EmbeddingRows& rows, const EmbeddingAnswer& answer) {
@@ -68,9 +68,9 @@ void handle_classify(RouteCall& call) {
 
 void handle_pooling(RouteCall& call) {
   answer_with_vectors(call, [](const RouteCall& of) -> Result<EmbeddingPlan> {
-    const ClassifierHead& head = of.state.model()->served.embedder->runner().head();
+    const ClassifierHead& head = of.model->served.embedder->runner().head();
     HR_ASSIGN_OR_RETURN(EmbeddingRequest request,
-                        parse_pooling_request(of.body, of.state.field_context()));
+                        parse_pooling_request(of.body, of.state.context_of(*of.model)));
     const bool use_activation = request.use_activation;
     HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_embeddings(of, std::move(request)));
     plan.write = pooling_answer;

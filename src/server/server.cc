@@ -80,6 +80,7 @@ class HttpServer final : public Server {
   ~HttpServer() override {
     stop();
     wait();
+    state_.models.close();
   }
 
   Status start() override {
@@ -103,6 +104,12 @@ class HttpServer final : public Server {
     HR_RETURN_IF_ERROR(state_.set_model(std::move(model)));
     if (batches_ && state_.model()->generates()) batches_->start(state_);
     return ok_status();
+  }
+
+  Status set_models(ModelPoolOptions options, std::vector<ServedModelSpec> specs,
+                    std::optional<ModelInstance> first) override {
+    CHECK_MSG(!batches_, "batches are of a server with one model");
+    return state_.models.open(options, std::move(specs), std::move(first));
   }
 
   void drain() override {
@@ -197,6 +204,7 @@ class HttpServer final : public Server {
     }
     drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
     listener_.close_idle();
+    state_.models.stop_loads();
     if (batches_) batches_->begin_stop();  // what is left of the time is for those who wait
     poll_drain();
   }
@@ -212,8 +220,9 @@ class HttpServer final : public Server {
   }
 
   void end_embeddings() {
-    const ReadyModel* model = state_.model();
-    if (model && model->served.embedder) model->served.embedder->cancel_all();
+    for (const ModelLease& model : state_.models.loaded()) {
+      if (model->served.embedder) model->served.embedder->cancel_all();
+    }
   }
 
   // The port stays open meanwhile: late clients get a 503 that says so, not a refused connection.

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "server/api_keys.h"
 #include "server/batch_service.h"
+#include "server/model_pool.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/tls_context.h"
@@ -56,6 +58,10 @@ class Server {
   virtual uint16_t port() const = 0;
   // From now on requests are answered. The pointers in `model` must outlive the server. Once.
   virtual Status set_ready(ServedModel model) = 0;
+  // The same with models that come and go; the server ends them. `first`, if any, is that of
+  // specs[0], loaded. kInvalidArgument: two of one name.
+  virtual Status set_models(ModelPoolOptions options, std::vector<ServedModelSpec> specs,
+                            std::optional<ModelInstance> first) = 0;
 
   // Connections from now on get the certificates that the files hold now; of a file that cannot be
   // used nothing changes, and the log says so. The server looks itself every few seconds, too. Any

@@ -599,6 +599,7 @@ TEST(ServerEmbeddings, AClientThatLeftBeforeTheStartIsNotComputed) {
   ServerState state({}, *ApiKeys::create({}), {});
   ASSERT_TRUE(state.set_model({.embedder = f.engine.get(), .names = {"tiny"}}).ok());
   EmbeddingPlan plan;
+  plan.model = state.models.try_acquire(0);
   plan.texts.assign(400, {.ids = {5, 6}});
   EmbeddingSession::start(state, std::move(plan), std::make_shared<GoneExchange>());
   EXPECT_EQ(f.engine->stats().requests_waiting, 0);

@@ -63,6 +63,8 @@ struct RequestLimits {
   double queue_seconds_max = 30;        // waiting for the first step; over: 503. 0: no bound
   // The same of background requests (service_tier flex): as long as OpenAI's clients wait.
   double flex_queue_seconds_max = 600;
+  // Waiting for a model to be loaded, where there are several; over: 503. 0: no bound
+  double model_load_seconds_max = 300;
   // A stream that is silent for so long gets a comment, as proxies cut what is silent for 60 s.
   double ping_seconds = 30;  // 0: none
   PinLimits pins;

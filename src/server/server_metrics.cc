@@ -1,7 +1,9 @@
 #include "server/server_metrics.h"
 
 #include <array>
+#include <iterator>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include <prometheus/counter.h>
@@ -213,7 +215,7 @@ struct ServerMetrics::LlamaSeries {
     predicted_speed.Set(speed(predicted_tokens, predicted_seconds));
     processing.Set(stats.scheduler.running);
     deferred.Set(stats.scheduler.waiting);
-    decodes.Increment(static_cast<double>(stats.steps) - decodes.Value());
+    decodes.Increment(static_cast<double>(stats.steps - series.seen.steps));
   }
 
   Series& series;
@@ -334,44 +336,66 @@ void ServerMetrics::set_edge(const EdgeStats& edge) {
   }
 }
 
-std::string ServerMetrics::expose(const EngineStats* stats, const EdgeStats& edge) {
-  std::lock_guard lock(series_->expose_mutex);
-  set_edge(edge);
-  if (stats) {
-    const SchedulerStats& scheduler = stats->scheduler;
-    const double usage = scheduler.blocks_total > 0
-                             ? static_cast<double>(scheduler.blocks_used) / scheduler.blocks_total
-                             : 0;
-    series_->running.Set(scheduler.running);
-    series_->waiting.Set(scheduler.waiting);
-    series_->kv_usage.Set(usage);
-    series_->kv_usage_old.Set(usage);
-    const SchedulerStats& seen = series_->seen.scheduler;
-    series_->pages_in_host.Set(scheduler.pages_in_host);
-    series_->pages_on_disk.Set(scheduler.pages_on_disk);
-    std::vector<double> steps;
-    for (size_t i = 0; i < stats->steps_by_tokens.size(); ++i) {
-      steps.push_back(
-          static_cast<double>(stats->steps_by_tokens[i] - series_->seen.steps_by_tokens[i]));
-    }
-    series_->step_tokens.ObserveMultiple(
-        steps, static_cast<double>(stats->step_tokens_total - series_->seen.step_tokens_total));
-    series_->steps.Increment(static_cast<double>(stats->steps - series_->seen.steps));
-    add_timing(*stats);
-    for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
-      series_->sums[i]->Increment(kSchedulerSums[i].value(scheduler) -
-                                  kSchedulerSums[i].value(seen));
-    }
-    series_->beside_max.Set(scheduler.beside_seconds_max);
-    for (const StepCostTerm& field : kStepCostTerms) {
-      prometheus::Labels labels = series_->labels;
-      labels.emplace("term", field.name);
-      series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
-    }
-    series_->seen = *stats;
-    llama_->set(*stats);
+void ServerMetrics::set_stats(const EngineStats& stats) {
+  const SchedulerStats& scheduler = stats.scheduler;
+  const double usage = scheduler.blocks_total > 0
+                           ? static_cast<double>(scheduler.blocks_used) / scheduler.blocks_total
+                           : 0;
+  series_->running.Set(scheduler.running);
+  series_->waiting.Set(scheduler.waiting);
+  series_->kv_usage.Set(usage);
+  series_->kv_usage_old.Set(usage);
+  const SchedulerStats& seen = series_->seen.scheduler;
+  series_->pages_in_host.Set(scheduler.pages_in_host);
+  series_->pages_on_disk.Set(scheduler.pages_on_disk);
+  std::vector<double> steps;
+  for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
+    steps.push_back(
+        static_cast<double>(stats.steps_by_tokens[i] - series_->seen.steps_by_tokens[i]));
   }
-  return prometheus::TextSerializer().Serialize(series_->registry.Collect());
+  series_->step_tokens.ObserveMultiple(
+      steps, static_cast<double>(stats.step_tokens_total - series_->seen.step_tokens_total));
+  series_->steps.Increment(static_cast<double>(stats.steps - series_->seen.steps));
+  add_timing(stats);
+  for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
+    series_->sums[i]->Increment(kSchedulerSums[i].value(scheduler) - kSchedulerSums[i].value(seen));
+  }
+  series_->beside_max.Set(scheduler.beside_seconds_max);
+  for (const StepCostTerm& field : kStepCostTerms) {
+    prometheus::Labels labels = series_->labels;
+    labels.emplace("term", field.name);
+    series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
+  }
+  llama_->set(stats);
+  series_->seen = stats;
+}
+
+void ServerMetrics::on_unloaded(const EngineStats& last) {
+  const std::lock_guard lock(series_->expose_mutex);
+  set_stats(last);
+  series_->seen = {};
+  set_stats({});  // gauges
+}
+
+std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
+  std::vector<prometheus::MetricFamily> families;
+  std::unordered_map<std::string, size_t> places;
+  for (const Exposed& model : models) {
+    Series& series = *model.metrics->series_;
+    const std::lock_guard lock(series.expose_mutex);
+    model.metrics->set_edge(model.edge);
+    if (model.stats) model.metrics->set_stats(*model.stats);
+    for (prometheus::MetricFamily& family : series.registry.Collect()) {
+      const auto [at, fresh] = places.emplace(family.name, families.size());
+      if (fresh) {
+        families.push_back(std::move(family));
+        continue;
+      }
+      auto& metrics = families[at->second].metric;
+      std::move(family.metric.begin(), family.metric.end(), std::back_inserter(metrics));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,13 +54,23 @@ class ServerMetrics {
   void on_choice_finished(FinishReason reason);
   void on_request_finished(const RequestTimes& times);
 
-  // Prometheus text format 0.0.4. `stats` fills the gauges; nullptr while there is no engine.
-  std::string expose(const EngineStats* stats, const EdgeStats& edge);
+  // The engine goes, with these last numbers; the next one begins at 0, and sums go on.
+  void on_unloaded(const EngineStats& last);
+
+  // What expose() says of a model. No `stats`: it has no engine now.
+  struct Exposed {
+    ServerMetrics* metrics;
+    std::optional<EngineStats> stats;
+    EdgeStats edge;
+  };
+  // Prometheus text format 0.0.4: each name once, with a line for each model.
+  static std::string expose(const std::vector<Exposed>& models);
 
  private:
   struct Series;
   struct LlamaSeries;
   void set_edge(const EdgeStats& edge);
+  void set_stats(const EngineStats& stats);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::unique_ptr<Series> series_;
   std::unique_ptr<LlamaSeries> llama_;

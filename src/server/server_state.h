@@ -12,52 +12,29 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
-#include "server/cache_pins.h"
 #include "server/embedding_budget.h"
 #include "server/key_quota.h"
+#include "server/model_pool.h"
 #include "server/post_box.h"
+#include "server/ready_model.h"
 #include "server/request_fields.h"
 #include "server/request_guard.h"
 #include "server/response_store.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
-#include "server/server_metrics.h"
 #include "server/text_pool.h"
-#include "text/chat_prompt.h"
-#include "text/fill_in_tokens.h"
-#include "text/output/dialect.h"
 
 namespace headrace {
 
 class BatchService;
 class GenerationSession;
 
-// A served model with what is derived from it once.
-struct ReadyModel {
-  ServedModel served;
-  std::unique_ptr<ChatPromptEncoder> chat;  // nullptr when there is no template or tokenizer
-  std::unique_ptr<ServerMetrics> metrics;
-  OutputDialect output;               // of chats
-  std::vector<TokenId> output_marks;  // ascending: control tokens that are marks of it
-  std::optional<FillInTokens> fill_in;
-
-  bool generates() const { return served.engine != nullptr; }
-  int32_t vocab_size() const {
-    return generates() ? served.engine->options().vocab_size
-                       : served.embedder->runner().vocab_size();
-  }
-  bool healthy() const {
-    return generates() ? served.engine->healthy() : served.embedder->healthy();
-  }
-  EngineStats stats() const;                 // of an embedder: what it has of them
-  bool serves(std::string_view name) const;  // also the empty name
-};
-
 // How far an answer is: written by its session, read by whoever asks. Any thread.
 struct SessionProgress {
-  uint64_t id = 0;            // in order of arrival
-  int64_t prompt_tokens = 0;  // of all its prompts
-  int64_t generated_max = 0;  // of all its choices
+  uint64_t id = 0;                    // in order of arrival
+  const ReadyModel* model = nullptr;  // a name only: it may be gone
+  int64_t prompt_tokens = 0;          // of all its prompts
+  int64_t generated_max = 0;          // of all its choices
   std::atomic<bool> admitted{false};
   std::atomic<int64_t> cached_tokens{0}, generated{0};
 };
@@ -71,8 +48,8 @@ class SessionRegistry {
   void remove(GenerationSession* session);
   size_t count() const;
   std::vector<std::shared_ptr<GenerationSession>> alive() const;
-  // Of those that have left the queue, in order of arrival.
-  std::vector<std::shared_ptr<const SessionProgress>> under_way() const;
+  // Of those of `model` that have left the queue, in order of arrival.
+  std::vector<std::shared_ptr<const SessionProgress>> under_way(const ReadyModel& model) const;
 
  private:
   struct Entry {
@@ -92,7 +69,6 @@ struct ServerState {
       : limits(request_limits),
         keys(std::move(api_keys)),
         quotas(keys, clock),
-        pins(std::make_shared<CachePins>(request_limits.pins)),
         responses(request_limits.stored_response_bytes_max),
         allowed_origins(std::move(origins)),
         post_box(std::move(run_later)) {}
@@ -101,7 +77,6 @@ struct ServerState {
   const ApiKeys keys;
   SystemClock clock;
   const KeyQuotas quotas;
-  const std::shared_ptr<CachePins> pins;
   ResponseStore responses;
   EmbeddingBudget embedding_budget{limits.embedding_bytes_max};
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
@@ -116,8 +91,12 @@ struct ServerState {
   BatchService* batches = nullptr;  // nullptr: no files and no batches. Set before all else
   SessionRegistry sessions;
 
-  // nullptr while loading. Set once.
-  const ReadyModel* model() const { return model_.load(std::memory_order_acquire); }
+  // Behind all that models tell when they go. They go before this does (close()).
+  ModelPool models{clock, limits.pins};
+  // The model of a server that has one, which stays; nullptr while it is loaded, and where models
+  // come and go.
+  const ReadyModel* model() const { return models.only(); }
+  // That one. Its pointers outlive this. Once.
   Status set_model(ServedModel served);
 
   FieldContext context_of(const ReadyModel& ready) const {
@@ -132,13 +111,10 @@ struct ServerState {
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.
   JsonLimits json_limits() const;
-  FieldContext field_context() const { return context_of(*model()); }
 
  private:
   // Bodies that wait to be read: one a connection, and those whose connection has gone meanwhile.
   static constexpr size_t kTextsWaitingMax = 8192;
-  std::unique_ptr<ReadyModel> ready_;
-  std::atomic<const ReadyModel*> model_{nullptr};
 };
 
 // 128 random bits as hex, from the kernel: unique between processes too, and who knows any number

@@ -10,12 +10,16 @@
 namespace headrace {
 namespace {
 
-Json model_card(const ReadyModel& model, const std::string& name) {
+Json model_card(const ModelStatus& model, const std::string& name) {
   Json card = Json::object();
-  card.set("id", name).set("object", "model").set("created", model.served.created_unix_s);
-  card.set("owned_by", "headrace").set("root", model.served.names.front()).set("parent", Json());
-  card.set("max_model_len", model.served.max_model_len).set("permission", Json::array());
-  return card;
+  card.set("id", name).set("object", "model").set("created", model.created_unix_s);
+  card.set("owned_by", "headrace").set("root", model.names.front()).set("parent", Json());
+  card.set("max_model_len", model.max_model_len > 0 ? Json(model.max_model_len) : Json());
+  card.set("permission", Json::array());
+  if (model.stays) return card;
+  Json status = Json::object().set("value", model_state_name(model.state));
+  if (!model.error.ok()) status.set("failed", true).set("error", model.error.message());
+  return card.set("status", std::move(status));
 }
 
 // The keys that have limits, with what they were refused.
@@ -34,8 +38,8 @@ std::vector<EdgeStats::Key> limited_keys(const ServerState& state) {
 }
 
 // Pins by the labels of their keys.
-std::vector<PinCounts> labelled_pins(const ServerState& state) {
-  std::vector<PinCounts> pins = state.pins->counts();
+std::vector<PinCounts> labelled_pins(const ServerState& state, const ReadyModel& model) {
+  std::vector<PinCounts> pins = model.pins->counts();
   for (PinCounts& counts : pins) {
     const int place = state.keys.find_name(counts.owner);
     if (place >= 0) counts.owner = state.keys.label(place);
@@ -43,12 +47,33 @@ std::vector<PinCounts> labelled_pins(const ServerState& state) {
   return pins;
 }
 
-// Requests of the model that run or wait.
-int64_t requests_open(const ServerState& state) {
-  const ReadyModel* model = state.model();
-  if (!model || model->generates()) return static_cast<int64_t>(state.sessions.count());
-  const EmbeddingStats stats = model->served.embedder->stats();
-  return int64_t{stats.requests_running} + stats.requests_waiting;
+// Requests of the models that run or wait.
+int64_t requests_open(ServerState& state) {
+  auto count = static_cast<int64_t>(state.sessions.count());
+  for (const ModelLease& model : state.models.loaded()) {
+    if (model->generates()) continue;
+    const EmbeddingStats stats = model->served.embedder->stats();
+    count += int64_t{stats.requests_running} + stats.requests_waiting;
+  }
+  return count;
+}
+
+// What all models share is told with the first.
+std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const BatchCounts* batches) {
+  std::vector<ServerMetrics::Exposed> all;
+  if (!state.models.is_open()) return all;
+  for (size_t place = 0; place < state.models.size(); ++place) {
+    ServerMetrics::Exposed& model = all.emplace_back();
+    model.metrics = state.models.metrics(place).get();
+    if (const ModelLease loaded = state.models.look_at(place)) {
+      model.stats = loaded->stats();
+      model.edge.pins = labelled_pins(state, *loaded);
+    }
+    if (place > 0) continue;
+    model.edge.keys = limited_keys(state);
+    model.edge.batches = batches;
+  }
+  return all;
 }
 
 }  // namespace
@@ -59,19 +84,24 @@ void respond_json(RouteCall& call, const Json& body) {
   call.exchange->respond(std::move(response));
 }
 
-Status check_model_name(const ReadyModel& model, const std::string& name) {
-  if (model.serves(name)) return ok_status();
+Status unknown_model(std::string_view name) {
   return not_found(
       fmt::format("there is no model \"{}\" here: /v1/models lists what is served", name), "model");
 }
 
-// A statement about progress: ready to answer, now.
+Status check_model_name(const ReadyModel& model, const std::string& name) {
+  return model.serves(name) ? ok_status() : unknown_model(name);
+}
+
+// A statement about progress: ready to answer, now. (Also with a model that is loaded first.)
 void handle_health(RouteCall& call) {
-  const ReadyModel* model = call.state.model();
   if (call.state.draining)
     return call.exchange->respond(error_response(503, "the server is shutting down"));
-  if (!model) return call.exchange->respond(error_response(503, "Loading model"));
-  if (!model->healthy()) {
+  if (!call.state.models.is_open()) {
+    return call.exchange->respond(error_response(503, "Loading model"));
+  }
+  for (const ModelLease& model : call.state.models.loaded()) {
+    if (model->healthy()) continue;
     return call.exchange->respond(error_response(503, "the engine makes no progress"));
   }
   Json body = Json::object();
@@ -82,16 +112,10 @@ void handle_health(RouteCall& call) {
 void handle_metrics(RouteCall& call) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  if (const ReadyModel* model = call.state.model()) {
-    const EngineStats stats = model->stats();
-    EdgeStats edge{.keys = limited_keys(call.state), .pins = labelled_pins(call.state)};
-    BatchCounts batches;
-    if (call.state.batches) {
-      batches = call.state.batches->counts();
-      edge.batches = &batches;
-    }
-    response.body = model->metrics->expose(&stats, edge);
-  }
+  BatchCounts batches;
+  if (call.state.batches) batches = call.state.batches->counts();
+  response.body =
+      ServerMetrics::expose(exposed_models(call.state, call.state.batches ? &batches : nullptr));
   call.exchange->respond(std::move(response));
 }
 
@@ -108,19 +132,23 @@ void handle_load(RouteCall& call) {
 }
 
 void handle_models(RouteCall& call) {
-  const ReadyModel& model = *call.state.model();
   Json data = Json::array();
-  for (const std::string& name : model.served.names) data.push(model_card(model, name));
+  for (size_t place = 0; place < call.state.models.size(); ++place) {
+    const ModelStatus model = call.state.models.status(place);
+    for (const std::string& name : model.names) data.push(model_card(model, name));
+  }
   Json body = Json::object();
   body.set("object", "list").set("data", std::move(data));
   respond_json(call, body);
 }
 
 void handle_model(RouteCall& call) {
-  const ReadyModel& model = *call.state.model();
-  const Status known = check_model_name(model, call.parameter);
-  if (!known.ok()) return call.exchange->respond(error_response(known));
-  respond_json(call, model_card(model, call.parameter));
+  const ReadyModel* const only = call.state.model();
+  const auto place = call.state.models.find(call.parameter);
+  if (!place || (only && !only->serves(call.parameter))) {
+    return call.exchange->respond(error_response(unknown_model(call.parameter)));
+  }
+  respond_json(call, model_card(call.state.models.status(*place), call.parameter));
 }
 
 }  // namespace headrace

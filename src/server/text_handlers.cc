@@ -111,7 +111,7 @@ Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& co
 using Compute = Result<Json> (*)(const ReadyModel&, const FieldContext&, const Json&);
 
 void answer(RouteCall& call, Compute compute) {
-  const Result<Json> json = compute(*call.state.model(), call.state.field_context(), call.body);
+  const Result<Json> json = compute(*call.model, call.state.context_of(*call.model), call.body);
   if (!json.ok()) return call.exchange->respond(bad_request_response(json.status()));
   respond_json(call, *json);
 }

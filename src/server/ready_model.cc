@@ -1,0 +1,67 @@
+#include "server/ready_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+// How the model of a chat writes calls and thoughts, and which control tokens that takes.
+Status choose_output(const ServedModel& served, ReadyModel& ready) {
+  const std::string_view source = served.chat_template->source();
+  HR_ASSIGN_OR_RETURN(ready.output.tools, choose_tool_dialect(served.tool_call_parser, source));
+  HR_ASSIGN_OR_RETURN(ready.output.reasoning,
+                      choose_reasoning_dialect(served.reasoning_parser, source));
+  const std::vector<std::string_view> marks = ready.output.marks();
+  const Tokenizer& tokenizer = *served.tokenizer;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.is_control(id)) continue;
+    const std::string_view text = tokenizer.vocab().tokens[static_cast<size_t>(id)];
+    if (std::find(marks.begin(), marks.end(), text) != marks.end()) {
+      ready.output_marks.push_back(id);
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+bool ReadyModel::serves(std::string_view name) const {
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return name.empty() || has(served.names) || has(served.other_names);
+}
+
+EngineStats ReadyModel::stats() const {
+  if (generates()) return served.engine->stats();
+  const EmbeddingStats embedder = served.embedder->stats();
+  EngineStats stats;
+  stats.steps = embedder.passes;
+  stats.step_seconds_total = embedder.pass_seconds;
+  stats.step_tokens_total = embedder.tokens;
+  stats.scheduler.running = embedder.requests_running;
+  stats.scheduler.waiting = embedder.requests_waiting;
+  return stats;
+}
+
+Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const PinLimits& pins,
+                                                     std::shared_ptr<ServerMetrics> metrics) {
+  CHECK((served.engine != nullptr) != (served.embedder != nullptr) && !served.names.empty());
+  auto ready = std::make_unique<ReadyModel>();
+  if (served.engine && served.tokenizer && served.chat_template) {
+    HR_ASSIGN_OR_RETURN(ready->chat,
+                        ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
+    HR_RETURN_IF_ERROR(choose_output(served, *ready));
+  }
+  if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
+  ready->metrics = std::move(metrics);
+  ready->served = std::move(served);
+  ready->pins = std::make_shared<CachePins>(pins);
+  if (ready->generates()) ready->pins->set_engine(*ready->served.engine);
+  return ready;
+}
+
+}  // namespace headrace

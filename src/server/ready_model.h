@@ -1,0 +1,50 @@
+// A model that is loaded, with what is derived from it once: what routes work on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "server/cache_pins.h"
+#include "server/served_model.h"
+#include "server/server_limits.h"
+#include "server/server_metrics.h"
+#include "text/chat_prompt.h"
+#include "text/fill_in_tokens.h"
+#include "text/output/dialect.h"
+
+namespace headrace {
+
+// Immutable; what it points to may be used from any thread.
+struct ReadyModel {
+  ServedModel served;
+  std::unique_ptr<ChatPromptEncoder> chat;  // nullptr when there is no template or tokenizer
+  std::shared_ptr<ServerMetrics> metrics;   // outlives it: counts go on when it is loaded again
+  std::shared_ptr<CachePins> pins;          // of its prefix cache
+  OutputDialect output;                     // of chats
+  std::vector<TokenId> output_marks;        // ascending: control tokens that are marks of it
+  std::optional<FillInTokens> fill_in;
+
+  bool generates() const { return served.engine != nullptr; }
+  int32_t vocab_size() const {
+    return generates() ? served.engine->options().vocab_size
+                       : served.embedder->runner().vocab_size();
+  }
+  bool healthy() const {
+    return generates() ? served.engine->healthy() : served.embedder->healthy();
+  }
+  EngineStats stats() const;                 // of an embedder: what it has of them
+  bool serves(std::string_view name) const;  // also the empty name
+};
+
+// Keeps a model loaded for as long as it lives. Copies count as one. Any thread may end it.
+using ModelLease = std::shared_ptr<const ReadyModel>;
+
+// REQUIRES: an engine or an embedder, and a name. kInvalidArgument, kCorrupt: its template or the
+// names of its parsers. On the calling thread.
+Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const PinLimits& pins,
+                                                     std::shared_ptr<ServerMetrics> metrics);
+
+}  // namespace headrace
