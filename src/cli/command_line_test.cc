@@ -183,6 +183,7 @@ TEST_F(ModelFlagsTest, KeysAndValuesHaveAFormat) {
   const KvFormats mixed = choose_kv_formats(flags_.stack.kv_formats, DType::kF32);
   EXPECT_EQ(mixed.k, KvFormat::kF16);
   EXPECT_EQ(mixed.v, KvFormat::kInt8);
+  flags_.stack.kv_formats = {};
   ASSERT_TRUE(parse({"-ctk", "q8_0", "-ctv", "q8_0"}).ok());
   const KvFormats of_llama_cpp = choose_kv_formats(flags_.stack.kv_formats, DType::kF16);
   EXPECT_EQ(of_llama_cpp.k, KvFormat::kInt8);

@@ -29,14 +29,17 @@ struct GoldenModel {
   double fast_flip_gap_max;
   // A prompt on which llama.cpp's own two attention paths differ by 3.8: no measure of anything.
   const char* ill_conditioned = "";
+  // What may be of 8 bits in the cache: keys with large biases lose too much.
+  KvFormatOptions cache = {.both = KvFormat::kInt8, .k = {}, .v = {}};
 };
 
 constexpr GoldenModel kModels[] = {
     {kSmolLm2, 0.002, 0.25},
     {kGemma3, 0.02, 0.55},
-    {kQwen2, 0.002, 0.25, "p21"},
+    {kQwen2, 0.002, 0.25, "p21", {.both = {}, .k = {}, .v = KvFormat::kInt8}},
 };
 constexpr double kPerplexityShare = 0.01;
+constexpr double kInt8CacheMeanMax = 0.05, kInt8CacheMax = 0.35;
 
 // |difference of ln p|, over all rows, positions and ids.
 struct ErrorStatistics {
@@ -310,6 +313,23 @@ TEST_P(GoldenValues, SixteenBitsOfActivationsAreNearlyFloat32) {
   EXPECT_LE(errors.max, 0.1);
   for (const Flip& flip : comparison.flips) {
     EXPECT_LE(flip.fp32_gap, kFp32FlipGapMax) << flip.row << " position " << flip.position;
+  }
+}
+
+// What 8 bits of keys and values cost by themselves. (A format of the CPU's kernels.)
+TEST_P(GoldenValues, EightBitCachesAreNearFloat32) {
+  ASSERT_NO_FATAL_FAILURE(load({.device = {.choice = DeviceChoice::kCpu},
+                                .load = {.activation_bits = 16},
+                                .kv_formats = GetParam().cache}));
+  const Comparison comparison = compare_rows(*model_, rows_);
+  ASSERT_FALSE(comparison.errors.empty());
+  const ErrorStatistics errors = ErrorStatistics::of(comparison.errors);
+  print_errors(title("--kv-cache-dtype int8"), errors, comparison);
+  EXPECT_LE(errors.mean, kInt8CacheMeanMax);
+  EXPECT_LE(errors.max, kInt8CacheMax);
+  for (const Flip& flip : comparison.flips) {
+    EXPECT_LE(flip.fp32_gap, GetParam().fast_flip_gap_max)
+        << flip.row << " position " << flip.position;
   }
 }
 

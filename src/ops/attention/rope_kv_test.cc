@@ -188,7 +188,7 @@ TEST(RopeKv, IntegersAreWithinHalfAStep) {
     const Case c{{1, 1, kDim}, 1, 0, RopeStyle::kHalf, KvFormat::kInt8};
     const KvLayerView kv = view_of(c, cache);
     const std::vector<int64_t> slots = {21};
-    const TestMatrix angles(1, 0);
+    TestMatrix angles(1, 0);
     const RopeKvArgs args{.qkv = qkv.view(),
                           .cos = angles.view(),
                           .sin = angles.view(),
