@@ -128,6 +128,8 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
   std::string& salt = plan->settings.cache_salt;
   salt = call.state.keys.cache_domain(call.caller.key) + "/" + salt;
   reserve_pins(call.state, owner, *plan);
+  if (call.state.traces)
+    plan->trace = RequestTrace{trace_context_of(call.request), call.request.id};
   call.exchange->post([&state = call.state, exchange = call.exchange,
                        ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
     GenerationSession::start(state, std::move(*ready), exchange);

@@ -1,17 +1,13 @@
 // Counters and histograms under the names that vLLM's dashboards and gateways read.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "engine/engine.h"
 #include "sched/request.h"
-#include "server/batch_service.h"
-#include "server/cache_pins.h"
-#include "server/key_quota.h"
+#include "server/edge_metrics.h"
 
 namespace headrace {
 
@@ -19,30 +15,22 @@ namespace headrace {
 struct RequestTimes {
   double first_token = -1;  // from arrival
   double total = 0;         // from arrival
+  double queue = 0;         // from arrival to the first step
   double prompt = 0;        // from the first step to the first token
   double answer = 0;        // from there to the end
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_computed = 0;  // the others were in the prefix cache
   int64_t generation_tokens = 0;
+  int64_t longest_answer = 0;  // tokens of the choice with the most
   int32_t choices = 1;
   int32_t max_tokens = 0;
-};
-
-// What the edge counts beside requests, at an exposition.
-struct EdgeStats {
-  const BatchCounts* batches = nullptr;  // nullptr: no batches are kept
-  struct Key {
-    std::string name;
-    std::array<uint64_t, kQuotaKindCount> refusals{};
-  };
-  std::vector<Key> keys;  // those with limits
-  std::vector<PinCounts> pins;
 };
 
 // Any thread.
 class ServerMetrics {
  public:
-  explicit ServerMetrics(const std::string& model_name);
+  // `block_tokens`: of a block of keys and values; 0: the model keeps none.
+  ServerMetrics(const std::string& model_name, int32_t block_tokens);
   ~ServerMetrics();
 
   void on_prompt_tokens(int64_t count, int64_t cached);  // of them, not computed
@@ -59,8 +47,10 @@ class ServerMetrics {
  private:
   struct Series;
   struct LlamaSeries;
-  void set_edge(const EdgeStats& edge);
+  void set_engine(const EngineStats& stats);
+  void set_gateway(const EngineStats& stats);
   void add_timing(const EngineStats& stats);  // since the last exposition
+  const int32_t block_tokens_;
   std::unique_ptr<Series> series_;
   std::unique_ptr<LlamaSeries> llama_;
 };

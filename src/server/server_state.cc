@@ -103,7 +103,11 @@ Status ServerState::set_model(ServedModel served) {
     HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
   if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
-  ready->metrics = std::make_unique<ServerMetrics>(served.names.front());
+  const auto block_tokens = [&] {
+    return served.engine->options().scheduler.groups.front().block_tokens;
+  };
+  ready->metrics =
+      std::make_unique<ServerMetrics>(served.names.front(), served.engine ? block_tokens() : 0);
   ready->served = std::move(served);
   if (ready->generates()) pins->set_engine(*ready->served.engine);
   ready_ = std::move(ready);

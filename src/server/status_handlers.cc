@@ -90,6 +90,7 @@ void handle_metrics(RouteCall& call) {
       batches = call.state.batches->counts();
       edge.batches = &batches;
     }
+    if (call.state.traces) edge.traces = call.state.traces->counts();
     response.body = model->metrics->expose(&stats, edge);
   }
   call.exchange->respond(std::move(response));
