@@ -113,21 +113,20 @@ stage_golden() {
 }
 
 # The Python packages of the suites, in an environment of their own, pinned with hashes.
-ensure_venv() {
-  local stamp=build/venv/requirements.sha256 want
-  want=$(sha256sum <tests/requirements.txt)
+ensure_venv() {  # folder, requirements
+  local folder=$1 stamp=$1/requirements.sha256 want
+  want=$(sha256sum <"$2")
   [[ -f $stamp && $(<"$stamp") == "$want" ]] && return
-  rm -rf build/venv
-  logged venv.log /usr/bin/python3 -m venv build/venv || fail "python3 -m venv build/venv"
-  logged venv.log build/venv/bin/python -m pip install --disable-pip-version-check --no-deps \
-    --require-hashes --only-binary :all: -r tests/requirements.txt ||
-    fail "pip install -r tests/requirements.txt"
+  rm -rf "$folder"
+  logged venv.log /usr/bin/python3 -m venv "$folder" || fail "python3 -m venv $folder"
+  logged venv.log "$folder/bin/python" -m pip install --disable-pip-version-check --no-deps \
+    --require-hashes --only-binary :all: -r "$2" || fail "pip install -r $2"
   echo "$want" >"$stamp"
 }
 
 stage_clients() {
   begin clients
-  ensure_venv
+  ensure_venv build/venv tests/requirements.txt
   local suite failed=0 status run
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   for suite in server cli; do
@@ -144,6 +143,18 @@ stage_clients() {
   done
   ((failed == 0))
   finish "openai client, HTTP and command line suites"
+}
+
+# Suites of clients that want other versions of the packages.
+stage_clients_full() {
+  begin clients_full
+  ensure_venv build/venv-full tests/requirements_full.txt
+  export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
+  rm -rf build/pytest-full
+  logged clients-full.log build/venv-full/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
+    --junitxml="$RESULTS/clients_full/server.xml" tests/server/test_llama_index.py ||
+    fail "pytest tests/server/test_llama_index.py"
+  finish "LlamaIndex"
 }
 
 # The program with what travels beside it, alone in a folder.

@@ -174,6 +174,21 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->group(kGroup);
 }
 
+void add_trace_flags(CLI::App& app, TraceExportOptions& traces) {
+  app.add_option("--otlp-traces-endpoint", traces.endpoint,
+                 "Sends a span of each request to this OpenTelemetry collector, by OTLP over HTTP; "
+                 "without a path to its /v1/traces (default: none are sent)")
+      ->envname("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+      ->type_name("URL")
+      ->group("Server");
+  const auto take = [](const char* name, std::string& text) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0') text = value;
+  };
+  take("OTEL_SERVICE_NAME", traces.service_name);
+  take("OTEL_EXPORTER_OTLP_HEADERS", traces.headers);
+}
+
 void add_output_flags(CLI::App& app, ServeFlags& flags) {
   constexpr const char* kGroup = "Server";
   app.add_option("--tool-call-parser", flags.tool_call_parser,
@@ -407,6 +422,10 @@ Status apply_server_flags(ServeFlags& flags) {
     return invalid_argument("limits of API keys need keys: add --api-key or --api-key-file");
   }
   HR_RETURN_IF_ERROR(apply_address_flags(flags, server));
+  if (flags.seccomp && server.traces.enabled()) {
+    return invalid_argument(
+        "--seccomp gives up to open connections, which --otlp-traces-endpoint needs: drop one");
+  }
   server.handle_signals = false;  // SignalWatch does
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   return ok_status();
@@ -645,6 +664,8 @@ SubcommandRun define_serve(CLI::App& app) {
   add_http_flags(app, *flags);
   add_unix_socket_flags(app, *flags);
   add_tls_flags(app, *flags);
+  add_output_flags(app, *flags);
+  add_trace_flags(app, flags->server.traces);
   add_queue_limit_flags(app, *flags);
   add_key_limit_flags(app, flags->key_limits);
   add_size_limit_flags(app, *flags);

@@ -6,10 +6,14 @@
 #include <ctime>
 #include <string>
 
+#include "base/json.h"
+#include "base/log_format.h"
+
 namespace headrace {
 namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
+std::atomic<LogFormat> g_format{LogFormat::kText};
 
 std::string escape_controls(std::string_view text) {
   std::string out;
@@ -40,12 +44,8 @@ const char* level_name(LogLevel level) {
   return "off";
 }
 
-}  // namespace
-
-void set_log_level(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
-LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
-
-void log_line(LogLevel level, std::string_view text) {
+// "2026-01-02T03:04:05.678Z"
+std::string time_stamp() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   const auto millis =
@@ -54,9 +54,36 @@ void log_line(LogLevel level, std::string_view text) {
   gmtime_r(&seconds, &utc);
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  const std::string line =
-      fmt::format("{}.{:03}Z {} {}\n", stamp, millis, level_name(level), escape_controls(text));
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one write: lines of threads do not mix
+  return fmt::format("{}.{:03}Z", stamp, millis);
+}
+
+// One write: lines of threads do not mix.
+void write_line(const std::string& line) { std::fwrite(line.data(), 1, line.size(), stderr); }
+
+Json json_of(const std::variant<std::string_view, int64_t, double>& value) {
+  if (const auto* text = std::get_if<std::string_view>(&value)) return Json(std::string(*text));
+  if (const auto* number = std::get_if<int64_t>(&value)) return Json(*number);
+  return Json(std::get<double>(value));
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
+LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
+
+void set_log_format(LogFormat format) { g_format.store(format, std::memory_order_relaxed); }
+
+void log_line(LogLevel level, std::string_view text) { log_event(level, text, {}); }
+
+void log_event(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
+  if (g_format.load(std::memory_order_relaxed) == LogFormat::kText) {
+    return write_line(
+        fmt::format("{} {} {}\n", time_stamp(), level_name(level), escape_controls(text)));
+  }
+  Json line = Json::object();
+  line.set("time", time_stamp()).set("level", level_name(level)).set("message", std::string(text));
+  for (const LogField& field : fields) line.set(std::string(field.name), json_of(field.value));
+  write_line(write_json(line) + "\n");
 }
 
 }  // namespace headrace

@@ -50,6 +50,7 @@ constexpr std::string_view kServerOnly = "it is a flag of headrace serve";
 constexpr std::string_view kNoSuchRoute = "there is no such route";
 constexpr std::string_view kBinding = "--cpu-bind places threads";
 constexpr std::string_view kPlanned = "memory is planned by --max-model-len and --max-num-seqs";
+constexpr std::string_view kOneSpan = "--otlp-traces-endpoint sends one span of each request";
 constexpr std::string_view kLogLevel = "--log-level sets what is told";
 constexpr std::string_view kTiers = "--kv-offloading-size keeps prefixes in host memory";
 constexpr std::string_view kNoAdapters = "adapters are not supported";
@@ -132,9 +133,8 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--enable-log-requests,--log-requests", kNothing,
      "prompts are never logged; --access-log tells of each request"},
     {"--log-requests-level,--max-log-len,--log-config-file", kValue, "prompts are never logged"},
-    {"--otlp-traces-endpoint", kValue, "traces are not sent"},
-    {"--collect-detailed-traces", kValue, "traces are not sent"},
-    {"--enable-trace", kNothing, "traces are not sent"},
+    {"--collect-detailed-traces", kValue, kOneSpan},
+    {"--enable-trace", kNothing, kOneSpan},
     {"--disable-log-stats", kNothing, kUnlike},
     {"--show-hidden-metrics-for-version", kValue, kUnlike},
     // llama-server

@@ -22,9 +22,15 @@ constexpr Named<LogLevel> kLogLevels[] = {
     {"error", LogLevel::kError}, {"off", LogLevel::kOff},
 };
 
-void add_log_level(CLI::App& app, ModelFlags& flags) {
+constexpr Named<LogFormat> kLogFormats[] = {{"text", LogFormat::kText}, {"json", LogFormat::kJson}};
+
+void add_log_flags(CLI::App& app, ModelFlags& flags) {
   add_choice(app, "--log-level,--uvicorn-log-level", flags.log_level, kLogLevels,
              "What is written to stderr")
+      ->group("Other");
+  add_choice(app, "--log-format", flags.log_format, kLogFormats,
+             "Its form: lines for people, or an object of JSON a line for collectors; no prompts "
+             "and no answers in either")
       ->group("Other");
 }
 
@@ -142,7 +148,7 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
              "CPUs of each compute thread: one of its own, its NUMA node's, or any; auto: core "
              "where the threads take every core and no quota shares them")
       ->group("Model");
-  add_log_level(app, flags);
+  add_log_flags(app, flags);
   add_foreign_flags(app);
 }
 
@@ -214,6 +220,7 @@ Status read_device(std::string_view name, DeviceOptions& options) {
 }  // namespace
 
 Status apply_model_flags(ModelFlags& flags) {
+  set_log_format(flags.log_format);
   set_log_level(flags.log_level);
   HR_RETURN_IF_ERROR(read_device(flags.device, flags.stack.device));
   HR_RETURN_IF_ERROR(find_in_hub(flags));

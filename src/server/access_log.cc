@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log_format.h"
 #include "server/error_response.h"
 #include "server/server_state.h"
 
@@ -27,12 +27,31 @@ void add_id(std::vector<HttpHeader>& headers, std::string_view path, const std::
   if (error_form_of(path) == ErrorForm::kAnthropic) headers.push_back({"request-id", id});
 }
 
+struct LoggedRequest {
+  std::string_view method, path, id;
+  int status = 0;
+  double ms = 0;
+  size_t bytes = 0;  // of the answer's body
+};
+
+void log_request(LogLevel level, const LoggedRequest& request) {
+  if (log_level() > level) return;
+  const auto& [method, path, id, status, ms, bytes] = request;
+  log_event(level,
+            fmt::format("{} {} {} {:.1f} ms {} bytes id={}", method, path, status, ms, bytes, id),
+            {{"method", method},
+             {"path", path},
+             {"status", int64_t{status}},
+             {"duration_ms", ms},
+             {"bytes", static_cast<int64_t>(bytes)},
+             {"request_id", id}});
+}
+
 class IdentifiedExchange final : public ForwardingExchange {
  public:
-  IdentifiedExchange(std::shared_ptr<Exchange> exchange, std::string id, const HttpRequest& request,
-                     AccessLog log)
+  IdentifiedExchange(std::shared_ptr<Exchange> exchange, const HttpRequest& request, AccessLog log)
       : ForwardingExchange(std::move(exchange)),
-        id_(std::move(id)),
+        id_(request.id),
         method_(request.method.substr(0, 16)),
         path_(request.path.substr(0, kPathBytesMax)),
         logged_(log == AccessLog::kOff) {}
@@ -65,11 +84,8 @@ class IdentifiedExchange final : public ForwardingExchange {
   void log(int status) {
     if (std::exchange(logged_, true)) return;
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
-    if (is_probe(path_) && status == 200) {
-      log_debug("{} {} {} {:.1f} ms {} bytes id={}", method_, path_, status, ms, bytes_, id_);
-    } else {
-      log_info("{} {} {} {:.1f} ms {} bytes id={}", method_, path_, status, ms, bytes_, id_);
-    }
+    const LogLevel level = is_probe(path_) && status == 200 ? LogLevel::kDebug : LogLevel::kInfo;
+    log_request(level, {method_, path_, id_, status, ms, bytes_});
   }
 
   const std::string id_;
@@ -88,9 +104,9 @@ std::string request_id_of(const HttpRequest& request, size_t bytes_max) {
   return is_safe_header_value(id, bytes_max) ? std::string(id) : random_hex_id();
 }
 
-std::shared_ptr<Exchange> identified_exchange(std::shared_ptr<Exchange> exchange, std::string id,
+std::shared_ptr<Exchange> identified_exchange(std::shared_ptr<Exchange> exchange,
                                               const HttpRequest& request, AccessLog log) {
-  return std::make_shared<IdentifiedExchange>(std::move(exchange), std::move(id), request, log);
+  return std::make_shared<IdentifiedExchange>(std::move(exchange), request, log);
 }
 
 HttpResponse identified_refusal(HttpResponse response, AccessLog log, std::string id,

@@ -1,6 +1,7 @@
 #include "server/content_encoding.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <string>
@@ -15,11 +16,19 @@ constexpr int kFastest = 1;           // streams wait on the same thread
 constexpr int kGzipWindow = 15 + 16;  // 32 KiB, with gzip's frame instead of zlib's
 constexpr int kMemoryLevel = 8;       // zlib's default
 
-// A weight is 0 to 1 with up to three decimals.
-bool is_zero_weight(std::string_view parameters) {
+// Of "; q=0.5", in thousandths; 1000 where there is none, 0 where it is malformed.
+int weight_of(std::string_view parameters) {
   const size_t at = parameters.find("q=");
-  if (at == parameters.npos) return false;
-  return trim(parameters.substr(at + 2)).find_first_not_of("0.") == std::string_view::npos;
+  if (at == parameters.npos) return 1000;
+  const std::string_view text = trim(parameters.substr(at + 2));
+  if (text.starts_with('1')) return 1000;
+  if (!text.starts_with("0.")) return 0;
+  int weight = 0;
+  for (size_t i = 2; i < 5; ++i) {
+    const char c = i < text.size() ? text[i] : '0';
+    weight = 10 * weight + (c >= '0' && c <= '9' ? c - '0' : 0);
+  }
+  return weight;
 }
 
 // Empty: it got no smaller, or there was no memory.
@@ -40,31 +49,45 @@ std::string gzip_of(std::string_view text) {
   return encoded;
 }
 
+// The same.
+std::string zstd_of(std::string_view text) {
+  std::string encoded(text.size(), '\0');
+  const size_t size =
+      ZSTD_compress(encoded.data(), encoded.size(), text.data(), text.size(), kFastest);
+  encoded.resize(ZSTD_isError(size) ? 0 : size);
+  return encoded;
+}
+
 }  // namespace
 
-bool accepts_gzip(std::string_view accept_encoding) {
-  bool any = false;
+ContentCoding choose_coding(std::string_view accept_encoding) {
+  constexpr int kUnnamed = -1;
+  int gzip = kUnnamed, zstd = kUnnamed, any = kUnnamed;
   while (!accept_encoding.empty()) {
     const size_t comma = std::min(accept_encoding.find(','), accept_encoding.size());
     const std::string_view item = accept_encoding.substr(0, comma);
     accept_encoding.remove_prefix(std::min(comma + 1, accept_encoding.size()));
     const size_t semicolon = std::min(item.find(';'), item.size());
     const std::string_view coding = trim(item.substr(0, semicolon));
-    const bool wanted = !is_zero_weight(item.substr(semicolon));
-    if (coding == "gzip" || coding == "x-gzip") return wanted;
-    if (coding == "*") any = wanted;
+    const int weight = weight_of(item.substr(semicolon));
+    if (coding == "gzip" || coding == "x-gzip") gzip = weight;
+    if (coding == "zstd") zstd = weight;
+    if (coding == "*") any = weight;
   }
-  return any;
+  if (gzip == kUnnamed) gzip = any;
+  if (zstd > 0 && zstd >= gzip) return ContentCoding::kZstd;
+  return gzip > 0 ? ContentCoding::kGzip : ContentCoding::kIdentity;
 }
 
-void encode_content(bool gzip, HttpResponse& response) {
+void encode_content(ContentCoding coding, HttpResponse& response) {
   if (response.body.size() < kEncodedBytesMin || response.body.size() > kEncodedBytesMax) return;
   response.headers.push_back({"Vary", "Accept-Encoding"});
-  if (!gzip) return;
-  std::string encoded = gzip_of(response.body);
+  if (coding == ContentCoding::kIdentity) return;
+  const bool zstd = coding == ContentCoding::kZstd;
+  std::string encoded = zstd ? zstd_of(response.body) : gzip_of(response.body);
   if (encoded.empty()) return;
   response.body = std::move(encoded);
-  response.headers.push_back({"Content-Encoding", "gzip"});
+  response.headers.push_back({"Content-Encoding", zstd ? "zstd" : "gzip"});
 }
 
 }  // namespace headrace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <string>
 
@@ -29,14 +30,27 @@ std::string unpacked(const std::string& body) {
 constexpr std::string_view kLong =
     R"({"prompt":[5],"max_tokens":400,"temperature":0,"logprobs":1,"seed":1})";
 
+std::string unpacked_zstd(const std::string& body) {
+  std::string text(1 << 20, '\0');
+  const size_t size = ZSTD_decompress(text.data(), text.size(), body.data(), body.size());
+  CHECK(!ZSTD_isError(size));
+  text.resize(size);
+  return text;
+}
+
 TEST(ContentEncoding, WhatAClientAccepts) {
-  for (const char* yes : {"gzip", "gzip, deflate", "br, gzip", "deflate;q=1.0, gzip;q=0.5", "*",
-                          "*;q=0.1", "br;q=1, *;q=0.2", "x-gzip"}) {
-    EXPECT_TRUE(accepts_gzip(yes)) << yes;
+  for (const char* gzip : {"gzip", "gzip, deflate", "br, gzip", "deflate;q=1.0, gzip;q=0.5", "*",
+                           "*;q=0.1", "br;q=1, *;q=0.2", "x-gzip", "zstd;q=0.5, gzip",
+                           "zstd;q=0, gzip;q=0.001", "zstd;q=0.25, gzip;q=0.3"}) {
+    EXPECT_EQ(choose_coding(gzip), ContentCoding::kGzip) << gzip;
   }
-  for (const char* no : {"", "identity", "br, zstd", "gzip;q=0", "gzip; q=0.000, *", "*;q=0",
-                         "gzipped", "*, gzip;q=0.0"}) {
-    EXPECT_FALSE(accepts_gzip(no)) << no;
+  for (const char* zstd : {"zstd", "gzip, deflate, br, zstd", "zstd;q=0.5, gzip;q=0.5", "br, zstd",
+                           "*;q=0.5, zstd", "gzip;q=0, zstd;q=0.1", "gzip;q=0.9, zstd;q=1.0"}) {
+    EXPECT_EQ(choose_coding(zstd), ContentCoding::kZstd) << zstd;
+  }
+  for (const char* no : {"", "identity", "br", "gzip;q=0", "gzip; q=0.000, *", "*;q=0", "gzipped",
+                         "*, gzip;q=0.0", "zstd;q=0", "zstd;q=nonsense"}) {
+    EXPECT_EQ(choose_coding(no), ContentCoding::kIdentity) << no;
   }
 }
 
@@ -52,9 +66,15 @@ TEST(ContentEncoding, WholeAnswersAreEncodedWhereAsked) {
   EXPECT_EQ(encoded->headers.at("content-encoding"), "gzip");
   EXPECT_EQ(encoded->headers.at("vary"), "Accept-Encoding");
   EXPECT_LT(encoded->body.size(), plain->body.size() / 2);
-  const auto parsed = parse_json(unpacked(encoded->body));
-  ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(write_json(at(choice(*parsed), "text")), write_json(at(choice(plain->json()), "text")));
+  const auto smaller = client.post_text(kCompletions, kLong, "Accept-Encoding: gzip, zstd\r\n");
+  ASSERT_TRUE(smaller);
+  EXPECT_EQ(smaller->headers.at("content-encoding"), "zstd");
+  for (const std::string& body : {unpacked(encoded->body), unpacked_zstd(smaller->body)}) {
+    const auto parsed = parse_json(body);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(write_json(at(choice(*parsed), "text")),
+              write_json(at(choice(plain->json()), "text")));
+  }
 }
 
 TEST(ContentEncoding, ShortAnswersAndStreamsAreNot) {
@@ -73,23 +93,25 @@ TEST(ContentEncoding, ShortAnswersAndStreamsAreNot) {
 TEST(ContentEncoding, VeryLongBodiesStayAsTheyAre) {
   HttpResponse response;
   response.body.assign(kEncodedBytesMax + 1, 'a');
-  encode_content(true, response);
+  encode_content(ContentCoding::kGzip, response);
   EXPECT_EQ(response.body.size(), kEncodedBytesMax + 1);
   EXPECT_TRUE(response.headers.empty());
 }
 
 TEST(ContentEncoding, WhatGetsNoSmallerStaysAsItIs) {
-  HttpResponse response;
-  uint64_t state = 1;
-  for (int i = 0; i < 4096; ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    response.body.push_back(static_cast<char>(state >> 56));
+  for (const ContentCoding coding : {ContentCoding::kGzip, ContentCoding::kZstd}) {
+    HttpResponse response;
+    uint64_t state = 1;
+    for (int i = 0; i < 4096; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      response.body.push_back(static_cast<char>(state >> 56));
+    }
+    const std::string before = response.body;
+    encode_content(coding, response);
+    EXPECT_EQ(response.body, before);
+    ASSERT_EQ(response.headers.size(), 1u);
+    EXPECT_EQ(response.headers[0].name, "Vary");
   }
-  const std::string before = response.body;
-  encode_content(true, response);
-  EXPECT_EQ(response.body, before);
-  ASSERT_EQ(response.headers.size(), 1u);
-  EXPECT_EQ(response.headers[0].name, "Vary");
 }
 
 }  // namespace

@@ -130,6 +130,8 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
   salt = call.state.keys.cache_domain(call.caller.key) + "/" + salt;
   plan->model = call.model;
   reserve_pins(owner, *plan);
+  if (call.state.traces)
+    plan->trace = RequestTrace{trace_context_of(call.request), call.request.id};
   call.exchange->post([&state = call.state, exchange = call.exchange,
                        ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
     GenerationSession::start(state, std::move(*ready), exchange);

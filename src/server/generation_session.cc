@@ -198,6 +198,7 @@ void GenerationSession::handle(Arrival arrival) {
   const int32_t number = emission.choice;
   ChoiceDelta delta = choice.stream.take(std::move(emission));
   generated_ += delta.generated;
+  choice.generated += delta.generated;
   progress_->generated = generated_;
   reasoning_ += delta.reasoning;
   if (plan_.lease) plan_.lease->spend(delta.generated);
@@ -352,19 +353,32 @@ void GenerationSession::end(FinishReason reason) {
   plan_.lease.reset();
   for (const std::string& pin : plan_.pins) model_.pins->give_up(pin);
   state_.sessions.remove(this);
+  const RequestTimes times = request_times();
+  if (plan_.trace) {
+    state_.traces->add(request_span(*plan_.trace, model_.served.names.front(),
+                                    plan_.settings.sampling, times, reason));
+  }
   if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
+  model_.metrics->on_request_finished(times);
+}
+
+RequestTimes GenerationSession::request_times() const {
+  const Usage spent = usage();
   RequestTimes times;
   times.first_token = first_token_time_ < 0 ? -1 : first_token_time_ - arrival_time_;
   times.total = state_.clock.now_seconds() - arrival_time_;
-  times.prompt_tokens = prompt_tokens_;
-  times.generation_tokens = generated_;
-  times.choices = static_cast<int32_t>(choices_.size());
-  times.max_tokens = plan_.settings.sampling.max_tokens;
-  times.prompt_tokens_computed = prompt_tokens_ - cached_tokens_;
-  const Usage spent = usage();
+  times.queue = spent.queue_seconds;
   times.prompt = spent.prompt_seconds;
   times.answer = spent.answer_seconds;
-  model_.metrics->on_request_finished(times);
+  times.prompt_tokens = prompt_tokens_;
+  times.prompt_tokens_computed = prompt_tokens_ - cached_tokens_;
+  times.generation_tokens = generated_;
+  for (const Choice& choice : choices_) {
+    times.longest_answer = std::max(times.longest_answer, choice.generated);
+  }
+  times.choices = static_cast<int32_t>(choices_.size());
+  times.max_tokens = plan_.settings.sampling.max_tokens;
+  return times;
 }
 
 void GenerationSession::cut() {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "server/exchange.h"
 #include "server/generation_request.h"
 #include "server/key_quota.h"
+#include "server/request_span.h"
 #include "server/server_state.h"
 
 namespace headrace {
@@ -32,7 +34,8 @@ struct GenerationPlan {
   std::vector<HttpHeader> headers;         // of the answer
   // Of each choice of a chat; none: text stays as it is.
   std::function<std::unique_ptr<OutputParser>()> make_parser;
-  std::vector<std::string> pins;  // of each prompt (cache_pins.h); empty: none is wanted
+  std::vector<std::string> pins;      // of each prompt (cache_pins.h); empty: none is wanted
+  std::optional<RequestTrace> trace;  // none: no span is sent
 };
 
 class GenerationSession : public ExchangeObserver,
@@ -56,6 +59,7 @@ class GenerationSession : public ExchangeObserver,
     ChoiceStream stream;
     ChoiceDelta ready;  // not yet sent; the whole answer when not streaming
     bool opened = false;
+    int64_t generated = 0;
     double last_time = -1;
   };
   struct Prompt {
@@ -84,6 +88,7 @@ class GenerationSession : public ExchangeObserver,
   void cancel_all();
   void end(FinishReason reason);
   Usage usage() const;
+  RequestTimes request_times() const;
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
 
   ServerState& state_;

@@ -6,7 +6,6 @@
 #include <exception>
 
 #include "base/log.h"
-#include "server/content_encoding.h"
 
 namespace headrace {
 
@@ -238,7 +237,7 @@ void HttpConnection::dispatch() {
 
 HttpConnection::Wording HttpConnection::wording_of(const HttpRequest& request) const {
   return {context_.common_headers(request), error_form_of(request.path),
-          accepts_gzip(request.header("accept-encoding"))};
+          choose_coding(request.header("accept-encoding"))};
 }
 
 // The clients of a proxy share its connections: their requests count instead.
@@ -300,7 +299,7 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   answer_begun_ = true;
   keep_alive_ = keep_alive_ && !response.close && !context_.draining();
   put_in_form(wording_.error_form, response);
-  encode_content(wording_.gzip, response);
+  encode_content(wording_.coding, response);
   response.headers.insert(response.headers.end(), wording_.headers.begin(), wording_.headers.end());
   outbox_ +=
       format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);

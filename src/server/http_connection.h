@@ -15,6 +15,7 @@
 #include "server/body_budget.h"
 #include "server/client_address.h"
 #include "server/client_socket.h"
+#include "server/content_encoding.h"
 #include "server/error_response.h"
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
@@ -69,7 +70,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   struct Wording {
     std::vector<HttpHeader> headers;
     ErrorForm error_form = ErrorForm::kOpenAi;
-    bool gzip = false;  // the client takes it
+    ContentCoding coding = ContentCoding::kIdentity;  // that the client takes
   };
   Wording wording_of(const HttpRequest& request) const;
   // What an exchange holds until it ends.

@@ -14,6 +14,7 @@ struct HttpHeader {
 };
 
 struct HttpRequest {
+  std::string id;  // request_id_of(); empty: it was not asked for yet
   std::string method;
   std::string path;  // origin form as sent, before '?'; not decoded: auth and routing read the same
   std::string query;  // after '?', without it

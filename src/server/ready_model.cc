@@ -59,6 +59,9 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
   if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
   ready->metrics = std::move(metrics);
   ready->served = std::move(served);
+  ready->metrics->on_loaded(
+      ready->generates() ? ready->served.engine->options().scheduler.groups.front().block_tokens
+                         : 0);
   ready->pins = std::make_shared<CachePins>(pins);
   if (ready->generates()) ready->pins->set_engine(*ready->served.engine);
   return ready;

@@ -51,10 +51,9 @@ class HttpServer final : public Server {
                [this](PostBox::Task task) { asio::post(io_, std::move(task)); }),
         context_{options_.http,
                  [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-                   auto identified = identified_exchange(
-                       std::move(exchange),
-                       request_id_of(request, options_.requests.label_bytes_max), request,
-                       access_log());
+                   request.id = request_id_of(request, options_.requests.label_bytes_max);
+                   auto identified =
+                       identified_exchange(std::move(exchange), request, access_log());
                    route_request(state_, std::move(request), identified);
                  },
                  [this](const HttpRequest& head) { return admit_body(head); },
@@ -299,9 +298,14 @@ Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
   if (options.tls.enabled()) {
     HR_ASSIGN_OR_RETURN(tls, TlsContext::load(options.tls));
   }
+  std::unique_ptr<TraceExporter> traces;
+  if (options.traces.enabled()) {
+    HR_ASSIGN_OR_RETURN(traces, TraceExporter::create(options.traces));
+  }
   auto server = std::make_unique<HttpServer>(
       std::move(options), std::move(keys), std::move(*proxies), std::move(batches), std::move(tls));
   server->state().metrics_keys = std::move(metrics_keys);
+  server->state().traces = std::move(traces);
   return std::unique_ptr<Server>(std::move(server));
 }
 

@@ -18,6 +18,7 @@
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/tls_context.h"
+#include "server/trace_exporter.h"
 
 namespace headrace {
 
@@ -45,6 +46,7 @@ struct ServerOptions {
   HttpLimits http;
   RequestLimits requests;
   BatchServiceOptions batches;  // with a folder: /v1/files and /v1/batches
+  TraceExportOptions traces;    // with an endpoint: a span of each request goes there
 };
 
 class Server {

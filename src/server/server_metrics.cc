@@ -12,6 +12,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include "server/metric_aliases.h"
+
 namespace headrace {
 namespace {
 
@@ -90,6 +92,29 @@ struct ServerMetrics::Series {
     return successes.Add(with_reason);
   }
 
+  prometheus::Counter& prompt_tokens_from(const char* source) {
+    return prometheus::BuildCounter()
+        .Name("vllm:prompt_tokens_by_source_total")
+        .Help("Prompt tokens by where their keys and values came from.")
+        .Register(registry)
+        .Add(labels_with({{"source", source}}));
+  }
+  // Looked up by name, for what is set at expositions alone.
+  void set_gauge(const char* name, const char* help, double value,
+                 std::initializer_list<prometheus::Labels::value_type> more = {}) {
+    prometheus::BuildGauge()
+        .Name(name)
+        .Help(help)
+        .Register(registry)
+        .Add(labels_with(more))
+        .Set(value);
+  }
+  prometheus::Labels labels_with(std::initializer_list<prometheus::Labels::value_type> more) const {
+    prometheus::Labels all = labels;
+    all.insert(more);
+    return all;
+  }
+
   prometheus::Registry registry;
   const prometheus::Labels labels;
 
@@ -97,12 +122,15 @@ struct ServerMetrics::Series {
       gauge("vllm:num_requests_running", "Sequences in the running batch.");
   prometheus::Gauge& waiting = gauge("vllm:num_requests_waiting", "Requests in the queue.");
   prometheus::Gauge& kv_usage = gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.");
-  prometheus::Gauge& kv_usage_old =
-      gauge("vllm:gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.");
   prometheus::Counter& prompt_tokens =
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
   prometheus::Counter& prompt_tokens_cached =
       counter("vllm:prompt_tokens_cached_total", "Of them, found in the prefix cache.");
+  // The three that vLLM tells apart; the lower tiers count as the cache that they belong to.
+  prometheus::Counter& prompt_tokens_computed = prompt_tokens_from("local_compute");
+  prometheus::Counter& prompt_tokens_found = prompt_tokens_from("local_cache_hit");
+  prometheus::Counter& corrupted =
+      counter("vllm:corrupted_requests_total", "Choices that ended in logits that are no numbers.");
   prometheus::Gauge& pages_in_host =
       gauge("headrace:kv_pages_in_host_memory", "Pages in the host memory tier.");
   prometheus::Gauge& pages_on_disk = gauge("headrace:kv_pages_on_disk", "Pages in the disk tier.");
@@ -120,8 +148,6 @@ struct ServerMetrics::Series {
       histogram("vllm:iteration_tokens_total", "Tokens of an engine step.", kStepTokens);
   prometheus::Histogram& inter_token =
       histogram("vllm:inter_token_latency_seconds", "Between results of a choice.", kPerToken);
-  prometheus::Histogram& inter_token_old = histogram(
-      "vllm:time_per_output_token_seconds", "Old name of inter_token_latency_seconds.", kPerToken);
   prometheus::Histogram& per_token =
       histogram("vllm:request_time_per_output_token_seconds",
                 "Per request: time per token after the first.", kPerToken);
@@ -131,39 +157,23 @@ struct ServerMetrics::Series {
       histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", kTokens);
   prometheus::Histogram& request_generation =
       histogram("vllm:request_generation_tokens", "Generated tokens per request.", kTokens);
+  prometheus::Histogram& longest_answer =
+      histogram("vllm:request_max_num_generation_tokens",
+                "Per request: tokens of the choice with the most.", kTokens);
+  prometheus::Histogram& request_computed =
+      histogram("vllm:request_prefill_kv_computed_tokens",
+                "Per request: prompt tokens that were not in the prefix cache.", kTokens);
+  prometheus::Histogram& prefill_time =
+      histogram("vllm:request_prefill_time_seconds", "First step to first token.", kLatency);
+  prometheus::Histogram& decode_time =
+      histogram("vllm:request_decode_time_seconds", "First token to last token.", kLatency);
+  prometheus::Histogram& inference_time =
+      histogram("vllm:request_inference_time_seconds", "First step to last token.", kLatency);
   prometheus::Histogram& request_n = histogram("vllm:request_params_n", "n per request.", kChoices);
   prometheus::Histogram& request_max_tokens =
       histogram("vllm:request_params_max_tokens", "max_tokens per request.", kTokens);
 
-  // Of the edge.
-  prometheus::Family<prometheus::Gauge>& batches = prometheus::BuildGauge()
-                                                       .Name("headrace:batches")
-                                                       .Help("Batches of /v1/batches, by status.")
-                                                       .Register(registry);
-  prometheus::Family<prometheus::Gauge>& batch_files = prometheus::BuildGauge()
-                                                           .Name("headrace:batch_files")
-                                                           .Help("Files of /v1/files.")
-                                                           .Register(registry);
-  prometheus::Family<prometheus::Gauge>& batch_bytes = prometheus::BuildGauge()
-                                                           .Name("headrace:batch_file_bytes")
-                                                           .Help("Bytes of the files of /v1/files.")
-                                                           .Register(registry);
-  prometheus::Family<prometheus::Counter>& quota_refusals =
-      prometheus::BuildCounter()
-          .Name("headrace:quota_refusals_total")
-          .Help("Requests over a limit of their API key, by key and limit.")
-          .Register(registry);
-
-  prometheus::Family<prometheus::Gauge>& pins =
-      prometheus::BuildGauge()
-          .Name("headrace:cache_pins")
-          .Help("Prompts that clients asked to keep, by API key.")
-          .Register(registry);
-  prometheus::Family<prometheus::Gauge>& pinned_tokens = prometheus::BuildGauge()
-                                                             .Name("headrace:cache_pinned_tokens")
-                                                             .Help("Their tokens.")
-                                                             .Register(registry);
-  std::vector<std::pair<prometheus::Family<prometheus::Gauge>*, prometheus::Gauge*>> owners_seen;
+  EdgeMetrics edge{registry, labels};
 
   // Of the engine's steps.
   prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
@@ -245,6 +255,7 @@ ServerMetrics::ServerMetrics(const std::string& model_name)
        {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
     series_->success(reason);  // present with 0 from the start
   }
+  series_->prompt_tokens_from("external_kv_transfer");  // of other machines: none
 }
 
 ServerMetrics::~ServerMetrics() = default;
@@ -252,6 +263,8 @@ ServerMetrics::~ServerMetrics() = default;
 void ServerMetrics::on_prompt_tokens(int64_t count, int64_t cached) {
   series_->prompt_tokens.Increment(static_cast<double>(count));
   series_->prompt_tokens_cached.Increment(static_cast<double>(cached));
+  series_->prompt_tokens_computed.Increment(static_cast<double>(count - cached));
+  series_->prompt_tokens_found.Increment(static_cast<double>(cached));
 }
 
 void ServerMetrics::on_generation_tokens(int64_t count) {
@@ -262,13 +275,11 @@ void ServerMetrics::on_queue_left(double seconds) { series_->queue_time.Observe(
 
 void ServerMetrics::on_first_token(double seconds) { series_->first_token.Observe(seconds); }
 
-void ServerMetrics::on_inter_token(double seconds) {
-  series_->inter_token.Observe(seconds);
-  series_->inter_token_old.Observe(seconds);
-}
+void ServerMetrics::on_inter_token(double seconds) { series_->inter_token.Observe(seconds); }
 
 void ServerMetrics::on_choice_finished(FinishReason reason) {
   series_->success(reason).Increment();
+  if (reason == FinishReason::kFault) series_->corrupted.Increment();
 }
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
@@ -276,6 +287,11 @@ void ServerMetrics::on_request_finished(const RequestTimes& times) {
   series_->latency.Observe(times.total);
   series_->request_prompt.Observe(static_cast<double>(times.prompt_tokens));
   series_->request_generation.Observe(static_cast<double>(times.generation_tokens));
+  series_->longest_answer.Observe(static_cast<double>(times.longest_answer));
+  series_->request_computed.Observe(static_cast<double>(times.prompt_tokens_computed));
+  series_->prefill_time.Observe(times.prompt);
+  series_->decode_time.Observe(times.answer);
+  series_->inference_time.Observe(times.prompt + times.answer);
   series_->request_n.Observe(times.choices);
   series_->request_max_tokens.Observe(times.max_tokens);
   if (times.first_token >= 0 && times.generation_tokens > times.choices) {
@@ -297,84 +313,74 @@ void ServerMetrics::add_timing(const EngineStats& stats) {
   }
 }
 
-void ServerMetrics::set_edge(const EdgeStats& edge) {
-  const auto labels_with =
-      [&](std::initializer_list<std::pair<const std::string, std::string>> more) {
-        prometheus::Labels labels = series_->labels;
-        labels.insert(more);
-        return labels;
-      };
-  if (edge.batches) {
-    series_->batch_files.Add(series_->labels).Set(static_cast<double>(edge.batches->files));
-    series_->batch_bytes.Add(series_->labels).Set(static_cast<double>(edge.batches->bytes));
-    for (int i = 0; i < kBatchStatusCount; ++i) {
-      const std::string status(batch_status_name(static_cast<BatchStatus>(i)));
-      series_->batches.Add(labels_with({{"status", status}}))
-          .Set(static_cast<double>(edge.batches->batches[static_cast<size_t>(i)]));
-    }
+// What gateways route by, and what SGLang's dashboards show and vLLM's do not.
+void ServerMetrics::set_gateway(const EngineStats& stats) {
+  Series& series = *series_;
+  const SchedulerStats& scheduler = stats.scheduler;
+  constexpr const char* kWaiting = "vllm:num_requests_waiting_by_reason";
+  constexpr const char* kWaitingHelp = "Requests in the queue, by what they wait for.";
+  series.set_gauge(kWaiting, kWaitingHelp, scheduler.waiting, {{"reason", "capacity"}});
+  series.set_gauge(kWaiting, kWaitingHelp, scheduler.background_waiting, {{"reason", "deferred"}});
+  for (const auto& [state, is] :
+       {std::pair{"awake", 1}, std::pair{"weights_offloaded", 0}, std::pair{"discard_all", 0}}) {
+    series.set_gauge("vllm:engine_sleep_state", "1 for the state that the engine is in.", is,
+                     {{"sleep_state", state}});
   }
-  for (auto& [family, gauge] : series_->owners_seen) family->Remove(gauge);
-  series_->owners_seen.clear();
-  const auto set_pins = [&](prometheus::Family<prometheus::Gauge>& family, const PinCounts& pins,
-                            int64_t value) {
-    prometheus::Gauge& gauge = family.Add(labels_with({{"key", pins.owner}}));
-    gauge.Set(static_cast<double>(value));
-    series_->owners_seen.emplace_back(&family, &gauge);
+  series.set_gauge(
+      "vllm:lora_requests_info", "Adapters: none are served.", 0,
+      {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
+  if (scheduler.blocks_total > 0) {
+    series.set_gauge("vllm:cache_config_info", "The cache of keys and values.", 1,
+                     {{"block_size", std::to_string(block_tokens_.load())},
+                      {"num_gpu_blocks", std::to_string(scheduler.blocks_total)}});
+  }
+  const auto ratio = [](uint64_t part, uint64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   };
-  for (const PinCounts& pins : edge.pins) {
-    set_pins(series_->pins, pins, pins.pins);
-    set_pins(series_->pinned_tokens, pins, pins.tokens);
-  }
-  for (const EdgeStats::Key& key : edge.keys) {
-    for (int i = 0; i < kQuotaKindCount; ++i) {
-      const std::string limit(quota_kind_name(static_cast<QuotaKind>(i)));
-      prometheus::Counter& counter =
-          series_->quota_refusals.Add(labels_with({{"key", key.name}, {"limit", limit}}));
-      counter.Increment(static_cast<double>(key.refusals[static_cast<size_t>(i)]) -
-                        counter.Value());
-    }
-  }
+  series.set_gauge("sglang:cache_hit_rate", "Tokens found in the prefix cache, of those looked up.",
+                   ratio(scheduler.prefix_cache_hits, scheduler.prefix_cache_queries));
+  series.set_gauge("sglang:spec_accept_rate", "Proposed tokens that were right, of all.",
+                   ratio(scheduler.accepted_tokens, scheduler.proposed_tokens));
 }
 
-void ServerMetrics::set_stats(const EngineStats& stats) {
+void ServerMetrics::set_engine(const EngineStats& stats) {
+  Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
-  const double usage = scheduler.blocks_total > 0
-                           ? static_cast<double>(scheduler.blocks_used) / scheduler.blocks_total
-                           : 0;
-  series_->running.Set(scheduler.running);
-  series_->waiting.Set(scheduler.waiting);
-  series_->kv_usage.Set(usage);
-  series_->kv_usage_old.Set(usage);
-  const SchedulerStats& seen = series_->seen.scheduler;
-  series_->pages_in_host.Set(scheduler.pages_in_host);
-  series_->pages_on_disk.Set(scheduler.pages_on_disk);
+  const SchedulerStats& seen = series.seen.scheduler;
+  series.running.Set(scheduler.running);
+  series.waiting.Set(scheduler.waiting);
+  series.kv_usage.Set(scheduler.blocks_total > 0
+                          ? static_cast<double>(scheduler.blocks_used) / scheduler.blocks_total
+                          : 0);
+  series.pages_in_host.Set(scheduler.pages_in_host);
+  series.pages_on_disk.Set(scheduler.pages_on_disk);
   std::vector<double> steps;
   for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
-    steps.push_back(
-        static_cast<double>(stats.steps_by_tokens[i] - series_->seen.steps_by_tokens[i]));
+    steps.push_back(static_cast<double>(stats.steps_by_tokens[i] - series.seen.steps_by_tokens[i]));
   }
-  series_->step_tokens.ObserveMultiple(
-      steps, static_cast<double>(stats.step_tokens_total - series_->seen.step_tokens_total));
-  series_->steps.Increment(static_cast<double>(stats.steps - series_->seen.steps));
+  series.step_tokens.ObserveMultiple(
+      steps, static_cast<double>(stats.step_tokens_total - series.seen.step_tokens_total));
+  series.steps.Increment(static_cast<double>(stats.steps - series.seen.steps));
   add_timing(stats);
   for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
-    series_->sums[i]->Increment(kSchedulerSums[i].value(scheduler) - kSchedulerSums[i].value(seen));
+    series.sums[i]->Increment(kSchedulerSums[i].value(scheduler) - kSchedulerSums[i].value(seen));
   }
-  series_->beside_max.Set(scheduler.beside_seconds_max);
+  series.beside_max.Set(scheduler.beside_seconds_max);
   for (const StepCostTerm& field : kStepCostTerms) {
-    prometheus::Labels labels = series_->labels;
+    prometheus::Labels labels = series.labels;
     labels.emplace("term", field.name);
-    series_->step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
+    series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
   }
+  set_gateway(stats);
+  series.seen = stats;
   llama_->set(stats);
-  series_->seen = stats;
 }
 
 void ServerMetrics::on_unloaded(const EngineStats& last) {
   const std::lock_guard lock(series_->expose_mutex);
-  set_stats(last);
+  set_engine(last);
   series_->seen = {};
-  set_stats({});  // gauges
+  set_engine({});  // gauges
 }
 
 std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
@@ -383,8 +389,8 @@ std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
   for (const Exposed& model : models) {
     Series& series = *model.metrics->series_;
     const std::lock_guard lock(series.expose_mutex);
-    model.metrics->set_edge(model.edge);
-    if (model.stats) model.metrics->set_stats(*model.stats);
+    series.edge.set(model.edge);
+    if (model.stats) model.metrics->set_engine(*model.stats);
     for (prometheus::MetricFamily& family : series.registry.Collect()) {
       const auto [at, fresh] = places.emplace(family.name, families.size());
       if (fresh) {
@@ -395,6 +401,7 @@ std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
       std::move(family.metric.begin(), family.metric.end(), std::back_inserter(metrics));
     }
   }
+  add_metric_aliases(families);
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -1,7 +1,7 @@
 // Counters and histograms under the names that vLLM's dashboards and gateways read.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,9 +10,7 @@
 
 #include "engine/engine.h"
 #include "sched/request.h"
-#include "server/batch_service.h"
-#include "server/cache_pins.h"
-#include "server/key_quota.h"
+#include "server/edge_metrics.h"
 
 namespace headrace {
 
@@ -20,24 +18,15 @@ namespace headrace {
 struct RequestTimes {
   double first_token = -1;  // from arrival
   double total = 0;         // from arrival
+  double queue = 0;         // from arrival to the first step
   double prompt = 0;        // from the first step to the first token
   double answer = 0;        // from there to the end
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_computed = 0;  // the others were in the prefix cache
   int64_t generation_tokens = 0;
+  int64_t longest_answer = 0;  // tokens of the choice with the most
   int32_t choices = 1;
   int32_t max_tokens = 0;
-};
-
-// What the edge counts beside requests, at an exposition.
-struct EdgeStats {
-  const BatchCounts* batches = nullptr;  // nullptr: no batches are kept
-  struct Key {
-    std::string name;
-    std::array<uint64_t, kQuotaKindCount> refusals{};
-  };
-  std::vector<Key> keys;  // those with limits
-  std::vector<PinCounts> pins;
 };
 
 // Any thread.
@@ -54,6 +43,8 @@ class ServerMetrics {
   void on_choice_finished(FinishReason reason);
   void on_request_finished(const RequestTimes& times);
 
+  // A model is loaded, with blocks of keys and values of so many tokens; 0: it keeps none.
+  void on_loaded(int32_t block_tokens) { block_tokens_ = block_tokens; }
   // The engine goes, with these last numbers; the next one begins at 0, and sums go on.
   void on_unloaded(const EngineStats& last);
 
@@ -69,9 +60,10 @@ class ServerMetrics {
  private:
   struct Series;
   struct LlamaSeries;
-  void set_edge(const EdgeStats& edge);
-  void set_stats(const EngineStats& stats);
+  void set_engine(const EngineStats& stats);
+  void set_gateway(const EngineStats& stats);
   void add_timing(const EngineStats& stats);  // since the last exposition
+  std::atomic<int32_t> block_tokens_{0};
   std::unique_ptr<Series> series_;
   std::unique_ptr<LlamaSeries> llama_;
 };

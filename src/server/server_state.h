@@ -23,6 +23,7 @@
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/text_pool.h"
+#include "server/trace_exporter.h"
 
 namespace headrace {
 
@@ -85,7 +86,8 @@ struct ServerState {
 
   // Set before all else.
   RequestGuard guard;
-  ApiKeys metrics_keys;  // none: /metrics is open
+  ApiKeys metrics_keys;                   // none: /metrics is open
+  std::unique_ptr<TraceExporter> traces;  // nullptr: no spans are sent
 
   std::atomic<bool> draining{false};
   BatchService* batches = nullptr;  // nullptr: no files and no batches. Set before all else

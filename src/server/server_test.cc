@@ -114,6 +114,12 @@ TEST(Server, TokenizeAndDetokenizeInBothForms) {
   EXPECT_EQ(at(vllm, "max_model_len").as_int(), 4096);
   const Json plain = f.post("/tokenize", R"({"content":"hi<|im_end|>"})").json();
   EXPECT_EQ(at(plain, "tokens").as_array().size(), 12u);
+  // A control token by its name, as evaluation harnesses look its id up; but not where told.
+  const Json name = f.post("/tokenize", R"({"content":"<|im_end|>"})").json();
+  EXPECT_EQ(at(name, "tokens").as_array()[0].as_int(), f.model.control("<|im_end|>"));
+  const Json text_of_name =
+      f.post("/tokenize", R"({"content":"<|im_end|>","parse_special":false})").json();
+  EXPECT_EQ(at(text_of_name, "tokens").as_array().size(), 10u);
   const Json pieces = f.post("/tokenize", R"({"content":"é","with_pieces":true})").json();
   EXPECT_EQ(write_json(at(at(pieces, "tokens").as_array()[0], "piece")), "\"é\"");
   const Json chat =

@@ -72,6 +72,7 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
     if (place > 0) continue;
     model.edge.keys = limited_keys(state);
     model.edge.batches = batches;
+    if (state.traces) model.edge.traces = state.traces->counts();
   }
   return all;
 }

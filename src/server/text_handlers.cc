@@ -9,6 +9,15 @@
 namespace headrace {
 namespace {
 
+// Whether a text is the spelling of one control token, as /tokenizer_info names them. Evaluation
+// harnesses ask for the ids of those so; as a text of its own it is nothing else.
+bool spells_control_token(const Tokenizer& tokenizer, const std::string& text) {
+  constexpr size_t kSpellingBytesMax = 64;
+  if (text.empty() || text.size() > kSpellingBytesMax) return false;
+  const auto ids = tokenizer.encode(text, {.add_special = false, .parse_special = true});
+  return ids.ok() && ids->size() == 1 && tokenizer.is_control(ids->front());
+}
+
 Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeRequest& request) {
   if (request.messages) {
     if (!model.chat) return invalid_argument("this model has no chat template", "messages");
@@ -16,13 +25,15 @@ Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeReq
                               {.add_generation_prompt = request.add_generation_prompt,
                                .add_special = request.add_special.value_or(false)});
   }
-  // BOS by vLLM's default for `prompt` and llama.cpp's for `content`; text that spells a control
-  // token becomes one only when asked (both engines always do it).
+  // BOS by vLLM's default for `prompt` and llama.cpp's for `content`; within a text the spelling of
+  // a control token becomes one only when asked (both engines always do it).
+  const Tokenizer& tokenizer = *model.served.tokenizer;
+  const std::string& text = request.prompt ? *request.prompt : *request.content;
   EncodeOptions options;
   options.add_special = request.add_special.value_or(request.prompt.has_value());
-  options.parse_special = request.parse_special.value_or(false);
-  return model.served.tokenizer->encode(request.prompt ? *request.prompt : *request.content,
-                                        options);
+  options.parse_special =
+      request.parse_special ? *request.parse_special : spells_control_token(tokenizer, text);
+  return tokenizer.encode(text, options);
 }
 
 // Nobody waits for a thread that reads a text of any length. (A chat's template takes longer.)

@@ -312,9 +312,9 @@ TEST(EncoderStack, RefusesAHeadByItsKey) {
   refused("bert_classifier", "problem_type", Json("ranking"), "problem_type");
   refused("bert_classifier", "id2label", Json::object(), "id2label");
   refused("bert_classifier", "id2label", Json::object().set("1", "a"), "no label \"0\"");
-  refused("bert_classifier", "id2label", Json::object().set("0", "a"), "classifier.weight");
-  refused("xlmr_reranker", "id2label", Json(), "classifier.out_proj.weight");  // two, then
-  refused("xlmr_reranker", "num_labels", Json(0), "it was loaded");            // id2label says it
+  refused("bert_classifier", "id2label", Json::object().set("0", "a"), "cls.output.weight");
+  refused("xlmr_reranker", "id2label", Json(), "cls.output.weight");  // two, then
+  refused("xlmr_reranker", "num_labels", Json(0), "it was loaded");   // id2label says it
   refused("xlmr_reranker", "sbert_ce_default_activation_function", Json("torch.nn.Tanh"),
           "sbert_ce_default_activation_function");
   refused("bert_reranker", "sentence_transformers",

@@ -1,5 +1,6 @@
 """A running `headrace serve` with a real model, and OpenAI clients for it."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -9,9 +10,14 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+import zipfile
 
 import openai
 import pytest
+
+# Suites whose packages are in an environment of their own, or in none.
+collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval") if not importlib.util.find_spec(package)]
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "timing: looks at a clock or races a signal; ./test may try it again")
@@ -23,6 +29,8 @@ MODEL = os.environ.get(
     "HEADRACE_MODEL_SMOLLM2",
     os.path.expanduser("~/.cache/headrace/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
 )
+MINILM = os.environ.get("HEADRACE_MODEL_MINILM",
+                        os.path.expanduser("~/.cache/headrace/models/all-MiniLM-L6-v2.zip"))
 SCRIPTED = pathlib.Path(os.environ.get("HEADRACE_SCRIPTED_SERVER") or pathlib.Path(BINARY).parent / "src/server/scripted_server")
 NAME = "smol"
 
@@ -122,6 +130,20 @@ def server():
         if not os.path.exists(path):
             pytest.skip(f"{path} is missing: build and fetch first")
     running = RunningServer("--max-model-len", 2048, "--max-num-seqs", 64)
+    yield running.wait_ready()
+    running.kill()
+
+
+@pytest.fixture(scope="session")
+def minilm(tmp_path_factory):
+    """One server with a real encoder."""
+    for path in (BINARY, MINILM):
+        if not os.path.exists(path):
+            pytest.skip(f"{path} is missing: build and fetch first")
+    folder = tmp_path_factory.mktemp("minilm")
+    with zipfile.ZipFile(MINILM) as packed:
+        packed.extractall(folder)
+    running = RunningServer(model=folder)
     yield running.wait_ready()
     running.kill()
 

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import pathlib
-import zipfile
 
 import httpx
 import ollama
@@ -16,23 +15,8 @@ import pytest
 
 from conftest import BINARY, NAME, ROOT, RunningServer
 
-MINILM = os.environ.get("HEADRACE_MODEL_MINILM",
-                        os.path.expanduser("~/.cache/headrace/models/all-MiniLM-L6-v2.zip"))
 TINY = ROOT / "tests/data/encoders/bert"
 GOLDEN = ROOT / "tests/data/golden/minilm_vectors.jsonl"
-
-
-@pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    for path in (BINARY, MINILM):
-        if not os.path.exists(path):
-            pytest.skip(f"{path} is missing: build and fetch first")
-    folder = tmp_path_factory.mktemp("minilm")
-    with zipfile.ZipFile(MINILM) as packed:
-        packed.extractall(folder)
-    running = RunningServer(model=folder)
-    yield running.wait_ready()
-    running.kill()
 
 
 @pytest.fixture

@@ -189,6 +189,29 @@ def test_echo_scores_equal_generation_bit_for_bit(server, client):
         assert ours == theirs
 
 
+def test_what_lm_eval_asks_for(server):
+    """Ids of control tokens by their names, and greedy or not by the best of a token's log-probabilities."""
+    info = json.load(urllib.request.urlopen(server.url + "/tokenizer_info", timeout=60))
+    (prefix,) = post_json(server.url + "/tokenize", {"prompt": info["bos_token"], "add_special_tokens": False})["tokens"]
+    assert post_json(server.url + "/detokenize", {"tokens": [prefix]})["prompt"] == info["bos_token"]
+    context, rest = (
+        post_json(server.url + "/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]
+        for text in ("The capital of France is", " Paris")
+    )
+    prompts = [[prefix, *context, *rest], [*context, *rest, *rest]]
+    body = {"model": NAME, "prompt": prompts, "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}
+    choices = post_json(server.url + "/v1/completions", body)["choices"]
+    assert [choice["index"] for choice in choices] == [0, 1]
+    for choice, prompt in zip(choices, prompts, strict=True):
+        logprobs = choice["logprobs"]
+        assert len(logprobs["token_logprobs"]) == len(logprobs["top_logprobs"]) == len(prompt) + 1
+        assert logprobs["token_logprobs"][0] is None
+    answers = choices[0]["logprobs"]
+    assert answers["token_logprobs"][-2] == max(answers["top_logprobs"][-2].values())  # Paris is the best
+    worse = choices[1]["logprobs"]
+    assert worse["token_logprobs"][-2] < max(worse["top_logprobs"][-2].values())
+
+
 def test_echo_text_and_offsets(client):
     answer = client.completions.create(
         model=NAME, prompt="Grüße 🙂 an", echo=True, logprobs=1, max_tokens=4, temperature=0

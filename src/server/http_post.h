@@ -1,0 +1,28 @@
+// A POST to another server, for what this one tells of itself. Blocking: for threads of their own.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "server/http_message.h"
+
+namespace headrace {
+
+// Of http://HOST[:PORT][/PATH].
+struct HttpTarget {
+  std::string host;  // a name or an address; IPv6 without brackets
+  std::string port;
+  std::string path;  // at least "/"
+};
+
+// kInvalidArgument for what is no URL, kUnsupported for https://.
+Result<HttpTarget> parse_http_url(std::string_view url);
+
+// The status of the answer, whose body is not read. `seconds`: for each of connect, send and
+// receive. kUnavailable where there is no answer.
+Result<int> post_http(const HttpTarget& target, std::span<const HttpHeader> headers,
+                      std::string_view body, double seconds);
+
+}  // namespace headrace
