@@ -305,7 +305,8 @@ struct RefusedFlag {
 constexpr std::string_view kNoTools = "the server runs no tools";
 constexpr std::string_view kNoForms = "the form of answers is not enforced";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
-constexpr std::string_view kServesOnly = "it is a flag of headrace serve";
+constexpr std::string_view kServesOnly =
+    "a server has one model or several: it is a flag of headrace serve";
 constexpr std::string_view kNoDraft =
     "no second model is loaded; leave it out, and answers are the same";
 constexpr std::string_view kOwnNumbers = "a model is used as its file says";

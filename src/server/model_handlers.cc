@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "server/error_response.h"
 #include "server/handlers.h"
 #include "server/model_wait.h"
@@ -52,6 +54,16 @@ std::optional<std::vector<size_t>> models_of_query(RouteCall& call) {
   }
   for (size_t place = 0; place < models.size(); ++place) places.push_back(place);
   return places;
+}
+
+// A server whose one model stays has none that sleeps.
+bool refuse_sleep(RouteCall& call) {
+  if (!call.state.model()) return false;
+  call.exchange->respond(error_response(
+      400, fmt::format("{} is not supported: the model stays in memory for as long as the server "
+                       "runs (--enable-sleep-mode lets it sleep)",
+                       call.request.path)));
+  return true;
 }
 
 // Answers when each of several has told its end: with the first error, if any.
@@ -102,6 +114,7 @@ void handle_unload_model(RouteCall& call) {
 // Both levels give all of the model's memory back: what is left is what the system keeps of its
 // file. Requests under way end first; the next one wakes it.
 void handle_sleep(RouteCall& call) {
+  if (refuse_sleep(call)) return;
   const auto level = query_integer(call.request.query, "level", 1, 1, 2);
   if (!level.ok()) return call.exchange->respond(error_response(level.status()));
   auto places = models_of_query(call);
@@ -121,6 +134,7 @@ void handle_sleep(RouteCall& call) {
 }
 
 void handle_wake_up(RouteCall& call) {
+  if (refuse_sleep(call)) return;
   auto places = models_of_query(call);
   if (!places) return;
   ModelPool& models = call.state.models;

@@ -21,14 +21,15 @@ class ModelWait final : public ExchangeObserver, public std::enable_shared_from_
 
   // On the strand.
   void start(size_t place, ModelPool::Why why) {
-    exchange_->observe(shared_from_this());
+    const auto exchange = exchange_;  // settle() lets go of it, on another thread
+    exchange->observe(shared_from_this());
     ticket_ =
         state_.models.acquire(place, why, [weak = weak_from_this()](Result<ModelLease> model) {
           if (const auto self = weak.lock()) self->settle(std::move(model));
         });
     const double seconds = state_.limits.model_load_seconds_max;
     if (seconds <= 0 || settled_) return;
-    exchange_->call_after(seconds, [weak = weak_from_this(), seconds] {
+    exchange->call_after(seconds, [weak = weak_from_this(), seconds] {
       const auto self = weak.lock();
       if (!self) return;
       self->settle(unavailable(fmt::format(

@@ -217,7 +217,7 @@ def test_a_model_that_cannot_fill_in_says_so(http):
 def coder():
     if not os.path.exists(CODER):
         pytest.skip(f"{CODER} is missing")
-    running = RunningServer("-m", CODER, "--max-model-len", 1024)
+    running = RunningServer("--max-model-len", 1024, model=CODER)
     with httpx.Client(base_url=running.wait_ready().url, timeout=120) as client:
         yield client
     running.kill()
