@@ -321,7 +321,7 @@ TEST(LayerTaps, AreLeftByRecordedSteps) {
   const auto stream = device->create_stream();
   const auto before = stream->create_timer(), reached = stream->create_timer();
   stream->record(*before);
-  KvPlan kv = plan_kv(model.spec(), DType::kBF16, 16);
+  KvPlan kv = plan_kv(model.spec(), {KvFormat::kBF16}, 16);
   const SchedulerOptions scheduler{.max_num_seqs = 4,
                                    .max_num_batched_tokens = 48,
                                    .max_model_len = 256,
