@@ -664,7 +664,6 @@ SubcommandRun define_serve(CLI::App& app) {
   add_http_flags(app, *flags);
   add_unix_socket_flags(app, *flags);
   add_tls_flags(app, *flags);
-  add_output_flags(app, *flags);
   add_trace_flags(app, flags->server.traces);
   add_queue_limit_flags(app, *flags);
   add_key_limit_flags(app, flags->key_limits);
