@@ -25,6 +25,7 @@
 #include "cli/engine_flags.h"
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
+#include "server/http_post.h"
 #include "server/request_guard.h"
 #include "server/server.h"
 #include "text/output/dialect.h"
@@ -177,8 +178,8 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
 void add_trace_flags(CLI::App& app, TraceExportOptions& traces) {
   app.add_option("--otlp-traces-endpoint", traces.endpoint,
                  "Sends a span of each request to this OpenTelemetry collector, by OTLP over HTTP; "
-                 "without a path to its /v1/traces (default: none are sent)")
-      ->envname("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+                 "without a path to its /v1/traces (default: as "
+                 "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT says, if it can be used)")
       ->type_name("URL")
       ->group("Server");
   const auto take = [](const char* name, std::string& text) {
@@ -187,6 +188,17 @@ void add_trace_flags(CLI::App& app, TraceExportOptions& traces) {
   };
   take("OTEL_SERVICE_NAME", traces.service_name);
   take("OTEL_EXPORTER_OTLP_HEADERS", traces.headers);
+}
+
+// It is often set for all that runs on a machine: what cannot be used is no reason not to serve.
+void take_trace_endpoint_of_environment(bool seccomp, TraceExportOptions& traces) {
+  constexpr const char* kName = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+  const char* const value = std::getenv(kName);
+  if (value == nullptr || *value == '\0' || traces.enabled()) return;
+  const Status usable = seccomp ? unsupported("--seccomp gives up to open connections")
+                                : parse_http_url(value).status();
+  if (!usable.ok()) return log_warning("{}: no spans are sent: {}", kName, usable.message());
+  traces.endpoint = value;
 }
 
 void add_output_flags(CLI::App& app, ServeFlags& flags) {
@@ -426,6 +438,7 @@ Status apply_server_flags(ServeFlags& flags) {
     return invalid_argument(
         "--seccomp gives up to open connections, which --otlp-traces-endpoint needs: drop one");
   }
+  take_trace_endpoint_of_environment(flags.seccomp, server.traces);
   server.handle_signals = false;  // SignalWatch does
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   return ok_status();
@@ -514,6 +527,7 @@ class BackgroundLoad {
   // It stays as it is, unless it may sleep.
   Status serve_one() {
     const ServedModelOptions options = model_options(flags_);
+    const ModelPoolOptions pool = pool_options(flags_.list, options.stack);  // of what is free now
     HR_ASSIGN_OR_RETURN(LoadedStack loaded, load_served_stack(options, LoadReport::kProgressLine));
     if (loaded.encoder && (batch_ != nullptr || !flags_.server.batches.folder.empty())) {
       return unsupported("batches (--batch-input, --batch-dir) are not supported for encoders");
@@ -529,9 +543,8 @@ class BackgroundLoad {
     const std::string name = served.names.front();
     const std::string sampling = to_string(served.sampling);
     if (flags_.list.comes_and_goes()) {
-      HR_RETURN_IF_ERROR(server_.set_models(pool_options(flags_.list, options.stack),
-                                            {std::move(spec)},
-                                            ModelInstance{std::move(served), stack_}));
+      HR_RETURN_IF_ERROR(
+          server_.set_models(pool, {std::move(spec)}, ModelInstance{std::move(served), stack_}));
     } else {
       HR_RETURN_IF_ERROR(server_.set_ready(std::move(served)));
     }

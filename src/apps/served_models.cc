@@ -118,13 +118,17 @@ NamedModel named_model(const std::string& text) {
 
 // Of the files that hold weights.
 int64_t bytes_on_disk(const std::string& path) {
-  std::error_code ignored;
-  if (fs::is_regular_file(path, ignored)) return static_cast<int64_t>(fs::file_size(path, ignored));
+  std::error_code error;
+  const auto size_of = [&error](const fs::path& file) {
+    const auto bytes = fs::file_size(file, error);
+    return error ? 0 : static_cast<int64_t>(bytes);
+  };
+  if (fs::is_regular_file(path, error)) return size_of(path);
   int64_t bytes = 0;
-  for (const auto& file : fs::directory_iterator(path, ignored)) {
-    const fs::path extension = file.path().extension();
-    if (extension != ".safetensors" && extension != ".gguf") continue;
-    bytes += static_cast<int64_t>(file.file_size(ignored));
+  fs::directory_iterator at(path, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    const fs::path extension = at->path().extension();
+    if (extension == ".safetensors" || extension == ".gguf") bytes += size_of(at->path());
   }
   return bytes;
 }

@@ -219,7 +219,7 @@ void DeviceRunner::start_forward(StepSubmission& submission) {
   OpContext op = context();
   submission.scratch.emplace(workspace_);
   submission.hidden = stages_.take_hidden(workspace_, submission.input.tokens.size());
-  stages_.forward(op, submission.input, submission.hidden);
+  stages_.forward(op, submission.input, submission.hidden, stages_.taps());
 }
 
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
@@ -282,7 +282,7 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   OpContext op = context();
   const Workspace::Mark mark(workspace_);
   const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
-  stages_.forward(op, input, hidden);
+  stages_.forward(op, input, hidden, /*taps=*/{});
   stages_.sample(op, input, hidden);
   stream_->record(*marks.end);
   HR_RETURN_IF_ERROR(stream_->synchronize());

@@ -42,7 +42,7 @@ Result<StepGraphs::Recording> StepRecorder::record(int32_t rows) {
   const TensorView hidden = stages.take_hidden(scratch_, count);
   StepGraphs::Recording recording;
   HR_RETURN_IF_ERROR(stream->begin_capture());
-  stages.forward(op, input, hidden);
+  stages.forward(op, input, hidden, stages.taps());
   HR_ASSIGN_OR_RETURN(recording.forward, stream->end_capture());
   HR_RETURN_IF_ERROR(stream->begin_capture());
   stages.sample(op, input, hidden);

@@ -68,7 +68,8 @@ TensorView StepStages::take_hidden(Workspace& workspace, size_t rows) const {
   return hidden.in(workspace.take(places.used()));
 }
 
-void StepStages::forward(OpContext& context, const StepInput& input, TensorView hidden) const {
+void StepStages::forward(OpContext& context, const StepInput& input, TensorView hidden,
+                         LayerTaps taps) const {
   std::vector<ForwardBatch::Group> groups;
   for (size_t group = 0; group < input.slots.size(); ++group) {
     groups.push_back(
@@ -82,7 +83,7 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
                            .layer_group = storage_.plan().layer_group,
                            .kept = input.keeps_rows ? &kept : nullptr};
   model_.embed(context, batch, hidden);
-  model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps_);
+  model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps);
 }
 
 void StepStages::sample(OpContext& context, const StepInput& input, TensorView hidden) const {

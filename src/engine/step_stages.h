@@ -93,8 +93,9 @@ class StepStages {
   StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots, LayerTaps taps)
       : model_(model), storage_(storage), slots_(slots), taps_(taps) {}
 
+  LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
   // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
-  void forward(OpContext& context, const StepInput& input, TensorView hidden) const;
+  void forward(OpContext& context, const StepInput& input, TensorView hidden, LayerTaps taps) const;
   // Computes the logits of the rows that are read and samples their tokens.
   void sample(OpContext& context, const StepInput& input, TensorView hidden) const;
 

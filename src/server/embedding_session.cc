@@ -87,7 +87,7 @@ EmbeddingSession::~EmbeddingSession() {
 }
 
 void EmbeddingSession::on_peer_gone() {
-  if (answering_->answered.exchange(true)) return;
+  if (answering_->answered.exchange(true) || state_.models.is_closed()) return;
   answering_->plan.model->served.embedder->cancel(request_);
 }
 

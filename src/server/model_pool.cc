@@ -14,21 +14,37 @@
 namespace headrace {
 namespace {
 
-// Clients read it, and a path tells of the machine.
-std::string without_path(std::string message, const ServedModelSpec& spec) {
+// Clients read it, and a path tells of the machine: the model's becomes its name, of others the
+// last part is left.
+std::string without_paths(std::string message, const ServedModelSpec& spec) {
   const std::string& path = spec.facts.path;
-  for (size_t at; !path.empty() && (at = message.find(path)) != message.npos;) {
-    message.replace(at, path.size(), spec.names.front());
-    if (path == spec.names.front()) break;
+  const std::string& name = spec.names.front();
+  for (size_t at = 0; !path.empty() && (at = message.find(path, at)) != message.npos;) {
+    message.replace(at, path.size(), name);
+    at += name.size();
+  }
+  constexpr std::string_view kAround = " \t\n\"'`:,;()[]<>=";
+  for (size_t at = 0; (at = message.find('/', at)) != message.npos;) {
+    const size_t end = std::min(message.find_first_of(kAround, at), message.size());
+    const bool absolute = at == 0 || kAround.find(message[at - 1]) != kAround.npos;
+    const size_t last = message.rfind('/', end - 1);
+    if (absolute && last > at) {
+      message.erase(at, last + 1 - at);
+    } else {
+      at = end;
+    }
   }
   return message;
 }
 
-Result<ModelInstance> load_safely(const ServedModelSpec& spec) {
-  try {
-    return spec.load();
-  } catch (const std::exception& error) {  // no memory, threads, ...
-    return internal_error(error.what());
+// What is told may run out of memory; the others are told all the same.
+void tell_all(const std::vector<std::function<void()>>& news) {
+  for (const auto& tell : news) {
+    try {
+      tell();
+    } catch (const std::exception& error) {
+      log_error("who waited for a model was not told: {}", error.what());
+    }
   }
 }
 
@@ -57,7 +73,8 @@ std::string_view model_state_name(ModelState state) {
 Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> specs,
                        std::optional<ModelInstance> first) {
   CHECK_MSG(!open_ && !specs.empty(), "a pool is opened once, with models");
-  options_ = options;
+  std::vector<std::unique_ptr<Entry>> entries;
+  std::unordered_map<std::string, size_t> by_name;
   bool loads = false;
   for (ServedModelSpec& spec : specs) {
     CHECK(!spec.names.empty());
@@ -66,23 +83,23 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
     entry->status.created_unix_s = std::time(nullptr);
     entry->status.stays = !spec.load;
     entry->metrics = std::make_shared<ServerMetrics>(spec.names.front());
-    entry->idle_seconds = spec.idle_seconds > 0 ? spec.idle_seconds : options_.idle_seconds;
+    entry->idle_seconds = spec.idle_seconds > 0 ? spec.idle_seconds : options.idle_seconds;
     entry->bytes = spec.facts.file_bytes;
     for (const std::string& name : spec.names) {
-      const auto [at, fresh] = by_name_.emplace(name, entries_.size());
-      if (fresh || at->second == entries_.size()) continue;
+      const auto [at, fresh] = by_name.emplace(name, entries.size());
+      if (fresh || at->second == entries.size()) continue;
       return invalid_argument(
           fmt::format("two models are called {}: name one of them otherwise (NAME=PATH)", name));
     }
     loads = loads || spec.load;
     entry->spec = std::move(spec);
-    entries_.push_back(std::move(entry));
+    entries.push_back(std::move(entry));
   }
-  for (size_t place = 0; place < entries_.size(); ++place) {  // where they name no other
-    for (const std::string& name : entries_[place]->spec.other_names) by_name_.emplace(name, place);
+  for (size_t place = 0; place < entries.size(); ++place) {  // where they name no other
+    for (const std::string& name : entries[place]->spec.other_names) by_name.emplace(name, place);
   }
   if (first) {
-    Entry& entry = *entries_.front();
+    Entry& entry = *entries.front();
     const int64_t created = first->served.created_unix_s;
     HR_ASSIGN_OR_RETURN(auto ready,
                         make_ready_model(std::move(first->served), pins_, entry.metrics));
@@ -90,7 +107,13 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
     News nobody;
     settle(entry, std::move(ready), nobody);
     if (created > 0) entry.status.created_unix_s = created;
-    if (!loads && entries_.size() == 1) only_.store(entry.ready.get(), std::memory_order_release);
+    if (!loads && entries.size() == 1) only_.store(entry.ready.get(), std::memory_order_release);
+  }
+  {
+    const std::lock_guard lock(mutex_);  // a server that stops meanwhile looks at them
+    options_ = options;
+    entries_ = std::move(entries);
+    by_name_ = std::move(by_name);
   }
   if (loads) thread_ = std::thread([this] { run(); });
   open_.store(true, std::memory_order_release);
@@ -100,11 +123,7 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
 std::optional<size_t> ModelPool::find(std::string_view name) const {
   if (only()) return 0;
   if (name.empty()) return options_.has_default ? std::optional<size_t>(0) : std::nullopt;
-  auto at = by_name_.find(std::string(name));
-  constexpr std::string_view kLatest = ":latest";  // Ollama's clients add it
-  if (at == by_name_.end() && name.ends_with(kLatest)) {
-    at = by_name_.find(std::string(name.substr(0, name.size() - kLatest.size())));
-  }
+  const auto at = by_name_.find(std::string(name));
   return at == by_name_.end() ? std::nullopt : std::optional(at->second);
 }
 
@@ -119,7 +138,8 @@ ModelLease ModelPool::make_lease(Entry& entry, Use use) {
 ModelLease ModelPool::lease(size_t place, Use use) {
   Entry& entry = *entries_[place];
   const std::lock_guard lock(mutex_);
-  if (entry.status.state != ModelState::kReady || entry.leaves_to) return nullptr;
+  if (entry.status.state != ModelState::kReady) return nullptr;
+  if (entry.leaves_to && use == Use::kRequest) return nullptr;
   return make_lease(entry, use);
 }
 
@@ -131,6 +151,7 @@ void ModelPool::release(Entry& entry, Use use) {
 
 std::vector<ModelLease> ModelPool::loaded() {
   std::vector<ModelLease> leases;
+  if (!is_open()) return leases;
   for (size_t place = 0; place < entries_.size(); ++place) {
     if (ModelLease held = look_at(place)) leases.push_back(std::move(held));
   }
@@ -255,7 +276,7 @@ void ModelPool::stop_loads() {
       }
     }
   }
-  for (const auto& tell : news) tell();
+  tell_all(news);
 }
 
 void ModelPool::close() {
@@ -266,6 +287,7 @@ void ModelPool::close() {
     wake_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  closed_.store(true, std::memory_order_release);
   for (const auto& entry : entries_) {
     if (!entry->owner) continue;  // its pointers are somebody else's
     entry->status.state = ModelState::kUnloaded;
@@ -291,7 +313,7 @@ void ModelPool::run() {
       job->entry->status.state = job->unload_to ? ModelState::kUnloading : ModelState::kLoading;
     }
     lock.unlock();
-    for (const auto& tell : news) tell();
+    tell_all(news);
     if (job && job->unload_to) unload_now(*job->entry, *job->unload_to);
     if (job && !job->unload_to) load(*job->entry);
     lock.lock();
@@ -323,8 +345,9 @@ std::optional<ModelPool::Job> ModelPool::make_room(Entry& wanted, News& news) {
   const auto leaves = [](const auto& entry) {
     return entry->status.state == ModelState::kReady && entry->leaves_to;
   };
-  if (std::any_of(entries_.begin(), entries_.end(), leaves)) return std::nullopt;
   Entry* const victim = longest_unused(wanted);
+  if (victim && victim->users == 0) return Job{victim, ModelState::kUnloaded};
+  if (std::any_of(entries_.begin(), entries_.end(), leaves)) return std::nullopt;
   if (!victim) {
     fail(wanted,
          exhausted(fmt::format("it does not fit into the memory for models, {} bytes "
@@ -333,7 +356,6 @@ std::optional<ModelPool::Job> ModelPool::make_room(Entry& wanted, News& news) {
          news);
     return std::nullopt;
   }
-  if (victim->users == 0) return Job{victim, ModelState::kUnloaded};
   victim->leaves_to = ModelState::kUnloaded;
   return std::nullopt;
 }
@@ -345,7 +367,7 @@ ModelPool::Entry* ModelPool::longest_unused(const Entry& other_than) {
   };
   for (const auto& entry : entries_) {
     if (entry.get() == &other_than || entry->status.state != ModelState::kReady ||
-        !entry->spec.load) {
+        !entry->spec.load || entry->leaves_to) {
       continue;
     }
     if (!longest || before(*entry, *longest)) longest = entry.get();
@@ -392,8 +414,8 @@ void ModelPool::load(Entry& entry) {
   std::unique_ptr<ReadyModel> ready;
   std::shared_ptr<void> owner;
   Status status;
-  {
-    Result<ModelInstance> made = load_safely(entry.spec);
+  try {
+    Result<ModelInstance> made = entry.spec.load();
     status = made.status();
     if (made.ok()) {
       owner = std::move(made->owner);
@@ -403,6 +425,8 @@ void ModelPool::load(Entry& entry) {
       status = derived.status();
       if (derived.ok()) ready = std::move(*derived);
     }
+  } catch (const std::exception& error) {  // no memory, threads, ...
+    status = internal_error(error.what());
   }
   if (!ready) owner.reset();
   const double seconds = clock_.now_seconds() - start;
@@ -417,13 +441,13 @@ void ModelPool::load(Entry& entry) {
       settle(entry, std::move(ready), news);
     } else if (status.code() == StatusCode::kExhausted && others > 0) {
       entry.fits_beside = others - 1;  // without one of them there is more memory
-      entry.status.state = ModelState::kUnloaded;
+      leave(entry, entry.leaves_to.value_or(ModelState::kUnloaded), news);
       entry.wanted = entry.waiters.empty() ? 0 : ++last_wanted_;
     } else {
       fail(entry, status, news);
     }
   }
-  for (const auto& tell : news) tell();
+  tell_all(news);
 }
 
 // The model is there: who waited for it has it. REQUIRES: the mutex, or before open().
@@ -442,8 +466,9 @@ void ModelPool::settle(Entry& entry, std::unique_ptr<ReadyModel> ready, News& ne
   entry.last_use = clock_.now_seconds();
   entry.wanted = 0;
   for (Waiter& waiter : std::exchange(entry.waiters, {})) {
-    news.push_back(
-        [told = std::move(waiter.told), held = make_lease(entry, Use::kRequest)] { told(held); });
+    // Who is told has the only copy: else this thread would be the last to use the model.
+    news.push_back([told = std::move(waiter.told),
+                    held = make_lease(entry, Use::kRequest)]() mutable { told(std::move(held)); });
   }
 }
 
@@ -452,15 +477,20 @@ void ModelPool::fail(Entry& entry, Status why, News& news) {
   const std::string& name = entry.spec.names.front();
   log_error("model {}: {}", name, why.message());
   const Status told_status = internal_error(
-      fmt::format("model {} failed to load: {}", name, without_path(why.message(), entry.spec)));
-  entry.status.state = ModelState::kFailed;
+      fmt::format("model {} failed to load: {}", name, without_paths(why.message(), entry.spec)));
+  leave(entry, ModelState::kFailed, news);
   entry.status.error = told_status;
   entry.failed_at = clock_.now_seconds();
   entry.wanted = 0;
-  entry.leaves_to.reset();
   for (Waiter& waiter : std::exchange(entry.waiters, {})) {
     news.push_back([told = std::move(waiter.told), told_status] { told(told_status); });
   }
+}
+
+// The model is not in memory: who wanted that is told. REQUIRES: the mutex
+void ModelPool::leave(Entry& entry, ModelState to, News& news) {
+  entry.status.state = to;
+  entry.leaves_to.reset();
   for (Done& done : std::exchange(entry.leavers, {})) {
     news.push_back([done = std::move(done)] { done(ok_status()); });
   }
@@ -477,15 +507,11 @@ void ModelPool::unload_now(Entry& entry, ModelState to) {
   News news;
   {
     const std::lock_guard lock(mutex_);
-    entry.status.state = to;
-    entry.leaves_to.reset();
+    leave(entry, to, news);
     entry.idle_seconds =
         entry.spec.idle_seconds > 0 ? entry.spec.idle_seconds : options_.idle_seconds;
-    for (Done& done : std::exchange(entry.leavers, {})) {
-      news.push_back([done = std::move(done)] { done(ok_status()); });
-    }
   }
-  for (const auto& tell : news) tell();
+  tell_all(news);
 }
 
 }  // namespace headrace

@@ -147,6 +147,8 @@ class ModelPool {
   // Ends all models and the thread; a load under way is waited for. Leases that are left must not
   // be used any more.
   void close();
+  // Whether models may have ended under leases that are left. Any thread.
+  bool is_closed() const { return closed_.load(std::memory_order_acquire); }
 
  private:
   enum class Use : uint8_t { kRequest, kLook };
@@ -192,6 +194,7 @@ class ModelPool {
   void load(Entry& entry);
   void settle(Entry& entry, std::unique_ptr<ReadyModel> ready, News& news);
   void fail(Entry& entry, Status why, News& news);
+  void leave(Entry& entry, ModelState to, News& news);
   void unload_now(Entry& entry, ModelState to);
 
   const Clock& clock_;
@@ -199,7 +202,7 @@ class ModelPool {
   ModelPoolOptions options_;                         // fixed by open()
   std::vector<std::unique_ptr<Entry>> entries_;      // likewise
   std::unordered_map<std::string, size_t> by_name_;  // likewise
-  std::atomic<bool> open_{false};
+  std::atomic<bool> open_{false}, closed_{false};
   std::atomic<const ReadyModel*> only_{nullptr};
   std::atomic<int32_t> longest_context_{0};
 

@@ -216,6 +216,21 @@ Result<ScoreRequest> parse_tei_rerank_request(const Json& body, const FieldConte
   return parse_fields(kTeiFields, "query", "texts", body, context, std::move(request));
 }
 
+namespace {
+
+// Of one request: four of as many texts of 512 tokens as a request may have.
+constexpr size_t kPairTokensMax = size_t{1} << 20;
+
+Status pair_too_long(std::string_view field, size_t place, size_t limit) {
+  return invalid_argument(
+      fmt::format("pair {} has more than the {} tokens that this model takes: send {} in parts, or "
+                  "ask for truncate_prompt_tokens",
+                  place, limit, field),
+      std::string(field));
+}
+
+}  // namespace
+
 Result<std::vector<EmbeddingText>> pair_texts(const ScoreRequest& request,
                                               const Tokenizer* tokenizer,
                                               const EmbeddingSizes& sizes,
@@ -238,11 +253,19 @@ Result<std::vector<EmbeddingText>> pair_texts(const ScoreRequest& request,
   HR_ASSIGN_OR_RETURN(const auto second, side_ids(request, true, *tokenizer, most, limits));
   std::vector<EmbeddingText> texts;
   texts.reserve(second.size());
+  size_t tokens = 0;  // the first text is read again with each second one
   for (size_t i = 0; i < second.size(); ++i) {
     const TokenSpan a = first[first.size() == 1 ? 0 : i], b = second[i];
     const PairLengths kept = longest_first({a.size(), b.size()}, room);
     if (kept.first + kept.second < a.size() + b.size() && !request.truncate) {
-      return text_too_long(request.second_field, i, most);
+      return pair_too_long(a.size() > room ? request.first_field : request.second_field, i, most);
+    }
+    tokens += kept.first + kept.second + frame.size();
+    if (tokens > kPairTokensMax) {
+      return invalid_argument(
+          fmt::format("{} pairs have more than {} tokens in all: send fewer at a time",
+                      second.size(), kPairTokensMax),
+          std::string(request.second_field));
     }
     EmbeddingText& text = texts.emplace_back();
     text.ids = join_pair(frame, a.first(kept.first), b.first(kept.second));

@@ -72,6 +72,39 @@ constexpr std::array<SchedulerSum, 14> kSchedulerSums = {{
 
 }  // namespace
 
+namespace {
+
+prometheus::Labels with_more(prometheus::Labels labels,
+                             std::initializer_list<prometheus::Labels::value_type> more) {
+  labels.insert(more);
+  return labels;
+}
+
+// The cache that there is now: its numbers are labels, so that another cache is another series.
+class CacheConfigGauge {
+ public:
+  // 0 blocks: there is none.
+  void set(prometheus::Registry& registry, prometheus::Labels labels, int32_t block_tokens,
+           int64_t blocks) {
+    auto& family = prometheus::BuildGauge()
+                       .Name("vllm:cache_config_info")
+                       .Help("The cache of keys and values.")
+                       .Register(registry);
+    if (gauge_ != nullptr) family.Remove(gauge_);
+    gauge_ = nullptr;
+    if (blocks == 0) return;
+    labels.emplace("block_size", std::to_string(block_tokens));
+    labels.emplace("num_gpu_blocks", std::to_string(blocks));
+    gauge_ = &family.Add(labels);
+    gauge_->Set(1);
+  }
+
+ private:
+  prometheus::Gauge* gauge_ = nullptr;
+};
+
+}  // namespace
+
 struct ServerMetrics::Series {
   explicit Series(const std::string& model_name)
       : labels{{"model_name", model_name}, {"engine", "0"}} {}
@@ -97,7 +130,7 @@ struct ServerMetrics::Series {
         .Name("vllm:prompt_tokens_by_source_total")
         .Help("Prompt tokens by where their keys and values came from.")
         .Register(registry)
-        .Add(labels_with({{"source", source}}));
+        .Add(with_more(labels, {{"source", source}}));
   }
   // Looked up by name, for what is set at expositions alone.
   void set_gauge(const char* name, const char* help, double value,
@@ -106,17 +139,12 @@ struct ServerMetrics::Series {
         .Name(name)
         .Help(help)
         .Register(registry)
-        .Add(labels_with(more))
+        .Add(with_more(labels, more))
         .Set(value);
   }
-  prometheus::Labels labels_with(std::initializer_list<prometheus::Labels::value_type> more) const {
-    prometheus::Labels all = labels;
-    all.insert(more);
-    return all;
-  }
-
   prometheus::Registry registry;
   const prometheus::Labels labels;
+  CacheConfigGauge cache_config;
 
   prometheus::Gauge& running =
       gauge("vllm:num_requests_running", "Sequences in the running batch.");
@@ -314,7 +342,7 @@ void ServerMetrics::add_timing(const EngineStats& stats) {
 }
 
 // What gateways route by, and what SGLang's dashboards show and vLLM's do not.
-void ServerMetrics::set_gateway(const EngineStats& stats) {
+void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
   Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
   constexpr const char* kWaiting = "vllm:num_requests_waiting_by_reason";
@@ -322,18 +350,14 @@ void ServerMetrics::set_gateway(const EngineStats& stats) {
   series.set_gauge(kWaiting, kWaitingHelp, scheduler.waiting, {{"reason", "capacity"}});
   series.set_gauge(kWaiting, kWaitingHelp, scheduler.background_waiting, {{"reason", "deferred"}});
   for (const auto& [state, is] :
-       {std::pair{"awake", 1}, std::pair{"weights_offloaded", 0}, std::pair{"discard_all", 0}}) {
+       {std::pair{"awake", awake}, {"weights_offloaded", false}, {"discard_all", !awake}}) {
     series.set_gauge("vllm:engine_sleep_state", "1 for the state that the engine is in.", is,
                      {{"sleep_state", state}});
   }
   series.set_gauge(
       "vllm:lora_requests_info", "Adapters: none are served.", 0,
       {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
-  if (scheduler.blocks_total > 0) {
-    series.set_gauge("vllm:cache_config_info", "The cache of keys and values.", 1,
-                     {{"block_size", std::to_string(block_tokens_.load())},
-                      {"num_gpu_blocks", std::to_string(scheduler.blocks_total)}});
-  }
+  series.cache_config.set(series.registry, series.labels, block_tokens_, scheduler.blocks_total);
   const auto ratio = [](uint64_t part, uint64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   };
@@ -343,7 +367,7 @@ void ServerMetrics::set_gateway(const EngineStats& stats) {
                    ratio(scheduler.accepted_tokens, scheduler.proposed_tokens));
 }
 
-void ServerMetrics::set_engine(const EngineStats& stats) {
+void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
   const SchedulerStats& seen = series.seen.scheduler;
@@ -371,16 +395,16 @@ void ServerMetrics::set_engine(const EngineStats& stats) {
     labels.emplace("term", field.name);
     series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
   }
-  set_gateway(stats);
+  set_gateway(stats, awake);
   series.seen = stats;
   llama_->set(stats);
 }
 
 void ServerMetrics::on_unloaded(const EngineStats& last) {
   const std::lock_guard lock(series_->expose_mutex);
-  set_engine(last);
+  set_engine(last, true);
   series_->seen = {};
-  set_engine({});  // gauges
+  set_engine({}, false);  // gauges
 }
 
 std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
@@ -390,7 +414,7 @@ std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
     Series& series = *model.metrics->series_;
     const std::lock_guard lock(series.expose_mutex);
     series.edge.set(model.edge);
-    if (model.stats) model.metrics->set_engine(*model.stats);
+    if (model.stats) model.metrics->set_engine(*model.stats, true);
     for (prometheus::MetricFamily& family : series.registry.Collect()) {
       const auto [at, fresh] = places.emplace(family.name, families.size());
       if (fresh) {

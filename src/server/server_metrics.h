@@ -52,6 +52,7 @@ class ServerMetrics {
   struct Exposed {
     ServerMetrics* metrics;
     std::optional<EngineStats> stats;
+    std::shared_ptr<const void> held = nullptr;  // keeps the engine, or else it would end with more
     EdgeStats edge;
   };
   // Prometheus text format 0.0.4: each name once, with a line for each model.
@@ -60,8 +61,8 @@ class ServerMetrics {
  private:
   struct Series;
   struct LlamaSeries;
-  void set_engine(const EngineStats& stats);
-  void set_gateway(const EngineStats& stats);
+  void set_engine(const EngineStats& stats, bool awake);
+  void set_gateway(const EngineStats& stats, bool awake);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::atomic<int32_t> block_tokens_{0};
   std::unique_ptr<Series> series_;

@@ -67,6 +67,7 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
     model.metrics = state.models.metrics(place).get();
     if (const ModelLease loaded = state.models.look_at(place)) {
       model.stats = loaded->stats();
+      model.held = loaded;
       model.edge.pins = labelled_pins(state, *loaded);
     }
     if (place > 0) continue;

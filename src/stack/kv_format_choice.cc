@@ -11,14 +11,14 @@ namespace {
 Status check_kv_format(std::string_view flag, std::optional<KvFormat> format, bool on_gpu) {
   if (!format) return ok_status();
   const std::string_view name = name_of(kKvFormats, format);
-  if (on_gpu) {
+  if (on_gpu && (*format == KvFormat::kInt8 || *format == KvFormat::kF32)) {
     return unsupported(
-        fmt::format("--{} {}: on a GPU keys and values have the type of the model's activations: "
-                    "use auto, or --device cpu",
+        fmt::format("--{} {}: on a GPU keys and values have the 16-bit type of the model's "
+                    "activations: use auto, or --device cpu",
                     flag, name),
         std::string(flag));
   }
-  if (*format != KvFormat::kBF16) return ok_status();
+  if (on_gpu || *format != KvFormat::kBF16) return ok_status();
   return unsupported(
       fmt::format("--{} {} is not supported on a CPU: use f16, int8 or f32", flag, name),
       std::string(flag));

@@ -276,7 +276,9 @@ class StackLoader {
     const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
     CHECK(whole.ok());  // it was loaded
-    return plan_kv(*whole, choose_kv_formats(options_.kv_formats, dtype), kKvBlockTokens);
+    return plan_kv(*whole,
+                   choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype),
+                   kKvBlockTokens);
   }
 
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
