@@ -80,6 +80,15 @@ prometheus::Labels with_more(prometheus::Labels labels,
   return labels;
 }
 
+prometheus::Counter& prompt_tokens_from(prometheus::Registry& registry,
+                                        const prometheus::Labels& labels, const char* source) {
+  return prometheus::BuildCounter()
+      .Name("vllm:prompt_tokens_by_source_total")
+      .Help("Prompt tokens by where their keys and values came from.")
+      .Register(registry)
+      .Add(with_more(labels, {{"source", source}}));
+}
+
 // The cache that there is now: its numbers are labels, so that another cache is another series.
 class CacheConfigGauge {
  public:
@@ -125,13 +134,6 @@ struct ServerMetrics::Series {
     return successes.Add(with_reason);
   }
 
-  prometheus::Counter& prompt_tokens_from(const char* source) {
-    return prometheus::BuildCounter()
-        .Name("vllm:prompt_tokens_by_source_total")
-        .Help("Prompt tokens by where their keys and values came from.")
-        .Register(registry)
-        .Add(with_more(labels, {{"source", source}}));
-  }
   // Looked up by name, for what is set at expositions alone.
   void set_gauge(const char* name, const char* help, double value,
                  std::initializer_list<prometheus::Labels::value_type> more = {}) {
@@ -155,8 +157,10 @@ struct ServerMetrics::Series {
   prometheus::Counter& prompt_tokens_cached =
       counter("vllm:prompt_tokens_cached_total", "Of them, found in the prefix cache.");
   // The three that vLLM tells apart; the lower tiers count as the cache that they belong to.
-  prometheus::Counter& prompt_tokens_computed = prompt_tokens_from("local_compute");
-  prometheus::Counter& prompt_tokens_found = prompt_tokens_from("local_cache_hit");
+  prometheus::Counter& prompt_tokens_computed =
+      prompt_tokens_from(registry, labels, "local_compute");
+  prometheus::Counter& prompt_tokens_found =
+      prompt_tokens_from(registry, labels, "local_cache_hit");
   prometheus::Counter& corrupted =
       counter("vllm:corrupted_requests_total", "Choices that ended in logits that are no numbers.");
   prometheus::Gauge& pages_in_host =
@@ -283,7 +287,8 @@ ServerMetrics::ServerMetrics(const std::string& model_name)
        {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
     series_->success(reason);  // present with 0 from the start
   }
-  series_->prompt_tokens_from("external_kv_transfer");  // of other machines: none
+  prompt_tokens_from(series_->registry, series_->labels,
+                     "external_kv_transfer");  // of other machines: none
 }
 
 ServerMetrics::~ServerMetrics() = default;
