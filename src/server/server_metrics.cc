@@ -89,27 +89,46 @@ prometheus::Counter& prompt_tokens_from(prometheus::Registry& registry,
       .Add(with_more(labels, {{"source", source}}));
 }
 
-// The cache that there is now: its numbers are labels, so that another cache is another series.
-class CacheConfigGauge {
+// Of keys and values.
+class CacheGauges {
  public:
-  // 0 blocks: there is none.
-  void set(prometheus::Registry& registry, prometheus::Labels labels, int32_t block_tokens,
-           int64_t blocks) {
-    auto& family = prometheus::BuildGauge()
-                       .Name("vllm:cache_config_info")
-                       .Help("The cache of keys and values.")
-                       .Register(registry);
-    if (gauge_ != nullptr) family.Remove(gauge_);
-    gauge_ = nullptr;
-    if (blocks == 0) return;
-    labels.emplace("block_size", std::to_string(block_tokens));
-    labels.emplace("num_gpu_blocks", std::to_string(blocks));
-    gauge_ = &family.Add(labels);
-    gauge_->Set(1);
+  CacheGauges(prometheus::Registry& registry, const prometheus::Labels& labels)
+      : labels_(labels),
+        usage_(gauge(registry, "vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.")),
+        in_host_(
+            gauge(registry, "headrace:kv_pages_in_host_memory", "Pages in the host memory tier.")),
+        on_disk_(gauge(registry, "headrace:kv_pages_on_disk", "Pages in the disk tier.")),
+        configs_(prometheus::BuildGauge()
+                     .Name("vllm:cache_config_info")
+                     .Help("The cache of keys and values.")
+                     .Register(registry)) {}
+
+  void set(const SchedulerStats& stats, int32_t block_tokens) {
+    const bool there = stats.blocks_total > 0;
+    usage_.Set(there ? static_cast<double>(stats.blocks_used) / stats.blocks_total : 0);
+    in_host_.Set(stats.pages_in_host);
+    on_disk_.Set(stats.pages_on_disk);
+    // Its numbers are labels: another cache is another series.
+    if (config_ != nullptr) configs_.Remove(config_);
+    config_ = nullptr;
+    if (!there) return;
+    config_ =
+        &configs_.Add(with_more(labels_, {{"block_size", std::to_string(block_tokens)},
+                                          {"num_gpu_blocks", std::to_string(stats.blocks_total)}}));
+    config_->Set(1);
   }
 
  private:
-  prometheus::Gauge* gauge_ = nullptr;
+  prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels_);
+  }
+
+  const prometheus::Labels labels_;
+  prometheus::Gauge& usage_;
+  prometheus::Gauge& in_host_;
+  prometheus::Gauge& on_disk_;
+  prometheus::Family<prometheus::Gauge>& configs_;
+  prometheus::Gauge* config_ = nullptr;
 };
 
 }  // namespace
@@ -146,12 +165,11 @@ struct ServerMetrics::Series {
   }
   prometheus::Registry registry;
   const prometheus::Labels labels;
-  CacheConfigGauge cache_config;
+  CacheGauges cache{registry, labels};
 
   prometheus::Gauge& running =
       gauge("vllm:num_requests_running", "Sequences in the running batch.");
   prometheus::Gauge& waiting = gauge("vllm:num_requests_waiting", "Requests in the queue.");
-  prometheus::Gauge& kv_usage = gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.");
   prometheus::Counter& prompt_tokens =
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that got a first result.");
   prometheus::Counter& prompt_tokens_cached =
@@ -163,9 +181,6 @@ struct ServerMetrics::Series {
       prompt_tokens_from(registry, labels, "local_cache_hit");
   prometheus::Counter& corrupted =
       counter("vllm:corrupted_requests_total", "Choices that ended in logits that are no numbers.");
-  prometheus::Gauge& pages_in_host =
-      gauge("headrace:kv_pages_in_host_memory", "Pages in the host memory tier.");
-  prometheus::Gauge& pages_on_disk = gauge("headrace:kv_pages_on_disk", "Pages in the disk tier.");
   prometheus::Counter& generation_tokens =
       counter("vllm:generation_tokens_total", "Generated tokens.");
   prometheus::Family<prometheus::Counter>& successes = prometheus::BuildCounter()
@@ -362,7 +377,6 @@ void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
   series.set_gauge(
       "vllm:lora_requests_info", "Adapters: none are served.", 0,
       {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
-  series.cache_config.set(series.registry, series.labels, block_tokens_, scheduler.blocks_total);
   const auto ratio = [](uint64_t part, uint64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   };
@@ -378,11 +392,7 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   const SchedulerStats& seen = series.seen.scheduler;
   series.running.Set(scheduler.running);
   series.waiting.Set(scheduler.waiting);
-  series.kv_usage.Set(scheduler.blocks_total > 0
-                          ? static_cast<double>(scheduler.blocks_used) / scheduler.blocks_total
-                          : 0);
-  series.pages_in_host.Set(scheduler.pages_in_host);
-  series.pages_on_disk.Set(scheduler.pages_on_disk);
+  series.cache.set(scheduler, block_tokens_);
   std::vector<double> steps;
   for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
     steps.push_back(static_cast<double>(stats.steps_by_tokens[i] - series.seen.steps_by_tokens[i]));
@@ -401,8 +411,8 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
     series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
   }
   set_gateway(stats, awake);
+  llama_->set(stats);  // since what was seen
   series.seen = stats;
-  llama_->set(stats);
 }
 
 void ServerMetrics::on_unloaded(const EngineStats& last) {

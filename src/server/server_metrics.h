@@ -50,9 +50,8 @@ class ServerMetrics {
 
   // What expose() says of a model. No `stats`: it has no engine now.
   struct Exposed {
-    ServerMetrics* metrics;
+    std::shared_ptr<ServerMetrics> metrics;  // keeps the engine too, which would end with more
     std::optional<EngineStats> stats;
-    std::shared_ptr<const void> held = nullptr;  // keeps the engine, or else it would end with more
     EdgeStats edge;
   };
   // Prometheus text format 0.0.4: each name once, with a line for each model.

@@ -64,10 +64,10 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
   if (!state.models.is_open()) return all;
   for (size_t place = 0; place < state.models.size(); ++place) {
     ServerMetrics::Exposed& model = all.emplace_back();
-    model.metrics = state.models.metrics(place).get();
+    model.metrics = state.models.metrics(place);
     if (const ModelLease loaded = state.models.look_at(place)) {
+      model.metrics = std::shared_ptr<ServerMetrics>(loaded, model.metrics.get());
       model.stats = loaded->stats();
-      model.held = loaded;
       model.edge.pins = labelled_pins(state, *loaded);
     }
     if (place > 0) continue;
