@@ -131,16 +131,17 @@ TEST(RopeKv, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   const Heads heads[] = {{9, 3, 64},  {4, 4, 80}, {8, 1, 128},     {2, 1, 96},
                          {2, 2, 256}, {1, 1, 24}, {4, 2, 192, 128}};
+  bool norms = false;  // in every second case, of each format in every second style
   for (const Heads& h : heads) {
-    for (const int64_t tokens : {1, 5, 70}) {
+    for (const int64_t tokens : {1, 37}) {
       for (const int64_t rope_dim : {h.dim, h.dim / 2, 0}) {
         for (const auto style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
           for (const KvFormat format :
                {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kInt8}) {
-            for (const bool norms : {false, true}) {
-              expect_kernels_agree(device, {h, tokens, rope_dim, style, format, norms});
-            }
+            expect_kernels_agree(device, {h, tokens, rope_dim, style, format, norms});
+            norms = !norms;
           }
+          norms = !norms;  // the next style's formats get the others
         }
       }
     }
