@@ -173,7 +173,7 @@ stage_emulated() {
   # lesser CPU has runs in `unit` too; here it is shown once that nothing else is called, at a hundredth
   # of the speed: one head size of each kind, no statistics.
   [[ $MODE == full ]] || filter="-*Cuda*:*Wgmma*:*Layout.*:*Plan.*:KernelNames.*:AmxEmulation.*:DeviceSample.*:SlotState.*\
-:*_d128_*:*_d256_*:*_d80_*:Sample.Draws*:LinearTest.AWeightThatIsPackedLater*"
+:*_d128_*:*_d256_*:*_d80_*:*F16_q8_kv8_d192_*:Sample.Draws*:LinearTest.AWeightThatIsPackedLater*"
   local -A running=()
   for cpu in Haswell Nehalem; do
     GTEST_OUTPUT="xml:$RESULTS/emulated/$cpu.xml" logged "emulated-$cpu.log" \
