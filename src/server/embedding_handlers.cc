@@ -14,14 +14,6 @@ namespace {
 
 using MakeRequest = std::function<Result<EmbeddingRequest>(const Json&, const FieldContext&)>;
 
-// Ollama's names end in a tag; a model that is served without one is its latest.
-std::string without_latest(const ReadyModel& model, std::string name) {
-  constexpr std::string_view kLatest = ":latest";
-  if (model.serves(name) || !name.ends_with(kLatest)) return name;
-  name.resize(name.size() - kLatest.size());
-  return name;
-}
-
 Status refuse_field(std::string_view field, std::string_view why) {
   return invalid_argument(fmt::format("{} is not supported: {}", field, why), std::string(field));
 }
@@ -87,7 +79,7 @@ EmbeddingSizes embedding_sizes(const ReadyModel& model) {
 
 Result<EmbeddingPlan> plan_for(const RouteCall& call, std::string asked_name) {
   const ReadyModel& model = *call.model;
-  const std::string name = without_latest(model, std::move(asked_name));
+  const std::string name = served_name(model, std::move(asked_name));
   HR_RETURN_IF_ERROR(check_model_name(model, name));
   EmbeddingPlan plan;
   plan.model = call.model;

@@ -22,14 +22,6 @@ constexpr std::string_view kOllamaVersion = "0.12.6";
 // "Forever", as Ollama says it of keep_alive -1.
 constexpr int64_t kForeverUnixSeconds = 10'981'785'600;
 
-// Ollama's names end in a tag; a model that is served without one is its latest.
-std::string served_name(const ReadyModel& model, std::string name) {
-  constexpr std::string_view kLatest = ":latest";
-  if (model.serves(name) || !name.ends_with(kLatest)) return name;
-  name.resize(name.size() - kLatest.size());
-  return name;
-}
-
 Status check_ollama_request(const ReadyModel& model, OllamaRequest& request) {
   std::string& name = request.chat.settings.model;
   name = served_name(model, std::move(name));

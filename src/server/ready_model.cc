@@ -35,6 +35,16 @@ bool ReadyModel::serves(std::string_view name) const {
   return name.empty() || has(served.names) || has(served.other_names);
 }
 
+std::string without_latest(std::string name) {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
+  return name;
+}
+
+std::string served_name(const ReadyModel& model, std::string name) {
+  return model.serves(name) ? name : without_latest(std::move(name));
+}
+
 EngineStats ReadyModel::stats() const {
   if (generates()) return served.engine->stats();
   const EmbeddingStats embedder = served.embedder->stats();

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,12 @@ struct ReadyModel {
   EngineStats stats() const;                 // of an embedder: what it has of them
   bool serves(std::string_view name) const;  // also the empty name
 };
+
+// Ollama's names end in a tag; a model that is served without one is its latest. The name without
+// that tag.
+std::string without_latest(std::string name);
+// The same where the model is not served by the whole name.
+std::string served_name(const ReadyModel& model, std::string name);
 
 // Keeps a model loaded for as long as it lives. Copies count as one. Any thread may end it.
 using ModelLease = std::shared_ptr<const ReadyModel>;

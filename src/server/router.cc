@@ -285,9 +285,8 @@ Result<size_t> find_model(const RouteCall& call) {
     named = call.body.find("name");
   }
   if (named && named->is_string()) name = named->as_string();
-  constexpr std::string_view kLatest = ":latest";  // Ollama's clients add it
-  const bool latest = call.request.path.starts_with("/api/") && name.ends_with(kLatest);
-  if (latest && !call.state.models.find(name)) name.resize(name.size() - kLatest.size());
+  const bool may_have_tag = call.request.path.starts_with("/api/") && !call.state.models.find(name);
+  if (may_have_tag) name = without_latest(std::move(name));
   if (const auto place = call.state.models.find(name)) return *place;
   if (name.empty()) {
     return invalid_argument("model is missing: /v1/models lists those that are served", "model");
