@@ -356,6 +356,8 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
   EXPECT_NE(refused(R"({"prompt_lookup_min":9,"prompt_lookup_max":3})")
                 .find("is above prompt_lookup_max"),
             std::string::npos);
+  EXPECT_NE(refused(R"({"synthetic_acceptance_rate":1.5})").find("between 0 and 1"),
+            std::string::npos);
   EXPECT_NE(refused("[]").find("is not a JSON object"), std::string::npos);
   EXPECT_FALSE(parse({"--speculative-config", "{"}).ok());
   EXPECT_TRUE(parse({"--speculative-config", R"({"prompt_lookup_max":1})"}).ok());

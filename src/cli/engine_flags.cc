@@ -288,7 +288,10 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
   };
   app.add_option_function<std::string>(
          "--speculative-config,--sc", read,
-         "The same as JSON: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max")
+         "The same as JSON: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max "
+         "and, to measure "
+         "speed alone, synthetic_acceptance_rate (proposals are accepted with that chance, answers "
+         "mean nothing)")
       ->type_name("JSON")
       ->group("Engine");
 }

@@ -30,6 +30,15 @@ Status read_count(const Json::Member& member, int32_t most, int32_t& out) {
   return ok_status();
 }
 
+Status read_rate(const Json::Member& member, double& out) {
+  if (!member.second.is_number() || member.second.as_double() < 0 ||
+      member.second.as_double() > 1) {
+    return invalid_argument(fmt::format("{} is not a number between 0 and 1", member.first));
+  }
+  out = member.second.as_double();
+  return ok_status();
+}
+
 Status read_member(const Json::Member& member, ProposalOptions& options) {
   const std::string& name = member.first;
   if (name == "method") return read_method(member.second, options);
@@ -38,6 +47,7 @@ Status read_member(const Json::Member& member, ProposalOptions& options) {
   }
   if (name == "prompt_lookup_min") return read_count(member, kLookupTokensMax, options.lookup_min);
   if (name == "prompt_lookup_max") return read_count(member, kLookupTokensMax, options.lookup_max);
+  if (name == "synthetic_acceptance_rate") return read_rate(member, options.synthetic_acceptance);
   if (name == "model") {
     return invalid_argument(
         "model is not supported: no second model is loaded; leave it out, and answers are the "
@@ -45,7 +55,7 @@ Status read_member(const Json::Member& member, ProposalOptions& options) {
   }
   return invalid_argument(
       fmt::format("{} is not a field: there are method, num_speculative_tokens, "
-                  "prompt_lookup_min and prompt_lookup_max",
+                  "prompt_lookup_min, prompt_lookup_max and synthetic_acceptance_rate",
                   name));
 }
 

@@ -48,6 +48,7 @@ class DeviceRunner final : public Runner {
                shape_.slots.blocks_max),
         builder_(storage_.plan(), options_.keep_logit_rows),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
+        acceptance_(options_.synthetic_acceptance),
         writer_(arena_, shape_.attention, storage_, device_slots_) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
@@ -97,6 +98,7 @@ class DeviceRunner final : public Runner {
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
+  AcceptanceRule acceptance_;
   StepWriter writer_;
   StepsInFlight steps_;
   RunnerTiming timing_;  // of the step that was waited for last
@@ -302,7 +304,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
       results_.host_rows(StepsInFlight::place_of(ticket));
   StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
                                              results_.host_tops(StepsInFlight::place_of(ticket)));
-  cut_rejected(step.logit_rows, result);
+  cut_rejected(step.logit_rows, acceptance_, result);
   append_accepted(step.logit_rows, result, slots_);
   const double collect_seconds = clock_.now_seconds() - done;
   timing_ = steps_.timing(ticket);

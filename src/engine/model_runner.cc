@@ -80,6 +80,7 @@ class ModelRunner final : public Runner {
   SlotTable slots_;
   BatchBuilder builder_;
   Sampler sampler_;
+  AcceptanceRule acceptance_{options_.synthetic_acceptance};
   StepResult result_;
   Status status_;  // of memory that could not be mapped; sticky
   uint64_t last_ticket_ = 0;
@@ -148,7 +149,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
     sample_chunk(rows.subspan(first, count));
     first += count;
   }
-  cut_rejected(rows, result_);
+  cut_rejected(rows, acceptance_, result_);
   append_accepted(rows, result_, slots_);
   for (const auto& rank : ranks_) rank->end_step();
 }

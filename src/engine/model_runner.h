@@ -45,6 +45,7 @@ struct ModelRunnerOptions {
   bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   std::vector<LayerTap> taps;     // of each step; of ranks, the first one's
+  double synthetic_acceptance = -1;  // as in ProposalOptions
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner, and may change between
                                    // steps where there is one rank

@@ -19,13 +19,15 @@ void for_each_sequence(std::span<const LogitRow> rows, Rows& results, Take take)
 
 }  // namespace
 
-void cut_rejected(std::span<const LogitRow> rows, StepResult& result) {
-  for_each_sequence(rows, result.rows, [](std::span<const LogitRow> own, StepResult::Row& row) {
+void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResult& result) {
+  for_each_sequence(rows, result.rows, [&](std::span<const LogitRow> own, StepResult::Row& row) {
     size_t sampled = 0;  // rows that sample, up to the first whose proposal is rejected
     for (const LogitRow& each : own) {
       if (!each.samples) continue;
-      const TokenId token = row.accepted[sampled++];
-      if (each.proposed >= 0 && token != each.proposed) break;
+      TokenId& token = row.accepted[sampled++];
+      if (each.proposed < 0) continue;
+      token = rule.decide(each.proposed, token);
+      if (token != each.proposed) break;
     }
     if (sampled == row.accepted.size()) return;
     row.accepted.cut(sampled);

@@ -66,6 +66,18 @@ void NgramSource::propose(Sequence& sequence, int32_t most, std::vector<TokenId>
   proposed.insert(proposed.end(), first, first + std::min(most, length - best));
 }
 
+namespace {
+
+// Has a proposal for everybody, for synthetic acceptance.
+class AnySource final : public DraftSource {
+ public:
+  void propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) override {
+    proposed.insert(proposed.end(), static_cast<size_t>(most), sequence.request->prompt.front());
+  }
+};
+
+}  // namespace
+
 Result<std::shared_ptr<DraftSource>> create_draft_source(const ProposalOptions& options) {
   if (options.source != nullptr) return options.source;
   if (options.method == ProposalMethod::kNone) return std::shared_ptr<DraftSource>();
@@ -78,6 +90,9 @@ Result<std::shared_ptr<DraftSource>> create_draft_source(const ProposalOptions& 
     return invalid_argument(
         fmt::format("prompt_lookup_min {} and prompt_lookup_max {} are not 1 <= min <= max <= {}",
                     options.lookup_min, options.lookup_max, kLookupTokensMax));
+  }
+  if (options.synthetic_acceptance >= 0) {
+    return std::shared_ptr<DraftSource>(std::make_shared<AnySource>());
   }
   return std::shared_ptr<DraftSource>(
       std::make_shared<NgramSource>(options.lookup_min, options.lookup_max));

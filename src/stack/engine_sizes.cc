@@ -62,6 +62,7 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
 void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runner) {
   runner.max_num_seqs = scheduler.max_num_seqs;
   runner.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  runner.synthetic_acceptance = scheduler.proposals.synthetic_acceptance;
   runner.max_model_len = scheduler.max_model_len;
   runner.block_count = scheduler.block_count;
   runner.end_ids = scheduler.end_ids;
