@@ -52,6 +52,18 @@ struct BlocksArguments {
   bool accumulates;
 };
 
+template <class T>
+BlocksArguments<T> blocks_arguments(const LinearArgs& args, const LinearWeight::Segment& segment) {
+  return {.weight = packed_segment(segment, args.weight->k()),
+          .bias = args.bias == nullptr ? nullptr : args.bias + segment.first_row,
+          .y = {.data = args.y.data + segment.first_row * dtype_info(args.y.dtype).block_bytes,
+                .stride = args.y.row_stride,
+                .f32 = args.y.dtype == DType::kF32},
+          .m = static_cast<int32_t>(args.x.rows()),
+          .groups = static_cast<int32_t>(segment.group_count),
+          .accumulates = args.output == LinearOutput::kAccumulate};
+}
+
 // The part scales that this lane has read.
 template <int kType>
 struct OwnScales {

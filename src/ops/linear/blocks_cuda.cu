@@ -8,22 +8,9 @@ namespace headrace {
 namespace {
 
 template <class T>
-gpu::BlocksArguments<T> common_arguments(const LinearArgs& args,
-                                         const LinearWeight::Segment& segment) {
-  return {.weight = gpu::packed_segment(segment, args.weight->k()),
-          .bias = args.bias == nullptr ? nullptr : args.bias + segment.first_row,
-          .y = {.data = args.y.data + segment.first_row * dtype_info(args.y.dtype).block_bytes,
-                .stride = args.y.row_stride,
-                .f32 = args.y.dtype == DType::kF32},
-          .m = static_cast<int32_t>(args.x.rows()),
-          .groups = static_cast<int32_t>(segment.group_count),
-          .accumulates = args.output == LinearOutput::kAccumulate};
-}
-
-template <class T>
 void multiply_few(OpContext& context, const LinearArgs& args) {
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
-    const gpu::FewArguments<T> arguments{common_arguments<T>(args, segment),
+    const gpu::FewArguments<T> arguments{gpu::blocks_arguments<T>(args, segment),
                                          gpu::rows_of<T>(args.x)};
     // Two blocks a multiprocessor where a block's groups allow it.
     const int64_t share =
@@ -62,7 +49,7 @@ void multiply_many(OpContext& context, const LinearArgs& args) {
               static_cast<int32_t>(pieces));
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
     const int32_t warps = row_warps(segment.group_count, context.device.traits().sm_count);
-    const gpu::ManyArguments<T> arguments{common_arguments<T>(args, segment), x,
+    const gpu::ManyArguments<T> arguments{gpu::blocks_arguments<T>(args, segment), x,
                                           static_cast<int32_t>(x_blocks), warps};
     gpu::with_block_type(segment.dtype, [&]<int kType>() {
       const int64_t blocks = gpu::blocks_for(segment.group_count, warps) * x_blocks;

@@ -6,7 +6,7 @@ ops_room(linear
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
     blocks_plan.cc gemv_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
   CUDA
-    linear_cuda.cc any_cuda.cu blocks_cuda.cu few_rows_cuda.cu gemv_cuda.cu library_cuda.cu resident_cuda.cu stream_cuda.cu
+    linear_cuda.cc any_cuda.cu blocks_cuda.cu blocks_wide_cuda.cu few_rows_cuda.cu gemv_cuda.cu library_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
     linear_test.cc linear_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc

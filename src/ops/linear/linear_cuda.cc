@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ops/linear/blocks.h"
+#include "ops/linear/blocks_wide.h"
 #include "ops/linear/fused.h"
 #include "ops/linear/gemv.h"
 #include "ops/linear/plain.h"
@@ -61,9 +62,12 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream_pays, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few_rows_pays, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", linear_library_fits, run_linear_library},
+    Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
     Kernel<LinearArgs>{"linear/cuda/blocks", blocks_pay, run_blocks},
     Kernel<LinearArgs>{"linear/cuda/unpacked", unpacked_fits, run_unpacked},
     Kernel<LinearArgs>{"linear/cuda/blocks_any_rows", blocks_fit, run_blocks, Selection::kByName},
+    Kernel<LinearArgs>{"linear/cuda/blocks_wide_any_rows", blocks_wide_fit, run_blocks_wide,
+                       Selection::kByName},
     kernel<LinearArgs, resident_fits, run_resident>("linear/cuda/resident", Selection::kByName),
     kernel<LinearArgs, gemv_fits, run_gemv>("linear/cuda/gemv_any_size", Selection::kByName),
     Kernel<LinearArgs>{.name = "linear/cuda/any",
