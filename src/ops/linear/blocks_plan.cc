@@ -24,16 +24,28 @@ int64_t arranged_bytes(int64_t m, const LinearWeight& weight) {
   return rows * weight.k() * 2 + rows / 8 * (weight.k() / 32) * kArrangedSumBytes;
 }
 
-BlocksWidePlan plan_blocks_wide(int64_t m, int64_t groups, int64_t chunks, int32_t sm_count) {
+BlocksWideRows blocks_wide_rows(int64_t m, const LinearWeight& weight) {
+  constexpr int64_t kStepChunksMax = 8;
+  BlocksWideRows rows{};
+  rows.tiles = m <= 16 ? 2 : m <= 32 ? 4 : 8;
+  rows.x_blocks = static_cast<int32_t>((m + 8 * rows.tiles - 1) / (8 * rows.tiles));
+  const int64_t steps = (weight.k() / 32 + kStepChunksMax - 1) / kStepChunksMax;
+  rows.chunks = static_cast<int32_t>(steps * kStepChunksMax);
+  rows.bytes = int64_t{rows.x_blocks} * 8 * rows.tiles * rows.chunks * 64;
+  return rows;
+}
+
+int64_t blocks_wide_bytes(int64_t m, const LinearWeight& weight) {
+  return blocks_wide_rows((m + 63) / 64 * 64, weight).bytes;
+}
+
+BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, int64_t groups, int32_t sm_count) {
   constexpr int32_t kGroupsOfBlock = 8, kSplitsMax = 8, kSplitChunksMin = 16;
-  BlocksWidePlan plan{};
-  plan.tiles = m <= 16 ? 2 : m <= 32 ? 4 : 8;
-  plan.x_blocks = static_cast<int32_t>((m + 8 * plan.tiles - 1) / (8 * plan.tiles));
-  plan.row_blocks = static_cast<int32_t>((groups + kGroupsOfBlock - 1) / kGroupsOfBlock);
-  plan.splits = 1;
+  const auto row_blocks = static_cast<int32_t>((groups + kGroupsOfBlock - 1) / kGroupsOfBlock);
+  BlocksWidePlan plan{.blocks = rows.x_blocks * row_blocks, .splits = 1};
   // Two blocks a multiprocessor.
-  while (plan.splits < kSplitsMax && chunks / (2 * plan.splits) >= kSplitChunksMin &&
-         2 * plan.splits * plan.x_blocks * plan.row_blocks <= 2 * sm_count) {
+  while (plan.splits < kSplitsMax && rows.chunks / (2 * plan.splits) >= kSplitChunksMin &&
+         2 * plan.splits * plan.blocks <= 2 * sm_count) {
     plan.splits *= 2;
   }
   return plan;

@@ -1,32 +1,113 @@
-// The kernel of blocks_wide.h. A warp takes a packed group (16 rows of W), the warps of a block
-// stand side by side and read the same rows of x; the blocks of a cluster share K, and their sums
-// meet in shared memory.
+// The kernels of blocks_wide.h. A warp takes a packed group (16 rows of W), which it unpacks in
+// registers; four warps are a warpgroup, whose 64 rows of W are one side of wgmma products and rows
+// of x in shared memory the other. All warps of a block read the same x; the blocks of a cluster
+// share K, and their sums meet in shared memory.
 #pragma once
 
 #include "gpu/bulk_copy.cuh"
 #include "gpu/cluster.cuh"
+#include "gpu/wgmma.cuh"
 #include "ops/linear/blocks.cuh"
+#include "ops/linear/blocks_wide.h"
 
 namespace headrace::gpu {
 
-// A stage: so many chunks of 32 columns of the block's rows of x. Rows stand apart by 32 bytes more
-// than a multiple of 128, so that the eight rows that a warp reads lie in different banks.
+// A stage: so many chunks of 32 columns of the block's rows of x.
 constexpr int kStageChunks = 4, kStages = 4, kStagesAhead = 2;
-constexpr int kStageRowBytes = kStageChunks * 64 + 32;
+constexpr int kChunkBytesOfTile = 512;                 // 8 rows of x, 32 columns
 constexpr int kWideRows = kBlocksWarps * kBlocksRows;  // of W
-// Sums of a row of x, when they meet: a float more than rows, so that columns lie in all banks.
+// Sums of a row of x, when they meet: some floats more than rows, so that columns lie in all banks.
 constexpr int kSumsPitch = kWideRows + 4;
 
 constexpr int wide_shared_bytes(int tiles) {
-  const int stages = kStages * 8 * tiles * kStageRowBytes;
+  const int stages = kStages * kStageChunks * kChunkBytesOfTile * tiles;
   const int sums = 8 * tiles * kSumsPitch * static_cast<int>(sizeof(float));
   return stages > sums ? stages : sums;
 }
 
+// --- x as the products read it ---
+
+// Operand B of products of 16 columns, k along rows, without swizzling: 8 rows of x by 16 bytes are
+// 128 bytes in one piece (a core matrix), two of them side by side are a tile's 16 columns. A lane
+// unpacks columns 4c to 4c + 3 of 16 and gives them as k = 2c, 2c + 1, 2c + 8, 2c + 9: so the first
+// core matrix has pairs of columns 0, 2, 4, 6, the second 1, 3, 5, 7. Rows and columns past the end
+// are zeros.
+//   [x_blocks][chunks][16 columns: 2][tiles][core matrix: 2][8 rows][16 bytes]
+template <class T>
+struct StageRowsArguments {
+  RowsOf<const T> x;
+  uint4* out;
+  int32_t m, chunks;  // of x
+  int32_t out_chunks, tiles;
+  int32_t pieces;  // rows of all blocks x out_chunks x 2
+};
+
+constexpr int kStageRowsThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kStageRowsThreads) stage_rows(StageRowsArguments<T> args) {
+  let_next_kernel_start();
+  wait_for_earlier_kernels();
+  const auto piece = static_cast<int32_t>(blockIdx.x * kStageRowsThreads + threadIdx.x);
+  if (piece >= args.pieces) return;
+  const int32_t half = piece % 2, chunk = piece / 2 % args.out_chunks;
+  const int32_t row = piece / 2 / args.out_chunks, rows = 8 * args.tiles;
+  uint4 first{}, second{};  // columns 0 to 7 and 8 to 15
+  if (row < args.m && chunk < args.chunks) {
+    const auto* from = reinterpret_cast<const uint4*>(args.x.row(row) + 32 * chunk + 16 * half);
+    first = from[0];
+    second = from[1];
+  }
+  const int64_t tile =
+      ((int64_t{row / rows} * args.out_chunks + chunk) * 2 + half) * args.tiles + row % rows / 8;
+  uint4* const to = args.out + tile * 16 + row % 8;
+  to[0] = {first.x, first.z, second.x, second.z};
+  to[8] = {first.y, first.w, second.y, second.w};
+}
+
+// sums += a b' of 64 rows of W and kN rows of x, 16 columns.
+template <class T, int kN>
+struct WideProduct;
+
+// clang-format off
+#define HEADRACE_WIDE_PRODUCT(T, TYPE, N, COUNT, SUMS, REST, ...) \
+  template <> \
+  struct WideProduct<T, N> { \
+    __device__ __forceinline__ static void add(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b) { \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" SUMS "}, " REST ", 1, 1, 1, 0;\n" \
+        : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+    } \
+  };
+#define HEADRACE_SUMS_8(at) "+f"(d[at]), "+f"(d[at + 1]), "+f"(d[at + 2]), "+f"(d[at + 3]), "+f"(d[at + 4]), "+f"(d[at + 5]), "+f"(d[at + 6]), "+f"(d[at + 7])
+#define HEADRACE_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HEADRACE_WIDE_PRODUCTS(T, TYPE) \
+  HEADRACE_WIDE_PRODUCT(T, TYPE, 16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}, %12", HEADRACE_SUMS_8(0)) \
+  HEADRACE_WIDE_PRODUCT(T, TYPE, 32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}, %20", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8)) \
+  HEADRACE_WIDE_PRODUCT(T, TYPE, 64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}, %36", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
+HEADRACE_WIDE_PRODUCTS(__nv_bfloat16, "bf16")
+HEADRACE_WIDE_PRODUCTS(__half, "f16")
+#undef HEADRACE_WIDE_PRODUCTS
+#undef HEADRACE_WIDE_PRODUCT
+#undef HEADRACE_NAMES_32
+#undef HEADRACE_NAMES_16
+#undef HEADRACE_NAMES_8
+#undef HEADRACE_SUMS_8
+// clang-format on
+
+// Where a product finds 16 columns of all tiles: core matrices 128 bytes apart along k, tiles 256.
+__device__ __forceinline__ uint64_t x_operand(uint32_t address) {
+  return uint64_t{(address & 0x3ffff) >> 4} | uint64_t{128 >> 4} << 16 | uint64_t{256 >> 4} << 32;
+}
+
+// --- the product ---
+
 template <class T>
 struct WideArguments {
   BlocksArguments<T> common;
-  RowsOf<const T> x;
+  const std::byte* x;  // as stage_rows() leaves it
+  int32_t x_chunks;    // of it
   int32_t x_blocks;
   int32_t splits;
 };
@@ -49,6 +130,7 @@ struct UnpackScale<__half> {
   __device__ __forceinline__ explicit UnpackScale(const PartScale& scale)
       : pair(packed<__half>(scale.scale * kRaised<__half>, scale.minimum * kRaised<__half>)) {}
   __device__ __forceinline__ explicit UnpackScale(uint32_t shared) : pair(shared) {}
+  template <bool kMinimum>
   __device__ __forceinline__ UnpackScale from_lane(int lane) const {
     return UnpackScale(__shfl_sync(0xffffffffu, pair, lane, 4));
   }
@@ -70,20 +152,35 @@ struct UnpackScale<__half> {
   }
 };
 
+// BF16 has a scale in two parts, or its rounding would be that of a whole part of the weights.
 template <>
 struct UnpackScale<__nv_bfloat16> {
-  PartScale scale;
+  uint32_t scale;    // what BF16 holds of it below, the rest above
+  uint32_t minimum;  // twice
 
-  __device__ __forceinline__ explicit UnpackScale(const PartScale& own) : scale(own) {}
+  __device__ __forceinline__ explicit UnpackScale(const PartScale& own)
+      : scale(packed<__nv_bfloat16>(own.scale,
+                                    own.scale - __bfloat162float(__float2bfloat16_rn(own.scale)))),
+        minimum(packed<__nv_bfloat16>(own.minimum, own.minimum)) {}
+  __device__ __forceinline__ UnpackScale(uint32_t shared_scale, uint32_t shared_minimum)
+      : scale(shared_scale), minimum(shared_minimum) {}
+  template <bool kMinimum>
   __device__ __forceinline__ UnpackScale from_lane(int lane) const {
-    return UnpackScale(PartScale{__shfl_sync(0xffffffffu, scale.scale, lane, 4),
-                                 __shfl_sync(0xffffffffu, scale.minimum, lane, 4)});
+    return {__shfl_sync(0xffffffffu, scale, lane, 4),
+            kMinimum ? __shfl_sync(0xffffffffu, minimum, lane, 4) : 0};
   }
   template <int kType, int kPair>
   __device__ __forceinline__ uint32_t weights(uint32_t stored) const {
-    return packed<__nv_bfloat16>(
-        fmaf(quant<kType>(stored, 2 * kPair), scale.scale, scale.minimum),
-        fmaf(quant<kType>(stored, 2 * kPair + 1), scale.scale, scale.minimum));
+    using Pair = __nv_bfloat162;
+    const uint32_t quants = quant_pair<__nv_bfloat16, kType, kPair>(stored);
+    const uint32_t large = __byte_perm(scale, 0, 0x1010), small = __byte_perm(scale, 0, 0x3232);
+    const auto& q = reinterpret_cast<const Pair&>(quants);
+    const auto& rest = reinterpret_cast<const Pair&>(small);
+    const Pair low = kFormat<kType>.minimum
+                         ? __hfma2(q, rest, reinterpret_cast<const Pair&>(minimum))
+                         : __hmul2(q, rest);
+    const Pair value = __hfma2(q, reinterpret_cast<const Pair&>(large), low);
+    return reinterpret_cast<const uint32_t&>(value);
   }
 };
 
@@ -97,7 +194,8 @@ struct UnpackScales {
       : UnpackScales(step, std::make_integer_sequence<int, Step::kPartsOfLane>()) {}
   // Of part `part` of the step, of row g + 8 `half`.
   __device__ __forceinline__ UnpackScale<T> shared(int part, int half) const {
-    return of[part % Step::kPartsOfLane][half].from_lane(part / Step::kPartsOfLane);
+    return of[part % Step::kPartsOfLane][half].template from_lane<Step::kOf.minimum>(
+        part / Step::kPartsOfLane);
   }
 
  private:
@@ -126,36 +224,25 @@ __device__ __forceinline__ void weight_operand(uint32_t (&a)[2][4], const GroupS
   }
 }
 
-// The stages of a block's rows of x on their way through shared memory. Stage i is columns
-// 32 (first + kStageChunks i) and on.
-template <class T, int kTiles>
+// The stages of a block's rows of x on their way through shared memory. Stage i is chunks
+// kStageChunks i and on of this block's share of K.
+template <int kTiles>
 struct WideStages {
-  std::byte* ring;  // [kStages][8 kTiles][kStageRowBytes]
-  Barrier* full;    // [kStages]
-  Barrier* empty;   // [kStages] a warp each arrives
-  int32_t first, end;
+  static constexpr int kBytes = kStageChunks * kChunkBytesOfTile * kTiles;
+  std::byte* ring;        // [kStages][kBytes]
+  Barrier* full;          // [kStages]
+  Barrier* empty;         // [kStages] each warp arrives
+  const std::byte* from;  // the first stage
 
-  __device__ __forceinline__ int32_t count() const {
-    return (end - first + kStageChunks - 1) / kStageChunks;
+  __device__ __forceinline__ uint32_t address(int32_t i) const {
+    return shared_address(ring) + static_cast<uint32_t>(i % kStages * kBytes);
   }
-  __device__ __forceinline__ const std::byte* slot(int32_t i) const {
-    return ring + i % kStages * (8 * kTiles * kStageRowBytes);
-  }
-  // By one whole warp. Rows past the end repeat the last: their sums are not stored.
-  __device__ __forceinline__ void fill(int32_t i, const RowsOf<const T>& x, int32_t first_row,
-                                       int32_t rows, int lane) {
+  // By one thread.
+  __device__ __forceinline__ void fill(int32_t i) const {
     const int32_t at = i % kStages;
     if (i >= kStages) empty[at].wait(static_cast<uint32_t>(i / kStages - 1) & 1);
-    const int32_t chunk = first + kStageChunks * i;
-    const auto bytes = static_cast<uint32_t>(min(kStageChunks, end - chunk) * 64);
-    if (lane == 0) full[at].arrive_expecting(8 * kTiles * bytes);
-    __syncwarp();
-    std::byte* const to = ring + at * (8 * kTiles * kStageRowBytes);
-#pragma unroll
-    for (int32_t r = lane; r < 8 * kTiles; r += kWarpThreads) {
-      copy_bytes(to + r * kStageRowBytes, x.row(min(first_row + r, rows - 1)) + 32 * chunk, bytes,
-                 full[at]);
-    }
+    full[at].arrive_expecting(kBytes);
+    copy_bytes(ring + at * kBytes, from + int64_t{i} * kBytes, kBytes, full[at]);
   }
 };
 
@@ -163,8 +250,8 @@ template <class T, int kType, int kTiles>
 __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
     multiply_wide(WideArguments<T> args) {
   using Step = GroupStep<kType>;
-  static_assert(Step::kChunks % kStageChunks == 0);
-  constexpr int kColumns = 8 * kTiles;
+  static_assert(Step::kChunks % kStageChunks == 0 && kStageChunks % 2 == 0);
+  constexpr int kColumns = 8 * kTiles, kStagesOfStep = Step::kChunks / kStageChunks;
   let_next_kernel_start();
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ Barrier barriers[2 * kStages];
@@ -174,17 +261,19 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   const int row = lane / 4, quad = lane % 4;
   const int32_t rank = args.splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
   const int32_t tile = static_cast<int32_t>(blockIdx.x) / args.splits;
-  const int32_t first_column = tile % args.x_blocks * kColumns;
+  const int32_t x_block = tile % args.x_blocks, first_column = x_block * kColumns;
   const int32_t first_group = tile / args.x_blocks * kBlocksWarps;
   const int32_t chunks = common.weight.chunks;
   const int32_t steps = (chunks + Step::kChunks - 1) / Step::kChunks;
   const int32_t share = (steps + args.splits - 1) / args.splits;
   const int32_t first_step = min(rank * share, steps), last_step = min(first_step + share, steps);
+  const int32_t stage_count = (last_step - first_step) * kStagesOfStep;
   // Warps past the last group repeat it: their sums are not stored.
   const PackedGroup group = common.weight.group(min(first_group + warp, common.groups - 1));
 
-  WideStages<T, kTiles> stages{shared, barriers, barriers + kStages, first_step * Step::kChunks,
-                               min(last_step * Step::kChunks, chunks)};
+  const int64_t first_chunk = int64_t{x_block} * args.x_chunks + first_step * Step::kChunks;
+  const WideStages<kTiles> stages{shared, barriers, barriers + kStages,
+                                  args.x + first_chunk * (kChunkBytesOfTile * kTiles)};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       stages.full[i].init(1);
@@ -196,46 +285,43 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   if (first_step < last_step) next.load(group, first_step, chunks, lane);
   __syncthreads();
   wait_for_earlier_kernels();
-  const int32_t stage_count = stages.count();
-  if (warp == 0) {
-    for (int32_t i = 0; i < min(kStagesAhead, stage_count); ++i) {
-      stages.fill(i, args.x, first_column, common.m, lane);
-    }
+  if (threadIdx.x == 0) {
+    for (int32_t i = 0; i < min(kStagesAhead, stage_count); ++i) stages.fill(i);
   }
+  __syncwarp();
 
-  float sums[kTiles][4] = {};
+  float sums[4 * kTiles] = {};
+  uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
   int32_t stage = 0;
   for (int32_t at = first_step; at < last_step; ++at) {
     const Step now = next;
     if (at + 1 < last_step) next.load(group, at + 1, chunks, lane);
     const UnpackScales<T, kType> scales(now);
 #pragma unroll
-    for (int part = 0; part < Step::kChunks / kStageChunks; ++part, ++stage) {
-      if (stage >= stage_count) break;
-      if (warp == 0 && stage + kStagesAhead < stage_count) {
-        stages.fill(stage + kStagesAhead, args.x, first_column, common.m, lane);
-      }
-      stages.full[stage % kStages].wait(static_cast<uint32_t>(stage / kStages) & 1);
-      const std::byte* const x = stages.slot(stage) + row * kStageRowBytes + 8 * quad;
-#pragma unroll
-      for (int j = 0; j < kStageChunks; ++j) {
-        const int chunk = part * kStageChunks + j;
-        if (Step::kOf.columns != 256 && at * Step::kChunks + chunk >= chunks) break;
-        uint32_t a[2][4];
-        weight_operand<T, kType>(a, now, scales, chunk, quad);
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-          const std::byte* const columns = x + t * (8 * kStageRowBytes) + 64 * j;
-          const uint2 low = *reinterpret_cast<const uint2*>(columns);
-          const uint2 high = *reinterpret_cast<const uint2*>(columns + 32);
-          multiply_add<T>(sums[t], a[0], low.x, low.y);
-          multiply_add<T>(sums[t], a[1], high.x, high.y);
-        }
+    for (int part = 0; part < kStagesOfStep; ++part, ++stage) {
+      if (threadIdx.x == 0 && stage + kStagesAhead < stage_count) {
+        stages.fill(stage + kStagesAhead);
       }
       __syncwarp();
-      if (lane == 0) stages.empty[stage % kStages].arrive();
+      stages.full[stage % kStages].wait(static_cast<uint32_t>(stage / kStages) & 1);
+      const uint32_t x = stages.address(stage);
+#pragma unroll
+      for (int j = 0; j < kStageChunks; ++j) {
+        auto& operand = a[j % 2];
+        weight_operand<T, kType>(operand, now, scales, part * kStageChunks + j, quad);
+        products_fence();
+        const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles);
+        WideProduct<T, kColumns>::add(sums, operand[0], x_operand(of_chunk));
+        WideProduct<T, kColumns>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
+        products_commit();
+        products_wait<1>();
+        // The stage before this one has been read.
+        if (j == 0 && stage > 0 && lane == 0) stages.empty[(stage - 1) % kStages].arrive();
+      }
     }
   }
+  products_wait<0>();
+  pin(sums);
 
   __syncthreads();                                       // the ring is free
   float* const left = reinterpret_cast<float*>(shared);  // [kColumns][kSumsPitch]
@@ -244,7 +330,7 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       left[(8 * t + 2 * quad + i % 2) * kSumsPitch + warp * kBlocksRows + row + 8 * (i / 2)] =
-          sums[t][i];
+          sums[4 * t + i];
     }
   }
   if (args.splits > 1) {

@@ -9,34 +9,42 @@ namespace {
 template <class T, int kType, int kTiles>
 void launch(OpContext& context, const gpu::WideArguments<T>& arguments,
             const BlocksWidePlan& plan) {
-  const gpu::LaunchShape shape{
-      .blocks = static_cast<unsigned>(plan.x_blocks * plan.row_blocks * plan.splits),
-      .threads = gpu::kBlocksWarps * gpu::kWarpThreads,
-      .shared_bytes = gpu::wide_shared_bytes(kTiles),
-      .cluster = plan.splits,
-      .carveout = gpu::Carveout::kAllShared};
+  const gpu::LaunchShape shape{.blocks = static_cast<unsigned>(plan.blocks * plan.splits),
+                               .threads = gpu::kBlocksWarps * gpu::kWarpThreads,
+                               .shared_bytes = gpu::wide_shared_bytes(kTiles),
+                               .cluster = plan.splits,
+                               .carveout = gpu::Carveout::kAllShared};
   gpu::check_launch(gpu::launch_overlapped(gpu::multiply_wide<T, kType, kTiles>, shape,
                                            gpu::stream_of(context), arguments));
 }
 
 template <class T>
 void multiply_wide(OpContext& context, const LinearArgs& args) {
+  const Workspace::Mark mark(context.workspace);
+  const int64_t m = args.x.rows();
+  const BlocksWideRows rows = blocks_wide_rows(m, *args.weight);
+  std::byte* const x = context.workspace.take(rows.bytes);
+  const int32_t pieces = rows.x_blocks * 8 * rows.tiles * rows.chunks * 2;
+  gpu::launch(context, gpu::stage_rows<T>, gpu::blocks_for(pieces, gpu::kStageRowsThreads),
+              gpu::kStageRowsThreads,
+              gpu::StageRowsArguments<T>{
+                  gpu::rows_of<T>(args.x), reinterpret_cast<uint4*>(x), static_cast<int32_t>(m),
+                  static_cast<int32_t>(args.x.columns() / 32), rows.chunks, rows.tiles, pieces});
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
     const BlocksWidePlan plan =
-        plan_blocks_wide(args.x.rows(), segment.group_count, args.x.columns() / 32,
-                         context.device.traits().sm_count);
-    const gpu::WideArguments<T> arguments{gpu::blocks_arguments<T>(args, segment),
-                                          gpu::rows_of<T>(args.x), plan.x_blocks, plan.splits};
+        plan_blocks_wide(rows, segment.group_count, context.device.traits().sm_count);
+    const gpu::WideArguments<T> arguments{gpu::blocks_arguments<T>(args, segment), x, rows.chunks,
+                                          rows.x_blocks, plan.splits};
     gpu::with_block_type(segment.dtype, [&]<int kType>() {
-      if (plan.tiles == 2) return launch<T, kType, 2>(context, arguments, plan);
-      if (plan.tiles == 4) return launch<T, kType, 4>(context, arguments, plan);
+      if (rows.tiles == 2) return launch<T, kType, 2>(context, arguments, plan);
+      if (rows.tiles == 4) return launch<T, kType, 4>(context, arguments, plan);
       launch<T, kType, 8>(context, arguments, plan);
     });
   }
 }
 
 // Measured on an H200 (docs/kernels/notebook/linear.md).
-constexpr int64_t kRowsMin = 9, kRowsMax = 128;
+constexpr int64_t kRowsMin = 9;
 
 }  // namespace
 
@@ -46,7 +54,8 @@ bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
-  return blocks_wide_fit(traits, args) && args.x.rows() >= kRowsMin && args.x.rows() <= kRowsMax;
+  return blocks_wide_fit(traits, args) && args.x.rows() >= kRowsMin &&
+         args.x.rows() <= kBlocksWideRowsMax;
 }
 
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ops/linear/blocks.h"
+#include "ops/linear/blocks_wide.h"
 #include "ops/linear/linear_cpu.h"
 
 namespace headrace {
@@ -90,8 +91,10 @@ int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
   const int64_t library = linear_cuda_workspace_bytes();
   if (weight.is_matrix()) return library;
   const bool invariant = weight.device().traits().batch_invariant;
-  const int64_t unpacked = invariant ? 0 : unpacked_bytes(weight) + library;
-  return std::max(unpacked, arranged_bytes(m, weight)) + 512;
+  const int64_t arranged = arranged_bytes(m, weight);
+  if (invariant) return arranged + 512;
+  const int64_t wide = blocks_wide_bytes(std::min(m, kBlocksWideRowsMax), weight);
+  return std::max({unpacked_bytes(weight) + library, wide, arranged}) + 512;
 }
 
 OpCost op_cost(const LinearArgs& args) {
