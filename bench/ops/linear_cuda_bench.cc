@@ -295,7 +295,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto stream = (*device)->create_stream();
-  Workspace workspace(std::move((*device)->allocate(64 << 20).value()));
+  Workspace workspace(std::move((*device)->allocate(256 << 20).value()));
   SingleRank one;
   Mesh mesh{&one, &one, &one};
   OpContext context{**device, *stream, workspace, mesh, &hooks};
