@@ -22,8 +22,8 @@ void run_blocks(OpContext& context, const LinearArgs& args);
 bool unpacked_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_unpacked(OpContext& context, const LinearArgs& args);
 
-// With more rows of x `unpacked` is ahead (docs/kernels/notebook/linear.md).
-inline constexpr int64_t kBlocksRowsMax = 40;
+// With more rows of x `blocks_wide` and `unpacked` are ahead (docs/kernels/notebook/linear.md).
+inline constexpr int64_t kBlocksRowsMax = 32;
 // Rows of x that `blocks` takes at a time.
 inline constexpr int64_t kBlocksSlabRows = 128;
 

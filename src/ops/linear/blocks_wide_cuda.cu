@@ -43,9 +43,6 @@ void multiply_wide(OpContext& context, const LinearArgs& args) {
   }
 }
 
-// Measured on an H200 (docs/kernels/notebook/linear.md).
-constexpr int64_t kRowsMin = 9;
-
 }  // namespace
 
 bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args) {
@@ -53,9 +50,14 @@ bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args) {
          gpu::rows_aligned(args.x);
 }
 
+// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): up to 32 rows `blocks` is ahead
+// where W has few rows, from 65 on `unpacked`.
 bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
-  return blocks_wide_fit(traits, args) && args.x.rows() >= kRowsMin &&
-         args.x.rows() <= kBlocksWideRowsMax;
+  if (!blocks_wide_fit(traits, args)) return false;
+  const int64_t m = args.x.rows();
+  const int64_t groups_of_each = args.weight->n() / kLinearGroupRows / traits.sm_count;
+  if (m <= 16) return m > 8 && groups_of_each >= 8;
+  return m <= kBlocksWideRowsMax && (groups_of_each >= 2 || (m > 32 && m <= 64));
 }
 
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {
