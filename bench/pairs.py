@@ -5,12 +5,14 @@
 
 Each pair runs both programs with the command behind --, the one that goes first in turns. A figure is a batch of `bench latency` (ms
 a step), the output tokens a second of `bench throughput`, or the speeds of `bench`. Printed of each: both medians and the mean of
-the pairs' ratios new / old with its 95 % interval (Student's t on logarithms). Standard library only.
+the pairs' ratios new / old with its 95 % interval (Student's t on logarithms); where it is stopped, of the pairs that are whole.
+Standard library only.
 """
 
 import argparse
 import json
 import math
+import signal
 import statistics
 import subprocess
 import sys
@@ -58,12 +60,20 @@ def main() -> int:
     parser.add_argument("command", nargs="+", help="behind --")
     options = parser.parse_args()
     seen: dict[str, tuple[list[float], list[float]]] = {}
-    for pair in range(options.pairs):
-        sides = [(0, options.old), (1, options.new)]
-        for side, program in sides if pair % 2 == 0 else reversed(sides):
-            for name, value in run(program, options.command).items():
-                seen.setdefault(name, ([], []))[side].append(value)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for pair in range(options.pairs):
+            sides = [(0, options.old), (1, options.new)]
+            for side, program in sides if pair % 2 == 0 else reversed(sides):
+                for name, value in run(program, options.command).items():
+                    seen.setdefault(name, ([], []))[side].append(value)
+    except KeyboardInterrupt:
+        print(f"stopped in pair {pair + 1} of {options.pairs}: of whole pairs", file=sys.stderr)
     for name, (old, new) in seen.items():
+        whole = min(len(old), len(new))
+        if whole == 0:
+            continue
+        old, new = old[:whole], new[:whole]
         mean, low, high = ratio(old, new)
         print(f"{name}: {statistics.median(old):.5g} -> {statistics.median(new):.5g}, "
               f"new / old {mean:.4f} ({low:.4f}–{high:.4f}, n {len(old)})")  # fmt: skip

@@ -230,6 +230,9 @@ def soak(options):
             out.flush()
             text = f"{line['start']:4} {line['shape']:14} {line['flags']:16} {line['outcome']:8} {line['seconds']:6} s"
             print(text, *line["messages"][:1], flush=True)
+        if left > 0:  # a worker that ended took its start with it
+            broken = {"start": -1, "shape": "", "flags": "", "outcome": "driver", "messages": [f"{left} workers ended too early"]}
+            out.write(json.dumps({**broken, "requests": 0, "worst_dlnp": 0}) + "\n")
     for worker in workers:
         worker.join(5)
     # What was put back is nobody's.
@@ -280,6 +283,7 @@ def long_run(options):
         red = [kind for kind in soak_check.RED if start.counts[kind]]
         line = start.line(red[0] if red else "ok", time.monotonic(), facts)
         line["seconds"], line["memory"] = round(60 * options.long), soak_check.thirds(samples)
+        line["rss_series"] = [round(sample["rss_mib"]) for sample in samples if sample["rss_mib"] is not None]
         periods.append(line)
         with open(options.out, "a") as out:
             out.write(json.dumps(line) + "\n")

@@ -25,6 +25,9 @@ class ServerEnded(Exception):
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s*(.*)")
 
 
+ARENA = 64 << 20  # glibc maps the heaps of threads at multiples of it
+
+
 def mappings_of(lines):
     kinds, kind = collections.Counter(), ""
     for line in lines:
@@ -32,6 +35,8 @@ def mappings_of(lines):
         if head:
             size = int(head[2], 16) - int(head[1], 16)
             unnamed = f"mappings of {1 << max(0, size.bit_length() - 21)} MiB"
+            if int(head[1], 16) % ARENA == 0 and size < ARENA:
+                unnamed = "heaps of threads"
             kind = os.path.basename(head[3]) or unnamed
         elif line.startswith("Rss:"):
             kinds[kind] += int(line.split()[1]) / 1024

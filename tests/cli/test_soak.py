@@ -99,15 +99,17 @@ def test_memory_that_grows_in_the_last_third_is_told():
 
 
 def test_what_grew_is_named():
-    smaps = """7f0000000000-7f0000400000 rw-p 00000000 00:00 0
+    smaps = """7f0000100000-7f0000500000 rw-p 00000000 00:00 0
 Rss:                2048 kB
+7f0004000000-7f0004400000 rw-p 00000000 00:00 0
+Rss:                3072 kB
 7f1000000000-7f1000400000 r--p 00000000 08:01 42   /usr/lib/libcuda.so.1
 Rss:                1024 kB
 55d000000000-55d000100000 rw-p 00000000 00:00 0    [heap]
 Rss:                 512 kB
 """
     before = soak_server.mappings_of(smaps.splitlines())
-    assert before == {"mappings of 4 MiB": 2, "libcuda.so.1": 1, "[heap]": 0.5}
+    assert before == {"mappings of 4 MiB": 2, "heaps of threads": 3, "libcuda.so.1": 1, "[heap]": 0.5}
     after = soak_server.mappings_of(smaps.replace(" 1024 kB", "90112 kB").splitlines())
     assert soak_check.grown(before, after) == "libcuda.so.1 +87 MiB"
 
