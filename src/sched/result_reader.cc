@@ -103,7 +103,8 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan
   } else if (work.samples) {
     proposer_.note_token_without(sequence);
   }
-  if (sequence.blocks.pages_held() > 0) sequence.extent.settle(end, proposed > 0);
+  // Not of what was preempted meanwhile. (Behind a narrow window it may hold no page and go on.)
+  if (sequence.extent.most > 0) sequence.extent.settle(end, proposed > 0);
   if (!sequence.running()) return;
   sequence.blocks.publish_full(pool_, work.first, end);
   supply_.cache_prefix(sequence, end, accepted);

@@ -180,6 +180,14 @@ Status SchedulerAudit::check_states() const {
     if (sequence->samples_in_flight < 0 || (drained && sequence->samples_in_flight != 0)) {
       return broken("sequence {} has {} samples in flight", id.value, sequence->samples_in_flight);
     }
+    const Extent& extent = sequence->extent;
+    const bool ordered = extent.settled <= extent.least && extent.least <= extent.most &&
+                         extent.most <= extent.reached;
+    const bool settles = !drained || !sequence->running() || extent.settled == extent.most;
+    if (!ordered || !settles) {
+      return broken("sequence {} has settled {} of {} to {} tokens", id.value, extent.settled,
+                    extent.least, extent.most);
+    }
     const auto* retiring = std::get_if<Retiring>(&sequence->state);
     const bool in_batch = sequence->running() || (retiring != nullptr && retiring->in_batch);
     if (!in_batch && (sequence->blocks.pages_held() != 0 || sequence->extent.most != 0)) {
