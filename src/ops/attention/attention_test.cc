@@ -560,15 +560,19 @@ TEST(Attention, InstructionSetsGiveTheSameBits) {
 // One sequence's NaN is its own.
 TEST(Attention, ANanStaysInItsSequenceAndBehindIt) {
   TestDevice device = TestDevice::cpu(2);
-  Setting setting({4, 2, 64}, {KvFormat::kF32}, {40, 40});
-  setting.sequence(1).k[20 * 2 * 64] = std::nanf("");
-  for (const auto& kernel : attention_kernels().all()) {
-    std::vector<TestMatrix> results = no_results(setting);
-    if (!run_step(device.context(), kernel, setting, {}, {{0, 0, 40}, {1, 0, 40}}, results))
-      continue;
-    for (int32_t t = 0; t < 40; ++t) {
-      EXPECT_FALSE(std::isnan(results[0].at(t, 0)));
-      EXPECT_EQ(std::isnan(results[1].at(t, 0)), t >= 20) << kernel.name << " row " << t;
+  for (const bool value : {false, true}) {
+    Setting setting({4, 2, 64}, {KvFormat::kF32}, {40, 40});
+    Sequence& other = setting.sequence(1);
+    (value ? other.v : other.k)[20 * 2 * 64] = std::nanf("");
+    for (const auto& kernel : attention_kernels().all()) {
+      std::vector<TestMatrix> results = no_results(setting);
+      if (!run_step(device.context(), kernel, setting, {}, {{0, 0, 40}, {1, 0, 40}}, results)) {
+        continue;
+      }
+      for (int32_t t = 0; t < 40; ++t) {
+        EXPECT_FALSE(std::isnan(results[0].at(t, 0)));
+        EXPECT_EQ(std::isnan(results[1].at(t, 0)), t >= 20) << kernel.name << " row " << t;
+      }
     }
   }
 }
