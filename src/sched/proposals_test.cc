@@ -121,6 +121,38 @@ TEST_F(ProposalsTest, WhoGetsNoneIsPlannedAheadAgain) {
   EXPECT_FALSE(scheduler_->plan().empty());
 }
 
+TEST_F(ProposalsTest, ARequestMayAskToBePlannedBehindItsResult) {
+  options_.proposals = {};
+  scheduler_ = Scheduler::create(options_).value();
+  for (const uint64_t id : {1, 2}) {
+    Request request;
+    request.id = RequestId(id);
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = 9;
+    request.lookahead = id == 1 ? Lookahead::kAfterResult : Lookahead::kBlind;
+    ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+  }
+  const auto results = [](const StepPlan& plan) {
+    StepResult result;
+    for (const Work& each : plan.work) {
+      result.rows.push_back({.sequence = each.sequence});
+      result.rows.back().accepted.push_back(10);
+    }
+    return result;
+  };
+  const StepPlan prompts = scheduler_->plan();
+  ASSERT_EQ(prompts.work.size(), 2u);
+  const StepPlan ahead = scheduler_->plan();
+  ASSERT_EQ(ahead.work.size(), 1u);  // the other one's
+  EXPECT_EQ(ahead.work[0].sequence, prompts.work[1].sequence);
+  scheduler_->apply(prompts, results(prompts));
+  const StepPlan both = scheduler_->plan();
+  EXPECT_EQ(both.work.size(), 2u);
+  scheduler_->apply(ahead, results(ahead));
+  scheduler_->apply(both, results(both));
+  EXPECT_TRUE(scheduler_->check_invariants().ok()) << scheduler_->check_invariants().message();
+}
+
 TEST_F(ProposalsTest, TheLastTokenIsSampledAndNotComputed) {
   ASSERT_NO_FATAL_FAILURE(begin(4));
   source_->next = {11, 12, 13, 14};

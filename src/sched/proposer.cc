@@ -24,7 +24,7 @@ void Proposer::propose(StepDraft& draft, int32_t kept) {
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
-    if (!decodes || sequence.samples_in_flight > 0 || !waits_for_result(sequence)) continue;
+    if (!decodes || !sequence.proposals.awaited) continue;
     const int32_t given = give(draft, candidate, left);
     left -= given;
     if (given == 0) note_none(sequence);

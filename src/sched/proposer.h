@@ -21,11 +21,12 @@ class Proposer {
            std::shared_ptr<DraftSource> source)
       : options_(options), pace_(pace), source_(std::move(source)) {}
 
-  // Whether a sequence is planned only behind its last result: a proposal needs to know the last
+  // Asks that a sequence is planned only behind its last result: a proposal needs to know the last
   // token. One whose proposals fail, or that gets none, is planned ahead as without them for a
   // while.
-  bool waits_for_result(const Sequence& sequence) const {
-    return source_ != nullptr && sequence.proposals.pause == 0 && may_have(sequence);
+  void ask(Sequence& sequence) const {
+    if (source_ == nullptr) return;
+    sequence.proposals.awaited = sequence.proposals.pause == 0 && may_have(sequence);
   }
   // Gives proposals to the candidates that decode, out of what the step has left beside
   // `kept` tokens for the oldest prompt.

@@ -14,6 +14,12 @@
 
 namespace headrace {
 
+// When a sequence's next step may be planned, where steps overlap.
+enum class Lookahead : uint8_t {
+  kBlind,        // before the token that the last one samples is known
+  kAfterResult,  // behind its result, which decides what is computed next (a grammar, beams)
+};
+
 struct Request {
   RequestId id;                 // unique for the life of the process
   std::vector<TokenId> prompt;  // not empty
@@ -23,6 +29,7 @@ struct Request {
   std::string tenant;           // policy fair: whose share it takes
   bool background = false;      // only what all others leave idle is for it
   std::string cache_salt;       // prefixes are shared only inside one salt
+  Lookahead lookahead = Lookahead::kBlind;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };
 

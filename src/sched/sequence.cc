@@ -3,6 +3,7 @@
 namespace headrace {
 
 bool Sequence::can_decode() const {
+  if (samples_in_flight > 0 && lookahead() == Lookahead::kAfterResult) return false;
   const int32_t sampled = static_cast<int32_t>(output.size()) + samples_in_flight;
   return sampled < request->sampling.max_tokens && extent.known() &&
          extent.most < prompt_length() + sampled;

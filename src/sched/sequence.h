@@ -71,6 +71,7 @@ struct ProposalRecord {
   double acceptance = kUnknown;  // the share that was accepted lately
   int32_t in_vain = 0;           // steps, one after the other, for which it waited and got none
   int32_t pause = 0;             // tokens for which it gets none
+  bool awaited = false;          // it is planned behind its result, to get some
 };
 
 // What a DraftSource remembers of a sequence.
@@ -119,7 +120,13 @@ struct Sequence {
     const auto* prefilling = std::get_if<Prefilling>(&state);
     return prefilling != nullptr ? prefilling->slot : std::get<Decoding>(state).slot;
   }
-  // Whether a step can compute its next token: it is there, or a step in flight samples it.
+  // What anybody asks who needs its last result: its request, or its proposals.
+  Lookahead lookahead() const {
+    const bool after = request->lookahead == Lookahead::kAfterResult || proposals.awaited;
+    return after ? Lookahead::kAfterResult : Lookahead::kBlind;
+  }
+  // Whether a step can compute its next token: it is there, or a step in flight samples it and
+  // nobody needs to see it first.
   bool can_decode() const;
   // Tokens of its prompt that no step was given yet. REQUIRES: Prefilling
   int32_t unplanned_prompt() const { return std::get<Prefilling>(state).target - extent.most; }

@@ -31,11 +31,11 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
   const std::span<Sequence* const> running = table_.running().all();
   draft.candidates.reserve(running.size());
   for (Sequence* sequence : running) {
+    proposer_.ask(*sequence);
     const bool pauses = crowd_waits && sequence != running.front() && policy_.crowds(*sequence);
-    const bool decodes_now =
-        !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
-        !sequence->rank.background && budget.tokens_left > kept && sequence->can_decode() &&
-        (sequence->samples_in_flight == 0 || !proposer_.waits_for_result(*sequence));
+    const bool decodes_now = !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
+                             !sequence->rank.background && budget.tokens_left > kept &&
+                             sequence->can_decode();
     draft.candidates.push_back({.sequence = sequence, .count = decodes_now ? 1 : 0});
     if (decodes_now) take(budget, *sequence, sequence->extent.most, 1);
   }
