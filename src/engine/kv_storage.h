@@ -29,6 +29,8 @@ class KvStorage {
 
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]
   const KvPlan& plan() const { return plan_; }
+  // Page 0 of pages side by side; null: there are none (kv_memory.h).
+  std::byte* pool() const { return memory_->pool(); }
   // The plan with block tables as kernels see them (kv_memory.h).
   Result<const StepPlan*> map(const StepPlan& plan, Stream& stream) {
     return memory_->map(plan, stream);

@@ -8,6 +8,7 @@
 #include "base/code_pages.h"
 #include "engine/batch_builder.h"
 #include "engine/device_runner.h"
+#include "engine/kv_poison.h"
 #include "engine/rank_compute.h"
 #include "engine/rank_threads.h"
 #include "engine/sampler.h"
@@ -68,6 +69,7 @@ class ModelRunner final : public Runner {
   }
   Result<const StepPlan*> take_pages(const StepPlan& plan);
   void sample_chunk(std::span<const LogitRow> rows);
+  void poison_rejected(std::span<const LogitRow> rows);
   void release_code_of_prompts(const StepPlan& plan);
   bool pack_more(int64_t bytes_min);
 
@@ -150,6 +152,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
     first += count;
   }
   cut_rejected(rows, acceptance_, result_);
+  if (options_.poison_kv) poison_rejected(rows);
   append_accepted(rows, result_, slots_);
   for (const auto& rank : ranks_) rank->end_step();
 }
@@ -162,6 +165,22 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
     OpContext op = compute.context();
     sampler_.run(op, rows, logits, slots_, result_);
   });
+}
+
+// The keys and values of proposals lie behind the known tokens, the accepted ones first.
+void ModelRunner::poison_rejected(std::span<const LogitRow> rows) {
+  size_t at = 0;  // of the result's rows
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence) continue;
+    const LogitRow& last = rows[i];
+    const auto accepted = static_cast<int32_t>(result_.rows[at++].accepted.size());
+    if (last.ahead == 0) continue;
+    const int32_t known = slots_[last.slot].length();
+    for (const auto& rank : ranks_) {
+      poison_tokens(rank->storage(), slots_, last.slot, known + std::max(0, accepted - 1),
+                    known + last.ahead);
+    }
+  }
 }
 
 Result<StepResult> ModelRunner::wait(Ticket ticket) {

@@ -41,9 +41,12 @@ struct ModelRunnerOptions {
   bool graphs_at_start = false;     // all of them before the first step
   int32_t recorded_rows_max = 256;  // of a recorded step
   bool gemm_trials = true;  // GPU: the library's algorithms are timed before steps are recorded
-  bool full_step_trials = false;     // GPU: those of a step of max_num_batched_tokens too
-  bool split_prompts = true;         // GPU: AttentionPlanShape::split_prompts
-  bool poison_workspace = false;     // GPU, tests: scratch memory is NaN before each step
+  bool full_step_trials = false;  // GPU: those of a step of max_num_batched_tokens too
+  bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
+  bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
+  // CPU with paged memory, tests: the KV pool is NaN at first, pages are when a sequence gets them,
+  // and the keys and values of rejected tokens become it.
+  bool poison_kv = false;
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
   double synthetic_acceptance = -1;  // as in ProposalOptions
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept

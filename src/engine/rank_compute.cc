@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/kv_poison.h"
 #include "engine/step_scratch.h"
 #include "ops/sampling/sample.h"
 
@@ -36,6 +37,11 @@ Result<std::unique_ptr<RankCompute>> RankCompute::create(const ModelRank& rank, 
   std::unique_ptr<RankCompute> compute(
       new RankCompute(rank, std::move(storage), group, options.hooks));
   compute->workspace_ = Workspace(std::move(buffer));
+  compute->poisons_kv_ = options.poison_kv;
+  if (options.poison_kv) {
+    CHECK(options.kv_memory == KvMemoryKind::kPaged);
+    poison_pool(compute->storage_, options.block_count);
+  }
   return compute;
 }
 
@@ -59,6 +65,7 @@ RankCompute::RankCompute(const ModelRank& rank, KvStorage storage, Communicator&
 Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   storage_.move_pages(*stream_, plan.stores);
   storage_.move_pages(*stream_, plan.loads);
+  if (poisons_kv_) poison_new_pages(storage_, plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
   storage_.copy_pages(*stream_, plan.copies);
   return mapped;

@@ -59,6 +59,7 @@ class RankCompute {
       nullptr;            // the runner's, or of other ranks than the first unwatched_hooks_
   SingleRank no_others_;  // of the groups that a model is not split over
   Workspace workspace_;
+  bool poisons_kv_ = false;
   std::optional<Workspace::Mark> step_mark_;
   TensorView hidden_;  // [T, D]
 };
