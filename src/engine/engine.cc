@@ -88,7 +88,7 @@ class EngineImpl final : public Engine {
       : options_(std::move(options)),
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
-        pins_(scheduler_->prefix_cache()),
+        pins_(scheduler_->prefix_cache(), options_.arithmetic),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
         gauges_{QueueGauge(options_.scheduler), QueueGauge(options_.scheduler)} {
     last_progress_ns_ = clock_.now_ns();
@@ -262,6 +262,7 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
   if (!request.sampling.seed) {
     request.sampling.seed = mix64(seed_origin_ ^ mix64(request.id.value));
   }
+  if (request.arithmetic == 0) request.arithmetic = options_.arithmetic;
   {
     std::lock_guard lock(mutex_);
     if (draining_ || stopping_) return unavailable("the server is shutting down");

@@ -33,6 +33,9 @@ struct EngineOptions {
   // (kv_archive.h). Empty: no. What goes wrong is logged; the engine runs without.
   std::string kv_save_path;
   std::string kv_fingerprint;  // of model and layout
+  // Of requests that name none: what decides the bits of pages beside tokens (formats of keys and
+  // values, the type that is computed in). Prefixes are shared only inside one.
+  uint64_t arithmetic = 0;
 };
 
 // Sizes of steps in tokens, by which EngineStats counts them.

@@ -20,7 +20,7 @@
 namespace headrace {
 namespace {
 
-constexpr char kMagic[9] = "HRKV0001";
+constexpr char kMagic[9] = "HRKV0002";
 constexpr uint32_t kRecordMagic = 0x74696e75;  // "unit"
 // Bounds of what a record may claim, so that a damaged one allocates little.
 constexpr uint32_t kSaltBytesMax = 1 << 16, kTokensMax = 1 << 16, kPagesMax = 1 << 12;
@@ -29,7 +29,7 @@ struct RecordHeader {
   uint32_t magic = kRecordMagic;
   int32_t parent = -1;  // index of an earlier record
   uint32_t salt_bytes = 0, tokens = 0, pages = 0, reserved = 0;
-  uint64_t adapter = 0;
+  uint64_t adapter = 0, arithmetic = 0;
 };
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
@@ -114,7 +114,8 @@ Status write_unit(RecordWriter& writer, const KeptUnit& unit, Runner& runner,
                             .salt_bytes = static_cast<uint32_t>(unit.salt.size()),
                             .tokens = static_cast<uint32_t>(unit.tokens.size()),
                             .pages = static_cast<uint32_t>(unit.pages.size()),
-                            .adapter = unit.adapter};
+                            .adapter = unit.adapter,
+                            .arithmetic = unit.arithmetic};
   HR_RETURN_IF_ERROR(writer.write(std::as_bytes(std::span(&header, 1))));
   HR_RETURN_IF_ERROR(writer.write(std::as_bytes(std::span(unit.salt))));
   HR_RETURN_IF_ERROR(writer.write(bytes_of(unit.tokens)));
@@ -240,7 +241,8 @@ Result<KvArchiveCounts> restore_kv(const std::string& path, const std::string& f
       continue;
     }
     const PrefixKey key{.salt = {record.salt.data(), record.salt.size()},
-                        .adapter = record.header.adapter};
+                        .adapter = record.header.adapter,
+                        .arithmetic = record.header.arithmetic};
     const std::optional<RestoredUnit> unit =
         cache.restore_unit(key, is_child ? nodes[parent] : -1, record.tokens, record.slots);
     if (!unit) continue;  // the pool is full, or the tree has it

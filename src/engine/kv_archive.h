@@ -3,9 +3,9 @@
 // continues it, and is computed again. The file holds the tokens of prompts and answers: keep it as
 // private as those.
 //
-//   "HRKV0001"  fingerprint (length, bytes)  page bytes
-//   records: header {magic, parent, salt bytes, tokens, pages, adapter}, salt, tokens, page slots,
-//            pages, checksum of all that
+//   "HRKV0002"  fingerprint (length, bytes)  page bytes
+//   records: header {magic, parent, salt bytes, tokens, pages, adapter, arithmetic}, salt, tokens,
+//            page slots, pages, checksum of all that
 //
 // One thread; the engine's, while nothing runs.
 #pragma once

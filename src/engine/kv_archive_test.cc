@@ -126,7 +126,7 @@ class KvArchive : public ::testing::Test {
     std::ofstream(path_, std::ios::binary) << bytes;
   }
 
-  static constexpr PrefixKey kA{.salt = "a"}, kB{.salt = "b:c", .adapter = 3};
+  static constexpr PrefixKey kA{.salt = "a"}, kB{.salt = "b:c", .adapter = 3, .arithmetic = 7};
   const std::string path_ = testing::TempDir() + "kv_archive_test.kv";
   const std::vector<TokenId> one_ = numbers(24, 1), two_ = numbers(13, 100);
   World world_{64};
@@ -205,6 +205,18 @@ TEST_F(KvArchive, RefusesOtherModelsAndNamesWhatIsWrong) {
 }
 
 // A file that may not grow: what was saved before stays.
+// A number more in the header of a record: it would be misread.
+TEST_F(KvArchive, AFileOfAnOlderVersionIsRefused) {
+  std::string bytes = read_file();
+  ASSERT_EQ(bytes.substr(0, 8), "HRKV0002");
+  bytes[7] = '1';
+  write_file(bytes);
+  World other(64);
+  const auto restored = restore_kv(path_, "model", other.cache, other.runner);
+  ASSERT_FALSE(restored.ok());
+  EXPECT_EQ(restored.status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(KvArchive, AFullDiskLeavesTheFileThatWasThere) {
   const std::string before = read_file();
   rlimit old_limit{};

@@ -203,7 +203,10 @@ std::vector<KeptUnit> PrefixCache::kept_units() const {
     while (!next.empty()) {
       const auto [node, parent] = next.back();
       next.pop_back();
-      KeptUnit unit{.parent = parent, .salt = root.salt, .adapter = root.adapter};
+      KeptUnit unit{.parent = parent,
+                    .salt = root.salt,
+                    .adapter = root.adapter,
+                    .arithmetic = root.arithmetic};
       const TokenSpan tokens = tree_.tokens_of(node);
       unit.tokens.assign(tokens.begin(), tokens.end());
       for (size_t slot = 0; slot < units_.slots().size(); ++slot) {

@@ -58,7 +58,7 @@ struct KeptUnit {
   };
   int32_t parent = -1;  // index of its parent's unit; -1: it begins a sequence
   std::string salt;
-  uint64_t adapter = 0;
+  uint64_t adapter = 0, arithmetic = 0;
   std::vector<TokenId> tokens;
   std::vector<Page> pages;
 };

@@ -130,13 +130,16 @@ TEST(PrefixCache, FindsWholePrefixesAndPartsOfAUnit) {
   EXPECT_EQ(rig.pool.idle_count(), 2);
 }
 
-TEST(PrefixCache, AKeyIsSaltAdapterAndTokens) {
+TEST(PrefixCache, AKeyIsSaltAdapterArithmeticAndTokens) {
   Rig rig(16);
   rig.serve(numbers(8), {.salt = "a"});
   EXPECT_EQ(rig.found(numbers(8), {.salt = "a"}), 8);
   EXPECT_EQ(rig.found(numbers(8), {.salt = "b"}), 0);
   EXPECT_EQ(rig.found(numbers(8)), 0);
   EXPECT_EQ(rig.found(numbers(8), {.salt = "a", .adapter = 1}), 0);
+  EXPECT_EQ(rig.found(numbers(8), {.salt = "a", .arithmetic = 1}), 0);
+  rig.serve(numbers(8), {.salt = "1:a", .adapter = 2});
+  EXPECT_EQ(rig.found(numbers(8), {.salt = "a", .adapter = 2, .arithmetic = 1}), 0);
 }
 
 TEST(PrefixCache, OneTokenIsAlwaysComputedAndItsPageCopied) {
@@ -238,7 +241,7 @@ TEST(PrefixCache, PinnedPrefixesGoLast) {
 // What was pinned is unpinned, whatever the tree became meanwhile; pins of the same pages nest.
 TEST(PrefixPins, TakeBackWhatTheyPinned) {
   Rig rig(6);
-  PrefixPins pins(&rig.cache);
+  PrefixPins pins(&rig.cache, 0);
   const auto flood = [&] {
     for (int i = 1; i < 20; ++i) rig.serve(numbers(16, 100 * i));
   };
@@ -258,7 +261,7 @@ TEST(PrefixPins, TakeBackWhatTheyPinned) {
   EXPECT_EQ(pins.size(), 0u);
   flood();
   EXPECT_EQ(rig.found(numbers(8)), 0);
-  EXPECT_EQ(PrefixPins(nullptr).pin(1, "", numbers(8)), 0);
+  EXPECT_EQ(PrefixPins(nullptr, 0).pin(1, "", numbers(8)), 0);
 }
 
 TEST(PrefixCache, ASlidingGroupNeedsOnlyItsWindow) {

@@ -13,8 +13,8 @@ namespace headrace {
 
 class PrefixPins {
  public:
-  // `cache` outlives this; null: nothing is ever pinned.
-  explicit PrefixPins(PrefixCache* cache) : cache_(cache) {}
+  // Of the base model in this arithmetic. `cache` outlives this; null: nothing is ever pinned.
+  PrefixPins(PrefixCache* cache, uint64_t arithmetic) : cache_(cache), arithmetic_(arithmetic) {}
 
   // Pins the longest beginning of `tokens` that is in the cache, in whole units. Returns its
   // tokens; 0: nothing is pinned. An id that is in use is unpinned first.
@@ -29,7 +29,12 @@ class PrefixPins {
     std::string salt;
     std::vector<TokenId> tokens;
   };
+  PrefixKey key_of(const std::string& salt) const {
+    return {.salt = salt, .arithmetic = arithmetic_};
+  }
+
   PrefixCache* const cache_;
+  const uint64_t arithmetic_;
   std::unordered_map<uint64_t, Pinned> pinned_;
 };
 

@@ -20,6 +20,8 @@ int32_t common_length(TokenSpan a, TokenSpan b) {
 std::string root_name(const PrefixKey& key) {
   std::string name = std::to_string(key.adapter);
   name += ':';
+  name += std::to_string(key.arithmetic);
+  name += ':';
   name += key.salt;
   return name;
 }
@@ -86,8 +88,11 @@ int32_t PrefixTree::best_partial_child(int32_t parent, TokenSpan rest, int32_t& 
 std::vector<PrefixTree::Root> PrefixTree::roots() const {
   std::vector<Root> roots;
   for (const auto& [node, name] : root_names_) {
-    const size_t colon = name.find(':');
-    roots.push_back({node, name.substr(colon + 1), std::stoull(name.substr(0, colon))});
+    const size_t first = name.find(':'), second = name.find(':', first + 1);
+    roots.push_back({.node = node,
+                     .salt = name.substr(second + 1),
+                     .adapter = std::stoull(name.substr(0, first)),
+                     .arithmetic = std::stoull(name.substr(first + 1, second - first - 1))});
   }
   return roots;
 }

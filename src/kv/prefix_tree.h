@@ -1,7 +1,7 @@
 // The radix tree of the prefix cache (RadixAttention: Zheng et al., SGLang, NeurIPS 2024): a node
 // is a unit of tokens, and a path from a root is a beginning of sequences.
 //
-//   root (salt, adapter) -> tokens [0, 16) -> tokens [16, 32) -> ...
+//   root (salt, adapter, arithmetic) -> tokens [0, 16) -> tokens [16, 32) -> ...
 //
 // The tree knows the order of units and finds them; which pages a unit has is not its matter
 // (cached_units.h). Units are compared token by token: equal hashes never make a hit. Ids and
@@ -20,10 +20,12 @@
 
 namespace headrace {
 
-// Prefixes are shared only inside one salt and adapter.
+// Prefixes are shared only inside one salt, adapter and arithmetic.
 struct PrefixKey {
   std::string_view salt;
-  uint64_t adapter = 0;  // 0: the base model
+  uint64_t adapter = 0;     // 0: the base model
+  uint64_t arithmetic = 0;  // what else decides the bits of pages: formats, types, sparse attention
+  friend bool operator==(const PrefixKey&, const PrefixKey&) = default;
 };
 
 // How far a sequence's own tokens are in the tree: a cursor that PrefixCache::extend() moves.
@@ -63,7 +65,8 @@ class PrefixTree {
   struct Root {
     int32_t node = kNone;
     std::string salt;
-    uint64_t adapter = 0;
+    uint64_t adapter = 0, arithmetic = 0;
+    PrefixKey key() const { return {salt, adapter, arithmetic}; }
   };
 
   // At most `node_max` nodes. Hashes are cut to `hash_mask`, so that tests see them collide.

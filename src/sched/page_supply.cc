@@ -5,6 +5,10 @@
 
 namespace headrace {
 
+PrefixKey PageSupply::key_of(const Request& request) {
+  return {.salt = request.cache_salt, .adapter = request.adapter, .arithmetic = request.arithmetic};
+}
+
 PrefixMatch PageSupply::find_prefix(const Sequence& head,
                                     std::span<Sequence* const> running) const {
   if (cache_ == nullptr || head.request->sampling.prompt_logprobs >= 0) return {};
@@ -18,7 +22,7 @@ PrefixMatch PageSupply::find_prefix(const Sequence& head,
 }
 
 PrefixMatch PageSupply::longest_prefix(const Sequence& sequence, int32_t tokens_max) const {
-  const PrefixKey key{.salt = sequence.request->cache_salt};
+  const PrefixKey key = key_of(*sequence.request);
   if (sequence.output.empty()) return cache_->match(key, sequence.request->prompt, tokens_max);
   return cache_->match(key, sequence.known_tokens(), tokens_max);
 }
@@ -93,7 +97,7 @@ void PageSupply::cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyo
   const int32_t unit = cache_->unit_tokens();
   const int32_t first = sequence.path.units * unit, end = length / unit * unit;
   if (end <= first) return;
-  const PrefixKey key{.salt = sequence.request->cache_salt};
+  const PrefixKey key = key_of(*sequence.request);
   const std::vector<TokenId>& prompt = sequence.request->prompt;
   if (end <= sequence.prompt_length()) {
     const TokenSpan units =
@@ -150,7 +154,7 @@ void PageSupply::pin(Sequence& victim) {
 void PageSupply::unpin(Sequence& sequence) {
   const int32_t tokens = std::exchange(sequence.pinned_tokens, 0);
   if (tokens == 0) return;
-  cache_->unpin({.salt = sequence.request->cache_salt},
+  cache_->unpin(key_of(*sequence.request),
                 TokenSpan(sequence.known_tokens()).first(static_cast<size_t>(tokens)));
 }
 

@@ -26,6 +26,9 @@ class PageSupply {
              const AdmissionControl& admission)
       : options_(options), pool_(pool), cache_(cache), admission_(admission) {}
 
+  // Prefixes are shared by requests of one key; valid while the request lives.
+  static PrefixKey key_of(const Request& request);
+
   // --- of a sequence that waits, to join `running`
   // The longest cached prefix that the sequence can begin with. At least one token is left to
   // compute, because its logits are wanted. A request for the prompt's log-probabilities computes

@@ -28,7 +28,9 @@ struct Request {
   int32_t slo_class = 0;        // policy deadline: index into SchedulerOptions::slo_classes
   std::string tenant;           // policy fair: whose share it takes
   bool background = false;      // only what all others leave idle is for it
-  std::string cache_salt;       // prefixes are shared only inside one salt
+  std::string cache_salt;       // prefixes are shared only inside one salt,
+  uint64_t adapter = 0;         // one adapter (0: the base model)
+  uint64_t arithmetic = 0;      // and one arithmetic (0: EngineOptions::arithmetic)
   Lookahead lookahead = Lookahead::kBlind;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };

@@ -67,7 +67,7 @@ struct PageAudit {
   Status add_page(const Sequence& sequence, BlockId page, int32_t first, int32_t block_tokens) {
     const auto at = static_cast<size_t>(page.value);
     const bool shareable = pool.state(page) == BlockState::kPublished && owner[at] != nullptr &&
-                           owner[at]->cache_salt == sequence.request->cache_salt;
+                           PageSupply::key_of(*owner[at]) == PageSupply::key_of(*sequence.request);
     if (holders[at]++ > 0 && owner[at] != sequence.request.get() && !shareable) {
       return broken("page {} is in two requests", page.value);
     }

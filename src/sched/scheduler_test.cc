@@ -162,6 +162,30 @@ TEST(Scheduler, ChoicesShareThePromptAndCopyOnWrite) {
   }
 }
 
+TEST(Scheduler, APageIsOfOneAdapterAndOneArithmetic) {
+  Rig rig(small_options());
+  uint64_t id = 0;
+  // Tokens that a request of the same prompt finds.
+  const auto found = [&](uint64_t adapter, uint64_t arithmetic) {
+    Request request = make_request(9, 16, 4);
+    request.id = RequestId(++id);
+    request.adapter = adapter;
+    request.arithmetic = arithmetic;
+    const uint64_t before = rig.scheduler->stats().prefix_cache_hits;
+    EXPECT_TRUE(rig.scheduler->add(request).ok());
+    rig.run();
+    EXPECT_EQ((rig.got[{id, 0}].tokens), rig.expected(request, 0, 4));
+    return rig.scheduler->stats().prefix_cache_hits - before;
+  };
+  for (const uint64_t adapter : {0, 1}) {
+    for (const uint64_t arithmetic : {0, 5}) {
+      EXPECT_EQ(found(adapter, arithmetic), 0u) << adapter << " " << arithmetic;
+      EXPECT_EQ(found(adapter, arithmetic), 15u);
+    }
+  }
+  EXPECT_EQ(rig.device.mismatches(), 0);
+}
+
 TEST(Scheduler, MaxTokensZeroOnlyScoresThePrompt) {
   Rig rig(small_options());
   Request request = make_request(1, 50, 0, 2);

@@ -10,9 +10,12 @@ namespace {
 
 constexpr uint64_t kPoison = 0xdeadbeefdeadbeefull;
 
-uint64_t chain_start(std::string_view salt) {
+uint64_t chain_start(const Request& request) {
   uint64_t hash = 0x6865616472616365ull;
-  for (char c : salt) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  for (char c : request.cache_salt) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  for (const uint64_t id : {request.adapter, request.arithmetic}) {
+    if (id != 0) hash = mix64(hash ^ mix64(id));
+  }
   return hash;
 }
 
@@ -48,9 +51,7 @@ TokenLogprobs rank_token(const OracleModel& model, uint64_t chain, TokenId token
 
 }  // namespace
 
-OracleChain::OracleChain(std::string_view salt) : hash_(chain_start(salt)) {}
-
-OracleChain::OracleChain(std::string_view salt, TokenSpan tokens) : OracleChain(salt) {
+OracleChain::OracleChain(const Request& request, TokenSpan tokens) : hash_(chain_start(request)) {
   for (TokenId token : tokens) append(token);
 }
 
@@ -66,7 +67,7 @@ TokenLogprobs OracleChain::logprobs(const OracleModel& model, TokenId token, int
 
 TokenId oracle_next_token(const OracleModel& model, const Request& request, int32_t choice,
                           TokenSpan tokens) {
-  const OracleChain chain(request.cache_salt, tokens);
+  const OracleChain chain(request, tokens);
   return chain.next_token(model, request.sampling.seed.value_or(0), choice);
 }
 
@@ -79,7 +80,7 @@ struct OracleDevice::Slot {
   std::vector<std::vector<int32_t>> tables;  // per group; -1 = no page
 
   void append(TokenId token) {
-    const uint64_t before = chain.empty() ? chain_start(request->cache_salt) : chain.back();
+    const uint64_t before = chain.empty() ? chain_start(*request) : chain.back();
     chain.push_back(chain_next(before, token, static_cast<int32_t>(tokens.size())));
     tokens.push_back(token);
   }
@@ -238,7 +239,7 @@ void OracleDevice::compute(const Work& work) {
       last_write_[static_cast<size_t>(block)] = step_;
       for (size_t i = 0; i < cells.size() && position < end; ++i, ++position) {
         const auto at = static_cast<size_t>(position);
-        uint64_t before = at == 0 ? chain_start(slot.request->cache_salt) : slot.chain[at - 1];
+        uint64_t before = at == 0 ? chain_start(*slot.request) : slot.chain[at - 1];
         if (cell_before != nullptr) before = *cell_before;
         cells[i] = chain_next(before, slot.tokens[at], position);
         if (sees_before) cell_before = &cells[i];

@@ -1,9 +1,9 @@
 // A fake device that executes StepPlans on hashes instead of tensors. For tests.
 //
-// A KV cell holds a hash chain of (salt, tokens so far, position), written and read back through
-// the real block tables; the next token is a function of the chain. So any wrong, stale, shared or
-// lost page changes a token, and every test of scheduler, cache and preemption is an exact
-// comparison with oracle_next_token(), which knows nothing of pages.
+// A KV cell holds a hash chain of (salt and the rest of its prefix key, tokens so far, position),
+// written and read back through the real block tables; the next token is a function of the chain.
+// So any wrong, stale, shared or lost page changes a token, and every test of scheduler, cache and
+// preemption is an exact comparison with oracle_next_token(), which knows nothing of pages.
 //
 // It keeps its own slots and tables from the plans alone, as a real device does, and poisons a page
 // when it is given to a sequence. Pages of lower tiers are poisoned when they have been loaded, and
@@ -33,11 +33,10 @@ struct OracleModel {
   double end_probability = 0;  // of the end id at each position; otherwise any other token
 };
 
-// Reads a sequence token by token: what follows it depends on salt and tokens alone.
+// Reads a sequence token by token: what follows it depends on its prefix key and tokens alone.
 class OracleChain {
  public:
-  explicit OracleChain(std::string_view salt);
-  OracleChain(std::string_view salt, TokenSpan tokens);
+  OracleChain(const Request& request, TokenSpan tokens);
   void append(TokenId token);
   int32_t length() const { return length_; }  // tokens read
   // The next token of choice `choice` of a request with this seed.

@@ -6,7 +6,7 @@ namespace headrace {
 
 void OracleDrafts::propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) {
   const Request& request = *sequence.request;
-  OracleChain chain(request.cache_salt, sequence.known_tokens());
+  OracleChain chain(request, sequence.known_tokens());
   Rng rng(mix64(seed_ ^ mix64(static_cast<uint64_t>(sequence.id.value))) ^
           static_cast<uint64_t>(sequence.known_length()));
   const int64_t count = rng.between(0, most);

@@ -261,8 +261,8 @@ void SchedulerSimulation::arrive() {
   ++tally_.requests;
   Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
   const Client client{.tokens = request.prompt,
-                      .heard = OracleChain(request.cache_salt, request.prompt),
-                      .scored = OracleChain(request.cache_salt, TokenSpan(request.prompt).first(1)),
+                      .heard = OracleChain(request, request.prompt),
+                      .scored = OracleChain(request, TokenSpan(request.prompt).first(1)),
                       .last_work = steps_};
   clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
   open_.emplace(request.id, std::move(clients));

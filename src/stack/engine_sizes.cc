@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/rng.h"
 #include "stack/tier_planning.h"
 
 namespace headrace {
@@ -32,6 +33,19 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
                      static_cast<int>(options.tensor_parallel_sums));
 }
 
+// Which pages of tokens hold the same bits, beside what a request says itself.
+uint64_t arithmetic_of(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
+                       const LoadOptions& options) {
+  uint64_t id = 1;
+  for (const int part :
+       {static_cast<int>(kv.formats.k), static_cast<int>(kv.formats.v),
+        static_cast<int>(loaded.model.activation_dtype()),
+        options.dtype ? static_cast<int>(*options.dtype) : -1, static_cast<int>(device)}) {
+    id = mix64(id ^ static_cast<uint64_t>(part));
+  }
+  return id;
+}
+
 std::vector<TokenId> end_ids(const LoadedModel& loaded) {
   std::vector<TokenId> ids = loaded.weights.config.end_ids;
   if (loaded.tokenizer != nullptr) {
@@ -48,6 +62,7 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
   SchedulerOptions& scheduler = options.engine.scheduler;
   options.engine.vocab_size = loaded.model.spec().vocab_size;
   options.engine.kv_fingerprint = kv_fingerprint(loaded, kv, device.kind(), options.device);
+  options.engine.arithmetic = arithmetic_of(loaded, kv, device.kind(), options.load);
   scheduler.groups = kv.groups;
   scheduler.end_ids = end_ids(loaded);
   scheduler.max_model_len = loaded.weights.config.served_length;
