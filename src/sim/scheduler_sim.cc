@@ -18,6 +18,15 @@ T pick(Rng& rng, const T (&values)[N]) {
   return values[rng.below(N)];
 }
 
+// Adapter, arithmetic and look-ahead. Not from rng_, so that a seed has the same requests with and
+// without them.
+void vary(Request& request, uint64_t seed) {
+  const uint64_t bits = mix64(seed ^ mix64(static_cast<uint64_t>(request.id.value)));
+  request.adapter = bits % 2;
+  request.arithmetic = bits / 2 % 2;
+  request.lookahead = bits / 4 % 2 == 0 ? Lookahead::kBlind : Lookahead::kAfterResult;
+}
+
 // Not from rng_, so that a seed has the same options with and without them.
 ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
   constexpr double kRight[] = {0, 0.3, 0.7, 1};
@@ -251,6 +260,7 @@ void SchedulerSimulation::act() {
 
 void SchedulerSimulation::arrive() {
   Request request = draw_request();
+  if (settings_.varied_requests) vary(request, seed_);
   const Status status = scheduler_->add(request);
   if (!status.ok()) {
     ++tally_.refused;

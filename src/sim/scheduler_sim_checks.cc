@@ -44,6 +44,14 @@ int32_t accepted_proposals(const Work& work, const StepResult& result) {
   return row == result.rows.end() ? 0 : static_cast<int32_t>(row->accepted.size()) - 1;
 }
 
+bool samples_for(const StepPlan& plan, SequenceId sequence) {
+  const auto is_it = [&](const auto& each) { return each.sequence == sequence; };
+  return std::any_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
+    return (work.samples && is_it(work)) ||
+           std::any_of(work.also_sample.begin(), work.also_sample.end(), is_it);
+  });
+}
+
 bool same(const TokenLogprobs& a, const TokenLogprobs& b) {
   return a.token == b.token && a.logprob == b.logprob && a.top == b.top;
 }
@@ -108,6 +116,13 @@ void SchedulerSimulation::check_work(const Work& work) {
     fail("a decode is one token that samples, and proposals behind it");
   }
   if (work.first < admitted.prompt_end && proposed > 0) fail("a prompt has proposals");
+  const bool blind = std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& step) {
+    return samples_for(step.plan, work.sequence);
+  });
+  if (blind && !has_ended(admitted) &&
+      open_.at(admitted.request).request.lookahead == Lookahead::kAfterResult) {
+    fail("a sequence that needs its last result is planned before it");
+  }
   if (work.samples && !work.ended && has_ended(admitted)) fail("a choice that has ended samples");
   for (const SampleTarget& target : work.also_sample) {
     if (has_ended(admitted_.at(target.sequence))) fail("a choice that has ended samples");

@@ -125,6 +125,28 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   EXPECT_GT(preemptions, steps * seeds / 500);
 }
 
+// The same where requests differ in adapter and arithmetic, which share no page, and some are
+// planned behind their results; half of the seeds have proposals.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithVariedRequests) {
+  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 4;
+  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
+  std::signal(SIGABRT, print_seed);
+  int64_t cached_tokens = 0;
+  for (int64_t seed = first; seed < first + seeds; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed),
+                                   {.proposals = seed % 2 == 0, .varied_requests = true});
+    if (replay >= 0) simulation.watch(print_plan);
+    const std::optional<std::string> failure = simulation.run(steps);
+    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+    cached_tokens += simulation.tally().cached_tokens;
+  }
+  if (first != 1 || seeds < 100) return;
+  EXPECT_GT(cached_tokens, steps * seeds / 50);
+}
+
 // The same where layers are split into groups of equal pages.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithEqualGroups) {
   const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
