@@ -16,6 +16,7 @@
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
 #include "apps/serve_command.h"
+#include "bench/bench_edge_command.h"
 #include "bench/bench_serve_command.h"
 #endif
 
@@ -35,6 +36,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench latency", "time of a step by batch size", define_bench_latency},
 #ifdef HEADRACE_WITH_SERVER
     {"bench serve", "load on a running server, over HTTP", define_bench_serve},
+    {"bench edge", "HTTP and event streams beside an engine that costs nothing", define_bench_edge},
 #endif
     {"bench simulate", "scheduling policies on a trace, in virtual time", define_bench_simulate},
     {"bench host", "the engine thread's time of a step, on a device that answers at once",
