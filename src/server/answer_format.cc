@@ -15,6 +15,14 @@ std::string_view AnswerFormat::content_type() const { return "text/event-stream;
 
 void AnswerFormat::append_begin(std::string&, const Usage&) {}
 
+void AnswerFormat::append_events(std::string& out, int32_t index, bool opens,
+                                 const ChoiceDelta& delta, const Usage* told) {
+  for (Json& event : events(index, opens, delta)) {
+    if (told != nullptr) event.set("usage", usage_json(*told));
+    append_event(out, event);
+  }
+}
+
 void AnswerFormat::append_event(std::string& out, const Json& event) const {
   append_sse_event(out, event);
 }

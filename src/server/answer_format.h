@@ -58,6 +58,11 @@ class AnswerFormat {
   // The events of one delta, in order. `opens`: the choice's first.
   virtual std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) = 0;
 
+  // Appends the same as they are sent. `told`: the usage that each has (continuous_usage_stats);
+  // nullptr: none.
+  virtual void append_events(std::string& out, int32_t index, bool opens, const ChoiceDelta& delta,
+                             const Usage* told);
+
   // The stream that the events are sent in: server-sent events, unless a protocol has others.
   virtual std::string_view content_type() const;
   virtual void append_event(std::string& out, const Json& event) const;

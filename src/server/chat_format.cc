@@ -1,5 +1,6 @@
 // Answers of /v1/chat/completions: "chat.completion" objects and their chunks.
 #include "server/answer_format.h"
+#include "server/event_frame.h"
 
 namespace headrace {
 namespace {
@@ -46,6 +47,20 @@ class ChatFormat final : public AnswerFormat {
     return events;
   }
 
+  // Most of a stream is words of one choice after each other.
+  void append_events(std::string& out, int32_t index, bool opens, const ChoiceDelta& delta,
+                     const Usage* told) override {
+    const bool words = delta.events.size() == 1 && delta.finish == FinishReason::kNone &&
+                       delta.events[0].kind == OutputEvent::Kind::kContent;
+    if (opens || told != nullptr || !words || head_.top_logprobs >= 0 || head_.return_token_ids) {
+      return AnswerFormat::append_events(out, index, opens, delta, told);
+    }
+    const auto place = static_cast<size_t>(index);
+    if (frames_.size() <= place) frames_.resize(place + 1);
+    if (frames_[place].empty()) frames_[place] = words_frame(index);
+    frames_[place].append(out, delta.events[0].text);
+  }
+
   // The event without choices carries the usage.
   void append_end(std::string& out, const Usage& usage, bool wants_usage) override {
     std::optional<Json> event;
@@ -56,6 +71,14 @@ class ChatFormat final : public AnswerFormat {
   }
 
  private:
+  EventFrame words_frame(int32_t index) {
+    ChoiceDelta delta;
+    delta.events.push_back({.kind = OutputEvent::Kind::kContent});
+    std::string event;
+    AnswerFormat::append_events(event, index, false, delta, nullptr);
+    return {event, "content"};
+  }
+
   Json envelope(std::string_view object, Json::Array choices) const {
     Json json = Json::object();
     json.set("id", head_.id).set("object", object).set("created", head_.created_unix_s);
@@ -181,6 +204,7 @@ class ChatFormat final : public AnswerFormat {
   }
 
   const AnswerHead head_;
+  std::vector<EventFrame> frames_;  // by choice; empty: no words yet
 };
 
 }  // namespace

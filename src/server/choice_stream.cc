@@ -11,6 +11,7 @@ size_t count_character_starts(std::string_view bytes) {
 }
 
 void ChoiceDelta::append(ChoiceDelta next) {
+  if (empty() && generated == 0 && echoed == 0) return void(*this = std::move(next));
   text += next.text;
   for (OutputEvent& event : next.events) append_event(events, std::move(event));
   std::move(next.tokens.begin(), next.tokens.end(), std::back_inserter(tokens));

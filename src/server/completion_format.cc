@@ -1,5 +1,6 @@
 // Answers of /v1/completions: "text_completion" objects.
 #include "server/answer_format.h"
+#include "server/event_frame.h"
 
 namespace headrace {
 namespace {
@@ -23,6 +24,20 @@ class CompletionFormat final : public AnswerFormat {
     return {envelope({choice(index, opens, delta)})};
   }
 
+  // Most of a stream is text of one choice after each other.
+  void append_events(std::string& out, int32_t index, bool opens, const ChoiceDelta& delta,
+                     const Usage* told) override {
+    if (delta.empty()) return;
+    if (told != nullptr || delta.finish != FinishReason::kNone || head_.top_logprobs >= 0 ||
+        head_.return_token_ids) {
+      return AnswerFormat::append_events(out, index, opens, delta, told);
+    }
+    const auto place = static_cast<size_t>(index);
+    if (frames_.size() <= place) frames_.resize(place + 1);
+    if (frames_[place].empty()) frames_[place] = text_frame(index);
+    frames_[place].append(out, delta.text);
+  }
+
   void append_end(std::string& out, const Usage& usage, bool wants_usage) override {
     std::optional<Json> event;
     if (wants_usage) event = envelope({}).set("usage", usage_json(usage));
@@ -30,6 +45,12 @@ class CompletionFormat final : public AnswerFormat {
   }
 
  private:
+  EventFrame text_frame(int32_t index) const {
+    std::string event;
+    append_event(event, envelope({choice(index, false, {})}));
+    return {event, "text"};
+  }
+
   Json envelope(Json::Array choices) const {
     Json json = Json::object();
     json.set("id", head_.id).set("object", "text_completion").set("created", head_.created_unix_s);
@@ -79,6 +100,7 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   const AnswerHead head_;
+  std::vector<EventFrame> frames_;  // by choice; empty: no text yet
 };
 
 }  // namespace
