@@ -1,13 +1,17 @@
 // The socket of one client, TCP or UNIX, with its bytes as they are or under TLS.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <utility>  // before asio: Boost 1.74 forgets it
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "server/tls_stream.h"
 
@@ -17,6 +21,7 @@ namespace headrace {
 class ClientSocket {
  public:
   using Socket = TlsStream::Socket;
+  static constexpr size_t kReadBytes = TlsStream::kReadBytes;
 
   // Without certificates: no TLS.
   ClientSocket(Socket socket, TlsCertificates certificates) : socket_(std::move(socket)) {
@@ -37,10 +42,32 @@ class ClientSocket {
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   }
 
+  // How many bytes the client took at once: 0 where that is none, also where the socket is broken,
+  // of which async_write_some() tells. REQUIRES: no write is pending
+  size_t write_now(const void* bytes, size_t count) {
+    if (tls_) return tls_->write_now(bytes, count);
+    const ssize_t sent = ::send(socket_.native_handle(), bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent > 0 ? static_cast<size_t>(sent) : 0;
+  }
+
+  // handler(error_code, std::string_view): bytes that are there while it runs. Between reads, which
+  // is most of a connection's life, it has no buffer.
   template <class Handler>
-  void async_read_some(void* bytes, size_t count, Handler handler) {
-    if (tls_) return tls_->async_read_some(bytes, count, std::move(handler));
-    socket_.async_read_some(boost::asio::buffer(bytes, count), std::move(handler));
+  void async_read(Handler handler) {
+    if (tls_) return tls_->async_read(std::move(handler));
+    socket_.async_wait(Socket::wait_read, [this, handler = std::move(handler)](
+                                              boost::system::error_code error) mutable {
+      if (error) return handler(error, std::string_view());
+      char buffer[kReadBytes];
+      const ssize_t count = ::recv(socket_.native_handle(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (count > 0) return handler(error, std::string_view(buffer, static_cast<size_t>(count)));
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+        return async_read(std::move(handler));  // it was told of bytes that are not there
+      }
+      if (count == 0) error = boost::asio::error::eof;
+      if (count < 0) error = {errno, boost::system::system_category()};
+      handler(error, std::string_view());
+    });
   }
   template <class Handler>
   void async_write_some(const void* bytes, size_t count, Handler handler) {

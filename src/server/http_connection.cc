@@ -15,6 +15,7 @@ using boost::system::error_code;
 namespace {
 constexpr size_t kInboxBytesMax = 16 << 10;   // pipelined input kept while answering
 constexpr size_t kLingerBytesMax = 16 << 20;  // input thrown away so that the answer is read
+constexpr size_t kWriteNowBytesMax = 32 << 10;
 constexpr double kLingerSeconds = 2;
 constexpr std::string_view kTooManyOfOneAddress = "too many requests of this address at a time";
 constexpr double kBodyBytesPerSecondMin = 64 << 10;
@@ -46,6 +47,11 @@ class ConnectionExchange final : public Exchange {
   void post(std::function<void()> task) override {
     asio::post(connection_->socket_.get_executor(),
                [connection = connection_, task = std::move(task)] { connection->guarded(task); });
+  }
+  void dispatch(std::function<void()> task) override {
+    asio::dispatch(
+        connection_->socket_.get_executor(),
+        [connection = connection_, task = std::move(task)] { connection->guarded(task); });
   }
   void call_after(double seconds, std::function<void()> task) override {
     auto timer = std::make_shared<asio::steady_timer>(
@@ -154,21 +160,20 @@ void HttpConnection::read_some() {
   if (reading_ || state_ == State::kClosed) return;
   if (state_ == State::kHandling && inbox_.size() >= kInboxBytesMax) return;
   reading_ = true;
-  socket_.async_read_some(read_buffer_, sizeof read_buffer_,
-                          [self = shared_from_this()](error_code error, size_t count) {
-                            self->reading_ = false;
-                            self->guarded([&] { self->on_read(error, count); });
-                          });
+  socket_.async_read([self = shared_from_this()](error_code error, std::string_view bytes) {
+    self->reading_ = false;
+    self->guarded([&] { self->on_read(error, bytes); });
+  });
 }
 
-void HttpConnection::on_read(error_code error, size_t count) {
+void HttpConnection::on_read(error_code error, std::string_view bytes) {
   if (state_ == State::kClosed) return;
   if (error) return state_ == State::kHandling ? peer_gone() : close();
   if (state_ == State::kLingering) {
-    discarded_ += count;
+    discarded_ += bytes.size();
     return discarded_ > kLingerBytesMax ? close() : read_some();
   }
-  inbox_.append(read_buffer_, count);
+  inbox_ += bytes;
   if (state_ == State::kReading) consume_input();
   read_some();  // also while answering: it notices that the peer has gone
 }
@@ -179,7 +184,7 @@ void HttpConnection::consume_input() {
   if (reader_->phase() == Phase::kBody && !body_) {  // the head is there
     if (!admit_body() || !charge_body()) return;
     if (inbox_.empty() && reader_->expects_continue()) {
-      outbox_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      unsent_.tail() += "HTTP/1.1 100 Continue\r\n\r\n";
       flush();
     }
     inbox_.erase(0, reader_->feed(inbox_));
@@ -301,9 +306,9 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   put_in_form(wording_.error_form, response);
   encode_content(wording_.coding, response);
   response.headers.insert(response.headers.end(), wording_.headers.begin(), wording_.headers.end());
-  outbox_ +=
+  unsent_.tail() +=
       format_response_head(response, static_cast<long>(response.body.size()), http11_, keep_alive_);
-  if (!head_only_) outbox_ += response.body;
+  if (!head_only_) unsent_.tail() += response.body;
   held_.answer = std::move(response.held);
   finish_answer();
 }
@@ -314,46 +319,62 @@ void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
   chunked_ = http11_ && !head_only_;
   keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
   head.headers.insert(head.headers.end(), wording_.headers.begin(), wording_.headers.end());
-  outbox_ += format_response_head(head, -1, http11_, keep_alive_);
+  unsent_.tail() += format_response_head(head, -1, http11_, keep_alive_);
   flush();
 }
 
 void HttpConnection::write(uint64_t serial, std::string_view bytes) {
   if (!is_current(serial) || answer_complete_ || head_only_ || bytes.empty()) return;
   if (chunked_) {
-    append_chunk(outbox_, bytes);
+    append_chunk(unsent_.tail(), bytes);
   } else {
-    outbox_ += bytes;
+    unsent_.tail() += bytes;
   }
-  was_over_limit_ = was_over_limit_ || unsent_bytes() > context_.limits.unsent_bytes_max;
   flush();
+  was_over_limit_ = was_over_limit_ || unsent_.size() > context_.limits.unsent_bytes_max;
 }
 
 void HttpConnection::end_stream(uint64_t serial) {
   if (!is_current(serial) || answer_complete_) return;
-  if (chunked_) outbox_ += kLastChunk;
+  if (chunked_) unsent_.tail() += kLastChunk;
   finish_answer();
 }
 
 void HttpConnection::finish_answer() {
   answer_complete_ = true;
   observer_.reset();
-  flush();
+  if (unsent_.size() > 0 || write_pending_) return flush();
+  // The client has taken all of it already, and this is no place to begin the next request: whoever
+  // answers is not done yet.
+  asio::post(socket_.get_executor(), [self = shared_from_this(), serial = serial_] {
+    self->guarded([&] {
+      if (self->is_current(serial) && self->answer_complete_) self->after_answer();
+    });
+  });
 }
 
 // --- Writing -------------------------------------------------------------------------------------
 
+// What a stream has to say is most often taken at once: then nothing waits and nobody is woken. The
+// end of an answer always goes the other way, behind which the next request begins; so does much at
+// a time, as of a file, since whoever sends it would go on until all of it has left.
 void HttpConnection::flush() {
   if (write_pending_ || state_ == State::kClosed) return;
-  if (sent_ == sending_.size()) {
-    sending_.clear();
-    sent_ = 0;
-    std::swap(sending_, outbox_);
+  const bool streams = answer_begun_ && !answer_complete_;
+  for (std::string_view next = unsent_.next(); !next.empty(); next = unsent_.next()) {
+    const bool now = streams && next.size() <= kWriteNowBytesMax;
+    const size_t taken = now ? socket_.write_now(next.data(), next.size()) : 0;
+    unsent_.on_sent(taken);
+    if (taken < next.size()) return write_later();
   }
-  if (sending_.empty()) return;
+  if (streams) set_deadline(-1);  // of a write before
+}
+
+void HttpConnection::write_later() {
   write_pending_ = true;
   if (state_ == State::kHandling) set_deadline(context_.limits.stalled_write_seconds_max);
-  socket_.async_write_some(sending_.data() + sent_, sending_.size() - sent_,
+  const std::string_view next = unsent_.next();
+  socket_.async_write_some(next.data(), next.size(),
                            [self = shared_from_this()](error_code error, size_t count) {
                              self->write_pending_ = false;
                              self->guarded([&] { self->on_written(error, count); });
@@ -363,14 +384,14 @@ void HttpConnection::flush() {
 void HttpConnection::on_written(error_code error, size_t count) {
   if (state_ == State::kClosed) return;
   if (error) return peer_gone();
-  sent_ += count;
-  if (unsent_bytes() > 0) {
+  unsent_.on_sent(count);
+  if (unsent_.size() > 0) {
     flush();
   } else if (state_ == State::kHandling) {
     set_deadline(-1);
     if (answer_complete_) return after_answer();
   }
-  if (was_over_limit_ && unsent_bytes() <= context_.limits.unsent_bytes_max / 2) {
+  if (was_over_limit_ && unsent_.size() <= context_.limits.unsent_bytes_max / 2) {
     was_over_limit_ = false;
     if (const auto observer = observer_) observer->on_writable();
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "server/body_budget.h"
 #include "server/client_address.h"
@@ -20,6 +21,7 @@
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
 #include "server/server_limits.h"
+#include "server/unsent_bytes.h"
 
 namespace headrace {
 
@@ -94,7 +96,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Reading.
   void read_some();
-  void on_read(boost::system::error_code error, size_t count);
+  void on_read(boost::system::error_code error, std::string_view bytes);
   void consume_input();
   void dispatch();
   bool admit_client(const HttpRequest& request);
@@ -114,8 +116,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void finish_answer();
 
   // Writing.
-  size_t unsent_bytes() const { return outbox_.size() + sending_.size() - sent_; }
   void flush();
+  void write_later();
   void on_written(boost::system::error_code error, size_t count);
   void after_answer();
 
@@ -141,7 +143,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   State state_ = State::kReading;
   bool reading_ = false;  // a read is pending
   std::string inbox_;     // bytes behind the request being answered
-  char read_buffer_[16 << 10];
   std::optional<HttpRequestReader> reader_;
   HttpRequestReader::Phase read_phase_{};
   std::optional<BodyAdmission> body_;  // of the request whose body is being read
@@ -159,12 +160,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool head_only_ = false;  // the request's method is HEAD
   bool keep_alive_ = false;
   bool chunked_ = false;
-  bool answer_begun_ = false;     // its first byte is in outbox_
-  bool answer_complete_ = false;  // its last byte is in outbox_
+  bool answer_begun_ = false;     // its first byte is in unsent_
+  bool answer_complete_ = false;  // its last byte is in unsent_
   bool was_over_limit_ = false;
 
-  std::string outbox_, sending_;
-  size_t sent_ = 0;  // of sending_
+  UnsentBytes unsent_;
   bool write_pending_ = false;
 
   Clock::time_point deadline_ = Clock::time_point::max();

@@ -200,6 +200,30 @@ TEST(ServerLoad, ASlowReaderGetsEverything) {
   EXPECT_EQ(tokens, 3000u);
 }
 
+// The deadline of a write that had to wait is not that of the silence behind it.
+TEST(ServerLoad, AStreamMayBeSilentBehindAReaderThatWasSlow) {
+  ServerOptions options;
+  options.http.stalled_write_seconds_max = 1;
+  Fixture f({.max_model_len = 1 << 20, .step_seconds = 0.0005}, "", options);
+  TestClient client(f.server->port(), 16 << 10);
+  const std::string body = R"({"prompt":"a","n":8,"max_tokens":1000,"stream":true,"logprobs":20})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
+  std::this_thread::sleep_for(400ms);
+  f.model.engine->set_paused(true);
+  size_t bytes = 0;
+  for (std::string piece; !(piece = client.receive(1 << 16, 0.3)).empty();) bytes += piece.size();
+  EXPECT_GT(bytes, size_t{1} << 20);
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_EQ(f.model.engine->cancelled(), 0);
+  f.model.engine->set_paused(false);
+  std::string end;
+  for (std::string piece; !(piece = client.receive(1 << 16, 1)).empty();) {
+    end = (end + piece).substr(end.size() > 64 ? end.size() - 64 : 0);
+  }
+  EXPECT_NE(end.find("[DONE]"), end.npos);
+}
+
 TEST(ServerLoad, SlowRequestsTimeOut) {
   ServerOptions options;
   options.http.head_seconds_max = 0.3;

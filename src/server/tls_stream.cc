@@ -125,11 +125,38 @@ void TlsStream::async_handshake(std::function<void(Handshake)> handler) {
           });
 }
 
-void TlsStream::async_read_some(void* bytes, size_t count, Handler handler) {
-  attempt([bytes, count](SSL* ssl) { return SSL_read(ssl, bytes, clamped(count)); },
-          [handler = std::move(handler)](error_code error, unsigned long, size_t done) {
-            handler(error, done);
-          });
+// What OpenSSL has read already wakes nobody.
+void TlsStream::async_read(ReadHandler handler) {
+  if (!socket_.is_open() || SSL_has_pending(ssl_.get()) == 1) {
+    asio::post(socket_.get_executor(),
+               [this, handler = std::move(handler)]() mutable { read(std::move(handler)); });
+    return;
+  }
+  socket_.async_wait(Socket::wait_read,
+                     [this, handler = std::move(handler)](error_code error) mutable {
+                       if (error) return handler(error, {});
+                       read(std::move(handler));
+                     });
+}
+
+// Not inside async_read().
+void TlsStream::read(ReadHandler handler) {
+  if (!socket_.is_open()) return handler(asio::error::operation_aborted, {});
+  ERR_clear_error();
+  errno = 0;
+  char buffer[kReadBytes];
+  const int count = SSL_read(ssl_.get(), buffer, sizeof buffer);
+  const int code = SSL_get_error(ssl_.get(), count);
+  ERR_clear_error();
+  if (code == SSL_ERROR_NONE) return handler({}, {buffer, static_cast<size_t>(count)});
+  if (code != SSL_ERROR_WANT_READ && code != SSL_ERROR_WANT_WRITE) {
+    return handler(connection_error(code), {});
+  }
+  const auto what = code == SSL_ERROR_WANT_READ ? Socket::wait_read : Socket::wait_write;
+  socket_.async_wait(what, [this, handler = std::move(handler)](error_code error) mutable {
+    if (error) return handler(error, {});
+    read(std::move(handler));
+  });
 }
 
 void TlsStream::async_write_some(const void* bytes, size_t count, Handler handler) {
@@ -137,6 +164,15 @@ void TlsStream::async_write_some(const void* bytes, size_t count, Handler handle
           [handler = std::move(handler)](error_code error, unsigned long, size_t done) {
             handler(error, done);
           });
+}
+
+size_t TlsStream::write_now(const void* bytes, size_t count) {
+  if (!socket_.is_open()) return 0;
+  ERR_clear_error();
+  const int written = SSL_write(ssl_.get(), bytes, clamped(count));
+  if (written > 0) return static_cast<size_t>(written);
+  ERR_clear_error();
+  return 0;
 }
 
 void TlsStream::shutdown_send() {

@@ -7,6 +7,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "server/tls_context.h"
 
@@ -21,6 +22,8 @@ class TlsStream {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Handler = std::function<void(boost::system::error_code, size_t count)>;
+  using ReadHandler = std::function<void(boost::system::error_code, std::string_view bytes)>;
+  static constexpr size_t kReadBytes = 16 << 10;  // at most, of one read
 
   enum class Handshake {
     kDone,
@@ -34,15 +37,20 @@ class TlsStream {
   TlsStream(const TlsStream&) = delete;
 
   void async_handshake(std::function<void(Handshake)> handler);
-  // At least one byte. An end of the other side is asio's eof.
-  void async_read_some(void* bytes, size_t count, Handler handler);
+  // At least one byte, which is there while the handler runs. An end of the other side is asio's
+  // eof.
+  void async_read(ReadHandler handler);
   void async_write_some(const void* bytes, size_t count, Handler handler);
+  // How many bytes the socket took now; 0: none, or an error, of which async_write_some() tells.
+  // REQUIRES: no write is pending
+  size_t write_now(const void* bytes, size_t count);
   // Tells the other side that nothing more comes, if the socket takes that now.
   void shutdown_send();
 
  private:
   template <class Attempt, class Done>
   void attempt(Attempt call, Done done);
+  void read(ReadHandler handler);
 
   Socket& socket_;
   const std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
