@@ -44,6 +44,8 @@ class Exchange {
 
   // Runs `task` on the strand, later. Any thread.
   virtual void post(std::function<void()> task) = 0;
+  // The same, at once where this thread may run what is the strand's.
+  virtual void dispatch(std::function<void()> task) { post(std::move(task)); }
   virtual void call_after(double seconds, std::function<void()> task) = 0;
 };
 
@@ -62,6 +64,7 @@ class ForwardingExchange : public Exchange {
     exchange_->observe(std::move(observer));
   }
   void post(std::function<void()> task) override { exchange_->post(std::move(task)); }
+  void dispatch(std::function<void()> task) override { exchange_->dispatch(std::move(task)); }
   void call_after(double seconds, std::function<void()> task) override {
     exchange_->call_after(seconds, std::move(task));
   }

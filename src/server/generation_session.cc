@@ -13,6 +13,7 @@
 namespace headrace {
 namespace {
 
+constexpr size_t kWriteBytes = 16 << 10;    // of events that are written together
 constexpr double kPingSlackSeconds = 0.01;  // behind the queue's own bound, which may be as long
 
 }  // namespace
@@ -86,7 +87,7 @@ void GenerationSession::open_arrivals() {
   // Made once, put with every step.
   auto wake =
       std::make_shared<const PostBox::Task>([exchange = exchange_, weak = weak_from_this()] {
-        exchange->post([weak] {
+        exchange->dispatch([weak] {
           if (const auto self = weak.lock()) self->pump();
         });
       });
@@ -145,6 +146,13 @@ void GenerationSession::write(std::string_view bytes) {
   written_time_ = state_.clock.now_seconds();
 }
 
+void GenerationSession::write_out() {
+  if (done_ || out_.empty()) return;
+  open_stream();
+  write(out_);
+  out_.clear();
+}
+
 // Looks in `seconds` whether the stream was silent for ping_seconds, and so on until its end.
 void GenerationSession::ping_after(double seconds) {
   exchange_->call_after(seconds, [weak = weak_from_this()] {
@@ -168,9 +176,11 @@ void GenerationSession::pump() {
   if (arrivals_->begin_take()) return fail(503, "the client reads too slowly");
   while (!done_ && !exchange_->over_unsent_limit()) {
     std::optional<Arrival> arrival = arrivals_->take();
-    if (!arrival) return;
+    if (!arrival) break;
     handle(std::move(*arrival));
+    if (out_.size() >= kWriteBytes) write_out();
   }
+  write_out();
 }
 
 void GenerationSession::handle(Arrival arrival) {
@@ -250,17 +260,12 @@ void GenerationSession::deliver(size_t choice_index) {
   if (opens && !plan_.echo.empty()) prepend_echo(choice_index / choices_per_prompt(), choice.ready);
   choice.opened = true;
   if (!plan_.settings.stream) return;
-  std::string out;
-  if (opens && !std::exchange(begun_, true)) plan_.format->append_begin(out, usage());
-  for (Json& event :
-       plan_.format->events(static_cast<int32_t>(choice_index), opens, choice.ready)) {
-    if (plan_.settings.continuous_usage) event.set("usage", usage_json(usage()));
-    plan_.format->append_event(out, event);
-  }
+  if (opens && !std::exchange(begun_, true)) plan_.format->append_begin(out_, usage());
+  std::optional<Usage> told;
+  if (plan_.settings.continuous_usage) told = usage();
+  plan_.format->append_events(out_, static_cast<int32_t>(choice_index), opens, choice.ready,
+                              told ? &*told : nullptr);
   choice.ready = {};
-  if (out.empty()) return;
-  open_stream();
-  write(out);
 }
 
 void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
@@ -288,10 +293,9 @@ void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
 void GenerationSession::finish() {
   plan_.lease.reset();  // before the client can know, who may send its next request
   if (plan_.settings.stream) {
-    std::string out;
-    plan_.format->append_end(out, usage(), plan_.settings.include_usage);
+    plan_.format->append_end(out_, usage(), plan_.settings.include_usage);
     open_stream();
-    write(out);
+    write_out();
     exchange_->end_stream();
   } else {
     std::vector<ChoiceDelta> answers;
@@ -309,9 +313,8 @@ void GenerationSession::fail(int http_status, std::string_view message) {
   plan_.lease.reset();
   cancel_all();
   if (streaming_) {
-    std::string out;
-    plan_.format->append_error(out, http_status, message);
-    exchange_->write(out);
+    plan_.format->append_error(out_, http_status, message);
+    exchange_->write(out_);
     exchange_->end_stream();
   } else {
     exchange_->respond(error_response(http_status, message));

@@ -76,6 +76,7 @@ class GenerationSession : public ExchangeObserver,
   void watch_queue(double seconds);
   void open_stream();
   void write(std::string_view bytes);
+  void write_out();
   void ping_after(double seconds);
   void pump();
   void handle(Arrival arrival);
@@ -103,6 +104,7 @@ class GenerationSession : public ExchangeObserver,
   bool streaming_ = false;  // the stream's head is out
   bool begun_ = false;      // and what stands in front of its events
   bool done_ = false;
+  std::string out_;  // events of arrivals that are being worked off: one write for all of them
   double written_time_ = -1;   // of the stream's last bytes
   double admitted_time_ = -1;  // the first prompt's
   double first_token_time_ = -1;

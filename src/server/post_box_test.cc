@@ -2,8 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <new>
+#include <thread>
+#include <vector>
+
+#include "base/bounded_queue.h"
 
 namespace headrace {
 namespace {
@@ -23,6 +30,52 @@ TEST(PostBox, ABunchOfTasksIsOneWakeUp) {
   ASSERT_EQ(later.size(), 3u);
   later[2]();
   EXPECT_EQ(done.back(), 6);
+}
+
+TEST(PostBox, TasksAreSharedByThreads) {
+  std::vector<PostBox::Task> later;
+  PostBox box([&](PostBox::Task task) { later.push_back(std::move(task)); });
+  std::vector<size_t> done;
+  size_t put = 0;
+  for (; put < 2 * PostBox::kBunch + 1; ++put) box.put([&, put] { done.push_back(put); });
+  ASSERT_EQ(later.size(), 1u);
+  // Who takes a bunch has first asked another thread to take the next.
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(later.size(), i + 1);
+    const PostBox::Task task = later[i];
+    task();
+    EXPECT_EQ(done.size(), std::min(put, (i + 1) * PostBox::kBunch));
+  }
+  EXPECT_EQ(later.size(), 3u);
+  for (size_t i = 0; i < put; ++i) EXPECT_EQ(done[i], i);
+  box.put([&] { done.push_back(0); });
+  EXPECT_EQ(later.size(), 4u);
+}
+
+TEST(PostBox, EveryTaskRunsOnceWhateverTheThreads) {
+  constexpr int kTasks = 20'000;
+  std::vector<std::atomic<int>> runs(2 * kTasks);
+  BoundedQueue<PostBox::Task> later(4 * kTasks);
+  PostBox box([&](PostBox::Task task) { later.try_push(std::move(task)); });
+  std::atomic<int> left{2 * kTasks};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (left > 0) {
+        if (const auto task = later.pop_for(std::chrono::milliseconds(1))) (*task)();
+      }
+    });
+    threads.emplace_back([&, i] {
+      for (int task = i * kTasks; task < (i + 1) * kTasks; ++task) {
+        box.put([&, task] {
+          ++runs[static_cast<size_t>(task)];
+          --left;
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::atomic<int>& count : runs) ASSERT_EQ(count, 1);
 }
 
 TEST(PostBox, ATaskThatThrowsDoesNotTakeTheOthersWithIt) {
