@@ -4,7 +4,7 @@
     bench/figure.py [--machine NAME] [--beside PROGRAM] [--output FILE] -- build/headrace bench latency ... -o json
 
 Of `bench latency` a figure a batch (ms a step), of `bench throughput` one (output tokens a second), of `bench ablate` one a
-case (the gain). --beside: the newest figure of that peer on the same work stands beside ours, as one of another run.
+case (the gain); of `bench edge` what it prints, for a table of such rows. --beside: the newest figure of that peer on the same work stands beside ours, as one of another run.
 --log FILE: reads what the command printed before, in place of running it. Standard library only.
 """
 
@@ -76,8 +76,12 @@ def figures_of(text: str, words: list[str], arguments: argparse.Namespace) -> li
     known = tables.read_figures(ROOT / "bench/results") if arguments.beside else []
     figures = []
     for row in compare.json_values(text.encode()):
+        made = {**origin, "command": compare.text_of(words)}
+        if row.get("bench") == "edge":
+            figures.append({**made, **({"machine": arguments.machine} if arguments.machine else {}), **row})
+            continue
         measured = measured_of(row, words[3:])
-        figure = {**origin, "command": compare.text_of(words), "model": arguments.model or row.get("model"), **measured}
+        figure = {**made, "model": arguments.model or row.get("model"), **measured}
         if arguments.machine:
             figure["machine"] = arguments.machine
         if row.get("commit"):
@@ -114,6 +118,9 @@ def main() -> int:
     with open(arguments.output, "a", encoding="utf-8") as output:
         for figure in figures:
             output.write(json.dumps(figure, ensure_ascii=False) + "\n")
+            if "lengths" not in figure:
+                print(f"{figure['bench']} {figure['measure']}, TLS {figure['tls']}")
+                continue
             print(f"{figure['bench']}, {figure['lengths']}, {figure['flags']}: {tables.side_text(figure)} {figure['unit']}")
     return 0
 
