@@ -46,6 +46,7 @@ class Exchange {
   virtual void post(std::function<void()> task) = 0;
   // The same, at once where this thread may run what is the strand's.
   virtual void dispatch(std::function<void()> task) { post(std::move(task)); }
+  // Runs `task` on the strand in `seconds`, unless the exchange has ended by then. Any thread.
   virtual void call_after(double seconds, std::function<void()> task) = 0;
 };
 

@@ -54,14 +54,10 @@ class ConnectionExchange final : public Exchange {
         [connection = connection_, task = std::move(task)] { connection->guarded(task); });
   }
   void call_after(double seconds, std::function<void()> task) override {
-    auto timer = std::make_shared<asio::steady_timer>(
+    asio::dispatch(
         connection_->socket_.get_executor(),
-        std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)));
-    // The timer may outlast the request by minutes: it must not keep the connection.
-    timer->async_wait(
-        [timer, weak = connection_->weak_from_this(), task = std::move(task)](error_code error) {
-          const auto connection = weak.lock();
-          if (connection && !error) connection->guarded(task);
+        [connection = connection_, serial = serial_, seconds, task = std::move(task)]() mutable {
+          connection->call_after(serial, seconds, std::move(task));
         });
   }
 
@@ -440,12 +436,31 @@ void HttpConnection::close() {
   end_exchange();
 }
 
+// A timer that is left to fire would keep the memory of this connection and of who asked for it,
+// which a weak reference does, for as long as a request may wait.
 void HttpConnection::end_exchange() {
+  error_code ignored;
+  for (const auto& timer : timers_) timer->cancel(ignored);
+  timers_.clear();
   held_ = {};
   if (std::exchange(exchange_open_, false)) context_.exchanges_open.fetch_sub(1);
 }
 
 // --- Deadlines -----------------------------------------------------------------------------------
+
+void HttpConnection::call_after(uint64_t serial, double seconds, std::function<void()> task) {
+  if (!is_current(serial)) return;
+  const Clock::time_point now = Clock::now();
+  std::erase_if(timers_, [&](const auto& timer) { return timer->expiry() < now; });
+  timers_.push_back(std::make_shared<asio::steady_timer>(
+      socket_.get_executor(),
+      now + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3))));
+  timers_.back()->async_wait(
+      [timer = timers_.back(), weak = weak_from_this(), task = std::move(task)](error_code error) {
+        const auto self = weak.lock();
+        if (self && !error) self->guarded(task);
+      });
+}
 
 // Negative: none. The timer is not restarted for a later deadline: it looks again when it fires.
 void HttpConnection::set_deadline(double seconds) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/body_budget.h"
 #include "server/client_address.h"
@@ -127,6 +128,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void close();
   void end_exchange();
 
+  void call_after(uint64_t serial, double seconds, std::function<void()> task);
   void set_deadline(double seconds);
   void wait_for_deadline();
   void on_deadline();
@@ -154,6 +156,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   uint64_t serial_ = 0;
   std::shared_ptr<ExchangeObserver> observer_;
+  std::vector<std::shared_ptr<boost::asio::steady_timer>> timers_;  // of the exchange
   bool exchange_open_ = false;
   Wording wording_;  // of the answer under way
   bool http11_ = true;

@@ -1,4 +1,6 @@
 // The server over real sockets on a fake engine: routes, authentication, answers, streams.
+#include <malloc.h>
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -60,6 +62,22 @@ TEST(Server, UnknownRoutesMethodsAndModels) {
 }
 
 // A body behind the head would be read as the beginning of the next answer.
+// What a request leaves to be done later must not keep the memory of its connection.
+TEST(Server, ConnectionsThatHaveEndedTakeNoMemory) {
+  ServerOptions options;
+  options.requests.queue_seconds_max = 600;
+  Fixture f({}, "hello world", options);
+  const auto in_use = [] { return static_cast<int64_t>(mallinfo2().uordblks); };
+  const auto ask = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","max_tokens":2})").status, 200);
+    }
+  };
+  ask(50);
+  const int64_t before = in_use();
+  ask(500);
+  EXPECT_LT(in_use() - before, 500 * 2000);
+}
 TEST(Server, HeadIsGetWithoutTheBody) {
   Fixture f;
   const std::pair<const char*, int> targets[] = {{"/health", 200},
