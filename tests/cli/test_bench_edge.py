@@ -36,4 +36,4 @@ def test_what_cannot_be_measured_is_refused(program):
                         (("-m", "/no/such/model.gguf"), "/no/such/model.gguf")):
         done = program.run("bench", "edge", *flags)
         assert done.returncode != 0
-        assert word in done.stderr
+        assert word in done.stderr.decode()
