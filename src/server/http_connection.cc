@@ -204,16 +204,17 @@ void HttpConnection::update_read_deadline() {
   const auto now = Clock::now();
   const size_t received = reader_->received_bytes();
   if (begins) {
-    body_seconds_left_ = limits.body_seconds_max;
+    body_progress_.seconds_left = limits.body_seconds_max;
   } else {
-    const double passed = std::chrono::duration<double>(now - body_looked_).count();
-    const double earned = static_cast<double>(received - body_seen_) / kBodyBytesPerSecondMin;
-    body_seconds_left_ =
-        std::clamp(body_seconds_left_ + earned - passed, 0.0, limits.body_seconds_max);
+    const double passed = std::chrono::duration<double>(now - body_progress_.looked).count();
+    const double earned =
+        static_cast<double>(received - body_progress_.seen) / kBodyBytesPerSecondMin;
+    body_progress_.seconds_left =
+        std::clamp(body_progress_.seconds_left + earned - passed, 0.0, limits.body_seconds_max);
   }
-  body_looked_ = now;
-  body_seen_ = received;
-  set_deadline(body_seconds_left_);
+  body_progress_.looked = now;
+  body_progress_.seen = received;
+  set_deadline(body_progress_.seconds_left);
 }
 
 void HttpConnection::dispatch() {

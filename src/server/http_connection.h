@@ -149,9 +149,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpRequestReader::Phase read_phase_{};
   std::optional<BodyAdmission> body_;  // of the request whose body is being read
   // By then more of it must have come.
-  double body_seconds_left_ = 0;
-  Clock::time_point body_looked_;
-  size_t body_seen_ = 0;
+  struct {
+    double seconds_left = 0;
+    Clock::time_point looked;
+    size_t seen = 0;
+  } body_progress_;
   size_t discarded_ = 0;  // while lingering
 
   uint64_t serial_ = 0;
