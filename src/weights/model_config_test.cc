@@ -30,7 +30,6 @@ TEST(ModelConfig, FromGguf) {
   auto config = model_config_from_gguf(**file);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->architecture, "llama");
-  EXPECT_EQ(config->name, "tiny");
   EXPECT_EQ(config->hidden, 32);
   EXPECT_EQ(config->layers, 1);
   EXPECT_EQ(config->heads, 2);
