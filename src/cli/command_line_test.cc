@@ -353,8 +353,8 @@ Result<PoolingOptions> pooling_by(std::vector<std::string> arguments) {
 
 TEST(PoolingFlags, AreThoseOfOtherProgramsToo) {
   EXPECT_FALSE(pooling_by({})->asks());
-  for (const char* flag : {"--embedding", "--embeddings", "--is-embedding", "--task=embed",
-                           "--task=embedding"}) {
+  for (const char* flag :
+       {"--embedding", "--embeddings", "--is-embedding", "--task=embed", "--task=embedding"}) {
     const PoolingOptions options = *pooling_by({flag});
     EXPECT_EQ(options.runner, RunnerChoice::kPooling) << flag;
     EXPECT_EQ(options.convert, ConvertChoice::kEmbed) << flag;
