@@ -131,7 +131,7 @@ def test_scores_are_those_of_transformers(name, flags, texts):
 
 def test_a_long_document_loses_its_end():
     for server in serve(POOLED / "qwen3_reranker"):
-        whole = dict(text_1="yes ", text_2="the mat " * 60)
+        whole = dict(text_1="yes ", text_2="the mat " * 80)
         answer = httpx.post(server.url + "/v1/score", json=whole)
         assert answer.status_code == 400 and "tokens that this model takes" in answer.text
         (cut,) = scores_of(server, **whole, truncate_prompt_tokens=24)
