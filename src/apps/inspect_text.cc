@@ -83,6 +83,11 @@ std::string soft_cap_text(const ModelConfig& config) {
   return text;
 }
 
+std::string_view output_matrix(const ModelConfig& config) {
+  if (!config.head.matrix) return "no";
+  return config.tied_embeddings ? "also the" : "separate";
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
            fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
@@ -94,8 +99,7 @@ void add_model_lines(std::string& text, const ModelConfig& config) {
     add_line(text, "soft caps", caps);
   }
   add_line(text, "embedding",
-           fmt::format("{} rows, {} output matrix", grouped(config.vocab),
-                       config.tied_embeddings ? "also the" : "separate"));
+           fmt::format("{} rows, {} output matrix", grouped(config.vocab), output_matrix(config)));
   add_line(text, "context", fmt::format("{} tokens", config.context_length));
 }
 

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "cli/engine_flags.h"
 #include "cli/model_flags.h"
+#include "cli/pooling_flags.h"
 #include "cli/sampling_flags.h"
 #include "server/http_post.h"
 #include "server/request_guard.h"
@@ -454,6 +455,7 @@ ServedModelOptions model_options(const ServeFlags& flags) {
 // The flags that a model may have of its own.
 void add_flags_of_a_model(CLI::App& app, ServeFlags& flags, ModelArgument argument) {
   add_output_flags(app, flags);
+  add_pooling_flags(app, flags.model.stack.pooling);
   add_model_flags(app, flags.model, argument);
   add_generation_config_flags(app, flags.model);
   add_chosen_sampling_flags(app, flags.sampling, {});
@@ -529,8 +531,10 @@ class BackgroundLoad {
     const ServedModelOptions options = model_options(flags_);
     const ModelPoolOptions pool = pool_options(flags_.list, options.stack);  // of what is free now
     HR_ASSIGN_OR_RETURN(LoadedStack loaded, load_served_stack(options, LoadReport::kProgressLine));
-    if (loaded.encoder && (batch_ != nullptr || !flags_.server.batches.folder.empty())) {
-      return unsupported("batches (--batch-input, --batch-dir) are not supported for encoders");
+    if (loaded.embedder && (batch_ != nullptr || !flags_.server.batches.folder.empty())) {
+      return unsupported(
+          "batches (--batch-input, --batch-dir) are not supported for models of vectors and "
+          "scores");
     }
     stack_ = std::make_shared<LoadedStack>(std::move(loaded));
     const StackInfo& info = stack_->info();
@@ -557,15 +561,12 @@ class BackgroundLoad {
 
   void tell_ready(const std::string& name, const std::string& sampling) const {
     const StackInfo& info = stack_->info();
-    const char* length = stack_->encoder ? "texts of up to" : "context";
-    if (stack_->encoder) {
-      log_info("{}", description_of(stack_->encoder->config()));
-    } else {
-      const ModelLease model = server_.state().models.look_at(0);
-      if (model) {
-        log_info("chats: tool calls are read as {}, reasoning as {}", model->output.tools_name(),
-                 model->output.reasoning_name());
-      }
+    const char* length = stack_->embedder ? "texts of up to" : "context";
+    if (stack_->embedder) {
+      log_info("{}", stack_->embedder->facts().gives);
+    } else if (const ModelLease model = server_.state().models.look_at(0)) {
+      log_info("chats: tool calls are read as {}, reasoning as {}", model->output.tools_name(),
+               model->output.reasoning_name());
     }
     if (!sampling.empty()) {
       log_info("sampling of requests that do not say it themselves: {}", sampling);

@@ -38,22 +38,24 @@ ModelFacts facts_of(const ModelStack& stack) {
           .layers = stack.config().layers};
 }
 
-ServedModel served_encoder(EncoderStack& encoder) {
-  const StackInfo& info = encoder.info();
-  const EncoderConfig& config = encoder.config();
-  return {.embedder = &encoder.engine(),
-          .tokenizer = encoder.tokenizer(),
+ServedModel served_embedder(EmbeddingStack& embedder) {
+  const StackInfo& info = embedder.info();
+  const EmbeddingModelFacts& facts = embedder.facts();
+  return {.embedder = &embedder.engine(),
+          .tokenizer = embedder.tokenizer(),
+          .chat_template = embedder.pair_template(),
+          .joins_pairs = embedder.joins_pairs(),
           .max_model_len = info.max_model_len,
           .created_unix_s = std::time(nullptr),
           .facts = {.path = info.model_path,
-                    .architecture = config.architecture,
+                    .architecture = facts.architecture,
                     .weight_types = info.weight_types,
                     .parameter_count = info.parameter_count,
                     .file_bytes = info.file_bytes,
                     .memory_bytes = info.weight_bytes,
-                    .context_length = config.length_max,
-                    .hidden = config.hidden,
-                    .layers = config.layers}};
+                    .context_length = facts.context_length,
+                    .hidden = facts.hidden,
+                    .layers = facts.layers}};
 }
 
 // "model-00002-of-00003.gguf" is a part of the model whose first part stands beside it.
@@ -215,18 +217,19 @@ Result<std::vector<ModelSettings>> read_model_settings(const std::string& json) 
 
 Result<LoadedStack> load_served_stack(const ServedModelOptions& options, LoadReport report) {
   LoadedStack stack;
-  HR_ASSIGN_OR_RETURN(stack.encoder, EncoderStack::load(options.stack));
-  if (stack.encoder) return stack;
+  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.stack.model));
+  HR_ASSIGN_OR_RETURN(stack.embedder, EmbeddingStack::load(options.stack, source));
+  if (stack.embedder) return stack;
   if (report == LoadReport::kProgressLine) {
-    HR_ASSIGN_OR_RETURN(stack.model, load_with_progress(options.stack));
+    HR_ASSIGN_OR_RETURN(stack.model, load_with_progress(options.stack, std::move(source)));
   } else {
-    HR_ASSIGN_OR_RETURN(stack.model, ModelStack::load(options.stack));
+    HR_ASSIGN_OR_RETURN(stack.model, ModelStack::load(options.stack, nullptr, std::move(source)));
   }
   return stack;
 }
 
 ServedModel served_model_of(const LoadedStack& stack, const ServedModelOptions& options) {
-  if (stack.encoder) return served_encoder(*stack.encoder);
+  if (stack.embedder) return served_embedder(*stack.embedder);
   ModelStack& model = *stack.model;
   return {.engine = &model.engine(),
           .tokenizer = model.tokenizer(),

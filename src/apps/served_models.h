@@ -10,7 +10,7 @@
 #include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "server/model_pool.h"
-#include "stack/encoder_stack.h"
+#include "stack/embedding_stack.h"
 #include "stack/model_stack.h"
 
 namespace headrace {
@@ -25,9 +25,9 @@ struct ServedModelOptions {
 // One of the two.
 struct LoadedStack {
   std::unique_ptr<ModelStack> model;
-  std::unique_ptr<EncoderStack> encoder;
+  std::unique_ptr<EmbeddingStack> embedder;
 
-  const StackInfo& info() const { return model ? model->info() : encoder->info(); }
+  const StackInfo& info() const { return model ? model->info() : embedder->info(); }
 };
 
 enum class LoadReport : uint8_t { kNone, kProgressLine };

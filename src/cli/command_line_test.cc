@@ -8,6 +8,7 @@
 #include "cli/engine_flags.h"
 #include "cli/foreign_flags.h"
 #include "cli/model_flags.h"
+#include "cli/pooling_flags.h"
 #include "cli/sampling_flags.h"
 #include "stack/kv_format_choice.h"
 
@@ -335,6 +336,63 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
   for (const auto& [line, message] : cases) {
     const std::string got = parse(line).message();
     EXPECT_TRUE(got.starts_with(message)) << got;
+  }
+}
+
+// ---- vectors and scores
+
+Result<PoolingOptions> pooling_by(std::vector<std::string> arguments) {
+  CLI::App app{"", "test"};
+  PoolingOptions options;
+  ModelFlags flags;
+  add_pooling_flags(app, options);
+  add_model_flags(app, flags);
+  HR_RETURN_IF_ERROR(parse_arguments(app, std::move(arguments)).status());
+  return options;
+}
+
+TEST(PoolingFlags, AreThoseOfOtherProgramsToo) {
+  EXPECT_FALSE(pooling_by({})->asks());
+  for (const char* flag :
+       {"--embedding", "--embeddings", "--is-embedding", "--task=embed", "--task=embedding"}) {
+    const PoolingOptions options = *pooling_by({flag});
+    EXPECT_EQ(options.runner, RunnerChoice::kPooling) << flag;
+    EXPECT_EQ(options.convert, ConvertChoice::kEmbed) << flag;
+  }
+  for (const char* flag : {"--rerank", "--reranking", "--task=classify"}) {
+    EXPECT_EQ(pooling_by({flag})->convert, ConvertChoice::kClassify) << flag;
+  }
+  EXPECT_EQ(pooling_by({"--task", "score"})->runner, RunnerChoice::kPooling);
+  EXPECT_EQ(pooling_by({"--task", "generate"})->runner, RunnerChoice::kGenerate);
+  EXPECT_FALSE(pooling_by({"--task", "auto"})->asks());
+  EXPECT_EQ(pooling_by({"--runner", "pooling", "--convert", "embed"})->convert,
+            ConvertChoice::kEmbed);
+  EXPECT_EQ(pooling_by({"--pooling", "mean"})->pooling, PoolingChoice::kMean);
+}
+
+TEST(PoolingFlags, AreReadFromJson) {
+  const PoolingOptions pooler =
+      *pooling_by({"--pooler-config", R"({"pooling_type": "CLS", "normalize": false})"});
+  EXPECT_EQ(pooler.pooling, PoolingChoice::kFirst);
+  EXPECT_EQ(pooler.normalise, false);
+  const PoolingOptions tokens = *pooling_by(
+      {"--hf-overrides", R"({"classifier_from_token": ["no", "yes"], "architectures": ["x"],
+                             "is_original_qwen3_reranker": true})"});
+  EXPECT_EQ(tokens.classifier_tokens, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_TRUE(tokens.two_way && tokens.asks());
+  const std::pair<std::vector<std::string>, std::string> refused[] = {
+      {{"--pooler-config", "[]"}, "is not a JSON object"},
+      {{"--pooler-config", R"({"pooling_type": "STEP"})"}, "pooling_type must be one of LAST"},
+      {{"--pooler-config", R"({"normalize": 1})"}, "normalize must be true or false"},
+      {{"--pooler-config", R"({"step_tag_id": 1})"}, "step_tag_id is not supported"},
+      {{"--hf-overrides", R"({"rope_theta": 1})"}, "rope_theta is not supported"},
+      {{"--hf-overrides", R"({"classifier_from_token": []})"}, "must be a list of tokens"},
+      {{"--hf-overrides", R"({"classifier_from_token": [1]})"}, "must be a list of tokens"},
+      {{"--task", "reward"}, "--task"},
+  };
+  for (const auto& [line, message] : refused) {
+    const std::string got = pooling_by(line).status().message();
+    EXPECT_NE(got.find(message), std::string::npos) << got;
   }
 }
 

@@ -59,10 +59,7 @@ constexpr std::string_view kUnused = "the sampler that it belongs to is not here
 
 constexpr IgnoredFlag kIgnoredFlags[] = {
     // vLLM
-    {"--embeddings,--embedding,--is-embedding", kNothing,
-     "an encoder serves embeddings without it, and other models have none"},
-    {"--reranking,--rerank", kNothing,
-     "an encoder serves /rerank without it, and other models score no texts"},
+    {"--embeddings,--embedding,--is-embedding,--reranking,--rerank", kNothing, kServerOnly},
     {"--enable-ssl-refresh", kNothing, "certificates are always read again when they change"},
     {"--swap-space", kValue, kRemoved},
     {"--disable-log-requests", kNothing, kRemoved},
@@ -71,7 +68,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--guided-decoding-backend", kValue, kRemoved},
     {"--num-scheduler-steps", kValue, kRemoved},
     {"--use-v2-block-manager", kNothing, kRemoved},
-    {"--task", kValue, kRemoved},
+    {"--task,--runner,--convert", kValue, kServerOnly},
     {"--max-seq-len-to-capture", kValue, kRemoved},
     {"--max-num-partial-prefills", kValue, kRemoved},
     {"--max-long-partial-prefills", kValue, kRemoved},
@@ -95,8 +92,6 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--download-dir", kValue, kNoFetch},
     {"--tokenizer-mode", kValue, kUnlike},
     {"--config-format", kValue, kUnlike},
-    {"--runner", kValue, kUnlike},
-    {"--convert", kValue, kUnlike},
     {"--distributed-executor-backend", kValue, kUnlike},
     {"--disable-hybrid-kv-cache-manager", kNothing, kUnlike},
     {"--numa-bind", kNothing, kBinding},
@@ -338,7 +333,7 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--lora-modules,--lora-paths,--lora", kValue, kNoAdapters},
     {"--lora-scaled", kValue, kNoAdapters},
     {"--control-vector,--control-vector-scaled", kValue, kNoAdapters},
-    {"--pooler-config,--pooling", kValue, "an encoder pools as its folder says"},
+    {"--pooler-config,--override-pooler-config,--pooling", kValue, kServerOnly},
     {"--mmproj,--mm,--mmproj-url,--mmu", kValue, kNoImages},
     {"--enable-multimodal", kNothing, kNoImages},
     {"--enable-prompt-embeds", kNothing, "prompts are text or token ids"},

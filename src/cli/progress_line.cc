@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace headrace {
@@ -35,9 +37,10 @@ void ProgressLine::show(std::string_view stage, double done) {
              kBarCells - cells, percent);
 }
 
-Result<std::unique_ptr<ModelStack>> load_with_progress(const StackOptions& options) {
+Result<std::unique_ptr<ModelStack>> load_with_progress(const StackOptions& options,
+                                                       std::unique_ptr<ModelSource> source) {
   ProgressLine line;
-  return ModelStack::load(options, line.callback());
+  return ModelStack::load(options, line.callback(), std::move(source));
 }
 
 }  // namespace headrace

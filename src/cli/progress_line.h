@@ -1,6 +1,7 @@
 // One line on a terminal's stderr that shows how far loading is, and vanishes when it is done.
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "stack/model_stack.h"
@@ -24,7 +25,8 @@ class ProgressLine {
   int percent_shown_ = -1;
 };
 
-// Loads a model under a progress line.
-Result<std::unique_ptr<ModelStack>> load_with_progress(const StackOptions& options);
+// Loads a model under a progress line. `source`: as of ModelStack::load().
+Result<std::unique_ptr<ModelStack>> load_with_progress(
+    const StackOptions& options, std::unique_ptr<ModelSource> source = nullptr);
 
 }  // namespace headrace

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "models/encoder.h"
+#include "models/pooling.h"
 
 namespace headrace {
 namespace {
@@ -57,7 +57,6 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
  public:
   EmbeddingEngineImpl(const EmbeddingOptions& options, std::unique_ptr<EmbeddingRunner> runner)
       : options_(options), runner_(std::move(runner)) {
-    CHECK(options_.pass_tokens_max >= runner_->length_max());
     thread_ = std::thread([this] { loop(); });
   }
 
@@ -195,13 +194,18 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
   void fill_pass(EmbeddingPass& pass) {
     for (size_t idle = 0; idle < pending_.size();) {
       PendingEmbeddings& request = pending_.front();
-      const size_t room = static_cast<size_t>(options_.pass_tokens_max) - pass.tokens.size();
       const bool none_left = request.taken == request.texts.size();
-      if (!none_left && request.texts[request.taken].ids.size() > room) break;
+      if (!none_left && !fits(request.texts[request.taken], pass)) break;
       idle = none_left ? idle + 1 : 0;
       if (!none_left) add_text(request, pass);
       std::rotate(pending_.begin(), pending_.begin() + 1, pending_.end());
     }
+  }
+
+  // A text that is longer than a pass has one to itself.
+  bool fits(const EmbeddingText& text, const EmbeddingPass& pass) const {
+    const size_t tokens = pass.tokens.size() + text.ids.size();
+    return pass.texts.empty() || tokens <= static_cast<size_t>(options_.pass_tokens_max);
   }
 
   void add_text(PendingEmbeddings& request, EmbeddingPass& pass) {

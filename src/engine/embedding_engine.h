@@ -45,7 +45,9 @@ class EmbeddingRunner {
 };
 
 struct EmbeddingOptions {
-  int32_t pass_tokens_max = 512;  // of a pass, at least length_max() of the runner
+  // Of a pass; a longer text has one to itself. Weights are read from the cache for many rows, and
+  // who comes meanwhile waits for few.
+  int32_t pass_tokens_max = 512;
   // Of all requests that wait; more is refused at once.
   int32_t queued_requests_max = 256;
   int64_t queued_tokens_max = int64_t{1} << 22;

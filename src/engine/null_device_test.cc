@@ -75,6 +75,7 @@ class TableProbe final : public Model {
   int64_t weight_bytes() const override { return 0; }
   int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
+  void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
               std::span<const KvLayerView>, TensorView, LayerTaps) const override {
@@ -262,6 +263,7 @@ class LogitProbe final : public Model {
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void layers(OpContext&, const ForwardBatch&, LayerRange, std::span<const KvLayerView>, TensorView,
               LayerTaps) const override {}
+  void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView logits) const override {
     EXPECT_EQ(logits.columns(), spec().vocab_size);
     EXPECT_EQ(logits.row_stride % 256, 0);
@@ -303,6 +305,7 @@ class PositionProbe final : public Model {
       leave_at_taps(context.stream, taps, layer, hidden);
     }
   }
+  void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
   // Of steps that were recorded or run as they are; a replay is none.
   int64_t passes() const { return passes_; }

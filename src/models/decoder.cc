@@ -299,6 +299,17 @@ class Decoder final : public Model {
     pass.settle();
   }
 
+  void normalise_rows(OpContext& context, TensorView rows) const override {
+    normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    if (spec_.logit_scale == 1.0f) return;
+    CHECK(device_.kind == DeviceKind::kCpu);
+    for (int64_t r = 0; r < rows.rows(); ++r) {  // the norm's weights have it
+      for (float& value : std::span(f32_row(rows, r), static_cast<size_t>(rows.columns()))) {
+        value /= spec_.logit_scale;
+      }
+    }
+  }
+
   void head(OpContext& context, TensorView rows, TensorView logits) const override {
     normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
     const TensorView own = own_logits(context, logits);
@@ -350,7 +361,8 @@ void Decoder::pack_more(int64_t bytes_min) {
 
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                  int32_t thread_count) const {
-  int64_t op_bytes = linear_workspace_bytes(logit_rows, weights_.output);
+  const bool with_head = weights_.output.n() > 0;
+  int64_t op_bytes = with_head ? linear_workspace_bytes(logit_rows, weights_.output) : 0;
   const PartLoad mixed{tokens, kv_length_max, thread_count};
   PartLoad fed = mixed;
   fed.rows = feed_forward_rows(tokens, device_);

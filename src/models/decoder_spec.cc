@@ -74,7 +74,8 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
                    .residual_scale = config.residual_scale,
                    .logit_scale = 1.0f / config.logit_divisor,
                    .logit_soft_cap = config.logit_soft_cap,
-                   .tied_embeddings = config.tied_embeddings};
+                   .tied_embeddings = config.tied_embeddings,
+                   .head = config.head};
   for_each_layer(spec, [&](DecoderLayerSpec& each, int32_t i) {
     const bool slides =
         config.sliding_layers.empty() || config.sliding_layers[static_cast<size_t>(i)];
@@ -114,6 +115,9 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     for (const std::string& name : {rope.divisors, rope.other_divisors}) {
       if (!name.empty()) tensors.push_back({name, Shape{count}});
     }
+  }
+  if (spec.head.classes > 0) {
+    tensors.push_back({"cls.output.weight", Shape{spec.head.classes, hidden}});
   }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {

@@ -45,6 +45,7 @@ struct DecoderSpec {
   float logit_scale = 1.0f;
   float logit_soft_cap = 0.0f;  // 0 = none
   bool tied_embeddings = false;
+  OutputHead head;  // its classes are no part of the decoder
 };
 
 // What every decoder takes from the configuration as it is, the layers alike, of attention and a

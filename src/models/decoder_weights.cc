@@ -62,7 +62,9 @@ class DecoderLoader {
     if (options_.shard.is_split()) {
       weights_.vocabulary = Shares(spec_.model.vocab_size, ranks_of_head(), kLinearGroupRows);
     }
-    HR_ASSIGN_OR_RETURN(weights_.output, head(output));
+    if (spec_.head.matrix && options_.with_head) {
+      HR_ASSIGN_OR_RETURN(weights_.output, head(output));
+    }
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);

@@ -21,7 +21,7 @@ struct DecoderWeights {
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
   NormWeights output_norm;  // [D], logit_scale included
-  LinearWeight output;      // [V, D]; of a rank, its rows
+  LinearWeight output;      // [V, D]; of a rank, its rows; empty where it was left out
   Shares vocabulary;        // of the ranks; one where the head is whole
 };
 
@@ -29,7 +29,7 @@ struct DecoderWeights {
 template <class Weights, class Visit>
 void for_each_matrix(Weights& weights, const Visit& visit) {
   for (const DecoderLayer& layer : weights.layers) for_each_matrix(layer, visit);
-  visit(weights.output);
+  if (weights.output.n() > 0) visit(weights.output);
 }
 
 // Errors name the source and the tensor.

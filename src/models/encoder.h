@@ -27,9 +27,6 @@ struct EncoderLoadOptions {
   std::optional<DType> quantise_to;
 };
 
-// Makes a vector's length 1; one of zeros stays.
-void scale_to_unit(std::span<float> vector);
-
 // Const after load, any thread; one run at a time has the workspace.
 class Encoder {
  public:

@@ -15,6 +15,7 @@ constexpr float kNormOffset = 1;
 constexpr auto kGemmaNames = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight", kNormOffset},
+    {"score.weight", "cls.output.weight"},
     {"lm_head.weight", ""},  // the embedding once more
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", kNormOffset},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
@@ -31,6 +32,7 @@ constexpr auto kGemmaNames = std::to_array<HfTensorName>({
 constexpr auto kGemma2Names = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight", kNormOffset},
+    {"score.weight", "cls.output.weight"},
     {"lm_head.weight", ""},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", kNormOffset},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},

@@ -124,8 +124,10 @@ class Model {
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
                       std::span<const KvLayerView> kv /* [layers] */,
                       TensorView hidden /* [T, D] */, LayerTaps taps) const = 0;
-  // Final norm and output matrix of the rows asked for. `rows` is overwritten; rows of `logits` may
-  // lie apart.
+  // The final norm alone, in place: rows as transformers' last_hidden_state has them.
+  virtual void normalise_rows(OpContext& context, TensorView rows /* [R, D] */) const = 0;
+  // Final norm and output matrix of the rows asked for. REQUIRES: it was loaded. `rows` is
+  // overwritten; rows of `logits` may lie apart.
   virtual void head(OpContext& context, TensorView rows /* [R, D] */,
                     TensorView logits /* [R, V] */) const = 0;
 };
@@ -152,6 +154,7 @@ struct ModelLoadOptions {
   std::function<bool()> pack_at_use;
   Timeline* timeline = nullptr;  // may be null: gets the parts of the load
   ShardSpec shard = {};          // CPU: what of the model is loaded
+  bool with_head = true;         // false: no output matrix, where only hidden rows are read
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

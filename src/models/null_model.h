@@ -20,6 +20,7 @@ class NullModel final : public Model {
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void layers(OpContext&, const ForwardBatch&, LayerRange, std::span<const KvLayerView>, TensorView,
               LayerTaps) const override {}
+  void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
 
  private:

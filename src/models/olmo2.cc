@@ -11,6 +11,7 @@ constexpr auto kNames = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
     {"lm_head.weight", "output.weight"},
+    {"score.weight", "cls.output.weight"},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
     {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
     {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},

@@ -10,6 +10,7 @@ constexpr auto kStarcoder2Names = std::to_array<HfTensorName>({
     {"model.norm.weight", "output_norm.weight"},
     {"model.norm.bias", "output_norm.bias"},
     {"lm_head.weight", "output.weight"},
+    {"score.weight", "cls.output.weight"},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
     {"model.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},

@@ -138,7 +138,7 @@ bool asks_for_no_f32(const Json& v) { return v != Json("float32"); }
 bool asks_for_other_bytes(const Json& v) { return v != Json("native") && v != Json("little"); }
 
 constexpr RefusedField kEmbeddingRefused[] = {
-    {"messages", asks_at_all, "send the text as input: encoders have no chat template"},
+    {"messages", asks_at_all, "send the text as input"},
     {"normalize", asks_at_all, "vectors are normalised as the model's files say: leave it out"},
     {"embed_dtype", asks_for_no_f32, "vectors are float32"},
     {"endianness", asks_for_other_bytes, "base64 is of little-endian floats"},

@@ -61,10 +61,10 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
                                                      std::shared_ptr<ServerMetrics> metrics) {
   CHECK((served.engine != nullptr) != (served.embedder != nullptr) && !served.names.empty());
   auto ready = std::make_unique<ReadyModel>();
-  if (served.engine && served.tokenizer && served.chat_template) {
+  if (served.tokenizer && served.chat_template) {
     HR_ASSIGN_OR_RETURN(ready->chat,
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
-    HR_RETURN_IF_ERROR(choose_output(served, *ready));
+    if (served.engine) HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
   if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
   ready->metrics = std::move(metrics);

@@ -115,25 +115,28 @@ std::optional<Caller> find_caller(const ServerState& state, const HttpRequest& r
 
 HttpResponse unauthorized() { return error_response(401, "a valid API key is required"); }
 
-// Why a model that generates text does not answer a route for encoders.
+// Why a model that generates text does not answer a route for vectors and scores.
 std::string refusal_of_decoder(ModelClass kind, std::string_view path) {
   if (kind == ModelClass::kEmbeds) {
-    return "embeddings of a model that generates text are not supported: serve an encoder (BERT, "
-           "RoBERTa, XLM-RoBERTa, MPNet) for them";
+    return "the served model generates text: start the server with --embedding for vectors of "
+           "texts, or with a model that is made for them";
   }
   return fmt::format(
-      "{} is not supported: the model writes text, and gives texts no scores, ranks or classes",
+      "{} is not supported: the served model generates text: start the server with --embedding "
+      "for scores by vectors, or with a model that has a head for them",
       path);
 }
 
-// The same of an encoder, with a head or without; "": it answers.
-std::string refusal_of_encoder(ModelClass kind, std::string_view path, const ClassifierHead& head) {
+// The same of a model of vectors, with a head or without; "": it answers.
+std::string refusal_of_embedder(ModelClass kind, std::string_view path,
+                                const ClassifierHead& head) {
   const std::string_view answers = !head           ? "/v1/embeddings, /api/embed, /v1/score"
                                    : head.scores() ? "/v1/rerank, /v1/score, /classify"
                                                    : "/classify";
   if (kind == ModelClass::kReady) {
     return fmt::format(
-        "the served model is an encoder, which generates no text: it answers {} and /tokenize",
+        "the server runs the model for vectors or scores, and it generates no text: it answers {} "
+        "and /tokenize",
         answers);
   }
   if (kind == ModelClass::kEmbeds && head) {
@@ -147,9 +150,8 @@ std::string refusal_of_encoder(ModelClass kind, std::string_view path, const Cla
         path, head.labels.size(), answers);
   }
   if (kind == ModelClass::kClassifies && !head) {
-    return fmt::format(
-        "{} is not supported: the model is an encoder without a head for classes: it answers {}",
-        path, answers);
+    return fmt::format("{} is not supported: the model has no head for classes: it answers {}",
+                       path, answers);
   }
   return "";
 }
@@ -161,7 +163,7 @@ std::optional<HttpResponse> refuse_model(const ReadyModel& model, ModelClass kin
   if (any || (kind == ModelClass::kReady && model.generates())) return std::nullopt;
   const std::string why =
       model.generates() ? refusal_of_decoder(kind, path)
-                        : refusal_of_encoder(kind, path, model.served.embedder->runner().head());
+                        : refusal_of_embedder(kind, path, model.served.embedder->runner().head());
   return why.empty() ? std::nullopt : std::optional(error_response(400, why));
 }
 

@@ -15,15 +15,25 @@ using ParseScores = Result<ScoreRequest> (*)(const Json&, const FieldContext&);
 using WriteScores = std::function<std::string(const ScoreRequest&, const std::vector<double>&,
                                               const EmbeddingAnswer&)>;
 
+Result<std::vector<EmbeddingText>> scored_texts(const RouteCall& call,
+                                                const ScoreRequest& request) {
+  const ReadyModel& model = *call.model;
+  const Tokenizer* const tokenizer = model.served.tokenizer;
+  const EmbeddingSizes sizes = embedding_sizes(model);
+  if (!model.served.embedder->runner().head()) {
+    return compared_texts(request, tokenizer, sizes, call.state.limits);
+  }
+  if (!model.served.joins_pairs) return pair_texts(request, tokenizer, sizes, call.state.limits);
+  return prompt_texts(request, model.chat.get(), tokenizer, sizes, call.state.limits);
+}
+
 Result<EmbeddingPlan> plan_scores(const RouteCall& call, ParseScores parse,
                                   const WriteScores& write) {
   const ReadyModel& model = *call.model;
   const ClassifierHead& head = model.served.embedder->runner().head();
   HR_ASSIGN_OR_RETURN(ScoreRequest request, parse(call.body, call.state.context_of(model)));
   HR_ASSIGN_OR_RETURN(EmbeddingPlan plan, plan_for(call, request.model));
-  const auto make_texts = head ? pair_texts : compared_texts;
-  HR_ASSIGN_OR_RETURN(auto texts, make_texts(request, model.served.tokenizer,
-                                             embedding_sizes(model), call.state.limits));
+  HR_ASSIGN_OR_RETURN(auto texts, scored_texts(call, request));
   put_texts(std::move(texts), plan);
   plan.write = [&head, write, asked = std::make_shared<ScoreRequest>(std::move(request))](
                    const EmbeddingRows& rows, const EmbeddingAnswer& answer) {

@@ -229,6 +229,13 @@ Status pair_too_long(std::string_view field, size_t place, size_t limit) {
       std::string(field));
 }
 
+Status too_many_pair_tokens(const ScoreRequest& request) {
+  return invalid_argument(
+      fmt::format("{} pairs have more than {} tokens in all: send fewer at a time",
+                  request.second.size(), kPairTokensMax),
+      std::string(request.second_field));
+}
+
 }  // namespace
 
 Result<std::vector<EmbeddingText>> pair_texts(const ScoreRequest& request,
@@ -261,17 +268,102 @@ Result<std::vector<EmbeddingText>> pair_texts(const ScoreRequest& request,
       return pair_too_long(a.size() > room ? request.first_field : request.second_field, i, most);
     }
     tokens += kept.first + kept.second + frame.size();
-    if (tokens > kPairTokensMax) {
-      return invalid_argument(
-          fmt::format("{} pairs have more than {} tokens in all: send fewer at a time",
-                      second.size(), kPairTokensMax),
-          std::string(request.second_field));
-    }
+    if (tokens > kPairTokensMax) return too_many_pair_tokens(request);
     EmbeddingText& text = texts.emplace_back();
     text.ids = join_pair(frame, a.first(kept.first), b.first(kept.second));
     if (frame.second_type) {
       text.second_count = static_cast<int32_t>(kept.second + frame.back.size());
     }
+  }
+  return texts;
+}
+
+namespace {
+
+// Makes the prompts of pairs, and cuts their second texts until they fit.
+class PairPrompts {
+ public:
+  PairPrompts(const ScoreRequest& request, const ChatPromptEncoder* prompts,
+              const Tokenizer& tokenizer, size_t most)
+      : request_(request), prompts_(prompts), tokenizer_(tokenizer), most_(most) {}
+
+  Result<std::vector<TokenId>> ids(size_t pair) const {
+    std::string second = request_.second[pair];
+    if (request_.second_tokens_max > 0) {
+      HR_ASSIGN_OR_RETURN(second, cut(second, static_cast<size_t>(request_.second_tokens_max)));
+    }
+    HR_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(request_.first_of(pair), second));
+    // Ids at the seam depend on both sides: what is over may be found in a few steps.
+    for (int step = 0; step < kStepsMax && ids.size() > most_ && request_.truncate; ++step) {
+      HR_ASSIGN_OR_RETURN(const auto alone, tokenizer_.encode(second, {.add_special = false}));
+      const size_t over = ids.size() - most_;
+      if (over > alone.size()) break;
+      HR_ASSIGN_OR_RETURN(second, cut(second, alone.size() - over));
+      HR_ASSIGN_OR_RETURN(ids, encode(request_.first_of(pair), second));
+    }
+    if (ids.size() > most_) return pair_too_long(request_.second_field, pair, most_);
+    if (ids.empty()) {
+      return invalid_argument(fmt::format("pair {} has no tokens", pair),
+                              std::string(request_.second_field));
+    }
+    return ids;
+  }
+
+ private:
+  static constexpr int kStepsMax = 4;
+
+  Result<std::string> cut(const std::string& text, size_t tokens) const {
+    HR_ASSIGN_OR_RETURN(auto ids, tokenizer_.encode(text, {.add_special = false}));
+    if (ids.size() <= tokens) return text;
+    ids.resize(tokens);
+    return tokenizer_.decode(ids, /*skip_special=*/false);
+  }
+
+  Result<std::vector<TokenId>> encode(const std::string& first, const std::string& second) const {
+    const size_t tokens_max = request_.truncate ? EncodeOptions().tokens_max : most_;
+    if (prompts_ == nullptr) {
+      EncodeOptions options{.parse_special = true};
+      options.tokens_max = tokens_max;
+      return tokenizer_.encode(first + second, options);
+    }
+    const auto message = [](const char* role, const std::string& text) {
+      return Json::object().set("role", role).set("content", text);
+    };
+    Json messages = Json::array();
+    messages.push(message("query", first));
+    messages.push(message("document", second));
+    return prompts_->encode(messages, Json(), {.add_special = true, .tokens_max = tokens_max});
+  }
+
+  const ScoreRequest& request_;
+  const ChatPromptEncoder* const prompts_;
+  const Tokenizer& tokenizer_;
+  const size_t most_;
+};
+
+}  // namespace
+
+Result<std::vector<EmbeddingText>> prompt_texts(const ScoreRequest& request,
+                                                const ChatPromptEncoder* prompts,
+                                                const Tokenizer* tokenizer,
+                                                const EmbeddingSizes& sizes,
+                                                const RequestLimits& limits) {
+  if (tokenizer == nullptr) {
+    return invalid_argument("this model has no tokenizer, and texts are scored as such",
+                            std::string(request.first_field));
+  }
+  HR_ASSIGN_OR_RETURN(const size_t most, text_tokens_max(request.truncate, sizes));
+  const PairPrompts prompt(request, prompts, *tokenizer, most);
+  std::vector<EmbeddingText> texts;
+  texts.reserve(request.second.size());
+  size_t tokens = 0;
+  for (size_t i = 0; i < request.second.size(); ++i) {
+    HR_RETURN_IF_ERROR(
+        check_truncated_bytes(request.second_field, i, request.second[i].size(), limits));
+    HR_ASSIGN_OR_RETURN(std::vector<TokenId> ids, prompt.ids(i));
+    tokens += ids.size();
+    if (tokens > kPairTokensMax) return too_many_pair_tokens(request);
+    texts.push_back({.ids = std::move(ids)});
   }
   return texts;
 }

@@ -14,6 +14,7 @@
 #include "engine/embedding_engine.h"
 #include "server/embedding_request.h"
 #include "server/request_fields.h"
+#include "text/chat_prompt.h"
 #include "text/tokenizer.h"
 
 namespace headrace {
@@ -47,6 +48,14 @@ Result<std::vector<EmbeddingText>> pair_texts(const ScoreRequest& request,
                                               const Tokenizer* tokenizer,
                                               const EmbeddingSizes& sizes,
                                               const RequestLimits& limits);
+// What a decoder's classifier reads: each pair as one prompt, which `prompts` makes of a message of
+// the role query and one of the role document; null: the two texts one behind the other, whose
+// special tokens are read as such. A pair that is cut loses the end of its second text.
+Result<std::vector<EmbeddingText>> prompt_texts(const ScoreRequest& request,
+                                                const ChatPromptEncoder* prompts,
+                                                const Tokenizer* tokenizer,
+                                                const EmbeddingSizes& sizes,
+                                                const RequestLimits& limits);
 // What an embedder reads: all first texts, then all second ones.
 Result<std::vector<EmbeddingText>> compared_texts(const ScoreRequest& request,
                                                   const Tokenizer* tokenizer,

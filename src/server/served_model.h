@@ -30,14 +30,16 @@ struct ModelFacts {
 
 // The pointers must outlive the server.
 struct ServedModel {
-  // One of the two: a model generates text, or it is an encoder.
+  // One of the two: a model generates text, or it gives vectors or scores.
   Engine* engine = nullptr;
   EmbeddingEngine* embedder = nullptr;
-  const Tokenizer* tokenizer = nullptr;         // nullptr: prompts must be token ids
-  const ChatTemplate* chat_template = nullptr;  // nullptr: no chat
-  std::vector<std::string> names;               // accepted in `model`; the first is returned
-  std::vector<std::string> other_names;         // accepted likewise, and listed nowhere
-  int32_t max_model_len = 0;                    // prompt and answer together, tokens
+  const Tokenizer* tokenizer = nullptr;  // nullptr: prompts must be token ids
+  // Of chats, or where joins_pairs of a query and a document (those are the roles); nullptr: none.
+  const ChatTemplate* chat_template = nullptr;
+  bool joins_pairs = false;              // a classifier reads two texts as one prompt: a decoder's
+  std::vector<std::string> names;        // accepted in `model`; the first is returned
+  std::vector<std::string> other_names;  // accepted likewise, and listed nowhere
+  int32_t max_model_len = 0;             // prompt and answer together, tokens
   // What the model's calls of tools and thoughts look like: names of text/output/dialect.h.
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   SamplingDefaults sampling;  // of requests that do not say it themselves

@@ -239,7 +239,7 @@ TEST(ServerEmbeddings, RoutesThatGenerateSayWhyNot) {
     if (route.method == "DELETE") continue;
     const TestResponse response = route.method == "GET" ? f.get(path) : f.post(path, "{}");
     EXPECT_EQ(response.status, 400) << path;
-    EXPECT_NE(response.body.find("is an encoder"), std::string::npos) << path << response.body;
+    EXPECT_NE(response.body.find("generates no text"), std::string::npos) << path << response.body;
   }
   for (const char* path : {"/health", "/metrics", "/v1/models", "/v1/models/tiny", "/api/tags",
                            "/api/ps", "/load", "/model_info"}) {
@@ -271,7 +271,7 @@ TEST(ServerEmbeddings, WhatAModelDoesNotDoIsRefusedByItsPath) {
   for (const char* path : {"/rerank", "/v1/score", "/classify", "/pooling"}) {
     const TestResponse response = decoder.post(path, "{}");
     EXPECT_EQ(response.status, 400) << path;
-    EXPECT_NE(response.body.find("gives texts no scores"), std::string::npos) << response.body;
+    EXPECT_NE(response.body.find("--embedding"), std::string::npos) << response.body;
   }
 }
 
@@ -557,7 +557,7 @@ TEST(ServerEmbeddings, AModelThatGeneratesHasNone) {
   for (const char* path : {"/v1/embeddings", "/api/embed", "/api/embeddings"}) {
     const TestResponse response = f.post(path, R"({"input":"a"})");
     EXPECT_EQ(response.status, 400);
-    EXPECT_NE(response.body.find("serve an encoder"), std::string::npos) << response.body;
+    EXPECT_NE(response.body.find("--embedding"), std::string::npos) << response.body;
   }
 }
 

@@ -152,7 +152,11 @@ void check_scores(const Result<ScoreRequest>& request, const FieldContext& conte
   const auto texts = compared_texts(*request, model().tokenizer.get(), sizes, context.limits);
   check_error(texts);
   if (texts.ok()) CHECK(texts->size() == request->first.size() + request->second.size());
-  for (const auto* each : {&pairs, &texts}) {
+  const auto prompts =
+      prompt_texts(*request, nullptr, model().tokenizer.get(), sizes, context.limits);
+  check_error(prompts);
+  if (prompts.ok()) CHECK(prompts->size() == request->second.size());
+  for (const auto* each : {&pairs, &texts, &prompts}) {
     if (!each->ok()) continue;
     for (const EmbeddingText& text : **each) {
       CHECK(!text.ids.empty() && text.ids.size() <= kLengthMax);

@@ -1,4 +1,4 @@
-#include "stack/encoder_stack.h"
+#include "stack/embedding_stack.h"
 
 #include <malloc.h>
 
@@ -16,15 +16,11 @@
 namespace headrace {
 namespace {
 
-// Tokens of a pass where no flag says them: weights are read from the cache for many rows, and who
-// comes meanwhile waits for few.
-constexpr int32_t kPassTokens = 512;
-
-class EncoderStackImpl final : public EncoderStack {
+class EncoderStack final : public EmbeddingStack {
  public:
   EmbeddingEngine& engine() override { return *engine_; }
   const Tokenizer* tokenizer() const override { return text_.tokenizer.get(); }
-  const EncoderConfig& config() const override { return encoder_->config(); }
+  const EmbeddingModelFacts& facts() const override { return facts_; }
   const StackInfo& info() const override { return info_; }
 
  private:
@@ -36,6 +32,7 @@ class EncoderStackImpl final : public EncoderStack {
   std::shared_ptr<WeightSource> weights_;
   ModelText text_;
   StackInfo info_;
+  EmbeddingModelFacts facts_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Encoder> encoder_;
   std::unique_ptr<EmbeddingEngine> engine_;
@@ -45,11 +42,11 @@ class EncoderStackImpl final : public EncoderStack {
 class EncoderLoad {
  public:
   EncoderLoad(const StackOptions& options, std::unique_ptr<ModelSource> source)
-      : options_(options), stack_(std::make_unique<EncoderStackImpl>()) {
+      : options_(options), stack_(std::make_unique<EncoderStack>()) {
     stack_->source_ = std::move(source);
   }
 
-  Result<std::unique_ptr<EncoderStack>> load(const EncoderConfig& config) {
+  Result<std::unique_ptr<EmbeddingStack>> load(const EncoderConfig& config) {
     const auto start = std::chrono::steady_clock::now();
     HR_RETURN_IF_ERROR(check_options());
     HR_RETURN_IF_ERROR(check_load_format(*stack_->source_, options_.load.format));
@@ -64,7 +61,7 @@ class EncoderLoad {
     ::malloc_trim(0);
     stack_->info_.load_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return std::unique_ptr<EncoderStack>(std::move(stack_));
+    return std::unique_ptr<EmbeddingStack>(std::move(stack_));
   }
 
  private:
@@ -126,13 +123,14 @@ class EncoderLoad {
     const int32_t length = stack_->encoder_->config().length_max;
     const int32_t wanted = options_.batch.max_num_batched_tokens;
     EmbeddingOptions engine;
-    engine.pass_tokens_max = std::max(wanted > 0 ? wanted : kPassTokens, length);
+    if (wanted > 0) engine.pass_tokens_max = wanted;
     engine.queued_requests_max = options_.engine.scheduler.max_queued_requests;
     engine.watchdog_seconds = options_.engine.watchdog_seconds;
     stack_->hooks_.preferred = options_.prefer_kernels;
     const OpHooks* hooks = options_.prefer_kernels.empty() ? nullptr : &stack_->hooks_;
-    HR_ASSIGN_OR_RETURN(auto runner, create_encoder_runner(*stack_->device_, *stack_->encoder_,
-                                                           engine.pass_tokens_max, hooks));
+    HR_ASSIGN_OR_RETURN(auto runner,
+                        create_encoder_runner(*stack_->device_, *stack_->encoder_,
+                                              std::max(engine.pass_tokens_max, length), hooks));
     stack_->engine_ = EmbeddingEngine::create(engine, std::move(runner));
     return ok_status();
   }
@@ -152,21 +150,27 @@ class EncoderLoad {
     info.threads = stack_->device_->pool().thread_count();
     info.cpu_features = stack_->device_->traits().cpu.to_string();
     info.device = stack_->device_->traits().name;
+    const EncoderConfig& config = stack_->encoder_->config();
+    stack_->facts_ = {
+        .architecture = config.architecture,
+        .context_length = config.length_max,
+        .hidden = config.hidden,
+        .layers = config.layers,
+        .gives = description_of(
+            {.pooling = config.pooling, .normalise = config.normalise, .head = config.head},
+            config.hidden)};
   }
 
   const StackOptions& options_;
-  std::unique_ptr<EncoderStackImpl> stack_;
+  std::unique_ptr<EncoderStack> stack_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<EncoderStack>> EncoderStack::load(const StackOptions& options) {
-  // No GGUF file is an encoder's yet: a start does not read its headers twice.
-  if (options.model.ends_with(".gguf")) return std::unique_ptr<EncoderStack>();
-  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.model));
-  HR_ASSIGN_OR_RETURN(const std::optional<EncoderConfig> config, source->encoder());
-  if (!config) return std::unique_ptr<EncoderStack>();
-  return EncoderLoad(options, std::move(source)).load(*config);
+Result<std::unique_ptr<EmbeddingStack>> load_encoder_stack(const StackOptions& options,
+                                                           std::unique_ptr<ModelSource> source,
+                                                           const EncoderConfig& config) {
+  return EncoderLoad(options, std::move(source)).load(config);
 }
 
 }  // namespace headrace

@@ -1,6 +1,6 @@
 // Tiny random encoders against transformers (tests/golden/make_encoder_cases.py wrote both), and
 // what is refused.
-#include "stack/encoder_stack.h"
+#include "stack/embedding_stack.h"
 
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class TinyEncoder : public testing::TestWithParam<std::pair<const char*, const c
 
 TEST_P(TinyEncoder, VectorsAreThoseOfTransformers) {
   const auto [name, pooling] = GetParam();
-  const auto stack = EncoderStack::load({.model = kEncoders + name, .device = {.threads = 2}});
+  const auto stack = EmbeddingStack::load({.model = kEncoders + name, .device = {.threads = 2}});
   ASSERT_TRUE(stack.ok()) << stack.status().message();
   ASSERT_NE(*stack, nullptr);
   EXPECT_EQ((*stack)->info().max_model_len, 44);
@@ -95,10 +95,10 @@ class TinyClassifier : public testing::TestWithParam<const char*> {};
 // Pairs are joined and cut as transformers' tokenizers do it, and logits are its models'.
 TEST_P(TinyClassifier, PairsAndLogitsAreThoseOfTransformers) {
   const std::string folder = kEncoders + GetParam();
-  const auto loaded = EncoderStack::load({.model = folder, .device = {.threads = 2}});
+  const auto loaded = EmbeddingStack::load({.model = folder, .device = {.threads = 2}});
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  EncoderStack& stack = **loaded;
-  const auto classes = static_cast<size_t>(stack.config().dimensions());
+  EmbeddingStack& stack = **loaded;
+  const auto classes = static_cast<size_t>(stack.engine().runner().dimensions());
   const Tokenizer& tokenizer = *stack.tokenizer();
   ASSERT_TRUE(tokenizer.vocab().pair);
   const PairFrame& frame = *tokenizer.vocab().pair;
@@ -195,7 +195,7 @@ fs::path copied_encoder(const std::string& name) {
 }
 
 std::string load_error(const StackOptions& options) {
-  const auto stack = EncoderStack::load(options);
+  const auto stack = EmbeddingStack::load(options);
   return stack.ok() ? "it was loaded" : stack.status().message();
 }
 
@@ -269,9 +269,9 @@ TEST(EncoderStack, ReadsTheSettingsOfEveryFamily) {
     fs::remove(folder / "sentence_bert_config.json");
     const std::string file = std::string("sentence_") + family + "_config.json";
     std::ofstream(folder / file) << R"({"max_seq_length":21})";
-    const auto stack = EncoderStack::load({.model = folder.string(), .device = {.threads = 1}});
+    const auto stack = EmbeddingStack::load({.model = folder.string(), .device = {.threads = 1}});
     ASSERT_TRUE(stack.ok()) << stack.status().message();
-    EXPECT_EQ((*stack)->config().length_max, 21) << family;
+    EXPECT_EQ((*stack)->engine().runner().length_max(), 21) << family;
     std::ofstream(folder / file) << R"({"do_lower_case":true})";
     EXPECT_NE(load_error({.model = folder.string()}).find(file + ": do_lower_case"),
               std::string::npos);
@@ -335,8 +335,9 @@ TEST(EncoderStack, AnEncoderIsNoModelStacks) {
 
 TEST(EncoderStack, LeavesOtherModelsToTheModelStack) {
   const fs::path folder = copied_encoder("bert");
+  fs::remove(folder / "modules.json");  // with it a Llama gives vectors, too
   std::ofstream(folder / "config.json") << R"({"architectures":["LlamaForCausalLM"]})";
-  const auto stack = EncoderStack::load({.model = folder.string()});
+  const auto stack = EmbeddingStack::load({.model = folder.string()});
   ASSERT_TRUE(stack.ok()) << stack.status().message();
   EXPECT_EQ(*stack, nullptr);
 }

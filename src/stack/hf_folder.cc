@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "text/tokenizer_json.h"
 #include "weights/generation_config.h"
+#include "weights/model_family.h"
 #include "weights/safetensors_source.h"
 
 namespace headrace {
@@ -63,24 +64,27 @@ class HfFolder final : public ModelSource {
   Result<ModelConfig> config() const override { return model_config_from_file(config_.string()); }
 
   Result<std::optional<EncoderConfig>> encoder() const override {
-    EncoderFiles files;
-    HR_ASSIGN_OR_RETURN(files.config, read_json_file(config_));
-    if (!is_encoder_class(first_architecture(files.config))) return std::optional<EncoderConfig>();
-    HR_ASSIGN_OR_RETURN(files.modules, json_or_null("modules.json"));
-    HR_ASSIGN_OR_RETURN(files.library, json_or_null("config_sentence_transformers.json"));
-    for (const std::string_view name : sentence_config_files()) {
-      if (!has(name)) continue;
-      files.sentence_file = name;
-      HR_ASSIGN_OR_RETURN(files.sentence, json_or_null(files.sentence_file));
-      break;
-    }
-    const std::string pooling = pooling_folder(files.modules);
-    if (!pooling.empty()) {
-      HR_RETURN_IF_ERROR(check_module_folder(pooling));
-      files.pooling_file = pooling + "/config.json";
-      HR_ASSIGN_OR_RETURN(files.pooling, json_or_null(files.pooling_file));
-    }
+    HR_ASSIGN_OR_RETURN(const Json config_json, read_json_file(config_));
+    if (!is_encoder_class(first_architecture(config_json))) return std::optional<EncoderConfig>();
+    HR_ASSIGN_OR_RETURN(const PoolingFiles files, pooling_files(config_json));
     HR_ASSIGN_OR_RETURN(EncoderConfig config, encoder_config_from_json(files, folder_.string()));
+    return std::optional(std::move(config));
+  }
+
+  // What sentence-transformers wrote says it of any class. Without, vectors are those of the last
+  // token, of length 1, as vLLM has it.
+  Result<std::optional<PoolingConfig>> pooling() const override {
+    HR_ASSIGN_OR_RETURN(const Json config_json, read_json_file(config_));
+    const std::string hf_class = first_architecture(config_json);
+    const HfClassUse use = hf_class_use(hf_class);
+    const bool generates = use == HfClassUse::kGenerate && !has("modules.json");
+    if (generates || is_encoder_class(hf_class)) return std::optional<PoolingConfig>();
+    HR_ASSIGN_OR_RETURN(const PoolingFiles files, pooling_files(config_json));
+    HR_ASSIGN_OR_RETURN(
+        PoolingConfig config,
+        pooling_config_from_json(
+            files, use == HfClassUse::kClassify ? PoolingTask::kClassify : PoolingTask::kEmbed,
+            {.pooling = Pooling::kLast, .normalise = files.modules.is_null()}, folder_.string()));
     return std::optional(std::move(config));
   }
 
@@ -131,6 +135,26 @@ class HfFolder final : public ModelSource {
     HR_ASSIGN_OR_RETURN(Json json, read_json_file(folder_ / name));
     if (json.is_null()) return corrupt(fmt::format("{}: {}: is null", folder_.string(), name));
     return json;
+  }
+
+  Result<PoolingFiles> pooling_files(const Json& config) const {
+    PoolingFiles files;
+    files.config = config;
+    HR_ASSIGN_OR_RETURN(files.modules, json_or_null("modules.json"));
+    HR_ASSIGN_OR_RETURN(files.library, json_or_null("config_sentence_transformers.json"));
+    for (const std::string_view name : sentence_config_files()) {
+      if (!has(name)) continue;
+      files.sentence_file = name;
+      HR_ASSIGN_OR_RETURN(files.sentence, json_or_null(files.sentence_file));
+      break;
+    }
+    const std::string pooling = pooling_folder(files.modules);
+    if (!pooling.empty()) {
+      HR_RETURN_IF_ERROR(check_module_folder(pooling));
+      files.pooling_file = pooling + "/config.json";
+      HR_ASSIGN_OR_RETURN(files.pooling, json_or_null(files.pooling_file));
+    }
+    return files;
   }
 
   // A module is a folder in this one.

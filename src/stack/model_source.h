@@ -12,6 +12,7 @@
 #include "weights/encoder_config.h"
 #include "weights/hf_names.h"
 #include "weights/model_config.h"
+#include "weights/pooling_config.h"
 #include "weights/weight_source.h"
 
 namespace headrace {
@@ -39,6 +40,9 @@ class ModelSource {
   virtual Result<std::optional<EncoderConfig>> encoder() const {
     return std::optional<EncoderConfig>();
   }
+  // How a decoder's rows become vectors or scores, where the source is made for that; empty: it
+  // generates text, or it is an encoder.
+  virtual Result<std::optional<PoolingConfig>> pooling() const = 0;
   // Tensors under GGUF names, for which a Hugging Face folder needs the table of the architecture.
   // `tied`: the embedding is the output matrix.
   virtual Result<std::shared_ptr<WeightSource>> weights(HfTensorNames names, bool tied) const = 0;

@@ -103,8 +103,11 @@ bool ModelStackImpl::pack_more(int64_t bytes_min) {
 // The stages of a load, in order.
 class StackLoader {
  public:
-  StackLoader(const StackOptions& options, const LoadProgress& progress)
-      : options_(options), progress_(progress), stack_(std::make_unique<ModelStackImpl>()) {}
+  StackLoader(const StackOptions& options, const LoadProgress& progress,
+              std::unique_ptr<ModelSource> source)
+      : options_(options), progress_(progress), stack_(std::make_unique<ModelStackImpl>()) {
+    stack_->source_ = std::move(source);
+  }
 
   Result<std::unique_ptr<ModelStack>> load() {
     const auto start = std::chrono::steady_clock::now();
@@ -161,7 +164,9 @@ class StackLoader {
   // The vocabulary is read and the tokenizer made beside the start of the device and the packing of
   // the weights.
   Status load_source() {
-    HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
+    if (!stack_->source_) {
+      HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
+    }
     const ModelSource& source = *stack_->source_;
     HR_RETURN_IF_ERROR(check_load_format(source, options_.load.format));
     HR_ASSIGN_OR_RETURN(stack_->sampling_,
@@ -220,6 +225,7 @@ class StackLoader {
     span.end();
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
+    HR_RETURN_IF_ERROR(check_generates(weights.config));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     ModelLoadOptions load{
         .compute = compute(),
@@ -243,6 +249,16 @@ class StackLoader {
     HR_RETURN_IF_ERROR(
         check_load_memory(options_, weights, device(), cache != nullptr && cache->hit()));
     return load_models(load);
+  }
+
+  Status check_generates(const ModelConfig& config) const {
+    if (config.head.generates()) return ok_status();
+    return unsupported(
+        fmt::format("{}: the model has {} instead of an output matrix, so it generates no text: "
+                    "headrace serve answers {} with it",
+                    options_.model, config.head.classes > 0 ? "classes" : "nothing",
+                    config.head.classes > 0 ? "/score and /classify" : "/v1/embeddings"),
+        "model");
   }
 
   // The part of each rank, one after the other: the first has read the file then.
@@ -382,8 +398,9 @@ void log_first_token(ModelStack& stack) {
 }
 
 Result<std::unique_ptr<ModelStack>> ModelStack::load(const StackOptions& options,
-                                                     const LoadProgress& progress) {
-  return StackLoader(options, progress).load();
+                                                     const LoadProgress& progress,
+                                                     std::unique_ptr<ModelSource> source) {
+  return StackLoader(options, progress, std::move(source)).load();
 }
 
 }  // namespace headrace

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/timeline.h"
 #include "engine/engine.h"
+#include "stack/model_source.h"
 #include "stack/stack_options.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -54,9 +55,11 @@ struct GpuMemoryUse {
 
 class ModelStack {
  public:
-  // Errors are one line that names file and field. The calling thread is not kept.
+  // Errors are one line that names file and field. The calling thread is not kept. `source`: the
+  // model where it is open already, or null.
   static Result<std::unique_ptr<ModelStack>> load(const StackOptions& options,
-                                                  const LoadProgress& progress = nullptr);
+                                                  const LoadProgress& progress = nullptr,
+                                                  std::unique_ptr<ModelSource> source = nullptr);
   virtual ~ModelStack() = default;
 
   virtual Engine& engine() = 0;

@@ -15,6 +15,7 @@
 #include "models/shard.h"
 #include "ops/attention/kv_format.h"
 #include "stack/load_options.h"
+#include "stack/pooling_options.h"
 #include "tensor/cpu_topology.h"
 
 namespace headrace {
@@ -106,6 +107,7 @@ struct StackOptions {
   TextOptions text;
   DeviceOptions device;
   LoadOptions load;
+  PoolingOptions pooling;
   BatchShapeOptions batch;
   MemoryOptions memory;
   KvFormatOptions kv_formats;

@@ -5,25 +5,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/classifier_head.h"
-#include "base/json.h"
 #include "base/status.h"
 #include "weights/hf_names.h"
+#include "weights/pooling_config.h"
 
 namespace headrace {
-
-// How the last layer's rows become one vector.
-enum class Pooling : uint8_t {
-  kMean,   // of all rows
-  kFirst,  // of the token in front of the text: [CLS], <s>
-  kLast,   // of the last token
-  kMax,    // column by column
-};
-std::string_view pooling_name(Pooling pooling);
 
 struct EncoderConfig {
   std::string architecture;  // "bert", "roberta", "mpnet"
@@ -52,31 +42,11 @@ struct EncoderConfig {
   bool has_second_type() const { return head && architecture == "bert" && token_types > 1; }
 };
 
-// What it gives of a text, for a person: "vectors of 384 numbers: pooling mean, of length 1".
-std::string description_of(const EncoderConfig& config);
-
 // Whether a class of config.json ("BertModel") is an encoder's that is known here.
 bool is_encoder_class(std::string_view name);
 
-// The files, parsed; null: there is none. Errors: "file: key: what". What the files ask for and
-// this program has not is refused by name.
-struct EncoderFiles {
-  Json config;
-  Json modules;   // modules.json
-  Json pooling;   // the configuration of its Pooling module
-  Json sentence;  // the first of sentence_config_files() that there is
-  Json library;   // config_sentence_transformers.json
-  // What the two are called, for messages.
-  std::string pooling_file;
-  std::string sentence_file;
-};
-Result<EncoderConfig> encoder_config_from_json(const EncoderFiles& files, std::string_view folder);
-// The names under which sentence-transformers looks for the settings of the Transformer module, in
-// its order.
-std::span<const std::string_view> sentence_config_files();
-// The folder of the first Pooling module that modules.json names; "" where there is none.
-std::string pooling_folder(const Json& modules);
-
+// Errors: "file: key: what". What the files ask for and this program has not is refused by name.
+Result<EncoderConfig> encoder_config_from_json(const PoolingFiles& files, std::string_view folder);
 // The bucket of MPNet and T5 for a key `distance` tokens behind the query (negative: before it).
 int32_t relative_bucket(int32_t distance, int32_t buckets);
 

@@ -31,6 +31,7 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"},
     {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
     {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"},
+    {"score.weight", "cls.output.weight"},
     // Buffers that older versions of the library saved.
     {"model.layers.{}.self_attn.rotary_emb.inv_freq", ""},
     {"model.rotary_emb.inv_freq", ""},

@@ -44,9 +44,17 @@ struct RopeScaling {
   std::vector<double> long_factors;   // [rope_dim / 2]
 };
 
+// What stands behind the layers.
+struct OutputHead {
+  bool matrix = true;   // of the vocabulary; false: of a class that has none and generates no text
+  int32_t classes = 0;  // rows of a classifier's cls.output.weight; 0: there is none
+
+  bool generates() const { return matrix && classes == 0; }
+  friend bool operator==(const OutputHead&, const OutputHead&) = default;
+};
+
 struct ModelConfig {
   std::string architecture;  // as GGUF spells it: "llama"
-  std::string name;          // general.name; empty = none
   int32_t hidden = 0;
   int32_t layers = 0;
   int32_t heads = 0;     // query heads
@@ -82,6 +90,7 @@ struct ModelConfig {
   float logit_divisor = 1;
 
   bool tied_embeddings = false;  // no output.weight: token_embd.weight is used
+  OutputHead head;
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool ffn_bias = false;

@@ -1,4 +1,7 @@
 // ModelConfig from GGUF metadata, with the keys that llama.cpp's converter writes.
+#include <algorithm>
+#include <cstdint>
+
 #include <fmt/format.h>
 
 #include "weights/model_config.h"
@@ -19,7 +22,6 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(refuse_unknown_features());
     HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_fields(family_.fields));
-    HR_RETURN_IF_ERROR(read_name());
     HR_RETURN_IF_ERROR(read_vocab());
     HR_RETURN_IF_ERROR(read_sliding_layers());
     HR_RETURN_IF_ERROR(read_rope_scaling());
@@ -74,12 +76,6 @@ class GgufConfigReader {
     }
     HR_ASSIGN_OR_RETURN(const double value, file_.require_float(name));
     return set_field(source_, field, value, config_);
-  }
-
-  Status read_name() {
-    HR_ASSIGN_OR_RETURN(const auto name, file_.optional_string("general.name"));
-    config_.name = printable(name.value_or(""));
-    return ok_status();
   }
 
   // The embedding's rows are the truth; the two other places that give the size must agree.
@@ -204,6 +200,10 @@ class GgufConfigReader {
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");
     config_.rope_divisors = has("rope_freqs.weight");
+    const GgufTensor* classes = file_.find_tensor("cls.output.weight");
+    if (classes != nullptr && classes->shape.rank() == 2) {
+      config_.head.classes = static_cast<int32_t>(std::min<int64_t>(classes->shape[0], INT32_MAX));
+    }
     const GgufTensor* up = file_.find_tensor("blk.0.ffn_up.weight");
     config_.fused_gate_up = !has("blk.0.ffn_gate.weight") && up != nullptr &&
                             up->shape.rank() == 2 && up->shape[0] == 2 * int64_t{config_.ffn};

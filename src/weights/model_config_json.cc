@@ -38,8 +38,8 @@ class JsonConfigReader {
  public:
   // `json`: the object with the text model's members; `outer`: the whole file.
   JsonConfigReader(const Json& json, const Json& outer, const Json& generation,
-                   const ConfigSource& source)
-      : json_(json), outer_(outer), generation_(generation), source_(source) {}
+                   const ConfigSource& source, HfClassUse use)
+      : json_(json), outer_(outer), generation_(generation), source_(source), use_(use) {}
 
   Result<ModelConfig> read() {
     config_.architecture = source_.family->architecture;
@@ -49,6 +49,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_fields(source_.family->fields));
     HR_RETURN_IF_ERROR(read_query_scalar());
     HR_RETURN_IF_ERROR(read_flags());
+    HR_RETURN_IF_ERROR(read_head());
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
@@ -175,6 +176,22 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(const bool all, flag_or(json_, "use_bias", true));
     config_.qkv_bias = config_.attention_out_bias = config_.ffn_bias = all;
     return ok_status();
+  }
+
+  // What stands behind the layers, where it is not an output matrix. (What the classes are called
+  // is PoolingConfig's.)
+  Status read_head() {
+    config_.head.matrix = use_ == HfClassUse::kGenerate;
+    if (!config_.head.matrix) config_.tied_embeddings = true;  // there is nothing to be tied to
+    if (use_ != HfClassUse::kClassify) return ok_status();
+    constexpr int32_t kClassesMax = 1 << 16;
+    const Json* labels = find_in(outer_, "id2label");
+    const bool named = labels != nullptr && labels->is_object();
+    HR_ASSIGN_OR_RETURN(config_.head.classes, length_or(outer_, "num_labels", 2));
+    if (named) config_.head.classes = static_cast<int32_t>(labels->as_object().size());
+    if (config_.head.classes >= 1 && config_.head.classes <= kClassesMax) return ok_status();
+    return source_.corrupt_field(named ? "id2label" : "num_labels",
+                                 fmt::format("is not of 1 to {} classes", kClassesMax));
   }
 
   // ---- rotary positions ----
@@ -398,6 +415,7 @@ class JsonConfigReader {
   const Json& outer_;
   const Json& generation_;
   const ConfigSource source_;
+  const HfClassUse use_;
   ModelConfig config_;
 };
 
@@ -418,7 +436,7 @@ Result<Json> read_json_file(const std::string& path) {
 Result<ModelConfig> model_config_from_json(const Json& config, const Json& generation,
                                            std::string_view path) {
   HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
-  const ConfigSource source{path, find_hf_family(hf_class)};
+  const ConfigSource source{path, find_hf_family(generating_hf_class(hf_class))};
   if (is_encoder_class(hf_class)) {
     return source.unsupported_field(
         "architectures",
@@ -436,7 +454,9 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
   if (text != nullptr && !text->is_object()) {
     return source.corrupt_field("text_config", "is no object");
   }
-  return JsonConfigReader(text == nullptr ? config : *text, config, generation, source).read();
+  return JsonConfigReader(text == nullptr ? config : *text, config, generation, source,
+                          hf_class_use(hf_class))
+      .read();
 }
 
 Result<ModelConfig> model_config_from_file(const std::string& path) {

@@ -30,7 +30,6 @@ TEST(ModelConfig, FromGguf) {
   auto config = model_config_from_gguf(**file);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->architecture, "llama");
-  EXPECT_EQ(config->name, "tiny");
   EXPECT_EQ(config->hidden, 32);
   EXPECT_EQ(config->layers, 1);
   EXPECT_EQ(config->heads, 2);
@@ -45,6 +44,33 @@ TEST(ModelConfig, FromGguf) {
   EXPECT_TRUE(config->tied_embeddings);
   EXPECT_TRUE(config->qk_rows_interleaved);
   EXPECT_EQ(config->end_ids, (std::vector<int32_t>{2}));
+}
+
+// "LlamaModel" and "LlamaForSequenceClassification" are the Llama that generates but for what
+// stands behind its layers.
+TEST(ModelConfig, ClassesWithoutAnOutputMatrix) {
+  const auto of_class = [](std::string_view name, const char* key = "x", const Json& value = {}) {
+    Json config = llama_config();
+    config.set("architectures", Json(Json::Array{Json(std::string(name))})).set(key, value);
+    config.set("tie_word_embeddings", false);
+    return from_json(config);
+  };
+  EXPECT_TRUE(of_class("LlamaForCausalLM")->head.generates());
+  const auto base = of_class("LlamaModel");
+  ASSERT_TRUE(base.ok()) << base.status().message();
+  EXPECT_EQ(base->architecture, "llama");
+  EXPECT_FALSE(base->head.matrix);
+  EXPECT_EQ(base->head.classes, 0);
+  EXPECT_TRUE(base->tied_embeddings);  // no file of it has an output matrix
+  constexpr std::string_view kClassifier = "LlamaForSequenceClassification";
+  EXPECT_EQ(of_class(kClassifier)->head.classes, 2);
+  EXPECT_EQ(of_class(kClassifier, "num_labels", 1)->head.classes, 1);
+  EXPECT_EQ(
+      of_class(kClassifier, "id2label", *parse_json(R"({"0":"a","1":"b","2":"c"})"))->head.classes,
+      3);
+  EXPECT_FALSE(of_class(kClassifier, "id2label", Json::object()).ok());
+  EXPECT_FALSE(of_class(kClassifier, "num_labels", 0).ok());
+  EXPECT_FALSE(of_class("OtherModel").ok());
 }
 
 TEST(ModelConfig, F16HoldsActivationsOfKnownFamiliesOnly) {

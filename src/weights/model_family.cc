@@ -303,6 +303,36 @@ const ModelFamily* find_hf_family(std::string_view hf_class) {
   return nullptr;
 }
 
+namespace {
+
+constexpr std::string_view kGeneratingEnd = "ForCausalLM";
+constexpr struct {
+  std::string_view end;
+  HfClassUse use;
+} kHeadlessEnds[] = {
+    {"ForSequenceClassification", HfClassUse::kClassify},
+    {"TextModel", HfClassUse::kEmbed},  // Gemma3TextModel
+    {"Model", HfClassUse::kEmbed},
+};
+
+}  // namespace
+
+HfClassUse hf_class_use(std::string_view hf_class) {
+  for (const auto& row : kHeadlessEnds) {
+    if (hf_class.ends_with(row.end)) return row.use;
+  }
+  return HfClassUse::kGenerate;
+}
+
+std::string generating_hf_class(std::string_view hf_class) {
+  for (const auto& row : kHeadlessEnds) {
+    if (!hf_class.ends_with(row.end)) continue;
+    return std::string(hf_class.substr(0, hf_class.size() - row.end.size())) +
+           std::string(kGeneratingEnd);
+  }
+  return std::string(hf_class);
+}
+
 std::string known_hf_classes() {
   std::string known;
   for (const ModelFamily& family : kFamilies) {

@@ -57,6 +57,14 @@ std::span<const ModelFamily> model_families();
 // kUnsupported naming the architecture or class, and those that are known.
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file);
 const ModelFamily* find_hf_family(std::string_view hf_class);
+
+// What a class of config.json is made for.
+enum class HfClassUse : uint8_t { kGenerate, kEmbed, kClassify };
+// Of a decoder: "Qwen3ForCausalLM" generates, "Qwen3Model" is the same without its output matrix,
+// "Qwen3ForSequenceClassification" has a row for each class instead.
+HfClassUse hf_class_use(std::string_view hf_class);
+// The class of the same decoder that generates.
+std::string generating_hf_class(std::string_view hf_class);
 std::string known_hf_classes();
 
 // A file being read, whatever its format: what the checks need for their messages.

@@ -93,6 +93,12 @@ Result<Files> open_files(const std::string& path) {
   return Files{std::move(file)};
 }
 
+// A base class (Qwen3Model) saves its tensors without the name that it has in a class with a head.
+std::optional<HfMatch> match_in_model(HfTensorNames names, std::string_view name) {
+  auto match = match_hf_name(names, name);
+  return match ? match : match_hf_name(names, "model." + std::string(name));
+}
+
 bool is_aligned(const std::byte* data) {
   return reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
 }
@@ -116,7 +122,7 @@ Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::create
   std::vector<Entry> entries;
   for (const auto& file : files) {
     for (const SafetensorsTensor& tensor : file->plan().tensors) {
-      const auto match = match_hf_name(options.names, tensor.name);
+      const auto match = match_in_model(options.names, tensor.name);
       if (match && match->gguf.empty()) continue;
       if (match && match->gguf == "output.weight" && options.tied_embeddings) continue;
       entries.push_back(

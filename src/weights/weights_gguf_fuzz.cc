@@ -17,6 +17,7 @@
 #include "tensor/quantised_row.h"
 #include "weights/gguf.h"
 #include "weights/model_config.h"
+#include "weights/pooling_config.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -138,6 +139,7 @@ void read_gguf(std::span<const std::byte> bytes) {
   if (!file.ok()) return;
   read_metadata(**file);
   (void)model_config_from_gguf(**file);
+  (void)pooling_config_from_gguf(**file);
   (void)vocab_from_gguf(**file, *file);
   std::vector<float> row;
   for (const GgufTensor& tensor : (*file)->plan().tensors) {
