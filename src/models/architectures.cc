@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/decoder.h"
+#include "models/dots1.h"
 #include "models/gemma.h"
 #include "models/model.h"
 #include "models/olmo2.h"
@@ -52,6 +53,7 @@ std::span<const Architecture> architectures() {
       decoder<qwen3_spec>("qwen3", llama_hf_names),
       decoder<qwen3_spec>("qwen3moe", expert_hf_names),
       decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
+      decoder<dots1_spec>("dots1", expert_hf_names),
       decoder<olmoe_spec>("olmoe", expert_hf_names),
       decoder<gemma_spec>("gemma", gemma_hf_names),
       decoder<gemma2_spec>("gemma2", gemma2_hf_names),

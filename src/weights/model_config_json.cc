@@ -377,7 +377,7 @@ class JsonConfigReader {
 
   // Files without layer_types: every layer from max_window_layers on, or all but each n-th.
   Status read_sliding_rule() {
-    if (config_.architecture.starts_with("qwen")) {
+    if (config_.architecture.starts_with("qwen") || find("max_window_layers") != nullptr) {
       HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
       for (int32_t i = 0; i < config_.layers; ++i) config_.sliding_layers.push_back(i >= first);
       return ok_status();

@@ -70,6 +70,21 @@ constexpr auto kQwen3MoeFields = std::to_array<ConfigField>({
     experts_used("num_experts_per_tok"),
     kExpertWidth,
 });
+// DeepSeek's router (Liu et al., 2024).
+constexpr auto kDots1Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    expert_count("n_routed_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+    {&ExpertConfig::shared_count, "expert_shared_count", "n_shared_experts", 0,
+     kModelLimits.experts_max, kNullable},
+    {&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, kScaleMax},
+    {&ExpertConfig::groups, "expert_group_count", "n_group", 0, kModelLimits.experts_max},
+    {&ExpertConfig::groups_used, "expert_group_used_count", "topk_group", 0,
+     kModelLimits.experts_max},
+    {&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
+     kModelLimits.layers_max},
+});
 constexpr auto kQwen2MoeFields = std::to_array<ConfigField>({
     kRmsEps,
     kNumExperts,
@@ -177,6 +192,10 @@ void qwen3_moe_defaults(ModelConfig& config) {
   config.window = 4096;
   config.experts = {.count = 128, .used = 8, .width = 768, .normalised = false};
 }
+void dots1_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.experts = {.width = 1408, .normalised = false};
+}
 void olmoe_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
   config.experts = {.count = 64, .used = 8, .normalised = false};
@@ -210,6 +229,7 @@ constexpr NameArray<1> kMistralClasses{"MistralForCausalLM"};
 constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
 constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
 constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
+constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
 constexpr NameArray<1> kGraniteMoeClasses{"GraniteMoeForCausalLM"};
 constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
@@ -249,6 +269,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"granite", kGraniteClasses, kSilu, kInterleaved, kGraniteFields, granite_defaults},
     {"granitemoe", kGraniteMoeClasses, kSilu, kInterleaved, kGraniteMoeFields,
      granite_moe_defaults},
+    {"dots1", kDots1Classes, kSilu, !kInterleaved, kDots1Fields, dots1_defaults},
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
@@ -326,7 +347,8 @@ Status finish_experts(const ConfigSource& source, ModelConfig& config) {
         source.name_of(&ExpertConfig::groups),
         fmt::format("{} groups do not divide {} experts", experts.groups, experts.count));
   }
-  if (experts.groups_used < 1 || experts.groups_used > experts.groups ||
+  experts.groups_used = std::max(experts.groups_used, 1);
+  if (experts.groups_used > experts.groups ||
       experts.used > experts.count / experts.groups * experts.groups_used) {
     return source.corrupt_field(
         source.name_of(&ExpertConfig::groups_used),

@@ -126,6 +126,9 @@ EXPERTS = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32)
 SHARED = dict(shared_expert_intermediate_size=64)
 QWEN3_MOE = dict(**EXPERTS, norm_topk_prob=True, **HEADS_16)
 OLMOE = dict(num_experts=8, num_experts_per_tok=3, intermediate_size=32)
+DOTS1 = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_shared_experts=2,
+             routed_scaling_factor=2.5, n_group=4, topk_group=2, first_k_dense_replace=1, norm_topk_prob=True,
+             num_hidden_layers=3, sliding_window=None, **HEADS_16)
 GRANITE_MOE = dict(num_local_experts=6, num_experts_per_tok=2, **GRANITE)
 
 # Behind these.
@@ -144,6 +147,8 @@ EXPERT_GGUF_FILES = {
     "olmoe-gguf": ("Olmoe", OLMOE),
     "granite-moe-gguf": ("GraniteMoe", GRANITE_MOE),
 }
+ROUTER_FOLDERS = {"dots1": ("Dots1", DOTS1, "bfloat16")}
+ROUTER_GGUF_FILES = {"dots1-gguf": ("Dots1", DOTS1)}
 
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
@@ -163,13 +168,16 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            if name.endswith(("mlp.gate.weight", "router.weight")):
+            if name.endswith(("mlp.gate.weight", "router.weight")) and model.config.model_type != "dots1":
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
         else:
             parameter.data = parameter.data + noise * 0.2
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
 
 
 def make_model(kind, options, dtype, seed):
@@ -238,7 +246,7 @@ def write_folder(folder, name, model, dtype):
     if name in IN_THE_OLD_SPELLING:
         config = old_spelling(config)
     weights = model.state_dict()
-    if name in EXPERT_FOLDERS and name not in FUSED:
+    if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -255,7 +263,7 @@ def write_folder(folder, name, model, dtype):
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
-                 "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe"}
+                 "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1"}
 INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -265,7 +273,8 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
          "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-         "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
+         "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+         "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
          "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -277,6 +286,8 @@ def gguf_name(name, post_norms):
     _, _, layer, part = stem.split(".", 3)
     if post_norms and part == "post_attention_layernorm":
         return f"blk.{layer}.post_attention_norm.{kind}"
+    if kind == "e_score_correction_bias":
+        return f"blk.{layer}.exp_probs_b.bias"
     return f"blk.{layer}.{NAMES[part]}.{kind}"
 
 
@@ -315,7 +326,15 @@ def write_keys(writer, config, architecture):
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-    if architecture in ("qwen2moe", "qwen3moe"):
+    if architecture == "dots1":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if architecture in ("qwen2moe", "qwen3moe", "dots1"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if architecture == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
@@ -402,9 +421,9 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
-    folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS}
+    folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
-             **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES)}
+             **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)
