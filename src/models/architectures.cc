@@ -41,9 +41,8 @@ std::span<const Architecture> architectures() {
       // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
       // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
       // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers of the embedding,
-      // the scores, the residual branches and the logits. Mixtral (Jiang et al., 2024) and
-      // Granite's
-      // mixtures have experts in place of the network.
+      // the scores, the residual branches and the logits. Mixtral (Jiang et al., 2024), a "llama"
+      // too, and Granite's mixtures have experts in place of the network.
       decoder<uniform_decoder>("llama", llama_hf_names),
       decoder<uniform_decoder>("qwen2", llama_hf_names),
       decoder<uniform_decoder>("phi3", llama_hf_names),
