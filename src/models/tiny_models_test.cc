@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 46;
+constexpr size_t kModelCount = 48;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;
