@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "apps/eval_score.h"
 #include "base/json.h"
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Small sizes; what a family does not have stays unwritten.
-ModelConfig small_sizes(std::string_view architecture) {
+ModelConfig small_sizes(const ModelFamily& family) {
+  const std::string_view architecture = family.architecture;
   ModelConfig config;
   config.hidden = 32;
   config.layers = 3;
@@ -38,21 +40,22 @@ ModelConfig small_sizes(std::string_view architecture) {
     config.attention_soft_cap = architecture == "gemma2" ? 50.0f : 0.0f;
     config.logit_soft_cap = architecture == "gemma2" ? 30.0f : 0.0f;
   }
-  if (architecture == "granite") {
+  if (architecture.starts_with("granite")) {
     config.attention_scale = 0.25f;
     config.embedding_scale = 2;
     config.residual_scale = 0.5f;
     config.logit_divisor = 4;
   }
+  // Llama's row is a Mixtral's too, in GGUF files.
+  if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
+    config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
+  }
   return config;
 }
 
 double value_of(const ConfigField& field, const ModelConfig& config) {
-  return std::visit([&](auto member) { return static_cast<double>(config.*member); }, field.member);
-}
-
-bool is_whole(const ConfigField& field) {
-  return std::holds_alternative<int32_t ModelConfig::*>(field.member);
+  return visit_member(config, field.member,
+                      [](const auto& value) { return static_cast<double>(value); });
 }
 
 template <class Write>
@@ -71,8 +74,8 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
   for_each_field(family, [&](const ConfigField& field) {
     if (field.hf.empty()) return;
     const double value = value_of(field, sizes);
-    if (value != 0 && is_whole(field)) json.set(field.hf, static_cast<int64_t>(value));
-    if (value != 0 && !is_whole(field)) json.set(field.hf, value);
+    if (value != 0 && field.is_whole()) json.set(field.hf, static_cast<int64_t>(value));
+    if (value != 0 && !field.is_whole()) json.set(field.hf, value);
     if (value == 0 && field.presence == Presence::kNullable) json.set(field.hf, Json());
   });
   return json;
@@ -84,7 +87,7 @@ void add_config(const ModelFamily& family, const ModelConfig& sizes, GgufBuilder
     const double value = value_of(field, sizes);
     if (field.gguf.empty() || value == 0) return;
     const std::string key = std::string(family.architecture) + "." + std::string(field.gguf);
-    if (is_whole(field)) {
+    if (field.is_whole()) {
       builder.add_u32(key, static_cast<uint32_t>(value));
     } else {
       builder.add_f32(key, static_cast<float>(value));
@@ -109,6 +112,65 @@ std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
+std::vector<int64_t> dimensions(const Shape& shape) {
+  std::vector<int64_t> dimensions;
+  for (int d = 0; d < shape.rank(); ++d) dimensions.push_back(shape[d]);
+  return dimensions;
+}
+
+// A model's tensors as Hugging Face files have them, by turns in two files: experts one by one, or
+// their gates and ups in one.
+class HfShards {
+ public:
+  explicit HfShards(HfTensorNames names) : names_(names) {}
+
+  HfMatch match(const std::string& gguf) const {
+    const auto match = match_hf_name(names_, hf_name_of(names_, gguf));
+    EXPECT_TRUE(match.has_value() && (match->gguf == gguf || match->second_half == gguf)) << gguf;
+    return match.value_or(HfMatch());
+  }
+
+  void add(const TensorSpec& spec, const HfMatch& match, const std::vector<float>& values) {
+    const std::string hf = hf_name_of(names_, spec.name);
+    if (match.expert >= 0) return add_each_expert(spec, values);
+    if (match.second_half.empty()) return add(hf, dimensions(spec.shape), values);
+    if (match.gguf == spec.name) return void(first_halves_[hf] = values);
+    const std::vector<float>& first = first_halves_.at(hf);
+    std::vector<float> both;
+    const auto size = static_cast<int64_t>(values.size()) / spec.shape[0];
+    for (int64_t e = 0; e < spec.shape[0]; ++e) {
+      for (const auto* half : {&first, &values}) {
+        both.insert(both.end(), half->begin() + e * size, half->begin() + (e + 1) * size);
+      }
+    }
+    add(hf, {spec.shape[0], 2 * spec.shape[1], spec.shape[2]}, both);
+  }
+
+  std::string build(size_t file) { return shards_[file].build(); }
+  std::string index() const { return write_json(Json::object().set("weight_map", map_)); }
+
+ private:
+  void add_each_expert(const TensorSpec& spec, const std::vector<float>& values) {
+    const auto size = static_cast<int64_t>(values.size()) / spec.shape[0];
+    for (int32_t e = 0; e < spec.shape[0]; ++e) {
+      add(hf_name_of(names_, spec.name, e), {spec.shape[1], spec.shape[2]},
+          {values.begin() + e * size, values.begin() + (e + 1) * size});
+    }
+  }
+  void add(const std::string& hf, const std::vector<int64_t>& shape,
+           const std::vector<float>& values) {
+    const size_t file = added_++ % 2;
+    shards_[file].add_f32(hf, shape, values);
+    map_.set(hf, file == 0 ? "a.safetensors" : "b.safetensors");
+  }
+
+  const HfTensorNames names_;
+  SafetensorsBuilder shards_[2];
+  Json map_ = Json::object();
+  size_t added_ = 0;
+  std::map<std::string, std::vector<float>> first_halves_;  // of tensors of gates and ups
+};
+
 class Formats : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
@@ -125,7 +187,7 @@ class Formats : public testing::TestWithParam<size_t> {
 
   // Writes both forms. Values of norms lie around what leaves activations in range.
   void write_model(const ModelFamily& family) {
-    const ModelConfig sizes = small_sizes(family.architecture);
+    const ModelConfig sizes = small_sizes(family);
     write("config.json", write_json(config_json(family, sizes)));
     const auto config = model_config_from_file(folder_.string());
     ASSERT_TRUE(config.ok()) << config.status().message();
@@ -133,37 +195,28 @@ class Formats : public testing::TestWithParam<size_t> {
     ASSERT_TRUE(architecture.ok()) << architecture.status().message();
     GgufBuilder gguf;
     add_config(family, sizes, gguf);
-    SafetensorsBuilder shards[2];
-    Json map = Json::object();
+    HfShards shards((*architecture)->hf_names());
     Rng rng(GetParam() + 1);
-    const HfTensorNames names = (*architecture)->hf_names();
-    const std::vector<TensorSpec> specs = (*architecture)->tensors(*config);
-    for (size_t i = 0; i < specs.size(); ++i) {
-      const TensorSpec& spec = specs[i];
-      const std::string hf = hf_name_of(names, spec.name);
-      const auto match = match_hf_name(names, hf);
-      ASSERT_TRUE(match.has_value() && match->gguf == spec.name) << spec.name << " " << hf;
+    for (const TensorSpec& spec : (*architecture)->tensors(*config)) {
+      const HfMatch match = shards.match(spec.name);
       std::vector<float> values(static_cast<size_t>(*spec.shape.elements()));
-      const float mean = spec.shape.rank() == 1 && match->offset == 0 ? 1.0f : 0.0f;
+      const float mean = spec.shape.rank() == 1 && match.offset == 0 ? 1.0f : 0.0f;
       for (float& value : values) value = mean + static_cast<float>(rng.uniform() - 0.5) * 0.4f;
-      std::vector<int64_t> shape;
-      for (int d = 0; d < spec.shape.rank(); ++d) shape.push_back(spec.shape[d]);
-      shards[i % 2].add_f32(hf, shape, values);
-      map.set(hf, i % 2 == 0 ? "a.safetensors" : "b.safetensors");
-      for (float& value : values) value += match->offset;
+      shards.add(spec, match, values);
+      for (float& value : values) value += match.offset;
       const bool rotated =
           spec.name.ends_with("attn_q.weight") || spec.name.ends_with("attn_k.weight");
       if (family.gguf_rows_interleaved && rotated) {
         values = interleaved(values, spec.shape[1], config->head_dim);
       }
+      const std::vector<int64_t> shape = dimensions(spec.shape);
       gguf.add_tensor(spec.name, {shape.rbegin(), shape.rend()}, 0);
       gguf.tensors.back().data = bytes_of(values);
     }
     write("model.gguf", gguf.build());
-    write("a.safetensors", shards[0].build());
-    write("b.safetensors", shards[1].build());
-    write("model.safetensors.index.json",
-          write_json(Json::object().set("weight_map", std::move(map))));
+    write("a.safetensors", shards.build(0));
+    write("b.safetensors", shards.build(1));
+    write("model.safetensors.index.json", shards.index());
   }
 
   // Log-probabilities of a prompt and of 8 greedy tokens, as text with every digit.

@@ -14,11 +14,22 @@ Json rope_scaling_json(const RopeScaling& scaling) {
 
 Json number_or_null(double value) { return value == 0 ? Json() : Json(value); }
 
+Json experts_json(const ExpertConfig& experts) {
+  if (experts.count == 0) return Json();
+  Json json = Json::object();
+  json.set("count", experts.count)
+      .set("used", experts.used)
+      .set("feed_forward", experts.width)
+      .set("shared_feed_forward", experts.shared_width);
+  return json;
+}
+
 Json config_json(const ModelConfig& config) {
   Json json = Json::object();
   json.set("layers", config.layers)
       .set("hidden", config.hidden)
       .set("feed_forward", config.ffn)
+      .set("experts", experts_json(config.experts))
       .set("heads", config.heads)
       .set("kv_heads", config.kv_heads)
       .set("head_dim", config.head_dim)

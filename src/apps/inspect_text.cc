@@ -70,7 +70,7 @@ std::string rope_text(const ModelConfig& config) {
       text += fmt::format(", trained on {} tokens", scaling.original_context);
     }
   }
-  if (config.rope_divisors) text += ", divisors of its frequencies in rope_freqs.weight";
+  if (config.rope_scaling.divisors) text += ", divisors of its frequencies in rope_freqs.weight";
   return text;
 }
 
@@ -88,9 +88,19 @@ std::string_view output_matrix(const ModelConfig& config) {
   return config.tied_embeddings ? "also the" : "separate";
 }
 
+std::string expert_text(const ExpertConfig& experts) {
+  std::string text =
+      fmt::format("{} of width {}, {} a token", experts.count, experts.width, experts.used);
+  if (experts.shared_width > 0) {
+    text += fmt::format(", and one of width {} that all take", experts.shared_width);
+  }
+  return text;
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
            fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
+  if (config.experts.count > 0) add_line(text, "experts", expert_text(config.experts));
   add_line(text, "attention",
            fmt::format("{} query heads, {} key/value heads of {}", config.heads, config.kv_heads,
                        config.head_dim));

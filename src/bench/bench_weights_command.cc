@@ -33,18 +33,45 @@ struct WeightsFlags {
 constexpr Named<DType> kFloatTypes[] = {
     {"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}};
 
-// What a tensor of the architecture is in the file, and what its file value lacks.
+// What a tensor of the architecture, or a matrix of a stack, is in the file, and what its file
+// value lacks.
 struct NamedTensor {
   DummyTensor tensor;
   std::string file_name;
+  Shape shape;
+  int64_t first = 0;  // of the tensor's elements
   float offset = 0;
 };
 
-std::vector<NamedTensor> list_tensors(const Architecture& architecture, const ModelConfig& config) {
+void list_matrices(HfTensorNames names, const TensorSpec& spec, std::vector<NamedTensor>& tensors) {
+  const Shape matrix{spec.shape[1], spec.shape[2]};
+  for (int32_t e = 0; e < spec.shape[0]; ++e) {
+    tensors.push_back({.tensor = {spec.name, spec.shape},
+                       .file_name = hf_name_of(names, spec.name, e),
+                       .shape = matrix,
+                       .first = e * *matrix.elements()});
+  }
+}
+
+Result<std::vector<NamedTensor>> list_tensors(const Architecture& architecture,
+                                              const ModelConfig& config) {
+  const HfTensorNames names = architecture.hf_names();
   std::vector<NamedTensor> tensors;
   for (const TensorSpec& spec : architecture.tensors(config)) {
-    NamedTensor named{{spec.name, spec.shape}, hf_name_of(architecture.hf_names(), spec.name)};
-    const auto match = match_hf_name(architecture.hf_names(), named.file_name);
+    NamedTensor named{.tensor = {spec.name, spec.shape},
+                      .file_name = hf_name_of(names, spec.name),
+                      .shape = spec.shape};
+    const auto match = match_hf_name(names, named.file_name);
+    if (match && match->expert >= 0) {
+      list_matrices(names, spec, tensors);
+      continue;
+    }
+    if (match && !match->second_half.empty()) {
+      return unsupported(
+          fmt::format("{}: files of {} have gates and ups in one tensor, which is "
+                      "not written here",
+                      named.file_name, architecture.name));
+    }
     if (match) named.offset = match->offset;
     tensors.push_back(std::move(named));
   }
@@ -71,10 +98,10 @@ Result<int> run(const WeightsFlags& flags) {
   }
   HR_ASSIGN_OR_RETURN(const ModelConfig config, source->config());
   HR_ASSIGN_OR_RETURN(const Architecture* architecture, find_architecture(config.architecture));
-  const std::vector<NamedTensor> tensors = list_tensors(*architecture, config);
+  HR_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, list_tensors(*architecture, config));
   std::vector<SafetensorsEntry> entries;
   for (const NamedTensor& named : tensors) {
-    entries.push_back({named.file_name, flags.dtype, named.tensor.shape});
+    entries.push_back({named.file_name, flags.dtype, named.shape});
   }
   HR_RETURN_IF_ERROR(make_folder(flags));
   const SystemClock clock;
@@ -83,8 +110,8 @@ Result<int> run(const WeightsFlags& flags) {
                       SafetensorsWriter::create(flags.out + "/model.safetensors", entries));
   ThreadPool pool(place_threads(CpuTopology::read(), flags.threads, CpuBinding::kAuto));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    fill_dummy_tensor(pool, flags.seed, tensors[i].tensor, tensors[i].offset, flags.dtype,
-                      writer->data(i).data());
+    fill_dummy_elements(pool, flags.seed, tensors[i].tensor, tensors[i].offset, flags.dtype,
+                        tensors[i].first, *tensors[i].shape.elements(), writer->data(i).data());
   }
   fmt::print("{}: {} tensors, {} bytes in {:.1f} s\n", flags.out, tensors.size(),
              writer->file_bytes(), clock.now_seconds() - start);

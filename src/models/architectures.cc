@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include "models/decoder.h"
+#include "models/dots1.h"
 #include "models/gemma.h"
 #include "models/model.h"
 #include "models/olmo2.h"
+#include "models/olmoe.h"
 #include "models/qwen.h"
 #include "models/smollm3.h"
 #include "models/starcoder2.h"
@@ -39,13 +41,19 @@ std::span<const Architecture> architectures() {
       // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
       // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
       // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers of the embedding,
-      // the scores, the residual branches and the logits.
+      // the scores, the residual branches and the logits. Mixtral (Jiang et al., 2024), a "llama"
+      // too, and Granite's mixtures have experts in place of the network.
       decoder<uniform_decoder>("llama", llama_hf_names),
       decoder<uniform_decoder>("qwen2", llama_hf_names),
       decoder<uniform_decoder>("phi3", llama_hf_names),
       decoder<uniform_decoder>("granite", llama_hf_names),
+      decoder<uniform_decoder>("granitemoe", granite_moe_hf_names),
       // What differs by layer is in a file of its own.
       decoder<qwen3_spec>("qwen3", llama_hf_names),
+      decoder<qwen3_spec>("qwen3moe", expert_hf_names),
+      decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
+      decoder<dots1_spec>("dots1", expert_hf_names),
+      decoder<olmoe_spec>("olmoe", expert_hf_names),
       decoder<gemma_spec>("gemma", gemma_hf_names),
       decoder<gemma2_spec>("gemma2", gemma2_hf_names),
       decoder<gemma3_spec>("gemma3", gemma3_hf_names),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -31,25 +32,46 @@ constexpr int64_t kFeedForwardRows = 128;
 // With AMX a product of few rows is bound by reading the weights.
 constexpr int64_t kAmxFeedForwardRows = 512;
 
-// Rows that the feed-forward part takes at a time.
-int64_t feed_forward_rows(int64_t rows, const DeviceTraits& device) {
+// Rows that a feed-forward part takes at a time.
+int64_t feed_forward_rows(int64_t rows, const FeedForward& part, const DeviceTraits& device) {
   if (!shares_scratch(device)) return rows;
-  return std::min(rows, device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows);
+  const int64_t usual = device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows;
+  return std::min(rows, part.rows_of_run(usual));
 }
 
 // The widest columns that any layer's parts ask for, area by area.
 struct Widths {
   std::vector<int64_t> mixer;
   std::vector<int64_t> feed_forward;
+  // Where memory is shared, what runs of feed-forward parts take of it: those of unequal layers
+  // differ in rows and columns.
+  struct Run {
+    int64_t rows_max = 0;
+    int64_t columns = 0;  // of all areas
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+  std::vector<Run> runs;
 
   static Widths of(std::span<const DecoderLayer> layers, const DeviceTraits& device) {
     Widths widths;
     const bool in_place = shares_scratch(device);
     for (const DecoderLayer& layer : layers) {
       widen(widths.mixer, layer.mixer->scratch_columns(in_place));
-      widen(widths.feed_forward, layer.feed_forward->scratch_columns(in_place));
+      const std::vector<int64_t> columns = layer.feed_forward->scratch_columns(in_place);
+      widen(widths.feed_forward, columns);
+      const Run run{
+          feed_forward_rows(std::numeric_limits<int64_t>::max(), *layer.feed_forward, device),
+          std::accumulate(columns.begin(), columns.end(), int64_t{0})};
+      if (std::ranges::find(widths.runs, run) == widths.runs.end()) widths.runs.push_back(run);
     }
     return widths;
+  }
+
+  // Of the memory that a layer's parts share, over T rows.
+  int64_t shared_elements(int64_t rows) const {
+    int64_t most = rows * std::accumulate(mixer.begin(), mixer.end(), int64_t{0});
+    for (const Run& run : runs) most = std::max(most, std::min(rows, run.rows_max) * run.columns);
+    return most;
   }
 
  private:
@@ -68,7 +90,7 @@ struct DecoderScratch {
   TensorPart normed;                     // [T, D]
   TensorPart branch;                     // [T, D]
   std::vector<TensorPart> mixer;         // [T, widest] of each area
-  std::vector<TensorPart> feed_forward;  // [rows of a feed-forward, widest] of each area
+  std::vector<TensorPart> feed_forward;  // [T, widest] of each area; or all that it shares
   std::vector<Angles> angles;            // [rope tables]
 
   static DecoderScratch place(ArenaPlaces& places, const DecoderSpec& spec, const Widths& widths,
@@ -77,8 +99,12 @@ struct DecoderScratch {
     const Shape hidden{rows, spec.model.hidden_size};
     scratch.normed = places.take_tensor(dtype, hidden);
     if (shares_scratch(device)) {
+      // One memory for both parts of a layer: the mixer's areas side by side, or the
+      // feed-forward's.
       scratch.branch = scratch.normed;
-      scratch.place_shared(places, widths, rows, feed_forward_rows(rows, device));
+      const TensorPart shared = places.take_tensor(dtype, Shape{widths.shared_elements(rows)});
+      scratch.mixer = side_by_side(shared, rows, widths.mixer);
+      scratch.feed_forward = {shared};
     } else {
       scratch.branch = places.take_tensor(dtype, hidden);
       for (const int64_t columns : widths.mixer) {
@@ -97,20 +123,6 @@ struct DecoderScratch {
   }
 
  private:
-  // One memory for both parts of a layer: the mixer's areas side by side, or the feed-forward's.
-  void place_shared(ArenaPlaces& places, const Widths& widths, int64_t rows,
-                    int64_t feed_forward_rows) {
-    const DType dtype = normed.dtype;
-    const auto elements = [](int64_t area_rows, const std::vector<int64_t>& columns) {
-      return area_rows * std::accumulate(columns.begin(), columns.end(), int64_t{0});
-    };
-    const TensorPart shared = places.take_tensor(
-        dtype, Shape{std::max(elements(rows, widths.mixer),
-                              elements(feed_forward_rows, widths.feed_forward))});
-    mixer = side_by_side(shared, rows, widths.mixer);
-    feed_forward = side_by_side(shared, feed_forward_rows, widths.feed_forward);
-  }
-
   static std::vector<TensorPart> side_by_side(const TensorPart& memory, int64_t rows,
                                               const std::vector<int64_t>& columns) {
     std::vector<TensorPart> areas;
@@ -136,7 +148,6 @@ class DecoderPass {
       : context_(context),
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
-        feed_forward_rows_(feed_forward_rows(hidden.rows(), context.device.traits())),
         stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale) {}
 
   // Once, before the layers.
@@ -174,7 +185,7 @@ class DecoderPass {
   struct Memory {
     TensorView normed, branch;             // [T, D]; one where scratch is shared
     std::vector<TensorView> mixer;         // [T, widest] of each area
-    std::vector<TensorView> feed_forward;  // [rows of a feed-forward, widest] of each area
+    std::vector<TensorView> feed_forward;  // [T, widest] of each area; or all that it shares
     std::vector<RopeAngles> angles;        // [rope tables]
 
     static Memory take(OpContext& context, const DecoderSpec& spec, const Widths& widths,
@@ -224,16 +235,30 @@ class DecoderPass {
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
+  std::vector<TensorView> feed_forward_areas(const DecoderLayer& layer, int64_t rows) const {
+    if (!shares_scratch(context_.device.traits())) return memory_.feed_forward;
+    const TensorView& shared = memory_.feed_forward.front();
+    std::vector<TensorView> areas;
+    std::byte* at = shared.data;
+    for (const int64_t columns : layer.feed_forward->scratch_columns(/*in_place=*/true)) {
+      areas.emplace_back(at, shared.dtype, Shape{rows, columns});
+      at += rows * areas.back().row_stride;
+    }
+    return areas;
+  }
+
   // Runs of equal size: one row at the end would cost as much as many.
   void feed_forward(const DecoderLayer& layer) {
     ResidualBranch branch(stream_, layer.ffn_norm, layer.ffn_post_norm);
     const int64_t rows = branch.rows();
-    const int64_t rows_max = std::max<int64_t>(feed_forward_rows_, 1);
+    const int64_t rows_max = std::max<int64_t>(
+        feed_forward_rows(rows, *layer.feed_forward, context_.device.traits()), 1);
     const int64_t runs = (rows + rows_max - 1) / rows_max;
+    const std::vector<TensorView> areas = feed_forward_areas(layer, rows_max);
     for (int64_t run = 0, first = 0; run < runs; ++run) {
       const int64_t count = (rows - first) / (runs - run);
       ResidualBranch part = branch.range(first, count);
-      layer.feed_forward->run({.branch = part, .scratch = scratch_of(memory_.feed_forward)});
+      layer.feed_forward->run({.branch = part, .scratch = scratch_of(areas)});
       first += count;
     }
     branch.finish();
@@ -242,7 +267,6 @@ class DecoderPass {
   OpContext& context_;
   const ForwardBatch& batch_;
   const Memory memory_;
-  const int64_t feed_forward_rows_;  // that it takes at a time
   ResidualStream stream_;
 };
 
@@ -365,8 +389,8 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   int64_t op_bytes = with_head ? linear_workspace_bytes(logit_rows, weights_.output) : 0;
   const PartLoad mixed{tokens, kv_length_max, thread_count};
   PartLoad fed = mixed;
-  fed.rows = feed_forward_rows(tokens, device_);
   for (const DecoderLayer& layer : weights_.layers) {
+    fed.rows = feed_forward_rows(tokens, *layer.feed_forward, device_);
     op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
                          layer.feed_forward->op_workspace_bytes(fed)});
   }

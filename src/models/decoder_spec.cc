@@ -19,9 +19,9 @@ class ListedTensors final : public LayerTensors {
 
   Result<LinearLayer> matrix(const MatrixStack& stack) override {
     for (const MatrixStack::Rows& rows : stack.rows) {
-      // A tensor of which several ranges are asked for is listed once.
-      if (rows.first > 0) continue;
-      add(rows.name + ".weight", Shape{rows.in_file(), stack.columns_in_file()});
+      // A tensor of which several ranges or matrices are asked for is listed once.
+      if (rows.first > 0 || rows.expert > 0) continue;
+      add(rows.name + ".weight", stack.shape_in_file(rows), stack.exact);
       if (stack.bias) add(rows.name + ".bias", Shape{rows.in_file()});
     }
     return LinearLayer();
@@ -32,8 +32,8 @@ class ListedTensors final : public LayerTensors {
   }
 
  private:
-  void add(const std::string& name, const Shape& shape) {
-    list_.push_back({fmt::format("blk.{}.{}", layer_, name), shape});
+  void add(const std::string& name, const Shape& shape, bool exact = false) {
+    list_.push_back({fmt::format("blk.{}.{}", layer_, name), shape, exact});
   }
 
   const int32_t layer_;
@@ -52,6 +52,21 @@ AttentionSpec attention_of(const ModelConfig& config) {
           .qkv_bias = config.qkv_bias,
           .out_bias = config.attention_out_bias,
           .qk_rows_interleaved = config.qk_rows_interleaved};
+}
+
+MixtureSpec mixture_of(const ExpertConfig& experts) {
+  const bool sigmoid = experts.scores == ExpertScores::kSigmoid;
+  return {
+      .router = {.experts = experts.count,
+                 .used = experts.used,
+                 .scores = sigmoid ? RouterScores::kSigmoid : RouterScores::kSoftmax,
+                 .normalised = experts.normalised.value_or(true),
+                 .scale = experts.scale,
+                 .groups = experts.groups,
+                 .groups_used = experts.groups_used,
+                 .shared = experts.shared_width > 0 ? SharedExpert::kWhole : SharedExpert::kNone},
+      .width = experts.width,
+      .shared_width = experts.shared_width};
 }
 
 }  // namespace
@@ -80,6 +95,7 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
     const bool slides =
         config.sliding_layers.empty() || config.sliding_layers[static_cast<size_t>(i)];
     each.attention().window = slides ? config.window : 0;
+    if (config.experts.in_layer(i)) each.feed_forward = mixture_of(config.experts);
   });
   return spec;
 }

@@ -49,9 +49,10 @@ struct DecoderSpec {
 };
 
 // What every decoder takes from the configuration as it is, the layers alike, of attention and a
-// dense feed-forward network: sizes, biases, one rotation, scales (scores by 1 / sqrt(head_dim)
-// where the file does not say), a window in all layers, or those that the file names. An
-// architecture starts from it.
+// dense feed-forward network or a mixture of experts (of a softmax that is normalised where the
+// file does not say): sizes, biases, one rotation, scales (scores by 1 / sqrt(head_dim) where the
+// file does not say), a window in all layers, or those that the file names. An architecture starts
+// from it.
 DecoderSpec uniform_decoder(const ModelConfig& config);
 
 // Applies `change` to each layer.

@@ -175,7 +175,10 @@ class DecoderLoader {
     std::vector<NamedMatrix> matrices;
     for (const MatrixStack::Rows& rows : stack.rows) {
       NamedMatrix& each = matrices.emplace_back(
-          NamedMatrix{rows.name + ".weight", Shape{rows.in_file(), stack.columns_in_file()}});
+          NamedMatrix{rows.name + ".weight", {rows.in_file(), stack.columns_in_file()}});
+      each.experts = rows.experts;
+      each.expert = rows.expert;
+      each.exact = stack.exact;
       each.row_order = rows.order;
       each.first_row = rows.first;
       each.rows = rows.count;
@@ -210,7 +213,9 @@ class DecoderLoader {
     NamedMatrix(std::string tensor, const Shape& in_file)
         : name(std::move(tensor)), shape(in_file), rows(in_file[0]), columns(in_file[1]) {}
     std::string name;
-    Shape shape;  // in the file
+    Shape shape;                      // in the file; of each matrix of a stack
+    int32_t experts = 0, expert = 0;  // which of how many; 0: it is no stack
+    bool exact = false;
     std::span<const int32_t> row_order;
     int64_t first_row = 0, rows;
     int64_t first_column = 0, columns;
@@ -229,8 +234,14 @@ class DecoderLoader {
                            Shape{range.rows, range.columns}, whole.row_stride);
   }
 
+  Result<ConstTensorView> whole_of(const NamedMatrix& wanted) const {
+    if (wanted.experts == 0) return source_.get(wanted.name, wanted.shape);
+    const Shape stack{wanted.experts, wanted.shape[0], wanted.shape[1]};
+    return source_.get_matrix(wanted.name, stack, wanted.expert);
+  }
+
   Result<LinearSource> source_of(const NamedMatrix& wanted) {
-    HR_ASSIGN_OR_RETURN(const ConstTensorView whole, source_.get(wanted.name, wanted.shape));
+    HR_ASSIGN_OR_RETURN(const ConstTensorView whole, whole_of(wanted));
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, range_of(whole, wanted));
     LinearSource source{view, wanted.row_order};
     if (wanted.columns == whole.columns()) {
@@ -243,7 +254,7 @@ class DecoderLoader {
     const bool looked_up = options_.shard.is_split() && wanted.name == kTable;
     if (!looked_up) source.hold = released_after(whole);
     source.unpack = options_.unpack_blocks;
-    if (options_.quantise_to) {
+    if (options_.quantise_to && !wanted.exact) {
       const bool head = wanted.shape == table_shape();
       source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
     }
@@ -256,25 +267,32 @@ class DecoderLoader {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
-    if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute());
-    const std::string& name = stacked.front().name;
+    const LinearCompute compute =
+        stacked.front().exact ? LinearCompute::kFloat32 : compute_of_all();
+    if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
+    const std::string name = name_of(stacked.front());
     PackedCache* const cache = options_.packed_cache;
     if (const auto packed = cache == nullptr ? std::nullopt : cache->find(name)) {
-      HR_ASSIGN_OR_RETURN(auto weight, LinearWeight::restore(device_, sources, compute(), *packed));
+      HR_ASSIGN_OR_RETURN(auto weight, LinearWeight::restore(device_, sources, compute, *packed));
       if (weight) return std::move(*weight);
     }
     const auto keep = [cache, name](const LinearWeight& weight) {
       if (cache != nullptr && !cache->hit()) cache->add(name, weight.packed());
     };
     if (options_.pack_at_use && !options_.quantise_to && options_.pack_at_use()) {
-      return LinearWeight::defer(device_, sources, compute(), keep);
+      return LinearWeight::defer(device_, sources, compute, keep);
     }
-    HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute()));
+    HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
     keep(weight);
     return weight;
   }
 
-  LinearCompute compute() const {
+  // In the file of packed weights.
+  static std::string name_of(const NamedMatrix& matrix) {
+    return matrix.experts == 0 ? matrix.name : fmt::format("{}#{}", matrix.name, matrix.expert);
+  }
+
+  LinearCompute compute_of_all() const {
     switch (options_.compute) {
       case ComputeType::kFast:
         return LinearCompute::kFast;

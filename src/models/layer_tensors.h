@@ -21,6 +21,10 @@ struct MatrixStack {
     // counts from `first`.
     int64_t first = 0;
     int64_t of = 0;  // 0: all
+    // > 0: the tensor is a stack of so many matrices of in_file() rows, and this is matrix
+    // `expert`.
+    int32_t experts = 0;
+    int32_t expert = 0;
 
     int64_t in_file() const { return of > 0 ? of : count; }
     // Of what is asked for, these alone. REQUIRES: no order
@@ -35,8 +39,13 @@ struct MatrixStack {
   bool bias = false;  // each has one, name.bias, whose values lie in the order of the rows
   int64_t first_column = 0;
   int64_t of_columns = 0;  // of the tensors; 0: `columns`
+  bool exact = false;      // multiplied in f32, whatever the model computes in; never quantised
 
   int64_t columns_in_file() const { return of_columns > 0 ? of_columns : columns; }
+  Shape shape_in_file(const Rows& of) const {
+    if (of.experts == 0) return {of.in_file(), columns_in_file()};
+    return {of.experts, of.in_file(), columns_in_file()};
+  }
   void take_columns(int64_t from, int64_t taken) {
     of_columns = columns_in_file();
     first_column = from;

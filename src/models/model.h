@@ -161,6 +161,7 @@ struct ModelLoadOptions {
 struct TensorSpec {
   std::string name;
   Shape shape;
+  bool exact = false;  // files have it in F32, whatever the type of matrices
 };
 
 // One row per architecture: a pair of files and an entry in architectures().

@@ -128,7 +128,7 @@ RopeTable rope_table(const ModelConfig& config) {
       scale_long_rope(config, table);
       break;
   }
-  if (config.rope_divisors) table.divisors = "rope_freqs.weight";
+  if (config.rope_scaling.divisors) table.divisors = "rope_freqs.weight";
   return table;
 }
 

@@ -58,4 +58,11 @@ class Shares {
   std::vector<int64_t> starts_ = {0, 0};
 };
 
+// Of the columns between two products, cut at whole blocks of any type where they can be.
+inline Shares inner_shares(int64_t width, int32_t ranks) {
+  constexpr int64_t kWideUnit = 256, kBlockUnit = 32;
+  const bool wide = width % kWideUnit == 0 && width / kWideUnit >= ranks;
+  return {width, ranks, wide ? kWideUnit : kBlockUnit};
+}
+
 }  // namespace headrace

@@ -22,11 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 35;
+constexpr size_t kModelCount = 48;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;
 constexpr double kInt8ErrorMax = 0.08;  // of such a cache beside it: 0.054 measured
+// The same where rounding chooses other experts of nearly equal scores: 0.096 measured.
+constexpr double kInt8ExpertsErrorMax = 0.12;
 
 std::vector<std::string> model_names() {
   constexpr std::string_view kSuffix = ".expected.safetensors";
@@ -152,6 +154,10 @@ class TinyModel {
 
   const Expected& expected() const { return expected_; }
   int32_t length() const { return static_cast<int32_t>(expected_.tokens.size()); }
+  bool has_experts() const {
+    const auto names = loaded_.weights->names();
+    return std::ranges::any_of(names, [](auto name) { return name.ends_with("_exps.weight"); });
+  }
   SequenceValues run(const std::vector<int32_t>& steps, const OpHooks* hooks = nullptr,
                      int32_t read_last = 0, Communicator* ranks = nullptr,
                      KvFormats formats = {KvFormat::kF32}) const {
@@ -244,7 +250,8 @@ TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
       EXPECT_EQ(cut.hidden, whole.hidden);
     }
     EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
-    EXPECT_LE(logit_error(whole, model.expected()), kInt8ErrorMax);
+    EXPECT_LE(logit_error(whole, model.expected()),
+              model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax);
   });
 }
 

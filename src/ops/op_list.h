@@ -16,7 +16,9 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rms_norm.h"
 #include "ops/rows/rope_angles.h"
+#include "ops/rows/route_experts.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/row_scatter_add.h"
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"
 #include "ops/sampling/sample.h"
@@ -44,8 +46,10 @@
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)
 
-#define HR_OPS(OP)                      \
-  HR_OPS_ON_CUDA(OP)                    \
-  OP(full_attention, FullAttentionArgs) \
-  OP(sample, SampleArgs)                \
+#define HR_OPS(OP)                       \
+  HR_OPS_ON_CUDA(OP)                     \
+  OP(full_attention, FullAttentionArgs)  \
+  OP(route_experts, RouteExpertsArgs)    \
+  OP(row_scatter_add, RowScatterAddArgs) \
+  OP(sample, SampleArgs)                 \
   OP(token_logprobs, TokenLogprobsArgs)

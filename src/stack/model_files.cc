@@ -34,7 +34,7 @@ Result<std::shared_ptr<WeightSource>> dummy_weights(const Architecture& architec
   std::vector<DummyTensor> tensors;
   for (const TensorSpec& spec : architecture.tensors(config)) {
     const float scale = is_query_or_key(spec.name) ? sharpness : 1.0f;
-    tensors.push_back({spec.name, spec.shape, scale});
+    tensors.push_back({spec.name, spec.shape, scale, spec.exact});
   }
   HR_ASSIGN_OR_RETURN(auto source, DummyWeightSource::create(std::move(tensors), options));
   return std::shared_ptr<WeightSource>(std::move(source));
@@ -264,7 +264,7 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
     const auto info = weights.info(spec.name);
     if (!info) {
       problems.add(StatusCode::kCorrupt, weights.name_in_file(spec.name), "missing");
-    } else if (info->shape != spec.shape) {
+    } else if (!is_of_shape(info->shape, spec.shape)) {
       problems.add(StatusCode::kCorrupt, info->name_in_file,
                    fmt::format("shape {}, the model's sizes ask for {}", info->shape.to_string(),
                                spec.shape.to_string()));

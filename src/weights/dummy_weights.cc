@@ -64,15 +64,20 @@ float dummy_weight(uint64_t seed, std::string_view name, int64_t i) {
 
 void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
                        DType dtype, std::byte* out) {
+  fill_dummy_elements(pool, seed, tensor, offset, dtype, 0, *tensor.shape.elements(), out);
+}
+
+void fill_dummy_elements(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
+                         DType dtype, int64_t from, int64_t count, std::byte* out) {
   const DTypeInfo& info = dtype_info(dtype);
   const uint64_t name = name_hash(tensor.name);
   const float mean = tensor.shape.rank() == 1 ? 1.0f : 0.0f;
-  pool.parallel_for(*tensor.shape.elements(), kRangeElements, [&](int64_t first, int64_t last) {
+  pool.parallel_for(count, kRangeElements, [&](int64_t first, int64_t last) {
     std::vector<float> values(static_cast<size_t>(std::min(last - first, kRangeElements)));
     for (; first < last; first += kRangeElements) {
       const std::span<float> part(values.data(),
                                   static_cast<size_t>(std::min(last - first, kRangeElements)));
-      generate(seed, name, first, part);
+      generate(seed, name, from + first, part);
       for (float& value : part) value = tensor.scale * (value + mean) - offset;
       const auto offset_bytes = static_cast<size_t>(first / info.block_elements * info.block_bytes);
       const auto bytes = static_cast<size_t>(*row_bytes(dtype, static_cast<int64_t>(part.size())));
@@ -86,7 +91,8 @@ Result<std::unique_ptr<DummyWeightSource>> DummyWeightSource::create(
   std::vector<Entry> entries;
   entries.reserve(tensors.size());
   for (DummyTensor& tensor : tensors) {
-    const DType dtype = tensor.shape.rank() == 1 ? DType::kF32 : options.dtype;
+    const bool exact = tensor.exact || tensor.shape.rank() == 1;
+    const DType dtype = exact ? DType::kF32 : options.dtype;
     const auto bytes = tensor_bytes(dtype, tensor.shape);
     if (!bytes) {
       return invalid_argument(
@@ -94,8 +100,8 @@ Result<std::unique_ptr<DummyWeightSource>> DummyWeightSource::create(
                       tensor.name, tensor.shape.to_string(), dtype_name(dtype)),
           "dtype");
     }
-    entries.push_back({std::move(tensor.name), tensor.shape, tensor.scale, dtype,
-                       static_cast<size_t>(*bytes), nullptr});
+    entries.push_back(
+        {std::move(tensor.name), tensor.shape, tensor.scale, dtype, static_cast<size_t>(*bytes)});
   }
   return std::unique_ptr<DummyWeightSource>(new DummyWeightSource(std::move(entries), options));
 }
@@ -147,10 +153,29 @@ Result<ConstTensorView> DummyWeightSource::get(std::string_view name) const {
   return ConstTensorView(entry->memory.get(), entry->dtype, entry->shape);
 }
 
+Result<ConstTensorView> DummyWeightSource::get_matrix(std::string_view name, int64_t index) const {
+  Entry* entry = find(name);
+  if (entry == nullptr) return get(name);
+  CHECK(entry->shape.rank() == 3 && index >= 0 && index < entry->shape[0]);
+  const Shape matrix{entry->shape[1], entry->shape[2]};
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<std::byte[]>& memory = entry->matrices[index];
+  if (memory == nullptr) {
+    const int64_t elements = *matrix.elements();
+    memory = std::make_unique_for_overwrite<std::byte[]>(
+        static_cast<size_t>(*tensor_bytes(entry->dtype, matrix)));
+    fill_dummy_elements(pool_, seed_, {entry->name, entry->shape, entry->scale}, /*offset=*/0,
+                        entry->dtype, index * elements, elements, memory.get());
+  }
+  return ConstTensorView(memory.get(), entry->dtype, matrix);
+}
+
 void DummyWeightSource::release(const ConstTensorView& view) const {
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {
     if (entry.memory != nullptr && entry.memory.get() == view.data) entry.memory.reset();
+    std::erase_if(entry.matrices,
+                  [&](const auto& matrix) { return matrix.second.get() == view.data; });
   }
 }
 

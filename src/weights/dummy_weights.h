@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,8 +23,9 @@ namespace headrace {
 // keep norm weights).
 struct DummyTensor {
   std::string name;
-  Shape shape;         // rank 1 or 2, every dimension >= 1
+  Shape shape;         // rank 1 to 3, every dimension >= 1
   float scale = 1.0f;  // of all its elements
+  bool exact = false;  // F32, whatever the type of matrices
 };
 
 struct DummyOptions {
@@ -45,10 +47,12 @@ class DummyWeightSource final : public WeightSource {
   static Result<std::unique_ptr<DummyWeightSource>> create(std::vector<DummyTensor> tensors,
                                                            const DummyOptions& options);
   using WeightSource::get;
+  using WeightSource::get_matrix;
   bool has(std::string_view name) const override;
   std::vector<std::string_view> names() const override;
   std::optional<WeightInfo> info(std::string_view name) const override;  // makes nothing
   Result<ConstTensorView> get(std::string_view name) const override;
+  Result<ConstTensorView> get_matrix(std::string_view name, int64_t index) const override;
   void release(const ConstTensorView& view) const override;
   std::string_view description() const override { return "dummy weights"; }
 
@@ -59,7 +63,9 @@ class DummyWeightSource final : public WeightSource {
     float scale;
     DType dtype;
     size_t bytes;
-    std::unique_ptr<std::byte[]> memory;  // empty until get()
+    std::unique_ptr<std::byte[]> memory = nullptr;  // empty until get()
+    // By their numbers, those of a stack that get_matrix() gave.
+    std::map<int64_t, std::unique_ptr<std::byte[]>> matrices = {};
   };
   DummyWeightSource(std::vector<Entry> entries, const DummyOptions& options);
   Entry* find(std::string_view name) const;
@@ -74,6 +80,9 @@ class DummyWeightSource final : public WeightSource {
 // One caller of the pool at a time.
 void fill_dummy_tensor(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
                        DType dtype, std::byte* out);
+// The same of its elements [first, first + count), whole blocks of the type.
+void fill_dummy_elements(ThreadPool& pool, uint64_t seed, const DummyTensor& tensor, float offset,
+                         DType dtype, int64_t first, int64_t count, std::byte* out);
 // What element i of tensor `name` is: sigma 0.02, mean 0, scale 1.
 float dummy_weight(uint64_t seed, std::string_view name, int64_t i);
 

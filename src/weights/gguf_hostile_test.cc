@@ -382,7 +382,9 @@ class HostileFiles {
     with_f32("llama.rope.freq_base", INFINITY, "llama.rope.freq_base: inf is not between");
     with_f32("llama.rope.freq_base", 0, "llama.rope.freq_base: 0 is not between");
     with_key("experts", {"llama.expert_count", kUint32, raw(8u)},
-             "llama.expert_count: mixtures of experts");
+             "llama.expert_used_count: 0 is outside 1 to the 8 experts");
+    with_key("too many experts", {"llama.expert_count", kUint32, raw(5000u)},
+             "llama.expert_count: 5000 is outside");
     with_key("rope scaling", {"llama.rope.scaling.type", kString, raw_string("spiral")},
              "llama.rope.scaling.type: \"spiral\" is not supported");
     with_key("linear rope scale", {"llama.rope.scale_linear", 6, raw(0.25f)},

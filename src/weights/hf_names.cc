@@ -1,11 +1,12 @@
 #include "weights/hf_names.h"
 
+#include <algorithm>
 #include <array>
 
 namespace headrace {
 namespace {
 
-constexpr std::string_view kLayer = "{}";
+constexpr std::string_view kNumber = "{}";
 
 constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
@@ -32,45 +33,91 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"},
     {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"},
     {"score.weight", "cls.output.weight"},
+    {"model.layers.{}.block_sparse_moe.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w1.weight", "blk.{}.ffn_gate_exps.weight"},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w3.weight", "blk.{}.ffn_up_exps.weight"},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w2.weight", "blk.{}.ffn_down_exps.weight"},
     // Buffers that older versions of the library saved.
     {"model.layers.{}.self_attn.rotary_emb.inv_freq", ""},
     {"model.rotary_emb.inv_freq", ""},
 });
 
-// The layer's number at the start of `text`; empty where there is none.
-std::string_view layer_number(std::string_view text) {
-  const size_t length = text.find_first_not_of("0123456789");
-  const std::string_view digits = text.substr(0, length);
+// What the families with experts call them, beside Llama's names.
+constexpr auto kExperts = std::to_array<HfTensorName>({
+    {"model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight"},
+    {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight"},
+    {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight"},
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", 0,
+     "blk.{}.ffn_up_exps.weight"},
+    {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight"},
+    {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
+    {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
+    {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
+    {"model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
+    {"model.layers.{}.mlp.shared_expert_gate.weight", "blk.{}.ffn_gate_inp_shexp.weight"},
+    {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
+    {"model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
+    {"model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
+});
+constexpr auto kGraniteExperts = std::to_array<HfTensorName>({
+    {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight", 0,
+     "blk.{}.ffn_up_exps.weight"},
+    {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"},
+});
+
+// `more` first: the first row that matches decides.
+template <size_t kMore>
+constexpr auto with_llamas(const std::array<HfTensorName, kMore>& more) {
+  std::array<HfTensorName, kMore + kLlama.size()> all;
+  std::copy(kLlama.begin(), kLlama.end(), std::copy(more.begin(), more.end(), all.begin()));
+  return all;
+}
+constexpr auto kLlamaWithExperts = with_llamas(kExperts);
+constexpr auto kGraniteMoe = with_llamas(kGraniteExperts);
+
+constexpr int32_t kNoNumber = -1;
+
+// Takes a number off the front of `text`; kNoNumber where there is none.
+int32_t take_number(std::string_view& text) {
+  const size_t length = std::min(text.find_first_not_of("0123456789"), text.size());
   constexpr size_t kDigitsMax = 9;
-  if (digits.size() > kDigitsMax || (digits.size() > 1 && digits[0] == '0')) return {};
-  return digits;
+  if (length == 0 || length > kDigitsMax || (length > 1 && text[0] == '0')) return kNoNumber;
+  int32_t number = 0;
+  for (const char digit : text.substr(0, length)) number = 10 * number + (digit - '0');
+  text.remove_prefix(length);
+  return number;
 }
 
+// The numbers of a name, in the order of its pattern's "{}".
 struct PatternMatch {
   bool matches = false;
-  std::string_view layer;  // empty: the pattern has none
+  std::array<int32_t, 2> numbers = {kNoNumber, kNoNumber};
 };
 
-// `name` against "before{}after", either end of which may be missing; "*" ends it early.
+// `name` against "before{}between{}after", any of which may be missing; "*" ends it early.
 PatternMatch match_pattern(std::string_view pattern, std::string_view name) {
   PatternMatch match;
-  if (const size_t at = pattern.find(kLayer); at != std::string_view::npos) {
+  for (int32_t& number : match.numbers) {
+    const size_t at = pattern.find(kNumber);
+    if (at == std::string_view::npos) break;
     if (!name.starts_with(pattern.substr(0, at))) return match;
     name.remove_prefix(at);
-    pattern.remove_prefix(at + kLayer.size());
-    match.layer = layer_number(name);
-    if (match.layer.empty()) return match;
-    name.remove_prefix(match.layer.size());
+    pattern.remove_prefix(at + kNumber.size());
+    number = take_number(name);
+    if (number == kNoNumber) return match;
   }
   match.matches = pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1))
                                          : name == pattern;
   return match;
 }
 
-std::string with_layer(std::string_view pattern, std::string_view layer) {
+std::string with_numbers(std::string_view pattern, std::array<int32_t, 2> numbers) {
   std::string name(pattern);
-  if (const size_t at = name.find(kLayer); at != std::string::npos) {
-    name.replace(at, kLayer.size(), layer);
+  for (const int32_t number : numbers) {
+    const size_t at = name.find(kNumber);
+    if (at != std::string::npos) name.replace(at, kNumber.size(), std::to_string(number));
   }
   return name;
 }
@@ -80,20 +127,28 @@ std::string with_layer(std::string_view pattern, std::string_view layer) {
 std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf) {
   for (const HfTensorName& row : table) {
     const PatternMatch match = match_pattern(row.hf, hf);
-    if (match.matches) return HfMatch{with_layer(row.gguf, match.layer), row.offset};
+    if (!match.matches) continue;
+    return HfMatch{.gguf = with_numbers(row.gguf, match.numbers),
+                   .offset = row.offset,
+                   .expert = match.numbers[1],
+                   .second_half = with_numbers(row.second_half, match.numbers)};
   }
   return std::nullopt;
 }
 
-std::string hf_name_of(HfTensorNames table, std::string_view gguf) {
+std::string hf_name_of(HfTensorNames table, std::string_view gguf, int32_t expert) {
   for (const HfTensorName& row : table) {
-    if (row.gguf.empty()) continue;
-    const PatternMatch match = match_pattern(row.gguf, gguf);
-    if (match.matches) return with_layer(row.hf, match.layer);
+    for (const std::string_view pattern : {row.gguf, row.second_half}) {
+      if (pattern.empty()) continue;
+      const PatternMatch match = match_pattern(pattern, gguf);
+      if (match.matches) return with_numbers(row.hf, {match.numbers[0], expert});
+    }
   }
   return std::string(gguf);
 }
 
 HfTensorNames llama_hf_names() { return kLlama; }
+HfTensorNames expert_hf_names() { return kLlamaWithExperts; }
+HfTensorNames granite_moe_hf_names() { return kGraniteMoe; }
 
 }  // namespace headrace

@@ -11,11 +11,16 @@
 namespace headrace {
 
 struct HfTensorName {
-  // "{}" is the number of a layer, the same in both names. A trailing "*" stands for any rest.
+  // "{}" is the number of a layer, the same in both names; a second one, of `hf` alone, that of an
+  // expert, whose tensor is a matrix of the stack that GGUF files have. A trailing "*" stands for
+  // any rest.
   std::string_view hf;    // "model.layers.{}.self_attn.q_proj.weight"
   std::string_view gguf;  // "blk.{}.attn_q.weight"; empty: known, and not read (buffers, masks)
   // A GGUF file holds value + offset, in F32: Gemma's norms, which multiply by 1 + weight.
   float offset = 0;
+  // Not empty: `gguf` is the upper half of the rows (of each of the stacked matrices), this the
+  // lower.
+  std::string_view second_half = {};
 };
 
 using HfTensorNames = std::span<const HfTensorName>;
@@ -24,15 +29,21 @@ using HfTensorNames = std::span<const HfTensorName>;
 struct HfMatch {
   std::string gguf;  // empty: not read
   float offset = 0;
+  int32_t expert = -1;      // a matrix of the stack; -1: the whole tensor
+  std::string second_half;  // as above
 };
-// Empty where no row knows the name. A layer's number is plain decimal without leading zeros.
+// Empty where no row knows the name. Numbers are plain decimal without leading zeros.
 std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf);
-// The other way, for messages: the first row's name; `gguf` itself where no row has it.
-std::string hf_name_of(HfTensorNames table, std::string_view gguf);
+// The other way: the first row's name, of expert `expert` where each has a tensor; `gguf` itself
+// where no row has it.
+std::string hf_name_of(HfTensorNames table, std::string_view gguf, int32_t expert = 0);
 
 // The names of Llama's files, which most families of decoders share (Mistral, Qwen, Phi-3, Granite,
-// SmolLM3). A row that a family has no tensor for does no harm: tensors are held against what the
-// architecture declares.
+// SmolLM3), and those of Mixtral's experts. A row that a family has no tensor for does no harm:
+// tensors are held against what the architecture declares.
 HfTensorNames llama_hf_names();
+// The same with the experts of Qwen's and OLMoE's files.
+HfTensorNames expert_hf_names();
+HfTensorNames granite_moe_hf_names();
 
 }  // namespace headrace

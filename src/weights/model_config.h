@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,31 @@ struct RopeScaling {
   // longrope; empty where the file has them as tensors (rope_factors_short.weight, ..._long)
   std::vector<double> short_factors;  // [rope_dim / 2]
   std::vector<double> long_factors;   // [rope_dim / 2]
+  bool divisors = false;              // the file has rope_freqs.weight: divisors of the frequencies
+};
+
+// How a router's logits become scores of experts.
+enum class ExpertScores : uint8_t { kSoftmax, kSigmoid };
+
+// Of models whose feed-forward networks are mixtures of experts.
+struct ExpertConfig {
+  int32_t count = 0;                   // 0: every layer has one network, which all tokens take
+  int32_t used = 0;                    // experts that a token takes, at most `count`
+  int32_t width = 0;                   // of each expert
+  int32_t shared_count = 0;            // experts that every token takes; as one network they have
+  int32_t shared_width = 0;            // this width; 0 = none
+  float scale = 1;                     // of the weights of experts that are chosen
+  std::optional<bool> normalised;      // these add up to 1; empty = the architecture's rule
+  std::optional<ExpertScores> scores;  // empty = the architecture's rule
+  int32_t groups = 1;                  // of neighbouring experts; divides count
+  int32_t groups_used = 1;             // a token takes experts of the best so many
+  int32_t dense_first = 0;             // so many layers at the front are no mixtures
+  std::vector<bool> dense_layers;      // [layers] nor are these; empty = none
+
+  bool in_layer(int32_t layer) const {
+    return count > 0 && layer >= dense_first &&
+           (dense_layers.empty() || !dense_layers[static_cast<size_t>(layer)]);
+  }
 };
 
 // What stands behind the layers.
@@ -60,7 +86,8 @@ struct ModelConfig {
   int32_t heads = 0;     // query heads
   int32_t kv_heads = 0;  // divides heads
   int32_t head_dim = 0;  // even
-  int32_t ffn = 0;
+  int32_t ffn = 0;       // of layers that are no mixtures
+  ExpertConfig experts;
   int32_t vocab = 0;  // rows of the embedding
   int32_t context_length = 0;
   // The longest text that may be asked for: more than context_length where dynamic scaling of the
@@ -76,7 +103,6 @@ struct ModelConfig {
   double rope_theta_local = 0;    // of sliding layers; 0 = the architecture's rule
   int32_t rope_dim = 0;           // even, <= head_dim: how many dimensions of a head are rotated
   RopeScaling rope_scaling;       // of layers that do not slide, where the bases differ
-  bool rope_divisors = false;     // the file has rope_freqs.weight: divisors of the frequencies
   std::vector<bool> rope_layers;  // [layers] which rotate; empty = the architecture's rule
 
   int32_t window = 0;                // of sliding layers; 0 = none slides
@@ -109,6 +135,7 @@ struct ModelLimits {
   int32_t heads_max = 4096;
   int32_t head_dim_max = 4096;
   int32_t ffn_max = 1 << 22;
+  int32_t experts_max = 4096;
   int32_t vocab_max = 1 << 24;
   int32_t context_length_max = 1 << 27;
 };

@@ -26,6 +26,7 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(read_sliding_layers());
     HR_RETURN_IF_ERROR(read_rope_scaling());
     read_tensors();
+    HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
     HR_RETURN_IF_ERROR(read_end_ids());
@@ -40,9 +41,9 @@ class GgufConfigReader {
   // What a file can say that would change its arithmetic.
   Status refuse_unknown_features() const {
     HR_ASSIGN_OR_RETURN(const auto experts, file_.optional_int(key("expert_count")));
-    if (experts.value_or(0) != 0) {
+    if (experts.value_or(0) != 0 && !family_.has_experts()) {
       return file_.unsupported_field(key("expert_count"),
-                                     "mixtures of experts are not supported yet");
+                                     "mixtures of experts of this architecture are not supported");
     }
     HR_ASSIGN_OR_RETURN(const auto causal, file_.optional_bool(key("attention.causal")));
     if (!causal.value_or(true)) {
@@ -70,7 +71,7 @@ class GgufConfigReader {
       if (is_missing(field, config_)) return file_.corrupt_field(name, "missing");
       return ok_status();
     }
-    if (std::holds_alternative<int32_t ModelConfig::*>(field.member)) {
+    if (field.is_whole()) {
       HR_ASSIGN_OR_RETURN(const int64_t value, file_.require_int(name));
       return set_field(source_, field, static_cast<double>(value), config_);
     }
@@ -199,7 +200,7 @@ class GgufConfigReader {
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");
-    config_.rope_divisors = has("rope_freqs.weight");
+    config_.rope_scaling.divisors = has("rope_freqs.weight");
     const GgufTensor* classes = file_.find_tensor("cls.output.weight");
     if (classes != nullptr && classes->shape.rank() == 2) {
       config_.head.classes = static_cast<int32_t>(std::min<int64_t>(classes->shape[0], INT32_MAX));
@@ -208,6 +209,33 @@ class GgufConfigReader {
     config_.fused_gate_up = !has("blk.0.ffn_gate.weight") && up != nullptr &&
                             up->shape.rank() == 2 && up->shape[0] == 2 * int64_t{config_.ffn};
     config_.qk_rows_interleaved = family_.gguf_rows_interleaved;
+  }
+
+  Status read_expert_rules() {
+    ExpertConfig& experts = config_.experts;
+    if (experts.count == 0) return ok_status();
+    HR_ASSIGN_OR_RETURN(const auto normalised, file_.optional_bool(key("expert_weights_norm")));
+    if (normalised) experts.normalised = *normalised;
+    const std::string name = key("expert_gating_func");
+    HR_ASSIGN_OR_RETURN(const auto scores, file_.optional_int(name));
+    constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+    if (scores == kSoftmax) experts.scores = ExpertScores::kSoftmax;
+    if (scores == kSigmoid) experts.scores = ExpertScores::kSigmoid;
+    if (scores && !experts.scores) {
+      return file_.unsupported_field(
+          name, fmt::format("{} is not supported (known: 1, softmax, and 2, sigmoid)", *scores));
+    }
+    // Files of some writers have the width of experts in their tensors alone.
+    const GgufTensor* up =
+        file_.find_tensor(fmt::format("blk.{}.ffn_up_exps.weight", experts.dense_first));
+    if (experts.width > 0 || up == nullptr || up->shape.rank() != 3) return ok_status();
+    if (up->shape[1] < 1 || up->shape[1] > kModelLimits.ffn_max) {
+      return file_.corrupt_field(
+          "tensor " + printable(up->name),
+          fmt::format("{} rows are outside 1 to {}", up->shape[1], kModelLimits.ffn_max));
+    }
+    experts.width = static_cast<int32_t>(up->shape[1]);
+    return ok_status();
   }
 
   Status check_value_length() const {

@@ -50,6 +50,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_query_scalar());
     HR_RETURN_IF_ERROR(read_flags());
     HR_RETURN_IF_ERROR(read_head());
+    HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
@@ -68,10 +69,14 @@ class JsonConfigReader {
   Status refuse_unknown_features() const {
     HR_RETURN_IF_ERROR(check_activation());
     for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
-      const Json* experts = find(name);
+      const Json* experts = source_.family->reads_hf(name) ? nullptr : find(name);
       if (experts != nullptr && (!experts->is_int() || experts->as_int() != 0)) {
-        return source_.unsupported_field(name, "mixtures of experts are not supported yet");
+        return source_.unsupported_field(name,
+                                         "mixtures of experts of this class are not supported");
       }
+    }
+    if (find("clip_qkv") != nullptr) {
+      return source_.unsupported_field("clip_qkv", "is not supported, only null");
     }
     if (const Json* quantised = find_in(outer_, "quantization_config"); quantised != nullptr) {
       const Json* method = quantised->find("quant_method");
@@ -114,15 +119,14 @@ class JsonConfigReader {
   Status read_field(const ConfigField& field) {
     const Json* given = json_.find(field.hf);
     if (given != nullptr && given->is_null() && field.presence == Presence::kNullable) {
-      std::visit([&](auto member) { config_.*member = 0; }, field.member);
+      visit_member(config_, field.member, [](auto& value) { value = 0; });
       return ok_status();
     }
     const Json* member = find(field.hf);
     if (member == nullptr) {
       return is_missing(field, config_) ? source_.corrupt_field(field.hf, "missing") : ok_status();
     }
-    const bool whole = std::holds_alternative<int32_t ModelConfig::*>(field.member);
-    if (whole && !member->is_int()) return wrong_type(field.hf, *member, "an integer");
+    if (field.is_whole() && !member->is_int()) return wrong_type(field.hf, *member, "an integer");
     if (!member->is_number()) return wrong_type(field.hf, *member, "a number");
     return set_field(source_, field, member->as_double(), config_);
   }
@@ -172,6 +176,7 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_bias", config_.attention_out_bias));
     HR_ASSIGN_OR_RETURN(config_.ffn_bias, flag_or(json_, "mlp_bias", config_.ffn_bias));
+    HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "qkv_bias", config_.qkv_bias));
     if (find("use_bias") == nullptr) return ok_status();  // StarCoder2's, for all three
     HR_ASSIGN_OR_RETURN(const bool all, flag_or(json_, "use_bias", true));
     config_.qkv_bias = config_.attention_out_bias = config_.ffn_bias = all;
@@ -192,6 +197,41 @@ class JsonConfigReader {
     if (config_.head.classes >= 1 && config_.head.classes <= kClassesMax) return ok_status();
     return source_.corrupt_field(named ? "id2label" : "num_labels",
                                  fmt::format("is not of 1 to {} classes", kClassesMax));
+  }
+
+  // ---- mixtures of experts ----
+
+  Status read_expert_rules() {
+    ExpertConfig& experts = config_.experts;
+    if (experts.count == 0) return ok_status();
+    if (experts.normalised) {
+      HR_ASSIGN_OR_RETURN(experts.normalised,
+                          flag_or(json_, "norm_topk_prob", *experts.normalised));
+    }
+    // Qwen's: every n-th layer is a mixture, but for those of a list.
+    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "decoder_sparse_step", 1));
+    if (period == 0) return source_.corrupt_field("decoder_sparse_step", "0 is no period");
+    experts.dense_layers.resize(static_cast<size_t>(config_.layers));
+    for (int32_t i = 0; i < config_.layers; ++i) {
+      experts.dense_layers[static_cast<size_t>(i)] = (i + 1) % period != 0;
+    }
+    return read_dense_layers(experts);
+  }
+
+  Status read_dense_layers(ExpertConfig& experts) const {
+    constexpr std::string_view kList = "mlp_only_layers";
+    const Json* list = find(kList);
+    if (list == nullptr) return ok_status();
+    if (!list->is_array()) return wrong_type(kList, *list, "a list of layers");
+    for (const Json& layer : list->as_array()) {
+      if (!layer.is_int()) return wrong_type(kList, layer, "a list of integers");
+      if (layer.as_int() < 0 || layer.as_int() >= config_.layers) {
+        return source_.corrupt_field(
+            kList, fmt::format("{} is none of {} layers", layer.as_int(), config_.layers));
+      }
+      experts.dense_layers[static_cast<size_t>(layer.as_int())] = true;
+    }
+    return ok_status();
   }
 
   // ---- rotary positions ----
@@ -354,7 +394,7 @@ class JsonConfigReader {
 
   // Files without layer_types: every layer from max_window_layers on, or all but each n-th.
   Status read_sliding_rule() {
-    if (config_.architecture.starts_with("qwen")) {
+    if (config_.architecture.starts_with("qwen") || find("max_window_layers") != nullptr) {
       HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
       for (int32_t i = 0; i < config_.layers; ++i) config_.sliding_layers.push_back(i >= first);
       return ok_status();

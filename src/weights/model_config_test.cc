@@ -376,6 +376,49 @@ TEST(HuggingFaceConfig, TheOtherFamilies) {
   EXPECT_EQ(read(sizes_of("Olmo3ForCausalLM")).window, 4096);
 }
 
+TEST(HuggingFaceConfig, Experts) {
+  const ModelConfig mixtral = read(sizes_of("MixtralForCausalLM").set("num_local_experts", 6));
+  EXPECT_EQ(mixtral.architecture, "llama");
+  EXPECT_EQ(mixtral.experts.count, 6);
+  EXPECT_EQ(mixtral.experts.used, 2);
+  EXPECT_EQ(mixtral.experts.width, mixtral.ffn);
+  EXPECT_FALSE(mixtral.experts.normalised.has_value());
+  const ModelConfig qwen2 = read(sizes_of("Qwen2MoeForCausalLM")
+                                     .set("num_experts", 8)
+                                     .set("moe_intermediate_size", 24)
+                                     .set("shared_expert_intermediate_size", 40)
+                                     .set("mlp_only_layers", json("[2]")));
+  EXPECT_EQ(qwen2.experts.width, 24);
+  EXPECT_EQ(qwen2.experts.shared_width, 40);
+  EXPECT_EQ(qwen2.experts.normalised, false);
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_TRUE(qwen2.experts.in_layer(1) && !qwen2.experts.in_layer(2));
+  const ModelConfig qwen3 = read(sizes_of("Qwen3MoeForCausalLM")
+                                     .set("num_local_experts", 16)
+                                     .set("norm_topk_prob", true)
+                                     .set("decoder_sparse_step", 2));
+  EXPECT_EQ(qwen3.experts.count, 16);
+  EXPECT_EQ(qwen3.experts.normalised, true);
+  EXPECT_EQ(qwen3.experts.dense_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(read(sizes_of("OlmoeForCausalLM")).experts.used, 8);
+  EXPECT_EQ(read(sizes_of("GraniteMoeForCausalLM")).experts.count, 8);
+}
+
+TEST(HuggingFaceConfig, ExpertsThatDoNotAddUp) {
+  const auto message = [](const Json& config) { return from_json(config).status().message(); };
+  const Json qwen = sizes_of("Qwen3MoeForCausalLM");
+  EXPECT_EQ(message(Json(qwen).set("num_experts_per_tok", 200)),
+            "config.json: num_experts_per_tok: 200 is outside 1 to the 128 experts");
+  EXPECT_EQ(message(Json(qwen).set("num_experts", 1 << 20)),
+            "config.json: num_experts: 1048576 is outside 0 to 4096");
+  EXPECT_EQ(message(Json(qwen).set("decoder_sparse_step", 0)),
+            "config.json: decoder_sparse_step: 0 is no period");
+  EXPECT_EQ(message(Json(qwen).set("mlp_only_layers", json("[4]"))),
+            "config.json: mlp_only_layers: 4 is none of 4 layers");
+  EXPECT_EQ(message(sizes_of("OlmoeForCausalLM").set("clip_qkv", 8)),
+            "config.json: clip_qkv: is not supported, only null");
+}
+
 // ---- GGUF ----
 
 ModelConfig from_gguf(const GgufBuilder& builder) {
@@ -405,9 +448,20 @@ TEST(GgufConfig, TensorsTellOfDivisorsAndFusedMatrices) {
   GgufBuilder builder = tiny_llama();
   builder.add_tensor("rope_freqs.weight", {8}, 0).add_tensor("blk.0.attn_qkv.weight", {32, 64}, 0);
   const ModelConfig config = from_gguf(builder);
-  EXPECT_TRUE(config.rope_divisors);
+  EXPECT_TRUE(config.rope_scaling.divisors);
   EXPECT_TRUE(config.fused_qkv);
   EXPECT_FALSE(config.qkv_bias);
+}
+
+TEST(GgufConfig, ExpertsOfLlamasName) {
+  GgufBuilder builder = tiny_llama();
+  builder.add_u32("llama.expert_count", 6).add_u32("llama.expert_used_count", 2);
+  EXPECT_EQ(from_gguf(builder).experts.width, 64);
+  builder.add_tensor("blk.0.ffn_up_exps.weight", {32, 24, 6}, 0);
+  const ModelConfig config = from_gguf(builder);
+  EXPECT_EQ(config.experts.count, 6);
+  EXPECT_EQ(config.experts.used, 2);
+  EXPECT_EQ(config.experts.width, 24);
 }
 
 }  // namespace

@@ -40,6 +40,60 @@ constexpr ConfigField kRmsEps{
 constexpr ConfigField kLayerNormEps{
     &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
 constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
+
+// Of mixtures of experts. Files spell the number of experts in three ways.
+constexpr ConfigField expert_count(std::string_view hf, Presence presence = kRequired) {
+  return {&ExpertConfig::count, "expert_count", hf, 0, kModelLimits.experts_max, presence};
+}
+constexpr ConfigField kNumExperts{&ExpertConfig::count, "", "num_experts", 0,
+                                  kModelLimits.experts_max};
+constexpr ConfigField experts_used(std::string_view hf) {
+  return {&ExpertConfig::used, "expert_used_count", hf, 0, kModelLimits.experts_max};
+}
+constexpr ConfigField kExpertWidth{&ExpertConfig::width, "expert_feed_forward_length",
+                                   "moe_intermediate_size", 1, kModelLimits.ffn_max};
+// A GGUF file of Llama's name may be a Mixtral.
+constexpr auto kLlamaFields =
+    std::to_array<ConfigField>({kRmsEps, expert_count("", kOptional), experts_used("")});
+constexpr auto kMixtralFields = std::to_array<ConfigField>(
+    {kRmsEps, expert_count("num_local_experts"), experts_used("num_experts_per_tok")});
+constexpr auto kOlmoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+});
+constexpr auto kQwen3MoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+});
+// DeepSeek's router (Liu et al., 2024).
+constexpr auto kDots1Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    expert_count("n_routed_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+    {&ExpertConfig::shared_count, "expert_shared_count", "n_shared_experts", 0,
+     kModelLimits.experts_max, kNullable},
+    {&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, kScaleMax},
+    {&ExpertConfig::groups, "expert_group_count", "n_group", 0, kModelLimits.experts_max},
+    {&ExpertConfig::groups_used, "expert_group_used_count", "topk_group", 0,
+     kModelLimits.experts_max},
+    {&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
+     kModelLimits.layers_max},
+});
+constexpr auto kQwen2MoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+    {&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+     "shared_expert_intermediate_size", 1, kModelLimits.ffn_max},
+});
 constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
 constexpr auto kSoftCapFields = std::to_array<ConfigField>({
     kRmsEps,
@@ -55,6 +109,13 @@ constexpr auto kGraniteFields = std::to_array<ConfigField>({
     {&ModelConfig::residual_scale, "residual_scale", "residual_multiplier", 1e-9, kScaleMax},
     {&ModelConfig::logit_divisor, "logit_scale", "logits_scaling", 1e-9, kScaleMax},
 });
+constexpr auto kGraniteMoeFields = [] {
+  std::array<ConfigField, kGraniteFields.size() + 2> fields;
+  *std::copy(kGraniteFields.begin(), kGraniteFields.end(), fields.begin()) =
+      expert_count("num_local_experts");
+  fields.back() = experts_used("num_experts_per_tok");
+  return fields;
+}();
 
 // ---- what the Hugging Face classes assume
 // --------------------------------------------------------
@@ -116,6 +177,29 @@ void smollm3_defaults(ModelConfig& config) {
   config.kv_heads = 4;
   config.tied_embeddings = true;
 }
+void mixtral_defaults(ModelConfig& config) {
+  set_defaults(config, 1e6, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.experts = {.count = 8, .used = 2};
+}
+void qwen2_moe_defaults(ModelConfig& config) {
+  qwen2_defaults(config);
+  config.experts = {
+      .count = 60, .used = 4, .width = 1408, .shared_width = 5632, .normalised = false};
+}
+void qwen3_moe_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.window = 4096;
+  config.experts = {.count = 128, .used = 8, .width = 768, .normalised = false};
+}
+void dots1_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.experts = {.width = 1408, .normalised = false};
+}
+void olmoe_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.experts = {.count = 64, .used = 8, .normalised = false};
+}
 void olmo2_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
 void olmo3_defaults(ModelConfig& config) {
   set_defaults(config, 5e5, 2048, 1e-5f);
@@ -125,6 +209,10 @@ void granite_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 2048, 1e-6f);
   config.attention_scale = 1;
   config.embedding_scale = 1;
+}
+void granite_moe_defaults(ModelConfig& config) {
+  granite_defaults(config);
+  config.experts = {.count = 8, .used = 2};
 }
 void starcoder2_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
@@ -138,6 +226,12 @@ using NameArray = std::array<std::string_view, kCount>;
 
 constexpr NameArray<1> kLlamaClasses{"LlamaForCausalLM"};
 constexpr NameArray<1> kMistralClasses{"MistralForCausalLM"};
+constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
+constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
+constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
+constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
+constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
+constexpr NameArray<1> kGraniteMoeClasses{"GraniteMoeForCausalLM"};
 constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
 constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
 constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
@@ -159,9 +253,10 @@ constexpr bool kActivationsFitF16 = true;
 
 // A GGUF file names the architecture only: the first row of a name is for them.
 constexpr auto kFamilies = std::to_array<ModelFamily>({
-    {"llama", kLlamaClasses, kSilu, kInterleaved, kRmsFields, llama_defaults, kActivationsFitF16},
+    {"llama", kLlamaClasses, kSilu, kInterleaved, kLlamaFields, llama_defaults, kActivationsFitF16},
     {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults,
      kActivationsFitF16},
+    {"llama", kMixtralClasses, kSilu, kInterleaved, kMixtralFields, mixtral_defaults},
     {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
@@ -172,6 +267,12 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},
     {"olmo2", kOlmo3Classes, kSilu, !kInterleaved, kRmsFields, olmo3_defaults},
     {"granite", kGraniteClasses, kSilu, kInterleaved, kGraniteFields, granite_defaults},
+    {"granitemoe", kGraniteMoeClasses, kSilu, kInterleaved, kGraniteMoeFields,
+     granite_moe_defaults},
+    {"dots1", kDots1Classes, kSilu, !kInterleaved, kDots1Fields, dots1_defaults},
+    {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
+    {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
+    {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
     {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
      starcoder2_defaults},
 });
@@ -215,6 +316,44 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
         source.name_of(&ModelConfig::rope_dim),
         fmt::format("{} of {} dimensions rotated, with rows in interleaved order", config.rope_dim,
                     config.head_dim));
+  }
+  return ok_status();
+}
+
+// Width of experts where a file does not say it, then the relations between their numbers.
+Status finish_experts(const ConfigSource& source, ModelConfig& config) {
+  ExpertConfig& experts = config.experts;
+  if (experts.count == 0) return ok_status();
+  if (experts.width == 0) experts.width = config.ffn;
+  if (experts.shared_width == 0) {
+    const int64_t shared = int64_t{experts.shared_count} * experts.width;
+    if (shared > kModelLimits.ffn_max) {
+      return source.corrupt_field(
+          source.name_of(&ExpertConfig::shared_count),
+          fmt::format("{} experts of width {} are wider than {}", experts.shared_count,
+                      experts.width, kModelLimits.ffn_max));
+    }
+    experts.shared_width = static_cast<int32_t>(shared);
+  }
+  if (experts.scale == 0) experts.scale = 1;  // some writers' "none"
+  if (experts.used < 1 || experts.used > experts.count) {
+    return source.corrupt_field(
+        source.name_of(&ExpertConfig::used),
+        fmt::format("{} is outside 1 to the {} experts", experts.used, experts.count));
+  }
+  experts.groups = std::max(experts.groups, 1);
+  if (experts.count % experts.groups != 0) {
+    return source.corrupt_field(
+        source.name_of(&ExpertConfig::groups),
+        fmt::format("{} groups do not divide {} experts", experts.groups, experts.count));
+  }
+  experts.groups_used = std::max(experts.groups_used, 1);
+  if (experts.groups_used > experts.groups ||
+      experts.used > experts.count / experts.groups * experts.groups_used) {
+    return source.corrupt_field(
+        source.name_of(&ExpertConfig::groups_used),
+        fmt::format("{} of {} groups of {} experts have no {} to choose", experts.groups_used,
+                    experts.groups, experts.count / experts.groups, experts.used));
   }
   return ok_status();
 }
@@ -333,6 +472,16 @@ std::string generating_hf_class(std::string_view hf_class) {
   return std::string(hf_class);
 }
 
+bool ModelFamily::has_experts() const {
+  return std::any_of(fields.begin(), fields.end(), [](const ConfigField& field) {
+    return field.member == ConfigMember(&ExpertConfig::count);
+  });
+}
+
+bool ModelFamily::reads_hf(std::string_view key) const {
+  return std::ranges::any_of(fields, [&](const ConfigField& field) { return field.hf == key; });
+}
+
 std::string known_hf_classes() {
   std::string known;
   for (const ModelFamily& family : kFamilies) {
@@ -363,25 +512,21 @@ std::string ConfigSource::name_of(ConfigMember member) const {
 
 Status set_field(const ConfigSource& source, const ConfigField& field, double value,
                  ModelConfig& config) {
-  const bool whole = std::holds_alternative<int32_t ModelConfig::*>(field.member);
+  const bool whole = field.is_whole();
   if (!(value >= field.min && value <= field.max)) {  // NaN fails it too
     return source.corrupt_field(
         source.name_of(field),
         whole ? fmt::format("{:.0f} is outside {:.0f} to {:.0f}", value, field.min, field.max)
               : fmt::format("{} is not between {} and {}", value, field.min, field.max));
   }
-  std::visit(
-      [&](auto member) {
-        using Value = std::remove_reference_t<decltype(config.*member)>;
-        config.*member = static_cast<Value>(value);
-      },
-      field.member);
+  visit_member(config, field.member,
+               [&]<class Value>(Value& member) { member = static_cast<Value>(value); });
   return ok_status();
 }
 
 bool is_missing(const ConfigField& field, const ModelConfig& config) {
   return field.presence == Presence::kRequired &&
-         std::visit([&](auto member) { return config.*member == 0; }, field.member);
+         visit_member(config, field.member, [](const auto& value) { return value == 0; });
 }
 
 Status finish_config(const ConfigSource& source, ModelConfig& config) {
@@ -389,6 +534,7 @@ Status finish_config(const ConfigSource& source, ModelConfig& config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.rope_dim == 0) config.rope_dim = config.head_dim;
   HR_RETURN_IF_ERROR(check_head_sizes(source, config));
+  HR_RETURN_IF_ERROR(finish_experts(source, config));
   HR_RETURN_IF_ERROR(check_rope_scaling(source, config));
   const bool dynamic = config.rope_scaling.kind == RopeScaling::Kind::kDynamic;
   config.context_length_max = static_cast<int32_t>(

@@ -15,7 +15,22 @@
 namespace headrace {
 
 using ConfigMember =
-    std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*>;
+    std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
+                 int32_t ExpertConfig::*, float ExpertConfig::*>;
+
+// visit(value) with the number of `config` that `member` is.
+template <class Config, class Visit>
+decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& visit) {
+  return std::visit(
+      [&](auto of) -> decltype(auto) {
+        if constexpr (requires { config.*of; }) {
+          return visit(config.*of);
+        } else {
+          return visit(config.experts.*of);
+        }
+      },
+      member);
+}
 
 enum class Presence {
   kRequired,  // in both formats, unless the Hugging Face class has a default
@@ -31,6 +46,11 @@ struct ConfigField {
   double min = 0;
   double max = 0;
   Presence presence = Presence::kOptional;
+
+  bool is_whole() const {
+    return std::holds_alternative<int32_t ModelConfig::*>(member) ||
+           std::holds_alternative<int32_t ExpertConfig::*>(member);
+  }
 };
 
 struct ModelFamily {
@@ -45,6 +65,9 @@ struct ModelFamily {
   // 65,504 (Qwen2.5 0.5B: residual 2,183; Llama 2: 2,622), so that block types are computed in F16,
   // which rounds eight times finer than BF16 (docs/decisions/0017).
   bool activations_fit_f16 = false;
+
+  bool has_experts() const;                   // whether its layers may be mixtures of experts
+  bool reads_hf(std::string_view key) const;  // of config.json
 };
 
 // Of the family of that architecture; false for one that is not known.
@@ -87,7 +110,7 @@ Status set_field(const ConfigSource& source, const ConfigField& field, double va
 bool is_missing(const ConfigField& field, const ModelConfig& config);
 
 // After all fields are read: derives head_dim, kv_heads and rope_dim where the file does not say
-// them, then checks the relations between sizes.
+// them, and what it leaves out of its experts, then checks the relations between sizes.
 Status finish_config(const ConfigSource& source, ModelConfig& config);
 
 Status set_end_ids(const ConfigSource& source, std::string_view field, std::span<const int64_t> ids,

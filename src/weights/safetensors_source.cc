@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -117,31 +118,105 @@ Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::open(
   return create(std::move(files), path, options);
 }
 
+struct SafetensorsWeightSource::NamedTensor {
+  std::string name;
+  int32_t expert = -1;  // a matrix of the stack `name`; -1: all of it
+  Half half = Half::kNone;
+  float offset = 0;
+  const SafetensorsTensor* tensor = nullptr;
+};
+
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::create(
     Files files, std::string description, const SafetensorsOptions& options) {
-  std::vector<Entry> entries;
+  std::vector<NamedTensor> tensors;
   for (const auto& file : files) {
     for (const SafetensorsTensor& tensor : file->plan().tensors) {
       const auto match = match_in_model(options.names, tensor.name);
-      if (match && match->gguf.empty()) continue;
-      if (match && match->gguf == "output.weight" && options.tied_embeddings) continue;
-      entries.push_back(
-          {match ? match->gguf : tensor.name, &tensor, match ? match->offset : 0.0f, nullptr});
+      if (!match) {
+        tensors.push_back({.name = tensor.name, .tensor = &tensor});
+        continue;
+      }
+      if (match->gguf.empty()) continue;
+      if (match->gguf == "output.weight" && options.tied_embeddings) continue;
+      NamedTensor named{match->gguf, match->expert, Half::kNone, match->offset, &tensor};
+      if (!match->second_half.empty()) {
+        NamedTensor second = named;
+        second.name = match->second_half;
+        second.half = Half::kSecond;
+        tensors.push_back(std::move(second));
+        named.half = Half::kFirst;
+      }
+      tensors.push_back(std::move(named));
     }
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  const auto twin =
-      std::adjacent_find(entries.begin(), entries.end(),
-                         [](const Entry& a, const Entry& b) { return a.name == b.name; });
-  if (twin != entries.end()) {
-    return corrupt(
-        fmt::format("{}: tensors {} and {} are both {}", description, printable(twin->tensor->name),
-                    printable(twin[1].tensor->name), printable(twin->name)),
-        twin->name);
-  }
+  HR_ASSIGN_OR_RETURN(std::vector<Entry> entries, join(std::move(tensors), description));
   return std::unique_ptr<SafetensorsWeightSource>(new SafetensorsWeightSource(
       std::move(files), std::move(description), options.names, std::move(entries)));
+}
+
+// Tensors of one name are the matrices of one stack.
+Result<std::vector<SafetensorsWeightSource::Entry>> SafetensorsWeightSource::join(
+    std::vector<NamedTensor> tensors, std::string_view description) {
+  std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    return std::tie(a.name, a.expert) < std::tie(b.name, b.expert);
+  });
+  std::vector<Entry> entries;
+  for (NamedTensor& tensor : tensors) {
+    const bool by_expert = tensor.expert >= 0;
+    if (!entries.empty() && entries.back().name == tensor.name) {
+      Entry& entry = entries.back();
+      if (!by_expert || !entry.by_expert || tensor.expert < std::ssize(entry.tensors)) {
+        return corrupt(fmt::format("{}: tensors {} and {} are both {}", description,
+                                   printable(entry.tensors.back()->name),
+                                   printable(tensor.tensor->name), printable(tensor.name)),
+                       tensor.name);
+      }
+    } else {
+      entries.push_back({.name = std::move(tensor.name),
+                         .offset = tensor.offset,
+                         .by_expert = by_expert,
+                         .half = tensor.half});
+    }
+    Entry& entry = entries.back();
+    if (by_expert && tensor.expert != std::ssize(entry.tensors)) {
+      return corrupt(fmt::format("{}: tensor {}: there is none of expert {}", description,
+                                 printable(tensor.tensor->name), entry.tensors.size()),
+                     entry.name);
+    }
+    entry.tensors.push_back(tensor.tensor);
+  }
+  for (Entry& entry : entries) {
+    HR_RETURN_IF_ERROR(check_pieces(entry, description));
+    const Shape& first = entry.tensors.front()->shape;
+    entry.shape = first;
+    if (entry.by_expert) entry.shape = Shape{std::ssize(entry.tensors), first[0], first[1]};
+    if (entry.half != Half::kNone) entry.shape = Shape{first[0], first[1] / 2, first[2]};
+  }
+  return entries;
+}
+
+// That what is to be a stack of matrices is one.
+Status SafetensorsWeightSource::check_pieces(const Entry& entry, std::string_view description) {
+  if (!entry.in_pieces()) return ok_status();
+  const SafetensorsTensor& first = *entry.tensors.front();
+  for (const SafetensorsTensor* tensor : entry.tensors) {
+    const auto wrong = [&](std::string_view what) {
+      return corrupt(fmt::format("{}: tensor {}: {}", description, printable(tensor->name), what),
+                     tensor->name);
+    };
+    const Shape& shape = tensor->shape;
+    if (entry.by_expert && shape.rank() != 2) {
+      return wrong(fmt::format("shape {} is no matrix", shape.to_string()));
+    }
+    if (entry.half != Half::kNone && (shape.rank() != 3 || shape[1] % 2 != 0)) {
+      return wrong(fmt::format("shape {} is no stack of gates and ups", shape.to_string()));
+    }
+    if (shape != first.shape || tensor->type != first.type) {
+      return wrong(fmt::format("{} {}, but {} is {} {}", tensor->type->name, shape.to_string(),
+                               printable(first.name), first.type->name, first.shape.to_string()));
+    }
+  }
+  return ok_status();
 }
 
 SafetensorsWeightSource::SafetensorsWeightSource(Files files, std::string description,
@@ -168,50 +243,95 @@ std::vector<std::string_view> SafetensorsWeightSource::names() const {
 }
 
 DType SafetensorsWeightSource::dtype_of(const Entry& entry) {
-  return entry.offset != 0 ? DType::kF32 : *entry.tensor->type->dtype;
+  return entry.offset != 0 ? DType::kF32 : *entry.tensors.front()->type->dtype;
 }
 
 std::optional<WeightInfo> SafetensorsWeightSource::info(std::string_view name) const {
   const Entry* entry = find(name);
   if (entry == nullptr) return std::nullopt;
-  const SafetensorsType& type = *entry->tensor->type;
-  return WeightInfo{.name_in_file = printable(entry->tensor->name),
+  const SafetensorsType& type = *entry->tensors.front()->type;
+  size_t bytes = 0;
+  for (const SafetensorsTensor* tensor : entry->tensors) bytes += tensor->bytes.size();
+  if (entry->half != Half::kNone) bytes /= 2;
+  return WeightInfo{.name_in_file = printable(entry->tensors.front()->name),
                     .type = type.name,
                     .dtype = type.dtype ? std::optional(dtype_of(*entry)) : std::nullopt,
-                    .shape = entry->tensor->shape,
-                    .bytes = static_cast<int64_t>(entry->tensor->bytes.size())};
+                    .shape = entry->shape,
+                    .bytes = static_cast<int64_t>(bytes)};
 }
 
-Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) const {
+Result<SafetensorsWeightSource::Entry*> SafetensorsWeightSource::readable(
+    std::string_view name) const {
   Entry* entry = find(name);
   if (entry == nullptr) {
     return corrupt(
         fmt::format("{}: tensor {}: missing", description_, printable(name_in_file(name))),
         std::string(name));
   }
-  const SafetensorsTensor& tensor = *entry->tensor;
+  const SafetensorsTensor& tensor = *entry->tensors.front();
   if (!tensor.type->dtype) {
     return unsupported(fmt::format("{}: tensor {}: type {} is not supported yet", description_,
                                    printable(tensor.name), tensor.type->name),
                        tensor.name);
   }
-  const DType dtype = dtype_of(*entry);
-  if (entry->offset == 0 && is_aligned(tensor.bytes.data())) {
-    return ConstTensorView(tensor.bytes.data(), dtype, tensor.shape);
+  return entry;
+}
+
+Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) const {
+  HR_ASSIGN_OR_RETURN(Entry * entry, readable(name));
+  if (entry->offset == 0 && !entry->in_pieces()) {
+    return aligned(*entry, kWhole, entry->tensors.front()->bytes, entry->shape);
   }
   const std::lock_guard lock(mutex_);
-  if (entry->copy == nullptr) entry->copy = converted(*entry);
-  return ConstTensorView(entry->copy.get(), dtype, tensor.shape);
+  auto& copy = entry->copies[kWhole];
+  if (copy == nullptr) copy = converted(*entry);
+  return ConstTensorView(copy.get(), dtype_of(*entry), entry->shape);
+}
+
+Result<ConstTensorView> SafetensorsWeightSource::get_matrix(std::string_view name,
+                                                            int64_t index) const {
+  HR_ASSIGN_OR_RETURN(Entry * entry, readable(name));
+  CHECK(entry->shape.rank() == 3 && index >= 0 && index < entry->shape[0] && entry->offset == 0);
+  return aligned(*entry, index, matrix_bytes(*entry, index),
+                 Shape{entry->shape[1], entry->shape[2]});
+}
+
+std::span<const std::byte> SafetensorsWeightSource::matrix_bytes(const Entry& entry,
+                                                                 int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  if (entry.by_expert) return entry.tensors[i]->bytes;
+  const std::span<const std::byte> all = entry.tensors.front()->bytes;
+  const size_t size = all.size() / static_cast<size_t>(entry.shape[0]);
+  const std::span<const std::byte> matrix = all.subspan(i * size, size);
+  if (entry.half == Half::kNone) return matrix;
+  return entry.half == Half::kFirst ? matrix.first(size / 2) : matrix.subspan(size / 2);
 }
 
 // new std::byte[] is 16-byte aligned.
+ConstTensorView SafetensorsWeightSource::aligned(Entry& entry, int64_t index,
+                                                 std::span<const std::byte> bytes,
+                                                 const Shape& shape) const {
+  if (is_aligned(bytes.data())) return {bytes.data(), dtype_of(entry), shape};
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<std::byte[]>& copy = entry.copies[index];
+  if (copy == nullptr) {
+    copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), copy.get());
+  }
+  return {copy.get(), dtype_of(entry), shape};
+}
+
 std::unique_ptr<std::byte[]> SafetensorsWeightSource::converted(const Entry& entry) {
-  const SafetensorsTensor& tensor = *entry.tensor;
-  if (entry.offset == 0) {
-    auto copy = std::make_unique_for_overwrite<std::byte[]>(tensor.bytes.size());
-    std::copy(tensor.bytes.begin(), tensor.bytes.end(), copy.get());
+  if (entry.in_pieces()) {
+    const auto size = static_cast<size_t>(*tensor_bytes(dtype_of(entry), entry.shape));
+    auto copy = std::make_unique_for_overwrite<std::byte[]>(size);
+    std::byte* at = copy.get();
+    for (int64_t i = 0; i < entry.shape[0]; ++i) {
+      at = std::ranges::copy(matrix_bytes(entry, i), at).out;
+    }
     return copy;
   }
+  const SafetensorsTensor& tensor = *entry.tensors.front();
   const auto count = static_cast<size_t>(tensor.elements);
   std::vector<float> values(count);
   dequantise_row(*tensor.type->dtype, tensor.bytes, values);
@@ -229,7 +349,7 @@ void SafetensorsWeightSource::release(const ConstTensorView& view) const {
   }
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {
-    if (entry.copy != nullptr && entry.copy.get() == view.data) entry.copy.reset();
+    std::erase_if(entry.copies, [&](const auto& copy) { return copy.second.get() == view.data; });
   }
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +27,9 @@ struct SafetensorsOptions {
 // that whoever holds names() against what the architecture declares finds it.
 //
 // get() gives a view of the mapping, except where a GGUF file would hold other values (rows with an
-// offset) or where the file did not align the data to 8 bytes: then an own copy, which release()
-// frees.
+// offset), where it lies in pieces (a tensor for each expert, or gate and up in one), or where the
+// file did not align the data to 8 bytes: then an own copy, which release() frees. A matrix of a
+// stack is in one piece.
 class SafetensorsWeightSource final : public WeightSource {
  public:
   // `path`: a folder, or one .safetensors file. Every shard that the index lists must be there and
@@ -39,9 +42,11 @@ class SafetensorsWeightSource final : public WeightSource {
       const SafetensorsOptions& options);
 
   using WeightSource::get;
+  using WeightSource::get_matrix;
   bool has(std::string_view name) const override { return find(name) != nullptr; }
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;
+  Result<ConstTensorView> get_matrix(std::string_view name, int64_t index) const override;
   std::optional<WeightInfo> info(std::string_view name) const override;
   std::string name_in_file(std::string_view name) const override {
     return hf_name_of(names_, name);
@@ -54,16 +59,34 @@ class SafetensorsWeightSource final : public WeightSource {
   int64_t file_bytes() const override;
 
  private:
+  enum class Half { kNone, kFirst, kSecond };
   struct Entry {
     std::string name;
-    const SafetensorsTensor* tensor;
-    float offset;
-    std::unique_ptr<std::byte[]> copy;  // empty until get() needs it
+    // One, or those of all experts.
+    std::vector<const SafetensorsTensor*> tensors;
+    float offset = 0;
+    bool by_expert = false;   // a tensor each
+    Half half = Half::kNone;  // of the rows of each matrix
+    Shape shape = {};         // as a GGUF file has it
+    // Made where get() needs one, of a matrix by its number, of the whole tensor by kWhole.
+    std::map<int64_t, std::unique_ptr<std::byte[]>> copies = {};
+    bool in_pieces() const { return by_expert || half != Half::kNone; }
   };
+  static constexpr int64_t kWhole = -1;
+  struct NamedTensor;  // a tensor of a file, and what it is here
+  static Result<std::vector<Entry>> join(std::vector<NamedTensor> tensors,
+                                         std::string_view description);
+  static Status check_pieces(const Entry& entry, std::string_view description);
   SafetensorsWeightSource(std::vector<std::shared_ptr<const SafetensorsFile>> files,
                           std::string description, HfTensorNames names, std::vector<Entry> entries);
   Entry* find(std::string_view name) const;
   static DType dtype_of(const Entry& entry);
+  // What there is of a tensor that can be read.
+  Result<Entry*> readable(std::string_view name) const;
+  static std::span<const std::byte> matrix_bytes(const Entry& entry, int64_t index);
+  // A view of these bytes of the entry, or of a copy of them.
+  ConstTensorView aligned(Entry& entry, int64_t index, std::span<const std::byte> bytes,
+                          const Shape& shape) const;
   // The tensor's values as a GGUF file has them, in aligned memory.
   static std::unique_ptr<std::byte[]> converted(const Entry& entry);
 

@@ -236,6 +236,88 @@ TEST_F(Folder, OffsetsGiveWhatAGgufFileHolds) {
   }
 }
 
+std::vector<float> floats_of(const Result<ConstTensorView>& view) {
+  EXPECT_TRUE(view.ok()) << view.status().message();
+  if (!view.ok()) return {};
+  const float* values = reinterpret_cast<const float*>(view->data);
+  return {values, values + *view->shape.elements()};
+}
+
+// Expert e's matrix is {2, 3} numbers from 10 e on, whichever way the file has it.
+TEST_F(Folder, ExpertsAreOneStackHoweverTheFileHasThem) {
+  const std::string stem = "model.layers.4.mlp.experts.";
+  SafetensorsBuilder apart;
+  for (const int e : {2, 0, 1}) {
+    const std::string expert = stem + std::to_string(e);
+    apart.add_f32(expert + ".gate_proj.weight", {2, 3}, ramp(6, static_cast<float>(10 * e)));
+    apart.add_f32(expert + ".up_proj.weight", {2, 3}, ramp(6, static_cast<float>(100 + 10 * e)));
+  }
+  std::vector<float> both;
+  for (const float first : {0.0f, 100.0f, 10.0f, 110.0f, 20.0f, 120.0f}) {
+    const std::vector<float> matrix = ramp(6, first);
+    both.insert(both.end(), matrix.begin(), matrix.end());
+  }
+  SafetensorsBuilder fused;
+  fused.add_f32(stem + "gate_up_proj", {3, 4, 3}, both);
+  for (const std::string& file : {apart.build(), fused.build()}) {
+    write("model.safetensors", file);
+    const auto source = open(expert_hf_names());
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    EXPECT_EQ((*source)->names(), (std::vector<std::string_view>{"blk.4.ffn_gate_exps.weight",
+                                                                 "blk.4.ffn_up_exps.weight"}));
+    const auto gates = (*source)->get("blk.4.ffn_gate_exps.weight");
+    std::vector<float> all;
+    for (int64_t e = 0; e < 3; ++e) {
+      const auto first = static_cast<float>(10 * e);
+      const auto gate = (*source)->get_matrix("blk.4.ffn_gate_exps.weight", {3, 2, 3}, e);
+      EXPECT_EQ(floats_of(gate), ramp(6, first));
+      EXPECT_EQ(floats_of((*source)->get_matrix("blk.4.ffn_up_exps.weight", e)),
+                ramp(6, 100 + first));
+      (*source)->release(*gate);
+      for (const float value : ramp(6, first)) all.push_back(value);
+    }
+    EXPECT_EQ(floats_of(gates), all);
+    EXPECT_EQ(gates->shape, (Shape{3, 2, 3}));
+    const auto info = (*source)->info("blk.4.ffn_up_exps.weight");
+    EXPECT_EQ(info->shape, (Shape{3, 2, 3}));
+    EXPECT_EQ(info->bytes, 72);
+    EXPECT_NE((*source)
+                  ->get_matrix("blk.4.ffn_up_exps.weight", {4, 2, 3}, 3)
+                  .status()
+                  .message()
+                  .find("shape [3, 2, 3], the model's configuration needs [4, 2, 3]"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Folder, ExpertsThatAreNoStackAreRefused) {
+  const auto refused = [&](const SafetensorsBuilder& builder) {
+    write("model.safetensors", builder.build());
+    const Status status = open(expert_hf_names()).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    return status.message().substr(status.message().find(": ") + 2);
+  };
+  const std::string stem = "model.layers.0.mlp.experts.", up = ".up_proj.weight";
+  EXPECT_EQ(refused(SafetensorsBuilder()
+                        .add_f32(stem + "0" + up, {1, 2}, ramp(2, 0))
+                        .add_f32(stem + "2" + up, {1, 2}, ramp(2, 0))),
+            "tensor " + stem + "2" + up + ": there is none of expert 1");
+  EXPECT_EQ(
+      refused(SafetensorsBuilder()
+                  .add_f32(stem + "0" + up, {1, 2}, ramp(2, 0))
+                  .add_f32(stem + "1" + up, {2, 1}, ramp(2, 0))),
+      "tensor " + stem + "1" + up + ": F32 [2, 1], but " + stem + "0" + up + " is F32 [1, 2]");
+  EXPECT_EQ(refused(SafetensorsBuilder().add_f32(stem + "0" + up, {2}, ramp(2, 0))),
+            "tensor " + stem + "0" + up + ": shape [2] is no matrix");
+  EXPECT_EQ(refused(SafetensorsBuilder().add_f32(stem + "gate_up_proj", {1, 3, 1}, ramp(3, 0))),
+            "tensor " + stem + "gate_up_proj: shape [1, 3, 1] is no stack of gates and ups");
+  EXPECT_EQ(refused(SafetensorsBuilder()
+                        .add_f32(stem + "0" + up, {1, 2}, ramp(2, 0))
+                        .add_f32(stem + "gate_up_proj", {1, 2, 2}, ramp(4, 0))),
+            "tensors " + stem + "gate_up_proj and " + stem + "0" + up +
+                " are both blk.0.ffn_up_exps.weight");
+}
+
 TEST(HfNames, LayersAreTheSameInBothNames) {
   const auto match = match_hf_name(kGemmaLike, "model.layers.123.mlp.up_proj.weight");
   ASSERT_TRUE(match.has_value());
@@ -252,6 +334,25 @@ TEST(HfNames, LayersAreTheSameInBothNames) {
   EXPECT_EQ(hf_name_of(kGemmaLike, "blk.7.attn_norm.weight"),
             "model.layers.7.input_layernorm.weight");
   EXPECT_EQ(hf_name_of(kGemmaLike, "rope_freqs.weight"), "rope_freqs.weight");
+}
+
+TEST(HfNames, ExpertsHaveASecondNumber) {
+  const auto match =
+      match_hf_name(expert_hf_names(), "model.layers.3.mlp.experts.12.up_proj.weight");
+  ASSERT_TRUE(match.has_value());
+  EXPECT_EQ(match->gguf, "blk.3.ffn_up_exps.weight");
+  EXPECT_EQ(match->expert, 12);
+  EXPECT_EQ(hf_name_of(expert_hf_names(), "blk.3.ffn_up_exps.weight", 12),
+            "model.layers.3.mlp.experts.12.up_proj.weight");
+  const auto fused =
+      match_hf_name(granite_moe_hf_names(), "model.layers.3.block_sparse_moe.input_linear.weight");
+  ASSERT_TRUE(fused.has_value());
+  EXPECT_EQ(fused->expert, -1);
+  EXPECT_EQ(fused->gguf, "blk.3.ffn_gate_exps.weight");
+  EXPECT_EQ(fused->second_half, "blk.3.ffn_up_exps.weight");
+  EXPECT_EQ(hf_name_of(granite_moe_hf_names(), "blk.3.ffn_up_exps.weight"),
+            "model.layers.3.block_sparse_moe.input_linear.weight");
+  EXPECT_FALSE(match_hf_name(expert_hf_names(), "model.layers.3.mlp.experts.x.up_proj.weight"));
 }
 
 TEST(HfNames, TheSharedTableIsOneToOneBothWays) {

@@ -4,14 +4,40 @@
 
 namespace headrace {
 
+namespace {
+
+Status wrong_shape(const WeightSource& source, std::string_view name, const Shape& shape,
+                   const Shape& wanted) {
+  return corrupt(fmt::format("{}: tensor {}: shape {}, the model's configuration needs {}",
+                             source.description(), name, shape.to_string(), wanted.to_string()),
+                 std::string(name));
+}
+
+}  // namespace
+
+bool is_of_shape(const Shape& tensor, const Shape& wanted) {
+  if (tensor == wanted) return true;
+  return tensor.rank() == 1 && wanted.rank() == 2 && wanted[0] == 1 && wanted[1] == tensor[0];
+}
+
 Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {
   HR_ASSIGN_OR_RETURN(const ConstTensorView view, get(name));
-  if (!(view.shape == shape)) {
-    return corrupt(fmt::format("{}: tensor {}: shape {}, the model's configuration needs {}",
-                               description(), name, view.shape.to_string(), shape.to_string()),
-                   std::string(name));
-  }
-  return view;
+  if (!is_of_shape(view.shape, shape)) return wrong_shape(*this, name, view.shape, shape);
+  return ConstTensorView(view.data, view.dtype, shape);
+}
+
+Result<ConstTensorView> WeightSource::get_matrix(std::string_view name, const Shape& shape,
+                                                 int64_t index) const {
+  const auto known = info(name);
+  if (known && known->shape != shape) return wrong_shape(*this, name, known->shape, shape);
+  return get_matrix(name, index);
+}
+
+Result<ConstTensorView> WeightSource::get_matrix(std::string_view name, int64_t index) const {
+  HR_ASSIGN_OR_RETURN(const ConstTensorView all, get(name));
+  CHECK(all.shape.rank() == 3 && index >= 0 && index < all.shape[0]);
+  const Shape matrix{all.shape[1], all.shape[2]};
+  return ConstTensorView(all.data + index * *tensor_bytes(all.dtype, matrix), all.dtype, matrix);
 }
 
 std::optional<WeightInfo> WeightSource::info(std::string_view name) const {

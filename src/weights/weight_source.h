@@ -1,6 +1,6 @@
 // WeightSource: where a model's tensors come from, by name. The names are GGUF's
 // (token_embd.weight, blk.N.attn_q.weight, ..., output_norm.weight, output.weight), whatever the
-// file format; a matrix is [out, in].
+// file format; a matrix is [out, in], a stack of experts' matrices [experts, out, in].
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,9 @@ class WeightSource {
   // is given to release(). Errors name the source and the tensor: missing, or of a type that cannot
   // be read. Any thread.
   virtual Result<ConstTensorView> get(std::string_view name) const = 0;
+  // The same of one matrix of a stack, without reading the others. REQUIRES: such a tensor, if it
+  // is there, has this matrix
+  virtual Result<ConstTensorView> get_matrix(std::string_view name, int64_t index) const;
   // Touches no page of the tensor's data. Empty where there is no such tensor.
   virtual std::optional<WeightInfo> info(std::string_view name) const;
   // What a tensor is called in the source's files, whether it is there or not.
@@ -56,12 +59,19 @@ class WeightSource {
 
   // get(), and an error that names both shapes unless the tensor has `shape`.
   Result<ConstTensorView> get(std::string_view name, const Shape& shape) const;
+  // get_matrix() likewise of a stack of `shape`, [experts, out, in].
+  Result<ConstTensorView> get_matrix(std::string_view name, const Shape& shape,
+                                     int64_t index) const;
 };
+
+// Whether a tensor is what is `wanted`: files may leave out that there is one row.
+bool is_of_shape(const Shape& tensor, const Shape& wanted);
 
 class GgufWeightSource final : public WeightSource {
  public:
   explicit GgufWeightSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {}
   using WeightSource::get;
+  using WeightSource::get_matrix;
   bool has(std::string_view name) const override { return file_->find_tensor(name) != nullptr; }
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;

@@ -118,6 +118,22 @@ TEST_F(Dummy, EveryTypeHoldsTheSameValues) {
   }
 }
 
+TEST_F(Dummy, AMatrixOfAStackIsMadeAlone) {
+  const auto source = DummyWeightSource::create({{"a.weight", Shape{3, 4, 64}},
+                                                 {"router.weight", Shape{3, 64}, 1.0f, true}},
+                                                {.dtype = DType::kQ8_0})
+                          .value();
+  EXPECT_EQ(source->get("router.weight")->dtype, DType::kF32);
+  const ConstTensorView stack = *source->get("a.weight");
+  const auto size = static_cast<size_t>(*tensor_bytes(DType::kQ8_0, Shape{4, 64}));
+  for (int64_t e = 0; e < 3; ++e) {
+    const ConstTensorView matrix = *source->get_matrix("a.weight", Shape{3, 4, 64}, e);
+    EXPECT_EQ(matrix.shape, (Shape{4, 64}));
+    EXPECT_EQ(std::memcmp(matrix.data, stack.data + static_cast<size_t>(e) * size, size), 0);
+    source->release(matrix);
+  }
+}
+
 TEST_F(Dummy, TensorsHaveTheirOwnMemoryUntilReleased) {
   const auto source = make(DType::kF16);
   const ConstTensorView a = *source->get("a.weight"), b = *source->get("b.weight");

@@ -20,7 +20,7 @@ import gguf
 import numpy
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 TOKENS = 80  # longer than every window and every original context below
 POSITIONS = [0, 5, 18, 35, 57, 79]
@@ -121,6 +121,37 @@ def olmo3(**scaling):
 LATER_FOLDERS = {"olmo3": ("Olmo3", olmo3(**YARN["rope_parameters"]), "bfloat16")}
 LATER_GGUF_FILES = {"olmo3-gguf": ("Olmo3", olmo3(**YARN["rope_parameters"]))}
 
+MIXTRAL = dict(num_local_experts=6, num_experts_per_tok=2, **HEADS_16)
+EXPERTS = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32)
+SHARED = dict(shared_expert_intermediate_size=64)
+QWEN3_MOE = dict(**EXPERTS, norm_topk_prob=True, **HEADS_16)
+OLMOE = dict(num_experts=8, num_experts_per_tok=3, intermediate_size=32)
+DOTS1 = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, n_shared_experts=2,
+             routed_scaling_factor=2.5, n_group=4, topk_group=2, first_k_dense_replace=1, norm_topk_prob=True,
+             num_hidden_layers=3, sliding_window=None, **HEADS_16)
+GRANITE_MOE = dict(num_local_experts=6, num_experts_per_tok=2, **GRANITE)
+
+# Behind these.
+EXPERT_FOLDERS = {
+    "mixtral": ("Mixtral", MIXTRAL, "bfloat16"),
+    "qwen2-moe": ("Qwen2Moe", dict(num_hidden_layers=3, mlp_only_layers=[1], **EXPERTS, **SHARED), "bfloat16"),
+    "qwen3-moe": ("Qwen3Moe", QWEN3_MOE, "bfloat16"),
+    "qwen3-moe-fused": ("Qwen3Moe", dict(num_hidden_layers=4, decoder_sparse_step=2, **QWEN3_MOE), "float16"),
+    "olmoe": ("Olmoe", OLMOE, "bfloat16"),
+    "granite-moe": ("GraniteMoe", GRANITE_MOE, "bfloat16"),
+}
+EXPERT_GGUF_FILES = {
+    "mixtral-gguf": ("Mixtral", MIXTRAL),
+    "qwen2-moe-gguf": ("Qwen2Moe", dict(**EXPERTS, **SHARED)),
+    "qwen3-moe-gguf": ("Qwen3Moe", QWEN3_MOE),
+    "olmoe-gguf": ("Olmoe", OLMOE),
+    "granite-moe-gguf": ("GraniteMoe", GRANITE_MOE),
+}
+ROUTER_FOLDERS = {"dots1": ("Dots1", DOTS1, "bfloat16")}
+ROUTER_GGUF_FILES = {"dots1-gguf": ("Dots1", DOTS1)}
+
+# Experts' tensors as the library has them in memory, not as it writes them.
+FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
 IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-linear", "phi3-long",
                        "mistral", "granite"}
@@ -135,11 +166,18 @@ def random_weights(model, seed):
         noise = torch.randn(parameter.shape, generator=generator)
         if parameter.dim() > 1:
             gain = 1.5 if "embed" not in name else 1.0
-            parameter.data = noise * gain / math.sqrt(parameter.shape[1])
+            # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
+            # ones a rounding makes it.
+            if name.endswith(("mlp.gate.weight", "router.weight")) and model.config.model_type != "dots1":
+                gain = 6.0
+            parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
         else:
             parameter.data = parameter.data + noise * 0.2
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
 
 
 def make_model(kind, options, dtype, seed):
@@ -207,9 +245,12 @@ def write_folder(folder, name, model, dtype):
         config.pop(key, None)
     if name in IN_THE_OLD_SPELLING:
         config = old_spelling(config)
-    weights = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
+    weights = model.state_dict()
+    if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS} and name not in FUSED:
+        weights = load_file(folder / "model.safetensors")
+    weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
-        weights.pop("lm_head.weight")
+        weights.pop("lm_head.weight", None)
     if name in NESTED:
         config, weights = nest(config, weights)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -221,14 +262,19 @@ def write_folder(folder, name, model, dtype):
 
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
-                 "Granite": "granite", "Starcoder2": "starcoder2"}
-INTERLEAVED = {"llama", "smollm3", "granite"}
+                 "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
+                 "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1"}
+INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+         "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+         "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+         "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+         "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
          "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -240,6 +286,8 @@ def gguf_name(name, post_norms):
     _, _, layer, part = stem.split(".", 3)
     if post_norms and part == "post_attention_layernorm":
         return f"blk.{layer}.post_attention_norm.{kind}"
+    if kind == "e_score_correction_bias":
+        return f"blk.{layer}.exp_probs_b.bias"
     return f"blk.{layer}.{NAMES[part]}.{kind}"
 
 
@@ -274,7 +322,23 @@ def write_keys(writer, config, architecture):
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if architecture == "granite":
+    experts = getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0)
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if architecture == "dots1":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if architecture in ("qwen2moe", "qwen3moe", "dots1"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if architecture == "qwen2moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if architecture in ("granite", "granitemoe"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
@@ -311,6 +375,21 @@ def rope_tensors(config):
     return {"rope_freqs.weight": factors}
 
 
+def by_gguf_names(state, post_norms):
+    """Experts' gates and ups lie in one tensor of the library, and in two of a file."""
+    for name, value in state.items():
+        stem, _, kind = name.partition(".experts.")
+        layer = stem.split(".")[2] if kind else ""
+        if kind == "gate_up_proj":
+            gate, up = value.chunk(2, dim=1)
+            yield f"blk.{layer}.ffn_gate_exps.weight", gate.numpy()
+            yield f"blk.{layer}.ffn_up_exps.weight", up.numpy()
+        elif kind == "down_proj":
+            yield f"blk.{layer}.ffn_down_exps.weight", value.numpy()
+        else:
+            yield gguf_name(name, post_norms), value.numpy()
+
+
 def write_gguf(path, kind, model):
     architecture = ARCHITECTURES[kind]
     config = model.config
@@ -318,19 +397,19 @@ def write_gguf(path, kind, model):
     write_keys(writer, config, architecture)
     for name, factors in rope_tensors(config).items():
         writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
-    for name, value in model.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
+    post_norms = architecture in ("gemma2", "gemma3", "olmo2")
+    for name, rows in by_gguf_names(model.state_dict(), post_norms):
+        if name == "output.weight" and config.tie_word_embeddings:
             continue
-        rows = value.numpy()
-        if architecture in INTERLEAVED and "q_proj" in name:
+        if architecture in INTERLEAVED and "attn_q." in name:
             rows = interleave_rows(rows, config.num_attention_heads)
-        if architecture in INTERLEAVED and "k_proj" in name:
+        if architecture in INTERLEAVED and "attn_k." in name:
             rows = interleave_rows(rows, config.num_key_value_heads)
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
             rows = rows + 1
-        rows = rows.astype(numpy.float16 if rows.ndim > 1 else numpy.float32)
-        writer.add_tensor(gguf_name(name, architecture in ("gemma2", "gemma3", "olmo2")),
-                          numpy.ascontiguousarray(rows))
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name
+        rows = rows.astype(numpy.float32 if exact else numpy.float16)
+        writer.add_tensor(name, numpy.ascontiguousarray(rows))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -342,12 +421,14 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
-    cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES)}
+    folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS}
+    cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
+             **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)
         save_file(expected_values(model, seed), out / f"{name}.expected.safetensors")
-        if name in {**FOLDERS, **LATER_FOLDERS}:
+        if name in folders:
             write_folder(out / name, name, model, dtype)
         else:
             write_gguf(out / f"{name}.gguf", kind, model)

@@ -20,22 +20,21 @@ void BranchOutput::split(const ShardSpec& shard, Shares inputs) {
   outputs_ = Shares(outputs_.total(), shard.ranks, kOutputUnit);
 }
 
-MatrixStack BranchOutput::stack(const std::string& name, bool bias) const {
-  MatrixStack::Rows rows{name, outputs_.total()};
-  if (gathers()) rows.take(outputs_.first(shard_.rank), outputs_.count(shard_.rank));
-  return {.rows = {std::move(rows)}, .columns = inputs_.total(), .bias = bias};
+MatrixStack BranchOutput::stack(MatrixStack::Rows matrix, bool bias) const {
+  if (gathers()) matrix.take(outputs_.first(shard_.rank), outputs_.count(shard_.rank));
+  return {.rows = {std::move(matrix)}, .columns = inputs_.total(), .bias = bias};
 }
 
-Status BranchOutput::load(LayerTensors& tensors, const std::string& name, bool bias) {
+Status BranchOutput::load(LayerTensors& tensors, const MatrixStack::Rows& matrix, bool bias) {
   if (!shard_.is_split() || gathers()) {
-    HR_ASSIGN_OR_RETURN(LinearLayer layer, tensors.matrix(stack(name, bias)));
+    HR_ASSIGN_OR_RETURN(LinearLayer layer, tensors.matrix(stack(matrix, bias)));
     parts_.push_back(std::move(layer));
     return ok_status();
   }
   const int32_t first = shard_.all_on_one ? 0 : shard_.rank;
   const int32_t last = shard_.all_on_one ? shard_.ranks : shard_.rank + 1;
   for (int32_t r = first; r < last; ++r) {
-    MatrixStack part = stack(name, bias && r == 0);  // the bias is added once
+    MatrixStack part = stack(matrix, bias && r == 0);  // the bias is added once
     part.take_columns(inputs_.first(r), inputs_.count(r));
     HR_ASSIGN_OR_RETURN(LinearLayer layer, tensors.matrix(part));
     parts_.push_back(std::move(layer));
@@ -66,24 +65,37 @@ void BranchOutput::end(ResidualBranch& branch, const TensorView& rows) const {
   OpContext& context = branch.context();
   if (!shard_.is_split()) return branch.end_with(parts_.front(), rows);
   const TensorView y = branch.end_with_rows();
-  if (gathers()) {
-    context.mesh.tensor->all_gather(context.stream, rows, inputs_.starts());
-    multiply(context, parts_.front(), rows,
-             column_range(y, outputs_.first(shard_.rank), outputs_.count(shard_.rank)));
-    return context.mesh.tensor->all_gather(context.stream, y, outputs_.starts());
-  }
-  if (!shard_.all_on_one) {
-    multiply(context, parts_.front(), rows, y);
-    return context.mesh.tensor->all_reduce_sum(context.stream, y);
-  }
-  for (int32_t r = 0; r < shard_.ranks; ++r) {
-    const LinearLayer& part = parts_[static_cast<size_t>(r)];
-    linear(context, {.x = column_range(rows, inputs_.first(r), inputs_.count(r)),
+  multiply(context, 0, rows, own_outputs(y));
+  for (int32_t p = 1; p < part_count(); ++p) {
+    const LinearLayer& part = parts_[static_cast<size_t>(p)];
+    linear(context, {.x = input_of(p, rows),
                      .weight = &part.weight,
                      .bias = part.bias.data(),
                      .y = y,
-                     .output = r == 0 ? LinearOutput::kStore : LinearOutput::kAccumulate});
+                     .output = LinearOutput::kAccumulate});
   }
+  join(context, y);
+}
+
+ConstTensorView BranchOutput::input_of(int32_t part, const TensorView& rows) const {
+  if (!shard_.is_split() || !shard_.all_on_one) return rows;
+  return column_range(rows, inputs_.first(part), inputs_.count(part));
+}
+
+void BranchOutput::multiply(OpContext& context, int32_t part, const TensorView& rows,
+                            const TensorView& y) const {
+  if (gathers()) context.mesh.tensor->all_gather(context.stream, rows, inputs_.starts());
+  headrace::multiply(context, parts_[static_cast<size_t>(part)], input_of(part, rows), y);
+}
+
+TensorView BranchOutput::own_outputs(const TensorView& y) const {
+  if (!gathers()) return y;
+  return column_range(y, outputs_.first(shard_.rank), outputs_.count(shard_.rank));
+}
+
+void BranchOutput::join(OpContext& context, const TensorView& y) const {
+  if (gathers()) return context.mesh.tensor->all_gather(context.stream, y, outputs_.starts());
+  if (reduces()) context.mesh.tensor->all_reduce_sum(context.stream, y);
 }
 
 }  // namespace headrace

@@ -18,7 +18,11 @@ class BranchOutput {
   // `inputs`: the columns of x that each rank has. Before load().
   void split(const ShardSpec& shard, Shares inputs);
   // Tensors name.weight [hidden, columns] and name.bias.
-  Status load(LayerTensors& tensors, const std::string& name, bool bias);
+  Status load(LayerTensors& tensors, const std::string& name, bool bias) {
+    return load(tensors, MatrixStack::Rows{name, outputs_.total()}, bias);
+  }
+  // The same of `matrix`: a tensor, or one matrix of a stack.
+  Status load(LayerTensors& tensors, const MatrixStack::Rows& matrix, bool bias);
 
   std::vector<LinearWeight*> matrices();
   int64_t op_workspace_bytes(int64_t rows) const;
@@ -29,13 +33,27 @@ class BranchOutput {
   // Ends the branch. `rows` [T, input_width()] have this rank's columns.
   void end(ResidualBranch& branch, const TensorView& rows) const;
 
+  // For branches that are sums of such products, in place of end(): each multiply() gives this
+  // rank's outputs of one of them, [T, output_width()]; what is added up of these lies in
+  // own_outputs() of the branch's rows when join() makes them whole.
+  int64_t output_width() const {
+    return gathers() ? outputs_.count(shard_.rank) : outputs_.total();
+  }
+  // Parts of the input whose sums are added up one by one: where one rank has those of all.
+  int32_t part_count() const { return static_cast<int32_t>(parts_.size()); }
+  void multiply(OpContext& context, int32_t part, const TensorView& rows,
+                const TensorView& y) const;
+  TensorView own_outputs(const TensorView& y) const;
+  void join(OpContext& context, const TensorView& y) const;
+
  private:
   bool reduces() const {
     return shard_.is_split() && shard_.sums == ShardSums::kReduce && !shard_.all_on_one;
   }
   bool gathers() const { return shard_.is_split() && shard_.sums == ShardSums::kGather; }
   int64_t own_width() const { return inputs_.count(shard_.rank); }
-  MatrixStack stack(const std::string& name, bool bias) const;
+  ConstTensorView input_of(int32_t part, const TensorView& rows) const;
+  MatrixStack stack(MatrixStack::Rows matrix, bool bias) const;
 
   ShardSpec shard_;
   Shares inputs_;   // columns of x

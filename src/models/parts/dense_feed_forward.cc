@@ -23,9 +23,7 @@ class DenseFeedForward final : public FeedForward {
                       "--tensor-parallel-size",
                       spec_.width, shard.ranks));
     }
-    const bool wide = spec_.width % kWidthUnit == 0 && spec_.width / kWidthUnit >= shard.ranks;
-    const int64_t unit = wide ? kWidthUnit : kBlockUnit;
-    widths_ = Shares(spec_.width, shard.ranks, unit);
+    widths_ = inner_shares(spec_.width, shard.ranks);
     down_.split(shard, widths_);
     split_ = true;
     if (shard.all_on_one) {
@@ -126,10 +124,6 @@ class DenseFeedForward final : public FeedForward {
       gated_linear(branch.context(), gated);
     }
   }
-
-  // Columns are cut at whole blocks of any type where they can be.
-  static constexpr int64_t kWidthUnit = 256;
-  static constexpr int64_t kBlockUnit = 32;
 
   const DenseSpec spec_;
   const int64_t hidden_;

@@ -101,6 +101,9 @@ struct FeedForwardRun {
 
 class FeedForward : public LayerPart {
  public:
+  // Rows that a run should have where a pass shares scratch memory and gives a network `usual` rows
+  // at a time.
+  virtual int64_t rows_of_run(int64_t usual) const { return usual; }
   virtual void run(const FeedForwardRun& run) const = 0;
 };
 

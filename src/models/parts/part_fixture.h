@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -71,11 +72,12 @@ class MadeTensors final : public LayerTensors {
     std::vector<LinearSource> sources;
     std::vector<float> bias;
     for (const MatrixStack::Rows& rows : stack.rows) {
-      const std::vector<float>& weight = make(rows.name + ".weight", rows.count * stack.columns);
-      sources.push_back(
-          {.weight = ConstTensorView(reinterpret_cast<const std::byte*>(weight.data()), DType::kF32,
-                                     Shape{rows.count, stack.columns}),
-           .row_order = rows.order});
+      const int64_t size = rows.count * stack.columns;
+      const std::vector<float>& all = make(rows.name + ".weight", std::max(rows.experts, 1) * size);
+      const float* const weight = all.data() + rows.expert * size;
+      sources.push_back({.weight = ConstTensorView(reinterpret_cast<const std::byte*>(weight),
+                                                   DType::kF32, Shape{rows.count, stack.columns}),
+                         .row_order = rows.order});
       if (!stack.bias) continue;
       const std::vector<float>& values = make(rows.name + ".bias", rows.count);
       for (size_t r = 0; r < values.size(); ++r) {
@@ -99,12 +101,12 @@ class MadeTensors final : public LayerTensors {
     values_[name] = std::move(values);
   }
   const std::vector<float>& values(const std::string& name) const { return values_.at(name); }
-  // In the order in which they were asked for.
+  // In the order in which they were first asked for.
   const std::vector<std::string>& names() const { return names_; }
 
  private:
   const std::vector<float>& make(const std::string& name, int64_t count) {
-    names_.push_back(name);
+    if (std::ranges::find(names_, name) == names_.end()) names_.push_back(name);
     std::vector<float>& values = values_[name];
     if (values.empty()) values = random_floats(rng_, count, 0.3f);
     EXPECT_EQ(static_cast<int64_t>(values.size()), count) << name;

@@ -7,13 +7,15 @@
 
 #include "models/parts/attention_mixer.h"
 #include "models/parts/dense_feed_forward.h"
+#include "models/parts/mixture_feed_forward.h"
 
 namespace headrace {
 
 using MixerSpec = std::variant<  //
     AttentionSpec>;
 using FeedForwardSpec = std::variant<  //
-    DenseSpec>;
+    DenseSpec,                         //
+    MixtureSpec>;
 
 // `hidden`: the width of the model's rows.
 template <class Spec>

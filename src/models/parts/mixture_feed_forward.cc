@@ -1,0 +1,309 @@
+#include "models/parts/mixture_feed_forward.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "models/parts/branch_output.h"
+#include "models/row_views.h"
+#include "ops/linear/gated_linear.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/row_scatter_add.h"
+#include "tensor/arena_places.h"
+
+namespace headrace {
+namespace {
+
+// Rows that a network takes at a time: as many as share one unpacking of a panel of weights
+// (ops/linear/cpu_plan.h).
+constexpr int64_t kNetworkRows = 128;
+
+// One network of a mixture; of a rank, some of its columns.
+struct Network {
+  Network(int64_t columns, int64_t hidden) : widths(columns, 1, 1), down(columns, hidden) {}
+
+  Shares widths;        // of the ranks
+  LinearLayer gate_up;  // [2F, D]
+  BranchOutput down;    // [D, F]
+};
+
+// What a run takes of the workspace beside its areas.
+struct MixtureScratch {
+  // Which rows go where.
+  ArenaPart<int32_t> starts, rows;
+  ArenaPart<float> weights;
+  // Rows of one network, at most kNetworkRows.
+  TensorPart gathered;   // [chunk, D]
+  TensorPart gate_up;    // [chunk, 2F]
+  TensorPart activated;  // [chunk, F]; over gate_up unless ranks share it
+  TensorPart out;        // [chunk, outputs]
+
+  static constexpr int64_t kPartsMax = 7;
+};
+
+void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
+  const int64_t bytes = *row_bytes(from.dtype, from.columns());
+  if (to.row_stride == bytes && from.row_stride == bytes) {
+    return stream.copy(to.data, from.data, from.rows() * bytes);
+  }
+  for (int64_t t = 0; t < from.rows(); ++t) stream.copy(to.row(t), from.row(t), bytes);
+}
+
+class MixtureFeedForward final : public FeedForward {
+ public:
+  MixtureFeedForward(const MixtureSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {
+    for (int32_t e = 0; e < spec.router.experts; ++e) networks_.emplace_back(spec.width, hidden);
+    if (has_shared()) networks_.emplace_back(spec.shared_width, hidden);
+  }
+
+  // Every rank routes all rows and has some columns of every network.
+  Status split(const ShardSpec& shard) override {
+    const int32_t narrowest =
+        has_shared() ? std::min(spec_.width, spec_.shared_width) : spec_.width;
+    if (narrowest < shard.ranks) {
+      return unsupported(fmt::format(
+          "experts of {} columns cannot be split over {} ranks: lower --tensor-parallel-size",
+          narrowest, shard.ranks));
+    }
+    for (Network& network : networks_) {
+      const int64_t width = network.widths.total();
+      network.widths = inner_shares(width, shard.ranks);
+      network.down.split(shard, network.widths);
+      if (shard.all_on_one) network.widths = Shares(width, 1, 1);
+    }
+    split_ = true;
+    if (!shard.all_on_one) rank_ = shard.rank;
+    return ok_status();
+  }
+
+  Status load(LayerTensors& tensors) override {
+    HR_ASSIGN_OR_RETURN(router_, tensors.matrix(router_stack()));
+    if (spec_.choice_bias) {
+      HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
+    }
+    for (int32_t n = 0; n < spec_.router.networks(); ++n) {
+      HR_RETURN_IF_ERROR(load_network(tensors, n));
+    }
+    return ok_status();
+  }
+
+  std::vector<LinearWeight*> matrices() override {
+    std::vector<LinearWeight*> all = {&router_.weight};
+    for (Network& network : networks_) {
+      all.push_back(&network.gate_up.weight);
+      for (LinearWeight* const down : network.down.matrices()) all.push_back(down);
+    }
+    return all;
+  }
+
+  std::vector<int64_t> scratch_columns(bool /*in_place*/) const override {
+    std::vector<int64_t> columns = {spec_.router.logits(), output_width()};
+    if (networks_.front().down.part_count() > 1) columns.push_back(output_width());
+    return columns;
+  }
+
+  int64_t op_workspace_bytes(const PartLoad& load) const override {
+    ArenaPlaces places;
+    place(places, load.rows);
+    const int64_t chunk = std::min(load.rows, kNetworkRows);
+    int64_t op_bytes = std::max(linear_workspace_bytes(load.rows, router_.weight),
+                                route_experts_workspace_bytes(load.rows, spec_.router));
+    for (const Network& network : networks_) {
+      op_bytes = std::max({op_bytes, linear_workspace_bytes(chunk, network.gate_up.weight),
+                           network.down.op_workspace_bytes(chunk)});
+    }
+    return places.bytes_for(MixtureScratch::kPartsMax) + op_bytes;
+  }
+
+  // As many as give each expert the usual number, on average: its weights are read once for these.
+  int64_t rows_of_run(int64_t usual) const override {
+    constexpr int64_t kRowsMax = 2048;
+    return std::clamp(usual * spec_.router.experts / spec_.router.used, usual,
+                      std::max(usual, kRowsMax));
+  }
+
+  Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
+    if (device.kind == DeviceKind::kCpu) return ok_status();
+    return unsupported("mixtures of experts are computed on the CPU alone: use --device cpu");
+  }
+
+  void run(const FeedForwardRun& run) const override {
+    OpContext& context = run.branch.context();
+    const int64_t rows = run.branch.rows();
+    Workspace::Mark mark(context.workspace);
+    ArenaPlaces places;
+    const MixtureScratch scratch = place(places, rows);
+    std::byte* const front = context.workspace.take(places.used());
+
+    const ConstTensorView x = run.branch.input();
+    const TensorView logits = run.scratch.rows(kLogits, rows, spec_.router.logits());
+    multiply(context, router_, x, logits);
+    const ExpertRows routed = routed_rows(scratch, front);
+    route_experts(
+        context,
+        {.rule = spec_.router, .logits = logits, .bias = choice_bias_.data(), .out = routed});
+    const TensorView sum = sum_of_networks(run, {x, routed, scratch, front});
+    // The branch's memory may be that of x, which all networks have read by now.
+    const TensorView y = run.branch.end_with_rows();
+    const BranchOutput& output = networks_.front().down;
+    copy_rows(context.stream, output.own_outputs(y), sum);
+    output.join(context, y);
+  }
+
+ private:
+  // Areas of scratch memory.
+  enum Area : size_t { kLogits, kSum, kPartSum };
+
+  // What the networks of a run read, and where they write.
+  struct Routed {
+    const ConstTensorView& x;  // [T, D]
+    const ExpertRows& rows;
+    const MixtureScratch& scratch;
+    std::byte* front;  // of its memory
+  };
+
+  bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
+  int64_t output_width() const { return networks_.front().down.output_width(); }
+  // All experts are as wide as the first.
+  template <class WidthOf>
+  int64_t widest(const WidthOf& width_of) const {
+    return std::max(width_of(networks_.front()), width_of(networks_.back()));
+  }
+
+  MixtureScratch place(ArenaPlaces& places, int64_t rows) const {
+    const auto taken = static_cast<size_t>(rows * spec_.router.networks_of_row());
+    const int64_t chunk = std::min(rows, kNetworkRows);
+    const auto tensor = [&](int64_t columns) {
+      return places.take_tensor(DType::kF32, Shape{chunk, columns});
+    };
+    MixtureScratch scratch;
+    scratch.starts = places.take<int32_t>(static_cast<size_t>(spec_.router.networks()) + 1);
+    scratch.rows = places.take<int32_t>(taken);
+    scratch.weights = places.take<float>(taken);
+    scratch.gathered = tensor(hidden_);
+    scratch.gate_up = tensor(2 * widest([&](const Network& n) { return n.widths.count(rank_); }));
+    scratch.activated = scratch.gate_up;
+    if (split_) {
+      scratch.activated = tensor(widest([](const Network& n) { return n.down.input_width(); }));
+    }
+    scratch.out = tensor(output_width());
+    return scratch;
+  }
+
+  static ExpertRows routed_rows(const MixtureScratch& scratch, std::byte* front) {
+    return {.starts = {scratch.starts.in(front), scratch.starts.count},
+            .rows = {scratch.rows.in(front), scratch.rows.count},
+            .weights = {scratch.weights.in(front), scratch.weights.count}};
+  }
+
+  // The shared expert's gate is one more row.
+  MatrixStack router_stack() const {
+    MatrixStack stack{
+        .rows = {{"ffn_gate_inp", spec_.router.experts}}, .columns = hidden_, .exact = true};
+    if (spec_.router.shared == SharedExpert::kGated) {
+      stack.rows.push_back({"ffn_gate_inp_shexp", 1});
+    }
+    return stack;
+  }
+
+  Status load_network(LayerTensors& tensors, int32_t n) {
+    Network& network = networks_[static_cast<size_t>(n)];
+    const bool shared = n == spec_.router.experts;
+    const auto matrix = [&](const std::string& name, int64_t rows) {
+      MatrixStack::Rows each{name + (shared ? "_shexp" : "_exps"), rows};
+      if (!shared) {
+        each.experts = spec_.router.experts;
+        each.expert = n;
+      }
+      return each;
+    };
+    MatrixStack gate_up{.columns = hidden_};
+    for (const char* name : {"ffn_gate", "ffn_up"}) {
+      gate_up.rows.push_back(matrix(name, network.widths.total()));
+      if (network.widths.ranks() == 1) continue;
+      gate_up.rows.back().take(network.widths.first(rank_), network.widths.count(rank_));
+    }
+    HR_ASSIGN_OR_RETURN(network.gate_up, tensors.matrix(gate_up));
+    return network.down.load(tensors, matrix("ffn_down", hidden_), /*bias=*/false);
+  }
+
+  // Of all rows, what this rank computes of the branch: expert after expert, in the order of their
+  // numbers, whatever other rows chose.
+  TensorView sum_of_networks(const FeedForwardRun& run, const Routed& routed) const {
+    OpContext& context = run.branch.context();
+    const TensorView sum = run.scratch.rows(kSum, run.branch.rows(), output_width());
+    add_networks(context, 0, routed, sum);
+    for (int32_t part = 1; part < networks_.front().down.part_count(); ++part) {
+      const TensorView part_sum = run.scratch.rows(kPartSum, sum.rows(), sum.columns());
+      add_networks(context, part, routed, part_sum);
+      residual_add(context, {.x = sum, .residual = part_sum});
+    }
+    return sum;
+  }
+
+  void add_networks(OpContext& context, int32_t part, const Routed& routed,
+                    const TensorView& sum) const {
+    std::memset(sum.data, 0, static_cast<size_t>(sum.rows() * sum.row_stride));
+    const std::span<const int32_t> starts = routed.rows.starts;
+    for (size_t n = 0; n < networks_.size(); ++n) {
+      for (int32_t first = starts[n]; first < starts[n + 1];) {
+        const int32_t count = std::min<int32_t>(starts[n + 1] - first, kNetworkRows);
+        const auto rows =
+            routed.rows.rows.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+        row_scatter_add(context, {.x = run_network(context, networks_[n], part, routed, rows),
+                                  .rows = rows,
+                                  .scales = routed.rows.weights.subspan(static_cast<size_t>(first),
+                                                                        static_cast<size_t>(count)),
+                                  .out = sum});
+        first += count;
+      }
+    }
+  }
+
+  // What a network makes of some rows of x.
+  TensorView run_network(OpContext& context, const Network& network, int32_t part,
+                         const Routed& routed, std::span<const int32_t> rows) const {
+    const auto count = static_cast<int64_t>(rows.size());
+    const auto dense = [&](const TensorPart& memory, int64_t columns) {
+      return TensorView(memory.in(routed.front).data, DType::kF32, Shape{count, columns});
+    };
+    ConstTensorView x = routed.x.row_range(rows.front(), 1);
+    if (count > 1) {
+      const TensorView gathered = dense(routed.scratch.gathered, hidden_);
+      row_gather(context, {.x = routed.x, .rows = rows, .out = gathered});
+      x = gathered;
+    }
+    const int64_t width = network.widths.count(rank_);
+    const TensorView gate_up = dense(routed.scratch.gate_up, 2 * width);
+    const TensorView activated = split_
+                                     ? dense(routed.scratch.activated, network.down.input_width())
+                                     : column_range(gate_up, 0, width);
+    gated_linear(context, {.x = x,
+                           .weight = &network.gate_up.weight,
+                           .bias = nullptr,
+                           .activation = spec_.activation,
+                           .gate_up = gate_up,
+                           .y = network.down.own_columns(activated)});
+    const TensorView out = dense(routed.scratch.out, output_width());
+    network.down.multiply(context, part, activated, out);
+    return out;
+  }
+
+  const MixtureSpec spec_;
+  const int64_t hidden_;
+  bool split_ = false;
+  int32_t rank_ = 0;
+  LinearLayer router_;             // [experts, D], and the shared expert's gate
+  DeviceVector choice_bias_;       // [experts] or empty
+  std::vector<Network> networks_;  // the experts', then the shared one
+};
+
+}  // namespace
+
+std::unique_ptr<FeedForward> make_part(const MixtureSpec& spec, int64_t hidden) {
+  return std::make_unique<MixtureFeedForward>(spec, hidden);
+}
+
+}  // namespace headrace

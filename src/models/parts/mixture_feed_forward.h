@@ -1,0 +1,24 @@
+// A mixture of experts (Shazeer et al., 2017): gated networks of which a router chooses a few for
+// each row, y = sum over its experts e of w_e(x) down_e(act(gate_e(x)) * up_e(x)), and perhaps a
+// shared one that every row takes (DeepSeekMoE; Dai et al., 2024). On a CPU.
+#pragma once
+
+#include <memory>
+
+#include "models/parts/layer_part.h"
+#include "ops/rows/activation.h"
+#include "ops/rows/route_experts.h"
+
+namespace headrace {
+
+struct MixtureSpec {
+  RouterRule router;
+  int32_t width = 0;         // of each expert
+  int32_t shared_width = 0;  // of the shared one, where the router has it
+  bool choice_bias = false;  // exp_probs_b: added to scores for the choice alone
+  Activation activation = Activation::kSilu;
+};
+
+std::unique_ptr<FeedForward> make_part(const MixtureSpec& spec, int64_t hidden);
+
+}  // namespace headrace

@@ -1,0 +1,147 @@
+#include "models/parts/mixture_feed_forward.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/made_model_fixture.h"
+#include "models/parts/part_fixture.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kHidden = 24;
+constexpr int32_t kExperts = 7, kUsed = 3, kWidth = 20, kSharedWidth = 36;
+
+MixtureSpec mixture(SharedExpert shared) {
+  return {.router = {.experts = kExperts, .used = kUsed, .normalised = true, .shared = shared},
+          .width = kWidth,
+          .shared_width = shared == SharedExpert::kNone ? 0 : kSharedWidth};
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// Matrix `index` of a stack.
+std::vector<float> matrix_of(const std::vector<float>& stack, int64_t index, int64_t size) {
+  return {stack.begin() + index * size, stack.begin() + (index + 1) * size};
+}
+
+Row network(const std::vector<float>& gate, const std::vector<float>& up,
+            const std::vector<float>& down, const Row& x) {
+  Row inner = times(gate, x);
+  const Row by = times(up, x);
+  for (size_t i = 0; i < inner.size(); ++i) inner[i] *= sigmoid(inner[i]) * by[i];
+  return times(down, inner);
+}
+
+Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row& x) {
+  const Row logits = times(tensors.values("ffn_gate_inp.weight"), x);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  order.resize(kUsed);
+  double sum = 0;
+  for (const int32_t e : order) sum += std::exp(logits[static_cast<size_t>(e)]);
+  Row y = x;
+  const auto add = [&](double weight, const Row& out) {
+    for (size_t i = 0; i < y.size(); ++i) y[i] += weight * out[i];
+  };
+  for (const int32_t e : order) {
+    const auto of_expert = [&](const std::string& name) {
+      return matrix_of(tensors.values(name + "_exps.weight"), e, kWidth * kHidden);
+    };
+    add(std::exp(logits[static_cast<size_t>(e)]) / sum,
+        network(of_expert("ffn_gate"), of_expert("ffn_up"), of_expert("ffn_down"), x));
+  }
+  if (spec.router.shared == SharedExpert::kNone) return y;
+  const bool gated = spec.router.shared == SharedExpert::kGated;
+  add(gated ? sigmoid(times(tensors.values("ffn_gate_inp_shexp.weight"), x)[0]) : 1.0,
+      network(tensors.values("ffn_gate_shexp.weight"), tensors.values("ffn_up_shexp.weight"),
+              tensors.values("ffn_down_shexp.weight"), x));
+  return y;
+}
+
+// 300 rows: more than a network takes at a time.
+TEST(MixtureFeedForward, EqualsPlainLoops) {
+  for (const auto shared : {SharedExpert::kNone, SharedExpert::kWhole, SharedExpert::kGated}) {
+    for (const int64_t count : {1, 9, 300}) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(testing::Message() << static_cast<int>(shared) << " " << count);
+        const MixtureSpec spec = mixture(shared);
+        PartPass pass(count, kHidden, in_place);
+        MadeTensors tensors(pass.device());
+        const auto part = make_part(spec, kHidden);
+        ASSERT_TRUE(part->load(tensors).ok());
+        Rng rng(3);
+        TestMatrix x(rng, count, kHidden);
+        Rows expected = rows_of(x);
+        for (Row& row : expected) row = expected_row(spec, tensors, row);
+        pass.run(*part, x);
+        EXPECT_TRUE(rows_close(x, expected));
+      }
+    }
+  }
+}
+
+TEST(MixtureFeedForward, ARowsBitsDoNotDependOnTheOthers) {
+  PartPass pass(40, kHidden, /*in_place=*/true), one(1, kHidden, /*in_place=*/true);
+  MadeTensors tensors(pass.device());
+  const auto part = make_part(mixture(SharedExpert::kGated), kHidden);
+  ASSERT_TRUE(part->load(tensors).ok());
+  Rng rng(3);
+  const TestMatrix rows(rng, 40, kHidden);
+  TestMatrix together = rows;
+  pass.run(*part, together);
+  for (int64_t t = 0; t < 40; ++t) {
+    TestMatrix alone(1, kHidden);
+    for (int64_t i = 0; i < kHidden; ++i) alone.at(0, i) = rows.at(t, i);
+    one.run(*part, alone);
+    EXPECT_TRUE(same_bits(&alone.at(0, 0), &together.at(t, 0), kHidden)) << t;
+  }
+}
+
+TEST(MixtureFeedForward, AsksForItsTensorsInTheOrderOfFiles) {
+  TestDevice one = TestDevice::cpu(1);
+  MadeTensors made(one.device());
+  MixtureSpec spec = mixture(SharedExpert::kGated);
+  spec.choice_bias = true;
+  const auto part = make_part(spec, kHidden);
+  ASSERT_TRUE(part->load(made).ok());
+  EXPECT_EQ(made.names(),
+            (std::vector<std::string>{
+                "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "exp_probs_b.bias",
+                "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight",
+                "ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"}));
+  EXPECT_EQ(part->matrices().size(), 1u + 2 * (kExperts + 1));
+}
+
+// In a model, whose workspace is planned: a layer of it behind one of the usual kind.
+TEST(MixtureFeedForward, RunsInADecoder) {
+  DecoderSpec spec = uniform_decoder(tiny_config());
+  spec.layers[1].feed_forward = mixture(SharedExpert::kGated);
+  const auto device = create_cpu_device(2);
+  const MadeModel made(spec, *device);
+  const auto whole = made.run({60});
+  EXPECT_EQ(made.run({7, 16, 1, 1, 20, 15}).logits, whole.logits);
+  std::vector<std::string> stacks;
+  for (const TensorSpec& tensor : decoder_tensors(spec)) {
+    if (tensor.shape.rank() == 3) stacks.push_back(tensor.name + " " + tensor.shape.to_string());
+  }
+  EXPECT_EQ(stacks, (std::vector<std::string>{"blk.1.ffn_gate_exps.weight [7, 20, 48]",
+                                              "blk.1.ffn_up_exps.weight [7, 20, 48]",
+                                              "blk.1.ffn_down_exps.weight [7, 48, 20]"}));
+}
+
+TEST(MixtureFeedForward, IsRefusedOnAGpu) {
+  const auto part = make_part(mixture(SharedExpert::kNone), kHidden);
+  DeviceTraits gpu;
+  gpu.kind = DeviceKind::kCuda;
+  EXPECT_EQ(part->check_device(gpu, DType::kBF16).message(),
+            "mixtures of experts are computed on the CPU alone: use --device cpu");
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,66 @@
+// route_experts: which experts of a mixture each row takes (Shazeer et al., 2017), and the rows of
+// each expert side by side, as products by experts want them.
+//   scores     softmax over all experts, or a sigmoid of each
+//   choice     the `used` experts of the best scores (of scores + bias, where there is one: Wang et
+//              al., 2024), of equal ones the first; where experts are in groups, among those of the
+//              `groups_used` groups whose two best add up to most
+//   weights    the scores of those chosen, divided by their sum where they are `normalised`, times
+//              `scale`
+// A shared expert is one more, behind the others, that every row takes.
+// A row's choice and weights depend on its own logits alone. One with a NaN chooses some experts,
+// and its weights are NaN.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/op.h"
+
+namespace headrace {
+
+enum class RouterScores : uint8_t { kSoftmax, kSigmoid };
+
+enum class SharedExpert : uint8_t {
+  kNone,
+  kWhole,  // its weight is 1
+  kGated,  // its weight is the sigmoid of the logit behind those of the others
+};
+
+struct RouterRule {
+  int32_t experts = 0;  // E, without the shared one
+  int32_t used = 0;     // k of them a row
+  RouterScores scores = RouterScores::kSoftmax;
+  bool normalised = false;
+  float scale = 1.0f;
+  int32_t groups = 1;  // divides E
+  int32_t groups_used = 1;
+  SharedExpert shared = SharedExpert::kNone;
+
+  int32_t logits() const { return experts + (shared == SharedExpert::kGated ? 1 : 0); }
+  int32_t networks() const { return experts + (shared == SharedExpert::kNone ? 0 : 1); }
+  int32_t networks_of_row() const { return used + (shared == SharedExpert::kNone ? 0 : 1); }
+};
+
+// Rows [starts[e], starts[e + 1]) of these are expert e's, ascending.
+struct ExpertRows {
+  std::span<int32_t> starts;  // [networks + 1]
+  std::span<int32_t> rows;    // [T networks_of_row]
+  std::span<float> weights;   // [T networks_of_row]
+};
+
+struct RouteExpertsArgs {
+  RouterRule rule;
+  ConstTensorView logits;  // [T, rule.logits()] f32
+  const float* bias;       // [E] or null
+  ExpertRows out;
+};
+
+// Takes route_experts_workspace_bytes(T, rule) of the context's workspace for the time of the call.
+void route_experts(OpContext& context, const RouteExpertsArgs& args);
+int64_t route_experts_workspace_bytes(int64_t rows, const RouterRule& rule);
+
+OpCost op_cost(const RouteExpertsArgs& args);
+const KernelSet<RouteExpertsArgs>& route_experts_kernels();
+KernelTable<RouteExpertsArgs> route_experts_cpu_kernels();
+
+}  // namespace headrace

@@ -1,0 +1,194 @@
+#include "ops/rows/route_experts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "ops/op_fixture.h"
+
+namespace headrace {
+namespace {
+
+// What each row takes: weights by expert.
+using Choices = std::vector<std::map<int32_t, float>>;
+
+struct Routed {
+  explicit Routed(int64_t rows, const RouterRule& rule)
+      : starts(static_cast<size_t>(rule.networks()) + 1, -1),
+        taken(static_cast<size_t>(rows * rule.networks_of_row()), -1),
+        weights(taken.size(), -1.0f) {}
+  ExpertRows out() { return {starts, taken, weights}; }
+
+  // Checks that the lists are whole and in order.
+  Choices choices(int64_t rows) const {
+    Choices choices(static_cast<size_t>(rows));
+    EXPECT_EQ(starts.front(), 0);
+    EXPECT_EQ(starts.back(), static_cast<int32_t>(taken.size()));
+    for (size_t e = 0; e + 1 < starts.size(); ++e) {
+      for (int32_t i = starts[e]; i < starts[e + 1]; ++i) {
+        const auto at = static_cast<size_t>(i);
+        EXPECT_TRUE(i == starts[e] || taken[at - 1] < taken[at]) << "expert " << e;
+        choices[static_cast<size_t>(taken[at])][static_cast<int32_t>(e)] = weights[at];
+      }
+    }
+    return choices;
+  }
+
+  std::vector<int32_t> starts, taken;
+  std::vector<float> weights;
+};
+
+Choices route(TestMatrix logits, const RouterRule& rule, const float* bias = nullptr,
+              int threads = 2) {
+  TestDevice device = TestDevice::cpu(threads);
+  OpContext context = device.context();
+  Routed routed(logits.rows(), rule);
+  route_experts(context,
+                {.rule = rule, .logits = logits.view(), .bias = bias, .out = routed.out()});
+  return routed.choices(logits.rows());
+}
+
+TestMatrix row_of(const std::vector<float>& values) {
+  TestMatrix row(1, static_cast<int64_t>(values.size()));
+  for (size_t i = 0; i < values.size(); ++i) row.at(0, static_cast<int64_t>(i)) = values[i];
+  return row;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// By sorting, in double.
+std::map<int32_t, double> expected_choice(const TestMatrix& logits, int64_t row,
+                                          const RouterRule& rule) {
+  std::vector<double> scores;
+  double sum = 0;
+  for (int64_t e = 0; e < rule.experts; ++e) {
+    const double x = logits.at(row, e);
+    scores.push_back(rule.scores == RouterScores::kSigmoid ? sigmoid(x) : std::exp(x));
+    sum += scores.back();
+  }
+  if (rule.scores == RouterScores::kSigmoid) sum = 1;
+  std::vector<int32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+  });
+  order.resize(static_cast<size_t>(rule.used));
+  if (rule.normalised) {
+    sum = 0;
+    for (const int32_t e : order) sum += scores[static_cast<size_t>(e)];
+  }
+  std::map<int32_t, double> choice;
+  for (const int32_t e : order) choice[e] = rule.scale * scores[static_cast<size_t>(e)] / sum;
+  return choice;
+}
+
+TEST(RouteExperts, TakesTheBestOfEachRowByEveryRule) {
+  for (const auto scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
+    for (const bool normalised : {false, true}) {
+      for (const int32_t used : {1, 3, 11}) {
+        const RouterRule rule{
+            .experts = 11, .used = used, .scores = scores, .normalised = normalised, .scale = 1.5f};
+        Rng rng(static_cast<uint64_t>(used));
+        const TestMatrix logits(rng, 50, 11, 2.0f);
+        const Choices choices = route(logits, rule);
+        for (int64_t t = 0; t < 50; ++t) {
+          const auto expected = expected_choice(logits, t, rule);
+          const auto& choice = choices[static_cast<size_t>(t)];
+          ASSERT_EQ(choice.size(), expected.size());
+          for (const auto& [expert, weight] : expected) {
+            ASSERT_TRUE(choice.contains(expert)) << t << " " << expert;
+            EXPECT_NEAR(choice.at(expert), weight, 1e-6) << t << " " << expert;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RouteExperts, OfEqualScoresTheFirst) {
+  const Choices choices =
+      route(row_of({1, 2, 0, 2, 1, 2}), {.experts = 6, .used = 4, .normalised = true});
+  std::vector<int32_t> taken;
+  for (const auto& [expert, weight] : choices[0]) taken.push_back(expert);
+  EXPECT_EQ(taken, (std::vector<int32_t>{0, 1, 3, 5}));
+}
+
+// The bias moves the choice, and not the weights.
+TEST(RouteExperts, ABiasIsOfTheChoiceAlone) {
+  const std::vector<float> bias = {0, 0, 0, 1};
+  const RouterRule rule{.experts = 4, .used = 2, .scores = RouterScores::kSigmoid};
+  const Choices choices = route(row_of({1, 3, 2, -4}), rule, bias.data());
+  ASSERT_EQ(choices[0].size(), 2u);
+  EXPECT_NEAR(choices[0].at(1), sigmoid(3), 1e-6);
+  EXPECT_NEAR(choices[0].at(3), sigmoid(-4), 1e-6);
+}
+
+// Expert 5 is the best, but its group of three has no second.
+TEST(RouteExperts, ExpertsOfTheBestGroups) {
+  const RouterRule rule{
+      .experts = 6, .used = 2, .scores = RouterScores::kSigmoid, .groups = 2, .groups_used = 1};
+  const Choices choices = route(row_of({1, 2, 1.5, -9, -9, 2.5}), rule);
+  ASSERT_EQ(choices[0].size(), 2u);
+  EXPECT_TRUE(choices[0].contains(1) && choices[0].contains(2));
+}
+
+TEST(RouteExperts, ASharedExpertIsTheLastOfEveryRow) {
+  for (const auto shared : {SharedExpert::kWhole, SharedExpert::kGated}) {
+    const RouterRule rule{.experts = 5, .used = 2, .normalised = true, .shared = shared};
+    Rng rng(1);
+    const TestMatrix logits(rng, 20, rule.logits());
+    const Choices choices = route(logits, rule);
+    for (int64_t t = 0; t < 20; ++t) {
+      const auto& choice = choices[static_cast<size_t>(t)];
+      ASSERT_EQ(choice.size(), 3u);
+      const double weight = shared == SharedExpert::kGated ? sigmoid(logits.at(t, 5)) : 1.0;
+      EXPECT_NEAR(choice.at(5), weight, 1e-6);
+    }
+  }
+}
+
+TEST(RouteExperts, BitsDependOnTheRowAlone) {
+  const RouterRule rule{.experts = 60, .used = 4, .shared = SharedExpert::kGated};
+  Rng rng(5);
+  const TestMatrix logits(rng, 100, rule.logits());
+  const Choices together = route(logits, rule);
+  EXPECT_EQ(route(logits, rule, nullptr, 1), together);
+  for (int64_t t = 0; t < 100; ++t) {
+    std::vector<float> row;
+    for (int64_t e = 0; e < rule.logits(); ++e) row.push_back(logits.at(t, e));
+    EXPECT_EQ(route(row_of(row), rule)[0], together[static_cast<size_t>(t)]);
+  }
+}
+
+// A faulty row is its own: it chooses experts that there are, each once, and comes out as NaN.
+TEST(RouteExperts, NanAndInfinityStayInTheirRow) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  for (const int32_t groups_used : {1, 2}) {
+    for (const auto scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
+      const RouterRule rule{.experts = 6,
+                            .used = 3,
+                            .scores = scores,
+                            .normalised = true,
+                            .groups = 2,
+                            .groups_used = groups_used};
+      for (const std::vector<float>& row : {std::vector<float>{nan, nan, nan, nan, nan, nan},
+                                            {1, nan, 2, nan, 3, 4},
+                                            {infinity, 1, -infinity, 2, 3, infinity},
+                                            {-infinity, -infinity, -infinity, 1, 2, 3}}) {
+        EXPECT_EQ(route(row_of(row), rule)[0].size(), 3u);
+      }
+    }
+  }
+  const RouterRule all{.experts = 2, .used = 2, .normalised = true};
+  const Choices choices = route(row_of({nan, 1}), all);
+  for (const auto& [expert, weight] : choices[0]) {
+    EXPECT_TRUE(std::isnan(weight)) << expert;
+  }
+}
+
+}  // namespace
+}  // namespace headrace
