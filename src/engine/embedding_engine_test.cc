@@ -71,6 +71,18 @@ TEST(EmbeddingEngine, APassHoldsTextsOfManyRequestsInTurn) {
   EXPECT_EQ(f.engine->stats().tokens, 1u + 21 * 4);
 }
 
+TEST(EmbeddingEngine, ATextLongerThanAPassHasOneToItself) {
+  EmbeddingFixture f({.pass_tokens_max = 8});
+  f.pause();
+  const auto list = f.submit({{1}, std::vector<TokenId>(12, 2), {3}, {4}});
+  const auto other = f.submit({{5}});
+  f.runner->paused = false;
+  ASSERT_TRUE(list.get().status.ok() && other.get().status.ok());
+  EXPECT_EQ(f.runner->first_ids(1), (std::vector<TokenId>{1, 5}));
+  EXPECT_EQ(f.runner->first_ids(2), (std::vector<TokenId>{2}));
+  EXPECT_EQ(f.runner->first_ids(3), (std::vector<TokenId>{3, 4}));
+}
+
 TEST(EmbeddingEngine, WhatWasCancelledIsDroppedAndNotCalled) {
   EmbeddingFixture f;
   f.pause();

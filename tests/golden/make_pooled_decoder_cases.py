@@ -32,7 +32,7 @@ VOCAB = {token: i for i, token in enumerate(ALPHABET + [a + b for a, b in MERGES
 END = VOCAB["<|endoftext|>"]
 SIZES = dict(vocab_size=272, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
              num_key_value_heads=1, head_dim=16, max_position_embeddings=256, initializer_range=0.3,
-             tie_word_embeddings=True, eos_token_id=END, bos_token_id=None, pad_token_id=END)
+             tie_word_embeddings=True, eos_token_id=END, bos_token_id=None, pad_token_id=None)
 TEXTS = ["the cat", "y", "yes, the cat sat on the mat", "", "ein längerer Text: " + "the cat " * 20]
 PAIRS = [("what is a cat?", "the cat sat on the mat"), ("yes", "no"), ("a", ""), ("the cat " * 8, "the mat " * 9)]
 TEMPLATE = """<|im_start|>system

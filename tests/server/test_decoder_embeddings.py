@@ -16,7 +16,7 @@ from conftest import BINARY, MODEL, NAME, ROOT, RunningServer
 
 POOLED = ROOT / "tests/data/pooled"
 TEXTS = ["The cat sat on the mat.", "A cat is sitting on a rug.", "Rust and C++ are languages.", "x",
-         "A long text. " * 60]
+         "A long text. " * 30]
 
 
 def serve(model, *flags):
@@ -37,6 +37,10 @@ def cosine(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
+def as_f32(decimals):
+    return list(array.array("f", decimals))
+
+
 def vectors_of(server, texts, **fields):
     answer = server.client().embeddings.create(model=NAME, input=texts, **fields)
     return [item.embedding for item in answer.data]
@@ -47,14 +51,14 @@ def test_a_model_that_generates_gives_vectors(smollm2):
     assert all(len(vector) == 576 and math.isclose(math.hypot(*vector), 1, abs_tol=1e-5) for vector in vectors)
     assert cosine(vectors[0], vectors[1]) > cosine(vectors[0], vectors[2])
     floats = vectors_of(smollm2, TEXTS, encoding_format="float")
-    assert floats == vectors
+    assert [as_f32(vector) for vector in floats] == vectors
     packed = vectors_of(smollm2, TEXTS, encoding_format="base64")
     assert [list(array.array("f", base64.b64decode(vector))) for vector in packed] == vectors
 
 
 def test_a_text_has_its_bits_alone_and_among_others(smollm2):
-    together = vectors_of(smollm2, TEXTS * 3)
-    assert together[:5] == together[5:10] == together[10:]
+    together = vectors_of(smollm2, TEXTS * 2)
+    assert together[:5] == together[5:]
     for text, vector in zip(TEXTS, together[:5], strict=True):
         assert vectors_of(smollm2, [text]) == [vector]
 
@@ -66,7 +70,7 @@ def test_dimensions_and_ids_and_other_clients(smollm2):
     assert cosine(short, whole[:64]) > 0.999999
     ids = httpx.post(smollm2.url + "/tokenize", json={"prompt": TEXTS[0]}).json()["tokens"]
     assert vectors_of(smollm2, [ids]) == [whole]
-    assert list(ollama.Client(smollm2.url).embed(NAME, TEXTS[0]).embeddings[0]) == whole
+    assert as_f32(ollama.Client(smollm2.url).embed(NAME, TEXTS[0]).embeddings[0]) == whole
     scores = httpx.post(smollm2.url + "/v1/score", json={"text_1": TEXTS[0], "text_2": TEXTS[:3]}).json()["data"]
     assert math.isclose(scores[0]["score"], 1, abs_tol=1e-6)
     assert math.isclose(scores[1]["score"], cosine(*vectors_of(smollm2, TEXTS[:2])), abs_tol=1e-6)
@@ -92,7 +96,7 @@ def test_an_embedders_folder_needs_no_flag():
             assert 1 - cosine(item.embedding, row["vector"]) < 1e-5, row["text"]
         cut = httpx.post(server.url + "/v1/embeddings", json={"input": rows[-1]["text"], "truncate_prompt_tokens": 5})
         ids = rows[-1]["ids"][:4] + rows[-1]["ids"][-1:]
-        assert cut.json()["data"][0]["embedding"] == vectors_of(server, [ids])[0]
+        assert as_f32(cut.json()["data"][0]["embedding"]) == vectors_of(server, [ids])[0]
 
 
 def scores_of(server, **body):
