@@ -191,8 +191,19 @@ class StackLoader {
     return ok_status();
   }
 
+  bool has_experts() const {
+    const auto config = stack_->source_->config();
+    return config.ok() && config->experts.count > 0;
+  }
+
   Status start_device() {
     const Timeline::Span span(timeline(), "device");
+    if (options_.device.choice == DeviceChoice::kAuto && takes_gpu(options_.device) &&
+        has_experts()) {
+      log_warning("{}: mixtures of experts are computed on the CPU alone: --device auto takes it",
+                  options_.model);
+      options_.device.choice = DeviceChoice::kCpu;
+    }
     HR_ASSIGN_OR_RETURN(stack_->devices_, create_devices(options_.device));
     return ok_status();
   }
