@@ -70,7 +70,7 @@ void read_dummy_weights(const LoadOptions& options, int32_t threads, ModelWeight
 }
 
 // Without an architecture the tensors can still be listed.
-void read_file_weights(const ModelSource& source, ModelWeights& model) {
+void read_file_weights(const ModelSource& source, OutputMatrix matrix, ModelWeights& model) {
   const HfTensorNames names =
       model.architecture == nullptr ? HfTensorNames() : model.architecture->hf_names();
   auto weights = source.weights(names, model.config.tied_embeddings);
@@ -80,6 +80,9 @@ void read_file_weights(const ModelSource& source, ModelWeights& model) {
   model.parameter_count = element_count(*model.weights);
   model.file_bytes = model.weights->file_bytes();
   if (model.architecture == nullptr) return;
+  if (matrix == OutputMatrix::kNotNeeded && !model.weights->info("output.weight")) {
+    model.config.tied_embeddings = true;
+  }
   for (Status& problem : check_tensors(*model.weights, *model.architecture, model.config)) {
     model.problems.push_back(std::move(problem));
   }
@@ -214,20 +217,26 @@ Status check_load_format(const ModelSource& source, LoadFormat format) {
                           "load_format");
 }
 
-ModelWeights read_weights(const ModelSource& source, const LoadOptions& options, int32_t threads) {
+ModelWeights read_weights(const ModelSource& source, const LoadOptions& options, int32_t threads,
+                          OutputMatrix matrix) {
   ModelWeights model;
   add_problem(model.problems, read_config(source, model));
   if (options.format == LoadFormat::kDummy) {
     read_dummy_weights(options, threads, model);
   } else {
-    read_file_weights(source, model);
+    read_file_weights(source, matrix, model);
   }
   return model;
 }
 
-ModelText read_text(const ModelSource& source, const std::string& chat_template) {
+ModelText read_tokenizer_alone(const ModelSource& source) {
   ModelText text;
   add_problem(text.problems, read_tokenizer(source, text));
+  return text;
+}
+
+ModelText read_text(const ModelSource& source, const std::string& chat_template) {
+  ModelText text = read_tokenizer_alone(source);
   add_problem(text.problems, read_template(source, chat_template, text));
   return text;
 }

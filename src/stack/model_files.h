@@ -39,9 +39,10 @@ struct ModelWeights {
 
 // All tensors that the architecture reads are checked for presence, shape and type; one that it
 // would ignore is a problem, since ignoring it would give wrong answers. `threads` make dummy
-// weights.
+// weights. An output matrix that is not in the files is missed where it is needed.
+enum class OutputMatrix : uint8_t { kNeeded, kNotNeeded };
 ModelWeights read_weights(const ModelSource& source, const LoadOptions& options = {},
-                          int32_t threads = 1);
+                          int32_t threads = 1, OutputMatrix matrix = OutputMatrix::kNeeded);
 
 struct ModelText {
   std::optional<Vocab> vocab;            // empty: the model has token ids only
@@ -50,6 +51,9 @@ struct ModelText {
   std::optional<ChatTemplate> chat_template;
   Problems problems;
 };
+
+// Without a template, whether the source has one or not.
+ModelText read_tokenizer_alone(const ModelSource& source);
 
 // `chat_template`: instead of the source's, a template or the path of a file with one; empty: the
 // source's.

@@ -75,9 +75,12 @@ class PooledDecoderLoad {
     HR_RETURN_IF_ERROR(check_options());
     HR_RETURN_IF_ERROR(check_load_format(*stack_->source_, options_.load.format));
     HR_RETURN_IF_ERROR(start_device());
-    stack_->text_ = read_text(*stack_->source_, pair_template());
+    // The file's own template is of chats, so that nobody needs to be able to read it.
+    const std::string pairs = pair_template();
+    stack_->text_ =
+        pairs.empty() ? read_tokenizer_alone(*stack_->source_) : read_text(*stack_->source_, pairs);
     HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
-    if (!pair_template().empty()) stack_->pair_template_ = stack_->text_.chat_template;
+    if (!pairs.empty()) stack_->pair_template_ = stack_->text_.chat_template;
     HR_RETURN_IF_ERROR(load_model());
     HR_RETURN_IF_ERROR(refusal(check_agreement(*stack_->source_, stack_->weights_, stack_->text_)));
     HR_RETURN_IF_ERROR(start_engine());
@@ -129,7 +132,10 @@ class PooledDecoderLoad {
 
   Status load_model() {
     ModelWeights& weights = stack_->weights_;
-    weights = read_weights(*stack_->source_, options_.load, device().pool().thread_count());
+    // An embedder may be saved without it, whatever its configuration says.
+    const OutputMatrix matrix =
+        config_.head_tokens.empty() ? OutputMatrix::kNotNeeded : OutputMatrix::kNeeded;
+    weights = read_weights(*stack_->source_, options_.load, device().pool().thread_count(), matrix);
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     if (options_.memory.max_model_len == 0 && config_.length_max > 0) {
@@ -177,6 +183,13 @@ class PooledDecoderLoad {
 
   Result<std::vector<float>> rows_of_tokens() const {
     const ModelConfig& config = stack_->weights_.config;
+    if (!config.head.matrix) {
+      return unsupported(
+          fmt::format("--hf-overrides: classifier_from_token: {} is of a class without an output "
+                      "matrix, so that no token has a logit",
+                      options_.model),
+          "hf-overrides");
+    }
     const char* const name = config.tied_embeddings ? "token_embd.weight" : "output.weight";
     HR_ASSIGN_OR_RETURN(const ConstTensorView table,
                         stack_->weights_.weights->get(name, Shape{config.vocab, config.hidden}));

@@ -112,6 +112,25 @@ INSTANTIATE_TEST_SUITE_P(All, PooledEmbedder,
                          testing::Values("qwen3_embedding", "llama_embedding", "qwen2_base"),
                          [](const auto& info) { return info.param; });
 
+// As an embedder is saved whose configuration is of the class that generates.
+TEST(PooledDecoder, AnOutputMatrixThatNobodySavedIsNotMissed) {
+  const fs::path folder = fs::path(testing::TempDir()) / "untied_embedding";
+  fs::remove_all(folder);
+  fs::copy(kPooled + "qwen3_embedding", folder, fs::copy_options::recursive);
+  std::string config = text_of_file(folder / "config.json");
+  const std::string tied = "\"tie_word_embeddings\":true";
+  ASSERT_NE(config.find(tied), std::string::npos);
+  config.replace(config.find(tied), tied.size(), "\"tie_word_embeddings\":false");
+  std::ofstream(folder / "config.json") << config;
+  StackOptions options = pooled_options("");
+  options.model = folder.string();
+  expect_golden_vectors(options, "qwen3_embedding", 2e-6);
+  options.pooling.classifier_tokens = {"a"};
+  EXPECT_NE(pooled_error(options).find("lm_head.weight"), std::string::npos)
+      << pooled_error(options);
+  fs::remove_all(folder);
+}
+
 // What a layer computes at a time changes no bit.
 TEST(PooledDecoder, RowsOfALayerChangeNoBit) {
   const std::vector<TokenId> text(100, 42);
@@ -260,6 +279,40 @@ TEST(PooledDecoder, ModelsWithoutAnOutputMatrixGenerateNothing) {
     EXPECT_NE(stack.status().message().find("generates no text"), std::string::npos)
         << stack.status().message();
   }
+}
+
+// llama.cpp's line for a reranker.
+TEST(PooledDecoder, EmbeddingWithRanksAsksForScores) {
+  const auto config =
+      choose_pooling({.convert = ConvertChoice::kEmbed, .pooling = PoolingChoice::kRank},
+                     PoolingConfig{.head = {.labels = {"relevant"}}}, "x.gguf");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE((*config)->head);
+}
+
+TEST(PooledDecoder, AnEncoderPoolsAsItsFolderSays) {
+  EncoderConfig embedder, classifier;
+  embedder.normalise = true;
+  classifier.head.labels = {"relevant"};
+  const auto error = [](const PoolingOptions& options, const EncoderConfig& encoder) {
+    return check_encoder_pooling(options, encoder, "folder").message();
+  };
+  EXPECT_EQ(error({}, embedder), "");
+  EXPECT_EQ(error({.convert = ConvertChoice::kEmbed, .pooling = PoolingChoice::kMean}, embedder),
+            "");
+  EXPECT_EQ(error({.convert = ConvertChoice::kClassify}, classifier), "");
+  EXPECT_EQ(error({.pooling = PoolingChoice::kRank}, classifier), "");
+  for (const PoolingOptions& options :
+       {PoolingOptions{.pooling = PoolingChoice::kLast},
+        PoolingOptions{.pooling = PoolingChoice::kNone}, PoolingOptions{.normalise = false}}) {
+    EXPECT_NE(error(options, embedder).find("as its folder says"), std::string::npos);
+  }
+  EXPECT_NE(error({.pooling = PoolingChoice::kRank}, embedder).find("no classifier's head"),
+            std::string::npos);
+  EXPECT_NE(error({.convert = ConvertChoice::kEmbed}, classifier).find("is a classifier"),
+            std::string::npos);
+  EXPECT_NE(error({.classifier_tokens = {"yes"}}, embedder).find("--hf-overrides"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -25,16 +25,21 @@ std::optional<Pooling> pooling_of(PoolingChoice choice) {
   return std::nullopt;
 }
 
+// llama.cpp's `--embedding --pooling rank` asks for scores.
+bool embeds(const PoolingOptions& options) {
+  return options.convert == ConvertChoice::kEmbed && options.pooling != PoolingChoice::kRank;
+}
+
 Status check_together(const PoolingOptions& options) {
   if (options.pooling == PoolingChoice::kNone) {
     return unsupported(
         "--pooling none is not supported: a text has one vector here: use last, mean, cls or max",
         "pooling");
   }
-  const bool embeds = options.convert == ConvertChoice::kEmbed;
-  if (embeds && (options.pooling == PoolingChoice::kRank || !options.classifier_tokens.empty())) {
-    return invalid_argument("--convert embed makes vectors, and the other flags ask for scores",
-                            "convert");
+  if (embeds(options) && !options.classifier_tokens.empty()) {
+    return invalid_argument(
+        "--convert embed (--embedding) makes vectors, and --hf-overrides asks for scores",
+        "convert");
   }
   if (options.two_way && options.classifier_tokens.size() != 2) {
     return invalid_argument(
@@ -68,7 +73,7 @@ Result<std::optional<PoolingConfig>> choose_pooling(const PoolingOptions& option
   if (generates || (!in_files && !options.asks())) return std::optional<PoolingConfig>();
   PoolingConfig config =
       in_files.value_or(PoolingConfig{.pooling = Pooling::kLast, .normalise = true});
-  if (options.convert == ConvertChoice::kEmbed) config.head = {};
+  if (embeds(options)) config.head = {};
   if (!options.classifier_tokens.empty()) classify_by_tokens(options, config);
   const bool scores =
       options.convert == ConvertChoice::kClassify || options.pooling == PoolingChoice::kRank;
@@ -83,6 +88,28 @@ Result<std::optional<PoolingConfig>> choose_pooling(const PoolingOptions& option
   config.pooling = pooling_of(options.pooling).value_or(config.pooling);
   config.normalise = options.normalise.value_or(config.normalise);
   return std::optional(std::move(config));
+}
+
+Status check_encoder_pooling(const PoolingOptions& options, const EncoderConfig& encoder,
+                             std::string_view source_path) {
+  const bool classifies = static_cast<bool>(encoder.head);
+  const bool asks_scores =
+      options.convert == ConvertChoice::kClassify || options.pooling == PoolingChoice::kRank;
+  const auto refuse = [&](std::string_view flag, std::string_view why) {
+    return unsupported(fmt::format("{}: {}: {}", source_path, flag, why), std::string(flag));
+  };
+  if (asks_scores && !classifies) return refuse("--rerank", "the encoder has no classifier's head");
+  if (embeds(options) && classifies) return refuse("--embedding", "the encoder is a classifier");
+  const std::optional<Pooling> pooling = pooling_of(options.pooling);
+  const bool other_rows =
+      pooling ? classifies || *pooling != encoder.pooling : options.pooling == PoolingChoice::kNone;
+  if (other_rows || options.normalise.value_or(encoder.normalise) != encoder.normalise) {
+    return refuse("--pooling, --pooler-config", "an encoder pools as its folder says");
+  }
+  if (!options.classifier_tokens.empty()) {
+    return refuse("--hf-overrides", "an encoder has no output matrix for tokens");
+  }
+  return ok_status();
 }
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/named.h"
+#include "weights/encoder_config.h"
 #include "weights/pooling_config.h"
 
 namespace headrace {
@@ -66,5 +67,9 @@ struct PoolingOptions {
 Result<std::optional<PoolingConfig>> choose_pooling(const PoolingOptions& options,
                                                     std::optional<PoolingConfig> in_files,
                                                     std::string_view source_path);
+
+// An encoder gives what its folder says: kUnsupported names the flag that asks for anything else.
+Status check_encoder_pooling(const PoolingOptions& options, const EncoderConfig& encoder,
+                             std::string_view source_path);
 
 }  // namespace headrace

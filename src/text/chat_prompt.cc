@@ -220,16 +220,17 @@ std::string ChatPromptEncoder::unshadowed(std::string_view text, const Shadows& 
 Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view text,
                                                                 const Shadows& shadows,
                                                                 ChatPromptOptions options) const {
+  const Vocab& vocab = tokenizer_.vocab();
   std::vector<TokenId> ids;
+  if (options.add_special && vocab.add_bos && vocab.bos >= 0) ids.push_back(vocab.bos);
   size_t plain_begin = 0;
   const auto append_plain = [&](size_t end) -> Status {
     const std::string plain = unshadowed(text.substr(plain_begin, end - plain_begin), shadows);
-    HR_ASSIGN_OR_RETURN(
-        auto plain_ids,
-        tokenizer_.encode(plain, {.add_special = options.add_special && plain_begin == 0,
-                                  .parse_special = false,
-                                  .behind_token = plain_begin > 0,
-                                  .tokens_max = options.tokens_max}));
+    HR_ASSIGN_OR_RETURN(auto plain_ids,
+                        tokenizer_.encode(plain, {.add_special = false,
+                                                  .parse_special = false,
+                                                  .behind_token = plain_begin > 0,
+                                                  .tokens_max = options.tokens_max}));
     ids.insert(ids.end(), plain_ids.begin(), plain_ids.end());
     return ok_status();
   };
@@ -244,6 +245,7 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode_shadowed(std::string_view
     if (ids.size() > options.tokens_max) break;
   }
   if (ids.size() <= options.tokens_max) HR_RETURN_IF_ERROR(append_plain(text.size()));
+  if (options.add_special && vocab.add_eos && vocab.eos >= 0) ids.push_back(vocab.eos);
   if (ids.size() > options.tokens_max) ids.resize(options.tokens_max + 1);
   return ids;
 }

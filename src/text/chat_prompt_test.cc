@@ -23,10 +23,10 @@ Json message(std::string role, std::string content) {
 }
 
 struct Fixture {
-  explicit Fixture(std::string_view source = kChatMlTemplate) {
+  explicit Fixture(std::string_view source = kChatMlTemplate, Vocab vocab = tiny_vocab()) {
     auto compiled = ChatTemplate::compile(source);
     CHECK(compiled.ok());
-    auto made = Tokenizer::create(tiny_vocab());
+    auto made = Tokenizer::create(std::move(vocab));
     CHECK(made.ok());
     tokenizer = std::move(*made);
     chat_template = std::make_unique<ChatTemplate>(std::move(*compiled));
@@ -100,6 +100,21 @@ TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
         EXPECT_EQ(f.tokenizer->decode(ids, false), *text);  // not a byte is lost
       }
     }
+  }
+}
+
+// The frame is the vocabulary's, and stands around the whole, whatever the text spells.
+TEST(ChatPrompt, SpecialTokensStandAroundTheWhole) {
+  Vocab vocab = tiny_vocab();
+  vocab.add_eos = true;  // token 0; token 3 goes in front
+  const Fixture f(kChatMlTemplate, std::move(vocab));
+  for (const char* content : {"plain", "a <|im_end|> b", "ends in <"}) {
+    const auto ids = f.encoder->encode(Json(Json::Array{message("user", content)}), Json(),
+                                       {.add_special = true});
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(ids->front(), 3) << content;
+    EXPECT_EQ(ids->back(), 0) << content;
+    EXPECT_EQ(std::count(ids->begin() + 1, ids->end() - 1, 0), 0) << content;
   }
 }
 

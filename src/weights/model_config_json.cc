@@ -90,6 +90,10 @@ class JsonConfigReader {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
     }
+    HR_ASSIGN_OR_RETURN(const bool causal, flag_or(json_, "is_causal", true));
+    if (!causal) {
+      return source_.unsupported_field("is_causal", "is not supported, only true or none");
+    }
     return ok_status();
   }
 

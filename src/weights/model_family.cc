@@ -412,9 +412,11 @@ std::span<const ConfigField> common_fields() { return kCommonFields; }
 std::span<const ModelFamily> model_families() { return kFamilies; }
 
 bool activations_fit_f16(const ModelConfig& config) {
-  return std::any_of(kFamilies.begin(), kFamilies.end(), [&](const ModelFamily& family) {
-    return family.architecture == config.architecture && family.activations_fit_f16;
-  });
+  // Mixtral is "llama" in files, and no row's word is of mixtures.
+  return config.experts.count == 0 &&
+         std::any_of(kFamilies.begin(), kFamilies.end(), [&](const ModelFamily& family) {
+           return family.architecture == config.architecture && family.activations_fit_f16;
+         });
 }
 
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
