@@ -71,6 +71,10 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
   json.set("hidden_act", family.hf_activations[0]);
   // Scores are scaled by a number of their own, which GGUF files do not have.
   if (family.architecture.starts_with("gemma")) json.set("query_pre_attn_scalar", sizes.head_dim);
+  // GGUF files of these do not say it where it is so.
+  if (family.architecture == "qwen3moe" || family.architecture == "dots1") {
+    json.set("norm_topk_prob", true);
+  }
   for_each_field(family, [&](const ConfigField& field) {
     if (field.hf.empty()) return;
     const double value = value_of(field, sizes);

@@ -91,7 +91,7 @@ TEST(InspectAndLoad, AgreeOnGgufFiles) {
       {text("tokenizer.chat_template", "{% include 'x' %}"), "chat template, line 1: "},
       {[](GgufBuilder& b) { b.add_text("llama.rope.scaling.type", "spiral"); },
        "llama.rope.scaling.type: \"spiral\" is not supported"},
-      {[](GgufBuilder& b) { b.add_u32("llama.expert_count", 8); }, "llama.expert_count: "},
+      {[](GgufBuilder& b) { b.add_u32("llama.expert_count", 8); }, "llama.expert_used_count: "},
       {[](GgufBuilder& b) {
          b.tensors.erase(b.tensors.begin() + 2);
          b.add_tensor("blk.0.attn_q.weight", {32, 32}, 28);
