@@ -259,7 +259,7 @@ TEST(ServerEmbeddings, WhatAModelDoesNotDoIsRefusedByItsPath) {
     EXPECT_NE(response.body.find(path), std::string::npos) << response.body;
     EXPECT_NE(response.body.find(word), std::string::npos) << response.body;
   };
-  refused(embeds, "/classify", "without a head for classes");
+  refused(embeds, "/classify", "no head for classes");
   refused(scores, "/v1/embeddings", "gives no embeddings");
   refused(scores, "/api/embed", "it answers /v1/rerank");
   for (const char* path : {"/rerank", "/v1/rerank", "/v2/rerank", "/reranking", "/score"}) {
