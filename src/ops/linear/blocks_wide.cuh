@@ -237,6 +237,25 @@ struct WideStages {
   __device__ __forceinline__ uint32_t address(int32_t i) const {
     return shared_address(ring) + static_cast<uint32_t>(i % kStages * kBytes);
   }
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < kStages; ++i) {
+      full[i].init(1);
+      empty[i].init(kBlocksWarps);
+    }
+    fence_barrier_init();
+  }
+  __device__ __forceinline__ void begin(int32_t count) const {
+    if (threadIdx.x == 0) {
+      for (int32_t i = 0; i < min(kStagesAhead, count); ++i) fill(i);
+    }
+    __syncwarp();
+  }
+  // Stage i has come; one thread asks for the one that is kStagesAhead of it.
+  __device__ __forceinline__ void next(int32_t i, int32_t count) const {
+    if (threadIdx.x == 0 && i + kStagesAhead < count) fill(i + kStagesAhead);
+    __syncwarp();
+    full[i % kStages].wait(static_cast<uint32_t>(i / kStages) & 1);
+  }
   // By one thread.
   __device__ __forceinline__ void fill(int32_t i) const {
     const int32_t at = i % kStages;
@@ -246,99 +265,42 @@ struct WideStages {
   }
 };
 
-// What a block multiplies: some groups of W by some rows of x, over its share of K.
-template <int kChunks>
-struct WideShare {
+// Where a block stands among those of its product.
+struct WidePlace {
   int32_t rank;  // in the cluster
-  int32_t x_block, first_group;
-  int32_t chunks;  // of W
-  int32_t first_step, last_step;
+  int32_t first_group, x_block;
+  int32_t first_step, last_step;  // of K, in kChunks chunks each
 
-  template <class T>
-  __device__ __forceinline__ explicit WideShare(const WideArguments<T>& args) {
-    rank = args.splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
+  template <int kChunks, class T>
+  static __device__ __forceinline__ WidePlace of(const WideArguments<T>& args) {
+    const int32_t rank = args.splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
     const int32_t tile = static_cast<int32_t>(blockIdx.x) / args.splits;
-    x_block = tile % args.x_blocks;
-    first_group = tile / args.x_blocks * kBlocksWarps;
-    chunks = args.common.weight.chunks;
-    const int32_t steps = (chunks + kChunks - 1) / kChunks;
+    const int32_t steps = (args.common.weight.chunks + kChunks - 1) / kChunks;
     const int32_t share = (steps + args.splits - 1) / args.splits;
-    first_step = min(rank * share, steps);
-    last_step = min(first_step + share, steps);
-  }
-  __device__ __forceinline__ int32_t stages() const {
-    return (last_step - first_step) * (kChunks / kStageChunks);
+    const int32_t first = min(rank * share, steps);
+    return {rank, tile / args.x_blocks * kBlocksWarps, tile % args.x_blocks, first,
+            min(first + share, steps)};
   }
 };
 
-// sums += this warp's group times the block's rows of x. `next` is the first step.
-template <class T, int kType, int kTiles>
-__device__ __forceinline__ void multiply_share(float (&sums)[4 * kTiles], GroupStep<kType>& next,
-                                               const PackedGroup& group,
-                                               const WideShare<GroupStep<kType>::kChunks>& share,
-                                               const WideStages<kTiles>& stages, int lane) {
-  using Step = GroupStep<kType>;
-  const int quad = lane % 4;
-  const int32_t stage_count = share.stages();
-  uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
-  int32_t stage = 0;
-  for (int32_t at = share.first_step; at < share.last_step; ++at) {
-    const Step now = next;
-    if (at + 1 < share.last_step) next.load(group, at + 1, share.chunks, lane);
-    const UnpackScales<T, kType> scales(now);
-#pragma unroll
-    for (int part = 0; part < Step::kChunks / kStageChunks; ++part, ++stage) {
-      if (threadIdx.x == 0 && stage + kStagesAhead < stage_count) {
-        stages.fill(stage + kStagesAhead);
-      }
-      __syncwarp();
-      stages.full[stage % kStages].wait(static_cast<uint32_t>(stage / kStages) & 1);
-      const uint32_t x = stages.address(stage);
-#pragma unroll
-      for (int j = 0; j < kStageChunks; ++j) {
-        auto& operand = a[j % 2];
-        weight_operand<T, kType>(operand, now, scales, part * kStageChunks + j, quad);
-        products_fence();
-        const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles);
-        WideProduct<T, 8 * kTiles>::add(sums, operand[0], x_operand(of_chunk));
-        WideProduct<T, 8 * kTiles>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
-        products_commit();
-        products_wait<1>();
-        // The stage before this one has been read.
-        if (j == 0 && stage > 0 && lane == 0) stages.empty[(stage - 1) % kStages].arrive();
-      }
-    }
-  }
-  products_wait<0>();
-  pin(sums);
-}
-
-// Leaves the sums where the cluster's blocks find them: [rows of x][kSumsPitch].
-template <int kTiles>
-__device__ __forceinline__ void leave_sums(float* left, const float (&sums)[4 * kTiles], int warp,
-                                           int lane) {
-  const int row = lane / 4, quad = lane % 4;
-#pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      left[(8 * t + 2 * quad + i % 2) * kSumsPitch + warp * kBlocksRows + row + 8 * (i / 2)] =
-          sums[4 * t + i];
-    }
+// The blocks that share a product's K, or the threads of one that has it alone.
+__device__ __forceinline__ void sync_sharers(int32_t splits) {
+  if (splits > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
   }
 }
 
 // This block's share of y, from the sums that the blocks of the cluster have left.
-template <class T, int kColumns, int kChunks>
+template <class T, int kColumns>
 __device__ __forceinline__ void add_up_wide(const WideArguments<T>& args, const float* left,
-                                            const WideShare<kChunks>& share) {
+                                            int32_t rank, int32_t first_row, int32_t first_column) {
   const BlocksArguments<T>& common = args.common;
-  const int32_t first_row = share.first_group * kBlocksRows;
-  const int32_t first_column = share.x_block * kColumns;
-  const int32_t items = kColumns * kWideRows / args.splits;
+  const int32_t items = kColumns * kWideRows / args.splits;  // of this block
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < items;
        i += static_cast<int32_t>(blockDim.x)) {
-    const int32_t item = share.rank * items + i;
+    const int32_t item = rank * items + i;
     const int32_t column = item / kWideRows, of_block = item % kWideRows;
     if (first_row + of_block >= common.weight.rows || first_column + column >= common.m) continue;
     const float* const own = left + column * kSumsPitch + of_block;
@@ -362,47 +324,72 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
     multiply_wide(WideArguments<T> args) {
   using Step = GroupStep<kType>;
   static_assert(Step::kChunks % kStageChunks == 0 && kStageChunks % 2 == 0);
+  constexpr int kColumns = 8 * kTiles, kStagesOfStep = Step::kChunks / kStageChunks;
   let_next_kernel_start();
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ Barrier barriers[2 * kStages];
+  const BlocksArguments<T>& common = args.common;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const WideShare<Step::kChunks> share(args);
+  const int row = lane / 4, quad = lane % 4;
+  const int32_t chunks = common.weight.chunks;
+  const auto [rank, first_group, x_block, first_step, last_step] =
+      WidePlace::of<Step::kChunks>(args);
+  const int32_t stage_count = (last_step - first_step) * kStagesOfStep;
   // Warps past the last group repeat it: their sums are not stored.
-  const PackedGroup group =
-      args.common.weight.group(min(share.first_group + warp, args.common.groups - 1));
+  const PackedGroup group = common.weight.group(min(first_group + warp, common.groups - 1));
 
-  const int64_t first_chunk =
-      int64_t{share.x_block} * args.x_chunks + share.first_step * Step::kChunks;
+  const int64_t first_chunk = int64_t{x_block} * args.x_chunks + first_step * Step::kChunks;
   const WideStages<kTiles> stages{shared, barriers, barriers + kStages,
                                   args.x + first_chunk * (kChunkBytesOfTile * kTiles)};
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      stages.full[i].init(1);
-      stages.empty[i].init(kBlocksWarps);
-    }
-    fence_barrier_init();
-  }
-  Step first;
-  if (share.first_step < share.last_step) first.load(group, share.first_step, share.chunks, lane);
+  if (threadIdx.x == 0) stages.init();
+  Step next;
+  if (first_step < last_step) next.load(group, first_step, chunks, lane);
   __syncthreads();
   wait_for_earlier_kernels();
-  if (threadIdx.x == 0) {
-    for (int32_t i = 0; i < min(kStagesAhead, share.stages()); ++i) stages.fill(i);
-  }
-  __syncwarp();
+  stages.begin(stage_count);
 
   float sums[4 * kTiles] = {};
-  multiply_share<T, kType, kTiles>(sums, first, group, share, stages, lane);
-  __syncthreads();  // the ring is free
-  float* const left = reinterpret_cast<float*>(shared);
-  leave_sums<kTiles>(left, sums, warp, lane);
-  if (args.splits > 1) {
-    cluster_sync();
-  } else {
-    __syncthreads();
+  uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
+  int32_t stage = 0;
+  for (int32_t at = first_step; at < last_step; ++at) {
+    const Step now = next;
+    if (at + 1 < last_step) next.load(group, at + 1, chunks, lane);
+    const UnpackScales<T, kType> scales(now);
+#pragma unroll
+    for (int part = 0; part < kStagesOfStep; ++part, ++stage) {
+      stages.next(stage, stage_count);
+      const uint32_t x = stages.address(stage);
+#pragma unroll
+      for (int j = 0; j < kStageChunks; ++j) {
+        auto& operand = a[j % 2];
+        weight_operand<T, kType>(operand, now, scales, part * kStageChunks + j, quad);
+        products_fence();
+        const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles);
+        WideProduct<T, kColumns>::add(sums, operand[0], x_operand(of_chunk));
+        WideProduct<T, kColumns>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
+        products_commit();
+        products_wait<1>();
+        // The stage before this one has been read.
+        if (j == 0 && stage > 0 && lane == 0) stages.empty[(stage - 1) % kStages].arrive();
+      }
+    }
   }
-  add_up_wide<T, 8 * kTiles>(args, left, share);
+  products_wait<0>();
+  pin(sums);
+
+  __syncthreads();                                       // the ring is free
+  float* const left = reinterpret_cast<float*>(shared);  // [kColumns][kSumsPitch]
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      left[(8 * t + 2 * quad + i % 2) * kSumsPitch + warp * kBlocksRows + row + 8 * (i / 2)] =
+          sums[4 * t + i];
+    }
+  }
+  sync_sharers(args.splits);
+  add_up_wide<T, kColumns>(args, left, rank, first_group * kBlocksRows, x_block * kColumns);
   if (args.splits > 1) cluster_sync();  // nobody leaves while others read
 }
 
