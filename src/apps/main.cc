@@ -84,7 +84,7 @@ int run_subcommand(const Subcommand& subcommand, std::vector<std::string> argume
   const Result<ParseOutcome> outcome =
       parse_arguments(*app, with_environment(environment, std::move(arguments)));
   if (!outcome.ok()) {
-    const std::string_view message = outcome.status().message();
+    const std::string message(outcome.status().message());
     if (environment.variables.empty()) return fail(message);
     return fail(fmt::format("{}; flags come from the environment, too: {}", message,
                             fmt::join(environment.variables, ", ")));

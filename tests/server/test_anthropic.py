@@ -206,7 +206,7 @@ def test_thinking(scripted):
 
 def test_an_answer_that_was_begun_goes_on(client, server):
     begun = QUESTION + [{"role": "assistant", "content": "The capital of"}]
-    answer = client.messages.create(model=NAME, max_tokens=6, messages=begun, temperature=0)
+    answer = client.messages.create(model=NAME, max_tokens=6, messages=begun, extra_body={"temperature": 0})
     body = {"messages": begun, "continue_final_message": True, "add_generation_prompt": False}
     rendered = httpx.post(server.url + "/apply-template", json=body).json()["prompt"]
     assert rendered.endswith("The capital of")
