@@ -16,7 +16,7 @@
 #include "apps/secret_arguments.h"
 #include "apps/subcommands.h"
 #include "cli/command_line.h"
-#include "cli/foreign_flags.h"
+#include "cli/environment_flags.h"
 #include "cli/version.h"
 #include "tensor/cpu_features.h"
 
@@ -80,13 +80,19 @@ std::string unknown_command(const std::string& name) {
 int run_subcommand(const Subcommand& subcommand, std::vector<std::string> arguments) {
   const std::unique_ptr<CLI::App> app = make_app(subcommand);
   const SubcommandRun run = subcommand.define(*app);
-  const Result<ParseOutcome> outcome = parse_arguments(*app, std::move(arguments));
-  if (!outcome.ok()) return fail(outcome.status().message());
+  const EnvironmentFlags environment = flags_of_environment(*app, arguments);
+  const Result<ParseOutcome> outcome =
+      parse_arguments(*app, with_environment(environment, std::move(arguments)));
+  if (!outcome.ok()) {
+    const std::string message(outcome.status().message());
+    if (environment.variables.empty()) return fail(message);
+    return fail(fmt::format("{}; flags come from the environment, too: {}", message,
+                            fmt::join(environment.variables, ", ")));
+  }
   if (*outcome == ParseOutcome::kHelp) {
     fmt::print("{}", help_page(*app));
     return 0;
   }
-  warn_of_foreign_environment(*app);
   const Status isa = check_cpu_isa();
   if (!isa.ok()) return fail(isa.message());
   const Result<int> exit_code = run();

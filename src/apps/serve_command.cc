@@ -29,6 +29,7 @@
 #include "server/http_post.h"
 #include "server/request_guard.h"
 #include "server/server.h"
+#include "stack/hub_cache.h"
 #include "text/output/dialect.h"
 #include "weights/generation_config.h"
 
@@ -601,7 +602,8 @@ Status apply_model_list_flags(ServeFlags& flags) {
   for (const ModelSettings& model : flags.settings) {
     const auto same = [&](const NamedModel& each) { return each.name == model.name; };
     if (!model.path.empty()) {
-      flags.named_models.push_back({model.name, model.path});
+      HR_ASSIGN_OR_RETURN(const std::string path, without_hf_prefix(model.path));
+      flags.named_models.push_back({model.name, path});
     } else if (std::none_of(flags.named_models.begin(), flags.named_models.end(), same)) {
       return invalid_argument(fmt::format("--models: {}: path is missing", model.name), "models");
     }

@@ -109,28 +109,47 @@ Status add_models_of(const std::string& dir, std::vector<NamedModel>& models) {
   return ok_status();
 }
 
-NamedModel named_model(const std::string& text) {
+Result<NamedModel> named_model(const std::string& text) {
   std::error_code ignored;
   const size_t equals = text.find('=');
   const bool named =
       equals != text.npos && equals > 0 && text.find('/') > equals && !fs::exists(text, ignored);
-  if (!named) return {model_name(text), text};
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  const std::string given = named ? text.substr(equals + 1) : text;
+  HR_ASSIGN_OR_RETURN(const std::string path, without_hf_prefix(given));
+  return NamedModel{named ? text.substr(0, equals) : model_name(path), path};
 }
 
-// Of the files that hold weights.
+// "model-00001-of-00003" -> "model-"; of a file that is no part its whole stem.
+std::string stem_before_part(const std::string& stem) {
+  const size_t of = stem.rfind("-of-");
+  return of != stem.npos && of >= 6 && stem[of - 6] == '-' ? stem.substr(0, of - 5) : stem;
+}
+
+// Of the files that hold weights: of a split .gguf file all parts, of a name its snapshot's.
 int64_t bytes_on_disk(const std::string& path) {
   std::error_code error;
   const auto size_of = [&error](const fs::path& file) {
     const auto bytes = fs::file_size(file, error);
     return error ? 0 : static_cast<int64_t>(bytes);
   };
-  if (fs::is_regular_file(path, error)) return size_of(path);
+  fs::path folder = path;
+  std::string begin;  // of the parts' names; empty: all count
+  if (fs::is_regular_file(path, error)) {
+    begin = stem_before_part(folder.stem().string());
+    if (begin == folder.stem().string()) return size_of(path);
+    folder = fs::absolute(folder).parent_path();
+  } else if (is_hub_name(path) && !fs::exists(path, error)) {
+    const Result<std::string> snapshot = hub_snapshot(path);
+    if (!snapshot.ok()) return 0;
+    folder = *snapshot;
+  }
   int64_t bytes = 0;
-  fs::directory_iterator at(path, error);
+  fs::directory_iterator at(folder, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
     const fs::path extension = at->path().extension();
-    if (extension == ".safetensors" || extension == ".gguf") bytes += size_of(at->path());
+    const bool weights = extension == ".safetensors" || extension == ".gguf";
+    const bool counts = begin.empty() || stem_before_part(at->path().stem().string()) == begin;
+    if (weights && counts) bytes += size_of(at->path());
   }
   return bytes;
 }
@@ -285,7 +304,10 @@ void add_model_list_flags(CLI::App& app, ModelListFlags& flags) {
 Result<std::vector<NamedModel>> list_models(const std::vector<std::string>& named,
                                             const std::string& dir) {
   std::vector<NamedModel> models;
-  for (const std::string& text : named) models.push_back(named_model(text));
+  for (const std::string& text : named) {
+    HR_ASSIGN_OR_RETURN(NamedModel model, named_model(text));
+    models.push_back(std::move(model));
+  }
   if (!dir.empty()) HR_RETURN_IF_ERROR(add_models_of(dir, models));
   return models;
 }

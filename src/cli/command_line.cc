@@ -6,9 +6,13 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/json.h"
 
 namespace headrace {
 namespace {
@@ -57,6 +61,82 @@ std::string normalise_argument(const CLI::App& app, std::string argument) {
   const bool dash_word = name.starts_with('-') && is_word(std::string_view(name).substr(1));
   if (dash_word && app.get_option_no_throw("-" + name) != nullptr) return "-" + argument;
   return argument;
+}
+
+bool is_switch(const CLI::Option* option) {
+  return option != nullptr && option->get_items_expected_max() == 0;
+}
+
+// "--no-x" of a switch that has no such twin of its own: "--x=false".
+std::string with_twin_as_value(const CLI::App& app, std::string argument) {
+  constexpr std::string_view kNo = "--no-";
+  if (!argument.starts_with(kNo) || app.get_option_no_throw(argument) != nullptr) return argument;
+  const std::string name = "--" + argument.substr(kNo.size());
+  return is_switch(app.get_option_no_throw(name)) ? name + "=false" : argument;
+}
+
+// vLLM's short form of a flag with JSON, "--flag.key.inner value", where "key+" adds to a list.
+struct DottedFlag {
+  std::string flag, path;
+  std::optional<std::string> value;  // behind '='
+};
+
+std::optional<DottedFlag> dotted_flag(const CLI::App& app, const std::string& argument) {
+  const std::string name(flag_name(argument));
+  const size_t dot = name.find('.');
+  if (!name.starts_with('-') || dot == name.npos || dot + 1 == name.size()) return std::nullopt;
+  DottedFlag dotted{.flag = normalise_argument(app, name.substr(0, dot)),
+                    .path = name.substr(dot + 1)};
+  const CLI::Option* option = app.get_option_no_throw(dotted.flag);
+  if (option == nullptr || is_switch(option)) return std::nullopt;
+  if (name.size() < argument.size()) dotted.value = argument.substr(name.size() + 1);
+  return dotted;
+}
+
+void put_at_path(Json& object, std::string_view path, Json value) {
+  const size_t dot = path.find('.');
+  std::string_view key = path.substr(0, dot);
+  const bool adds = dot == path.npos && key.ends_with('+');
+  if (adds) key.remove_suffix(1);
+  const Json* there = object.find(key);
+  Json member = there ? *there : Json();
+  if (adds) {
+    if (!member.is_array()) member = Json::array();
+    member.push(std::move(value));
+  } else if (dot == path.npos) {
+    member = std::move(value);
+  } else {
+    if (!member.is_object()) member = Json::object();
+    put_at_path(member, path.substr(dot + 1), std::move(value));
+  }
+  object.set(key, std::move(member));
+}
+
+// Each flag whose members come apart is given once, as a whole, at the place of the first.
+std::vector<std::string> with_members_joined(const CLI::App& app,
+                                             std::vector<std::string> arguments) {
+  std::vector<std::string> result;
+  std::map<std::string, std::pair<size_t, Json>> wholes;  // by flag: place in `result`
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--") {
+      std::move(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end(),
+                std::back_inserter(result));
+      break;
+    }
+    std::optional<DottedFlag> dotted = dotted_flag(app, arguments[i]);
+    if (dotted && !dotted->value && i + 1 < arguments.size()) dotted->value = arguments[++i];
+    if (!dotted || !dotted->value) {
+      result.push_back(std::move(arguments[i]));
+      continue;
+    }
+    const auto [whole, made] = wholes.try_emplace(dotted->flag, result.size(), Json::object());
+    if (made) result.emplace_back();
+    Result<Json> value = parse_json(*dotted->value);
+    put_at_path(whole->second.second, dotted->path, value.ok() ? *value : Json(*dotted->value));
+  }
+  for (const auto& [flag, whole] : wholes)
+    result[whole.first] = flag + "=" + write_json(whole.second);
+  return result;
 }
 
 // Whether `option` may stand without a value, and has a closed list of them.
@@ -195,12 +275,6 @@ std::string unexpected_argument(const CLI::App& app, const std::vector<std::stri
     const std::string name(flag_name(argument));
     const bool is_flag = name.size() > 1 && name[0] == '-' && !all_digits(name.substr(1, 1));
     if (!is_flag || app.get_option_no_throw(name) != nullptr) continue;
-    // vLLM's short form of a flag with JSON.
-    const size_t dot = name.find('.');
-    if (dot != name.npos && app.get_option_no_throw(name.substr(0, dot)) != nullptr) {
-      return fmt::format("{}: write it as JSON: {} '{{\"{}\": ...}}'", name, name.substr(0, dot),
-                         name.substr(dot + 1));
-    }
     const std::string near = nearest_flag(app, name.substr(name.find_first_not_of('-')));
     return fmt::format("there is no flag {}{}", name,
                        near.empty() ? "" : fmt::format("; did you mean --{}?", near));
@@ -289,9 +363,10 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
 
 std::vector<std::string> normalise_arguments(const CLI::App& app,
                                              std::vector<std::string> arguments) {
+  arguments = with_members_joined(app, std::move(arguments));
   for (std::string& argument : arguments) {
     if (argument == "--") break;
-    argument = normalise_argument(app, std::move(argument));
+    argument = with_twin_as_value(app, normalise_argument(app, std::move(argument)));
   }
   return with_words_joined(app, std::move(arguments));
 }

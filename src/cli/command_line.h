@@ -1,7 +1,9 @@
 // What every subcommand's command line has in common: spellings, sizes, errors and help.
 //
 // Spellings: --max-model-len and --max_model_len are one flag; names of several letters are also
-// found behind one dash (-np, -ub), as llama.cpp's scripts write them. The last value wins.
+// found behind one dash (-np, -ub), as llama.cpp's scripts write them. The last value wins. Every
+// switch has a twin, --no-x. A flag with JSON may come by its members, as vLLM's do: --flag.key
+// value, --flag.key.inner value, --flag.list+ value.
 #pragma once
 
 #include <cstddef>

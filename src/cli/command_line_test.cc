@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "cli/engine_flags.h"
-#include "cli/foreign_flags.h"
 #include "cli/model_flags.h"
 #include "cli/pooling_flags.h"
 #include "cli/sampling_flags.h"
@@ -217,10 +216,6 @@ TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {
   EXPECT_TRUE(
       message({"--treads=4"}).starts_with("there is no flag --treads; did you mean --thre"));
   EXPECT_TRUE(message({"--frobnicate", "7"}).starts_with("there is no flag --frobnicate (see"));
-  EXPECT_TRUE(message({"x.gguf", "--compilation-config.level", "3"})
-                  .starts_with("--compilation-config.level: write it as JSON: --compilation-config "
-                               "'{\"level\": ...}'"))
-      << message({"x.gguf", "--compilation-config.level", "3"});
   EXPECT_TRUE(message({"x.gguf", "y.gguf"}).starts_with("'y.gguf' was not expected"));
 }
 
@@ -422,22 +417,44 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
   EXPECT_EQ(proposals.lookup_min, 1);
 }
 
-TEST_F(ModelFlagsTest, VariablesOfLlamaServerAreToldWithTheirFlags) {
-  const std::pair<const char*, const char*> variables[] = {
-      {"LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_CTX_SIZE is not read: use --ctx-size\n"},
-      {"LLAMA_ARG_N_PARALLEL", "LLAMA_ARG_N_PARALLEL is not read: use --parallel\n"},
-      {"LLAMA_ARG_HF_REPO", "LLAMA_ARG_HF_REPO is not read: use --hf-repo\n"},
-      {"LLAMA_ARG_FROBNICATE", "LLAMA_ARG_FROBNICATE is not read: there is nothing like it here\n"},
+TEST_F(ModelFlagsTest, MembersOfAFlagWithJsonMayComeApart) {
+  const auto joined = [&](std::vector<std::string> arguments) {
+    return normalise_arguments(app_, std::move(arguments));
   };
-  for (const auto& [name, _] : variables) setenv(name, "secret", 1);
-  testing::internal::CaptureStderr();
-  warn_of_foreign_environment(app_);
-  const std::string told = testing::internal::GetCapturedStderr();
-  for (const auto& [name, line] : variables) {
-    unsetenv(name);
-    EXPECT_NE(told.find(line), std::string::npos) << told;
+  const std::vector<std::string> whole = {
+      R"(--speculative-config={"method":"ngram","list":[1,"b"],"in":{"a":{"b":0.5}}})", "-t", "2"};
+  EXPECT_EQ(
+      joined({"--speculative_config.method", "ngram", "-t", "2", "--speculative-config.list+=1",
+              "--speculative-config.list+", "b", "--speculative-config.in.a.b", "0.5"}),
+      whole);
+  EXPECT_EQ(joined({"-sc.method", "ngram"}),
+            std::vector<std::string>{R"(--sc={"method":"ngram"})"});
+  // What is no member of a flag stays as it is.
+  for (const char* argument : {"--1.5", "x.gguf", "--nothing.a", "--ignore-eos.a", "--threads."}) {
+    EXPECT_EQ(joined({argument, "7"}), (std::vector<std::string>{argument, "7"}));
   }
-  EXPECT_EQ(told.find("secret"), std::string::npos);
+  EXPECT_EQ(joined({"--", "--speculative-config.method", "x"}).size(), 3u);
+  ASSERT_TRUE(parse({"x.gguf", "--speculative-config.num_speculative_tokens", "3",
+                     "--speculative-config.method=ngram"})
+                  .ok());
+  EXPECT_EQ(flags_.stack.engine.scheduler.proposals.tokens_max, 3);
+}
+
+TEST_F(ModelFlagsTest, EverySwitchHasATwin) {
+  ASSERT_TRUE(parse({"x.gguf", "--ignore-eos", "--no-ignore-eos"}).ok());
+  EXPECT_FALSE(sampling_.sampling.ignore_eos);
+  std::vector<std::string> line = {"x.gguf"};
+  for (const CLI::Option* option : app_.get_options()) {
+    const auto& names = option->get_lnames();
+    const bool is_switch = option->get_items_expected_max() == 0 && !names.empty();
+    if (!is_switch || names[0] == "help" || names[0].starts_with("no-")) continue;
+    line.push_back("--no-" + names[0]);
+  }
+  EXPECT_GT(line.size(), 100u);
+  testing::internal::CaptureStderr();
+  const Status status = parse(line);
+  testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST_F(ModelFlagsTest, HelpHidesThem) {

@@ -1,9 +1,6 @@
 #include "cli/foreign_flags.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -418,33 +415,6 @@ void add_twin(CLI::App& app, const std::string& name, Takes takes, OnUse on_use)
   add_hidden(app, "--no-" + name.substr(2), kNothing, on_use);
 }
 
-// Variables whose flag is not spelled as they are.
-struct Variable {
-  std::string_view name, flag;
-};
-constexpr Variable kVariables[] = {
-    {"N_PARALLEL", "parallel"},
-    {"BATCH", "batch-size"},
-    {"UBATCH", "ubatch-size"},
-    {"N_PREDICT", "n-predict"},
-    {"ENDPOINT_METRICS", "metrics"},
-    {"ENDPOINT_SLOTS", "slots"},
-    {"ENDPOINT_PROPS", "props"},
-    {"THINK", "reasoning-format"},
-    {"THINK_BUDGET", "reasoning-budget"},
-};
-
-std::string flag_of_variable(std::string_view name) {
-  for (const Variable& variable : kVariables) {
-    if (variable.name == name) return "--" + std::string(variable.flag);
-  }
-  std::string flag = "--";
-  for (char c : name) {
-    flag += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return flag;
-}
-
 }  // namespace
 
 void add_foreign_flags(CLI::App& app) {
@@ -470,22 +440,6 @@ void add_foreign_flags(CLI::App& app) {
         refuse(used, flag.reason);
       });
       add_twin(app, name, flag.takes, [](const std::string&, const std::string&) {});
-    }
-  }
-}
-
-void warn_of_foreign_environment(const CLI::App& app) {
-  if (app.get_option_no_throw("--model") == nullptr) return;  // it takes none of those flags
-  constexpr std::string_view kPrefix = "LLAMA_ARG_";
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    if (!text.starts_with(kPrefix)) continue;
-    const std::string_view variable = text.substr(0, text.find('='));
-    const std::string flag = flag_of_variable(variable.substr(kPrefix.size()));
-    if (app.get_option_no_throw(flag) != nullptr) {
-      fmt::print(stderr, "headrace: warning: {} is not read: use {}\n", variable, flag);
-    } else {
-      fmt::print(stderr, "headrace: warning: {} is not read: {}\n", variable, kUnlike);
     }
   }
 }

@@ -10,8 +10,4 @@ namespace headrace {
 // Adds each of them, hidden from help, where `app` has no flag of that name.
 void add_foreign_flags(CLI::App& app);
 
-// llama-server reads its flags from LLAMA_ARG_* too. One line on stderr for each that is set, with
-// the flag to use instead.
-void warn_of_foreign_environment(const CLI::App& app);
-
 }  // namespace headrace

@@ -43,8 +43,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
       std::string("-m,--model,--model-path") + (argument == ModelArgument::kFlag ? "" : ",model");
   const std::string help =
       std::string(
-          "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B that is in "
-          "the Hugging Face cache") +
+          "The model: a .gguf file, a Hugging Face folder, or a name as Qwen/Qwen3-0.6B or "
+          "hf:USER/MODEL:Q8_0 that is in the Hugging Face cache") +
       (several ? "; several, as PATH or NAME=PATH, are loaded when they are asked for" : "") +
       " (default: $HEADRACE_MODEL, else SmolLM2-135M-Instruct as ./quickstart fetched it)";
   CLI::Option* model = several ? app.add_option(names, flags.models, help)
@@ -185,6 +185,10 @@ Status find_in_hub(ModelFlags& flags) {
   if (!flags.hf_repo.empty()) {
     if (!model.empty()) return invalid_argument("--hf-repo and --model name two models: drop one");
     HR_ASSIGN_OR_RETURN(model, hub_gguf(flags.hf_repo, flags.hf_file, flags.revision));
+    return ok_status();
+  }
+  if (model.starts_with("hf:")) {
+    HR_ASSIGN_OR_RETURN(model, without_hf_prefix(model, flags.revision));
     return ok_status();
   }
   if (flags.revision.empty()) return ok_status();

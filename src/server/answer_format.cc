@@ -89,6 +89,26 @@ std::string call_id(const AnswerHead& head, int32_t choice, int32_t call) {
   return id;
 }
 
+Json prompt_logprobs_json(const AnswerHead& head, std::span<const TokenLogprobs> logprobs) {
+  // The rank among all tokens is known of those that are among the best.
+  const auto entry = [&](TokenId token, float logprob, Json rank) {
+    Json json = Json::object().set("logprob", logprob_json(logprob)).set("rank", std::move(rank));
+    return json.set("decoded_token", token_text(head, token));
+  };
+  Json::Array tokens = {Json()};
+  for (const TokenLogprobs& each : logprobs) {
+    Json json = Json::object();
+    for (size_t i = 0; i < each.top.size(); ++i) {
+      const auto& [token, logprob] = each.top[i];
+      json.set(std::to_string(token), entry(token, logprob, i + 1));
+    }
+    const std::string own = std::to_string(each.token);
+    if (!json.find(own)) json.set(own, entry(each.token, each.logprob, Json()));
+    tokens.push_back(std::move(json));
+  }
+  return Json(std::move(tokens));
+}
+
 Json logprob_json(float logprob) {
   return Json(std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0);
 }

@@ -33,6 +33,7 @@ struct AnswerHead {
   std::string model;
   bool return_token_ids = false;
   bool tokens_as_ids = false;
+  bool tell_prompt_logprobs = false;          // as vLLM's prompt_logprobs
   int32_t top_logprobs = -1;                  // -1: no log-probabilities
   std::vector<std::vector<TokenId>> prompts;  // by prompt; n choices each
   std::vector<int64_t> prompt_tokens;         // by prompt
@@ -89,6 +90,9 @@ Json answer_token_ids_json(const ChoiceDelta& delta);
 std::string call_id(const AnswerHead& head, int32_t choice, int32_t call);
 // The bytes of a token, as numbers.
 Json token_bytes_json(const AnswerHead& head, TokenId token);
+// vLLM's prompt_logprobs: of each token of the prompt but the first, which is null, an object of
+// token ids, the prompt's own and the best.
+Json prompt_logprobs_json(const AnswerHead& head, std::span<const TokenLogprobs> logprobs);
 // -inf becomes -9999.0, which JSON can say; every other value keeps its bits.
 Json logprob_json(float logprob);
 // How a token is written where JSON needs text: its text; "bytes:\xe2\x80" where the bytes alone

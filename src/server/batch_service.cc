@@ -70,6 +70,8 @@ Result<std::unique_ptr<BatchService>> BatchService::open(BatchServiceOptions opt
   HR_RETURN_IF_ERROR(make_folder(options.folder + "/batches"));
   HR_ASSIGN_OR_RETURN(auto files, FileStore::open(options.folder + "/files", options.files));
   std::unique_ptr<BatchService> service(new BatchService(std::move(options), std::move(files)));
+  HR_ASSIGN_OR_RETURN(service->uploads_,
+                      UploadStore::open(service->options_.folder + "/uploads", *service->files_));
   HR_RETURN_IF_ERROR(service->load());
   service->disk_thread_ = std::thread([raw = service.get()] { raw->disk_loop(); });
   return service;
@@ -281,6 +283,7 @@ void BatchService::disk_loop() {
       looked = Clock::now();
       expire_due(unix_seconds());
       files_->remove_expired(unix_seconds());
+      uploads_->remove_expired(unix_seconds());
     } catch (const std::exception& error) {
       log_error("a task of the disk's thread threw: {}", error.what());
     }

@@ -1,7 +1,7 @@
 // Batches of /v1/batches: kept in a folder, run beside live traffic as batch jobs (batch_job.h), a
 // few at a time, the owner with the fewest under way first.
 //
-//   FOLDER/files/           FileStore
+//   FOLDER/files/           FileStore        FOLDER/uploads/  UploadStore
 //   FOLDER/batches/ID.json  BatchRecord      ID.input  the requests (a link to the uploaded file)
 //                                            ID.journal  the answers so far
 //
@@ -30,6 +30,7 @@
 #include "server/batch_file.h"
 #include "server/batch_record.h"
 #include "server/file_store.h"
+#include "server/upload_store.h"
 
 namespace headrace {
 
@@ -72,6 +73,8 @@ class BatchService {
   void stop();
 
   FileStore& files() { return *files_; }
+  // Of tasks of run_on_disk() alone.
+  UploadStore& uploads() { return *uploads_; }
   // Runs `task` on a thread that may wait for the disk; false when too many wait or after stop().
   // Any thread.
   bool run_on_disk(std::function<void()> task) { return disk_tasks_.try_push(std::move(task)); }
@@ -132,6 +135,7 @@ class BatchService {
 
   const BatchServiceOptions options_;
   const std::unique_ptr<FileStore> files_;
+  std::unique_ptr<UploadStore> uploads_;  // the disk thread's
   ServerState* state_ = nullptr;
 
   mutable std::mutex mutex_;  // of all below; never held while the disk is written or a job runs

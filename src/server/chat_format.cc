@@ -17,6 +17,9 @@ class ChatFormat final : public AnswerFormat {
     Json json = envelope("chat.completion", std::move(items));
     json.set("usage", usage_json(usage));
     if (head_.return_token_ids) json.set("prompt_token_ids", token_ids_json(head_.prompts[0]));
+    if (head_.tell_prompt_logprobs) {
+      json.set("prompt_logprobs", prompt_logprobs_json(head_, choices[0].prompt_logprobs));
+    }
     return json;
   }
 

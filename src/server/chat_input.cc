@@ -128,6 +128,17 @@ Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
   return result;
 }
 
+Status check_continued(const Json& body) {
+  const auto is_true = [&](std::string_view name) {
+    const Json* value = body.find(name);
+    return value && *value == Json(true);
+  };
+  if (!is_true("continue_final_message") || !is_true("add_generation_prompt")) return ok_status();
+  return invalid_argument(
+      "continue_final_message does not go with add_generation_prompt true: send one of them",
+      "continue_final_message");
+}
+
 Status add_tools(const Json& tools, const FieldContext&, Json& variables) {
   HR_RETURN_IF_ERROR(check_objects("tools", tools));
   for (const Json& tool : tools.as_array()) {

@@ -14,6 +14,9 @@ namespace headrace {
 // that are JSON in a string (as clients must send them) become objects.
 Result<Json> parse_messages(const Json& messages, const FieldContext& context);
 
+// Between fields of a chat: what is to be continued does not get the head of an answer behind it.
+Status check_continued(const Json& body);
+
 // Each adds to `variables`, an object. An empty list adds nothing.
 Status add_tools(const Json& tools, const FieldContext& context, Json& variables);
 Status add_documents(const Json& documents, const FieldContext& context, Json& variables);

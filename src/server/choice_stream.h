@@ -35,7 +35,8 @@ struct ChoiceDelta {
   int32_t generated = 0;            // tokens the engine made, also those that left no text
   int32_t reasoning = 0;            // of them: thoughts
   FinishReason finish = FinishReason::kNone;
-  bool called = false;  // at the finish: the choice holds calls of tools
+  bool called = false;                         // at the finish: the choice holds calls of tools
+  std::vector<TokenLogprobs> prompt_logprobs;  // of a whole answer that tells them: of tokens 1..
   StopReason stop_reason;
 
   bool empty() const {

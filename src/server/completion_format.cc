@@ -64,6 +64,9 @@ class CompletionFormat final : public AnswerFormat {
     json.set("logprobs", head_.top_logprobs < 0 ? Json() : logprobs(delta));
     json.set("finish_reason", finish_reason_json(delta.finish));
     json.set("stop_reason", stop_reason_json(delta.stop_reason));
+    if (head_.tell_prompt_logprobs) {
+      json.set("prompt_logprobs", prompt_logprobs_json(head_, delta.prompt_logprobs));
+    }
     if (head_.return_token_ids) {
       const auto prompt = head_.prompt_of(index);
       json.set("token_ids", answer_token_ids_json(delta));

@@ -141,6 +141,11 @@ Status FileStore::reserve(const std::string& owner, int64_t bytes) {
   return ok_status();
 }
 
+void FileStore::release(const std::string& owner, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  unreserve(owner, bytes);
+}
+
 void FileStore::unreserve(const std::string& owner, int64_t bytes) {
   Use& use = uses_[owner];
   --use.files;

@@ -59,6 +59,11 @@ class FileStore {
   // that id is replaced. Not refused for the owner's limits: answers are not lost to them.
   Result<StoredFile> adopt(StoredFile file, const std::string& path);
 
+  // Keeps room among the owner's files for one that is still to come; release() gives it back.
+  // kInvalidArgument: there is none.
+  Status reserve(const std::string& owner, int64_t bytes);
+  void release(const std::string& owner, int64_t bytes);
+
   std::optional<StoredFile> find(const std::string& owner, const std::string& id) const;
   // kInvalidArgument when `after` is no file of the owner.
   Result<FilePage> list(const std::string& owner, const FileQuery& query) const;
@@ -82,7 +87,6 @@ class FileStore {
 
   FileStore(std::string folder, FileLimits limits) : folder_(std::move(folder)), limits_(limits) {}
   Status load();
-  Status reserve(const std::string& owner, int64_t bytes);
   void unreserve(const std::string& owner, int64_t bytes);
   void add(StoredFile file);
   Status write_card(const StoredFile& file) const;

@@ -27,6 +27,7 @@ Status put_before_suffix(const ReadyModel& model, CompletionRequest& request) {
   }
   if (!request.ids.empty()) return refuse("needs a prompt as text");
   if (request.echo) return refuse("does not go with echo");
+  if (request.settings.prompt_last) return refuse("does not go with truncate_prompt_tokens");
   // The suffix is encoded once, and what is too long ends the request at the first prompt that is.
   const auto tokens_max = static_cast<size_t>(model.served.max_model_len);
   LlamaRequest place;
@@ -136,6 +137,28 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
                        ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
     GenerationSession::start(state, std::move(*ready), exchange);
   });
+}
+
+// SageMaker's one route, as vLLM has it: what the body holds says which route it is for.
+void handle_invocations(RouteCall& call) {
+  struct Form {
+    std::string_view field;
+    ModelClass kind;
+    void (*handle)(RouteCall&);
+  };
+  static constexpr Form kForms[] = {
+      {"messages", ModelClass::kReady, handle_chat_completions},
+      {"prompt", ModelClass::kReady, handle_completions},
+      {"input", ModelClass::kEmbeds, handle_embeddings},
+      {"text_1", ModelClass::kScores, handle_score},
+      {"query", ModelClass::kScores, handle_rerank},
+  };
+  for (const Form& form : kForms) {
+    if (call.body.find(form.field)) return with_model(call, form.kind, form.handle);
+  }
+  call.exchange->respond(error_response(
+      400, "messages, prompt, input, text_1 or query is missing: it says which route is meant",
+      "messages"));
 }
 
 void handle_completions(RouteCall& call) { generate(call, plan_openai_completion); }

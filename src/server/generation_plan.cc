@@ -11,14 +11,38 @@
 namespace headrace {
 namespace {
 
-// Of a text. A refusal names its length, unless that would take long to find out.
-size_t encoded_tokens_max(const ReadyModel& model) {
-  return 2 * static_cast<size_t>(model.served.max_model_len);
+// Of a text. A refusal names its length, unless that would take long to find out; of what is to be
+// truncated the end must be known.
+size_t encoded_tokens_max(const ReadyModel& model, const GenerationSettings& settings) {
+  const size_t contexts = settings.prompt_last ? 16 : 2;
+  return contexts * static_cast<size_t>(model.served.max_model_len);
+}
+
+// truncate_prompt_tokens: of each prompt that was encoded to its end its last tokens.
+Status truncate_prompts(const ReadyModel& model, GenerationPlan& plan) {
+  if (!plan.settings.prompt_last) return ok_status();
+  const int32_t context = model.served.max_model_len;
+  if (*plan.settings.prompt_last > context) {
+    return invalid_argument(
+        fmt::format("truncate_prompt_tokens must be at most the maximum context length of {} "
+                    "tokens, got {}",
+                    context, *plan.settings.prompt_last),
+        "truncate_prompt_tokens");
+  }
+  const int32_t answer = std::clamp(plan.settings.max_tokens.value_or(1), 0, context - 1);
+  const auto most = static_cast<size_t>(
+      *plan.settings.prompt_last < 0 ? context - answer : *plan.settings.prompt_last);
+  for (std::vector<TokenId>& prompt : plan.prompts) {
+    if (prompt.size() <= most || prompt.size() > encoded_tokens_max(model, plan.settings)) continue;
+    prompt.erase(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(most));
+  }
+  return ok_status();
 }
 
 // Fixes sampling.max_tokens: what was asked for, or the protocol's default, within the served
 // model's own bound, and refuses what cannot fit.
 Status fit_context(const ReadyModel& model, const AnswerWording& wording, GenerationPlan& plan) {
+  HR_RETURN_IF_ERROR(truncate_prompts(model, plan));
   const std::string_view prompt_name = wording.prompt_name;
   const int64_t context = model.served.max_model_len;
   int64_t longest = 0;
@@ -30,7 +54,7 @@ Status fit_context(const ReadyModel& model, const AnswerWording& wording, Genera
   }
   if (longest > context) {
     // Of ids all are there, of a text no more was encoded than encoded_tokens_max() says.
-    const auto most = static_cast<int64_t>(encoded_tokens_max(model));
+    const auto most = static_cast<int64_t>(encoded_tokens_max(model, plan.settings));
     const bool more = longest == most + 1;
     return invalid_argument(
         fmt::format("{} has {}{} tokens, but the maximum context length is {} tokens", prompt_name,
@@ -61,12 +85,14 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
                        std::string_view id_prefix) {
   const GenerationSettings& settings = plan.settings;
   AnswerHead head;
-  head.id = std::string(id_prefix) + random_hex_id();
+  const std::string& own = settings.request_id;
+  head.id = std::string(id_prefix) + (own.empty() ? random_hex_id() : own);
   head.created_unix_s = unix_seconds();
   head.model = settings.model.empty() ? model.served.names.front() : settings.model;
   head.return_token_ids = settings.return_token_ids;
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;
+  head.tell_prompt_logprobs = settings.tell_prompt_logprobs;
   if (settings.return_token_ids) head.prompts = plan.prompts;
   for (const std::vector<TokenId>& ids : plan.prompts) {
     head.prompt_tokens.push_back(static_cast<int64_t>(ids.size()));
@@ -87,7 +113,7 @@ Status encode_prompts(const ReadyModel& model, CompletionRequest& request,
   }
   const EncodeOptions options{.add_special = request.settings.add_special.value_or(true),
                               .parse_special = request.parse_special,
-                              .tokens_max = encoded_tokens_max(model)};
+                              .tokens_max = encoded_tokens_max(model, request.settings)};
   for (std::string& text : request.texts) {
     HR_ASSIGN_OR_RETURN(auto ids, tokenizer->encode(text, options));
     plan.prompts.push_back(std::move(ids));
@@ -165,8 +191,9 @@ Result<std::vector<TokenId>> encode_chat(const ReadyModel& model, ChatRequest& r
   HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
   return model.chat->encode(request.messages, request.template_variables,
                             {.add_generation_prompt = request.add_generation_prompt,
+                             .continue_final_message = request.continue_final_message,
                              .add_special = request.settings.add_special.value_or(false),
-                             .tokens_max = encoded_tokens_max(model)});
+                             .tokens_max = encoded_tokens_max(model, request.settings)});
 }
 
 }  // namespace
@@ -204,7 +231,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
 Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
                                   std::string_view prompt_name) {
   HR_ASSIGN_OR_RETURN(const auto ids, encode_chat(model, request, prompt_name));
-  const size_t most = encoded_tokens_max(model);
+  const size_t most = encoded_tokens_max(model, request.settings);
   if (ids.size() <= most) return static_cast<int64_t>(ids.size());
   return invalid_argument(fmt::format("{} has more than {} tokens, but the maximum context length "
                                       "is {} tokens",

@@ -8,6 +8,7 @@
 
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
+#include "server/http_message.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -198,6 +199,30 @@ Status read_stream_options(const Json& value, const Context& context, Settings& 
   return ok_status();
 }
 
+Status read_prompt_last(const Json& value, const Context&, Settings& settings) {
+  settings.prompt_last = to_int32(value);
+  if (*settings.prompt_last != 0) return ok_status();
+  return field_error("truncate_prompt_tokens", "-1 or at least 1", value);
+}
+
+Status read_prompt_logprobs(const Json& value, const Context& context, Settings& settings) {
+  const FieldRange range{0, static_cast<double>(context.limits.logprobs_max)};
+  HR_RETURN_IF_ERROR(check_field("prompt_logprobs", FieldType::kInteger, range, value, context));
+  settings.sampling.prompt_logprobs = to_int32(value);
+  settings.tell_prompt_logprobs = true;
+  return ok_status();
+}
+
+// vLLM's: what follows "cmpl-" or "chatcmpl-" in the answer's id.
+Status read_request_id(const Json& value, const Context&, Settings& settings) {
+  constexpr size_t kIdBytesMax = 128;
+  settings.request_id = value.as_string();
+  if (is_safe_header_value(settings.request_id, kIdBytesMax)) return ok_status();
+  return field_error("request_id", "1 to 128 printable characters without spaces", value);
+}
+
+Status accept_field(const Json&, const Context&, Settings&) { return ok_status(); }
+
 // Plain stores.
 #define HR_STORE(member, expression) \
   [](const Json& v, const Context&, Settings& s) { return s.member = (expression), ok_status(); }
@@ -252,6 +277,13 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"cache_salt", FieldType::kString, {}, HR_STORE(cache_salt, v.as_string())},
     {"cache_pin", FieldType::kInteger, {1, kInt32Max}, read_pin},
     {"prompt_cache_retention", FieldType::kString, {}, read_retention, kRetentionSchema},
+    {"truncate_prompt_tokens", FieldType::kInteger, {-1, kInt32Max}, read_prompt_last},
+    {"prompt_logprobs", FieldType::kInteger, {0, kInt32Max}, read_prompt_logprobs},
+    {"request_id", FieldType::kString, {}, read_request_id},
+    // They change no answer here: the cache finds prompts by what they hold, and no vocabulary puts
+    // spaces between control tokens.
+    {"session_id", FieldType::kString, {}, accept_field},
+    {"spaces_between_special_tokens", FieldType::kBool, {}, accept_field},
 };
 #undef HR_STORE
 
@@ -361,6 +393,12 @@ constexpr Field<ChatRequest> kChatFields[] = {
      [](const Json& v, const Context&, ChatRequest& r) {
        return r.add_generation_prompt = v.as_bool(), ok_status();
      }},
+    {"continue_final_message",
+     FieldType::kBool,
+     {},
+     [](const Json& v, const Context&, ChatRequest& r) {
+       return r.continue_final_message = v.as_bool(), ok_status();
+     }},
     {"reasoning_effort", FieldType::kString, {}, read_reasoning_effort, kEffortSchema},
     {"parallel_tool_calls",
      FieldType::kBool,
@@ -411,6 +449,18 @@ std::string_view zero_length(const Json& body, const Settings& settings) {
     if (body.find(name)) return name;
   }
   return {};
+}
+
+// echo with logprobs tells those of the prompt, too.
+Status settle_echo(CompletionRequest& request) {
+  if (!request.echo) return ok_status();
+  const auto refuse = [](const char* field) {
+    return invalid_argument(std::string(field) + " does not go with echo", field);
+  };
+  if (request.settings.tell_prompt_logprobs) return refuse("prompt_logprobs");
+  if (request.settings.prompt_last) return refuse("truncate_prompt_tokens");
+  request.settings.sampling.prompt_logprobs = request.settings.sampling.logprobs;
+  return ok_status();
 }
 
 // llama.cpp's penalties look at the last tokens only. Here they look at all, as vLLM's.
@@ -502,6 +552,9 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                             "min_tokens");
   }
   HR_RETURN_IF_ERROR(check_penalty_window(settings));
+  if (settings.tell_prompt_logprobs && settings.stream) {
+    return invalid_argument("prompt_logprobs is not supported with stream", "prompt_logprobs");
+  }
   if (settings.include_usage && !settings.stream) {
     return invalid_argument("stream_options needs stream to be true", "stream_options");
   }
@@ -525,7 +578,7 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
   if (request.texts.empty() && request.ids.empty()) {
     return invalid_argument("prompt is missing", "prompt");
   }
-  if (request.echo) request.settings.sampling.prompt_logprobs = request.settings.sampling.logprobs;
+  HR_RETURN_IF_ERROR(settle_echo(request));
   return request;
 }
 
@@ -539,6 +592,7 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
+  HR_RETURN_IF_ERROR(check_continued(body));
   HR_RETURN_IF_ERROR(check_tools(body, context, request));
   HR_RETURN_IF_ERROR(read_reasoning_form(body, context, request));
   const std::string_view zero = zero_length(body, request.settings);

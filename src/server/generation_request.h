@@ -29,6 +29,9 @@ struct GenerationSettings {
   std::optional<bool> add_special;  // default: true for completions, false for chat
   bool tokens_as_ids = false;       // return_tokens_as_token_ids: "token_id:123" for texts
   bool return_token_ids = false;
+  bool tell_prompt_logprobs = false;   // prompt_logprobs, apart from those of echo
+  std::optional<int32_t> prompt_last;  // truncate_prompt_tokens; -1: as many as leave room
+  std::string request_id;              // of the answer's id; empty: one is made
   int32_t priority = 0;
   int32_t slo_class = 0;    // index into the engine's
   bool background = false;  // service_tier flex: what others leave idle
@@ -54,6 +57,7 @@ struct ChatRequest {
   GenerationSettings settings;
   Json messages;  // as parse_messages() gives them
   bool add_generation_prompt = true;
+  bool continue_final_message = false;
   std::string reasoning_effort;  // empty: the template's own
   ReasoningForm reasoning = ReasoningForm::kApart;
   bool reads_calls = false;         // the model may call the tools

@@ -54,6 +54,11 @@ const Accepted& generation_rows() {
       {"slo_class", {}},               // one of the server's names
       {"service_tier", {}},
       {"user", kTexts},
+      {"truncate_prompt_tokens", {"-1", "2^31-1"}},  // what is over the context is refused later
+      {"prompt_logprobs", {"0"}},
+      {"request_id", kTexts},
+      {"session_id", kTexts},
+      {"spaces_between_special_tokens", kOnlyTrue},
   };
   return rows;
 }
@@ -71,6 +76,7 @@ const Accepted kChatRows = {
     {"logprobs", kOnlyTrue},
     {"top_logprobs", {"0"}},
     {"add_generation_prompt", kOnlyTrue},
+    {"continue_final_message", kOnlyTrue},
     {"tools", {}},
     {"documents", {}},
     {"chat_template_kwargs", {"object"}},
@@ -86,6 +92,7 @@ const Accepted kTokenizeRows = {
     {"add_special", kOnlyTrue},
     {"parse_special", kOnlyTrue},
     {"add_generation_prompt", kOnlyTrue},
+    {"continue_final_message", kOnlyTrue},
     {"tools", {}},
     {"documents", {}},
     {"chat_template_kwargs", {"object"}},
@@ -195,10 +202,8 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
       {"length_penalty", "0.5"},
       {"bad_words", R"(["x"])"},
       {"allowed_token_ids", "[1]"},
-      {"prompt_logprobs", "1"},
-      {"truncate_prompt_tokens", "8"},
       {"thinking_token_budget", "8"},
-      {"continue_final_message", "true"},
+      {"stream_interval", "4"},
       {"include_reasoning", "false"},
       {"enable_thinking", "false"},
       {"dry_multiplier", "0.8"},

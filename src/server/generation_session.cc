@@ -299,7 +299,11 @@ void GenerationSession::finish() {
     exchange_->end_stream();
   } else {
     std::vector<ChoiceDelta> answers;
-    for (Choice& choice : choices_) answers.push_back(std::move(choice.ready));
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      answers.push_back(std::move(choices_[i].ready));
+      if (!plan_.settings.tell_prompt_logprobs) continue;
+      answers.back().prompt_logprobs = prompts_[i / choices_per_prompt()].logprobs;
+    }
     HttpResponse response;
     response.body = write_json(plan_.format->whole(answers, usage()));
     response.headers = std::move(plan_.headers);

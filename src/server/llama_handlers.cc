@@ -184,19 +184,6 @@ void handle_llama_slots(RouteCall& call) {
   respond_json(call, slots);
 }
 
-void handle_llama_slot_action(RouteCall& call) {
-  call.exchange->respond(error_response(
-      400,
-      "slots are not saved, restored or erased: the prefix cache keeps prompts by what they hold "
-      "(--kv-save also over a restart)"));
-}
-
 void handle_lora_adapters(RouteCall& call) { respond_json(call, Json::array()); }
-
-void handle_set_lora_adapters(RouteCall& call) {
-  call.exchange->respond(error_response(400,
-                                        "/lora-adapters is not supported: adapters are not "
-                                        "served, so that none can be scaled"));
-}
 
 }  // namespace headrace

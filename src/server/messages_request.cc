@@ -363,6 +363,25 @@ Result<MessagesRequest> parse_messages_body(const Json& body, const FieldContext
   return request;
 }
 
+// A last turn of the assistant is the begin of the answer, which goes on from there.
+Result<MessagesRequest> take_turns(MessagesRequest request) {
+  const bool begun = request.turns.ends_with_assistant();
+  request.chat.messages = request.turns.take_messages();
+  if (!begun) return request;
+  const Json& last = request.chat.messages.as_array().back();
+  if (last.find("tool_calls")) {
+    return bad_turn("messages must not end with a tool_use: send its tool_result behind it");
+  }
+  const std::string& text = last.find("content")->as_string();
+  if (text.empty() || text.find_last_not_of(" \n\r\t") + 1 != text.size()) {
+    return bad_turn(
+        "messages must not end with white space or an empty text of the assistant: the answer goes "
+        "on behind it");
+  }
+  request.chat.continue_final_message = true;
+  return request;
+}
+
 }  // namespace
 
 std::span<const Field<MessagesRequest>> messages_fields() { return kMessagesFields; }
@@ -372,19 +391,12 @@ Result<MessagesRequest> parse_messages_request(const Json& body, const FieldCont
   const std::optional<int32_t> max_tokens = request.chat.settings.max_tokens;
   if (!max_tokens) return invalid_argument("max_tokens is missing", "max_tokens");
   if (*max_tokens == 0) return field_error("max_tokens", "at least 1", Json(0));
-  if (request.turns.ends_with_assistant()) {
-    return bad_turn(
-        "messages must end with a turn of the user: an answer that was begun is not continued "
-        "here");
-  }
-  request.chat.messages = request.turns.take_messages();
-  return request;
+  return take_turns(std::move(request));
 }
 
 Result<MessagesRequest> parse_count_tokens_request(const Json& body, const FieldContext& context) {
   HR_ASSIGN_OR_RETURN(MessagesRequest request, parse_messages_body(body, context));
-  request.chat.messages = request.turns.take_messages();
-  return request;
+  return take_turns(std::move(request));
 }
 
 }  // namespace headrace

@@ -133,8 +133,11 @@ TEST(Messages, BadBlocksAreNamed) {
        "messages[0].content[0].input must be an object"},
       {R"([{"role":"user","content":[{"type":"tool_result","tool_use_id":"7"}]}])",
        "messages[0].content[0].tool_use_id is the id of no tool_use before it"},
-      {R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])",
-       "messages must end with a turn of the user"},
+      {R"([{"role":"user","content":"a"},{"role":"assistant","content":"b "}])",
+       "must not end with white space"},
+      {R"([{"role":"user","content":"a"},{"role":"assistant","content":""}])", "empty text"},
+      {R"([{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{}}]}])",
+       "must not end with a tool_use"},
       {R"([{"role":"user","content":[]}])", "a block at least"},
   };
   for (const auto& [messages, error] : cases) {
@@ -144,6 +147,18 @@ TEST(Messages, BadBlocksAreNamed) {
     EXPECT_EQ(status.field(), "messages");
     EXPECT_NE(status.message().find(error), std::string::npos) << status.message();
   }
+}
+
+TEST(Messages, ALastTurnOfTheAssistantIsTheBeginOfTheAnswer) {
+  Json body = messages_base();
+  body.set("messages", *parse_json(R"([{"role":"user","content":"a"}])"));
+  EXPECT_FALSE(parse_messages_request(body, kContext)->chat.continue_final_message);
+  body.set("messages", *parse_json(R"([{"role":"user","content":"a"},)"
+                                   R"({"role":"assistant","content":"b"}])"));
+  const auto request = parse_messages_request(body, kContext);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_TRUE(request->chat.continue_final_message);
+  EXPECT_TRUE(parse_count_tokens_request(body, kContext)->chat.continue_final_message);
 }
 
 TEST(Messages, ToolsAndTheirChoice) {

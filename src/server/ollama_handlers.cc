@@ -236,6 +236,20 @@ Json shown_model(const ReadyModel& model) {
   return json.set("modified_at", rfc3339(model.served.created_unix_s));
 }
 
+// Of what the body names. kNotFound: it is not served.
+Result<size_t> find_ollama_model(RouteCall& call) {
+  const Json* name = call.body.find("model");
+  if (!name || name->is_null()) name = call.body.find("name");  // as it was called before
+  if (name && !name->is_string()) {
+    return field_error("model", "a string", *name);
+  }
+  HR_ASSIGN_OR_RETURN(const size_t place, find_model(call));
+  if (const ModelLease model = call.state.models.look_at(place); model && name) {
+    HR_RETURN_IF_ERROR(check_model_name(*model, served_name(*model, name->as_string())));
+  }
+  return place;
+}
+
 }  // namespace
 
 void handle_ollama_root(RouteCall& call) {
@@ -286,28 +300,31 @@ void handle_ollama_ps(RouteCall& call) {
 }
 
 void handle_ollama_show(RouteCall& call) {
-  const Json* name = call.body.find("model");
-  if (!name || name->is_null()) name = call.body.find("name");  // as it was called before
-  if (name && !name->is_string()) {
-    return call.exchange->respond(error_response(field_error("model", "a string", *name)));
-  }
-  const Result<size_t> place = find_model(call);
+  const Result<size_t> place = find_ollama_model(call);
   if (!place.ok()) return call.exchange->respond(error_response(place.status()));
   const ModelLease model = call.state.models.look_at(*place);
   if (!model) return respond_json(call, shown_file(call.state.models.status(*place)));
-  const std::string asked = name ? served_name(*model, name->as_string()) : "";
-  const Status known = check_model_name(*model, asked);
-  if (!known.ok()) return call.exchange->respond(error_response(known));
   respond_json(call, shown_model(*model));
 }
 
-void handle_ollama_no_change(RouteCall& call) {
-  call.exchange->respond(error_response(
-      400,
-      fmt::format("{} is not supported: this server answers with the model that it was started "
-                  "with (headrace serve -m MODEL; /api/tags lists it), and fetches, makes, "
-                  "copies and removes none",
-                  call.request.path)));
+// Programs pull a model before they use it: of one that is served there is nothing to fetch.
+void handle_ollama_pull(RouteCall& call) {
+  const Result<size_t> place = find_ollama_model(call);
+  if (!place.ok()) {
+    const Status status = place.status().with_context("/api/pull fetches nothing");
+    return call.exchange->respond(error_response(status));
+  }
+  const Json* stream = call.body.find("stream");
+  if (stream && !stream->is_null() && !stream->is_bool()) {
+    return call.exchange->respond(error_response(field_error("stream", "true or false", *stream)));
+  }
+  const Json done = Json::object().set("status", "success");
+  if (stream && *stream == Json(false)) return respond_json(call, done);
+  HttpResponse response;
+  response.content_type = "application/x-ndjson";
+  response.body =
+      write_json(Json::object().set("status", "pulling manifest")) + "\n" + write_json(done) + "\n";
+  call.exchange->respond(std::move(response));
 }
 
 }  // namespace headrace

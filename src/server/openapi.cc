@@ -13,6 +13,7 @@
 #include "server/llama_request.h"
 #include "server/messages_request.h"
 #include "server/ollama_request.h"
+#include "server/openapi_answers.h"
 #include "server/response_request.h"
 #include "server/score_request.h"
 #include "server/sglang_request.h"
@@ -52,6 +53,8 @@ constexpr BodyRow kBodies[] = {
      R"({"prompt": "Once upon a time", "max_tokens": 16})"},
     {handle_chat_completions, read_with<parse_chat_request>,
      R"({"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16})"},
+    {handle_invocations, read_with<parse_chat_request>,
+     R"({"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16})"},
     {handle_messages, read_with<parse_messages_request>,
      R"({"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16})"},
     {handle_count_tokens, read_with<parse_count_tokens_request>,
@@ -62,6 +65,7 @@ constexpr BodyRow kBodies[] = {
     {handle_ollama_generate, read_ollama<OllamaRoute::kGenerate>,
      R"({"prompt": "Hello!", "options": {"num_predict": 16}})"},
     {handle_ollama_show, nullptr, R"({})"},
+    {handle_ollama_pull, nullptr, R"({"stream": false})"},
     {handle_embeddings, read_with<parse_embedding_request>, R"({"input": "Hello!"})"},
     {handle_ollama_embed, read_ollama_embed<OllamaEmbedRoute::kEmbed>, R"({"input": "Hello!"})"},
     {handle_ollama_embeddings, read_ollama_embed<OllamaEmbedRoute::kEmbeddings>,
@@ -92,6 +96,10 @@ constexpr BodyRow kBodies[] = {
      R"({"messages": [{"role": "user", "content": "Hello!"}]})"},
     {handle_load_model, nullptr, R"({"model": "tiny"})"},
     {handle_unload_model, nullptr, R"({"model": "tiny"})"},
+    {handle_create_upload, nullptr,
+     R"({"filename": "requests.jsonl", "bytes": 1000, "purpose": "batch",
+         "mime_type": "application/jsonl"})"},
+    {handle_complete_upload, nullptr, R"({"part_ids": ["part_1"]})"},
     {handle_create_batch, nullptr,
      R"({"input_file_id": "file-1", "endpoint": "/v1/chat/completions",
          "completion_window": "24h"})"},
@@ -216,7 +224,11 @@ Json operation(const Route& route) {
   }
   if (route.limit != LimitClass::kNoBody) json.set("requestBody", request_body(route));
   Json responses = Json::object();
-  responses.set("200", Json::object().set("description", "The answer, or the begin of a stream"));
+  Json good = Json::object().set("description", "The answer, or the begin of a stream");
+  if (Json content = answer_content(route); !content.is_null()) {
+    good.set("content", std::move(content));
+  }
+  responses.set("200", std::move(good));
   const Json words = Json::object().set("$ref", "#/components/schemas/Error");
   responses.set("default", Json::object()
                                .set("description", "An error: its message names the field")
@@ -229,12 +241,9 @@ Json components() {
   schemes.set("bearer", Json::object().set("type", "http").set("scheme", "bearer"));
   schemes.set("key",
               Json::object().set("type", "apiKey").set("in", "header").set("name", "X-API-Key"));
-  // An object of OpenAI's and Anthropic's words, a text of the others'.
-  const Json error =
-      parsed(R"({"type": "object", "required": ["error"], "properties": {"error": {}}})");
   return Json::object()
       .set("securitySchemes", std::move(schemes))
-      .set("schemas", Json::object().set("Error", error));
+      .set("schemas", answer_components());
 }
 
 std::string escaped(std::string_view text) {
@@ -289,6 +298,7 @@ std::string_view example_body(const Route& route) {
 Json openapi_document() {
   Json paths = Json::object();
   for (const Route& route : routes()) {
+    if (route.model == ModelClass::kNotServed) continue;
     std::string method;
     for (char c : route.method) method += static_cast<char>(c | 0x20);
     const Json* others = paths.find(route.path);

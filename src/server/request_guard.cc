@@ -113,4 +113,12 @@ std::optional<HttpResponse> refuse_content_type(const HttpRequest& request) {
                        shown(header)));
 }
 
+std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request) {
+  const std::string_view header = request.header("content-encoding");
+  if (header.empty() || to_lower(trim(header)) == "identity") return std::nullopt;
+  return error_response(415, fmt::format("the body's Content-Encoding is \"{}\", but bodies are "
+                                         "read as they are: send it without compression",
+                                         shown(header)));
+}
+
 }  // namespace headrace

@@ -38,6 +38,8 @@ class RequestGuard {
 // 415 for a body that says it is something else than JSON: a page may send text and forms to other
 // sites unasked, but JSON only where the server allows it (CORS). Saying nothing is allowed.
 std::optional<HttpResponse> refuse_content_type(const HttpRequest& request);
+// 415 for a compressed body, which would be read as the text that it is not.
+std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request);
 
 // Whether the text is an address of this machine alone, or localhost.
 bool is_loopback_host(std::string_view host);

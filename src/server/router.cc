@@ -11,6 +11,7 @@
 #include "server/error_response.h"
 #include "server/handlers.h"
 #include "server/model_wait.h"
+#include "server/not_served.h"
 #include "server/query.h"
 
 namespace headrace {
@@ -30,6 +31,7 @@ constexpr auto kEmbeds = ModelClass::kEmbeds;
 constexpr auto kScores = ModelClass::kScores;
 constexpr auto kClassifies = ModelClass::kClassifies;
 constexpr auto kEncodes = ModelClass::kEncodes;
+constexpr auto kNotServed = ModelClass::kNotServed;
 
 constexpr Route kRoutes[] = {
 #define ROUTE(method, path, auth, limit, model, handler) \
@@ -173,8 +175,12 @@ std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& 
   if (!match.path_only)
     return error_response(404, "there is no such route: those of the OpenAI API are under /v1");
   if (!match.route) return method_not_allowed(request.path);
+  if (match.route->model == kNotServed) return not_served(match.route->path);
   if (match.route->limit == LimitClass::kJson) {
     if (auto refusal = refuse_content_type(request)) return refusal;
+  }
+  if (match.route->limit != LimitClass::kNoBody) {
+    if (auto refusal = refuse_content_encoding(request)) return refusal;
   }
   if (match.route->model == ModelClass::kAnyTime) return std::nullopt;
   if (state.draining) return not_ready("the server is shutting down");

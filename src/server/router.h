@@ -40,6 +40,7 @@ enum class ModelClass : uint8_t {
   kScores,      // compares two texts: a head of one class, or embeddings
   kClassifies,  // has a head, of any number of classes
   kEncodes,     // is an encoder, with a head or without
+  kNotServed,   // no model does: always 400 (not_served.h)
 };
 
 // Whose request it is.

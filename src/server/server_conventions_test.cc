@@ -88,6 +88,79 @@ TEST(ServerConventions, NPredictMinusOneRunsToTheContextsEnd) {
   EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 4096 - 2);
 }
 
+TEST(ServerConventions, APromptIsTruncatedFromItsBegin) {
+  Fixture f;
+  const auto prompt_of = [&](std::string_view path, std::string_view body) {
+    const TestResponse answer = f.post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return f.model.engine->last_request().prompt;
+  };
+  const std::vector<TokenId> last = {7, 8};
+  EXPECT_EQ(prompt_of(kCompletions, R"({"prompt":[5,6,7,8],"truncate_prompt_tokens":2})"), last);
+  EXPECT_EQ(prompt_of(kCompletions, R"({"prompt":[7,8],"truncate_prompt_tokens":3})"), last);
+  const std::string long_text(40 * 4096, 'a');  // of five contexts: a token has up to 8 of them
+  const std::string chat = fmt::format(
+      R"({{"messages":[{{"role":"user","content":"{}"}}],"max_tokens":96,"truncate_prompt_tokens":-1}})",
+      long_text);
+  EXPECT_EQ(prompt_of(kChatPath, chat).size(), 4000u);
+  for (const char* body : {R"({"prompt":"a","truncate_prompt_tokens":0})",
+                           R"({"prompt":"a","truncate_prompt_tokens":4097})",
+                           R"({"prompt":"a","truncate_prompt_tokens":1,"echo":true})"}) {
+    EXPECT_EQ(f.post(kCompletions, body).error_param(), "truncate_prompt_tokens") << body;
+  }
+}
+
+TEST(ServerConventions, PromptLogprobsAreToldAsVllmTellsThem) {
+  Fixture f;
+  const Json echo =
+      f.post(kCompletions, R"({"prompt":[5,6,7],"max_tokens":0,"echo":true,"logprobs":2})").json();
+  const Json::Array& values = at(at(choice(echo), "logprobs"), "token_logprobs").as_array();
+  const Json answer =
+      f.post(kCompletions, R"({"prompt":[5,6,7],"max_tokens":2,"n":2,"prompt_logprobs":2})").json();
+  for (size_t i : {0u, 1u}) {
+    const Json::Array& told = at(choice(answer, i), "prompt_logprobs").as_array();
+    ASSERT_EQ(told.size(), 3u);
+    EXPECT_TRUE(told[0].is_null());
+    EXPECT_EQ(at(at(told[1], "6"), "logprob"), values[1]);
+    EXPECT_EQ(at(at(told[2], "7"), "logprob"), values[2]);
+    EXPECT_EQ(told[2].as_object().size(), 3u);  // the two best, and the prompt's own
+    EXPECT_TRUE(at(at(told[2], "7"), "rank").is_null());
+    EXPECT_EQ(at(told[2].as_object()[0].second, "rank").as_int(), 1);
+  }
+  const Json chat =
+      f.post(kChatPath, R"({"messages":[{"role":"user","content":"a"}],"prompt_logprobs":0})")
+          .json();
+  EXPECT_EQ(static_cast<int64_t>(at(chat, "prompt_logprobs").as_array().size()),
+            at(at(chat, "usage"), "prompt_tokens").as_int());
+  for (const char* body : {R"({"prompt":"a","prompt_logprobs":21})",
+                           R"({"prompt":"a","prompt_logprobs":1,"stream":true})",
+                           R"({"prompt":"a","prompt_logprobs":1,"echo":true})"}) {
+    EXPECT_EQ(f.post(kCompletions, body).error_param(), "prompt_logprobs") << body;
+  }
+}
+
+TEST(ServerConventions, ARequestMayNameItsId) {
+  Fixture f;
+  EXPECT_EQ(at(f.post(kCompletions, R"({"prompt":"a","request_id":"abc"})").json(), "id"),
+            Json("cmpl-abc"));
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","request_id":"a b"})").error_param(),
+            "request_id");
+}
+
+TEST(ServerConventions, ABegunAnswerGoesOn) {
+  Fixture f;
+  constexpr std::string_view kBegun =
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b "}],)"
+      R"("continue_final_message":true)";
+  EXPECT_EQ(f.post(kChatPath, fmt::format("{}}}", kBegun)).status, 200);
+  const auto& prompt = f.model.engine->last_request().prompt;
+  EXPECT_EQ(f.model.tokenizer->decode(prompt, false),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb ");
+  const TestResponse both =
+      f.post(kChatPath, fmt::format(R"({},"add_generation_prompt":true}})", kBegun));
+  EXPECT_EQ(both.error_param(), "continue_final_message");
+}
+
 TEST(ServerConventions, AccessLogHasALineForEachRequestAndNoPrompt) {
   const LogLevel before = log_level();
   set_log_level(LogLevel::kInfo);

@@ -74,7 +74,7 @@ void encode_chat(const Json& messages, const Json& variables) {
                                       [](TokenId id) { return model().tokenizer->is_control(id); });
   CHECK(controls == static_cast<long>(2 * messages.as_array().size() + 1));
   CHECK(model().tokenizer->decode(*ids, false) ==
-        model().encoder->render(messages, variables, true).value());
+        model().encoder->render(messages, variables, {}).value());
 }
 
 template <class T>

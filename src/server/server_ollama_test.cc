@@ -299,6 +299,19 @@ TEST(ServerOllama, HostileValuesAreRefusedByName) {
   EXPECT_EQ(f.model.engine->submitted(), 0);
 }
 
+TEST(ServerOllama, WhatIsServedNeedsNoPull) {
+  OllamaFixture f("x");
+  const TestResponse stream = f.post("/api/pull", R"({"model":"tiny:latest"})");
+  EXPECT_EQ(stream.headers.at("content-type"), "application/x-ndjson");
+  EXPECT_EQ(stream.body, "{\"status\":\"pulling manifest\"}\n{\"status\":\"success\"}\n");
+  EXPECT_EQ(f.post("/api/pull", R"({"name":"tiny","stream":false})").body,
+            R"({"status":"success"})");
+  EXPECT_EQ(f.post("/api/pull", R"({"model":"tiny","stream":1})").status, 400);
+  const TestResponse other = f.post("/api/pull", R"({"model":"other"})");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_NE(ollama_error(other).find("fetches nothing"), std::string::npos) << other.body;
+}
+
 TEST(ServerOllama, EveryErrorIsInOllamasForm) {
   ServerOptions options;
   options.api_keys = {"right"};
@@ -323,7 +336,7 @@ TEST(ServerOllama, EveryErrorIsInOllamasForm) {
       f.post("/api/embeddings", R"({"prompt":"x"})", kKey),
   };
   constexpr int kStatuses[] = {401, 401, 404, 405, 400, 400, 403, 404,
-                               404, 400, 400, 400, 400, 400, 400, 400};
+                               404, 400, 404, 400, 400, 400, 400, 400};
   for (size_t i = 0; i < std::size(answers); ++i) {
     EXPECT_EQ(answers[i].status, kStatuses[i]) << i;
     EXPECT_NE(ollama_error(answers[i]), "") << i << answers[i].body;

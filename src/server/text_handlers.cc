@@ -18,12 +18,17 @@ bool spells_control_token(const Tokenizer& tokenizer, const std::string& text) {
   return ids.ok() && ids->size() == 1 && tokenizer.is_control(ids->front());
 }
 
+ChatPromptOptions prompt_options(const TokenizeRequest& request) {
+  return {.add_generation_prompt = request.add_generation_prompt,
+          .continue_final_message = request.continue_final_message,
+          .add_special = request.add_special.value_or(false)};
+}
+
 Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeRequest& request) {
   if (request.messages) {
     if (!model.chat) return invalid_argument("this model has no chat template", "messages");
     return model.chat->encode(*request.messages, request.template_variables,
-                              {.add_generation_prompt = request.add_generation_prompt,
-                               .add_special = request.add_special.value_or(false)});
+                              prompt_options(request));
   }
   // BOS by vLLM's default for `prompt` and llama.cpp's for `content`; within a text the spelling of
   // a control token becomes one only when asked (both engines always do it).
@@ -111,9 +116,9 @@ Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& co
   HR_RETURN_IF_ERROR(check_model_name(model, request.model));
   if (!request.messages) return invalid_argument("messages is missing", "messages");
   if (!model.chat) return invalid_argument("this model has no chat template", "messages");
-  HR_ASSIGN_OR_RETURN(const std::string text,
-                      model.chat->render(*request.messages, request.template_variables,
-                                         request.add_generation_prompt));
+  HR_ASSIGN_OR_RETURN(
+      const std::string text,
+      model.chat->render(*request.messages, request.template_variables, prompt_options(request)));
   Json json = Json::object();
   json.set("prompt", text);
   return json;

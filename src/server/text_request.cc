@@ -49,6 +49,7 @@ constexpr Field<TokenizeRequest> kTokenizeFields[] = {
     {"add_special", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},
     {"parse_special", FieldType::kBool, {}, HR_STORE(parse_special, v.as_bool())},
     {"add_generation_prompt", FieldType::kBool, {}, HR_STORE(add_generation_prompt, v.as_bool())},
+    {"continue_final_message", FieldType::kBool, {}, HR_STORE(continue_final_message, v.as_bool())},
     {"tools", FieldType::kAny, {}, add_template_variable<TokenizeRequest, add_tools>, kToolsSchema},
     {"documents",
      FieldType::kAny,
@@ -93,6 +94,7 @@ Result<TokenizeRequest> parse_tokenize_request(const Json& body, const FieldCont
   if (forms != 1) {
     return invalid_argument("exactly one of prompt, messages and content must be given", "prompt");
   }
+  HR_RETURN_IF_ERROR(check_continued(body));
   return request;
 }
 

@@ -22,6 +22,7 @@ struct TokenizeRequest {
   std::optional<bool> add_special;  // add_special_tokens or add_special
   std::optional<bool> parse_special;
   bool add_generation_prompt = true;
+  bool continue_final_message = false;
   Json template_variables;  // tools, documents, chat_template_kwargs: an object or null
   bool return_token_strs = false;
   bool with_pieces = false;

@@ -100,7 +100,6 @@ constexpr RefusedField kGeneration[] = {
     {"t_max_predict_ms", if_positive, "max_tokens bounds an answer"},
     {"n_indent", if_positive},
     // Prompts
-    {"truncate_prompt_tokens", always, "send a prompt that fits"},
     {"prompt_embeds", always},
     {"images", if_not_empty, "models see no images here"},
     {"image_data", if_not_empty, "models see no images here"},
@@ -108,20 +107,28 @@ constexpr RefusedField kGeneration[] = {
     {"lora", if_not_empty, kNoAdapters},
     {"lora_path", if_not_empty, kNoAdapters},
     // What is told of tokens
-    {"prompt_logprobs", always, "completions with echo, logprobs and max_tokens 0 have them"},
     {"n_probs", if_positive, "send logprobs"},
     // Thoughts
     {"thinking_token_budget", always, kNoThoughtBudget},
     {"thinking_budget_tokens", always, kNoThoughtBudget},
     {"reasoning_budget", always, kNoThoughtBudget},
+    {"stream_interval", if_over_one, "each token is sent as it comes"},
+    // What the routes of OpenAI's API read, and others do not: the last kOpenAiReads.
+    {"truncate_prompt_tokens", always, "send a prompt that fits"},
+    {"prompt_logprobs", always, "/v1/completions and /v1/chat/completions have them"},
+    {"request_id", always, "send the header X-Request-Id"},
 };
+constexpr size_t kOpenAiReads = 3;
+
+std::span<const RefusedField> refused_by_openai() {
+  return std::span(kGeneration).first(std::size(kGeneration) - kOpenAiReads);
+}
 
 constexpr RefusedField kChat[] = {
     {"tool_choice", if_forced_tool, "only \"none\" and \"auto\" are: a tool cannot be forced here"},
     {"functions", if_not_empty, "send tools"},
     {"function_call", if_not_word<kNone>, "send tools"},
     {"echo", if_true, "/v1/completions has it"},
-    {"continue_final_message", if_true, "/v1/completions continues a text"},
     // A client's template is a client's program.
     {"chat_template", always, "the server's --chat-template is the one"},
     {"mm_processor_kwargs", if_not_empty},
@@ -150,12 +157,12 @@ std::span<const RefusedField> refused_chat_fields() { return kChat; }
 std::span<const RefusedField> refused_completion_fields() { return kCompletion; }
 
 Status check_chat_fields(const Json& body) {
-  HR_RETURN_IF_ERROR(check_refused(kGeneration, body));
+  HR_RETURN_IF_ERROR(check_refused(refused_by_openai(), body));
   return check_refused(kChat, body);
 }
 
 Status check_completion_fields(const Json& body) {
-  HR_RETURN_IF_ERROR(check_refused(kGeneration, body));
+  HR_RETURN_IF_ERROR(check_refused(refused_by_openai(), body));
   return check_refused(kCompletion, body);
 }
 

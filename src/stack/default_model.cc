@@ -33,11 +33,14 @@ std::filesystem::path user_cache_folder() {
 std::filesystem::path program_cache_folder() { return user_cache_folder() / "headrace"; }
 
 Result<std::string> default_model_path() {
-  if (const std::string named = environment("HEADRACE_MODEL"); !named.empty()) {
+  for (const char* variable : {"HEADRACE_MODEL", "LLAMA_ARG_MODEL"}) {
+    const std::string named = environment(variable);
+    if (named.empty()) continue;
+    if (named.starts_with("hf:")) return without_hf_prefix(named);
     std::error_code error;
     if (std::filesystem::exists(named, error) || is_hub_name(named)) return named;
     return not_found(
-        fmt::format("$HEADRACE_MODEL names {}, and there is no such file or folder", named));
+        fmt::format("${} names {}, and there is no such file or folder", variable, named));
   }
   const std::filesystem::path path = program_cache_folder() / "models" / kFileName;
   if (is_file(path)) return path.string();

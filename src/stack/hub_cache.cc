@@ -123,4 +123,20 @@ Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
                                files.empty() ? "none" : fmt::format("{}", fmt::join(files, ", "))));
 }
 
+Result<std::string> without_hf_prefix(const std::string& model, const std::string& revision) {
+  constexpr std::string_view kPrefix = "hf:";
+  if (!model.starts_with(kPrefix)) return model;
+  const std::string repo = model.substr(kPrefix.size());
+  if (!is_hub_name(repo.substr(0, repo.find(':')))) {
+    return invalid_argument(
+        fmt::format("{}: expected hf:USER/MODEL or hf:USER/MODEL:QUANT", model));
+  }
+  if (repo.find(':') != repo.npos) return hub_gguf(repo, "", revision);
+  const std::string name = revision.empty() ? repo : repo + "@" + revision;
+  HR_ASSIGN_OR_RETURN(const std::string snapshot, hub_snapshot(name));
+  std::error_code ignored;
+  if (fs::exists(fs::path(snapshot) / "config.json", ignored)) return name;
+  return hub_gguf(repo, "", revision);
+}
+
 }  // namespace headrace

@@ -29,4 +29,9 @@ Result<std::string> hub_snapshot(const std::string& name);
 Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
                              const std::string& revision);
 
+// What "hf:maker/model" or "hf:maker/model:quant" stands for: a .gguf file as above, or, without a
+// quant, the model's name where its snapshot is a folder as of transformers. Any other text is
+// itself.
+Result<std::string> without_hf_prefix(const std::string& model, const std::string& revision = "");
+
 }  // namespace headrace

@@ -76,6 +76,22 @@ TEST_F(HubCacheTest, FilesAsLlamaCppNamesThem) {
   EXPECT_NE(file("maker/other").find("hf download maker/other"), std::string::npos);
 }
 
+TEST_F(HubCacheTest, NamesWithAPrefix) {
+  write(home_ / "models--maker--folder" / "refs" / "main", "feed");
+  write(home_ / "models--maker--folder" / "snapshots" / "feed" / "config.json", "{}");
+  const auto meant = [](const std::string& model, const std::string& revision = "") {
+    const Result<std::string> path = without_hf_prefix(model, revision);
+    return path.ok() ? *path : path.status().message();
+  };
+  EXPECT_EQ(meant("hf:maker/tiny-1.5:Q8_0"), snapshot("c0ffee") + "/tiny-Q8_0.gguf");
+  EXPECT_EQ(meant("hf:maker/tiny-1.5"), snapshot("c0ffee") + "/tiny-q4_k_m.gguf");
+  EXPECT_EQ(meant("hf:maker/tiny-1.5", "v2"), snapshot("beef") + "/tiny-Q5_0.gguf");
+  EXPECT_EQ(meant("hf:maker/folder"), "maker/folder");
+  EXPECT_EQ(meant("x.gguf"), "x.gguf");
+  EXPECT_NE(meant("hf:tiny").find("expected hf:USER/MODEL"), std::string::npos);
+  EXPECT_NE(meant("hf:maker/other").find("hf download maker/other"), std::string::npos);
+}
+
 TEST_F(HubCacheTest, FlagsSayWhichOfThem) {
   const auto model = [](std::vector<std::string> arguments) {
     CLI::App app{"", "test"};
@@ -89,6 +105,9 @@ TEST_F(HubCacheTest, FlagsSayWhichOfThem) {
   EXPECT_EQ(model({"-hf", "maker/tiny-1.5:Q8_0"}), snapshot("c0ffee") + "/tiny-Q8_0.gguf");
   EXPECT_EQ(model({"-hf", "maker/tiny-1.5", "-hff", "tiny-Q8_0.gguf"}),
             snapshot("c0ffee") + "/tiny-Q8_0.gguf");
+  EXPECT_EQ(model({"hf:maker/tiny-1.5:Q8_0"}), snapshot("c0ffee") + "/tiny-Q8_0.gguf");
+  EXPECT_EQ(model({"-m", "hf:maker/tiny-1.5", "--revision", "v2"}),
+            snapshot("beef") + "/tiny-Q5_0.gguf");
   const std::string file = snapshot("beef") + "/tiny-Q5_0.gguf";
   EXPECT_NE(model({"-m", file, "--revision", "v2"}).find("has revisions"), std::string::npos);
   EXPECT_NE(model({"-m", file, "-hf", "maker/tiny-1.5"}).find("two models"), std::string::npos);

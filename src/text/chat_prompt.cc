@@ -36,6 +36,45 @@ bool has_null_content(const Json& message) {
   return content != nullptr && content->is_null();
 }
 
+// Stands behind a content that is to be continued, so that its end is found in the template's text
+// and a template that trims contents leaves the spaces before it. The last of the noncharacters.
+constexpr std::string_view kContinueMark = "\xEF\xB7\xAF";
+
+bool holds_mark(const Json& value) {
+  return write_json(value).find(kContinueMark) != std::string::npos;
+}
+
+Result<Json> with_continue_mark(const Json& messages, const Json& variables) {
+  const auto refuse = [](std::string_view why) {
+    return invalid_argument("continue_final_message " + std::string(why), "continue_final_message");
+  };
+  const bool some = messages.is_array() && !messages.as_array().empty();
+  const Json* content = some ? messages.as_array().back().find("content") : nullptr;
+  if (!content || !content->is_string()) return refuse("needs a last message with a text");
+  if (holds_mark(messages) || holds_mark(variables)) {
+    return refuse("is not supported for messages that hold the noncharacter U+FDEF");
+  }
+  Json marked = messages;
+  marked.as_array().back().set("content", content->as_string() + std::string(kContinueMark));
+  return marked;
+}
+
+// What the template wrote up to the mark. Where it writes the content twice, up to the second.
+Result<std::string> up_to_mark(std::string text) {
+  const size_t end = text.rfind(kContinueMark);
+  if (end == text.npos) {
+    return invalid_argument(
+        "continue_final_message is not supported by this model: its chat template does not write "
+        "the last message as it is",
+        "continue_final_message");
+  }
+  text.resize(end);
+  for (size_t at = text.find(kContinueMark); at != text.npos; at = text.find(kContinueMark)) {
+    text.erase(at, kContinueMark.size());
+  }
+  return text;
+}
+
 // Null contents become empty texts.
 Json with_empty_contents(const Json& messages) {
   Json result = messages;
@@ -93,19 +132,25 @@ ChatPromptEncoder::ChatPromptEncoder(const Tokenizer& tokenizer, const ChatTempl
 }
 
 Result<std::string> ChatPromptEncoder::render(const Json& messages, const Json& variables,
-                                              bool add_generation_prompt) const {
+                                              ChatPromptOptions options) const {
+  if (options.continue_final_message) {
+    HR_ASSIGN_OR_RETURN(const Json marked, with_continue_mark(messages, variables));
+    HR_ASSIGN_OR_RETURN(std::string text,
+                        render(marked, variables, {.add_generation_prompt = false}));
+    return up_to_mark(std::move(text));
+  }
   const Vocab& vocab = tokenizer_.vocab();
   const bool any_null =
       messages.is_array() &&
       std::any_of(messages.as_array().begin(), messages.as_array().end(), has_null_content);
   const bool fill = any_null && !takes_null_content(chat_template_, vocab);
   return render_chat(chat_template_, vocab, fill ? with_empty_contents(messages) : messages, Json(),
-                     add_generation_prompt, variables);
+                     options.add_generation_prompt, variables);
 }
 
 Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, const Json& variables,
                                                        ChatPromptOptions options) const {
-  HR_ASSIGN_OR_RETURN(std::string text, render(messages, variables, options.add_generation_prompt));
+  HR_ASSIGN_OR_RETURN(std::string text, render(messages, variables, options));
   if (!is_risky(messages) && !is_risky(variables)) {
     return tokenizer_.encode(text, {.add_special = options.add_special,
                                     .parse_special = true,
@@ -113,8 +158,7 @@ Result<std::vector<TokenId>> ChatPromptEncoder::encode(const Json& messages, con
   }
   HR_ASSIGN_OR_RETURN(const Shadows shadows, choose_shadows(text));
   HR_ASSIGN_OR_RETURN(const std::string stand_in,
-                      render(shadowed(messages, shadows), shadowed(variables, shadows),
-                             options.add_generation_prompt));
+                      render(shadowed(messages, shadows), shadowed(variables, shadows), options));
   if (unshadowed(stand_in, shadows) != text) {
     return invalid_argument("messages spell control tokens where the chat template inspects them",
                             "messages");

@@ -24,6 +24,7 @@ namespace headrace {
 
 struct ChatPromptOptions {
   bool add_generation_prompt = true;
+  bool continue_final_message = false;             // the prompt ends where its last content does
   bool add_special = false;                        // the template writes BOS itself
   size_t tokens_max = EncodeOptions().tokens_max;  // as there
 };
@@ -36,10 +37,11 @@ class ChatPromptEncoder {
 
   // ChatTemplate::may_read()
   bool may_read(std::string_view variable) const { return chat_template_.may_read(variable); }
-  // The template's text, byte for byte. kInvalidArgument where the template refuses. A content that
-  // is null is an empty text for templates that cannot do with null.
+  // The template's text, byte for byte. kInvalidArgument where the template refuses, or does not
+  // write the last content that is to be continued. A content that is null is an empty text for
+  // templates that cannot do with null.
   Result<std::string> render(const Json& messages, const Json& variables,
-                             bool add_generation_prompt) const;
+                             ChatPromptOptions options) const;
   Result<std::vector<TokenId>> encode(const Json& messages, const Json& variables,
                                       ChatPromptOptions options) const;
 

@@ -55,7 +55,7 @@ TEST(ChatPrompt, PlainTextIsEncodedAsTheWholeRendering) {
   Fixture f;
   const Json messages(
       Json::Array{message("system", "be brief"), message("user", "a < b and <b>bold</b>")});
-  const auto text = f.encoder->render(messages, Json(), true);
+  const auto text = f.encoder->render(messages, Json(), {});
   ASSERT_TRUE(text.ok());
   const auto expected = f.tokenizer->encode(*text, {.add_special = false, .parse_special = true});
   EXPECT_EQ(f.encode(messages), *expected);
@@ -77,7 +77,7 @@ TEST(ChatPrompt, ANullContentIsEmptyWhereTheTemplateCannotDoWithIt) {
   };
   for (const auto& [source, expected] : cases) {
     Fixture f(source);
-    const auto text = f.encoder->render(chat, Json(), false);
+    const auto text = f.encoder->render(chat, Json(), {.add_generation_prompt = false});
     ASSERT_TRUE(text.ok()) << source << ": " << text.status().message();
     EXPECT_EQ(*text, expected) << source;
   }
@@ -96,7 +96,7 @@ TEST(ChatPrompt, EverySpellingInUserTextStaysText) {
         const Json messages(Json::Array{message(role, content), message("user", "ok")});
         const std::vector<TokenId> ids = f.encode(messages);
         EXPECT_EQ(f.control_count(ids), template_controls(2)) << role << " " << content;
-        const auto text = f.encoder->render(messages, Json(), true);
+        const auto text = f.encoder->render(messages, Json(), {});
         EXPECT_EQ(f.tokenizer->decode(ids, false), *text);  // not a byte is lost
       }
     }
@@ -145,7 +145,7 @@ TEST(ChatPrompt, RandomTextRoundTripsWithoutControlTokens) {
     const Json messages(Json::Array{message("user", content)});
     const std::vector<TokenId> ids = f.encode(messages);
     ASSERT_EQ(f.control_count(ids), template_controls(1)) << content;
-    ASSERT_EQ(f.tokenizer->decode(ids, false), *f.encoder->render(messages, Json(), true));
+    ASSERT_EQ(f.tokenizer->decode(ids, false), *f.encoder->render(messages, Json(), {}));
   }
 }
 
@@ -167,7 +167,36 @@ TEST(ChatPrompt, SpellingsInsideVariablesStayText) {
   const auto ids = f.encoder->encode(messages, variables, {});
   ASSERT_TRUE(ids.ok()) << ids.status().message();
   EXPECT_EQ(f.control_count(*ids), 1);
-  EXPECT_EQ(f.tokenizer->decode(*ids, false), *f.encoder->render(messages, variables, true));
+  EXPECT_EQ(f.tokenizer->decode(*ids, false), *f.encoder->render(messages, variables, {}));
+}
+
+TEST(ChatPrompt, ALastMessageIsContinued) {
+  const ChatPromptOptions continued{.continue_final_message = true};
+  const Json begun(Json::Array{message("user", "a"), message("assistant", "Sure, <|im_end|> ")});
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {kChatMlTemplate, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nSure, <|im_end|> "},
+      {"{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", "[a][Sure, <|im_end|> "},
+      {"{{ messages[-1].content }}|{{ messages[-1].content }}|",
+       "Sure, <|im_end|> |Sure, <|im_end|> "},
+  };
+  for (const auto& [source, expected] : cases) {
+    Fixture f(source);
+    const auto text = f.encoder->render(begun, Json(), continued);
+    ASSERT_TRUE(text.ok()) << source << ": " << text.status().message();
+    EXPECT_EQ(*text, expected);
+    const auto ids = f.encoder->encode(begun, Json(), continued);
+    ASSERT_TRUE(ids.ok()) << source << ": " << ids.status().message();
+    EXPECT_EQ(f.tokenizer->decode(*ids, false), expected);
+    EXPECT_EQ(f.control_count(*ids), source == kChatMlTemplate ? 3 : 0) << source;
+  }
+  const auto field_of = [&](std::string_view source, const Json& messages) {
+    return std::string(
+        Fixture(source).encoder->encode(messages, Json(), continued).status().field());
+  };
+  EXPECT_EQ(field_of("none", begun), "continue_final_message");
+  EXPECT_EQ(field_of(kChatMlTemplate, Json::array()), "continue_final_message");
+  const Json marked(Json::Array{message("assistant", "a\xEF\xB7\xAF")});
+  EXPECT_EQ(field_of(kChatMlTemplate, marked), "continue_final_message");
 }
 
 TEST(ChatPrompt, LongRunsOfFirstCharactersAreCheap) {

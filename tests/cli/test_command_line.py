@@ -87,9 +87,14 @@ def test_a_model_may_stand_without_its_flag(program):
     assert "/nowhere/m.gguf" in program.error("chat", "/nowhere/m.gguf")
 
 
-def test_variables_of_llama_server_are_told(program):
-    done = program.run("run", "-p", "x", "-m", "/nowhere/m.gguf", check=1, environment={"LLAMA_ARG_CTX_SIZE": "4096"})
-    assert b"LLAMA_ARG_CTX_SIZE is not read: use --ctx-size\n" in done.stderr
+def test_flags_of_the_environment(program):
+    ask = ("run", "-p", "x", "-m", "/nowhere/m.gguf")
+    done = program.run(*ask, check=1, environment={"LLAMA_ARG_N_GPU_LAYERS": "99", "HEADRACE_THREADS": "2"})
+    assert b"--n-gpu-layers is ignored" in done.stderr and b"/nowhere/m.gguf" in done.stderr
+    done = program.run(*ask, check=1, environment={"HEADRACE_THREADS": "many"})
+    assert b"--threads" in done.stderr and b"HEADRACE_THREADS" in done.stderr
+    done = program.run("run", "-p", "x", check=1, environment={"LLAMA_ARG_MODEL": "/nowhere/l.gguf"})
+    assert b"$LLAMA_ARG_MODEL names /nowhere/l.gguf" in done.stderr
 
 
 def test_missing_file_is_named(program):

@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import anthropic
+import httpx
 import pytest
 
 from conftest import NAME
@@ -203,6 +204,20 @@ def test_thinking(scripted):
     assert kinds(thinking={"type": "disabled"}) == ["text"]
 
 
+def test_an_answer_that_was_begun_goes_on(client, server):
+    begun = QUESTION + [{"role": "assistant", "content": "The capital of"}]
+    answer = client.messages.create(model=NAME, max_tokens=6, messages=begun, extra_body={"temperature": 0})
+    body = {"messages": begun, "continue_final_message": True, "add_generation_prompt": False}
+    rendered = httpx.post(server.url + "/apply-template", json=body).json()["prompt"]
+    assert rendered.endswith("The capital of")
+    alone = server.client().completions.create(
+        model=NAME, prompt=rendered, max_tokens=6, temperature=0,
+        extra_body={"parse_special": True, "add_special_tokens": False})
+    assert answer.content[0].text == alone.choices[0].text
+    count = client.messages.count_tokens(model=NAME, messages=begun)
+    assert count.input_tokens == answer.usage.input_tokens
+
+
 @pytest.mark.parametrize(
     "fields, name",
     [
@@ -211,7 +226,7 @@ def test_thinking(scripted):
         ({"messages": [{"role": "user"}]}, r"messages\[0\].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "no images"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, r'content\[0\].type must be one of text, tool_result, got "video"'),
-        ({"messages": QUESTION + [{"role": "assistant", "content": "The"}]}, "must end with a turn of the user"),
+        ({"messages": QUESTION + [{"role": "assistant", "content": "The "}]}, "must not end with white space"),
         ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}]}, "tool_use_id"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),

@@ -100,6 +100,34 @@ def test_a_large_file_comes_back_whole(kept):
     client.files.delete(file.id)
 
 
+def test_an_upload_in_parts_is_a_file_of_a_batch(kept, tmp_path):
+    client = kept.client()
+    content = "".join(line(number) + "\n" for number in range(3)).encode()
+    (tmp_path / "requests.jsonl").write_bytes(content)
+    upload = client.uploads.upload_file_chunked(
+        file=tmp_path / "requests.jsonl", mime_type="application/jsonl", purpose="batch", part_size=100)
+    assert upload.status == "completed" and upload.file.bytes == len(content)
+    assert client.files.content(upload.file.id).read() == content
+    assert wait_ended(client, create(client, upload.file)).request_counts.completed == 3
+
+
+def test_an_upload_that_is_cancelled_is_gone(kept):
+    client = kept.client()
+    ask = dict(bytes=5, filename="a", mime_type="text/plain", purpose="batch")
+    upload = client.uploads.create(**ask)
+    assert (upload.object, upload.status, upload.bytes) == ("upload", "pending", 5)
+    part = client.uploads.parts.create(upload.id, data=b"123")
+    assert (part.object, part.upload_id) == ("upload.part", upload.id)
+    with pytest.raises(openai.BadRequestError, match="3 bytes together"):
+        client.uploads.complete(upload.id, part_ids=[part.id])
+    assert client.uploads.cancel(upload.id).status == "cancelled"
+    with pytest.raises(openai.NotFoundError, match="upload_id|no upload"):
+        client.uploads.complete(upload.id, part_ids=[part.id])
+    for wrong in ({"bytes": 0}, {"bytes": 2**40}, {"filename": ""}, {"mime_type": 1}, {"purpose": "vision"}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(wrong))):
+            client.uploads.create(**{**ask, **wrong})
+
+
 @pytest.mark.parametrize("options, named", [
     (dict(purpose="fine-tune"), "purpose"),
     (dict(file=("requests.jsonl", b"")), "file"),

@@ -148,12 +148,17 @@ def test_what_is_served(client, server):
     assert httpx.get(server.url + "/").text == "Ollama is running"
 
 
+def test_what_is_served_needs_no_pull(client):
+    assert client.pull(NAME).status == "success"
+    assert [line.status for line in client.pull(NAME, stream=True)][-1] == "success"
+
+
 @pytest.mark.parametrize(
     "ask, status, word",
     [
         (lambda client: client.chat("other", QUESTION), 404, "other"),
         (lambda client: client.show("other"), 404, "other"),
-        (lambda client: client.pull("llama3"), 400, "/api/pull"),
+        (lambda client: client.pull("llama3"), 404, "llama3"),
         (lambda client: client.push("llama3"), 400, "/api/push"),
         (lambda client: client.create("x", from_=NAME), 400, "/api/create"),
         (lambda client: client.copy(NAME, "x"), 400, "/api/copy"),

@@ -1,0 +1,121 @@
+#include "cli/environment_flags.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/command_line.h"
+
+namespace headrace {
+namespace {
+
+// llama-server's variables whose flag is not spelled as they are.
+struct Variable {
+  std::string_view name, flag;
+};
+constexpr Variable kVariables[] = {
+    {"N_PARALLEL", "parallel"},
+    {"BATCH", "batch-size"},
+    {"UBATCH", "ubatch-size"},
+    {"N_PREDICT", "n-predict"},
+    {"ENDPOINT_METRICS", "metrics"},
+    {"ENDPOINT_SLOTS", "slots"},
+    {"ENDPOINT_PROPS", "props"},
+    {"THINK", "reasoning-format"},
+    {"THINK_BUDGET", "reasoning-budget"},
+};
+
+// Read where their default is, or by CLI11 (envname).
+constexpr std::string_view kOwnMeaning[] = {"HEADRACE_MODEL", "HEADRACE_API_KEY",
+                                            "HEADRACE_PACKED_CACHE", "LLAMA_ARG_MODEL"};
+constexpr std::string_view kOwn = "HEADRACE_", kLlama = "LLAMA_ARG_";
+
+// "MAX_MODEL_LEN" -> "--max-model-len"
+std::string flag_of_variable(std::string_view name) {
+  std::string flag = "--";
+  for (char c : name) {
+    flag += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return flag;
+}
+
+std::string flag_of_llama_variable(std::string_view name) {
+  for (const Variable& variable : kVariables) {
+    if (variable.name == name) return "--" + std::string(variable.flag);
+  }
+  return flag_of_variable(name);
+}
+
+std::optional<bool> yes_or_no(std::string_view value) {
+  constexpr std::string_view kYes[] = {"1", "true", "on", "yes", "enabled"};
+  constexpr std::string_view kNo[] = {"0", "false", "off", "no", "disabled"};
+  if (std::find(std::begin(kYes), std::end(kYes), value) != std::end(kYes)) return true;
+  if (std::find(std::begin(kNo), std::end(kNo), value) != std::end(kNo)) return false;
+  return std::nullopt;
+}
+
+// What the flag is on a command line.
+std::string argument_of(const CLI::Option& option, const std::string& flag,
+                        std::string_view value) {
+  const bool is_flag = option.get_items_expected_max() == 0;
+  const std::optional<bool> yes = is_flag ? yes_or_no(value) : std::nullopt;
+  return fmt::format("{}={}", flag, !yes ? value : *yes ? "true" : "false");
+}
+
+std::set<const CLI::Option*> options_in(const CLI::App& app, std::vector<std::string> arguments) {
+  std::set<const CLI::Option*> given;
+  for (const std::string& argument : normalise_arguments(app, std::move(arguments))) {
+    if (argument == "--") break;
+    if (argument.starts_with('-')) {
+      given.insert(app.get_option_no_throw(argument.substr(0, argument.find('='))));
+    }
+  }
+  return given;
+}
+
+void tell_unread(std::string_view name) {
+  fmt::print(stderr, "headrace: warning: {} is not read: there is nothing like it here\n", name);
+}
+
+}  // namespace
+
+EnvironmentFlags flags_of_environment(const CLI::App& app,
+                                      const std::vector<std::string>& arguments) {
+  EnvironmentFlags flags;
+  if (app.get_option_no_throw("--model") == nullptr) return flags;  // a command without a model
+  const std::set<const CLI::Option*> given = options_in(app, arguments);
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool llama = name.starts_with(kLlama);
+    if (!llama && !name.starts_with(kOwn)) continue;
+    if (std::find(std::begin(kOwnMeaning), std::end(kOwnMeaning), name) != std::end(kOwnMeaning)) {
+      continue;
+    }
+    const std::string_view value = text.substr(std::min(text.size(), name.size() + 1));
+    const std::string flag = llama ? flag_of_llama_variable(name.substr(kLlama.size()))
+                                   : flag_of_variable(name.substr(kOwn.size()));
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (option == nullptr && llama) tell_unread(name);
+    if (option == nullptr || given.count(option) > 0) continue;
+    flags.arguments.push_back(argument_of(*option, flag, value));
+    flags.variables.emplace_back(name);
+  }
+  return flags;
+}
+
+std::vector<std::string> with_environment(const EnvironmentFlags& flags,
+                                          std::vector<std::string> arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  arguments.insert(end, flags.arguments.begin(), flags.arguments.end());
+  return arguments;
+}
+
+}  // namespace headrace
