@@ -88,6 +88,7 @@ class EngineImpl final : public Engine {
       : options_(std::move(options)),
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
+        takes_constraints_(runner_->takes_constraints()),
         pins_(scheduler_->prefix_cache(), options_.arithmetic),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
         gauges_{QueueGauge(options_.scheduler), QueueGauge(options_.scheduler)} {
@@ -122,6 +123,8 @@ class EngineImpl final : public Engine {
   void clear_prefix_cache(std::function<void(bool)> done) override {
     post(ClearCacheCommand{std::move(done)});
   }
+
+  bool takes_constraints() const override { return takes_constraints_; }
 
   double retry_after_seconds() const override {
     std::lock_guard lock(mutex_);
@@ -197,6 +200,7 @@ class EngineImpl final : public Engine {
   const SystemClock clock_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Runner> runner_;
+  const bool takes_constraints_;
   PrefixPins pins_;  // the engine thread's
   const uint64_t seed_origin_;
 
@@ -254,6 +258,9 @@ Status EngineImpl::check_request(const Request& request) const {
           "stop_token_ids");
     }
   }
+  if (request.constraint != nullptr && !takes_constraints_) {
+    return invalid_argument("structured output runs on CPUs so far");
+  }
   return scheduler_->check(request);
 }
 
@@ -262,6 +269,7 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
   if (!request.sampling.seed) {
     request.sampling.seed = mix64(seed_origin_ ^ mix64(request.id.value));
   }
+  if (request.constraint != nullptr) request.lookahead = Lookahead::kAfterResult;
   if (request.arithmetic == 0) request.arithmetic = options_.arithmetic;
   {
     std::lock_guard lock(mutex_);

@@ -85,6 +85,9 @@ class Engine {
   // stay, without what they kept. Any thread.
   virtual void clear_prefix_cache(std::function<void(bool)> done) { done(false); }
 
+  // Whether it takes requests whose answers have a form (Request::constraint). Any thread.
+  virtual bool takes_constraints() const { return false; }
+
   // After submit() said kExhausted: the seconds until it would not, as things go now. Any thread.
   virtual double retry_after_seconds() const { return 1; }
 

@@ -240,6 +240,20 @@ TEST(Engine, TheCacheIsClearedWhileNothingRuns) {
   ASSERT_TRUE(collector.wait_all());
 }
 
+// A device's runner keeps to no form: such a request is refused, not answered as if it had none.
+TEST(Engine, AFormIsRefusedWhereTheRunnerKeepsToNone) {
+  struct AnyConstraint final : TokenConstraint {
+    std::unique_ptr<TokenMatcher> begin() const override { return nullptr; }
+  };
+  Fixture fixture;
+  EXPECT_FALSE(fixture.engine->takes_constraints());
+  Request request = make_request(*fixture.engine, 7, 20, 4);
+  request.constraint = std::make_shared<AnyConstraint>();
+  const Status status = fixture.engine->submit(std::move(request), [](const Emission&) {});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "structured output runs on CPUs so far");
+}
+
 TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {
   Fixture fixture;
   fixture.controls->step_micros = 1000;

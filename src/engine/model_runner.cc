@@ -56,6 +56,7 @@ class ModelRunner final : public Runner {
     if (population_ != nullptr) population_->idle();
     return false;
   }
+  bool takes_constraints() const override { return true; }
   int64_t page_bytes() const override;
   Status read_page(TierPage from, std::span<std::byte> to) override;
   Status write_page(std::span<const std::byte> from, BlockId to) override;

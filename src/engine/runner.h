@@ -24,6 +24,9 @@ class Runner {
   // is lost, the engine stops being ready.
   virtual Result<StepResult> wait(Ticket ticket) = 0;
 
+  // Whether it keeps to the forms of answers (Request::constraint).
+  virtual bool takes_constraints() const { return false; }
+
   // For saving and restoring the prefix cache while no step is in flight. 0: the runner has no
   // pages to copy.
   virtual int64_t page_bytes() const { return 0; }

@@ -36,7 +36,11 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
       std::vector<SampleRow> parameters_of;
       banned_.clear();
       banned_.reserve(part.size());
-      for (const LogitRow& row : part) parameters_of.push_back(parameters(row, slots));
+      allowed_.clear();
+      allowed_.reserve(part.size());
+      for (const LogitRow& row : part) {
+        parameters_of.push_back(parameters(row, slots, logits.columns()));
+      }
       sample(context, {.logits = part_logits, .rows = parameters_of, .results = part_results});
     } else {
       std::vector<TokenId> tokens;
@@ -66,12 +70,20 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
   }
 }
 
-SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
+SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary) {
   const Slot& slot = slots[row.slot];
   const SamplingParams& sampling = slot.request->sampling;
   const int32_t output_count = static_cast<int32_t>(slot.output().size()) + row.ahead;
   banned_.emplace_back();
-  if (output_count < sampling.min_tokens) {
+  allowed_.emplace_back();
+  bool must_end = false;  // a form that is complete goes before min_tokens
+  if (slot.matcher != nullptr) {
+    CHECK(row.ahead == 0);
+    allowed_.back().resize(static_cast<size_t>(vocabulary + 31) / 32);
+    slot.matcher->fill_mask(allowed_.back());
+    must_end = output_count < sampling.min_tokens && slot.matcher->only_ends();
+  }
+  if (output_count < sampling.min_tokens && !must_end) {
     if (!sampling.ignore_eos) banned_.back() = end_ids_;
     banned_.back().insert(banned_.back().end(), sampling.stop_token_ids.begin(),
                           sampling.stop_token_ids.end());
@@ -87,6 +99,7 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
           .output = slot.output_counts,
           .logit_bias = sampling.logit_bias,
           .banned = banned_.back(),
+          .allowed = allowed_.back(),
           .seed = sampling.seed.value_or(0),
           .choice = static_cast<uint64_t>(slot.choice),
           .position = slot.tokens.size() + static_cast<size_t>(row.ahead),

@@ -22,11 +22,13 @@ class Sampler {
            const SlotTable& slots, StepResult& result);
 
  private:
-  SampleRow parameters(const LogitRow& row, const SlotTable& slots);
+  SampleRow parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary);
 
   const std::vector<TokenId> end_ids_;
   std::vector<SampleResult> results_;
-  std::vector<std::vector<TokenId>> banned_;  // keeps the spans of a call alive
+  // They keep the spans of a call alive.
+  std::vector<std::vector<TokenId>> banned_;
+  std::vector<std::vector<uint32_t>> allowed_;  // [ceil(V / 32)]; empty: all
 };
 
 }  // namespace headrace

@@ -59,6 +59,10 @@ void SlotTable::admit(const Admission& admission) {
   if (slot.counts) {
     for (TokenId token : slot.output()) count_output(slot.output_counts, token);
   }
+  if (slot.request->constraint != nullptr) {
+    slot.matcher = slot.request->constraint->begin();
+    for (TokenId token : slot.output()) slot.matcher->accept(token);
+  }
 }
 
 void SlotTable::add_blocks(SlotId slot, const GroupBlocks& blocks) {
@@ -78,6 +82,7 @@ void SlotTable::append(SlotId slot_id, TokenId token) {
   if (slot.in_flight > 0) --slot.in_flight;
   slot.tokens.push_back(token);
   if (slot.counts) count_output(slot.output_counts, token);
+  if (slot.matcher != nullptr) slot.matcher->accept(token);
 }
 
 }  // namespace headrace

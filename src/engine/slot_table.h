@@ -24,6 +24,7 @@ struct Slot {
   int32_t prompt_length = 0;              // of the request, not of a recomputed prefix
   bool counts = false;                    // counts_outputs()
   std::vector<TokenCount> output_counts;  // each id once; only where penalties need it
+  std::unique_ptr<TokenMatcher> matcher;  // of the output; null: the answer is free
 
   int32_t length() const { return static_cast<int32_t>(tokens.size()) + in_flight; }
   TokenSpan prompt() const { return TokenSpan(tokens).first(static_cast<size_t>(prompt_length)); }

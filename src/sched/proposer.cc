@@ -5,9 +5,11 @@
 namespace headrace {
 
 // Penalties count what stands before a row, which for the rows of a step is known one by one. What
-// runs in the background takes what others leave and needs no speed.
+// runs in the background takes what others leave and needs no speed. Of an answer that has a form
+// each token is looked at before the next is computed.
 bool Proposer::may_have(const Sequence& sequence) const {
-  return !counts_outputs(sequence.request->sampling) && !sequence.rank.background;
+  return !counts_outputs(sequence.request->sampling) && !sequence.rank.background &&
+         sequence.request->constraint == nullptr;
 }
 
 // What is accepted must not pass its end.

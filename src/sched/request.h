@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "base/inline_vector.h"
 #include "base/logprobs.h"
 #include "base/sampling_params.h"
+#include "base/token_constraint.h"
 
 namespace headrace {
 
@@ -32,6 +34,8 @@ struct Request {
   uint64_t adapter = 0;         // one adapter (0: the base model)
   uint64_t arithmetic = 0;      // and one arithmetic (0: EngineOptions::arithmetic)
   Lookahead lookahead = Lookahead::kBlind;
+  // The form of its answers; null: they are free. With one, lookahead is kAfterResult.
+  std::shared_ptr<const TokenConstraint> constraint;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };
 

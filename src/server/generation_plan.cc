@@ -158,6 +158,18 @@ bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt)
   return model.output.opens_reasoning(model.served.tokenizer->decode(last, false));
 }
 
+// What an answer must be, as the engine keeps to it; nullptr: it is free.
+Result<std::shared_ptr<const TokenConstraint>> find_constraint(const ReadyModel& model,
+                                                               const AnswerPlan& plan) {
+  if (plan.is_free()) return std::shared_ptr<const TokenConstraint>();
+  if (!model.forms) {
+    return invalid_argument(
+        fmt::format("{} is not supported: this model has no tokenizer", plan.words.field),
+        plan.words.field);
+  }
+  return model.forms->find(plan);
+}
+
 OutputOptions output_options(const ReadyModel& model, const ChatRequest& request,
                              std::span<const TokenId> prompt) {
   OutputOptions options;
@@ -167,6 +179,7 @@ OutputOptions output_options(const ReadyModel& model, const ChatRequest& request
   options.reasoning = request.reasoning != ReasoningForm::kInContent;
   options.starts_in_reasoning = ends_in_reasoning(model, prompt);
   options.one_call = !request.parallel_tool_calls;
+  options.only_marked = request.calls.need != CallForm::Need::kNone;
   return options;
 }
 
@@ -204,6 +217,7 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
   GenerationPlan plan;
   HR_RETURN_IF_ERROR(encode_prompts(model, request, wording.prompt_name, plan));
   plan.settings = std::move(request.settings);
+  HR_ASSIGN_OR_RETURN(plan.constraint, find_constraint(model, {.words = plan.settings.form}));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
   plan.format = wording.make_format(answer_head(model, plan, wording.id_prefix));
   return plan;
@@ -216,6 +230,12 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   plan.settings = std::move(request.settings);
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
+  HR_ASSIGN_OR_RETURN(
+      plan.constraint,
+      find_constraint(model, {.words = plan.settings.form,
+                              .calls = request.calls,
+                              .dialect = model.output,
+                              .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0])}));
   plan.make_parser = [output = model.output,
                       options = output_options(model, request, plan.prompts[0])] {
     return make_output_parser(output, options);

@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
 #include "server/http_message.h"
+#include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -32,19 +34,6 @@ Status read_stop_strings(std::string_view name, const Json& value, const FieldCo
     settings.stops.push_back(item.as_string());
   }
   return ok_status();
-}
-
-Status choose_calls(bool chosen, const FieldContext& context, ChatRequest& request) {
-  request.reads_calls = context.reads_calls;
-  if (context.reads_calls) return ok_status();
-  return invalid_argument(
-      fmt::format(
-          "{}: calls are not parsed out of this model's answers, as its chat template shows no "
-          "form "
-          "of them that is known and no --tool-call-parser names one; with \"none\" the template "
-          "gets the tools, and an answer is the model's text",
-          chosen ? "tool_choice \"auto\" is not supported" : "tools need tool_choice \"none\""),
-      chosen ? "tool_choice" : "tools");
 }
 
 namespace {
@@ -475,29 +464,6 @@ Status check_penalty_window(const Settings& settings) {
       "repeat_last_n");
 }
 
-// A schema that every call must fit is a promise that only a grammar can keep.
-Status check_strict(const Json& tools) {
-  for (size_t i = 0; i < tools.as_array().size(); ++i) {
-    const Json* strict = tools.as_array()[i].find("function")->find("strict");
-    if (!strict || *strict == Json(false) || strict->is_null()) continue;
-    return invalid_argument(
-        fmt::format("tools[{}].function.strict is not supported: the form of arguments is not "
-                    "enforced here; leave it out",
-                    i),
-        "tools");
-  }
-  return ok_status();
-}
-
-Status check_tools(const Json& body, const Context& context, ChatRequest& request) {
-  const bool tools = request.template_variables.find("tools") != nullptr;
-  const Json* choice = body.find("tool_choice");
-  const bool chosen = choice && !choice->is_null();
-  if (!tools || (chosen && *choice == Json("none"))) return ok_status();
-  HR_RETURN_IF_ERROR(choose_calls(chosen, context, request));
-  return check_strict(*request.template_variables.find("tools"));
-}
-
 // Three servers' names for where the thoughts go.
 Status read_reasoning_form(const Json& body, const Context& context, ChatRequest& request) {
   const auto is = [&](std::string_view name, Json value) {
@@ -569,6 +535,8 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
   context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(form_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
   const std::string_view zero = zero_length(body, request.settings);
@@ -590,10 +558,13 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
   context.defaults.apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(form_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
   HR_RETURN_IF_ERROR(check_continued(body));
-  HR_RETURN_IF_ERROR(check_tools(body, context, request));
+  HR_ASSIGN_OR_RETURN(const ToolChoice choice, read_openai_tool_choice(body));
+  HR_RETURN_IF_ERROR(choose_calls(choice, context, request));
   HR_RETURN_IF_ERROR(read_reasoning_form(body, context, request));
   const std::string_view zero = zero_length(body, request.settings);
   if (!zero.empty()) return field_error(zero, "at least 1", Json(0));

@@ -11,6 +11,7 @@
 #include "base/sampling_params.h"
 #include "base/status.h"
 #include "server/request_fields.h"
+#include "text/grammar/answer_grammar.h"
 
 namespace headrace {
 
@@ -38,6 +39,7 @@ struct GenerationSettings {
   std::string tenant;       // user; a server with API keys goes by the key instead
   std::string cache_salt;
   double pin_seconds = 0;  // the prompts stay in the cache so long; 0: as others
+  AnswerForm form;         // of the words; of a chat, behind its thoughts
 };
 
 struct CompletionRequest {
@@ -62,6 +64,7 @@ struct ChatRequest {
   ReasoningForm reasoning = ReasoningForm::kApart;
   bool reads_calls = false;         // the model may call the tools
   bool parallel_tool_calls = true;  // false: the answer ends with its first call
+  CallForm calls;                   // which calls there must be, and of which form
   Json template_variables;          // tools, documents, chat_template_kwargs: an object or null
 };
 
@@ -79,10 +82,6 @@ void ignore_empty_penalty_window(GenerationSettings& settings);
 // Readers that protocols share. Stop strings under the protocol's name of them:
 Status read_stop_strings(std::string_view name, const Json& value, const FieldContext& context,
                          GenerationSettings& settings);
-// Of a request whose model may call the tools: its calls are read out of the answer. Where that
-// cannot be, an agent would wait in vain: kInvalidArgument. `chosen`: tool_choice says so.
-Status choose_calls(bool chosen, const FieldContext& context, ChatRequest& request);
-
 // kInvalidArgument with the field's name. Any thread, no side effects.
 Result<CompletionRequest> parse_completion_request(const Json& body, const FieldContext& context);
 Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& context);

@@ -107,6 +107,7 @@ Status GenerationSession::submit() {
     request.background = plan_.settings.background;
     request.tenant = plan_.settings.tenant;
     request.cache_salt = plan_.settings.cache_salt;
+    request.constraint = plan_.constraint;
     const RequestId id = request.id;
     const Status status = engine.submit(
         std::move(request),

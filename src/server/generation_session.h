@@ -28,7 +28,8 @@ struct GenerationPlan {
   ModelLease model;             // that answers
   GenerationSettings settings;  // sampling.max_tokens is final
   std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::string> echo;  // with echo: the text of each prompt
+  std::vector<std::string> echo;                      // with echo: the text of each prompt
+  std::shared_ptr<const TokenConstraint> constraint;  // the form of the answers; nullptr: none
   std::unique_ptr<AnswerFormat> format;
   std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
   std::vector<HttpHeader> headers;         // of the answer

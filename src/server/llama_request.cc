@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
@@ -120,6 +121,11 @@ Status read_shared_fields(const Json& body, const FieldContext& context,
   return ok_status();
 }
 
+// Every form of an answer that the OpenAI API's requests take; grammar and json_schema are its own.
+Status read_forms(const Json& body, const FieldContext& context, LlamaRequest& request) {
+  return read_fields<GenerationSettings>(form_fields(), body, context, request.settings);
+}
+
 Status check_llama_refused(const Json& body) {
   static constexpr auto kAsksFor = [](const Json& v) { return v != Json(false); };
   static constexpr RefusedField kRefused[] = {
@@ -217,6 +223,7 @@ Result<LlamaRequest> parse_llama_completion(const Json& body, const FieldContext
   LlamaRequest request;
   context.defaults.over(kLlamaSampling).apply_to(request.settings.sampling);
   HR_RETURN_IF_ERROR(read_shared_fields(body, context, request.settings));
+  HR_RETURN_IF_ERROR(read_forms(body, context, request));
   HR_RETURN_IF_ERROR(read_fields<LlamaRequest>(kLlamaFields, body, context, request));
   ignore_empty_penalty_window(request.settings);
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "n_probs"));

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/chat_input.h"
+#include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -180,9 +182,8 @@ Result<Json> read_tool(const Json& tool, const std::string& name) {
     const Json* value = tool.find(key);
     return value && !value->is_null() && *value != nothing;
   };
-  for (std::string_view key : {"strict", "defer_loading"}) {
-    if (asks(key, Json(false)))
-      return bad_tool(fmt::format("{}.{} is not supported: leave it out", name, key));
+  if (asks("defer_loading", Json(false))) {
+    return bad_tool(name + ".defer_loading is not supported: leave it out");
   }
   const Json* tool_name = tool.find("name");
   if (!tool_name || !tool_name->is_string() || tool_name->as_string().empty()) {
@@ -196,6 +197,7 @@ Result<Json> read_tool(const Json& tool, const std::string& name) {
     function.set("description", *description);
   }
   function.set("parameters", *schema);
+  if (asks("strict", Json(false))) function.set("strict", true);
   return Json::object().set("type", "function").set("function", std::move(function));
 }
 
@@ -212,13 +214,9 @@ Status read_tools(const Json& tools, const Context& context, MessagesRequest& re
 
 Status read_tool_choice(const Json& choice, const Context&, MessagesRequest& request) {
   static constexpr std::array<std::string_view, 4> kTypes = {"auto", "none", "any", "tool"};
-  if (is_type(choice, "any") || is_type(choice, "tool")) {
-    return invalid_argument(
-        "tool_choice is not supported: only \"none\" and \"auto\" are: a tool cannot be forced "
-        "here",
-        "tool_choice");
-  }
-  if (!is_type(choice, "auto") && !is_type(choice, "none")) {
+  const bool known = std::any_of(kTypes.begin(), kTypes.end(),
+                                 [&](std::string_view type) { return is_type(choice, type); });
+  if (!known) {
     const Json* type = choice.find("type");
     return in_field("tool_choice", choice_error("tool_choice.type", kTypes, type ? *type : Json()));
   }
@@ -257,15 +255,13 @@ Status read_thinking(const Json& thinking, const Context& context, MessagesReque
   return ok_status();
 }
 
-Status read_output_config(const Json& config, const Context&, MessagesRequest& request) {
+Status read_output_config(const Json& config, const Context& context, MessagesRequest& request) {
   static constexpr std::array<std::string_view, 5> kEfforts = {"low", "medium", "high", "xhigh",
                                                                "max"};
   if (!config.is_object()) return field_error("output_config", "an object", config);
   if (const Json* format = config.find("format"); format && !format->is_null()) {
-    return invalid_argument(
-        "output_config.format is not supported: the form of answers is not enforced here; ask for "
-        "it in the prompt",
-        "output_config");
+    HR_RETURN_IF_ERROR(
+        read_response_format("output_config.format", *format, context, request.chat.settings));
   }
   const Json* effort = config.find("effort");
   if (!effort || effort->is_null()) return ok_status();
@@ -308,6 +304,12 @@ constexpr Field<MessagesRequest> kMessagesFields[] = {
     {"tool_choice", FieldType::kAny, {}, read_tool_choice},
     {"thinking", FieldType::kAny, {}, read_thinking},
     {"output_config", FieldType::kAny, {}, read_output_config},
+    {"output_format",
+     FieldType::kAny,
+     {},
+     [](const Json& v, const Context& c, MessagesRequest& r) {
+       return read_response_format("output_format", v, c, r.chat.settings);
+     }},
     {"metadata", FieldType::kAny, {}, read_metadata},
     {"service_tier", FieldType::kString, {}, read_messages_tier},
     {"chat_template_kwargs",
@@ -338,25 +340,32 @@ constexpr RefusedField kMessagesRefused[] = {
     {"context_management", if_edits, "send the messages that the model shall see"},
     {"inference_geo", if_given, "the server is where it is"},
     {"speed", if_not_standard, "only \"standard\" is"},
-    {"output_format", if_given,
-     "the form of answers is not enforced here; ask for it in the prompt"},
 };
+
+// What read_tool_choice() has checked.
+ToolChoice tool_choice_of(const Json& body) {
+  using Kind = ToolChoice::Kind;
+  const Json* choice = body.find("tool_choice");
+  if (!choice || choice->is_null()) return {};
+  if (is_type(*choice, "none")) return {Kind::kNone, {}};
+  if (is_type(*choice, "any")) return {Kind::kRequired, {}};
+  if (!is_type(*choice, "tool")) return {Kind::kAuto, {}};
+  const Json* name = choice->find("name");
+  return {Kind::kNamed, name && name->is_string() ? name->as_string() : std::string()};
+}
 
 Result<MessagesRequest> parse_messages_body(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_refused(kMessagesRefused, body));
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), body));
+  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), body));
   MessagesRequest request;
   GenerationSettings& settings = request.chat.settings;
   context.defaults.apply_to(settings.sampling);
   HR_RETURN_IF_ERROR(read_some_fields<GenerationSettings>(generation_fields(), kMessagesTaken, body,
                                                           context, settings));
   HR_RETURN_IF_ERROR(read_fields<MessagesRequest>(kMessagesFields, body, context, request));
-  const Json* choice = body.find("tool_choice");
-  const bool tools = request.chat.template_variables.find("tools") != nullptr;
-  if (tools && !(choice && is_type(*choice, "none"))) {
-    HR_RETURN_IF_ERROR(choose_calls(choice && !choice->is_null(), context, request.chat));
-  }
+  HR_RETURN_IF_ERROR(choose_calls(tool_choice_of(body), context, request.chat));
   const Json* messages = body.find("messages");
   if (!messages || messages->is_null()) return invalid_argument("messages is missing", "messages");
   if (request.turns.empty()) return bad_turn("messages must hold a block at least");

@@ -9,8 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
+#include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -58,6 +60,7 @@ constexpr Field<OllamaRequest> kOllamaOptions[] = {
 Status read_inside_options(const Json& options, const FieldContext& context,
                            OllamaRequest& request) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), options));
+  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), options));
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(kOllamaOptions, options, context, request));
   GenerationSettings& settings = request.chat.settings;
   HR_RETURN_IF_ERROR(read_named_fields<GenerationSettings>(generation_fields(), kSharedOptions,
@@ -197,6 +200,15 @@ Status read_any_text(std::string_view name, const Json& value, OllamaRequest& re
   return ok_status();
 }
 
+// "json" for any object, or a schema.
+Status read_format(const Json& value, const FieldContext& context, OllamaRequest& request) {
+  GenerationSettings& settings = request.chat.settings;
+  if (value == Json("")) return ok_status();
+  if (value == Json("json")) return read_any_json_form("format", context, settings);
+  if (!value.is_object()) return field_error("format", "\"json\" or a JSON schema", value);
+  return read_schema_form("format", value, context, settings);
+}
+
 #define HR_STORE(member, expression)                         \
   [](const Json& v, const FieldContext&, OllamaRequest& r) { \
     return r.member = (expression), ok_status();             \
@@ -205,6 +217,7 @@ Status read_any_text(std::string_view name, const Json& value, OllamaRequest& re
 constexpr Field<OllamaRequest> kOllamaFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(chat.settings.model, v.as_string())},
     {"stream", FieldType::kBool, {}, HR_STORE(chat.settings.stream, v.as_bool())},
+    {"format", FieldType::kAny, {}, read_format},
     {"logprobs",
      FieldType::kBool,
      {},
@@ -252,7 +265,6 @@ bool is_not_empty(const Json& v) {
 }
 
 constexpr RefusedField kOllamaRefused[] = {
-    {"format", is_not_empty, "the form of answers is not enforced here; ask for it in the prompt"},
     {"suffix", is_not_empty, "/infill fills in where the model can"},
     {"context", is_not_empty, "send the conversation to /api/chat; the prefix cache keeps it"},
     {"images", is_not_empty, "models see no images here"},
@@ -286,6 +298,7 @@ Result<OllamaRequest> parse_ollama_request(OllamaRoute route, const Json& body,
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(ollama_fields(), body, context, request));
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(ollama_fields(route), body, context, request));
   HR_RETURN_IF_ERROR(check_settings(settings, context, "top_logprobs"));
+  HR_RETURN_IF_ERROR(choose_calls({}, context, request.chat));
   request.only_loads =
       route == OllamaRoute::kChat ? request.chat.messages.is_null() : request.prompt.empty();
   return request;

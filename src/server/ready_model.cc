@@ -67,6 +67,9 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
     if (served.engine) HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
   if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
+  if (served.tokenizer && served.engine && served.engine->takes_constraints()) {
+    ready->forms = std::make_unique<FormCache>(*served.tokenizer, ready->output_marks);
+  }
   ready->metrics = std::move(metrics);
   ready->served = std::move(served);
   ready->metrics->on_loaded(

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "server/cache_pins.h"
+#include "server/form_cache.h"
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
@@ -27,6 +28,7 @@ struct ReadyModel {
   OutputDialect output;                     // of chats
   std::vector<TokenId> output_marks;        // ascending: control tokens that are marks of it
   std::optional<FillInTokens> fill_in;
+  std::unique_ptr<FormCache> forms;  // nullptr: answers have no form here
 
   bool generates() const { return served.engine != nullptr; }
   int32_t vocab_size() const {

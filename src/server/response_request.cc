@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/chat_input.h"
 #include "server/response_input.h"
 #include "server/stored_json.h"
+#include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -75,17 +77,13 @@ Result<Json> read_function(const Json& tool, const std::string& name) {
   if (!function_name || !function_name->is_string() || function_name->as_string().empty()) {
     return bad(name + ".name must be a string that is not empty");
   }
-  const Json* strict = tool.find("strict");
-  if (strict && !strict->is_null() && *strict != Json(false)) {
-    return bad(name +
-               ".strict is not supported: the form of arguments is not enforced here; send "
-               "false");
-  }
   Json function = Json::object();
   for (std::string_view key : {"name", "description", "parameters"}) {
     const Json* value = tool.find(key);
     if (value && !value->is_null()) function.set(key, *value);
   }
+  const Json* strict = tool.find("strict");
+  if (strict && !strict->is_null() && *strict != Json(false)) function.set("strict", *strict);
   return Json::object().set("type", "function").set("function", std::move(function));
 }
 
@@ -117,14 +115,11 @@ Status read_reasoning(const Json& reasoning, const Context& context, ResponseReq
                   read_fields<ChatRequest>(chat_fields(), as_chats, context, request.chat));
 }
 
-Status read_text_config(const Json& text, const Context&, ResponseRequest&) {
+Status read_text_config(const Json& text, const Context& context, ResponseRequest& request) {
   if (!text.is_object()) return field_error("text", "an object", text);
-  const Json* format = text.find("format");
-  if (format && !format->is_null() && !has_type(*format, "text")) {
-    return invalid_argument(
-        "text.format is not supported: only {\"type\": \"text\"} is; the form of answers is not "
-        "enforced here",
-        "text");
+  if (const Json* format = text.find("format"); format && !format->is_null()) {
+    HR_RETURN_IF_ERROR(
+        read_response_format("text.format", *format, context, request.chat.settings));
   }
   const Json* verbosity = text.find("verbosity");
   if (!verbosity || verbosity->is_null() || *verbosity == Json("medium")) return ok_status();
@@ -205,7 +200,6 @@ bool if_asked(const Json& v) { return v != Json(false); }
 bool if_there(const Json&) { return true; }
 bool if_above_zero(const Json& v) { return !v.is_number() || v.as_double() > 0; }
 bool if_filled(const Json& v) { return !v.is_array() || !v.as_array().empty(); }
-bool if_forced(const Json& v) { return v != Json("auto") && v != Json("none"); }
 
 constexpr RefusedField kResponseRefused[] = {
     {"background", if_asked, "send it with stream, or as a batch"},
@@ -214,7 +208,6 @@ constexpr RefusedField kResponseRefused[] = {
     {"context_management", if_filled, "send the items that the model shall see"},
     {"moderation", if_there},
     {"top_logprobs", if_above_zero, "/v1/chat/completions has log-probabilities"},
-    {"tool_choice", if_forced, "only \"none\" and \"auto\" are: a tool cannot be forced here"},
     {"messages", if_there, "send input"},
     {"max_completion_tokens", if_there, "send max_output_tokens"},
 };
@@ -274,6 +267,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const FieldCont
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_refused(kResponseRefused, body));
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), body));
+  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), body));
   ResponseRequest request;
   request.earlier_items = std::move(earlier);
   context.defaults.apply_to(request.chat.settings.sampling);
@@ -283,12 +277,8 @@ Result<ResponseRequest> parse_response_request(const Json& body, const FieldCont
   request.chat.settings.include_usage = request.chat.settings.continuous_usage = false;
   HR_RETURN_IF_ERROR(read_fields<ResponseRequest>(kResponseFields, body, context, request));
   if (!request.input_items.is_array()) return invalid_argument("input is missing", "input");
-  const Json* choice = body.find("tool_choice");
-  const bool chosen = choice && !choice->is_null();
-  const bool tools = request.chat.template_variables.find("tools") != nullptr;
-  if (tools && !(chosen && *choice == Json("none"))) {
-    HR_RETURN_IF_ERROR(choose_calls(chosen, context, request.chat));
-  }
+  HR_ASSIGN_OR_RETURN(const ToolChoice choice, read_openai_tool_choice(body));
+  HR_RETURN_IF_ERROR(choose_calls(choice, context, request.chat));
   request.echo = echo_of(body, request);
   request.chat.messages = request.turns.take_messages();
   request.earlier_items.clear();

@@ -96,6 +96,7 @@ void check_parsed(const Result<T>& request, const GenerationSettings& (*settings
 
 void fuzz_other_protocols(int route, const Json& body, FieldContext context) {
   context.reads_calls = context.reads_reasoning = true;
+  context.takes_forms = context.enforces_calls = true;
   const auto of_ollama = [](const OllamaRequest& r) -> const GenerationSettings& {
     return r.chat.settings;
   };

@@ -109,7 +109,9 @@ struct ServerState {
                                      : std::span<const SloClass>(),
             .defaults = ready.served.sampling,
             .reads_calls = ready.output.tools != nullptr,
-            .reads_reasoning = ready.output.reasoning != nullptr};
+            .reads_reasoning = ready.output.reasoning != nullptr,
+            .takes_forms = ready.forms != nullptr,
+            .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools)};
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.
   JsonLimits json_limits() const;

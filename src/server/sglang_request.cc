@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_form.h"
 #include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
@@ -37,8 +38,10 @@ constexpr std::string_view kSamplingParams[] = {
 Status read_inside_sampling(const Json& params, const FieldContext& context,
                             GenerationSettings& settings) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), params));
-  return read_named_fields<GenerationSettings>(generation_fields(), kSamplingParams, params,
-                                               context, settings);
+  HR_RETURN_IF_ERROR(read_named_fields<GenerationSettings>(generation_fields(), kSamplingParams,
+                                                           params, context, settings));
+  return read_some_fields<GenerationSettings>(form_fields(), sglang_form_names(), params, context,
+                                              settings);
 }
 
 Status read_sampling_params(const Json& value, const FieldContext& context,
@@ -146,6 +149,7 @@ std::span<const Field<SglangRequest>> sglang_fields() { return kSglangFields; }
 Result<SglangRequest> parse_sglang_request(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), body));
+  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), body));
   HR_RETURN_IF_ERROR(check_refused(kSglangRefused, body));
   SglangRequest request;
   GenerationSettings& settings = request.completion.settings;

@@ -1,8 +1,10 @@
 #include "server/tgi_request.h"
 
+#include <array>
 #include <limits>
 #include <utility>
 
+#include "server/answer_form.h"
 #include "server/field_schemas.h"
 #include "server/unsupported_fields.h"
 
@@ -15,6 +17,24 @@ constexpr int32_t kTgiMaxTokens = 100;
 constexpr std::string_view kTgiShared[] = {
     "temperature", "top_p", "top_k", "repetition_penalty", "frequency_penalty", "seed", "stop",
 };
+
+// {"type": "json" | "regex" | "json_schema", "value": ...}, of the last of which the value has a
+// name and a schema.
+Status read_tgi_grammar(const Json& grammar, const FieldContext& context, TgiRequest& request) {
+  static constexpr std::array<std::string_view, 3> kTypes = {"json", "regex", "json_schema"};
+  GenerationSettings& settings = request.completion.settings;
+  const Json* type = grammar.find("type");
+  const Json* value = grammar.find("value");
+  if (!type || !value) {
+    return field_error("grammar", "an object with a type and a value", grammar);
+  }
+  if (*type == Json("regex")) return read_regex_form("grammar", *value, context, settings);
+  if (*type == Json("json_schema")) value = value->find("schema");
+  if (value && (*type == Json("json") || *type == Json("json_schema"))) {
+    return read_schema_form("grammar", *value, context, settings);
+  }
+  return in_field("grammar", choice_error("grammar.type", kTypes, *type));
+}
 
 #define HR_STORE(member, expression)                      \
   [](const Json& v, const FieldContext&, TgiRequest& r) { \
@@ -29,6 +49,7 @@ constexpr Field<TgiRequest> kTgiParameters[] = {
     {"do_sample", FieldType::kBool, {}, HR_STORE(sampled, r.sampled || v.as_bool())},
     {"details", FieldType::kBool, {}, HR_STORE(details, v.as_bool())},
     {"return_full_text", FieldType::kBool, {}, HR_STORE(full_text, v.as_bool())},
+    {"grammar", FieldType::kAny, {}, read_tgi_grammar, kObjectSchema},
     {"top_n_tokens",
      FieldType::kInteger,
      {0, kTgiIntMax},
@@ -50,6 +71,10 @@ Status read_inside_parameters(const Json& parameters, const FieldContext& contex
                               TgiRequest& request) {
   HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), parameters));
   HR_RETURN_IF_ERROR(check_refused(kTgiRefused, parameters));
+  for (const RefusedField& form : refused_form_fields()) {
+    if (form.name == "grammar") continue;  // here it is what response_format is there
+    HR_RETURN_IF_ERROR(check_refused(std::span(&form, 1), parameters));
+  }
   const auto has = [&](std::string_view name) {
     const Json* value = parameters.find(name);
     return value && !value->is_null();

@@ -24,13 +24,12 @@ template <const std::string_view& word>
 bool if_not_word(const Json& v) {
   return !v.is_string() || v.as_string() != word;
 }
-constexpr std::string_view kNone = "none", kAuto = "auto", kMedium = "medium";
+constexpr std::string_view kNone = "none", kMedium = "medium";
 
 bool if_not_text_format(const Json& v) {
   const Json* type = v.find("type");
   return !type || *type != Json("text");
 }
-bool if_forced_tool(const Json& v) { return if_not_word<kNone>(v) && if_not_word<kAuto>(v); }
 bool if_not_reasoning_format(const Json& v) {
   return v != Json("none") && v != Json("auto") && v != Json("deepseek");
 }
@@ -38,8 +37,8 @@ bool if_not_text_only(const Json& v) {
   return !v.is_array() || v.as_array().size() != 1 || v.as_array()[0] != Json("text");
 }
 
-constexpr std::string_view kNoForms =
-    "the form of answers is not enforced here; ask for it in the prompt";
+constexpr std::string_view kOtherForms =
+    "this API has another field for the form of answers (docs/structured_output.md)";
 constexpr std::string_view kNoSampler =
     "temperature, top_k, top_p, min_p and the penalties are what there is";
 constexpr std::string_view kNoAdapters = "adapters are not served";
@@ -48,22 +47,23 @@ constexpr std::string_view kTemplateSwitch =
 constexpr std::string_view kBool = "it must be true or false";
 constexpr std::string_view kNoThoughtBudget = "max_tokens bounds thoughts and answer together";
 
+constexpr RefusedField kForms[] = {
+    {"response_format", if_not_text_format, kOtherForms},
+    {"structured_outputs", if_not_empty, kOtherForms},
+    {"guided_json", always, kOtherForms},
+    {"guided_regex", always, kOtherForms},
+    {"guided_choice", always, kOtherForms},
+    {"guided_grammar", always, kOtherForms},
+    {"guided_json_object", if_true, kOtherForms},
+    {"grammar", if_not_empty, kOtherForms},
+    {"json_schema", always, kOtherForms},
+    {"regex", always, kOtherForms},
+    {"ebnf", always, kOtherForms},
+};
+
 constexpr RefusedField kGeneration[] = {
-    // Forms
-    {"response_format", if_not_text_format,
-     "only {\"type\": \"text\"} is; the form of answers is not enforced here"},
-    {"structured_outputs", if_not_empty, kNoForms},
-    {"guided_json", always, kNoForms},
-    {"guided_regex", always, kNoForms},
-    {"guided_choice", always, kNoForms},
-    {"guided_grammar", always, kNoForms},
-    {"guided_json_object", if_true, kNoForms},
-    {"structural_tag", always, kNoForms},
-    {"grammar", if_not_empty, kNoForms},
-    {"json_schema", always, kNoForms},
-    {"regex", always, kNoForms},
-    {"ebnf", always, kNoForms},
-    {"format", if_not_empty, kNoForms},
+    {"structural_tag", always, "send a schema as response_format, or strict tools"},
+    {"format", if_not_empty, "send response_format"},
     // Search
     {"best_of", if_not_one, "send n, and choose"},
     {"n_cmpl", if_not_one, "send n"},
@@ -125,7 +125,6 @@ std::span<const RefusedField> refused_by_openai() {
 }
 
 constexpr RefusedField kChat[] = {
-    {"tool_choice", if_forced_tool, "only \"none\" and \"auto\" are: a tool cannot be forced here"},
     {"functions", if_not_empty, "send tools"},
     {"function_call", if_not_word<kNone>, "send tools"},
     {"echo", if_true, "/v1/completions has it"},
@@ -153,6 +152,7 @@ constexpr RefusedField kCompletion[] = {
 }  // namespace
 
 std::span<const RefusedField> refused_generation_fields() { return kGeneration; }
+std::span<const RefusedField> refused_form_fields() { return kForms; }
 std::span<const RefusedField> refused_chat_fields() { return kChat; }
 std::span<const RefusedField> refused_completion_fields() { return kCompletion; }
 

@@ -10,6 +10,8 @@
 
 namespace headrace {
 
+// What asks for a form of answers (answer_form.h), of protocols that do so by other names.
+std::span<const RefusedField> refused_form_fields();
 // By kind of request: those of both, of chats, of completions.
 std::span<const RefusedField> refused_generation_fields();
 std::span<const RefusedField> refused_chat_fields();

@@ -84,7 +84,8 @@ Result<std::vector<Outcome>> ModelUnderTest::answer(std::span<const TestRequest>
     CHECK(requests[i].sampling.n == 1);
     Request request{.id = stack_->engine().next_request_id(),
                     .prompt = requests[i].prompt,
-                    .sampling = requests[i].sampling};
+                    .sampling = requests[i].sampling,
+                    .constraint = requests[i].constraint};
     HR_RETURN_IF_ERROR(stack_->engine().submit(
         std::move(request), [board, i](const Emission& emission) { board->add(i, emission); }));
   }

@@ -33,6 +33,7 @@ Result<std::string> model_path(const TestModel& model);
 struct TestRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
+  std::shared_ptr<const TokenConstraint> constraint = nullptr;
 };
 
 struct Outcome {

@@ -250,11 +250,12 @@ struct WideStages {
     }
     __syncwarp();
   }
-  // Stage i has come; one thread asks for the one that is kStagesAhead of it.
-  __device__ __forceinline__ void next(int32_t i, int32_t count) const {
+  // Where stage i is, once it has come. One thread asks for the one that is kStagesAhead of it.
+  __device__ __forceinline__ uint32_t next(int32_t i, int32_t count) const {
     if (threadIdx.x == 0 && i + kStagesAhead < count) fill(i + kStagesAhead);
     __syncwarp();
     full[i % kStages].wait(static_cast<uint32_t>(i / kStages) & 1);
+    return address(i);
   }
   // By one thread.
   __device__ __forceinline__ void fill(int32_t i) const {
@@ -273,6 +274,7 @@ struct WidePlace {
 
   template <int kChunks, class T>
   static __device__ __forceinline__ WidePlace of(const WideArguments<T>& args) {
+    static_assert(kChunks % kStageChunks == 0 && kStageChunks % 2 == 0);
     const int32_t rank = args.splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
     const int32_t tile = static_cast<int32_t>(blockIdx.x) / args.splits;
     const int32_t steps = (args.common.weight.chunks + kChunks - 1) / kChunks;
@@ -323,7 +325,6 @@ template <class T, int kType, int kTiles>
 __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
     multiply_wide(WideArguments<T> args) {
   using Step = GroupStep<kType>;
-  static_assert(Step::kChunks % kStageChunks == 0 && kStageChunks % 2 == 0);
   constexpr int kColumns = 8 * kTiles, kStagesOfStep = Step::kChunks / kStageChunks;
   let_next_kernel_start();
   extern __shared__ __align__(128) std::byte shared[];
@@ -332,7 +333,6 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int row = lane / 4, quad = lane % 4;
-  const int32_t chunks = common.weight.chunks;
   const auto [rank, first_group, x_block, first_step, last_step] =
       WidePlace::of<Step::kChunks>(args);
   const int32_t stage_count = (last_step - first_step) * kStagesOfStep;
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
                                   args.x + first_chunk * (kChunkBytesOfTile * kTiles)};
   if (threadIdx.x == 0) stages.init();
   Step next;
-  if (first_step < last_step) next.load(group, first_step, chunks, lane);
+  if (first_step < last_step) next.load(group, first_step, common.weight.chunks, lane);
   __syncthreads();
   wait_for_earlier_kernels();
   stages.begin(stage_count);
@@ -354,12 +354,11 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   int32_t stage = 0;
   for (int32_t at = first_step; at < last_step; ++at) {
     const Step now = next;
-    if (at + 1 < last_step) next.load(group, at + 1, chunks, lane);
+    if (at + 1 < last_step) next.load(group, at + 1, common.weight.chunks, lane);
     const UnpackScales<T, kType> scales(now);
 #pragma unroll
     for (int part = 0; part < kStagesOfStep; ++part, ++stage) {
-      stages.next(stage, stage_count);
-      const uint32_t x = stages.address(stage);
+      const uint32_t x = stages.next(stage, stage_count);
 #pragma unroll
       for (int j = 0; j < kStageChunks; ++j) {
         auto& operand = a[j % 2];

@@ -1,10 +1,11 @@
 // From logits to tokens, and log-probabilities of given tokens.
 //
-// Order of operations (vLLM's): penalties, logit bias, bans, temperature, min-p, top-k, top-p,
-// draw. The kept sets are exact: candidates are ordered by (value descending, id ascending), top-k
-// keeps the first k of them, top-p the shortest prefix whose probability reaches p (after top-k, at
-// least one). A draw is the inverse of the cumulative distribution in id order at a counter-based
-// random number, so it depends on (logits, parameters, seed, choice, position) alone.
+// Order of operations (vLLM's): penalties, logit bias, bans (masks among them), temperature, min-p,
+// top-k, top-p, draw. The kept sets are exact: candidates are ordered by (value descending, id
+// ascending), top-k keeps the first k of them, top-p the shortest prefix whose probability reaches
+// p (after top-k, at least one). A draw is the inverse of the cumulative distribution in id order
+// at a counter-based random number, so it depends on (logits, parameters, seed, choice, position)
+// alone.
 //
 // Log-probabilities are those of the plain softmax of the raw logits, before everything above, and
 // come from one function: a token's value at sampling and in a later echo is the same, bit for bit.
@@ -39,6 +40,8 @@ struct SampleRow {
   std::span<const TokenCount> output;  // each id once
   std::span<const std::pair<TokenId, float>> logit_bias;
   std::span<const TokenId> banned;  // never chosen (end ids before min_tokens)
+  // [ceil(V / 32)] bit t % 32 of word t / 32: whether token t may be chosen. Empty: any may.
+  std::span<const uint32_t> allowed;
   uint64_t seed = 0;
   uint64_t choice = 0;
   uint64_t position = 0;  // of the token to be drawn

@@ -71,7 +71,8 @@ float bound_of_best(const Row& row, int64_t k, float* order) {
 
 bool leaves_logits_alone(const SampleRow& row) {
   return row.repetition_penalty == 1.0f && row.presence_penalty == 0.0f &&
-         row.frequency_penalty == 0.0f && row.logit_bias.empty() && row.banned.empty();
+         row.frequency_penalty == 0.0f && row.logit_bias.empty() && row.banned.empty() &&
+         row.allowed.empty();
 }
 
 float& at(const SampleScratch& scratch, int64_t vocabulary, TokenId token) {
@@ -94,6 +95,19 @@ void penalise_repetition(const SampleScratch& scratch, int64_t vocabulary, const
   for (const TokenCount& output : row.output) penalise(output.token);
 }
 
+void keep_allowed(const SampleScratch& scratch, int64_t vocabulary,
+                  std::span<const uint32_t> allowed) {
+  CHECK(static_cast<int64_t>(allowed.size()) == (vocabulary + 31) / 32);
+  for (int64_t first = 0; first < vocabulary; first += 32) {
+    const uint32_t bits = allowed[static_cast<size_t>(first / 32)];
+    if (bits == ~uint32_t{0}) continue;
+    const int64_t last = std::min(vocabulary, first + 32);
+    for (int64_t i = first; i < last; ++i) {
+      if ((bits >> (i - first) & 1) == 0) scratch.values[i] = -kInfinity;
+    }
+  }
+}
+
 void adjust(const SampleScratch& scratch, const float* logits, int64_t vocabulary,
             const SampleRow& row) {
   std::memcpy(scratch.values, logits, static_cast<size_t>(vocabulary) * sizeof(float));
@@ -105,6 +119,7 @@ void adjust(const SampleScratch& scratch, const float* logits, int64_t vocabular
   }
   for (const auto& [token, bias] : row.logit_bias) at(scratch, vocabulary, token) += bias;
   for (const TokenId token : row.banned) at(scratch, vocabulary, token) = -kInfinity;
+  if (!row.allowed.empty()) keep_allowed(scratch, vocabulary, row.allowed);
 }
 
 // The row to choose from; empty when the raw row is at fault or everything in it is banned.

@@ -27,6 +27,11 @@ Reader read_tagged(const ToolList& tools, bool) {
 
 constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
 constexpr std::string_view kHermesLayout[] = {"</tool_call>", "</tools>"};
+constexpr CallSpelling kHermesSpelling = {.open = "<tool_call>",
+                                          .close = "</tool_call>",
+                                          .before_name = "\n{\"name\": \"",
+                                          .behind_name = "\", \"arguments\": ",
+                                          .behind_arguments = "}\n"};
 constexpr std::string_view kHermesLooseOpen[] = {"```json", "<tools>"};
 
 constexpr std::string_view kFunctionOpen[] = {"<function="};
@@ -218,7 +223,8 @@ constexpr ToolDialect kToolDialects[] = {
      .layout = kHermesLayout,
      .loose_opens = kHermesLooseOpen,
      .bare_open = '{',
-     .make_reader = read_json},
+     .make_reader = read_json,
+     .spelling = &kHermesSpelling},
     {.names = "llama3_json,llama4_json,llama3",
      .template_signs = kLlamaSigns,
      .opens = kLlamaOpen,
@@ -315,6 +321,8 @@ bool OutputDialect::opens_reasoning(std::string_view prompt_end) const {
   while (!prompt_end.empty() && is_layout_space(prompt_end.back())) prompt_end.remove_suffix(1);
   return prompt_end.ends_with(reasoning->open);
 }
+
+bool enforces_calls(const ToolDialect* dialect) { return dialect && dialect->spelling != nullptr; }
 
 CallIdStyle call_id_style(const ToolDialect* dialect) {
   return dialect ? dialect->ids : CallIdStyle::kCall;

@@ -31,6 +31,9 @@ Result<const ToolDialect*> choose_tool_dialect(std::string_view name,
 Result<const ReasoningDialect*> choose_reasoning_dialect(std::string_view name,
                                                          std::string_view chat_template);
 
+// Whether the form of its calls can be enforced (text/grammar/answer_grammar.h).
+bool enforces_calls(const ToolDialect* dialect);
+
 // How the API calls a call that the model gave no name.
 enum class CallIdStyle : uint8_t {
   kCall,  // call_ and 24 characters

@@ -10,6 +10,13 @@
 
 namespace headrace {
 
+// How a call is written where its form is enforced:
+// open before_name NAME behind_name ARGUMENTS behind_arguments close
+struct CallSpelling {
+  std::string_view open, close;  // marks
+  std::string_view before_name, behind_name, behind_arguments;
+};
+
 struct ToolDialect {
   std::string_view names;  // with commas; the first is the name that is shown
   // All of them stand in the chat templates of these models; empty: by name only.
@@ -25,6 +32,7 @@ struct ToolDialect {
   std::unique_ptr<CallReader> (*make_reader)(const ToolList& tools, bool bare) = nullptr;
   CallIdStyle ids = CallIdStyle::kCall;
   bool harmony = false;
+  const CallSpelling* spelling = nullptr;  // nullptr: the form of calls cannot be enforced
 };
 
 struct ReasoningDialect {

@@ -37,6 +37,7 @@ struct OutputOptions {
   bool reasoning = true;                  // false: thoughts stay text
   bool starts_in_reasoning = false;       // the prompt ends inside of a thought
   bool one_call = false;                  // the answer ends with its first call
+  bool only_marked = false;               // a call has its mark: its form was enforced behind it
 };
 
 std::unique_ptr<OutputParser> make_output_parser(const OutputDialect& dialect,

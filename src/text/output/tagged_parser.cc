@@ -67,9 +67,14 @@ class TaggedParser final : public OutputParser, private CallSink {
     if (reasoning_) marks.emplace_back(reasoning_->open);
     if (!tools_) return marks;
     marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
-    marks.insert(marks.end(), tools_->loose_opens.begin(), tools_->loose_opens.end());
+    const auto loose = loose_opens();
+    marks.insert(marks.end(), loose.begin(), loose.end());
     marks.insert(marks.end(), tools_->layout.begin(), tools_->layout.end());
     return marks;
+  }
+
+  std::span<const std::string_view> loose_opens() const {
+    return options_.only_marked ? std::span<const std::string_view>() : tools_->loose_opens;
   }
 
   void take(char c) {
@@ -122,7 +127,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   void content_byte(char c) {
     const bool holds = looks_for_marks() || touches_;
     if (holds && is_layout_space(c)) return hold({&c, 1});
-    if (tools_ && nothing_yet_ && c == tools_->bare_open)
+    if (tools_ && nothing_yet_ && !options_.only_marked && c == tools_->bare_open)
       return begin_attempt({}, true), call_byte(c);
     flush_pending();
     nothing_yet_ = false;
@@ -164,11 +169,11 @@ class TaggedParser final : public OutputParser, private CallSink {
       mode_ = Mode::kThought;
       return;
     }
-    const size_t opens = tools_->opens.size(), loose = tools_->loose_opens.size();
+    const size_t opens = tools_->opens.size(), loose = loose_opens().size();
     if (index < opens) {
       begin_attempt(tools_->opens[index], false);
     } else if (index < opens + loose) {
-      begin_attempt(tools_->loose_opens[index - opens], true);
+      begin_attempt(loose_opens()[index - opens], true);
     } else {
       hold(tools_->layout[index - opens - loose]);
     }

@@ -1,0 +1,33 @@
+// Which tokens an answer may have: the seam between whoever knows a form (text/grammar) and whoever
+// samples (engine).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+
+namespace headrace {
+
+// Where one choice is in the form that its request asks for. One thread at a time.
+class TokenMatcher {
+ public:
+  virtual ~TokenMatcher() = default;
+  // Writes bit t % 32 of word t / 32 for each token t: whether it may come next. All are 0 where no
+  // token may, which is an error of the answer.
+  virtual void fill_mask(std::span<uint32_t> allowed) = 0;
+  // Whether only tokens that end the answer may come next.
+  virtual bool only_ends() = 0;
+  // The choice's next token, which need not have been allowed: then none is from here on.
+  virtual void accept(TokenId token) = 0;
+};
+
+// The form of all choices of a request, and of other requests. Any thread.
+class TokenConstraint {
+ public:
+  virtual ~TokenConstraint() = default;
+  virtual std::unique_ptr<TokenMatcher> begin() const = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,41 @@
+#include "server/form_cache.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "text/grammar/grammar_constraint.h"
+
+namespace headrace {
+
+std::shared_ptr<const TokenTrie> FormCache::trie() {
+  std::call_once(once_, [&] { trie_ = std::make_shared<const TokenTrie>(tokenizer_, marks_); });
+  return trie_;
+}
+
+Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan& plan) {
+  std::string key = plan.key();
+  {
+    std::lock_guard lock(mutex_);
+    const auto known = std::find_if(forms_.begin(), forms_.end(),
+                                    [&](const Entry& entry) { return entry.first == key; });
+    if (known != forms_.end()) {
+      forms_.splice(forms_.begin(), forms_, known);
+      return known->second;
+    }
+  }
+  HR_ASSIGN_OR_RETURN(auto grammar, answer_grammar(plan));
+  Result<std::shared_ptr<const TokenConstraint>> form =
+      make_grammar_constraint(std::move(grammar), trie());
+  if (!form.ok()) {
+    const std::string& field = plan.words.field.empty() ? "tools" : plan.words.field;
+    return invalid_argument(fmt::format("{}: {}", field, form.status().message()),
+                            root_field(field));
+  }
+  std::lock_guard lock(mutex_);
+  forms_.emplace_front(std::move(key), *form);
+  if (forms_.size() > kFormsMax) forms_.pop_back();
+  return form;
+}
+
+}  // namespace headrace

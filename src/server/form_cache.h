@@ -1,0 +1,45 @@
+// The forms that a model's requests have asked for lately, ready for the engine: a form that comes
+// again costs nothing, and finds its states worked out.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/token_constraint.h"
+#include "text/grammar/answer_grammar.h"
+#include "text/grammar/token_trie.h"
+#include "text/tokenizer.h"
+
+namespace headrace {
+
+// Any thread, but not the engine's: a form takes milliseconds.
+class FormCache {
+ public:
+  // The tokenizer outlives it. `marks`, ascending: control tokens that a dialect's forms may have.
+  FormCache(const Tokenizer& tokenizer, std::vector<TokenId> marks)
+      : tokenizer_(tokenizer), marks_(std::move(marks)) {}
+
+  // kInvalidArgument with the field at fault. REQUIRES: !plan.is_free()
+  Result<std::shared_ptr<const TokenConstraint>> find(const AnswerPlan& plan);
+
+ private:
+  static constexpr size_t kFormsMax = 16;
+  using Entry = std::pair<std::string, std::shared_ptr<const TokenConstraint>>;
+
+  std::shared_ptr<const TokenTrie> trie();
+
+  const Tokenizer& tokenizer_;
+  const std::vector<TokenId> marks_;
+  std::once_flag once_;
+  std::shared_ptr<const TokenTrie> trie_;  // made for the first form
+  std::mutex mutex_;
+  std::list<Entry> forms_;  // by last use, the latest first
+};
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+// The form of a whole answer: thoughts, which are free, then what the request asks for, or calls of
+// tools in the spelling of the model's dialect.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "text/grammar/grammar.h"
+#include "text/output/dialect.h"
+
+namespace headrace {
+
+// What an answer's words shall be.
+struct AnswerForm {
+  enum class Kind : uint8_t { kFree, kJsonObject, kJsonSchema, kRegex, kChoice, kGbnf };
+  Kind kind = Kind::kFree;
+  Json schema;                       // kJsonSchema
+  std::string pattern;               // kRegex, kGbnf
+  std::vector<std::string> choices;  // kChoice
+  std::string field;                 // of the request, which errors name
+};
+
+// Of a part of a field its root, which an error names: "tools" of "tools[0].function".
+std::string root_field(std::string_view field);
+
+// Calls of tools that an answer may have, or must.
+struct CallForm {
+  struct Tool {
+    std::string name;
+    Json parameters;    // a schema; null: any object
+    std::string field;  // of the request
+  };
+  enum class Need : uint8_t {
+    kNone,     // there are none, or they are free
+    kMayCall,  // words, or calls whose arguments are of their form
+    kMustCall,
+  };
+  Need need = Need::kNone;
+  std::vector<Tool> tools;
+  bool one_call = false;
+};
+
+struct AnswerPlan {
+  AnswerForm words;
+  CallForm calls;
+  OutputDialect dialect;
+  bool starts_in_reasoning = false;  // the prompt ends inside of a thought
+
+  bool is_free() const {
+    return words.kind == AnswerForm::Kind::kFree && calls.need == CallForm::Need::kNone;
+  }
+  // Equal plans have equal grammars: a key for whoever keeps them.
+  std::string key() const;
+};
+
+// kInvalidArgument with the field at fault: what is ill-formed, too large or not supported.
+// REQUIRES: !plan.is_free()
+Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerPlan& plan);
+
+}  // namespace headrace

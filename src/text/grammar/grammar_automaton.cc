@@ -1,0 +1,244 @@
+#include "text/grammar/grammar_automaton.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+uint64_t stack_key(Grammar::Position at, uint32_t below) { return uint64_t{at} << 32 | below; }
+
+void set_bit(std::span<uint32_t> words, TokenId id) {
+  words[static_cast<size_t>(id) / 32] |= uint32_t{1} << (id % 32);
+}
+
+}  // namespace
+
+size_t GrammarStates::Hash::operator()(const std::vector<uint32_t>& stacks) const {
+  uint64_t hash = stacks.size();
+  for (uint32_t stack : stacks) hash = mix64(hash ^ stack);
+  return hash;
+}
+
+GrammarStates::GrammarStates(const Grammar& grammar) : grammar_(grammar) {
+  finish_state();  // kDead: no stack
+}
+
+uint32_t GrammarStates::stack(Grammar::Position at, uint32_t below) {
+  const auto [found, is_new] =
+      stack_index_.try_emplace(stack_key(at, below), static_cast<uint32_t>(stacks_.size()));
+  if (!is_new) return found->second;
+  stacks_.push_back({at, below});
+  heights_.push_back(below == kBottom ? 1 : static_cast<uint16_t>(heights_[below] + 1));
+  bytes_ += 64;
+  return found->second;
+}
+
+// Adds the stacks that begin at `at` with a set of bytes, to be taken next.
+void GrammarStates::expand(Grammar::Position at, uint32_t below) {
+  to_expand_.push_back({at, below});
+  while (!to_expand_.empty()) {
+    const Stack top = to_expand_.back();
+    to_expand_.pop_back();
+    if (!expanded_.try_emplace(stack_key(top.at, top.below), true).second) continue;
+    if (--work_left_ < 0) return to_expand_.clear();
+    if (grammar_.at_end(top.at)) {
+      if (top.below == kBottom) {
+        can_end_ = true;
+      } else {
+        to_expand_.push_back(stacks_[top.below]);
+      }
+    } else if (grammar_.at_rule(top.at)) {
+      // Nothing to come back to: the rule's end is this one's.
+      const bool last = grammar_.at_end(top.at + 1);
+      const uint32_t back = last ? top.below : stack(top.at + 1, top.below);
+      if (back != kBottom && heights_[back] > kHeightMax) continue;
+      for (Grammar::Position first : grammar_.alternatives(top.at)) {
+        to_expand_.push_back({first, back});
+      }
+    } else {
+      found_.push_back(stack(top.at, top.below));
+    }
+  }
+}
+
+// The state of what expand() has found; the next begins.
+GrammarStates::State GrammarStates::finish_state() {
+  std::vector<uint32_t> stacks = std::exchange(found_, {});
+  const bool can_end = std::exchange(can_end_, false);
+  expanded_.clear();
+  if (stacks.size() > kStacksMax) work_left_ = -1;
+  if (work_left_ < 0 && !states_.empty()) return kDead;
+  std::sort(stacks.begin(), stacks.end());
+  // That the text may end here is one more stack.
+  if (can_end) stacks.push_back(kBottom);
+  const auto [found, is_new] = state_index_.try_emplace(stacks, static_cast<State>(states_.size()));
+  if (!is_new) return found->second;
+  if (can_end) stacks.pop_back();
+  const auto classes = static_cast<size_t>(grammar_.class_count());
+  bytes_ += 200 + 8 * stacks.size() + 4 * classes;
+  Row row;
+  row.stacks = std::move(stacks);
+  row.next.assign(classes, kUnknown);
+  row.can_end = can_end;
+  states_.push_back(std::move(row));
+  return found->second;
+}
+
+GrammarStates::State GrammarStates::start() {
+  expand(grammar_.start(), kBottom);
+  return finish_state();
+}
+
+GrammarStates::State GrammarStates::step(State state, uint8_t byte) {
+  const uint8_t byte_class = grammar_.class_of(byte);
+  const State known = states_[state].next[byte_class];
+  if (known != kUnknown) return known;
+  work_left_ -= static_cast<int64_t>(states_[state].stacks.size());
+  for (uint32_t each : states_[state].stacks) {
+    const Stack top = stacks_[each];
+    if (grammar_.takes(top.at, byte_class)) expand(top.at + 1, top.below);
+  }
+  const State next = finish_state();
+  if (work_left_ >= 0) states_[state].next[byte_class] = next;
+  return next;
+}
+
+GrammarStates::State GrammarStates::take_over(const GrammarStates& from, State state) {
+  can_end_ = from.states_[state].can_end;
+  std::vector<Stack> path;
+  for (uint32_t each : from.states_[state].stacks) {
+    path.clear();
+    for (uint32_t at = each; at != kBottom; at = from.stacks_[at].below) {
+      path.push_back(from.stacks_[at]);
+    }
+    uint32_t below = kBottom;
+    for (size_t i = path.size(); i-- > 0;) below = stack(path[i].at, below);
+    found_.push_back(below);
+  }
+  return finish_state();
+}
+
+// --- tokens
+
+// One walk over the tree of all tokens: what is beneath a byte that leads nowhere is passed over.
+bool GrammarStates::walk(State state, const TokenTrie& trie, std::vector<uint32_t>& words) {
+  const std::span<const TokenTrie::Node> nodes = trie.nodes();
+  const TokenId* const ids = trie.ids().data();
+  std::vector<State> at(static_cast<size_t>(trie.depth_max()) + 1);
+  at[0] = state;
+  for (size_t i = 0; i < trie.node_count();) {
+    const TokenTrie::Node& node = nodes[i];
+    const State next = step(at[node.depth], node.byte);
+    if (work_left_ < 0) return false;
+    if (next == kDead) {
+      i = node.end;
+      continue;
+    }
+    at[node.depth + 1u] = next;
+    for (uint32_t id = node.first_id; id < nodes[i + 1].first_id; ++id) set_bit(words, ids[id]);
+    ++i;
+  }
+  return true;
+}
+
+void GrammarStates::keep_tokens(Row& row, std::vector<uint32_t> words) {
+  size_t count = 0;
+  for (uint32_t word : words) count += static_cast<size_t>(std::popcount(word));
+  row.tokens_found = true;
+  row.has_token = count > 0;
+  // Most states of a form allow a handful.
+  if (count > words.size()) {
+    row.words = std::move(words);
+  } else {
+    row.few.reserve(count);
+    for (size_t word = 0; word < words.size(); ++word) {
+      for (uint32_t bits = words[word]; bits != 0; bits &= bits - 1) {
+        row.few.push_back(static_cast<TokenId>(word * 32) + std::countr_zero(bits));
+      }
+    }
+  }
+  bytes_ += 4 * (row.few.size() + row.words.size());
+}
+
+bool GrammarStates::find_tokens(State state, const TokenTrie& trie) {
+  if (states_[state].tokens_found) return true;
+  std::vector<uint32_t> words((static_cast<size_t>(trie.vocab_size()) + 31) / 32);
+  if (!walk(state, trie, words)) return false;
+  keep_tokens(states_[state], std::move(words));
+  return true;
+}
+
+void GrammarStates::fill(State state, std::span<uint32_t> allowed) const {
+  const Row& row = states_[state];
+  CHECK(row.tokens_found && row.words.size() <= allowed.size());
+  const auto rest = std::copy(row.words.begin(), row.words.end(), allowed.begin());
+  std::fill(rest, allowed.end(), 0u);
+  for (TokenId id : row.few) set_bit(allowed, id);
+}
+
+// --- a place in a text
+
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
+    : grammar_(std::move(grammar)), states_(std::make_shared<GrammarStates>(*grammar_)) {}
+
+GrammarPlace::GrammarPlace(std::shared_ptr<GrammarAutomaton> automaton)
+    : automaton_(std::move(automaton)) {
+  std::lock_guard lock(automaton_->mutex_);
+  states_ = automaton_->states_;
+  states_->begin_call();
+  state_ = states_->start();
+  dead_ = states_->worked_too_much();
+}
+
+// Into the generation that all work in. REQUIRES: the automaton's mutex
+void GrammarPlace::catch_up() {
+  if (automaton_->states_->is_full()) {
+    automaton_->states_ = std::make_shared<GrammarStates>(*automaton_->grammar_);
+  }
+  automaton_->states_->begin_call();
+  if (states_ == automaton_->states_) return;
+  state_ = automaton_->states_->take_over(*states_, state_);
+  states_ = automaton_->states_;
+}
+
+bool GrammarPlace::accept(std::string_view bytes) {
+  if (dead_) return false;
+  std::lock_guard lock(automaton_->mutex_);
+  catch_up();
+  for (char c : bytes) {
+    state_ = states_->step(state_, static_cast<uint8_t>(c));
+    if (state_ == GrammarStates::kDead) return !(dead_ = true);
+  }
+  return true;
+}
+
+bool GrammarPlace::can_end() {
+  if (dead_) return false;
+  std::lock_guard lock(automaton_->mutex_);
+  return states_->can_end(state_);
+}
+
+bool GrammarPlace::find_tokens(const TokenTrie& trie) {
+  if (dead_) return false;
+  catch_up();
+  dead_ = !states_->find_tokens(state_, trie);
+  return !dead_;
+}
+
+void GrammarPlace::fill(const TokenTrie& trie, std::span<uint32_t> allowed) {
+  std::lock_guard lock(automaton_->mutex_);
+  if (!find_tokens(trie)) return std::fill(allowed.begin(), allowed.end(), 0u);
+  states_->fill(state_, allowed);
+}
+
+bool GrammarPlace::can_go_on(const TokenTrie& trie) {
+  std::lock_guard lock(automaton_->mutex_);
+  return find_tokens(trie) && states_->has_token(state_);
+}
+
+}  // namespace headrace

@@ -1,0 +1,282 @@
+// Which tokens may come next: every bit of a mask against the bytes of its token, and documents
+// drawn from nothing but masks against an independent reader of their schema.
+#include <bit>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "text/detokenizer.h"
+#include "text/grammar/answer_grammar.h"
+#include "text/grammar/grammar_automaton.h"
+#include "text/grammar/grammar_constraint.h"
+#include "text/grammar/schema_check_fixture.h"
+#include "text/utf8.h"
+#include "text/vocab_fixture.h"
+
+namespace headrace {
+namespace {
+
+using Kind = AnswerForm::Kind;
+
+AnswerPlan plan_of(Kind kind, const std::string& text) {
+  AnswerPlan plan;
+  plan.words.kind = kind;
+  if (kind == Kind::kJsonSchema) {
+    plan.words.schema = *parse_json(text);
+  } else {
+    plan.words.pattern = text;
+  }
+  return plan;
+}
+
+std::shared_ptr<const Grammar> grammar_of(const AnswerPlan& plan) {
+  auto grammar = answer_grammar(plan);
+  CHECK(grammar.ok());
+  return *grammar;
+}
+
+bool has_bit(const std::vector<uint32_t>& mask, TokenId id) {
+  return mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1;
+}
+
+struct Walk {
+  std::vector<TokenId> ids;
+  bool ended = false;
+};
+
+void clear_bit(std::vector<uint32_t>& mask, TokenId id) {
+  mask[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (id % 32));
+}
+
+size_t count_bits(const std::vector<uint32_t>& mask) {
+  size_t count = 0;
+  for (uint32_t word : mask) count += static_cast<size_t>(std::popcount(word));
+  return count;
+}
+
+// The token of the bit before which `index` others are set.
+TokenId nth_token(const std::vector<uint32_t>& mask, size_t index) {
+  for (size_t word = 0;; ++word) {
+    const auto count = static_cast<size_t>(std::popcount(mask[word]));
+    if (index >= count) {
+      index -= count;
+      continue;
+    }
+    uint32_t bits = mask[word];
+    for (; index > 0; --index) bits &= bits - 1;
+    return static_cast<TokenId>(word * 32) + std::countr_zero(bits);
+  }
+}
+
+// Draws from masks alone. `look` sees the ids so far and the mask of the next.
+template <class Look>
+Walk walk(const TokenConstraint& constraint, const Tokenizer& tokenizer, uint64_t seed,
+          size_t tokens_max, const Look& look) {
+  Walk out;
+  const auto matcher = constraint.begin();
+  std::vector<uint32_t> mask((static_cast<size_t>(tokenizer.vocab_size()) + 31) / 32);
+  while (out.ids.size() < tokens_max) {
+    matcher->fill_mask(mask);
+    look(out.ids, mask);
+    bool can_end = false;
+    for (TokenId id : tokenizer.vocab().end_ids) {
+      can_end = can_end || has_bit(mask, id);
+      clear_bit(mask, id);
+    }
+    const size_t count = count_bits(mask);
+    const uint64_t bits = mix64(seed ^ mix64(out.ids.size() + 1));
+    if (can_end && (count == 0 || bits % 4 == 0)) {
+      matcher->accept(tokenizer.vocab().end_ids[0]);
+      out.ended = true;
+      return out;
+    }
+    if (count == 0) break;
+    out.ids.push_back(nth_token(mask, bits / 4 % count));
+    matcher->accept(out.ids.back());
+  }
+  return out;
+}
+
+// A token may come exactly where the text so far and its bytes begin a text of the grammar, and
+// an end exactly where the text is whole.
+void expect_exact_masks(const Tokenizer& tokenizer, const AnswerPlan& plan, uint64_t seed) {
+  const auto grammar = grammar_of(plan);
+  const auto trie = std::make_shared<const TokenTrie>(tokenizer, std::span<const TokenId>());
+  const auto constraint = *make_grammar_constraint(grammar, trie);
+  const auto automaton = std::make_shared<GrammarAutomaton>(grammar);
+  walk(*constraint, tokenizer, seed, 40, [&](const std::vector<TokenId>& ids, const auto& mask) {
+    GrammarPlace place(automaton);
+    for (TokenId id : ids) ASSERT_TRUE(place.accept(tokenizer.token_bytes(id)));
+    for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+      bool want = false;
+      if (tokenizer.is_end(id)) {
+        want = place.can_end();
+      } else if (!tokenizer.is_control(id) && !tokenizer.token_bytes(id).empty()) {
+        GrammarPlace next = place;
+        want = next.accept(tokenizer.token_bytes(id));
+      }
+      ASSERT_EQ(has_bit(mask, id), want) << id << " behind " << ids.size();
+    }
+  });
+}
+
+constexpr const char* kPerson =
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":8},"age":{"type":"integer",
+        "minimum":0,"maximum":130},"tags":{"type":"array","items":{"enum":["a","bc","d"]},"maxItems":3}},
+        "required":["name","age"]})";
+
+// Byte-level BPE, and SentencePiece's single bytes: tokens that are parts of characters are among
+// them.
+TEST(TokenMask, IsExactOnEveryToken) {
+  Vocab tiny = tiny_vocab();
+  tiny.end_ids = {tiny.eos};
+  const auto byte_level = *Tokenizer::create(std::move(tiny));
+  Vocab pieces = sentence_piece_vocab("llama");
+  pieces.end_ids = {pieces.eos};
+  const auto sentence_piece = *Tokenizer::create(std::move(pieces));
+  const AnswerPlan plans[] = {plan_of(Kind::kJsonSchema, kPerson), plan_of(Kind::kJsonObject, ""),
+                              plan_of(Kind::kRegex, "[a-d\xC3\xA9\xE2\x82\xAC]{1,4}( ab)*"),
+                              plan_of(Kind::kGbnf, "root ::= \"ab\" root \"c\" | \"d\"?")};
+  for (const AnswerPlan& plan : plans) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      expect_exact_masks(*byte_level, plan, seed);
+      expect_exact_masks(*sentence_piece, plan, seed);
+    }
+  }
+}
+
+// Where text is free up to a mark, the mark may be a control token; others never come.
+TEST(TokenMask, ControlTokensOnlyAsMarks) {
+  Vocab vocab = tiny_vocab();
+  vocab.end_ids = {vocab.eos};
+  const auto tokenizer = *Tokenizer::create(std::move(vocab));
+  std::vector<TokenId> controls;
+  for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) {
+    if (tokenizer->is_control(id) && !tokenizer->is_end(id)) controls.push_back(id);
+  }
+  ASSERT_GE(controls.size(), 2u);
+  const TokenId mark = controls[0];
+  const TokenTrie trie(*tokenizer, std::span(&mark, 1));
+  EXPECT_EQ(trie.spelling(mark), "\xFF" + tokenizer->token_bytes(mark));
+  EXPECT_EQ(trie.spelling(controls[1]), "");
+  EXPECT_EQ(trie.spelling(tokenizer->vocab().eos), "");
+}
+
+class SmolMask : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    tokenizer_ = Tokenizer::create(smollm2_vocab()).value().release();
+    trie_ = new std::shared_ptr<const TokenTrie>(
+        std::make_shared<const TokenTrie>(*tokenizer_, std::span<const TokenId>()));
+  }
+  static void TearDownTestSuite() {
+    delete trie_;
+    delete tokenizer_;
+  }
+  static std::shared_ptr<const TokenConstraint> constraint_of(const AnswerPlan& plan) {
+    return make_grammar_constraint(grammar_of(plan), *trie_).value();
+  }
+  static const Tokenizer* tokenizer_;
+  static std::shared_ptr<const TokenTrie>* trie_;
+};
+const Tokenizer* SmolMask::tokenizer_ = nullptr;
+std::shared_ptr<const TokenTrie>* SmolMask::trie_ = nullptr;
+
+constexpr const char* kSchemas[] = {
+    kPerson,
+    R"({"type":"object","properties":{"id":{"type":"integer","minimum":-5,"maximum":1234},
+        "kind":{"enum":["x","y z",3,null,true]},"score":{"type":"number","minimum":0,"maximum":10},
+        "note":{"anyOf":[{"type":"string","minLength":2,"maxLength":6},{"type":"null"}]}},
+        "required":["id","kind","score"],"additionalProperties":false})",
+    R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"boolean"},
+        "kids":{"type":"array","maxItems":2,"items":{"$ref":"#/$defs/node"}}},"required":["v","kids"]}}})",
+    R"({"type":"array","minItems":1,"maxItems":4,"prefixItems":[{"const":"head"},{"type":"integer"}],
+        "items":{"type":["boolean","null"]}})",
+    R"({"type":"object","properties":{"code":{"type":"string","pattern":"^[A-Z]{2}-[0-9]{1,3}$"}},
+        "required":["code"],"additionalProperties":{"type":"integer","exclusiveMinimum":7}})",
+    R"({"allOf":[{"type":"object","properties":{"a":{"type":"number","exclusiveMinimum":-1,"exclusiveMaximum":2}},
+        "required":["a"]},{"properties":{"b":{"type":"string","maxLength":3}}}]})",
+    R"({"type":"object","required":["k"],"properties":{"k":{"type":["array","string"],"maxItems":2,
+        "maxLength":4,"items":{"type":"object","additionalProperties":{"type":"null"}}}}})",
+};
+
+// Of what masks alone lead to, all that ends satisfies its schema.
+TEST_F(SmolMask, DocumentsSatisfyTheirSchema) {
+  size_t ended = 0;
+  for (const char* text : kSchemas) {
+    const AnswerPlan plan = plan_of(Kind::kJsonSchema, text);
+    const auto constraint = constraint_of(plan);
+    size_t ended_here = 0;
+    for (uint64_t seed = 1; seed <= 300; ++seed) {
+      const Walk drawn = walk(*constraint, *tokenizer_, seed, 120, [](const auto&, const auto&) {});
+      if (!drawn.ended) continue;
+      ++ended_here;
+      const std::string document = tokenizer_->decode(drawn.ids, true);
+      const Result<Json> value = parse_json(document);
+      ASSERT_TRUE(value.ok()) << document;
+      EXPECT_TRUE(satisfies(*value, plan.words.schema, plan.words.schema)) << text << document;
+    }
+    EXPECT_GT(ended_here, 20u) << text;
+    ended += ended_here;
+  }
+  EXPECT_GT(ended, 1000u);
+}
+
+// The reader that judges documents is no rubber stamp.
+TEST_F(SmolMask, TheJudgeSaysNo) {
+  const std::pair<const char*, const char*> cases[] = {
+      {kSchemas[0], R"({"name":"x"})"},
+      {kSchemas[0], R"({"name":"x","age":131})"},
+      {kSchemas[1], R"({"id":1,"kind":"q","score":1})"},
+      {kSchemas[1], R"({"id":1,"kind":"x","score":1,"extra":1})"},
+      {kSchemas[2], R"({"v":true,"kids":[{"v":1,"kids":[]}]})"},
+      {kSchemas[3], R"(["head",1.5])"},
+      {kSchemas[4], R"({"code":"ab-1"})"},
+      {kSchemas[5], R"({"a":2})"},
+  };
+  for (const auto& [schema, document] : cases) {
+    const Json root = *parse_json(schema);
+    EXPECT_FALSE(satisfies(*parse_json(document), root, root)) << document;
+  }
+}
+
+// Behind the end there are only ends, and behind what was not allowed there is nothing.
+TEST_F(SmolMask, EndsAndDeadEnds) {
+  const auto constraint = constraint_of(plan_of(Kind::kRegex, "yes"));
+  const size_t words = (static_cast<size_t>(tokenizer_->vocab_size()) + 31) / 32;
+  std::vector<uint32_t> mask(words + 2, ~0u);  // a model may have more rows than tokens
+  const auto matcher = constraint->begin();
+  for (TokenId id : *tokenizer_->encode("yes")) {
+    EXPECT_FALSE(matcher->only_ends());
+    matcher->accept(id);
+  }
+  EXPECT_TRUE(matcher->only_ends());
+  matcher->fill_mask(mask);
+  const auto& ends = tokenizer_->vocab().end_ids;
+  EXPECT_EQ(count_bits(mask), ends.size());
+  matcher->accept(ends[0]);
+  matcher->fill_mask(mask);
+  EXPECT_EQ(count_bits(mask), ends.size());
+  const auto other = constraint->begin();
+  other->accept(tokenizer_->encode("no")->at(0));
+  other->fill_mask(mask);
+  EXPECT_EQ(count_bits(mask), 0u);
+  EXPECT_FALSE(other->only_ends());
+}
+
+// A matcher that reads the tokens of another, as after a preemption, is where the other is.
+TEST_F(SmolMask, AMatcherIsMadeAnewFromTokens) {
+  const auto constraint = constraint_of(plan_of(Kind::kJsonSchema, kSchemas[1]));
+  std::vector<uint32_t> again((static_cast<size_t>(tokenizer_->vocab_size()) + 31) / 32);
+  walk(*constraint, *tokenizer_, 5, 40, [&](const std::vector<TokenId>& ids, const auto& mask) {
+    const auto matcher = constraint->begin();
+    for (TokenId id : ids) matcher->accept(id);
+    matcher->fill_mask(again);
+    ASSERT_EQ(again, mask);
+  });
+}
+
+}  // namespace
+}  // namespace headrace
