@@ -194,8 +194,6 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
       {"guided_grammar", R"("root ::= 'a'")"},
       {"grammar", R"("root ::= 'a'")"},
       {"json_schema", "{}"},
-      {"tool_choice", R"("required")"},
-      {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
       {"verbosity", R"("low")"},
       {"best_of", "2"},
       {"use_beam_search", "true"},
@@ -230,6 +228,16 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(status.field(), name) << status.message();
     EXPECT_NE(status.message().find(" is not supported: "), std::string::npos) << status.message();
+  }
+}
+
+TEST(ParameterTable, AForcedCallNeedsTools) {
+  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
+    Json body = chat_base();
+    body.set("tool_choice", *parse_json(choice));
+    const Status status = parse_chat(body);
+    EXPECT_EQ(status.field(), "tool_choice");
+    EXPECT_EQ(status.message(), "tool_choice needs tools");
   }
 }
 

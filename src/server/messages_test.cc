@@ -35,6 +35,7 @@ TEST(Messages, FieldsAgainstHostileValues) {
       {"tool_choice", {}},           {"thinking", {}},
       {"output_config", {"object"}}, {"metadata", {"object"}},
       {"service_tier", {}},          {"chat_template_kwargs", {"object"}},
+      {"output_format", {}},
   };
   check_table<MessagesRequest>(messages_fields(), rows, messages_base(), parse_messages_status,
                                {"messages"});
