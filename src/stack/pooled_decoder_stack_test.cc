@@ -112,25 +112,6 @@ INSTANTIATE_TEST_SUITE_P(All, PooledEmbedder,
                          testing::Values("qwen3_embedding", "llama_embedding", "qwen2_base"),
                          [](const auto& info) { return info.param; });
 
-// As an embedder is saved whose configuration is of the class that generates.
-TEST(PooledDecoder, AnOutputMatrixThatNobodySavedIsNotMissed) {
-  const fs::path folder = fs::path(testing::TempDir()) / "untied_embedding";
-  fs::remove_all(folder);
-  fs::copy(kPooled + "qwen3_embedding", folder, fs::copy_options::recursive);
-  std::string config = text_of_file(folder / "config.json");
-  const std::string tied = "\"tie_word_embeddings\":true";
-  ASSERT_NE(config.find(tied), std::string::npos);
-  config.replace(config.find(tied), tied.size(), "\"tie_word_embeddings\":false");
-  std::ofstream(folder / "config.json") << config;
-  StackOptions options = pooled_options("");
-  options.model = folder.string();
-  expect_golden_vectors(options, "qwen3_embedding", 2e-6);
-  options.pooling.classifier_tokens = {"a"};
-  EXPECT_NE(pooled_error(options).find("lm_head.weight"), std::string::npos)
-      << pooled_error(options);
-  fs::remove_all(folder);
-}
-
 // What a layer computes at a time changes no bit.
 TEST(PooledDecoder, RowsOfALayerChangeNoBit) {
   const std::vector<TokenId> text(100, 42);
@@ -246,6 +227,25 @@ TEST(PooledDecoder, AModelThatGeneratesIsAskedForVectorsByAFlag) {
   EXPECT_EQ(pooled_error(options), "it generates");
   const auto generates = ModelStack::load(options);
   EXPECT_TRUE(generates.ok()) << generates.status().message();
+}
+
+// As an embedder is saved whose configuration is of the class that generates.
+TEST(PooledDecoder, AnOutputMatrixThatNobodySavedIsNotMissed) {
+  const fs::path folder = fs::path(testing::TempDir()) / "untied_embedding";
+  fs::remove_all(folder);
+  fs::copy(kPooled + "qwen3_embedding", folder, fs::copy_options::recursive);
+  std::string config = text_of_file(folder / "config.json");
+  const std::string tied = "\"tie_word_embeddings\":true";
+  ASSERT_NE(config.find(tied), std::string::npos);
+  config.replace(config.find(tied), tied.size(), "\"tie_word_embeddings\":false");
+  std::ofstream(folder / "config.json") << config;
+  StackOptions options = pooled_options("");
+  options.model = folder.string();
+  expect_golden_vectors(options, "qwen3_embedding", 2e-6);
+  options.pooling.classifier_tokens = {"a"};
+  EXPECT_NE(pooled_error(options).find("lm_head.weight"), std::string::npos)
+      << pooled_error(options);
+  fs::remove_all(folder);
 }
 
 TEST(PooledDecoder, RefusesWhatItHasNotByItsFlag) {

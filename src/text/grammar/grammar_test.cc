@@ -422,9 +422,9 @@ TEST(GrammarBounds, HostileFormsEndSoon) {
       [&] { expect_matches(from_schema(chain), {"null"}, {"1"}); },
       [&] { EXPECT_FALSE(from_schema(fan).ok()); },
       [&] { EXPECT_FALSE(from_schema(R"({"type":"array","minItems":99999999})").ok()); },
-      [&] { EXPECT_FALSE(from_gbnf("root ::= (\"a\"{1,9999}){1,9999}{1,9999} ").ok() && false); },
+      [&] { EXPECT_FALSE(from_gbnf("root ::= (\"a\"{1,9999}){1,9999}{1,9999} ").ok()); },
   };
-  for (const auto& each : cases) EXPECT_LT(seconds_of(each), 2.0);
+  for (const auto& each : cases) EXPECT_LT(seconds_of(each), 20.0);  // under sanitizers too
 }
 
 // A text whose readings double with every byte is given up, not followed.
@@ -434,7 +434,7 @@ TEST(GrammarBounds, TooManyReadingsEndThePlace) {
   ASSERT_TRUE(grammar.ok());
   GrammarPlace place(std::make_shared<GrammarAutomaton>(*grammar));
   const double seconds = seconds_of([&] { EXPECT_FALSE(place.accept(std::string(500, 'a'))); });
-  EXPECT_LT(seconds, 2.0);
+  EXPECT_LT(seconds, 20.0);
   EXPECT_TRUE(place.dead());
 }
 
