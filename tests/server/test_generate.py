@@ -110,9 +110,6 @@ def test_sglang_log_probabilities_and_stops(http):
         ("sampling_params.stop", [1, [""]]),
         ("sampling_params.stop_token_ids", [1, [-1]]),
         ("sampling_params.repetition_penalty", [0, 101]),
-        ("sampling_params.regex", ["a"]),
-        ("sampling_params.json_schema", ["{}"]),
-        ("sampling_params.ebnf", ["x"]),
         ("sampling_params.stop_regex", ["a"]),
         ("sampling_params.no_stop_trim", [True]),
     ],
@@ -189,7 +186,6 @@ def test_tgi_streams(http, path, flag):
         ("parameters.truncate", [10]),
         ("parameters.watermark", [True]),
         ("parameters.decoder_input_details", [True]),
-        ("parameters.grammar", [{"type": "json", "value": {}}]),
         ("parameters.adapter_id", ["x"]),
     ],
 )

@@ -128,7 +128,7 @@ def test_probabilities_and_bias(http):
         ("xtc_probability", [0.5]),
         ("samplers", [["top_k"]]),
         ("grammar", ["root ::= x"]),
-        ("json_schema", [{}]),
+        ("json_schema", [5]),
         ("post_sampling_probs", [True, 1]),
         ("return_progress", [True]),
         ("timings_per_token", [True]),
