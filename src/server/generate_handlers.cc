@@ -67,11 +67,6 @@ std::string spelled(const Tokenizer& tokenizer, TokenId token) {
   return token < 0 ? std::string() : tokenizer.token_bytes(token);
 }
 
-void refuse_by_name(RouteCall& call, std::string_view why) {
-  call.exchange->respond(
-      error_response(400, fmt::format("{} is not supported: {}", call.request.path, why)));
-}
-
 }  // namespace
 
 void handle_generate(RouteCall& call) {

@@ -18,8 +18,7 @@ constexpr std::string_view kModelsAtStart =
 constexpr std::string_view kAdaptersUnserved = "adapters are not served";
 constexpr std::string_view kProfiled =
     "headrace bench and a profiler around it measure; /metrics and --otlp-traces-endpoint tell of "
-    "a "
-    "running server";
+    "a running server";
 constexpr std::string_view kClosing = "closing the connection of a request cancels it";
 constexpr std::string_view kNoPause = "/sleep and /wake_up are what there is";
 constexpr std::string_view kRendered =
