@@ -64,7 +64,7 @@ function(headrace_test name)
 endfunction()
 
 # headrace_fuzzer(name SOURCES a_fuzz.cc [LINKS lib ...]): a libFuzzer target, built only with the
-# `fuzz` preset (clang), into fuzz/ of the build folder; target `fuzzers` builds them all. The source
+# `asan` preset (clang), into fuzz/ of the build folder; target `fuzzers` builds them all. The source
 # defines LLVMFuzzerTestOneInput; seeds are committed in tests/fuzz/corpus/<name>/.
 function(headrace_fuzzer name)
   if(NOT HEADRACE_FUZZ)

@@ -207,11 +207,11 @@ stage_mutants() {
   finish "the simulation finds faults that were put in"
 }
 
-stage_sanitize() {  # name, preset, programs...
+stage_sanitize() {  # name, programs...
   begin "$1"
-  local name=$1 folder=build-$2 preset=$2
-  shift 2
-  configure "$folder" "$preset" -DHEADRACE_TESTS=ON
+  local name=$1 folder=build-$1
+  shift
+  configure_sanitized "$name"
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   export HEADRACE_SIM_STEPS=$SIM_STEPS_SANITIZED
@@ -222,20 +222,28 @@ stage_sanitize() {  # name, preset, programs...
     build "$folder" "$@"
     run_ctest "$name" "$folder" -R "$(one_of "$@")"
   fi
-  finish "${preset} build"
+  finish "$name build"
 }
-stage_asan() { stage_sanitize asan asan "${ASAN_TESTS[@]}"; }
-stage_tsan() { stage_sanitize tsan tsan "${TSAN_TESTS[@]}"; }
+stage_asan() { stage_sanitize asan "${ASAN_TESTS[@]}"; }
+stage_tsan() { stage_sanitize tsan "${TSAN_TESTS[@]}"; }
+
+# No test of ASAN_TESTS and no fuzz target computes a tensor or runs an engine: clang would take minutes for
+# kernels that nothing calls.
+configure_sanitized() {  # asan or tsan
+  local without=
+  [[ $1 == asan && $MODE != full ]] && without='ops;models;engine'
+  configure "build-$1" "$1" -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE_WITHOUT=$without"
+}
 
 # One fuzz target, from its committed seeds plus what earlier runs here found.
 fuzz_one() {  # program
   local target=${1##*/} verdict=failed
-  local corpus=build-fuzz/corpus/$target seeds=tests/fuzz/corpus/$target log=$LOGS/fuzz-$target.log
-  mkdir -p "$corpus" build-fuzz/findings
+  local corpus=build-asan/corpus/$target seeds=tests/fuzz/corpus/$target log=$LOGS/fuzz-$target.log
+  mkdir -p "$corpus" build-asan/findings
   if [[ ! -d $seeds ]]; then
     echo "no seeds in $seeds" >"$log"
   elif "$1" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="build-fuzz/findings/$target-" "$corpus" "$seeds" >"$log" 2>&1; then
+    -artifact_prefix="build-asan/findings/$target-" "$corpus" "$seeds" >"$log" 2>&1; then
     verdict=passed
   fi
   [[ $verdict == passed ]] || tail -n 25 "$log" >&2
@@ -244,14 +252,14 @@ fuzz_one() {  # program
 
 stage_fuzz() {
   begin fuzz
-  configure build-fuzz fuzz
-  build build-fuzz fuzzers
+  configure_sanitized asan
+  build build-asan fuzzers
   export -f fuzz_one
   export FUZZ_SECONDS LOGS RESULTS
   # shellcheck disable=SC2016  # the inner shell expands $1
-  printf '%s\0' build-fuzz/fuzz/* | xargs -0 -n 1 -P "$(nproc)" bash -c 'fuzz_one "$1"' _
+  printf '%s\0' build-asan/fuzz/* | xargs -0 -n 1 -P "$(nproc)" bash -c 'fuzz_one "$1"' _
   if [[ -f $RESULTS/fuzz/failed ]]; then
-    fail "$(paste -sd ' ' "$RESULTS/fuzz/failed"): see build-fuzz/findings and $LOGS/fuzz-*.log"
+    fail "$(paste -sd ' ' "$RESULTS/fuzz/failed"): see build-asan/findings and $LOGS/fuzz-*.log"
   fi
   finish "$FUZZ_SECONDS s each: $(sort "$RESULTS/fuzz/passed" | paste -sd ' ')"
 }
