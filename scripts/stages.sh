@@ -126,21 +126,34 @@ ensure_venv() {  # folder, requirements
   echo "$want" >"$stamp"
 }
 
+pytest_of() {  # suite, arguments
+  local suite=$1
+  shift
+  build/venv/bin/python -m pytest -q --durations=10 -o "cache_dir=$PWD/build/pytest-$suite" "$@" "tests/$suite"
+}
+
+# The suites run at once: each waits for sockets and clocks most of the time.
 stage_clients() {
   begin clients
   ensure_venv build/venv tests/requirements.txt
-  local suite failed=0 status run
+  local suite failed=0 status
+  local -A running=()
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   for suite in server cli; do
-    run=(build/venv/bin/python -m pytest -q --durations=10 -o "cache_dir=$PWD/build/pytest-$suite")
     rm -rf "build/pytest-$suite"
-    logged "clients-$suite.log" "${run[@]}" --junitxml="$RESULTS/clients/$suite.xml" "tests/$suite" && continue
+    logged "clients-$suite.log" pytest_of "$suite" --junitxml="$RESULTS/clients/$suite.xml" &
+    running[$suite]=$!
+  done
+  for suite in "${!running[@]}"; do
+    wait "${running[$suite]}" && unset "running[$suite]"
+  done
+  for suite in "${!running[@]}"; do
     note_failures clients
     status=0
-    "${run[@]}" --last-failed -m 'not timing' --collect-only "tests/$suite" >"$LOGS/strict-$suite.log" 2>&1 || status=$?
+    pytest_of "$suite" --last-failed -m 'not timing' --collect-only >"$LOGS/strict-$suite.log" 2>&1 || status=$?
     # 5: there is none.
-    ((status == 5)) && second_try clients "clients-$suite.log" "${run[@]}" --last-failed \
-      --junitxml="$RESULTS/clients/second-$suite.xml" "tests/$suite" && continue
+    ((status == 5)) && second_try clients "clients-$suite.log" pytest_of "$suite" --last-failed \
+      --junitxml="$RESULTS/clients/second-$suite.xml" && continue
     fail "pytest tests/$suite" || failed=1
   done
   ((failed == 0))
