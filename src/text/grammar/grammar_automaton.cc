@@ -24,7 +24,8 @@ size_t GrammarStates::Hash::operator()(const std::vector<uint32_t>& stacks) cons
   return hash;
 }
 
-GrammarStates::GrammarStates(const Grammar& grammar) : grammar_(grammar) {
+GrammarStates::GrammarStates(const Grammar& grammar)
+    : grammar_(grammar), class_count_(static_cast<size_t>(grammar.class_count())) {
   finish_state();  // kDead: no stack
 }
 
@@ -79,13 +80,12 @@ GrammarStates::State GrammarStates::finish_state() {
   const auto [found, is_new] = state_index_.try_emplace(stacks, static_cast<State>(states_.size()));
   if (!is_new) return found->second;
   if (can_end) stacks.pop_back();
-  const auto classes = static_cast<size_t>(grammar_.class_count());
-  bytes_ += 200 + 8 * stacks.size() + 4 * classes;
+  bytes_ += 200 + 8 * stacks.size() + 4 * class_count_;
   Row row;
   row.stacks = std::move(stacks);
-  row.next.assign(classes, kUnknown);
   row.can_end = can_end;
   states_.push_back(std::move(row));
+  next_.resize(next_.size() + class_count_, kUnknown);
   return found->second;
 }
 
@@ -96,16 +96,15 @@ GrammarStates::State GrammarStates::start() {
 
 GrammarStates::State GrammarStates::step(State state, uint8_t byte) {
   const uint8_t byte_class = grammar_.class_of(byte);
-  const State known = states_[state].next[byte_class];
-  if (known != kUnknown) return known;
+  if (next(state, byte_class) != kUnknown) return next(state, byte_class);
   work_left_ -= static_cast<int64_t>(states_[state].stacks.size());
   for (uint32_t each : states_[state].stacks) {
     const Stack top = stacks_[each];
     if (grammar_.takes(top.at, byte_class)) expand(top.at + 1, top.below);
   }
-  const State next = finish_state();
-  if (work_left_ >= 0) states_[state].next[byte_class] = next;
-  return next;
+  const State found = finish_state();
+  if (work_left_ >= 0) next(state, byte_class) = found;
+  return found;
 }
 
 GrammarStates::State GrammarStates::take_over(const GrammarStates& from, State state) {
@@ -133,13 +132,16 @@ bool GrammarStates::walk(State state, const TokenTrie& trie, std::vector<uint32_
   at[0] = state;
   for (size_t i = 0; i < trie.node_count();) {
     const TokenTrie::Node& node = nodes[i];
-    const State next = step(at[node.depth], node.byte);
-    if (work_left_ < 0) return false;
-    if (next == kDead) {
+    State to = next(at[node.depth], grammar_.class_of(node.byte));
+    if (to == kUnknown) {
+      to = step(at[node.depth], node.byte);
+      if (work_left_ < 0) return false;
+    }
+    if (to == kDead) {
       i = node.end;
       continue;
     }
-    at[node.depth + 1u] = next;
+    at[node.depth + 1u] = to;
     for (uint32_t id = node.first_id; id < nodes[i + 1].first_id; ++id) set_bit(words, ids[id]);
     ++i;
   }

@@ -71,7 +71,6 @@ class GrammarStates {
 
   struct Row {
     std::vector<uint32_t> stacks;  // ascending
-    std::vector<State> next;       // by class; kUnknown: not worked out
     bool can_end = false;
     bool tokens_found = false, has_token = false;
     std::vector<TokenId> few;     // the tokens that may come next,
@@ -81,6 +80,8 @@ class GrammarStates {
     size_t operator()(const std::vector<uint32_t>& stacks) const;
   };
 
+  // Where a class of bytes leads; kUnknown: not worked out.
+  State& next(State state, uint8_t byte_class) { return next_[state * class_count_ + byte_class]; }
   uint32_t stack(Grammar::Position at, uint32_t below);
   void expand(Grammar::Position at, uint32_t below);
   State finish_state();
@@ -88,10 +89,12 @@ class GrammarStates {
   bool walk(State state, const TokenTrie& trie, std::vector<uint32_t>& words);
 
   const Grammar& grammar_;
+  const size_t class_count_;
   std::vector<Stack> stacks_;
   std::vector<uint16_t> heights_;
   std::unordered_map<uint64_t, uint32_t> stack_index_;
   std::vector<Row> states_;
+  std::vector<State> next_;  // [states, classes]
   std::unordered_map<std::vector<uint32_t>, State, Hash> state_index_;
   size_t bytes_ = 0;
   int64_t work_left_ = kWorkMax;
