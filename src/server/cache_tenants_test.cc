@@ -23,7 +23,7 @@ namespace {
 
 constexpr OracleModel kModel{.vocab_size = 1000, .end_id = 0, .end_probability = 0.02};
 constexpr int kPromptTokens = 80;  // five pages
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef HEADRACE_SANITIZED
 constexpr int kTries = 200;  // a leak is found by a tenth of them as well
 #else
 constexpr int kTries = 2000;

@@ -13,7 +13,7 @@
 namespace headrace {
 
 // A sanitizer's own memory is many times the program's: there nothing is said of it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HEADRACE_SANITIZED
 inline constexpr bool kMemoryIsTold = false;
 #else
 inline constexpr bool kMemoryIsTold = true;

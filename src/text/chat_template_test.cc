@@ -100,7 +100,7 @@ const std::vector<std::string>& nested_templates(size_t levels) {
 
 // Nesting is refused, not followed, also on the stack of a small thread.
 TEST(ChatTemplate, DeepNestingOnASmallStack) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HEADRACE_SANITIZED
   constexpr size_t kStack = size_t{4} << 20;  // their frames are several times as large
 #else
   constexpr size_t kStack = size_t{256} << 10;

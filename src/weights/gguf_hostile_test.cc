@@ -19,7 +19,7 @@
 #include "weights/gguf_fixture.h"
 #include "weights/model_config.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HEADRACE_SANITIZED
 constexpr bool kSanitized = true;  // their shadow memory does not live under an address-space limit
 #else
 constexpr bool kSanitized = false;

@@ -24,14 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'H', 'R', 'P', 'A', 'C', 'K', '0', '1'};
+constexpr char kMagic[8] = {'H', 'R', 'P', 'A', 'C', 'K', '0', '2'};
 constexpr std::string_view kSuffix = ".packed";
-constexpr uint64_t kPayloadOffset = uint64_t{2} << 20;  // a huge page: all in front fits
-constexpr uint64_t kSumBytes = uint64_t{2} << 20;       // of the payload, under one checksum
+constexpr uint64_t kHeadUnit = uint64_t{2} << 20;  // a huge page: the payload begins with one
+constexpr uint64_t kSumBytes = uint64_t{2} << 20;  // of the payload, under one checksum
 constexpr uint64_t kWriteBytes = uint64_t{8} << 20;
 constexpr uint64_t kAlignment = 64;
-constexpr uint64_t kPiecesMax = 8192;
-constexpr uint64_t kSumsMax = 1 << 17;  // 256 GiB
+constexpr uint64_t kPiecesMax = 1 << 17;  // 61 layers of 384 experts have 70,000 matrices
+constexpr uint64_t kSumsMax = 1 << 17;    // 256 GiB
 // A checked file of up to so many bytes leaves the process's memory until it is used: the peak of
 // a small model is then not the end of its load. Mapping it again costs 0.5 ms for 128 MiB.
 constexpr uint64_t kUnmappedBytes = uint64_t{256} << 20;
@@ -108,6 +108,13 @@ struct PackedCache::Header {
   uint64_t sum;  // of pieces and of the payload's checksums, which follow
 };
 
+// Bytes in front of the payload.
+uint64_t PackedCache::payload_offset(uint64_t piece_count, uint64_t payload_bytes) {
+  const uint64_t bytes =
+      sizeof(Header) + piece_count * sizeof(Piece) + sum_count(payload_bytes) * sizeof(uint64_t);
+  return (bytes + kHeadUnit - 1) / kHeadUnit * kHeadUnit;
+}
+
 struct PackedCache::Contents {
   std::vector<Piece> pieces;
   std::vector<uint64_t> sums;
@@ -127,19 +134,18 @@ std::unique_ptr<PackedCache> PackedCache::open(const std::string& folder, std::s
 std::optional<PackedCache::Contents> PackedCache::read_contents(
     std::span<const std::byte> file) const {
   Header header;
-  if (file.size() < kPayloadOffset) return std::nullopt;
+  if (file.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, file.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return std::nullopt;
-  if (header.piece_count > kPiecesMax) return std::nullopt;
-  if (header.payload_bytes != file.size() - kPayloadOffset) return std::nullopt;
+  if (header.piece_count > kPiecesMax || header.payload_bytes > file.size()) return std::nullopt;
+  const uint64_t offset = payload_offset(header.piece_count, header.payload_bytes);
+  if (offset > file.size() || header.payload_bytes != file.size() - offset) return std::nullopt;
   const uint64_t sums = sum_count(header.payload_bytes);
   const uint64_t pieces_bytes = header.piece_count * sizeof(Piece);
-  if (sums > kSumsMax || sizeof(Header) + pieces_bytes + sums * 8 > kPayloadOffset) {
-    return std::nullopt;
-  }
+  if (sums > kSumsMax) return std::nullopt;
   Contents contents{.pieces = std::vector<Piece>(header.piece_count),
                     .sums = std::vector<uint64_t>(sums),
-                    .payload = file.subspan(kPayloadOffset)};
+                    .payload = file.subspan(offset)};
   std::memcpy(contents.pieces.data(), file.data() + sizeof(Header), pieces_bytes);
   std::memcpy(contents.sums.data(), file.data() + sizeof(Header) + pieces_bytes, sums * 8);
   const uint64_t sum = checksum64(bytes_of(contents.sums), checksum64(bytes_of(contents.pieces)));
@@ -177,15 +183,17 @@ void PackedCache::map(ThreadPool& pool) {
   if (payload.size() <= kUnmappedBytes) mapping_->release(mapping_->bytes());
   payload_ = payload;
   pieces_ = std::move(contents->pieces);
+  for (const Piece& piece : pieces_) {
+    found_.try_emplace(std::string_view(piece.name, ::strnlen(piece.name, sizeof(piece.name))),
+                       &piece);
+  }
   bytes_ = payload.size();
 }
 
 std::optional<std::span<const std::byte>> PackedCache::find(std::string_view name) const {
-  for (const Piece& piece : pieces_) {
-    const std::string_view piece_name(piece.name, ::strnlen(piece.name, sizeof(piece.name)));
-    if (piece_name == name) return payload_.subspan(piece.offset, piece.size);
-  }
-  return std::nullopt;
+  const auto found = found_.find(name);
+  if (found == found_.end()) return std::nullopt;
+  return payload_.subspan(found->second->offset, found->second->size);
 }
 
 void PackedCache::add(std::string_view name, std::span<const std::byte> bytes) {
@@ -199,10 +207,11 @@ void PackedCache::add(std::string_view name, std::span<const std::byte> bytes) {
 }
 
 Status PackedCache::write_payload(int fd, std::vector<uint64_t>& sums) const {
+  const uint64_t offset = payload_offset(pieces_.size(), bytes_);
   std::vector<iovec> pending;
   uint64_t pending_bytes = 0, written = 0;
   const auto flush = [&] {
-    const bool ok = write_all(fd, std::exchange(pending, {}), kPayloadOffset + written);
+    const bool ok = write_all(fd, std::exchange(pending, {}), offset + written);
     written += std::exchange(pending_bytes, 0);
     return ok;
   };
@@ -218,7 +227,7 @@ Status PackedCache::write_payload(int fd, std::vector<uint64_t>& sums) const {
   if (!flush()) return file_error(path_);
   // Read again from the file: what is summed is what will be mapped.
   HR_ASSIGN_OR_RETURN(const auto mapping, MappedFile::open(fmt::format("/proc/self/fd/{}", fd)));
-  const auto payload = mapping->bytes().subspan(kPayloadOffset);
+  const auto payload = mapping->bytes().subspan(offset);
   for (size_t i = 0; i < sums.size(); ++i) {
     const uint64_t begin = i * kSumBytes;
     const auto part = payload.subspan(begin, std::min(kSumBytes, payload.size() - begin));

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -52,6 +53,7 @@ class PackedCache {
   struct Header;
   struct Contents;
   explicit PackedCache(std::string path) : path_(std::move(path)) {}
+  static uint64_t payload_offset(uint64_t piece_count, uint64_t payload_bytes);
   void map(ThreadPool& pool);
   std::optional<Contents> read_contents(std::span<const std::byte> file) const;
   Status write_payload(int fd, std::vector<uint64_t>& sums) const;
@@ -59,8 +61,9 @@ class PackedCache {
   const std::string path_;
   std::shared_ptr<MappedFile> mapping_;  // null: no such file
   std::span<const std::byte> payload_;
-  std::vector<Piece> pieces_;                       // in the order of the file
-  std::vector<std::span<const std::byte>> memory_;  // of added pieces
+  std::vector<Piece> pieces_;                                 // in the order of the file
+  std::unordered_map<std::string_view, const Piece*> found_;  // of a file
+  std::vector<std::span<const std::byte>> memory_;            // of added pieces
   uint64_t bytes_ = 0;
 };
 

@@ -77,6 +77,22 @@ TEST_F(PackedCacheTest, GivesBackWhatWasWritten) {
   }
 }
 
+// As many matrices as a large mixture of experts has: their names take more than one huge page.
+TEST_F(PackedCacheTest, HoldsAllExpertsOfALargeMixture) {
+  constexpr int kMatrices = 70'000;
+  const auto name = [](int i) { return "blk.0.ffn_gate_exps.weight." + std::to_string(i); };
+  const auto written = open();
+  for (int i = 0; i < kMatrices; ++i) written->add(name(i), std::span(small_).first(64));
+  written->add("last", small_);
+  ASSERT_TRUE(written->write(int64_t{1} << 30).ok());
+  const auto cache = open();
+  ASSERT_TRUE(cache->hit());
+  for (const int i : {0, 1, kMatrices - 1}) ASSERT_TRUE(cache->find(name(i))) << i;
+  const auto last = cache->find("last");
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(std::equal(last->begin(), last->end(), small_.begin(), small_.end()));
+}
+
 TEST_F(PackedCacheTest, AnotherKeyOrModelIsAnotherFile) {
   write();
   EXPECT_FALSE(open("another key")->hit());
