@@ -98,7 +98,7 @@ class GbnfParser {
     skip(Lines::kAll);
     HR_ASSIGN_OR_RETURN(const GrammarPiece piece, alternatives(0));
     builder_.add(known.piece, piece);
-    if (!at_end() && text_[at_] != '\n' && text_[at_] != '\r') {
+    if (!at_end() && text_[at_] != '\n' && text_[at_] != '\r' && !builder_.too_large()) {
       return error("what stands here is no part of a rule");
     }
     return ok_status();
@@ -145,7 +145,7 @@ class GbnfParser {
     if (take("(")) {
       HR_ASSIGN_OR_RETURN(GrammarPiece piece, alternatives(depth + 1));
       skip(Lines::kAll);
-      if (!take(")")) return error("a ( has no )");
+      if (!take(")") && !builder_.too_large()) return error("a ( has no )");
       return piece;
     }
     if (next_is("<") || next_is("!<"))

@@ -142,9 +142,79 @@ GrammarPiece GrammarBuilder::character(const CodePointSet& set) {
 
 GrammarPiece GrammarBuilder::choice(std::span<const GrammarPiece> alternatives) {
   if (alternatives.size() == 1 && alternatives[0].size() == 1) return alternatives[0];
+  std::vector<GrammarPiece> key(alternatives.begin(), alternatives.end());
+  if (const auto known = choices_.find(key); known != choices_.end()) {
+    ++symbol_count_;  // it is no larger, but took its time
+    return known->second;
+  }
   GrammarPiece rule = declare();
   for (const GrammarPiece& alternative : alternatives) add(rule, alternative);
+  if (!too_large()) choices_.emplace(std::move(key), rule);
   return rule;
+}
+
+GrammarPiece GrammarBuilder::left_factored(std::span<const GrammarPiece> alternatives) {
+  std::vector<GrammarPiece> reversed(alternatives.begin(), alternatives.end());
+  for (GrammarPiece& piece : reversed) std::reverse(piece.begin(), piece.end());
+  return factor(std::move(reversed), 0);
+}
+
+// As long as the first symbol is a rule that says one thing, that takes its place.
+void GrammarBuilder::open_front(GrammarPiece& reversed) const {
+  constexpr int kOpenedMax = 64;  // a rule may say that it is itself
+  for (int i = 0; i < kOpenedMax && !reversed.empty(); ++i) {
+    const GrammarSymbol first = reversed.back();
+    if (first.kind == Kind::kBytes || rules_[first.index].alternatives.size() != 1) return;
+    const GrammarPiece& inner = rules_[first.index].alternatives[0];
+    reversed.pop_back();
+    reversed.insert(reversed.end(), inner.rbegin(), inner.rend());
+  }
+}
+
+// Pieces are reversed: their first symbols stand at the end, where they are taken away.
+GrammarPiece GrammarBuilder::factor(std::vector<GrammarPiece> reversed, int depth) {
+  constexpr int kDepthMax = 200;
+  std::vector<std::vector<GrammarPiece>> groups;
+  std::map<GrammarSymbol, size_t> group_of;
+  bool may_be_empty = false;
+  for (GrammarPiece& piece : reversed) {
+    open_front(piece);
+    if (piece.empty()) {
+      may_be_empty = true;
+      continue;
+    }
+    const auto [group, is_new] = group_of.try_emplace(piece.back(), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[group->second].push_back(std::move(piece));
+  }
+  std::vector<GrammarPiece> alternatives;
+  for (std::vector<GrammarPiece>& group : groups) {
+    GrammarPiece shared;
+    const auto have_a_first = [&] {
+      return std::all_of(group.begin(), group.end(), [&](const GrammarPiece& piece) {
+        return !piece.empty() && piece.back() == group[0].back();
+      });
+    };
+    const bool splits = group.size() > 1 && depth < kDepthMax && !too_large();
+    while (splits && have_a_first()) {
+      shared.push_back(group[0].back());
+      for (GrammarPiece& piece : group) {
+        piece.pop_back();
+        open_front(piece);
+      }
+    }
+    if (splits) {
+      const GrammarPiece rest = factor(std::move(group), depth + 1);
+      alternatives.push_back(join({shared, rest}));
+      continue;
+    }
+    for (GrammarPiece& piece : group) {
+      alternatives.emplace_back(piece.rbegin(), piece.rend());
+    }
+  }
+  if (may_be_empty) alternatives.emplace_back();
+  if (alternatives.size() == 1) return alternatives[0];
+  return choice(alternatives);
 }
 
 GrammarPiece GrammarBuilder::as_one(const GrammarPiece& piece) {
@@ -159,9 +229,13 @@ GrammarPiece GrammarBuilder::repeat(const GrammarPiece& piece, int64_t min, int6
   const GrammarPiece one = as_one(piece);
   GrammarPiece tail;
   if (max == kNoLimit) {
-    tail = declare();
-    add(tail, join({one, tail}));
-    add(tail, {});
+    GrammarPiece& endless = endless_[one[0]];
+    if (endless.empty() && !too_large()) {
+      endless = declare();
+      add(endless, join({one, endless}));
+      add(endless, {});
+    }
+    tail = endless;
   }
   for (int64_t count = min; count < max && !too_large(); ++count) {
     tail = optional(join({one, tail}));
@@ -288,16 +362,15 @@ void GrammarBuilder::find_classes(Grammar& grammar) const {
   grammar.class_of_.fill(0);
   int32_t count = 1;
   for (const ByteSet& set : sets_) {
-    std::map<std::pair<uint8_t, bool>, uint8_t> parts;
-    std::array<uint8_t, 256> refined{};
-    for (int byte = 0; byte < 256; ++byte) {
-      const uint8_t old = grammar.class_of_[static_cast<size_t>(byte)];
-      const auto key = std::pair(old, set.has(static_cast<uint8_t>(byte)));
-      const auto next = static_cast<uint8_t>(parts.size());
-      refined[static_cast<size_t>(byte)] = parts.try_emplace(key, next).first->second;
+    // What each class becomes, by whether the set has its bytes; 0: not met yet.
+    std::array<uint16_t, 512> parts{};
+    uint16_t fresh = 0;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const size_t part = grammar.class_of_[byte] * 2u + set.has(static_cast<uint8_t>(byte));
+      if (parts[part] == 0) parts[part] = ++fresh;
+      grammar.class_of_[byte] = static_cast<uint8_t>(parts[part] - 1);
     }
-    grammar.class_of_ = refined;
-    count = static_cast<int32_t>(parts.size());
+    count = fresh;
   }
   grammar.class_count_ = count;
   for (const ByteSet& set : sets_) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -25,6 +26,8 @@ struct GrammarSymbol {
   enum class Kind : uint8_t { kBytes, kRule };
   Kind kind;
   uint32_t index;  // of the set, or the rule
+
+  friend auto operator<=>(const GrammarSymbol&, const GrammarSymbol&) = default;
 };
 // One symbol after the other; empty: nothing.
 using GrammarPiece = std::vector<GrammarSymbol>;
@@ -82,10 +85,15 @@ class GrammarBuilder {
   GrammarPiece literal(std::string_view text);
   // One character of the set, in UTF-8.
   GrammarPiece character(const CodePointSet& set);
+  // Equal choices are one rule.
   GrammarPiece choice(std::span<const GrammarPiece> alternatives);
   GrammarPiece choice(std::initializer_list<GrammarPiece> alternatives) {
     return choice(std::span(alternatives.begin(), alternatives.size()));
   }
+  // The same texts as choice(), but what several alternatives have in common in front is read once,
+  // so that a matcher follows one reading as long as it can. Alternatives may be rules that were
+  // declared: REQUIRES: these have what they will have.
+  GrammarPiece left_factored(std::span<const GrammarPiece> alternatives);
   GrammarPiece optional(const GrammarPiece& piece);
   // max: kNoLimit = as often as one likes. REQUIRES: 0 <= min, and min <= max
   GrammarPiece repeat(const GrammarPiece& piece, int64_t min, int64_t max);
@@ -104,6 +112,8 @@ class GrammarBuilder {
     std::vector<GrammarPiece> alternatives;
   };
   GrammarPiece as_one(const GrammarPiece& piece);
+  void open_front(GrammarPiece& reversed) const;
+  GrammarPiece factor(std::vector<GrammarPiece> reversed, int depth);
   GrammarPiece one_of_sorted(std::span<const std::string> texts, size_t depth);
   void prune();
   std::vector<bool> find_rules(bool may_be_empty) const;
@@ -115,6 +125,8 @@ class GrammarBuilder {
   std::vector<ByteSet> sets_;
   std::map<ByteSet, uint32_t> set_index_;
   std::map<std::vector<CodePointRange>, GrammarPiece> characters_;
+  std::map<std::vector<GrammarPiece>, GrammarPiece> choices_;
+  std::map<GrammarSymbol, GrammarPiece> endless_;  // repetitions of it, any number of times
   size_t symbol_count_ = 0;
 };
 

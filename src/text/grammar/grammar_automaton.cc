@@ -72,7 +72,7 @@ GrammarStates::State GrammarStates::finish_state() {
   std::vector<uint32_t> stacks = std::exchange(found_, {});
   const bool can_end = std::exchange(can_end_, false);
   expanded_.clear();
-  if (stacks.size() > kStacksMax) work_left_ = -1;
+  if (stacks.size() > kStacksMax || bytes_ > kBytesMost) work_left_ = -1;
   if (work_left_ < 0 && !states_.empty()) return kDead;
   std::sort(stacks.begin(), stacks.end());
   // That the text may end here is one more stack.
@@ -169,9 +169,13 @@ void GrammarStates::keep_tokens(Row& row, std::vector<uint32_t> words) {
 
 bool GrammarStates::find_tokens(State state, const TokenTrie& trie) {
   if (states_[state].tokens_found) return true;
+  const size_t before = bytes_;
   std::vector<uint32_t> words((static_cast<size_t>(trie.vocab_size()) + 31) / 32);
   if (!walk(state, trie, words)) return false;
   keep_tokens(states_[state], std::move(words));
+  // What a form needs for one mask is not thrown away for the next.
+  if (bytes_ - before > kBytesMax / 4)
+    bytes_max_ = std::min(bytes_max_ + (bytes_ - before), kBytesMost);
   return true;
 }
 

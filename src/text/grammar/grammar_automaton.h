@@ -60,14 +60,15 @@ class GrammarStates {
   // From here on, calls have so much work.
   void begin_call() { work_left_ = kWorkMax; }
   bool worked_too_much() const { return work_left_ < 0; }
-  bool is_full() const { return bytes_ > kBytesMax; }
+  bool is_full() const { return bytes_ > bytes_max_; }
 
  private:
   static constexpr uint32_t kUnknown = UINT32_MAX;
-  static constexpr int32_t kHeightMax = 400;            // of stacks
-  static constexpr size_t kStacksMax = 4096;            // of a state
-  static constexpr int64_t kWorkMax = 300'000;          // places and nodes looked at
-  static constexpr size_t kBytesMax = size_t{6} << 20;  // of a generation
+  static constexpr int32_t kHeightMax = 400;              // of stacks
+  static constexpr size_t kStacksMax = 4096;              // of a state
+  static constexpr int64_t kWorkMax = 400'000;            // places looked at
+  static constexpr size_t kBytesMax = size_t{6} << 20;    // of a generation,
+  static constexpr size_t kBytesMost = size_t{64} << 20;  // or as many as its first masks need
 
   struct Row {
     std::vector<uint32_t> stacks;  // ascending
@@ -96,7 +97,7 @@ class GrammarStates {
   std::vector<Row> states_;
   std::vector<State> next_;  // [states, classes]
   std::unordered_map<std::vector<uint32_t>, State, Hash> state_index_;
-  size_t bytes_ = 0;
+  size_t bytes_ = 0, bytes_max_ = kBytesMax;
   int64_t work_left_ = kWorkMax;
 
   // Of the state under way.

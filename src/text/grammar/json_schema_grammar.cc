@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "text/grammar/json_schema_apart.h"
 #include "text/grammar/json_schema_keywords.h"
 #include "text/grammar/regex_grammar.h"
 
@@ -53,6 +55,11 @@ struct ObjectForm {
   std::set<std::string> names;  // theirs
   std::set<std::string> required;
   std::optional<Place> additional;
+  // The schemas that were gathered, those of them that describe properties, and who says
+  // `additional`.
+  std::map<const Json*, bool> gathered;  // false: not to its end yet
+  std::set<const Json*> describing;
+  const Json* additional_of = nullptr;
 };
 
 class SchemaCompiler {
@@ -68,6 +75,11 @@ class SchemaCompiler {
       pending_.pop_front();
       HR_ASSIGN_OR_RETURN(const GrammarPiece piece, value(place));
       builder_.add(rule, piece);
+    }
+    // By now what they refer to is there, so that beginnings can be compared.
+    for (const auto& [rule, alternatives] : unions_) {
+      if (builder_.too_large()) break;
+      builder_.add(rule, builder_.left_factored(alternatives));
     }
     return root;
   }
@@ -118,7 +130,8 @@ class SchemaCompiler {
       return no(place, "a \"$ref\" must begin with #: other documents are not looked up");
     }
     const Json* at = &root_;
-    std::string_view path = std::string_view(ref.as_string()).substr(1);
+    const std::string decoded = percent_decoded(ref.as_string().substr(1));
+    std::string_view path = decoded;
     while (at && !path.empty()) {
       if (path[0] != '/') return error(place, "its \"$ref\" is no path such as #/$defs/a");
       const size_t end = std::min(path.find('/', 1), path.size());
@@ -136,6 +149,20 @@ class SchemaCompiler {
     if (!is_index) return nullptr;
     const size_t index = std::stoul(key);
     return index < from.as_array().size() ? &from.as_array()[index] : nullptr;
+  }
+
+  // A "$ref" is a URI: %20 is a space.
+  static std::string percent_decoded(std::string_view part) {
+    std::string text;
+    for (size_t i = 0; i < part.size(); ++i) {
+      unsigned value = 0;
+      const char* const digits = part.data() + i + 1;
+      const bool coded = part[i] == '%' && i + 2 < part.size() &&
+                         std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+      text += coded ? static_cast<char>(value) : part[i];
+      if (coded) i += 2;
+    }
+    return text;
   }
 
   // ~1 is a slash, ~0 a tilde (RFC 6901).
@@ -172,7 +199,7 @@ class SchemaCompiler {
                                               [&](auto type) { return is_of_type(value, type); });
       if (fits) texts.push_back(write_json(value));
     }
-    if (texts.empty()) return error(place, "no value of it has its type");
+    if (texts.empty()) return error(place, "\"enum\" has no value, or none of its \"type\"");
     return builder_.one_of(std::move(texts));
   }
 
@@ -181,13 +208,30 @@ class SchemaCompiler {
     if (says_more_than(*place.schema, keyword)) {
       return no(place, fmt::format("keywords beside \"{}\"", keyword));
     }
+    const auto target = [&](const Json& schema) -> const Json& { return target_of(schema); };
+    if (keyword == "oneOf" && !schemas_are_apart(list.as_array(), target)) {
+      return no(place, "\"oneOf\" of schemas that one value may satisfy together; use \"anyOf\"");
+    }
     std::vector<GrammarPiece> alternatives;
     for (size_t i = 0; i < list.as_array().size(); ++i) {
       HR_ASSIGN_OR_RETURN(GrammarPiece one,
                           value(place.at(fmt::format("{}/{}", keyword, i), list.as_array()[i])));
       alternatives.push_back(std::move(one));
     }
-    return builder_.choice(alternatives);
+    unions_.emplace_back(builder_.declare(), std::move(alternatives));
+    return unions_.back().first;
+  }
+
+  // Behind its references, of which there may be a chain.
+  const Json& target_of(const Json& schema) const {
+    constexpr int kChainMax = 16;
+    const Json* at = &schema;
+    for (int i = 0; i < kChainMax && at->find("$ref"); ++i) {
+      const Result<Place> target = resolve({at, ""});
+      if (!target.ok()) break;
+      at = target->schema;
+    }
+    return *at;
   }
 
   // Of one schema it is that one; of several, all are objects, whose properties come together.
@@ -200,7 +244,14 @@ class SchemaCompiler {
       return value(place.at("allOf/0", list.as_array()[0]));
     }
     ObjectForm form;
+    HR_RETURN_IF_ERROR(check_of_objects(place));
     HR_RETURN_IF_ERROR(gather(place, 0, form));
+    // Each schema would judge the properties of the others.
+    const bool judges = form.additional && *form.additional->schema != Json(true);
+    form.describing.erase(form.additional_of);
+    if (judges && !form.describing.empty()) {
+      return no(*form.additional, "\"additionalProperties\" beside other schemas of an \"allOf\"");
+    }
     return object(place, form);
   }
 
@@ -216,7 +267,7 @@ class SchemaCompiler {
           return each.is_string() && each.as_string() == name;
         });
         if (known == kTypes.end()) return error(place, "\"type\" is none of JSON's");
-        types.push_back(*known);
+        if (std::find(types.begin(), types.end(), *known) == types.end()) types.push_back(*known);
       }
       return types;
     }
@@ -263,18 +314,17 @@ class SchemaCompiler {
     const Json* pattern = schema.find("pattern");
     const Json* format = schema.find("format");
     if (max != GrammarBuilder::kNoLimit && max < min) return nothing();
-    if (!pattern && !format) return json_.string(min, max);
-    const bool bounded = min > 0 || max != GrammarBuilder::kNoLimit;
-    if ((pattern && format) || bounded) {
-      return no(place,
-                "\"pattern\" or \"format\" beside each other, \"minLength\" or \"maxLength\"");
-    }
-    const Json& asked = pattern ? *pattern : *format;
-    if (!asked.is_string()) return error(place, "\"pattern\" and \"format\" must be strings");
-    const std::string_view expression =
-        pattern ? std::string_view(asked.as_string()) : format_pattern(asked.as_string());
-    if (!pattern && expression.empty()) {
-      return no(place, fmt::format("\"format\": \"{}\"", asked.as_string().substr(0, 64)));
+    if (pattern && !pattern->is_string()) return error(place, "\"pattern\" must be a string");
+    if (format && !format->is_string()) return error(place, "\"format\" must be a string");
+    // A format that is not known says nothing.
+    std::string_view expression = format ? format_pattern(format->as_string()) : std::string_view();
+    if (pattern && !expression.empty()) return no(place, "\"pattern\" beside \"format\"");
+    // What is of a format is not empty.
+    const bool bounded = min > (expression.empty() ? 0 : 1) || max != GrammarBuilder::kNoLimit;
+    if (pattern) expression = pattern->as_string();
+    if (!pattern && expression.empty()) return json_.string(min, max);
+    if (bounded) {
+      return no(place, "\"pattern\" or \"format\" beside \"minLength\" or \"maxLength\"");
     }
     const Result<GrammarPiece> characters = regex_grammar(
         builder_, expression, [&](const CodePointSet& set) { return json_.character(set); });
@@ -285,6 +335,7 @@ class SchemaCompiler {
   // --- numbers
 
   Result<std::optional<NumberBound>> bound(const Place& place, bool is_low, bool integer) const {
+    constexpr double kDigitsMax = 1e16;  // numbers have 16 digits in front of the point
     std::optional<NumberBound> bound;
     for (const bool exclusive : {false, true}) {
       const std::string_view keyword = exclusive
@@ -295,6 +346,8 @@ class SchemaCompiler {
       if (!value->is_number()) return error(place, fmt::format("\"{}\" must be a number", keyword));
       const double exact = value->as_double();
       const double whole = is_low ? std::floor(exact) : std::ceil(exact);
+      // Above the largest number that may come, or below the smallest.
+      if (is_low ? exact < -kDigitsMax : exact > kDigitsMax) continue;
       if (!(std::abs(exact) <= static_cast<double>(JsonGrammar::kNumberMax))) {
         return no(place, fmt::format("\"{}\" beyond {}", keyword, JsonGrammar::kNumberMax));
       }
@@ -311,6 +364,10 @@ class SchemaCompiler {
   }
 
   Result<GrammarPiece> number(const Place& place, bool integer) {
+    if (const Json* step = place.schema->find("multipleOf")) {
+      if (!step->is_number() || step->as_double() != 1) return no(place, "a \"multipleOf\" but 1");
+      integer = true;
+    }
     HR_ASSIGN_OR_RETURN(const std::optional<NumberBound> low, bound(place, true, integer));
     HR_ASSIGN_OR_RETURN(const std::optional<NumberBound> high, bound(place, false, integer));
     if (low && high && low->value > high->value) return nothing();
@@ -391,7 +448,9 @@ class SchemaCompiler {
   Status gather(const Place& place, int depth, ObjectForm& form) {
     constexpr int kDepthMax = 32, kGatheredMax = 10'000;
     const Json& schema = *place.schema;
-    if (depth > kDepthMax || ++gathered_ > kGatheredMax) {
+    const auto [known, is_new] = form.gathered.try_emplace(&schema, false);
+    if (!is_new && known->second) return ok_status();
+    if (!is_new || depth > kDepthMax || ++gathered_ > kGatheredMax) {
       return error(place, "\"allOf\" is nested too deeply, or refers to itself");
     }
     if (!schema.is_object()) return no(place, "true or false in \"allOf\"");
@@ -399,9 +458,7 @@ class SchemaCompiler {
     for (std::string_view keyword : {"anyOf", "oneOf", "enum", "const"}) {
       if (schema.find(keyword)) return no(place, fmt::format("\"{}\" in \"allOf\"", keyword));
     }
-    if (const Json* type = schema.find("type"); type && *type != Json("object") && depth > 0) {
-      return no(place, "\"allOf\" of what are no objects");
-    }
+    if (depth > 0) HR_RETURN_IF_ERROR(check_of_objects(place));
     if (schema.find("$ref")) {
       HR_ASSIGN_OR_RETURN(const Place target, resolve(place));
       HR_RETURN_IF_ERROR(gather(target, depth + 1, form));
@@ -413,11 +470,30 @@ class SchemaCompiler {
             gather(place.at(fmt::format("allOf/{}", i), all->as_array()[i]), depth + 1, form));
       }
     }
-    return gather_own(place, form);
+    HR_RETURN_IF_ERROR(gather_own(place, form));
+    form.gathered[&schema] = true;
+    return ok_status();
+  }
+
+  // Whatever is said of other values would be lost.
+  static Status check_of_objects(const Place& place) {
+    const Json& schema = *place.schema;
+    const Json* type = schema.find("type");
+    const bool of_others = speaks_of(schema, SchemaFamily::kArray) ||
+                           speaks_of(schema, SchemaFamily::kString) ||
+                           speaks_of(schema, SchemaFamily::kNumber);
+    if (of_others || (type && *type != Json("object"))) {
+      return no(place, "\"allOf\" of what are no objects");
+    }
+    if (schema.find("unevaluatedProperties")) {
+      return no(place, "\"unevaluatedProperties\" beside or in \"allOf\"");
+    }
+    return ok_status();
   }
 
   static Status gather_own(const Place& place, ObjectForm& form) {
     const Json& schema = *place.schema;
+    if (schema.find("properties") || schema.find("required")) form.describing.insert(&schema);
     if (const Json* properties = schema.find("properties")) {
       if (!properties->is_object()) return error(place, "\"properties\" must be an object");
       for (const auto& [name, property] : properties->as_object()) {
@@ -433,9 +509,14 @@ class SchemaCompiler {
       if (!names) return error(place, "\"required\" must be a list of names");
       for (const Json& name : required->as_array()) form.required.insert(name.as_string());
     }
-    if (const Json* additional = schema.find("additionalProperties")) {
+    // Where no allOf is, the second says what the first would.
+    for (std::string_view keyword : {"additionalProperties", "unevaluatedProperties"}) {
+      const Json* additional = schema.find(keyword);
+      if (!additional) continue;
       if (form.additional) return no(place, "\"additionalProperties\" twice in \"allOf\"");
-      form.additional = place.at("additionalProperties", *additional);
+      form.additional = place.at(keyword, *additional);
+      form.additional_of = &schema;
+      break;
     }
     return ok_status();
   }
@@ -449,7 +530,8 @@ class SchemaCompiler {
     HR_RETURN_IF_ERROR(add_others(form, behind, front));
     for (size_t i = form.properties.size(); i-- > 0;) {
       const auto& [name, property] = form.properties[i];
-      HR_ASSIGN_OR_RETURN(const GrammarPiece inner, value(property));
+      // An allOf may lead back here.
+      HR_ASSIGN_OR_RETURN(const GrammarPiece inner, reference(property));
       const GrammarPiece member = builder_.choice({json_.member(json_.literal(Json(name)), inner)});
       std::vector<GrammarPiece> next = {join({json_.comma(), member, behind})};
       std::vector<GrammarPiece> first = {join({member, behind})};
@@ -482,7 +564,7 @@ class SchemaCompiler {
     std::vector<std::string> names;
     for (const auto& property : form.properties) names.push_back(property.first);
     const GrammarPiece key = names.empty() ? json_.string() : json_.string_but(names);
-    HR_ASSIGN_OR_RETURN(const GrammarPiece inner, value(*form.additional));
+    HR_ASSIGN_OR_RETURN(const GrammarPiece inner, reference(*form.additional));
     const GrammarPiece member = builder_.choice({json_.member(key, inner)});
     behind =
         builder_.repeat(GrammarBuilder::join({json_.comma(), member}), 0, GrammarBuilder::kNoLimit);
@@ -495,6 +577,7 @@ class SchemaCompiler {
   const Json& root_;
   std::map<const Json*, GrammarPiece> rules_;
   std::deque<std::pair<GrammarPiece, Place>> pending_;
+  std::vector<std::pair<GrammarPiece, std::vector<GrammarPiece>>> unions_;
   int gathered_ = 0;
 };
 

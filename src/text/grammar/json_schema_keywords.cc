@@ -28,11 +28,12 @@ constexpr std::string_view kSilent[] = {"title",
                                         "discriminator",
                                         "$anchor"};
 constexpr std::string_view kOfAny[] = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"};
-constexpr std::string_view kOfObjects[] = {"properties", "required", "additionalProperties"};
+constexpr std::string_view kOfObjects[] = {"properties", "required", "additionalProperties",
+                                           "unevaluatedProperties"};
 constexpr std::string_view kOfArrays[] = {"items", "prefixItems", "minItems", "maxItems"};
 constexpr std::string_view kOfStrings[] = {"minLength", "maxLength", "pattern", "format"};
 constexpr std::string_view kOfNumbers[] = {"minimum", "maximum", "exclusiveMinimum",
-                                           "exclusiveMaximum"};
+                                           "exclusiveMaximum", "multipleOf"};
 
 bool is_among(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -41,9 +42,8 @@ bool is_among(std::span<const std::string_view> names, std::string_view name) {
 // Other keywords, with a value that asks for nothing.
 bool asks_for_nothing(std::string_view keyword, const Json& value) {
   const bool is_switch = keyword == "uniqueItems" || keyword == "nullable";
-  if (is_switch || keyword == "unevaluatedProperties") return value == Json(false);
+  if (is_switch) return value == Json(false);
   if (keyword == "minProperties") return value == Json(0);
-  if (keyword == "multipleOf") return value == Json(1);
   if (keyword == "patternProperties") return value == Json::object();
   return keyword.starts_with("x-");
 }

@@ -25,6 +25,11 @@ const CodePointSet& unicode_spaces() {
                                    {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
   return set;
 }
+// Letters of other scripts are \w to some and \W to others: they are neither.
+const CodePointSet& ascii() {
+  static const CodePointSet set = {{0, 0x7F}};
+  return set;
+}
 const CodePointSet& line_ends() {
   static const CodePointSet set = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
   return set;
@@ -46,7 +51,7 @@ class RegexParser {
   Result<GrammarPiece> parse() {
     if (valid_utf8_prefix(pattern_) != pattern_.size()) return error("is no UTF-8 here");
     HR_ASSIGN_OR_RETURN(GrammarPiece piece, alternatives(0));
-    if (!at_end()) return error("has a ) without its (");
+    if (!at_end() && !builder_.too_large()) return error("has a ) without its (");
     return piece;
   }
 
@@ -124,7 +129,7 @@ class RegexParser {
       }
     }
     HR_ASSIGN_OR_RETURN(GrammarPiece piece, alternatives(depth + 1));
-    if (!take(")")) return error("has a ( without its )");
+    if (!take(")") && !builder_.too_large()) return error("has a ( without its )");
     return piece;
   }
 
@@ -171,6 +176,7 @@ class RegexParser {
   Result<CodePointSet> bracket() {
     const bool negated = take("^");
     CodePointSet set;
+    const size_t begin = at_;
     for (bool first = true; first || !next_is("]"); first = false) {
       if (at_end()) return error("has a [ without its ]");
       if (next_is("]")) return no("an empty class");
@@ -188,7 +194,10 @@ class RegexParser {
       }
       set.add(low.ranges()[0].first, high.ranges()[0].first);
     }
+    const std::string_view inside = pattern_.substr(begin, at_ - begin);
     take("]");
+    // What \s is anywhere.
+    if (negated && inside.find("\\s") != std::string_view::npos) set.add(unicode_spaces());
     return negated ? set.complement() : set;
   }
 
@@ -216,7 +225,7 @@ class RegexParser {
       case 'D':
         return class_set('d').complement();
       case 'W':
-        return class_set('w').complement();
+        return ascii().without(class_set('w'));
       case 'S':
         return unicode_spaces().complement();
       case 'n':

@@ -224,6 +224,33 @@ TEST_F(SmolMask, DocumentsSatisfyTheirSchema) {
   EXPECT_GT(ended, 1000u);
 }
 
+// Many readings at once, and lists that are long: no mask is too much work.
+TEST_F(SmolMask, UnionsAndLongListsStayWithinTheirWork) {
+  std::string late_tag, list;
+  for (int i = 0; i < 20; ++i) {
+    late_tag +=
+        (i ? "," : "") +
+        (R"({"type":"object","properties":{"thought":{"type":"string","maxLength":200},"arg":{"type":)"
+         R"("integer"},"action":{"const":"act)" +
+         std::to_string(i) + R"("}},"required":["thought","arg","action"]})");
+  }
+  for (int i = 0; i < 20'000; ++i) {
+    list +=
+        (i ? ",\"" : "\"") + std::to_string(mix64(static_cast<uint64_t>(i)) % 100'000'000) + "\"";
+  }
+  for (const std::string& schema :
+       {"{\"anyOf\":[" + late_tag + "]}",
+        R"({"type":"array","items":{"anyOf":[)" + late_tag + "]}}", "{\"enum\":[" + list + "]}"}) {
+    const AnswerPlan plan = plan_of(Kind::kJsonSchema, schema);
+    const auto constraint = constraint_of(plan);
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      const Walk drawn = walk(*constraint, *tokenizer_, seed, 60, [](const auto&, const auto&) {});
+      EXPECT_TRUE(drawn.ended || drawn.ids.size() == 60)
+          << schema.substr(0, 80) << drawn.ids.size();
+    }
+  }
+}
+
 // The reader that judges documents is no rubber stamp.
 TEST_F(SmolMask, TheJudgeSaysNo) {
   const std::pair<const char*, const char*> cases[] = {
