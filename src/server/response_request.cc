@@ -10,6 +10,7 @@
 #include "server/chat_input.h"
 #include "server/response_input.h"
 #include "server/stored_json.h"
+#include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
@@ -108,11 +109,12 @@ Status read_reasoning(const Json& reasoning, const Context& context, ResponseReq
        std::find(kSummaries.begin(), kSummaries.end(), summary->as_string()) == kSummaries.end())) {
     return in_field("reasoning", choice_error("reasoning.summary", kSummaries, *summary));
   }
-  const Json* effort = reasoning.find("effort");
-  if (!effort || effort->is_null()) return ok_status();
-  const Json as_chats = Json::object().set("reasoning_effort", *effort);
-  return in_field("reasoning",
-                  read_fields<ChatRequest>(chat_fields(), as_chats, context, request.chat));
+  if (const Json* effort = reasoning.find("effort"); effort && !effort->is_null()) {
+    HR_RETURN_IF_ERROR(read_effort("reasoning.effort", *effort, request.chat));
+  }
+  const Json* tokens = reasoning.find("max_tokens");
+  if (!tokens || tokens->is_null()) return ok_status();
+  return read_thought_tokens("reasoning.max_tokens", *tokens, context, request.chat);
 }
 
 Status read_text_config(const Json& text, const Context& context, ResponseRequest& request) {

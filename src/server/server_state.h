@@ -111,7 +111,8 @@ struct ServerState {
             .reads_calls = ready.output.tools != nullptr,
             .reads_reasoning = ready.output.reasoning != nullptr,
             .takes_forms = ready.forms != nullptr,
-            .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools)};
+            .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools),
+            .bounds_thoughts = ready.forms != nullptr && bounds_thoughts(ready.output.reasoning)};
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.
   JsonLimits json_limits() const;
