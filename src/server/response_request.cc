@@ -186,6 +186,12 @@ constexpr Field<ResponseRequest> kResponseFields[] = {
      [](const Json& v, const Context&, ResponseRequest& r) {
        return r.store = v.as_bool(), ok_status();
      }},
+    {"background",
+     FieldType::kBool,
+     {},
+     [](const Json& v, const Context&, ResponseRequest& r) {
+       return r.background = v.as_bool(), ok_status();
+     }},
     {"text", FieldType::kAny, {}, read_text_config},
     {"tools", FieldType::kAny, {}, read_response_tools},
     {"truncation", FieldType::kString, {}, read_truncation},
@@ -198,13 +204,11 @@ constexpr Field<ResponseRequest> kResponseFields[] = {
      }},
 };
 
-bool if_asked(const Json& v) { return v != Json(false); }
 bool if_there(const Json&) { return true; }
 bool if_above_zero(const Json& v) { return !v.is_number() || v.as_double() > 0; }
 bool if_filled(const Json& v) { return !v.is_array() || !v.as_array().empty(); }
 
 constexpr RefusedField kResponseRefused[] = {
-    {"background", if_asked, "send it with stream, or as a batch"},
     {"conversation", if_there, "send previous_response_id, or the items"},
     {"prompt", if_there, "send its text as instructions and input"},
     {"context_management", if_filled, "send the items that the model shall see"},

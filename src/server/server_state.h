@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
+#include "server/background_response.h"
 #include "server/embedding_budget.h"
 #include "server/key_quota.h"
 #include "server/model_pool.h"
@@ -79,6 +80,7 @@ struct ServerState {
   SystemClock clock;
   const KeyQuotas quotas;
   ResponseStore responses;
+  BackgroundResponses background_responses;  // of those that are under way
   EmbeddingBudget embedding_budget{limits.embedding_bytes_max};
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
