@@ -249,6 +249,15 @@ TEST(ServerTools, ABudgetThatCannotBeKeptIsRefused) {
   EXPECT_TRUE(refusal(unread, R"("reasoning":{"max_tokens":4})")
                   .starts_with("reasoning: reasoning.max_tokens is not supported: how this model "
                                "writes its thoughts is not known"));
+  EXPECT_TRUE(refusal(unread, R"("thinking":{"type":"enabled"})")
+                  .starts_with("thinking: thinking.type is not supported"));
+  EXPECT_TRUE(refusal(unread, R"("reasoning":{"enabled":true})")
+                  .starts_with("reasoning: reasoning.enabled is not supported"));
+  EXPECT_EQ(unread
+                .post(kChatPath, R"({"messages":[{"role":"user","content":"hi"}],)"
+                                 R"("thinking":{"type":"disabled"}})")
+                .status,
+            200);
   ToolFixture bounds("x", {}, {.takes_constraints = true});
   EXPECT_TRUE(refusal(bounds, R"("thinking_budget":4,"reasoning_budget":5)")
                   .starts_with("reasoning_budget: reasoning_budget and another field"));
@@ -260,7 +269,7 @@ TEST(ServerTools, ABudgetThatCannotBeKeptIsRefused) {
 
 // vLLM's: ids and words that an answer may have.
 TEST(ServerTools, AnswersKeepToTheTokensThatARequestAllows) {
-  ServerFixture f({.takes_constraints = true}, "abcab");
+  ServerFixture f({.takes_constraints = true}, "xz~xz");
   const auto answer = [&](std::string_view fields) {
     return f.post(kCompletions, R"({"prompt":"hi","max_tokens":5,)" + std::string(fields) + "}");
   };
@@ -268,16 +277,16 @@ TEST(ServerTools, AnswersKeepToTheTokensThatARequestAllows) {
     EXPECT_EQ(response.status, 200) << response.body;
     return at(choice(response.json()), "text").as_string();
   };
-  const TokenId a = f.model.byte_token('a'), b = f.model.byte_token('b');
-  EXPECT_EQ(text(answer(R"("seed":1)")), "abcab");
-  EXPECT_EQ(text(answer(fmt::format(R"("allowed_token_ids":[{},{}])", a, b))).find('c'),
+  const TokenId x = f.model.byte_token('x'), z = f.model.byte_token('z');
+  EXPECT_EQ(text(answer(R"("seed":1)")), "xz~xz");
+  EXPECT_EQ(text(answer(fmt::format(R"("allowed_token_ids":[{},{}])", x, z))).find('~'),
             std::string::npos);
   // A token that completes the word does not come; what the engine takes for it does.
-  EXPECT_TRUE(text(answer(R"("bad_words":["bc"])")).starts_with("ab"));
-  EXPECT_EQ(text(answer(R"("bad_words":["bc"],"skip_special_tokens":false)")).find("bc"),
+  EXPECT_TRUE(text(answer(R"("bad_words":["z~"])")).starts_with("xz"));
+  EXPECT_EQ(text(answer(R"("bad_words":["z~"],"skip_special_tokens":false)")).find("z~"),
             std::string::npos);
-  EXPECT_EQ(text(answer(R"("bad_words":["a"])")).find('a'), std::string::npos);
-  EXPECT_EQ(text(answer(R"("bad_words":[])")), "abcab");
+  EXPECT_EQ(text(answer(R"("bad_words":["x"])")).find('x'), std::string::npos);
+  EXPECT_EQ(text(answer(R"("bad_words":[])")), "xz~xz");
   EXPECT_EQ(answer(R"("allowed_token_ids":[])").error_param(), "allowed_token_ids");
   EXPECT_EQ(answer(R"("allowed_token_ids":[999999])").error_param(), "allowed_token_ids");
   EXPECT_EQ(answer(R"("bad_words":[" "])").error_param(), "bad_words");

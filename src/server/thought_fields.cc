@@ -28,6 +28,17 @@ bool is_given(const Json* value) { return value && !value->is_null(); }
         }                                                     \
   }
 
+constexpr std::string_view kUnknownThoughts =
+    "how this model writes its thoughts is not known from its chat template, and no "
+    "--reasoning-parser says it";
+
+// A wish for thoughts of a model that has none would be followed in silence by nothing.
+Status check_thinks(std::string_view name, const Context& context) {
+  if (context.reads_reasoning) return ok_status();
+  return invalid_argument(fmt::format("{} is not supported: {}", name, kUnknownThoughts),
+                          root_field(name));
+}
+
 Status read_reasoning_object(const Json& reasoning, const Context& context, ChatRequest& request) {
   if (!reasoning.is_object()) return field_error("reasoning", "an object", reasoning);
   if (const Json* effort = reasoning.find("effort"); is_given(effort)) {
@@ -43,6 +54,7 @@ Status read_reasoning_object(const Json& reasoning, const Context& context, Chat
     return in_field("reasoning", field_error(name, "true or false", *value));
   }
   if (const Json* enabled = reasoning.find("enabled"); is_given(enabled)) {
+    if (enabled->as_bool()) HR_RETURN_IF_ERROR(check_thinks("reasoning.enabled", context));
     switch_thoughts(enabled->as_bool(), request);
   }
   if (const Json* exclude = reasoning.find("exclude"); exclude && *exclude == Json(true)) {
@@ -57,6 +69,7 @@ Status read_thinking_switch(const Json& thinking, const Context& context, ChatRe
   const bool known = type && type->is_string() && is_named(kTypes, type->as_string());
   if (!known)
     return in_field("thinking", choice_error("thinking.type", kTypes, type ? *type : Json()));
+  if (*type == Json("enabled")) HR_RETURN_IF_ERROR(check_thinks("thinking.type", context));
   const bool on = *type != Json("disabled");
   switch_thoughts(on, request);
   if (!on) request.reasoning = ReasoningForm::kHidden;
@@ -80,8 +93,7 @@ std::string_view no_bound(const Context& context) {
   if (context.bounds_thoughts) return "";
   if (!context.takes_forms) return "the length of thoughts is bounded on CPUs so far";
   if (context.reads_reasoning) return "this model writes its thoughts in channels";
-  return "how this model writes its thoughts is not known from its chat template, and no "
-         "--reasoning-parser says it";
+  return kUnknownThoughts;
 }
 
 }  // namespace
