@@ -109,7 +109,7 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
   Result<GenerationPlan> plan =
-      make_plan(*call.model, call.state.context_of(*call.model), call.body);
+      make_plan(*call.model, call.state.context_of(*call.model, call.shown_model), call.body);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     return call.exchange->respond(bad_request_response(plan.status()));

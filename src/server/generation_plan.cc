@@ -90,7 +90,9 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
   const std::string& own = settings.request_id;
   head.id = std::string(id_prefix) + (own.empty() ? random_hex_id() : own);
   head.created_unix_s = unix_seconds();
-  head.model = settings.model.empty() ? model.served.names.front() : settings.model;
+  head.model = !settings.shown_model.empty() ? settings.shown_model
+               : settings.model.empty()      ? model.served.names.front()
+                                             : settings.model;
   head.return_token_ids = settings.return_token_ids;
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;

@@ -252,7 +252,13 @@ Status accept_field(const Json&, const Context&, Settings&) { return ok_status()
   [](const Json& v, const Context&, Settings& s) { return s.member = (expression), ok_status(); }
 
 constexpr Field<Settings> kGenerationFields[] = {
-    {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
+    {"model",
+     FieldType::kString,
+     {},
+     [](const Json& v, const Context& c, Settings& s) {
+       s.shown_model = c.shown_model;
+       return s.model = v.as_string(), ok_status();
+     }},
     {"temperature", FieldType::kNumber, {0, 100}, HR_STORE(sampling.temperature, to_float(v))},
     {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_positive_float(v))},
     {"top_k",

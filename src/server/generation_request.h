@@ -16,7 +16,8 @@
 namespace headrace {
 
 struct GenerationSettings {
-  std::string model;  // empty: the first served name
+  std::string model;        // empty: the first served name
+  std::string shown_model;  // what the answer calls it; empty: the same
   SamplingParams sampling;
   std::optional<int32_t> max_tokens;
   bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
