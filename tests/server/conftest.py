@@ -16,7 +16,7 @@ import openai
 import pytest
 
 # Suites whose packages are in an environment of their own, or in none.
-collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval") if not importlib.util.find_spec(package)]
+collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval", "schemathesis") if not importlib.util.find_spec(package)]
 
 
 def pytest_configure(config):
