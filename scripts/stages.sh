@@ -166,10 +166,11 @@ stage_clients_full() {
   ensure_venv build/venv-full tests/requirements_full.txt
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   rm -rf build/pytest-full
-  logged clients-full.log build/venv-full/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
-    --junitxml="$RESULTS/clients_full/server.xml" tests/server/test_llama_index.py ||
-    fail "pytest tests/server/test_llama_index.py"
-  finish "LlamaIndex"
+  HEADRACE_OPENAPI_REQUESTS=10000 logged clients-full.log build/venv-full/bin/python -m pytest -q \
+    -o "cache_dir=$PWD/build/pytest-full" --junitxml="$RESULTS/clients_full/server.xml" \
+    tests/server/test_llama_index.py tests/server/test_schemathesis.py ||
+    fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py"
+  finish "LlamaIndex, 10,000 requests of Schemathesis"
 }
 
 # The program with what travels beside it, alone in a folder.

@@ -185,11 +185,11 @@ void add_trace_flags(CLI::App& app, TraceExportOptions& traces) {
       ->type_name("URL")
       ->group("Server");
   const auto take = [](const char* name, std::string& text) {
-    const char* const value = std::getenv(name);
-    if (value != nullptr && *value != '\0') text = value;
+    if (const char* const value = std::getenv(name); value && *value != '\0') text = value;
   };
   take("OTEL_SERVICE_NAME", traces.service_name);
   take("OTEL_EXPORTER_OTLP_HEADERS", traces.headers);
+  take("OTEL_EXPORTER_OTLP_CERTIFICATE", traces.ca_file);
 }
 
 // It is often set for all that runs on a machine: what cannot be used is no reason not to serve.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/rng.h"
@@ -37,6 +38,10 @@ Status FakeEngine::submit(Request request, EmissionSink sink) {
   Live live;
   live.outputs.resize(static_cast<size_t>(request.sampling.n));
   live.finished.resize(static_cast<size_t>(request.sampling.n));
+  live.scripted.resize(static_cast<size_t>(request.sampling.n));
+  for (int32_t i = 0; request.constraint && i < request.sampling.n; ++i) {
+    live.matchers.push_back(request.constraint->begin());
+  }
   live.sink = std::move(sink);
   const RequestId id = request.id;
   live.request = std::move(request);
@@ -214,6 +219,24 @@ std::vector<Emission> FakeEngine::step_request(Live& live) {
   return emissions;
 }
 
+TokenId FakeEngine::next_token(Live& live, int32_t choice) const {
+  const auto at = static_cast<size_t>(choice);
+  TokenId token = token_at(live.request, choice, live.scripted[at]);
+  if (live.matchers.empty()) return ++live.scripted[at], token;
+  std::vector<uint32_t> allowed(static_cast<size_t>(options_.vocab_size + 31) / 32);
+  live.matchers[at]->fill_mask(allowed);
+  const auto may_come = [&](TokenId id) {
+    return (allowed[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
+  };
+  if (may_come(token)) {
+    ++live.scripted[at];
+  } else {
+    for (token = 0; token + 1 < options_.vocab_size && !may_come(token);) ++token;
+  }
+  live.matchers[at]->accept(token);
+  return token;
+}
+
 Emission FakeEngine::step_choice(Live& live, int32_t choice) {
   const SamplingParams& sampling = live.request.sampling;
   std::vector<TokenId>& output = live.outputs[static_cast<size_t>(choice)];
@@ -225,7 +248,7 @@ Emission FakeEngine::step_choice(Live& live, int32_t choice) {
   } else if (sampling.max_tokens == 0) {
     emission.finish = FinishReason::kLength;
   } else {
-    const TokenId token = token_at(live.request, choice, output.size());
+    const TokenId token = next_token(live, choice);
     const TokenId previous = output.empty() ? live.request.prompt.back() : output.back();
     output.push_back(token);
     emission.tokens = {token};

@@ -25,6 +25,9 @@ struct FakeEngineOptions {
   // the front. Empty: by hash, to max_tokens.
   std::vector<std::vector<TokenId>> scripts;
   TokenId end_id = -1;  // appended behind a script
+  // Whether it keeps to Request::constraint: where a token may not come, the first that may comes
+  // in front of it.
+  bool takes_constraints = false;
 };
 
 class FakeEngine final : public Engine {
@@ -49,6 +52,7 @@ class FakeEngine final : public Engine {
     return healthy_;
   }
   bool drain(double seconds_max) override;
+  bool takes_constraints() const override { return options_.takes_constraints; }
   const EngineOptions& options() const override { return engine_options_; }
 
   void set_healthy(bool healthy) { healthy_ = healthy; }
@@ -69,7 +73,9 @@ class FakeEngine final : public Engine {
   struct Live {
     Request request;
     EmissionSink sink;
-    std::vector<std::vector<TokenId>> outputs;  // by choice
+    std::vector<std::vector<TokenId>> outputs;            // by choice
+    std::vector<size_t> scripted;                         // tokens of the script that have come
+    std::vector<std::unique_ptr<TokenMatcher>> matchers;  // none without a constraint
     std::vector<bool> finished;
     bool scored = false;
     bool admitted = false;
@@ -80,6 +86,7 @@ class FakeEngine final : public Engine {
   void step(std::unique_lock<std::mutex>& lock);
   std::vector<Emission> step_request(Live& live);
   Emission step_choice(Live& live, int32_t choice);
+  TokenId next_token(Live& live, int32_t choice) const;
   TokenLogprobs logprobs_of(TokenId previous, TokenId token, int32_t top) const;
   FinishReason finish_of(const Live& live, const std::vector<TokenId>& output) const;
 

@@ -8,6 +8,19 @@ inline constexpr char kTextSchema[] = R"({"type": "string"})";
 inline constexpr char kObjectSchema[] = R"({"type": "object"})";
 inline constexpr char kTokenIdsSchema[] =
     R"({"type": "array", "items": {"type": "integer", "minimum": 0}})";
+inline constexpr char kSomeTokenIdsSchema[] =
+    R"({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}})";
+inline constexpr char kBadWordsSchema[] = R"({
+  "type": "array", "maxItems": 1024, "items": {"type": "string", "minLength": 1, "maxLength": 256}})";
+inline constexpr char kReasoningSchema[] = R"({
+  "type": "object",
+  "properties": {
+    "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]},
+    "max_tokens": {"type": "integer", "minimum": 0}, "exclude": {"type": "boolean"}}})";
+inline constexpr char kThinkingSchema[] = R"({
+  "type": "object", "required": ["type"],
+  "properties": {"type": {"enum": ["enabled", "disabled", "adaptive"]},
+                 "budget_tokens": {"type": "integer", "minimum": 1}}})";
 inline constexpr char kLogitBiasSchema[] = R"({
   "type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
   "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})";

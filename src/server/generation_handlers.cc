@@ -102,14 +102,14 @@ void reserve_pins(const std::string& owner, GenerationPlan& plan) {
 
 // On a text thread, but for the start of the answer, which belongs on the strand. The quota is
 // asked before the body is worked on: refusing many requests must cost little.
-void generate(RouteCall& call, const MakePlan& make_plan) {
+void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& start) {
   // A batch takes what is left over: its bounds are others (BatchServiceOptions).
   KeyQuota* const quota = call.caller.job ? nullptr : call.state.quotas.of(call.caller.key);
   KeyQuota::Admission admission;
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
   Result<GenerationPlan> plan =
-      make_plan(*call.model, call.state.context_of(*call.model), call.body);
+      make_plan(*call.model, call.state.context_of(*call.model, call.shown_model), call.body);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     return call.exchange->respond(bad_request_response(plan.status()));
@@ -133,8 +133,12 @@ void generate(RouteCall& call, const MakePlan& make_plan) {
   reserve_pins(owner, *plan);
   if (call.state.traces)
     plan->trace = RequestTrace{trace_context_of(call.request), call.request.id};
+  start(call, std::move(*plan));
+}
+
+void start_answer(RouteCall& call, GenerationPlan plan) {
   call.exchange->post([&state = call.state, exchange = call.exchange,
-                       ready = std::make_shared<GenerationPlan>(std::move(*plan))] {
+                       ready = std::make_shared<GenerationPlan>(std::move(plan))] {
     GenerationSession::start(state, std::move(*ready), exchange);
   });
 }

@@ -12,7 +12,11 @@ namespace headrace {
 using MakePlan =
     std::function<Result<GenerationPlan>(const ReadyModel&, const FieldContext&, const Json&)>;
 
+// How the answer begins. On a text thread.
+using StartAnswer = std::function<void(RouteCall&, GenerationPlan)>;
+void start_answer(RouteCall& call, GenerationPlan plan);  // on the call's exchange
+
 // Takes the request's share of its key's quota and answers it, for good or bad. On a text thread.
-void generate(RouteCall& call, const MakePlan& make_plan);
+void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& start = start_answer);
 
 }  // namespace headrace

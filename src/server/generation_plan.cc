@@ -6,6 +6,8 @@
 
 #include "base/rng.h"
 #include "server/handlers.h"
+#include "text/grammar/token_rules.h"
+#include "text/output/thought_budget.h"
 #include "text/utf8.h"
 
 namespace headrace {
@@ -88,7 +90,9 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
   const std::string& own = settings.request_id;
   head.id = std::string(id_prefix) + (own.empty() ? random_hex_id() : own);
   head.created_unix_s = unix_seconds();
-  head.model = settings.model.empty() ? model.served.names.front() : settings.model;
+  head.model = !settings.shown_model.empty() ? settings.shown_model
+               : settings.model.empty()      ? model.served.names.front()
+                                             : settings.model;
   head.return_token_ids = settings.return_token_ids;
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;
@@ -158,16 +162,48 @@ bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt)
   return model.output.opens_reasoning(model.served.tokenizer->decode(last, false));
 }
 
+using Constraint = std::shared_ptr<const TokenConstraint>;
+
 // What an answer must be, as the engine keeps to it; nullptr: it is free.
-Result<std::shared_ptr<const TokenConstraint>> find_constraint(const ReadyModel& model,
-                                                               const AnswerPlan& plan) {
-  if (plan.is_free()) return std::shared_ptr<const TokenConstraint>();
+Result<Constraint> find_form(const ReadyModel& model, const AnswerPlan& plan) {
+  if (plan.is_free()) return Constraint();
   if (!model.forms) {
     return invalid_argument(
         fmt::format("{} is not supported: this model has no tokenizer", plan.words.field),
         plan.words.field);
   }
   return model.forms->find(plan);
+}
+
+// The form, the bound of the thoughts, and which tokens there may be; the first go before the last.
+Result<Constraint> find_constraint(const ReadyModel& model, const AnswerPlan& plan,
+                                   const GenerationSettings& settings,
+                                   std::optional<int32_t> thought_tokens) {
+  std::vector<Constraint> parts;
+  HR_ASSIGN_OR_RETURN(Constraint form, find_form(model, plan));
+  if (form && !settings.allowed_tokens.empty()) {
+    return invalid_argument(
+        fmt::format("allowed_token_ids does not go with {}: a form says which tokens may come",
+                    plan.words.field.empty() ? "the form of calls" : plan.words.field),
+        "allowed_token_ids");
+  }
+  if (form) parts.push_back(std::move(form));
+  if (thought_tokens) {
+    parts.push_back(make_thought_budget(
+        *model.served.tokenizer, model.output, model.output_marks,
+        {.tokens = *thought_tokens, .starts_in_reasoning = plan.starts_in_reasoning}));
+  }
+  if (!settings.allowed_tokens.empty()) {
+    parts.push_back(allow_tokens(settings.allowed_tokens, *model.served.tokenizer));
+  }
+  if (!settings.bad_words.empty()) {
+    auto banned = sequences_of_words(*model.served.tokenizer, settings.bad_words);
+    if (!banned.ok()) {
+      return invalid_argument("bad_words: " + banned.status().message(), "bad_words");
+    }
+    parts.push_back(ban_sequences(*std::move(banned)));
+  }
+  return parts.empty() ? Constraint() : join_constraints(std::move(parts));
 }
 
 OutputOptions output_options(const ReadyModel& model, const ChatRequest& request,
@@ -217,7 +253,8 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
   GenerationPlan plan;
   HR_RETURN_IF_ERROR(encode_prompts(model, request, wording.prompt_name, plan));
   plan.settings = std::move(request.settings);
-  HR_ASSIGN_OR_RETURN(plan.constraint, find_constraint(model, {.words = plan.settings.form}));
+  HR_ASSIGN_OR_RETURN(plan.constraint, find_constraint(model, {.words = plan.settings.form},
+                                                       plan.settings, std::nullopt));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
   plan.format = wording.make_format(answer_head(model, plan, wording.id_prefix));
   return plan;
@@ -232,10 +269,12 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
   HR_ASSIGN_OR_RETURN(
       plan.constraint,
-      find_constraint(model, {.words = plan.settings.form,
-                              .calls = request.calls,
-                              .dialect = model.output,
-                              .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0])}));
+      find_constraint(model,
+                      {.words = plan.settings.form,
+                       .calls = request.calls,
+                       .dialect = model.output,
+                       .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0])},
+                      plan.settings, request.thought_tokens));
   plan.make_parser = [output = model.output,
                       options = output_options(model, request, plan.prompts[0])] {
     return make_output_parser(output, options);

@@ -10,6 +10,7 @@
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
 #include "server/http_message.h"
+#include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
@@ -64,6 +65,40 @@ Status read_stop_token_ids(const Json& value, const Context& context, Settings& 
                       read_token_ids("stop_token_ids", value, context,
                                      static_cast<size_t>(context.limits.stop_token_ids_max)));
   return ok_status();
+}
+
+// What is refused where the engine asks nobody which tokens may come.
+Status refuse_token_rules(std::string_view name, const Context& context) {
+  if (context.takes_forms) return ok_status();
+  return invalid_argument(
+      fmt::format("{} is not supported: which tokens an answer may have is said on CPUs so far",
+                  name),
+      std::string(name));
+}
+
+Status read_allowed_tokens(const Json& value, const Context& context, Settings& settings) {
+  HR_ASSIGN_OR_RETURN(
+      std::vector<TokenId> ids,
+      read_token_ids("allowed_token_ids", value, context, static_cast<size_t>(context.vocab_size)));
+  if (ids.empty()) return field_error("allowed_token_ids", "an array of at least one id", value);
+  settings.allowed_tokens = std::move(ids);
+  return refuse_token_rules("allowed_token_ids", context);
+}
+
+Status read_bad_words(const Json& value, const Context& context, Settings& settings) {
+  const RequestLimits& limits = context.limits;
+  const std::string expected = fmt::format("an array of at most {} words, each of 1 to {} bytes",
+                                           limits.bad_words_max, limits.stop_bytes_max);
+  const bool good =
+      value.is_array() && value.as_array().size() <= static_cast<size_t>(limits.bad_words_max);
+  if (!good) return field_error("bad_words", expected, value);
+  for (const Json& word : value.as_array()) {
+    const bool is_word = word.is_string() && word.as_string().size() <= limits.stop_bytes_max &&
+                         word.as_string().find_first_not_of(" \t\r\n") != std::string::npos;
+    if (!is_word) return field_error("bad_words", expected, word);
+    settings.bad_words.push_back(word.as_string());
+  }
+  return settings.bad_words.empty() ? ok_status() : refuse_token_rules("bad_words", context);
 }
 
 // A key of logit_bias: digits only, inside the vocabulary.
@@ -217,7 +252,13 @@ Status accept_field(const Json&, const Context&, Settings&) { return ok_status()
   [](const Json& v, const Context&, Settings& s) { return s.member = (expression), ok_status(); }
 
 constexpr Field<Settings> kGenerationFields[] = {
-    {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
+    {"model",
+     FieldType::kString,
+     {},
+     [](const Json& v, const Context& c, Settings& s) {
+       s.shown_model = c.shown_model;
+       return s.model = v.as_string(), ok_status();
+     }},
     {"temperature", FieldType::kNumber, {0, 100}, HR_STORE(sampling.temperature, to_float(v))},
     {"top_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.top_p, to_positive_float(v))},
     {"top_k",
@@ -239,6 +280,8 @@ constexpr Field<Settings> kGenerationFields[] = {
      {-2, 2},
      HR_STORE(sampling.frequency_penalty, to_float(v))},
     {"logit_bias", FieldType::kAny, {}, read_logit_bias, kLogitBiasSchema},
+    {"allowed_token_ids", FieldType::kAny, {}, read_allowed_tokens, kSomeTokenIdsSchema},
+    {"bad_words", FieldType::kAny, {}, read_bad_words, kBadWordsSchema},
     {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max}, read_seed},
     {"n", FieldType::kAny, {}, read_choice_count, kChoiceCountSchema},
     {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
@@ -343,12 +386,7 @@ Status read_messages(const Json& value, const Context& context, ChatRequest& req
 }
 
 Status read_reasoning_effort(const Json& value, const Context&, ChatRequest& request) {
-  static constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
-                                                               "high", "xhigh",   "max"};
-  if (std::find(kEfforts.begin(), kEfforts.end(), value.as_string()) == kEfforts.end()) {
-    return choice_error("reasoning_effort", kEfforts, value);
-  }
-  return request.reasoning_effort = value.as_string(), ok_status();
+  return read_effort("reasoning_effort", value, request);
 }
 
 // top_logprobs is stored first and joined with `logprobs` by parse_chat_request.
@@ -561,6 +599,7 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(form_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
+  HR_RETURN_IF_ERROR(read_fields<ChatRequest>(thought_fields(), body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
   HR_RETURN_IF_ERROR(check_continued(body));
   HR_ASSIGN_OR_RETURN(const ToolChoice choice, read_openai_tool_choice(body));

@@ -16,7 +16,8 @@
 namespace headrace {
 
 struct GenerationSettings {
-  std::string model;  // empty: the first served name
+  std::string model;        // empty: the first served name
+  std::string shown_model;  // what the answer calls it; empty: the same
   SamplingParams sampling;
   std::optional<int32_t> max_tokens;
   bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
@@ -38,8 +39,10 @@ struct GenerationSettings {
   bool background = false;  // service_tier flex: what others leave idle
   std::string tenant;       // user; a server with API keys goes by the key instead
   std::string cache_salt;
-  double pin_seconds = 0;  // the prompts stay in the cache so long; 0: as others
-  AnswerForm form;         // of the words; of a chat, behind its thoughts
+  double pin_seconds = 0;               // the prompts stay in the cache so long; 0: as others
+  AnswerForm form;                      // of the words; of a chat, behind its thoughts
+  std::vector<TokenId> allowed_tokens;  // allowed_token_ids; empty: all
+  std::vector<std::string> bad_words;
 };
 
 struct CompletionRequest {
@@ -60,7 +63,8 @@ struct ChatRequest {
   Json messages;  // as parse_messages() gives them
   bool add_generation_prompt = true;
   bool continue_final_message = false;
-  std::string reasoning_effort;  // empty: the template's own
+  std::string reasoning_effort;           // empty: the template's own
+  std::optional<int32_t> thought_tokens;  // the most of an answer's thoughts; none: no bound
   ReasoningForm reasoning = ReasoningForm::kApart;
   bool reads_calls = false;         // the model may call the tools
   bool parallel_tool_calls = true;  // false: the answer ends with its first call

@@ -12,6 +12,7 @@
 #include "server/chat_input.h"
 #include "server/parameter_table_fixture.h"
 #include "server/text_request.h"
+#include "server/thought_fields.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -30,6 +31,8 @@ const Accepted& generation_rows() {
       {"presence_penalty", kUpToTwo},
       {"frequency_penalty", kUpToTwo},
       {"logit_bias", {}},
+      {"allowed_token_ids", {}},  // these two: where the engine keeps to them
+      {"bad_words", {}},
       {"seed", {"-1", "0", "2^31-1", "2^31"}},  // any 64-bit integer is a seed
       {"n", {}},
       {"max_tokens", kLength},  // what is too long for the context is refused with both numbers
@@ -82,6 +85,14 @@ const Accepted kChatRows = {
     {"chat_template_kwargs", {"object"}},
     {"reasoning_effort", {}},  // one of seven words
     {"parallel_tool_calls", kOnlyTrue},
+};
+const Accepted kThoughtRows = {
+    {"thinking_token_budget", {"-1"}},  // of tokens: where thoughts can be bounded
+    {"thinking_budget_tokens", {"-1"}},
+    {"thinking_budget", {"-1"}},
+    {"reasoning_budget", {"-1"}},
+    {"reasoning", {"object"}},
+    {"thinking", {}},
 };
 const Accepted kTokenizeRows = {
     {"model", kTexts},
@@ -139,6 +150,7 @@ TEST(ParameterTable, CompletionFields) {
 
 TEST(ParameterTable, ChatFields) {
   check_table<ChatRequest>(chat_fields(), kChatRows, chat_base(), parse_chat, {"messages"});
+  check_table<ChatRequest>(thought_fields(), kThoughtRows, chat_base(), parse_chat);
   EXPECT_EQ(parse_chat(Json::object()).field(), "messages");
 }
 
@@ -527,7 +539,9 @@ TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
       {R"("stop":"")", "of 1 to 256 bytes, got an empty string"},
       {R"("stream":"yes")", "stream must be true or false, got a string"},
       {R"("best_of":2)", "best_of is not supported: send n, and choose"},
-      {R"("bad_words":["x"])", "bad_words is not supported: leave it out"},
+      {R"("bad_words":["x"])",
+       "bad_words is not supported: which tokens an answer may have is said on CPUs so far"},
+      {R"("thinking_budget":5)", "thinking_budget is not supported: /v1/chat/completions takes it"},
       {R"("response_format":{"type":"json_object"})",
        "response_format is not supported: structured output runs on CPUs so far"},
   };

@@ -10,8 +10,13 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "base/check.h"
+#include "server/tls_channel.h"
 
 namespace headrace {
 namespace {
@@ -58,28 +63,49 @@ Result<Connection> connect_to(const HttpTarget& target, double seconds) {
   return failed("connect to", target, std::strerror(last_error));
 }
 
-Status send_all(const HttpTarget& target, int file, std::string_view bytes) {
+Status send_plain(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(file, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return failed("send to", target, std::strerror(errno));
+    if (sent <= 0) return unavailable(std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
   return ok_status();
 }
 
+Result<size_t> receive_plain(int file, char* buffer, size_t bytes_max) {
+  ssize_t count = -1;
+  do {
+    count = ::recv(file, buffer, bytes_max, 0);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return unavailable(std::strerror(errno));
+  return static_cast<size_t>(count);
+}
+
+// A socket, as it is or under TLS.
+struct Channel {
+  int file;
+  std::optional<TlsChannel> tls;
+
+  Status send_all(std::string_view bytes) {
+    return tls ? tls->send_all(bytes) : send_plain(file, bytes);
+  }
+  Result<size_t> receive(char* buffer, size_t bytes_max) {
+    return tls ? tls->receive(buffer, bytes_max) : receive_plain(file, buffer, bytes_max);
+  }
+};
+
 // Of "HTTP/1.1 200 OK".
-Result<int> read_status(const HttpTarget& target, int file) {
+Result<int> read_status(const HttpTarget& target, Channel& channel) {
   constexpr std::string_view kBegin = "HTTP/1.x ";
   constexpr size_t kLength = kBegin.size() + 3;
   std::string head;
   char buffer[512];
   while (head.size() < kLength) {
-    const ssize_t count = ::recv(file, buffer, sizeof buffer, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count == 0) return failed("no answer of", target, "it closed the connection");
-    if (count < 0) return failed("no answer of", target, std::strerror(errno));
-    head.append(buffer, static_cast<size_t>(count));
+    const Result<size_t> count = channel.receive(buffer, sizeof buffer);
+    if (!count.ok()) return failed("no answer of", target, count.status().message());
+    if (*count == 0) return failed("no answer of", target, "it closed the connection");
+    head.append(buffer, *count);
   }
   int status = 0;
   const char* const digits = head.data() + kBegin.size();
@@ -90,22 +116,38 @@ Result<int> read_status(const HttpTarget& target, int file) {
   return status;
 }
 
+std::string post_message(const HttpTarget& target, std::span<const HttpHeader> headers,
+                         std::string_view body) {
+  const bool ip6 = target.host.find(':') != target.host.npos;
+  std::string message = fmt::format(
+      "POST {} HTTP/1.1\r\nHost: {}{}{}:{}\r\nConnection: close\r\nContent-Length: {}\r\n",
+      target.path, ip6 ? "[" : "", target.host, ip6 ? "]" : "", target.port, body.size());
+  for (const HttpHeader& header : headers) {
+    message += fmt::format("{}: {}\r\n", header.name, header.value);
+  }
+  message += "\r\n";
+  message += body;
+  return message;
+}
+
 }  // namespace
 
 Result<HttpTarget> parse_http_url(std::string_view url) {
-  constexpr std::string_view kHttp = "http://";
-  if (url.starts_with("https://") || url.starts_with("grpc")) {
+  constexpr std::string_view kHttp = "http://", kHttps = "https://";
+  if (url.starts_with("grpc")) {
     return unsupported(fmt::format(
-        "{}: http:// alone is supported, as http://127.0.0.1:4318: a collector there passes it on",
-        url));
+        "{}: HTTP alone is supported, as http://127.0.0.1:4318: gRPC is another port", url));
   }
-  if (!url.starts_with(kHttp)) {
-    return invalid_argument(fmt::format("{}: must be http://HOST[:PORT][/PATH]", url));
-  }
-  const std::string_view rest = url.substr(kHttp.size());
+  const auto malformed = [&] {
+    return invalid_argument(fmt::format("{}: must be http://HOST[:PORT][/PATH], or https://", url));
+  };
+  const bool tls = url.starts_with(kHttps);
+  if (!tls && !url.starts_with(kHttp)) return malformed();
+  const std::string_view rest = url.substr(tls ? kHttps.size() : kHttp.size());
   const size_t slash = std::min(rest.find('/'), rest.size());
   std::string_view authority = rest.substr(0, slash);
-  HttpTarget target{.host = "", .port = "80", .path = std::string(rest.substr(slash))};
+  HttpTarget target{
+      .tls = tls, .host = "", .port = tls ? "443" : "80", .path = std::string(rest.substr(slash))};
   if (target.path.empty()) target.path = "/";
   const size_t bracket = authority.starts_with('[') ? authority.find(']') : 0;
   const size_t colon = authority.find(':', std::min(bracket, authority.size()));
@@ -121,26 +163,23 @@ Result<HttpTarget> parse_http_url(std::string_view url) {
   const char* const end = target.port.data() + target.port.size();
   const auto read = std::from_chars(target.port.data(), end, port);
   const bool printable = is_safe_header_value(url, 2048) && url.find(' ') == url.npos;
-  if (target.host.empty() || read.ptr != end || port == 0 || !printable) {
-    return invalid_argument(fmt::format("{}: must be http://HOST[:PORT][/PATH]", url));
-  }
+  if (target.host.empty() || read.ptr != end || port == 0 || !printable) return malformed();
   return target;
 }
 
 Result<int> post_http(const HttpTarget& target, std::span<const HttpHeader> headers,
-                      std::string_view body, double seconds) {
+                      std::string_view body, double seconds, const TlsTrust* trust) {
   HR_ASSIGN_OR_RETURN(const Connection connection, connect_to(target, seconds));
-  const bool ip6 = target.host.find(':') != target.host.npos;
-  std::string message = fmt::format(
-      "POST {} HTTP/1.1\r\nHost: {}{}{}:{}\r\nConnection: close\r\nContent-Length: {}\r\n",
-      target.path, ip6 ? "[" : "", target.host, ip6 ? "]" : "", target.port, body.size());
-  for (const HttpHeader& header : headers) {
-    message += fmt::format("{}: {}\r\n", header.name, header.value);
+  Channel channel{.file = connection.file(), .tls = std::nullopt};
+  if (target.tls) {
+    CHECK(trust != nullptr);
+    Result<TlsChannel> tls = TlsChannel::handshake(*trust, connection.file(), target.host);
+    if (!tls.ok()) return failed("TLS with", target, tls.status().message());
+    channel.tls = *std::move(tls);
   }
-  message += "\r\n";
-  message += body;
-  HR_RETURN_IF_ERROR(send_all(target, connection.file(), message));
-  return read_status(target, connection.file());
+  const Status sent = channel.send_all(post_message(target, headers, body));
+  if (!sent.ok()) return failed("send to", target, sent.message());
+  return read_status(target, channel);
 }
 
 }  // namespace headrace

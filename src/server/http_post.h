@@ -10,19 +10,23 @@
 
 namespace headrace {
 
-// Of http://HOST[:PORT][/PATH].
+class TlsTrust;
+
+// Of http://HOST[:PORT][/PATH] or https://.
 struct HttpTarget {
+  bool tls = false;
   std::string host;  // a name or an address; IPv6 without brackets
   std::string port;
   std::string path;  // at least "/"
 };
 
-// kInvalidArgument for what is no URL, kUnsupported for https://.
+// kInvalidArgument for what is no URL, kUnsupported for grpc://.
 Result<HttpTarget> parse_http_url(std::string_view url);
 
 // The status of the answer, whose body is not read. `seconds`: for each of connect, send and
-// receive. kUnavailable where there is no answer.
+// receive. `trust`: the authorities of a target with TLS; REQUIRES: one, if it has.
+// kUnavailable where there is no answer, or the target cannot show who it is.
 Result<int> post_http(const HttpTarget& target, std::span<const HttpHeader> headers,
-                      std::string_view body, double seconds);
+                      std::string_view body, double seconds, const TlsTrust* trust = nullptr);
 
 }  // namespace headrace

@@ -7,6 +7,7 @@
 
 #include "server/answer_form.h"
 #include "server/chat_input.h"
+#include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
@@ -230,7 +231,8 @@ Status read_tool_choice(const Json& choice, const Context&, MessagesRequest& req
   return ok_status();
 }
 
-// budget_tokens is checked and bounds nothing: max_tokens bounds thoughts and answer together.
+// budget_tokens bounds the thoughts where they can be: a client that thinks always sends one, and
+// elsewhere max_tokens bounds thoughts and answer together.
 Status read_thinking(const Json& thinking, const Context& context, MessagesRequest& request) {
   static constexpr std::array<std::string_view, 3> kTypes = {"enabled", "disabled", "adaptive"};
   static constexpr std::array<std::string_view, 2> kDisplays = {"summarized", "omitted"};
@@ -244,6 +246,10 @@ Status read_thinking(const Json& thinking, const Context& context, MessagesReque
     HR_RETURN_IF_ERROR(in_field(
         "thinking",
         check_field("thinking.budget_tokens", FieldType::kInteger, kBudget, *budget, context)));
+    if (context.bounds_thoughts && is_type(thinking, "enabled")) {
+      HR_RETURN_IF_ERROR(
+          read_thought_tokens("thinking.budget_tokens", *budget, context, request.chat));
+    }
   }
   const Json* display = thinking.find("display");
   const bool displayed = !display || display->is_null() || *display == Json("summarized");

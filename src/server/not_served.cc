@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kModelsAtStart =
     "models are named when the server is started (headrace serve -m MODEL, --models-dir; /api/tags "
-    "lists them), and none is fetched, made, copied or removed";
+    "lists them), and none is fetched or made of files";
 constexpr std::string_view kAdaptersUnserved = "adapters are not served";
 constexpr std::string_view kProfiled =
     "headrace bench and a profiler around it measure; /metrics and --otlp-traces-endpoint tell of "
@@ -35,9 +35,6 @@ struct Reason {
 constexpr Reason kReasons[] = {
     // Ollama
     {"/api/push", kModelsAtStart},
-    {"/api/create", kModelsAtStart},
-    {"/api/copy", kModelsAtStart},
-    {"/api/delete", kModelsAtStart},
     {"/api/blobs/{id}", kModelsAtStart},
     // llama.cpp
     {"/slots/{id}",

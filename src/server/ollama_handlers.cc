@@ -1,5 +1,5 @@
-// Routes of Ollama's API. What would fetch, make or remove a model is refused, in Ollama's form of
-// errors (error_response.h).
+// Routes of Ollama's API that answer and tell (those that make models: ollama_models.cc). What
+// would fetch a model is refused, in Ollama's form of errors (error_response.h).
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -107,10 +107,12 @@ void answer_or_load(RouteCall& call, OllamaRoute route, const MakePlan& make_pla
   follow_keep_alive(call);
   if (has_prompt(call, route)) return generate(call, make_plan);
   const ReadyModel& model = *call.model;
-  auto request = parse_ollama_request(route, call.body, call.state.context_of(model));
+  auto request =
+      parse_ollama_request(route, call.body, call.state.context_of(model, call.shown_model));
   const Status status = request.ok() ? check_ollama_request(model, *request) : request.status();
   if (!status.ok()) return call.exchange->respond(bad_request_response(status));
-  const std::string& name = request->chat.settings.model;
+  const GenerationSettings& settings = request->chat.settings;
+  const std::string& name = settings.shown_model.empty() ? settings.model : settings.shown_model;
   Json json = ollama_line(route, name.empty() ? model.served.names.front() : name, "", true);
   respond_json(call, json.set("done_reason", "load"));
 }
@@ -236,6 +238,14 @@ Json shown_model(const ReadyModel& model) {
   return json.set("modified_at", rfc3339(model.served.created_unix_s));
 }
 
+// That of the body's name; nullptr: no client has made one.
+MadeModels::Made find_made_model(const RouteCall& call) {
+  const Json* name = call.body.find("model");
+  if (!name || name->is_null()) name = call.body.find("name");
+  if (!name || !name->is_string()) return nullptr;
+  return call.state.made_models.find(call.caller.owner(call.state.keys), name->as_string());
+}
+
 // Of what the body names. kNotFound: it is not served.
 Result<size_t> find_ollama_model(RouteCall& call) {
   const Json* name = call.body.find("model");
@@ -282,6 +292,12 @@ void handle_ollama_tags(RouteCall& call) {
       models.push(ollama_model(model, name).set("modified_at", rfc3339(model.created_unix_s)));
     }
   }
+  for (const auto& made : call.state.made_models.all(call.caller.owner(call.state.keys))) {
+    const auto place = call.state.models.find(made->base);
+    if (!place) continue;
+    Json json = ollama_model(call.state.models.status(*place), made->name);
+    models.push(json.set("modified_at", rfc3339(made->created_unix_s)));
+  }
   respond_json(call, Json::object().set("models", std::move(models)));
 }
 
@@ -300,11 +316,16 @@ void handle_ollama_ps(RouteCall& call) {
 }
 
 void handle_ollama_show(RouteCall& call) {
+  const MadeModels::Made made = find_made_model(call);
+  if (made) call.body.set("model", made->base);
   const Result<size_t> place = find_ollama_model(call);
   if (!place.ok()) return call.exchange->respond(error_response(place.status()));
   const ModelLease model = call.state.models.look_at(*place);
-  if (!model) return respond_json(call, shown_file(call.state.models.status(*place)));
-  respond_json(call, shown_model(*model));
+  Json json = model ? shown_model(*model) : shown_file(call.state.models.status(*place));
+  if (!made) return respond_json(call, json);
+  json.set("modelfile", made->modelfile()).set("parameters", made->parameters_text());
+  if (!made->system.empty()) json.set("system", made->system);
+  respond_json(call, json.set("modified_at", rfc3339(made->created_unix_s)));
 }
 
 // Programs pull a model before they use it: of one that is served there is nothing to fetch.

@@ -215,7 +215,13 @@ Status read_format(const Json& value, const FieldContext& context, OllamaRequest
   }
 
 constexpr Field<OllamaRequest> kOllamaFields[] = {
-    {"model", FieldType::kString, {}, HR_STORE(chat.settings.model, v.as_string())},
+    {"model",
+     FieldType::kString,
+     {},
+     [](const Json& v, const FieldContext& c, OllamaRequest& r) {
+       r.chat.settings.shown_model = c.shown_model;
+       return r.chat.settings.model = v.as_string(), ok_status();
+     }},
     {"stream", FieldType::kBool, {}, HR_STORE(chat.settings.stream, v.as_bool())},
     {"format", FieldType::kAny, {}, read_format},
     {"logprobs",

@@ -47,8 +47,10 @@ struct FieldContext {
   SamplingDefaults defaults = {};              // of fields that a body does not have
   bool reads_calls = false;                    // of tools, out of the model's answers
   bool reads_reasoning = false;
-  bool takes_forms = false;     // the engine keeps to forms of answers
-  bool enforces_calls = false;  // and the form of calls is known
+  bool takes_forms = false;           // the engine keeps to forms of answers
+  bool enforces_calls = false;        // and the form of calls is known
+  bool bounds_thoughts = false;       // and that of thoughts
+  std::string_view shown_model = {};  // what answers call the model; empty: as requests do
   // Where readers note every field that they look for; null: nowhere.
   std::vector<FieldNote>* notes = nullptr;
 };

@@ -125,7 +125,9 @@ TEST(RequestGuard, WhatIsNoJsonIsToldWhatToSend) {
   for (const Route& route : routes()) {
     if (route.limit != LimitClass::kJson) continue;
     TestClient client(f.server->port());  // what is told at the head ends the connection
-    client.send(post_as(route.path, "Host: x\r\nContent-Type: text/plain\r\n", "{}"));
+    client.send(fmt::format(
+        "{} {} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}",
+        route.method, route.path));
     const auto response = client.read_response();
     ASSERT_TRUE(response);
     EXPECT_EQ(response->status, 415) << route.path;

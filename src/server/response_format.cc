@@ -32,7 +32,9 @@ Json text_part(PartKind kind, std::string_view text) {
 class ResponseFormat final : public AnswerFormat {
  public:
   ResponseFormat(AnswerHead head, ResponseFrame frame)
-      : head_(std::move(head)), frame_(std::move(frame)), parts_(head_.hide_reasoning) {}
+      : head_(std::move(head)), frame_(std::move(frame)), parts_(head_.hide_reasoning) {
+    if (frame_.announce) frame_.announce(head_.id, response("queued", Json::array()));
+  }
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     AnswerParts parts(head_.hide_reasoning);
@@ -70,6 +72,7 @@ class ResponseFormat final : public AnswerFormat {
   void append_error(std::string& out, int, std::string_view message) const override {
     Json failed = response("failed", output_of(parts_));
     failed.set("error", Json::object().set("code", "server_error").set("message", message));
+    if (frame_.keep && frame_.keep_failed) frame_.keep(head_.id, failed, *failed.find("output"));
     Json event = Json::object().set("type", "response.failed").set("sequence_number", sequence_);
     append_event(out, event.set("response", std::move(failed)));
   }

@@ -1,8 +1,12 @@
 // /v1/responses, as OpenAI's Responses API has it.
 #include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "server/background_response.h"
 #include "server/error_response.h"
 #include "server/generation_handlers.h"
 #include "server/generation_plan.h"
@@ -61,8 +65,54 @@ std::string kept_output(Json output) {
   return write_json(output);
 }
 
+using Background = std::shared_ptr<BackgroundResponse>;
+
+// What becomes of a response in the background: it is kept when it has ended, unless it was
+// deleted.
+Background make_background(ServerState& state, const std::string& owner, bool streams) {
+  return std::make_shared<BackgroundResponse>(
+      state.post_box, streams ? state.limits.stored_response_bytes_max : 0,
+      [&state, owner](const std::string& id, std::optional<StoredResponse> kept) {
+        const bool known = state.background_responses.find(owner, id) != nullptr;
+        if (known && kept) state.responses.put(owner, id, *std::move(kept));
+        state.background_responses.erase(owner, id);
+      });
+}
+
+Status check_background(const ResponseRequest& request, bool job, bool store_keeps) {
+  if (!request.background) return ok_status();
+  if (job) {
+    return invalid_argument("background is not supported in batches, which nobody waits for anyway",
+                            "background");
+  }
+  if (!request.store) {
+    return invalid_argument("background needs store: what nobody waits for is looked at later",
+                            "background");
+  }
+  if (store_keeps) return ok_status();
+  return invalid_argument(
+      "background is not supported: this server stores no responses (--max-stored-response-bytes)",
+      "background");
+}
+
+// What its format tells a response in the background.
+void put_in_background(const Background& background, const std::string& previous,
+                       std::string input_items, ResponseFrame& frame) {
+  frame.announce = [background, previous, input = std::move(input_items)](const std::string& id,
+                                                                          const Json& queued) {
+    background->announce(id, queued, input, previous);
+  };
+  frame.keep_failed = true;
+  frame.keep = [weak = std::weak_ptr(background)](const std::string&, const Json& response,
+                                                  const Json& output) {
+    if (const Background own = weak.lock()) own->complete(response, kept_output(output));
+  };
+}
+
+// `background`: set where the request asks for a response that is made in it.
 Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
-                                     const FieldContext& context, const Json& body) {
+                                     const FieldContext& context, const Json& body,
+                                     Background* background) {
   ResponseStore& store = call.state.responses;
   const std::string owner = owner_of(call);
   HR_ASSIGN_OR_RETURN(const std::string previous, read_previous_id(body, context));
@@ -72,8 +122,12 @@ Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
   ResponseFrame frame;
   frame.request = std::move(request.echo);
   const bool kept = request.store && store.keeps_some();
+  HR_RETURN_IF_ERROR(check_background(request, call.caller.job, kept));
   frame.request.set("store", kept);
-  if (kept) {
+  if (request.background) {
+    *background = make_background(call.state, owner, request.chat.settings.stream);
+    put_in_background(*background, previous, write_json(request.input_items), frame);
+  } else if (kept) {
     frame.keep = [&store, owner, previous, input = write_json(request.input_items)](
                      const std::string& id, const Json& response, const Json& output) {
       store.put(owner, id, {write_json(response), input, kept_output(output), previous});
@@ -104,6 +158,46 @@ void respond_text(RouteCall& call, std::string json) {
   call.exchange->respond(std::move(response));
 }
 
+Background find_running(const RouteCall& call) {
+  return call.state.background_responses.find(owner_of(call), call.parameter);
+}
+
+// The events behind ?starting_after=N, those that are still to come included.
+void follow_events(RouteCall& call, const std::shared_ptr<EventLog>& events) {
+  const std::string_view query = call.request.query;
+  const auto after = query_integer(query, "starting_after", -1, 0, int64_t{1} << 40);
+  if (!after.ok()) return call.exchange->respond(error_response(after.status()));
+  if (query_value(query, "stream") != "true") {
+    return call.exchange->respond(error_response(400, "stream must be true or false", "stream"));
+  }
+  if (!events) {
+    return call.exchange->respond(error_response(
+        400, "stream needs a response that was made with background and stream", "stream"));
+  }
+  EventLog::follow(events, call.exchange, static_cast<size_t>(*after + 1));
+}
+
+// The client is told of it once the engine has taken the request, or has not.
+void start_in_background(RouteCall& call, const Background& background, GenerationPlan plan) {
+  call.state.background_responses.put(owner_of(call), background->id(), background);
+  HttpResponse queued;
+  queued.headers = plan.headers;
+  queued.body = background->shown();
+  plan.settings.stream = true;  // within: its format tells how it goes on
+  background->post([&state = call.state, background, exchange = call.exchange, queued,
+                    ready = std::make_shared<GenerationPlan>(std::move(plan))] {
+    try {
+      GenerationSession::start(state, std::move(*ready), background);
+    } catch (const std::exception&) {
+      exchange->respond(error_response(500, "internal error"));
+      throw;
+    }
+    if (auto refusal = background->take_refusal()) return exchange->respond(std::move(*refusal));
+    if (background->events()) return EventLog::follow(background->events(), exchange, 0);
+    exchange->respond(queued);
+  });
+}
+
 // A page of a response's own input items; the newest first unless `order` is asc.
 Result<Json> input_items_page(const Json& items, std::string_view query) {
   HR_ASSIGN_OR_RETURN(const int64_t limit,
@@ -129,38 +223,64 @@ Result<Json> input_items_page(const Json& items, std::string_view query) {
 }  // namespace
 
 void handle_create_response(RouteCall& call) {
-  generate(call, [&call](const ReadyModel& model, const FieldContext& context, const Json& body) {
-    return plan_response(call, model, context, body);
-  });
+  Background background;
+  generate(
+      call,
+      [&](const ReadyModel& model, const FieldContext& context, const Json& body) {
+        return plan_response(call, model, context, body, &background);
+      },
+      [&background](RouteCall& planned, GenerationPlan plan) {
+        if (background) return start_in_background(planned, background, std::move(plan));
+        start_answer(planned, std::move(plan));
+      });
 }
 
 void handle_response(RouteCall& call) {
-  if (query_value(call.request.query, "stream").value_or("false") != "false") {
-    return call.exchange->respond(
-        error_response(400, "stream is not supported: a response is shown as a whole", "stream"));
+  const Background running = find_running(call);
+  const auto stored = running ? nullptr : find_response(call);
+  if (!running && !stored) return;
+  const std::string streams = query_value(call.request.query, "stream").value_or("false");
+  if (streams == "false") {
+    return respond_text(call, running ? running->shown() : stored->response);
   }
-  if (const auto stored = find_response(call)) respond_text(call, stored->response);
+  follow_events(call, running ? running->events() : stored->events);
 }
 
 void handle_delete_response(RouteCall& call) {
-  if (!find_response(call)) return;
+  const Background running = find_running(call);
+  if (!running && !find_response(call)) return;
+  call.state.background_responses.erase(owner_of(call), call.parameter);
   call.state.responses.erase(owner_of(call), call.parameter);
+  if (running) running->cancel([] {});
   Json body = Json::object().set("id", call.parameter).set("object", "response");
   respond_json(call, body.set("deleted", true));
 }
 
-// As OpenAI's, for responses that are made while their client waits.
+// One that has ended stays as it is, and is shown again; as OpenAI's, those that were made while
+// their client waited are refused.
 void handle_cancel_response(RouteCall& call) {
-  if (!find_response(call)) return;
+  if (const Background running = find_running(call)) {
+    return running->cancel([running, exchange = call.exchange] {
+      HttpResponse response;
+      response.body = running->shown();
+      exchange->respond(std::move(response));
+    });
+  }
+  const auto stored = find_response(call);
+  if (!stored) return;
+  const Result<Json> response = parse_json(stored->response, kStoredItems);
+  const Json* background = response.ok() ? response->find("background") : nullptr;
+  if (background && *background == Json(true)) return respond_text(call, stored->response);
   call.exchange->respond(
       error_response(400,
-                     "only responses that were made with background can be cancelled, which this "
-                     "server does not make: close the connection of the request instead",
+                     "only responses that were made with background can be cancelled: close the "
+                     "connection of the request instead",
                      "response_id"));
 }
 
 void handle_response_input_items(RouteCall& call) {
-  const auto stored = find_response(call);
+  const Background running = find_running(call);
+  const auto stored = running ? running->kept() : find_response(call);
   if (!stored) return;
   const Result<Json> items = parse_json(stored->input_items, kStoredItems);
   const Result<Json> page = items.ok() ? input_items_page(*items, call.request.query) : items;

@@ -10,6 +10,7 @@
 #include "server/chat_input.h"
 #include "server/response_input.h"
 #include "server/stored_json.h"
+#include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
@@ -108,11 +109,12 @@ Status read_reasoning(const Json& reasoning, const Context& context, ResponseReq
        std::find(kSummaries.begin(), kSummaries.end(), summary->as_string()) == kSummaries.end())) {
     return in_field("reasoning", choice_error("reasoning.summary", kSummaries, *summary));
   }
-  const Json* effort = reasoning.find("effort");
-  if (!effort || effort->is_null()) return ok_status();
-  const Json as_chats = Json::object().set("reasoning_effort", *effort);
-  return in_field("reasoning",
-                  read_fields<ChatRequest>(chat_fields(), as_chats, context, request.chat));
+  if (const Json* effort = reasoning.find("effort"); effort && !effort->is_null()) {
+    HR_RETURN_IF_ERROR(read_effort("reasoning.effort", *effort, request.chat));
+  }
+  const Json* tokens = reasoning.find("max_tokens");
+  if (!tokens || tokens->is_null()) return ok_status();
+  return read_thought_tokens("reasoning.max_tokens", *tokens, context, request.chat);
 }
 
 Status read_text_config(const Json& text, const Context& context, ResponseRequest& request) {
@@ -184,6 +186,12 @@ constexpr Field<ResponseRequest> kResponseFields[] = {
      [](const Json& v, const Context&, ResponseRequest& r) {
        return r.store = v.as_bool(), ok_status();
      }},
+    {"background",
+     FieldType::kBool,
+     {},
+     [](const Json& v, const Context&, ResponseRequest& r) {
+       return r.background = v.as_bool(), ok_status();
+     }},
     {"text", FieldType::kAny, {}, read_text_config},
     {"tools", FieldType::kAny, {}, read_response_tools},
     {"truncation", FieldType::kString, {}, read_truncation},
@@ -196,13 +204,11 @@ constexpr Field<ResponseRequest> kResponseFields[] = {
      }},
 };
 
-bool if_asked(const Json& v) { return v != Json(false); }
 bool if_there(const Json&) { return true; }
 bool if_above_zero(const Json& v) { return !v.is_number() || v.as_double() > 0; }
 bool if_filled(const Json& v) { return !v.is_array() || !v.as_array().empty(); }
 
 constexpr RefusedField kResponseRefused[] = {
-    {"background", if_asked, "send it with stream, or as a batch"},
     {"conversation", if_there, "send previous_response_id, or the items"},
     {"prompt", if_there, "send its text as instructions and input"},
     {"context_management", if_filled, "send the items that the model shall see"},

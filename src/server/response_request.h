@@ -21,6 +21,7 @@ struct ResponseRequest {
   Json input_items;                 // of this request: an array; each has an id
   Json echo;                        // what the response says of its request
   bool store = true;
+  bool background = false;  // made while its client does not wait
 };
 
 // The rows besides those of generation_fields() that the API has, too. A row's name is the JSON

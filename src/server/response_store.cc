@@ -11,7 +11,8 @@ constexpr size_t kEntryBytes = 512;  // of what stands around the texts
 }  // namespace
 
 size_t StoredResponse::bytes() const {
-  return kEntryBytes + response.size() + input_items.size() + output_items.size() + previous.size();
+  const size_t texts = response.size() + input_items.size() + output_items.size() + previous.size();
+  return kEntryBytes + texts + (events ? events->bytes() : 0);
 }
 
 void ResponseStore::put(const std::string& owner, const std::string& id, StoredResponse response) {

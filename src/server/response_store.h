@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/event_log.h"
+
 namespace headrace {
 
 struct StoredResponse {
@@ -19,6 +21,7 @@ struct StoredResponse {
   std::string input_items;  // JSON: what it was made of besides those before it, an array
   std::string output_items;
   std::string previous;  // the id of the response that it goes on from; empty: none
+  std::shared_ptr<EventLog> events = nullptr;  // of a stream in the background
 
   size_t bytes() const;
 };

@@ -33,6 +33,7 @@ TEST(Responses, FieldsAgainstHostileValues) {
       {"safety_identifier", kTexts},
       {"reasoning", {"object"}},
       {"store", kOnlyTrue},
+      {"background", kOnlyTrue},
       {"text", {"object"}},
       {"tools", {}},
       {"truncation", {}},
@@ -48,8 +49,7 @@ TEST(Responses, FieldsAgainstHostileValues) {
 }
 
 TEST(Responses, WhatIsNotServedIsRefusedByName) {
-  for (const auto& [field, value] : {std::pair{"background", "true"},
-                                     {"conversation", "\"c\""},
+  for (const auto& [field, value] : {std::pair{"conversation", "\"c\""},
                                      {"prompt", R"({"id":"p"})"},
                                      {"context_management", "[1]"},
                                      {"moderation", "{}"},

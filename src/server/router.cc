@@ -199,6 +199,18 @@ struct Routed {
   ModelLease model;  // once it was waited for
 };
 
+// Of a request to a model that a client has made, one to what it was made of.
+void put_base_of_made_model(RouteCall& call) {
+  if (!takes_made_models(call.request.path)) return;
+  const Json* name = call.body.find("model");
+  if (!name || !name->is_string()) return;
+  const auto made =
+      call.state.made_models.find(call.caller.owner(call.state.keys), name->as_string());
+  if (!made) return;
+  call.shown_model = name->as_string();
+  apply_made_model(*made, call.request.path, call.body);
+}
+
 void handle_on_text_thread(const std::shared_ptr<Routed>& routed);
 
 void handle_matched(const std::shared_ptr<Routed>& routed) {
@@ -217,6 +229,7 @@ void handle_matched(const std::shared_ptr<Routed>& routed) {
     if (!body->is_object())
       return call.exchange->respond(error_response(400, "the body must be a JSON object"));
     call.body = std::move(*body);
+    put_base_of_made_model(call);
     call.again = [routed](ModelLease model) {
       routed->model = std::move(model);
       handle_on_text_thread(routed);

@@ -59,6 +59,9 @@ struct RouteCall {
   Caller caller;
   std::string parameter;  // what stands for {id}, percent-decoded
   Json body;
+  // What the request calls its model, where that was made of another (made_models.h): the body
+  // names that one now. Empty: the body is as it came.
+  std::string shown_model;
   std::shared_ptr<Exchange> exchange;
   ModelLease model;
   // Runs the handler once more, from a body that is read anew, with its model. Any thread.

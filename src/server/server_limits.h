@@ -57,6 +57,7 @@ struct RequestLimits {
   size_t stop_bytes_max = 256;  // of one stop string
   int32_t logit_bias_max = 1024;
   int32_t stop_token_ids_max = 1024;
+  int32_t bad_words_max = 1024;  // each of as many bytes as a stop string
   int32_t messages_max = 16384;
   size_t tokenize_bytes_max = 2 << 20;  // of a text of /tokenize: 0.1 to 0.5 s of a thread
   size_t label_bytes_max = 256;         // request_id, user, cache_salt

@@ -110,7 +110,8 @@ TEST(Matrix, JsonBodiesInEveryWrapping) {
   Fixture f({}, "hello world");
   for (const Route& route : routes()) {
     if (route.limit != LimitClass::kJson || route.path.find("{id}") != route.path.npos) continue;
-    if (is_for_encoders(route)) continue;  // refused by the head: the model generates
+    if (is_for_encoders(route)) continue;    // refused by the head: the model generates
+    if (route.method == "DELETE") continue;  // what is deleted is gone the second time
     const std::string body(example_body(route));
     const std::string path(route.path);
     const int status = f.post(path, body).status;
@@ -202,7 +203,8 @@ TEST(Matrix, HostileValuesOfEveryFieldOfEveryRoute) {
     if (route.limit != LimitClass::kJson || route.model == ModelClass::kAnyTime) continue;
     if (is_for_encoders(route) || route.path.starts_with("/models/")) continue;
     if (route.path == "/infill") continue;  // the model cannot: tests/server/test_llama_cpp.py
-    const Json& operation = at(at(at(document, "paths"), route.path), "post");
+    const Json& operation =
+        at(at(at(document, "paths"), route.path), route.method == "DELETE" ? "delete" : "post");
     for (const auto& [name, body] : hostile_bodies(operation)) {
       const auto answer = client.post(route.path, body);
       ASSERT_TRUE(answer) << route.path << " " << write_json(body).substr(0, 200);

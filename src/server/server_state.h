@@ -12,8 +12,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/api_keys.h"
+#include "server/background_response.h"
 #include "server/embedding_budget.h"
 #include "server/key_quota.h"
+#include "server/made_models.h"
 #include "server/model_pool.h"
 #include "server/post_box.h"
 #include "server/ready_model.h"
@@ -79,6 +81,8 @@ struct ServerState {
   SystemClock clock;
   const KeyQuotas quotas;
   ResponseStore responses;
+  MadeModels made_models;
+  BackgroundResponses background_responses;  // of those that are under way
   EmbeddingBudget embedding_budget{limits.embedding_bytes_max};
   const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
   PostBox post_box;
@@ -101,7 +105,8 @@ struct ServerState {
   // That one. Its pointers outlive this. Once.
   Status set_model(ServedModel served);
 
-  FieldContext context_of(const ReadyModel& ready) const {
+  // `shown_model`: RouteCall's.
+  FieldContext context_of(const ReadyModel& ready, std::string_view shown_model = {}) const {
     const bool generates = ready.generates();
     return {.limits = limits,
             .vocab_size = ready.vocab_size(),
@@ -111,7 +116,9 @@ struct ServerState {
             .reads_calls = ready.output.tools != nullptr,
             .reads_reasoning = ready.output.reasoning != nullptr,
             .takes_forms = ready.forms != nullptr,
-            .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools)};
+            .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools),
+            .bounds_thoughts = ready.forms != nullptr && bounds_thoughts(ready.output.reasoning),
+            .shown_model = shown_model};
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.
   JsonLimits json_limits() const;

@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include <fmt/format.h>
+
 #include "server/server_fixture.h"
 
 namespace headrace {
@@ -16,8 +18,9 @@ constexpr std::string_view kTools =
        "properties":{"city":{"type":"string"}}}}}],)";
 
 struct ToolFixture : ServerFixture {
-  explicit ToolFixture(std::string_view script, std::string_view chat_template = {})
-      : ServerFixture({}, script, {}, false) {
+  explicit ToolFixture(std::string_view script, std::string_view chat_template = {},
+                       FakeEngineOptions engine = {})
+      : ServerFixture(std::move(engine), script, {}, false) {
     if (!chat_template.empty()) {
       model.chat_template =
           std::make_unique<ChatTemplate>(std::move(*ChatTemplate::compile(chat_template)));
@@ -179,6 +182,115 @@ TEST(ServerTools, ATemplateMayOpenTheThought) {
   ToolFixture f("Hm.\n</think>\n\nFour.", "{{ messages[0].content }}<think>\n");
   EXPECT_EQ(at(f.message(""), "content"), Json("Four."));
   EXPECT_EQ(at(f.message(""), "reasoning"), Json("Hm."));
+}
+
+// Behind the budget comes the mark that ends thoughts; what the script holds goes on as words.
+TEST(ServerTools, ABudgetEndsThoughts) {
+  ToolFixture f("One, two, three.", "{{ messages[0].content }}<think>\n",
+                {.takes_constraints = true});
+  const auto mark =
+      static_cast<int64_t>(f.model.tokenizer->encode("</think>", {.add_special = false})->size());
+  for (std::string_view budget :
+       {R"("thinking_token_budget":4,)", R"("thinking_budget_tokens":4,)",
+        R"("thinking_budget":4,)", R"("reasoning_budget":4,)", R"("reasoning":{"max_tokens":4},)",
+        R"("thinking":{"type":"enabled","budget_tokens":4},)"}) {
+    const Json answer = f.chat(budget).json();
+    EXPECT_EQ(at(at(choice(answer), "message"), "reasoning"), Json("One,")) << budget;
+    EXPECT_EQ(at(at(choice(answer), "message"), "content"), Json("two, three.")) << budget;
+    const Json& details = at(at(answer, "usage"), "completion_tokens_details");
+    EXPECT_EQ(at(details, "reasoning_tokens"), Json(4 + mark));
+  }
+  const Json hidden = f.message(R"("reasoning":{"max_tokens":4,"exclude":true},)");
+  EXPECT_EQ(hidden.find("reasoning"), nullptr);
+  EXPECT_EQ(at(hidden, "content"), Json("two, three."));
+  for (std::string_view none : {"", R"("thinking_token_budget":-1,)"}) {
+    EXPECT_EQ(at(f.message(none), "reasoning"), Json("One, two, three.")) << none;
+  }
+  EXPECT_EQ(at(f.message(R"("thinking_token_budget":0,)"), "content"), Json("One, two, three."));
+  const Streamed sum = add_up(f.chat(R"("reasoning":{"max_tokens":4},"stream":true,)"));
+  EXPECT_EQ(sum.reasoning, "One,");
+  EXPECT_EQ(sum.content, "two, three.");
+}
+
+TEST(ServerTools, ABudgetInOtherProtocols) {
+  ToolFixture f("One, two, three.", "{{ messages[0].content }}<think>\n",
+                {.takes_constraints = true});
+  const Json message =
+      f.post("/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":99,)"
+                             R"("thinking":{"type":"enabled","budget_tokens":4}})")
+          .json();
+  EXPECT_EQ(at(at(message, "content").as_array().at(0), "thinking"), Json("One,"));
+  EXPECT_EQ(at(at(message, "content").as_array().at(1), "text"), Json("two, three."));
+  const Json response =
+      f.post("/v1/responses", R"({"input":"hi","reasoning":{"max_tokens":4}})").json();
+  const Json& output = at(response, "output");
+  EXPECT_EQ(at(at(output.as_array().at(0), "content").as_array().at(0), "text"), Json("One,"));
+  EXPECT_EQ(at(at(output.as_array().at(1), "content").as_array().at(0), "text"),
+            Json("two, three."));
+}
+
+TEST(ServerTools, ABudgetThatCannotBeKeptIsRefused) {
+  ToolFixture f("x");
+  const auto refusal = [&](ServerFixture& server, std::string_view fields) {
+    const TestResponse answer = server.post(
+        kChatPath, R"({"messages":[{"role":"user","content":"hi"}],)" + std::string(fields) + "}");
+    EXPECT_EQ(answer.status, 400) << fields;
+    return answer.error_param() + ": " + at(at(answer.json(), "error"), "message").as_string();
+  };
+  EXPECT_EQ(refusal(f, R"("thinking_token_budget":4)"),
+            "thinking_token_budget: thinking_token_budget is not supported: the length of thoughts "
+            "is bounded on CPUs so far");
+  // Anthropic's clients send one with every request that thinks.
+  EXPECT_EQ(f.post("/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":9,)"
+                                   R"("thinking":{"type":"enabled","budget_tokens":4}})")
+                .status,
+            200);
+  ServerFixture unread({.takes_constraints = true});
+  EXPECT_TRUE(refusal(unread, R"("reasoning":{"max_tokens":4})")
+                  .starts_with("reasoning: reasoning.max_tokens is not supported: how this model "
+                               "writes its thoughts is not known"));
+  EXPECT_TRUE(refusal(unread, R"("thinking":{"type":"enabled"})")
+                  .starts_with("thinking: thinking.type is not supported"));
+  EXPECT_TRUE(refusal(unread, R"("reasoning":{"enabled":true})")
+                  .starts_with("reasoning: reasoning.enabled is not supported"));
+  EXPECT_EQ(unread
+                .post(kChatPath, R"({"messages":[{"role":"user","content":"hi"}],)"
+                                 R"("thinking":{"type":"disabled"}})")
+                .status,
+            200);
+  ToolFixture bounds("x", {}, {.takes_constraints = true});
+  EXPECT_TRUE(refusal(bounds, R"("thinking_budget":4,"reasoning_budget":5)")
+                  .starts_with("reasoning_budget: reasoning_budget and another field"));
+  EXPECT_TRUE(
+      refusal(bounds, R"("thinking":{"type":"on"})").starts_with("thinking: thinking.type"));
+  EXPECT_TRUE(refusal(bounds, R"("reasoning":{"exclude":1})")
+                  .starts_with("reasoning: reasoning.exclude must be true or false"));
+}
+
+// vLLM's: ids and words that an answer may have.
+TEST(ServerTools, AnswersKeepToTheTokensThatARequestAllows) {
+  ServerFixture f({.takes_constraints = true}, "xz~xz");
+  const auto answer = [&](std::string_view fields) {
+    return f.post(kCompletions, R"({"prompt":"hi","max_tokens":5,)" + std::string(fields) + "}");
+  };
+  const auto text = [&](const TestResponse& response) {
+    EXPECT_EQ(response.status, 200) << response.body;
+    return at(choice(response.json()), "text").as_string();
+  };
+  const TokenId x = f.model.byte_token('x'), z = f.model.byte_token('z');
+  EXPECT_EQ(text(answer(R"("seed":1)")), "xz~xz");
+  EXPECT_EQ(text(answer(fmt::format(R"("allowed_token_ids":[{},{}])", x, z))).find('~'),
+            std::string::npos);
+  // A token that completes the word does not come; what the engine takes for it does.
+  EXPECT_TRUE(text(answer(R"("bad_words":["z~"])")).starts_with("xz"));
+  EXPECT_EQ(text(answer(R"("bad_words":["z~"],"skip_special_tokens":false)")).find("z~"),
+            std::string::npos);
+  EXPECT_EQ(text(answer(R"("bad_words":["x"])")).find('x'), std::string::npos);
+  EXPECT_EQ(text(answer(R"("bad_words":[])")), "xz~xz");
+  EXPECT_EQ(answer(R"("allowed_token_ids":[])").error_param(), "allowed_token_ids");
+  EXPECT_EQ(answer(R"("allowed_token_ids":[999999])").error_param(), "allowed_token_ids");
+  EXPECT_EQ(answer(R"("bad_words":[" "])").error_param(), "bad_words");
+  EXPECT_EQ(answer(R"("allowed_token_ids":[1],"regex":"a+")").error_param(), "allowed_token_ids");
 }
 
 TEST(ServerTools, StrictSchemasAreRefused) {

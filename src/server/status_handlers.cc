@@ -139,6 +139,10 @@ void handle_models(RouteCall& call) {
     const ModelStatus model = call.state.models.status(place);
     for (const std::string& name : model.names) data.push(model_card(model, name));
   }
+  for (const auto& made : call.state.made_models.all(call.caller.owner(call.state.keys))) {
+    const auto place = call.state.models.find(made->base);
+    if (place) data.push(model_card(call.state.models.status(*place), made->name));
+  }
   Json body = Json::object();
   body.set("object", "list").set("data", std::move(data));
   respond_json(call, body);

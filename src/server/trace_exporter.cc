@@ -104,13 +104,20 @@ Result<std::unique_ptr<TraceExporter>> TraceExporter::create(const TraceExportOp
   if (!target.ok()) return target.status().with_context("--otlp-traces-endpoint");
   if (target->path == "/") target->path = kTracesPath;
   HR_ASSIGN_OR_RETURN(auto headers, parse_headers(options.headers));
-  return std::unique_ptr<TraceExporter>(
-      new TraceExporter(std::move(*target), std::move(headers), options.service_name));
+  std::shared_ptr<const TlsTrust> trust;
+  if (target->tls) {
+    Result<std::shared_ptr<const TlsTrust>> loaded = TlsTrust::load(options.ca_file);
+    if (!loaded.ok()) return loaded.status().with_context("OTEL_EXPORTER_OTLP_CERTIFICATE");
+    trust = *std::move(loaded);
+  }
+  return std::unique_ptr<TraceExporter>(new TraceExporter(
+      std::move(*target), std::move(trust), std::move(headers), options.service_name));
 }
 
-TraceExporter::TraceExporter(HttpTarget target, std::vector<HttpHeader> headers,
-                             std::string service_name)
+TraceExporter::TraceExporter(HttpTarget target, std::shared_ptr<const TlsTrust> trust,
+                             std::vector<HttpHeader> headers, std::string service_name)
     : target_(std::move(target)),
+      trust_(std::move(trust)),
       headers_(std::move(headers)),
       service_name_(std::move(service_name)),
       queue_(kQueuedMax),
@@ -165,7 +172,8 @@ void TraceExporter::send(const std::vector<Span>& spans) {
 }
 
 Status TraceExporter::try_send(const std::string& body) const {
-  HR_ASSIGN_OR_RETURN(const int answer, post_http(target_, headers_, body, kSendSeconds));
+  HR_ASSIGN_OR_RETURN(const int answer,
+                      post_http(target_, headers_, body, kSendSeconds, trust_.get()));
   if (answer / 100 == 2) return ok_status();
   return unavailable(
       fmt::format("{}:{}{} answered {}", target_.host, target_.port, target_.path, answer));

@@ -16,6 +16,7 @@
 #include "base/bounded_queue.h"
 #include "base/status.h"
 #include "server/http_post.h"
+#include "server/tls_channel.h"
 #include "server/trace_context.h"
 
 namespace headrace {
@@ -30,9 +31,11 @@ struct Span {
 };
 
 struct TraceExportOptions {
-  // http://HOST:PORT, to which /v1/traces is added, or with a path of its own; empty: no traces.
+  // http:// or https://HOST:PORT, to which /v1/traces is added, or with a path of its own; empty:
+  // no traces.
   std::string endpoint;
   std::string service_name = "headrace";
+  std::string ca_file;  // PEM: authorities of an https:// collector; empty: the system's
   std::string headers;  // for the collector, as OTEL_EXPORTER_OTLP_HEADERS has them: a=b,c=d
 
   bool enabled() const { return !endpoint.empty(); }
@@ -56,12 +59,14 @@ class TraceExporter {
   TraceCounts counts() const { return {sent_, dropped_}; }
 
  private:
-  TraceExporter(HttpTarget target, std::vector<HttpHeader> headers, std::string service_name);
+  TraceExporter(HttpTarget target, std::shared_ptr<const TlsTrust> trust,
+                std::vector<HttpHeader> headers, std::string service_name);
   void run();
   void send(const std::vector<Span>& spans);
   Status try_send(const std::string& body) const;
 
   const HttpTarget target_;
+  const std::shared_ptr<const TlsTrust> trust_;  // nullptr: no TLS
   const std::vector<HttpHeader> headers_;
   const std::string service_name_;
   BoundedQueue<Span> queue_;

@@ -65,7 +65,10 @@ TEST(HttpPost, Urls) {
         "http://a:8x", "http://a b", "http://a/\r\nb", "ftp://a"}) {
     EXPECT_FALSE(parse_http_url(wrong).ok()) << wrong;
   }
-  EXPECT_EQ(parse_http_url("https://a").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(parts("https://a"), "a 443 /");
+  EXPECT_TRUE(parse_http_url("https://a:4318/v1/traces")->tls);
+  EXPECT_FALSE(parse_http_url("http://a:4318/v1/traces")->tls);
+  EXPECT_EQ(parse_http_url("grpc://a").status().code(), StatusCode::kUnsupported);
 }
 
 TEST(TraceExporter, MessageHasTheFormOfOtlp) {

@@ -45,7 +45,9 @@ constexpr std::string_view kNoAdapters = "adapters are not served";
 constexpr std::string_view kTemplateSwitch =
     "send chat_template_kwargs with what the model's template reads, as enable_thinking";
 constexpr std::string_view kBool = "it must be true or false";
-constexpr std::string_view kNoThoughtBudget = "max_tokens bounds thoughts and answer together";
+constexpr std::string_view kNoThoughtBudget =
+    "/v1/chat/completions takes it; max_tokens bounds thoughts and answer together";
+constexpr std::string_view kOnOpenAiRoutes = "/v1/completions and /v1/chat/completions take it";
 
 constexpr RefusedField kForms[] = {
     {"response_format", if_not_text_format, kOtherForms},
@@ -89,8 +91,6 @@ constexpr RefusedField kGeneration[] = {
     {"samplers", if_not_empty, "their order is fixed"},
     {"options", if_not_empty, "send its fields beside the prompt, in the OpenAI API's names"},
     // Tokens
-    {"allowed_token_ids", always},
-    {"bad_words", if_not_empty},
     {"logits_processors", if_not_empty},
     {"custom_logit_processor", if_not_empty},
     {"vllm_xargs", if_not_empty},
@@ -108,17 +108,19 @@ constexpr RefusedField kGeneration[] = {
     {"lora_path", if_not_empty, kNoAdapters},
     // What is told of tokens
     {"n_probs", if_positive, "send logprobs"},
-    // Thoughts
-    {"thinking_token_budget", always, kNoThoughtBudget},
-    {"thinking_budget_tokens", always, kNoThoughtBudget},
-    {"reasoning_budget", always, kNoThoughtBudget},
     {"stream_interval", if_over_one, "each token is sent as it comes"},
     // What the routes of OpenAI's API read, and others do not: the last kOpenAiReads.
     {"truncate_prompt_tokens", always, "send a prompt that fits"},
-    {"prompt_logprobs", always, "/v1/completions and /v1/chat/completions have them"},
+    {"prompt_logprobs", always, kOnOpenAiRoutes},
     {"request_id", always, "send the header X-Request-Id"},
+    {"allowed_token_ids", always, kOnOpenAiRoutes},
+    {"bad_words", if_not_empty, kOnOpenAiRoutes},
+    {"thinking_token_budget", always, kNoThoughtBudget},
+    {"thinking_budget_tokens", always, kNoThoughtBudget},
+    {"thinking_budget", always, kNoThoughtBudget},
+    {"reasoning_budget", always, kNoThoughtBudget},
 };
-constexpr size_t kOpenAiReads = 3;
+constexpr size_t kOpenAiReads = 9;
 
 std::span<const RefusedField> refused_by_openai() {
   return std::span(kGeneration).first(std::size(kGeneration) - kOpenAiReads);
@@ -136,17 +138,19 @@ constexpr RefusedField kChat[] = {
     {"web_search_options", always},
     {"verbosity", if_not_word<kMedium>, "ask for it in the prompt"},
     {"enable_thinking", always, kTemplateSwitch},
-    {"thinking", if_not_empty, kTemplateSwitch},
     {"think", always, kTemplateSwitch},
     {"include_reasoning", if_not_bool, kBool},
     {"separate_reasoning", if_not_bool, kBool},
     {"reasoning_format", if_not_reasoning_format, "only \"none\", \"auto\" and \"deepseek\" are"},
-    {"reasoning", if_not_empty, "send reasoning_effort"},
 };
 
 constexpr RefusedField kCompletion[] = {
     {"tools", if_not_empty, "/v1/chat/completions takes them"},
     {"reasoning_effort", always, "/v1/chat/completions takes it, where the template reads it"},
+    {"thinking_token_budget", always, kNoThoughtBudget},
+    {"thinking_budget_tokens", always, kNoThoughtBudget},
+    {"thinking_budget", always, kNoThoughtBudget},
+    {"reasoning_budget", always, kNoThoughtBudget},
 };
 
 }  // namespace

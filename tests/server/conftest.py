@@ -16,7 +16,7 @@ import openai
 import pytest
 
 # Suites whose packages are in an environment of their own, or in none.
-collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval") if not importlib.util.find_spec(package)]
+collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval", "schemathesis") if not importlib.util.find_spec(package)]
 
 
 def pytest_configure(config):
@@ -160,10 +160,10 @@ def scripted_url(tmp_path):
         pytest.skip(f"{SCRIPTED} is missing: build the tests first")
     children = []
 
-    def start(*answers, tools="hermes", reasoning="qwen3"):
+    def start(*answers, tools="hermes", reasoning="qwen3", forms=False):
         script = tmp_path / f"script{len(children)}"
         script.write_bytes("\x1e".join(answers).encode())
-        children.append(subprocess.Popen([SCRIPTED, script, tools, reasoning], stdout=subprocess.PIPE, text=True))
+        children.append(subprocess.Popen([SCRIPTED, script, tools, reasoning, *(["forms"] if forms else [])], stdout=subprocess.PIPE, text=True))
         return re.search(r"listening on (\S+)", children[-1].stdout.readline())[1]
 
     yield start

@@ -148,6 +148,37 @@ def test_what_is_served(client, server):
     assert httpx.get(server.url + "/").text == "Ollama is running"
 
 
+def test_a_model_is_made(server, client):
+    steps = list(client.create("sum", from_=NAME, system="You add numbers.", stream=True,
+                               parameters={"temperature": 0, "num_predict": 4, "stop": ["\n"]}))
+    assert steps[-1].status == "success"
+    assert "sum" in [model.model for model in client.list().models]
+    shown = client.show("sum")
+    assert "FROM " + NAME in shown.modelfile and 'SYSTEM """You add numbers."""' in shown.modelfile
+    assert "num_predict 4" in shown.parameters and shown.template
+    made = client.chat("sum:latest", QUESTION)
+    turns = [{"role": "system", "content": "You add numbers."}, *QUESTION]
+    by_hand = client.chat(NAME, turns, options={"temperature": 0, "num_predict": 4, "stop": ["\n"]})
+    assert (made.message.content, made.prompt_eval_count) == (by_hand.message.content, by_hand.prompt_eval_count)
+    assert made.model == "sum:latest" and made.eval_count <= 4
+    # What a request says goes before what the model says.
+    assert client.chat("sum", turns, options={"num_predict": 2}).eval_count == 2
+    assert client.generate("sum", "2 + 2", system="You are brief.").eval_count <= 4
+    openai = server.client()
+    answer = openai.chat.completions.create(model="sum", messages=QUESTION)
+    assert answer.model == "sum" and answer.choices[0].message.content == made.message.content
+    assert "sum" in [model.id for model in openai.models.list()]
+    client.copy("sum", "copy")
+    assert client.show("copy").modelfile == shown.modelfile
+    client.create("child", from_="copy", parameters={"num_predict": 1})
+    assert client.chat("child", QUESTION).eval_count == 1
+    for name in ("sum", "copy", "child"):
+        client.delete(name)
+        with pytest.raises(ollama.ResponseError) as gone:
+            client.chat(name, QUESTION)
+        assert gone.value.status_code == 404
+
+
 def test_what_is_served_needs_no_pull(client):
     assert client.pull(NAME).status == "success"
     assert [line.status for line in client.pull(NAME, stream=True)][-1] == "success"
@@ -160,9 +191,16 @@ def test_what_is_served_needs_no_pull(client):
         (lambda client: client.show("other"), 404, "other"),
         (lambda client: client.pull("llama3"), 404, "llama3"),
         (lambda client: client.push("llama3"), 400, "/api/push"),
-        (lambda client: client.create("x", from_=NAME), 400, "/api/create"),
-        (lambda client: client.copy(NAME, "x"), 400, "/api/copy"),
-        (lambda client: client.delete(NAME), 400, "/api/delete"),
+        (lambda client: client.create("x", from_="llama3"), 404, "from"),
+        (lambda client: client.create(NAME, from_=NAME), 400, "name of a served model"),
+        (lambda client: client.create("x", from_=NAME, template="{{ .Prompt }}"), 400, "template"),
+        (lambda client: client.create("x", from_=NAME, adapters={"a": "sha256:b"}), 400, "adapters"),
+        (lambda client: client.create("x", from_=NAME, quantize="q4_0"), 400, "quantize"),
+        (lambda client: client.create("x", from_=NAME, parameters={"top_p": 3}), 400, "parameters.top_p"),
+        (lambda client: client.create("x", from_=NAME, parameters={"mirostat": 1}), 400, "parameters.mirostat"),
+        (lambda client: client.copy("llama3", "x"), 404, "source"),
+        (lambda client: client.delete(NAME), 400, "served for as long"),
+        (lambda client: client.delete("llama3"), 404, "llama3"),
         (lambda client: client.embed(NAME, "x"), 400, "--embedding"),
         (lambda client: client.embeddings(NAME, "x"), 400, "--embedding"),
         (lambda client: client.chat(NAME, QUESTION, think=True), 400, "think"),

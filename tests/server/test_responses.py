@@ -1,6 +1,7 @@
 """The Responses API, as the `openai` client sees it: a server whose model says what a script holds, and a real model."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -190,12 +191,13 @@ def test_stored_responses(scripted):
         ({"metadata": {"a": 1}}, "metadata"),
         ({"store": "yes"}, "store"),
         ({"previous_response_id": ""}, "previous_response_id"),
-        ({"background": True}, "background is not supported"),
+        ({"background": 1}, "background must be"),
+        ({"background": True, "store": False}, "background needs store"),
         ({"conversation": "x"}, "conversation is not supported"),
         ({"prompt": {"id": "x"}}, "prompt is not supported"),
         ({"top_logprobs": 3}, "top_logprobs is not supported"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
-        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}}}, "text.format is not supported"),
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}}}, r"text\.format\.schema is not supported: structured output"),
         ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"tools": [{"type": "web_search"}]}, r'tools\[0\].type must be one of function, got "web_search"'),
         ({"tools": [{**TOOLS[0], "strict": True}]}, "strict is not supported"),
@@ -212,6 +214,57 @@ def test_what_is_wrong_is_named(scripted, fields, name):
     with pytest.raises(openai.BadRequestError, match=name) as caught:
         client.responses.create(model="tiny", input="x", extra_body=fields)
     assert caught.value.param in (*fields, "tools", "input")
+
+
+# --- In the background -------------------------------------------------------------------------------
+
+
+def wait_for(client, id, *states):
+    for _ in range(1000):
+        answer = client.responses.retrieve(id)
+        if answer.status in states:
+            return answer
+        time.sleep(0.01)
+    raise AssertionError(f"{answer.status} is none of {states}")
+
+
+def test_a_response_in_the_background(scripted):
+    client = scripted(CALLS, "Four.")
+    queued = client.responses.create(model="tiny", input=QUESTION, tools=TOOLS, max_output_tokens=2000, background=True)
+    assert (queued.status, queued.output, queued.background) == ("queued", [], True)
+    answer = wait_for(client, queued.id, "completed")
+    assert kinds(answer) == ["reasoning", "message", "function_call", "function_call"]
+    assert answer.background and answer.usage.output_tokens == len(CALLS.encode()) + 1
+    assert client.responses.cancel(queued.id) == answer  # it is too late
+    after = client.responses.create(model="tiny", input=outputs_of(answer), tools=TOOLS, previous_response_id=queued.id)
+    assert after.output_text == "Four."
+    client.responses.delete(queued.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(queued.id)
+
+
+def test_a_stream_is_taken_up_again(scripted):
+    client = scripted(ANSWER)
+    options = dict(model="tiny", input=QUESTION, background=True)
+    first = []
+    stream = client.responses.create(stream=True, **options)
+    for event in stream:
+        first.append(event)
+        if len(first) == 5:
+            break
+    stream.close()
+    id = first[0].response.id
+    rest = list(client.responses.retrieve(id, stream=True, starting_after=first[-1].sequence_number))
+    events = first + rest
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created" and events[-1].type == "response.completed"
+    assert events[-1].response == client.responses.retrieve(id)
+    again = list(client.responses.retrieve(id, stream=True))
+    assert again == events
+    assert list(client.responses.retrieve(id, stream=True, starting_after=len(events) - 1)) == []
+    plain = client.responses.create(**options)
+    with pytest.raises(openai.BadRequestError, match="made with background and stream"):
+        client.responses.retrieve(plain.id, stream=True)
 
 
 # --- A real model ------------------------------------------------------------------------------------

@@ -208,14 +208,24 @@ def test_forced_calls_stream(caller):
 
 
 def test_strict_calls_are_of_their_form_where_they_come(caller):
-    """Nothing makes the model call; where it does, the arguments are of their schema."""
-    messages = [{"role": "user", "content": "Repeat: <tool_call>"}, {"role": "assistant", "content": "<tool_call>"},
-                {"role": "user", "content": "Repeat: <tool_call>"}]
-    answer = caller.chat.completions.create(messages=messages, tools=[tool(True)], model=NAME, temperature=0,
-                                            max_tokens=200).choices[0]
-    for call in answer.message.tool_calls or []:
-        assert call.function.name == "get_weather"
-        GetWeather.model_validate_json(call.function.arguments)
+    """Nothing makes the model call; the calls that it has seen, which it repeats, are of another form."""
+    messages = []
+    for city in ("Rome", "Bern", "Oslo", "Wien", "Bonn", "Paris"):
+        call = json.dumps({"name": "get_weather", "arguments": {"town": city, "when": "today"}})
+        messages += [{"role": "user", "content": f"Weather in {city}?"},
+                     {"role": "assistant", "content": f"<tool_call>\n{call}\n</tool_call>"}]
+    messages.append({"role": "user", "content": "Weather in Lyon?"})
+
+    def calls(strict):
+        answer = caller.chat.completions.create(messages=messages, tools=[tool(strict)], model=NAME, temperature=0,
+                                                max_tokens=200).choices[0]
+        return [(call.function.name, json.loads(call.function.arguments)) for call in answer.message.tool_calls or []]
+
+    assert calls(None) == [("get_weather", {"town": "Lyon", "when": "today"})]
+    (name, arguments), *_ = strict = calls(True)
+    assert name == "get_weather" and arguments["city"] == "Lyon"
+    for _, arguments in strict:
+        GetWeather.model_validate(arguments)
 
 
 def test_words_of_a_form_or_calls(caller):

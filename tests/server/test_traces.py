@@ -3,13 +3,16 @@
 import http.server
 import json
 import re
+import ssl
 import threading
 import time
 import urllib.request
 
 import pytest
 
-from conftest import NAME
+from conftest import NAME, ROOT
+
+CERTIFICATE = ROOT / "tests/data/tls/cert.pem"  # of localhost and 127.0.0.1, signed by itself
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -18,7 +21,7 @@ PARENT = "b7ad6b7169203331"
 class Collector:
     """Takes spans as an OpenTelemetry collector does."""
 
-    def __init__(self, status=200, seconds=0):
+    def __init__(self, status=200, seconds=0, tls=False, host="127.0.0.1"):
         self.requests = []
         collector = self
 
@@ -34,8 +37,12 @@ class Collector:
             def log_message(self, *args):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.server = http.server.ThreadingHTTPServer((host, 0), Handler)
+        self.url = f"http{'s' if tls else ''}://{host}:{self.server.server_port}"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_name("key.pem"))
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def spans(self, count, seconds=20):
@@ -173,8 +180,8 @@ def test_a_bad_collector_costs_spans_and_no_time(start_server, collector, tmp_pa
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("url,word", [("https://a:4318", "4318"), ("grpc://a:4317", "4318"), ("localhost:4318", "http://HOST"),
-                                      ("http://:80", "http://HOST"), ("http://a:99999", "http://HOST")])
+@pytest.mark.parametrize("url,word", [("grpc://a:4317", "4318"), ("localhost:4318", "http://HOST"),
+                                      ("http://:80", "http://HOST"), ("https://:80", "https://"), ("http://a:99999", "http://HOST")])
 def test_endpoints_that_cannot_be_are_refused_at_the_start(url, word):
     import subprocess
 
@@ -184,6 +191,44 @@ def test_endpoints_that_cannot_be_are_refused_at_the_start(url, word):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert "--otlp-traces-endpoint" in done.stderr and word in done.stderr
+
+
+def test_spans_over_tls(start_server, collector):
+    trusted = collector(tls=True)
+    server = start_server("--otlp-traces-endpoint", trusted.url, environment={"OTEL_EXPORTER_OTLP_CERTIFICATE": str(CERTIFICATE)})
+    post(server.url + "/v1/completions", {"model": NAME, "prompt": "Hi", "max_tokens": 2})
+    assert trusted.spans(1)[0]["name"] == "llm_request"
+
+
+@pytest.mark.parametrize("host, environment, why", [
+    ("127.0.0.1", {}, "not trusted"),  # nobody whom the system knows has signed it
+    ("127.0.0.2", {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(CERTIFICATE)}, "not trusted: .*mismatch"),
+])
+def test_a_collector_that_is_not_trusted_gets_nothing(start_server, collector, tmp_path, host, environment, why):
+    other = collector(tls=True, host=host)
+    log = tmp_path / "log"
+    server = start_server("--otlp-traces-endpoint", other.url, log=log,
+                          environment=environment)
+    post(server.url + "/v1/completions", {"model": NAME, "prompt": "Hi", "max_tokens": 2})
+    deadline = time.monotonic() + 20
+    while "spans are dropped" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert re.search(f"certificate is {why}", log.read_text())
+    assert not other.requests
+
+
+def test_authorities_that_cannot_be_read_are_refused_at_the_start():
+    import os
+    import subprocess
+
+    from conftest import BINARY, MODEL
+
+    done = subprocess.run([BINARY, "serve", "-m", MODEL, "--port", "0", "--otlp-traces-endpoint", "https://a:4318"],
+                          capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nonexistent.pem"})
+    assert done.returncode != 0
+    assert "OTEL_EXPORTER_OTLP_CERTIFICATE" in done.stderr and "/nonexistent.pem" in done.stderr
 
 
 def test_logs_as_json_without_a_word_of_the_prompt(start_server, tmp_path):

@@ -324,6 +324,8 @@ bool OutputDialect::opens_reasoning(std::string_view prompt_end) const {
 
 bool enforces_calls(const ToolDialect* dialect) { return dialect && dialect->spelling != nullptr; }
 
+bool bounds_thoughts(const ReasoningDialect* dialect) { return dialect && !dialect->harmony; }
+
 CallIdStyle call_id_style(const ToolDialect* dialect) {
   return dialect ? dialect->ids : CallIdStyle::kCall;
 }

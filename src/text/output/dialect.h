@@ -34,6 +34,9 @@ Result<const ReasoningDialect*> choose_reasoning_dialect(std::string_view name,
 // Whether the form of its calls can be enforced (text/grammar/answer_grammar.h).
 bool enforces_calls(const ToolDialect* dialect);
 
+// Whether the length of thoughts can be bounded (text/output/thought_budget.h).
+bool bounds_thoughts(const ReasoningDialect* dialect);
+
 // How the API calls a call that the model gave no name.
 enum class CallIdStyle : uint8_t {
   kCall,  // call_ and 24 characters

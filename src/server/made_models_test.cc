@@ -1,0 +1,111 @@
+// Models that clients make of served ones: Modelfiles, what requests get of them, whose they are.
+#include "server/made_models.h"
+
+#include <gtest/gtest.h>
+
+#include "server/server_fixture.h"
+
+namespace headrace {
+namespace {
+
+std::string parsed_modelfile(std::string_view text) {
+  const Result<Json> json = modelfile_json(text);
+  return json.ok() ? write_json(*json) : json.status().message();
+}
+
+TEST(Modelfile, IsReadAsItsJson) {
+  EXPECT_EQ(parsed_modelfile(""), R"({"parameters":{}})");
+  EXPECT_EQ(parsed_modelfile("FROM tiny"), R"({"from":"tiny","parameters":{}})");
+  EXPECT_EQ(parsed_modelfile("# a comment\n  from  tiny \r\n\nparameter temperature 0.5\n"
+                             "PARAMETER stop \"<end> \"\nPARAMETER stop b\nPARAMETER num_ctx 64\n"
+                             "SYSTEM \"\"\"You are\n\"Mario\".\"\"\"\nLICENSE MIT"),
+            R"({"from":"tiny","system":"You are\n\"Mario\".","license":"MIT",)"
+            R"("parameters":{"temperature":0.5,"stop":["<end> ","b"],"num_ctx":64}})");
+  EXPECT_EQ(parsed_modelfile("SYSTEM a b  c"), R"({"system":"a b  c","parameters":{}})");
+}
+
+TEST(Modelfile, ErrorsNameTheLine) {
+  EXPECT_TRUE(parsed_modelfile("FROM a\n\nRUN ls").starts_with("modelfile line 3: RUN is no word"));
+  EXPECT_TRUE(
+      parsed_modelfile("FROM a\nPARAMETER stop").starts_with("modelfile line 2: PARAMETER"));
+  EXPECT_EQ(parsed_modelfile("SYSTEM \"\"\"a\nb"), "modelfile line 1: \"\"\" is not closed");
+}
+
+Json applied(std::string_view path, std::string_view body) {
+  MadeModel model;
+  model.base = "tiny";
+  model.system = "S";
+  model.parameters = *parse_json(
+      R"({"temperature":0.5,"repeat_penalty":1.2,"num_predict":7,"num_ctx":64,"stop":["x"]})");
+  Json json = *parse_json(body);
+  apply_made_model(model, path, json);
+  return json;
+}
+
+TEST(MadeModels, SayWhatRequestsDoNot) {
+  EXPECT_EQ(
+      write_json(applied("/api/chat", R"({"model":"m","messages":[{"role":"user","content":"q"}],)"
+                                      R"("options":{"num_predict":1}})")),
+      R"({"model":"tiny","messages":[{"role":"system","content":"S"},)"
+      R"({"role":"user","content":"q"}],"options":{"temperature":0.5,"repeat_penalty":1.2,)"
+      R"("num_predict":1,"num_ctx":64,"stop":["x"]}})");
+  EXPECT_EQ(write_json(applied("/v1/chat/completions",
+                               R"({"model":"m","messages":[{"role":"system","content":"own"}],)"
+                               R"("temperature":1,"max_completion_tokens":3})")),
+            R"({"model":"tiny","messages":[{"role":"system","content":"own"}],"temperature":1,)"
+            R"("max_completion_tokens":3,"repetition_penalty":1.2,"stop":["x"]})");
+  EXPECT_EQ(*applied("/v1/completions", R"({"prompt":"p"})").find("max_tokens"), Json(7));
+  EXPECT_EQ(applied("/v1/completions", R"({"prompt":"p"})").find("messages"), nullptr);
+  EXPECT_EQ(*applied("/api/generate", R"({"prompt":"p"})").find("system"), Json("S"));
+  EXPECT_EQ(*applied("/api/generate", R"({"prompt":"p","system":"own"})").find("system"),
+            Json("own"));
+  EXPECT_EQ(applied("/api/generate", R"({"prompt":"p","raw":true})").find("system"), nullptr);
+  // What is wrong is left to its reader.
+  EXPECT_EQ(*applied("/api/chat", R"({"options":1,"messages":1})").find("options"), Json(1));
+}
+
+TEST(MadeModels, AreBoundedForEachOwner) {
+  MadeModels models;
+  const auto put = [&](const std::string& owner, const std::string& name) {
+    MadeModel model;
+    model.name = name;
+    return models.put(owner, std::move(model));
+  };
+  for (size_t i = 0; i < MadeModels::kPerOwnerMax; ++i) {
+    EXPECT_TRUE(put("a", std::to_string(i)).ok());
+  }
+  EXPECT_EQ(put("a", "more").code(), StatusCode::kExhausted);
+  EXPECT_TRUE(put("a", "0").ok());
+  EXPECT_TRUE(put("b", "more").ok());
+  EXPECT_TRUE(models.find("b", "more:latest"));
+  EXPECT_FALSE(models.find("a", "more"));
+  EXPECT_FALSE(models.erase("a", "more"));
+  EXPECT_TRUE(models.erase("a", "0"));
+  EXPECT_TRUE(put("a", "more").ok());
+  EXPECT_EQ(models.all("b").size(), 1u);
+}
+
+TEST(ServerOllamaModels, AreTheirKeysAlone) {
+  ServerOptions options;
+  options.api_keys = {ApiKey("one"), ApiKey("two")};
+  ServerFixture f({}, "hi", options);
+  constexpr std::string_view kOne = "X-API-Key: one\r\n", kTwo = "X-API-Key: two\r\n";
+  const std::string ask = R"({"model":"mario","messages":[{"role":"user","content":"q"}]})";
+  EXPECT_EQ(f.post("/api/chat", ask, kOne).status, 404);
+  EXPECT_EQ(f.post("/api/create",
+                   R"({"name":"mario","modelfile":"FROM tiny\nSYSTEM You are Mario."})", kOne)
+                .status,
+            200);
+  EXPECT_EQ(f.post("/api/chat", ask, kOne).status, 200);
+  EXPECT_EQ(f.post("/api/chat", ask, kTwo).status, 404);
+  EXPECT_EQ(f.post("/api/show", R"({"model":"mario"})", kTwo).status, 404);
+  EXPECT_EQ(f.get("/v1/models", kTwo).body.find("mario"), std::string::npos);
+  const std::string prompt =
+      f.model.tokenizer->decode(f.model.engine->last_request().prompt, false);
+  EXPECT_NE(prompt.find("system\nYou are Mario."), std::string::npos) << prompt;
+  // Other routes know it not.
+  EXPECT_EQ(f.post("/completion", R"({"model":"mario","prompt":"q"})", kOne).status, 404);
+}
+
+}  // namespace
+}  // namespace headrace
