@@ -70,7 +70,11 @@ run_ctest() {
   second_try "$stage" "$stage.log" "${run[@]}" --rerun-failed || fail "ctest ${*:-(all)} in $folder, twice"
 }
 
-stage_packages() { install_packages build model test fuzz; }
+stage_packages() {
+  local groups=(build model test fuzz)
+  [[ $MODE == quick ]] || groups+=(browser)
+  install_packages "${groups[@]}"
+}
 stage_model() {
   local key keys=smollm2
   [[ $MODE == quick ]] || keys+=' gemma3 qwen2 minilm'
@@ -132,32 +136,44 @@ pytest_of() {  # suite, arguments
   build/venv/bin/python -m pytest -q --durations=10 -o "cache_dir=$PWD/build/pytest-$suite" "$@" "tests/$suite"
 }
 
-# The suites run at once: each waits for sockets and clocks most of the time.
-stage_clients() {
-  begin clients
-  ensure_venv build/venv tests/requirements.txt
-  local suite failed=0 status
+# run_suites STAGE SUITE...: the suites run at once: each waits for sockets and clocks most of the time.
+run_suites() {
+  local stage=$1 suite failed=0 status
   local -A running=()
+  shift
+  ensure_venv build/venv tests/requirements.txt
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
-  for suite in server cli; do
+  for suite in "$@"; do
     rm -rf "build/pytest-$suite"
-    logged "clients-$suite.log" pytest_of "$suite" --junitxml="$RESULTS/clients/$suite.xml" &
+    logged "$stage-$suite.log" pytest_of "$suite" --junitxml="$RESULTS/$stage/$suite.xml" &
     running[$suite]=$!
   done
   for suite in "${!running[@]}"; do
     wait "${running[$suite]}" && unset "running[$suite]"
   done
   for suite in "${!running[@]}"; do
-    note_failures clients
+    note_failures "$stage"
     status=0
     pytest_of "$suite" --last-failed -m 'not timing' --collect-only >"$LOGS/strict-$suite.log" 2>&1 || status=$?
     # 5: there is none.
-    ((status == 5)) && second_try clients "clients-$suite.log" pytest_of "$suite" --last-failed \
-      --junitxml="$RESULTS/clients/second-$suite.xml" && continue
+    ((status == 5)) && second_try "$stage" "$stage-$suite.log" pytest_of "$suite" --last-failed \
+      --junitxml="$RESULTS/$stage/second-$suite.xml" && continue
     fail "pytest tests/$suite" || failed=1
   done
   ((failed == 0))
+}
+
+stage_clients() {
+  begin clients
+  run_suites clients server cli
   finish "openai client, HTTP and command line suites"
+}
+
+# The web page, with people's hands.
+stage_browser() {
+  begin browser
+  run_suites browser browser
+  finish "the web page in Chromium"
 }
 
 # Suites of clients that want other versions of the packages.

@@ -44,6 +44,8 @@ constexpr const char* kServeFooter = R"(Examples:
 The OpenAI API is under /v1. SIGTERM and Ctrl-C let answers under way finish; a second one ends them
 with an error, a third one the program.)";
 
+constexpr const char* kGroup = "Server";  // of the help
+
 struct ServeFlags {
   ModelFlags model{.log_level = LogLevel::kInfo};
   ModelListFlags list;
@@ -68,7 +70,6 @@ struct ServeFlags {
 };
 
 void add_unix_socket_flags(CLI::App& app, ServeFlags& flags) {
-  constexpr const char* kGroup = "Server";
   app.add_option("--uds", flags.server.unix_socket,
                  "Listens on this UNIX socket instead of host and port; as does a --host that ends "
                  "in .sock")
@@ -82,7 +83,6 @@ void add_unix_socket_flags(CLI::App& app, ServeFlags& flags) {
 }
 
 void add_tls_flags(CLI::App& app, ServeFlags& flags) {
-  constexpr const char* kGroup = "Server";
   TlsOptions& tls = flags.server.tls;
   auto* certificate =
       app.add_option(
@@ -112,7 +112,6 @@ void add_tls_flags(CLI::App& app, ServeFlags& flags) {
 
 void add_http_flags(CLI::App& app, ServeFlags& flags) {
   ServerOptions& server = flags.server;
-  constexpr const char* kGroup = "Server";
   app.add_option("--host", server.host,
                  "The address to listen on, or a name for it as localhost; 0.0.0.0: all (default: "
                  "127.0.0.1)")
@@ -161,9 +160,12 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--seccomp", flags.seccomp,
                "Once ready, give up all system calls that serving does not need")
       ->group(kGroup);
+  app.add_flag("--webui,!--no-webui,--ui,!--no-ui", server.page,
+               "Answer browsers at / with a page for chats and a dashboard (default: yes)")
+      ->group(kGroup);
   app.add_flag("--access-log,!--no-access-log,!--disable-uvicorn-access-log", server.access_log,
                "Log a line for each request: method, path, status, time, bytes, id; no prompts "
-               "(at level info; successful /health and /metrics at level debug)")
+               "(at level info; successful /health, /slots, /metrics at level debug)")
       ->group(kGroup);
   app.add_option("--http-threads,--threads-http,--api-server-count", server.http_threads,
                  "Threads for HTTP, and as many for text (default: 2)")
@@ -204,7 +206,6 @@ void take_trace_endpoint_of_environment(bool seccomp, TraceExportOptions& traces
 }
 
 void add_output_flags(CLI::App& app, ServeFlags& flags) {
-  constexpr const char* kGroup = "Server";
   app.add_option("--tool-call-parser", flags.tool_call_parser,
                  "How the model writes calls of tools, by vLLM's or SGLang's name (hermes, "
                  "llama3_json, mistral, ...); none: they stay text (default: auto, from its chat "
@@ -218,7 +219,6 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
 }
 
 void add_queue_limit_flags(CLI::App& app, ServeFlags& flags) {
-  constexpr const char* kGroup = "Server";
   app.add_option("--max-num-queued-reqs,--max-queued-requests",
                  flags.model.stack.engine.scheduler.max_queued_requests,
                  "Requests that may wait; more are told 429 (default: 256)")
@@ -269,7 +269,6 @@ void add_key_limit_flags(CLI::App& app, KeyLimits& limits) {
 }
 
 void add_size_limit_flags(CLI::App& app, ServeFlags& flags) {
-  constexpr const char* kGroup = "Server";
   app.add_option("--max-connections", flags.server.http.connections_max,
                  "Connections open at the same time; more wait to be accepted (default: 4096)")
       ->transform(size_between(1, 1 << 20))

@@ -42,7 +42,8 @@ constexpr std::string_view kFaster =
 constexpr std::string_view kSpeculation =
     "answers are the same without it; --spec-method ngram is what there is";
 constexpr std::string_view kNoImages = "models see no images here";
-constexpr std::string_view kNoPage = "there is no page";
+constexpr std::string_view kNoPage =
+    "the page of serve takes no settings (--no-webui switches it off)";
 constexpr std::string_view kServerOnly = "it is a flag of headrace serve";
 constexpr std::string_view kNoSuchRoute = "there is no such route";
 constexpr std::string_view kBinding = "--cpu-bind places threads";
@@ -119,7 +120,8 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--data-parallel-hybrid-lb,--data-parallel-external-lb", kNothing, kOneDevice},
     {"--master-addr,--master-port,--dist-init-addr,--nccl-port", kValue, kOneDevice},
     {"--disable-frontend-multiprocessing", kNothing, kUnlike},
-    {"--disable-fastapi-docs,--enable-offline-docs", kNothing, kNoPage},
+    {"--disable-fastapi-docs,--enable-offline-docs", kNothing,
+     "/docs is always there, and asks no other site"},
     {"--allowed-methods,--allowed-headers", kValue, kCors},
     {"--allow-credentials", kNothing, kCors},
     {"--enable-log-requests,--log-requests", kNothing,
@@ -186,7 +188,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--escape", kNothing, kUnlike},
     {"--lora-init-without-apply", kNothing, kNoAdapters},
     {"--warmup,--no-warmup,--skip-server-warmup", kNothing, "there is no warm-up"},
-    {"--webui,--no-webui,--ui,--no-ui", kNothing, kNoPage},
+    {"--webui,--no-webui,--ui,--no-ui", kNothing, kServerOnly},
     {"--path,--ui-config,--webui-config,--ui-config-file,--webui-config-file", kValue, kNoPage},
     {"--ui-mcp-proxy,--webui-mcp-proxy", kNothing, kNoPage},
     {"--slots,--no-slots,--props", kNothing, kNoSuchRoute},

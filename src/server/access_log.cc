@@ -18,7 +18,7 @@ constexpr int kClientLeft = 499;  // as proxies log it
 // Answers of load balancers' probes are many and say nothing.
 bool is_probe(std::string_view path) {
   return path == "/health" || path == "/v1/health" || path == "/ping" ||
-         path == "/health_generate" || path == "/metrics";
+         path == "/health_generate" || path == "/metrics" || path == "/slots";
 }
 
 // Anthropic's clients look for the id under a name of their own.

@@ -58,9 +58,12 @@ std::string zstd_of(std::string_view text) {
   return encoded;
 }
 
-}  // namespace
+// What a client says of each, in thousandths; 0: it does not take it.
+struct CodingWeights {
+  int gzip = 0, zstd = 0;
+};
 
-ContentCoding choose_coding(std::string_view accept_encoding) {
+CodingWeights coding_weights(std::string_view accept_encoding) {
   constexpr int kUnnamed = -1;
   int gzip = kUnnamed, zstd = kUnnamed, any = kUnnamed;
   while (!accept_encoding.empty()) {
@@ -75,11 +78,38 @@ ContentCoding choose_coding(std::string_view accept_encoding) {
     if (coding == "*") any = weight;
   }
   if (gzip == kUnnamed) gzip = any;
-  if (zstd > 0 && zstd >= gzip) return ContentCoding::kZstd;
-  return gzip > 0 ? ContentCoding::kGzip : ContentCoding::kIdentity;
+  return {std::max(gzip, 0), std::max(zstd, 0)};
+}
+
+}  // namespace
+
+ContentCoding choose_coding(std::string_view accept_encoding) {
+  const CodingWeights weights = coding_weights(accept_encoding);
+  if (weights.zstd > 0 && weights.zstd >= weights.gzip) return ContentCoding::kZstd;
+  return weights.gzip > 0 ? ContentCoding::kGzip : ContentCoding::kIdentity;
+}
+
+bool takes_gzip(std::string_view accept_encoding) {
+  return coding_weights(accept_encoding).gzip > 0;
+}
+
+std::string gunzip(std::string_view gzip, size_t plain_bytes) {
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return {};
+  std::string plain(plain_bytes, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzip.data()));
+  stream.avail_in = static_cast<uInt>(gzip.size());
+  stream.next_out = reinterpret_cast<Bytef*>(plain.data());
+  stream.avail_out = static_cast<uInt>(plain.size());
+  const bool whole = inflate(&stream, Z_FINISH) == Z_STREAM_END && stream.avail_out == 0;
+  inflateEnd(&stream);
+  return whole ? plain : std::string();
 }
 
 void encode_content(ContentCoding coding, HttpResponse& response) {
+  for (const HttpHeader& header : response.headers) {
+    if (header.name == "Content-Encoding") return;
+  }
   if (response.body.size() < kEncodedBytesMin || response.body.size() > kEncodedBytesMax) return;
   response.headers.push_back({"Vary", "Accept-Encoding"});
   if (coding == ContentCoding::kIdentity) return;

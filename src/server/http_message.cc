@@ -17,6 +17,8 @@ std::string_view reason_phrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -59,7 +61,8 @@ std::string format_response_head(const HttpResponse& response, long content_leng
   for (const HttpHeader& header : response.headers) {
     out += fmt::format("{}: {}\r\n", header.name, header.value);
   }
-  if (content_length >= 0) {
+  if (response.status == 304) {  // it has no body, and its length would be that of another answer
+  } else if (content_length >= 0) {
     out += fmt::format("Content-Length: {}\r\n", content_length);
   } else if (http11) {
     out += "Transfer-Encoding: chunked\r\n";

@@ -262,13 +262,6 @@ Result<size_t> find_ollama_model(RouteCall& call) {
 
 }  // namespace
 
-void handle_ollama_root(RouteCall& call) {
-  HttpResponse response;
-  response.content_type = "text/plain; charset=utf-8";
-  response.body = "Ollama is running";
-  call.exchange->respond(std::move(response));
-}
-
 void handle_ollama_version(RouteCall& call) {
   respond_json(call, Json::object().set("version", kOllamaVersion));
 }

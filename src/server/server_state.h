@@ -90,6 +90,7 @@ struct ServerState {
 
   // Set before all else.
   RequestGuard guard;
+  bool page = true;                       // whether `/` is the web page for browsers
   ApiKeys metrics_keys;                   // none: /metrics is open
   std::unique_ptr<TraceExporter> traces;  // nullptr: no spans are sent
 
