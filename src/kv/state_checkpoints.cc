@@ -31,13 +31,18 @@ std::optional<CheckpointId> StateCheckpoints::take() {
   for (Entry& entry : entries_) {
     if (entry.taken) continue;
     const bool free = !is_attached(entry);
-    if (free || oldest == nullptr || entry.last_use < oldest->last_use) oldest = &entry;
+    if (free || oldest == nullptr || goes_before(entry, *oldest)) oldest = &entry;
     if (free) break;
   }
   if (oldest == nullptr) return std::nullopt;
   if (is_attached(*oldest)) ++evictions_;
   *oldest = {.taken = true};
   return CheckpointId(static_cast<int32_t>(oldest - entries_.data()));
+}
+
+bool StateCheckpoints::goes_before(const Entry& a, const Entry& b) const {
+  const bool a_pinned = tree_.at(a.node).pinned, b_pinned = tree_.at(b.node).pinned;
+  return a_pinned != b_pinned ? b_pinned : a.last_use < b.last_use;
 }
 
 void StateCheckpoints::attach(CheckpointId checkpoint, int32_t node) {

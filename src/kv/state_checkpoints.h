@@ -5,7 +5,8 @@
 //
 // Life of a checkpoint: take() gives one to a step, which saves a state in it; when the step was
 // applied it is attached to the unit behind which the state stands, or given back. It is taken
-// again when all others were used later. What a unit had when it left the tree is free.
+// again when all others were used later; those of pinned units go last. What a unit had when it
+// left the tree is free.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,8 @@ class StateCheckpoints {
     uint32_t generation = 0;           // of the node when it was
     uint64_t last_use = 0;
   };
+  // REQUIRES: both are attached
+  bool goes_before(const Entry& a, const Entry& b) const;
   Entry& at(CheckpointId id) { return entries_[static_cast<size_t>(id.value)]; }
   bool is_attached(const Entry& entry) const {
     return entry.node != PrefixTree::kNone && tree_.is_current(entry.node, entry.generation);

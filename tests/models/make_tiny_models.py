@@ -186,7 +186,8 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            if name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight")) and model.config.model_type != "dots1":
+            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight"))
+            if router and model.config.model_type not in ("dots1", "lfm2_moe"):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
         elif name.endswith("bias"):
