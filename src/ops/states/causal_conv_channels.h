@@ -11,7 +11,9 @@ struct ConvSave {
   float* state;
 };
 
-// Some channels of one sequence. Strides in floats; `before` and `behind` may be null.
+inline constexpr int kConvChannelsMax = 512;  // a multiple of 16
+
+// At most so many channels of one sequence. Strides in floats; `before` and `behind` may be null.
 struct ConvChannels {
   const float* x;
   const float* before;

@@ -102,7 +102,7 @@ void convolve(const CausalConvArgs& args, const StateSequence& sequence, int64_t
 // few rows are handed out whole.
 template <void (*kChannels)(const ConvChannels&)>
 void run_channels(OpContext& context, const CausalConvArgs& args) {
-  constexpr int64_t kChannelsOfUnit = 512;
+  constexpr int64_t kChannelsOfUnit = kConvChannelsMax;
   const int64_t channels = args.out.columns();
   const int64_t units = (channels + kChannelsOfUnit - 1) / kChannelsOfUnit;
   const auto count = static_cast<int64_t>(args.states.sequences.size()) * units;
