@@ -50,6 +50,7 @@ ModelConfig small_sizes(const ModelFamily& family) {
   // Llama's row is a Mixtral's too, in GGUF files.
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
+    if (architecture == "lfm2moe") config.experts.dense_first = 1;  // 2 where a file is silent
   }
   return config;
 }
