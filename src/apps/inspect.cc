@@ -32,12 +32,14 @@ void add_tensors(const WeightSource& weights, InspectReport& report) {
 void add_kv(const ModelSpec& spec, InspectReport& report) {
   std::map<int32_t, KvShare> shares;
   for (const LayerKv& layer : spec.kv) {
+    if (layer.kv_heads == 0) continue;
     KvShare& share = shares[layer.window];
     share.window = layer.window;
     ++share.layers;
     share.token_bytes += kHalfBytes * layer.kv_heads * (layer.k_dim + layer.v_dim);
   }
   for (const auto& [window, share] : shares) report.kv.push_back(share);
+  report.state_bytes = state_entry_bytes(spec);
   const KvPlan plan = plan_kv(spec, {KvFormat::kF16}, kKvBlockTokens);
   report.kv_context_bytes = plan.held_bytes(report.context);
   report.kv_seen_bytes = plan.seen_bytes(report.context);

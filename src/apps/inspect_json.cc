@@ -130,6 +130,7 @@ std::string json_report(const InspectReport& report, bool list_tensors) {
       .set("kv_bytes_per_token", report.kv_token_bytes())
       .set("context", report.context)
       .set("kv_bytes", report.kv_context_bytes)
+      .set("state_bytes", report.state_bytes)
       .set("kv_bytes_seen", report.kv_seen_bytes)
       .set("kv_page_bytes", report.kv_page_bytes)
       .set("supported", report.problems.empty())

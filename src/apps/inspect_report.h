@@ -38,6 +38,7 @@ struct InspectReport {
   int64_t tensor_bytes = 0;
   std::vector<KvShare> kv;       // in f16; empty where the architecture is not known
   int64_t context = 0;           // of the memory plan
+  int64_t state_bytes = 0;       // of a sequence, whatever its length; 0: no layer keeps a state
   int64_t kv_context_bytes = 0;  // that one sequence of so many tokens holds, in whole pages
   int64_t kv_seen_bytes = 0;     // of these, keys and values that its last token attends to
   int64_t kv_page_bytes = 0;

@@ -138,6 +138,10 @@ void add_memory_lines(std::string& text, const InspectReport& report) {
            fmt::format("{} a token in f16; {} for one sequence of {} tokens",
                        size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes),
                        report.context));
+  if (report.state_bytes > 0) {
+    add_line(text, "states",
+             fmt::format("{} a sequence, whatever its length", size_text(report.state_bytes)));
+  }
   if (report.kv.size() > 1 || report.kv[0].window > 0) {
     for (const KvShare& share : report.kv) {
       add_line(text, "",

@@ -25,7 +25,7 @@ constexpr double kFreeMemoryShare = 0.9;
 
 ModelFacts facts_of(const ModelStack& stack) {
   const StackInfo& info = stack.info();
-  const int64_t memory = info.weight_bytes + info.kv_bytes;
+  const int64_t memory = info.weight_bytes + info.kv_bytes + info.state_bytes;
   return {.path = info.model_path,
           .architecture = stack.config().architecture,
           .weight_types = info.weight_types,

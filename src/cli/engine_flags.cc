@@ -141,6 +141,10 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
              "What goes first when memory is needed: least recently used, least frequently used, "
              "or least costly to compute again")
       ->group("Engine");
+  add_size(app, "--state-checkpoints", stack.memory.state_checkpoints, 0, 1 << 20,
+           "Of models whose layers keep a state of each sequence: states that are saved, so that "
+           "requests that begin alike are not computed anew (default: two for each of "
+           "--max-num-seqs, within an eighth of the free memory; 0: none)");
   add_gib(app, "--kv-offloading-size,--hicache-size", stack.tiers.host_gib,
           "Host memory for the keys and values of prefixes and preempted requests that the pool "
           "has no room for (default 0: they are computed again)");
@@ -183,10 +187,10 @@ void add_queue_flags(CLI::App& app, SchedulerOptions& scheduler) {
   add_choice(app, "--priority-order", scheduler.higher_priority_first, kHigherPriorityFirst,
              "Which value of a request's priority goes first, under --policy priority")
       ->group("Engine");
-  add_size(app, "--max-queued-tokens,--max-num-queued-tokens", scheduler.max_queued_tokens, 0,
+  add_size(app, "--max-queued-tokens,--max-num-queued-tokens", scheduler.queue_bounds.tokens, 0,
            kInt64Max,
            "Most prompt tokens that wait; a request over it is answered 429 (0: no bound)");
-  app.add_option("--max-queue-seconds", scheduler.max_queue_seconds,
+  app.add_option("--max-queue-seconds", scheduler.queue_bounds.seconds,
                  "Longest predicted wait; a request over it is answered 429 (0: no bound)")
       ->check(number_between(0.0, 86400.0))
       ->type_name("S")

@@ -40,6 +40,7 @@ int64_t layer_bytes(const LayerKv& layer, KvFormats formats, int32_t block_token
 std::vector<KvLayerKind> kinds_of(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   std::vector<KvLayerKind> kinds;
   for (const LayerKv& kv : spec.kv) {
+    if (kv.kv_heads == 0) continue;
     const auto found = std::find_if(kinds.begin(), kinds.end(),
                                     [&](const KvLayerKind& kind) { return kind.kv == kv; });
     KvLayerKind& kind = found == kinds.end()
@@ -157,6 +158,11 @@ KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
                         .block_tokens = block_tokens});
   }
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    if (spec.kv[static_cast<size_t>(layer)].kv_heads == 0) {  // nothing, and of any group
+      plan.layer_group.push_back(0);
+      plan.layer_offset.push_back(0);
+      continue;
+    }
     const auto kind = std::find_if(plan.kinds.begin(), plan.kinds.end(), [&](const auto& of) {
       return of.kv == spec.kv[static_cast<size_t>(layer)];
     });
@@ -171,6 +177,7 @@ KvPlan plan_kv_of_rank(const KvPlan& whole, const ModelSpec& spec) {
   for (KvGroupSpec& group : plan.groups) group.block_bytes = 0;
   for (size_t layer = 0; layer < spec.kv.size(); ++layer) {
     const LayerKv& kv = spec.kv[layer];
+    if (kv.kv_heads == 0) continue;
     const int64_t bytes = layer_bytes(kv, plan.formats, plan.block_tokens);
     const int32_t index = plan.layer_group[layer];
     KvGroupSpec& group = plan.groups[static_cast<size_t>(index)];

@@ -33,7 +33,7 @@ struct KvPlan {
   int64_t page_bytes = 0;
   std::vector<KvLayerKind> kinds;     // by their first layer
   std::vector<KvGroupSpec> groups;    // of all kinds, one kind behind the other
-  std::vector<int32_t> layer_group;   // [layers] index into groups
+  std::vector<int32_t> layer_group;   // [layers] index into groups; 0 of one that keeps nothing
   std::vector<int64_t> layer_offset;  // [layers] bytes from a page's start to the layer's K part
 
   // What a sequence takes of the pool for each token until windows pass: a slot in every group,

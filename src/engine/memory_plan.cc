@@ -65,13 +65,14 @@ Result<int64_t> plan_host_pages(const HostMemoryInput& input) {
   const int64_t left = input.free_bytes - input.runner_bytes - input.tier_bytes;
   if (left < 0) {
     return exhausted(fmt::format(
-        "activations need {:.2f} GiB of memory{}, {:.2f} GiB are free beside the weights: lower "
-        "--max-num-batched-tokens or --max-model-len{}",
-        gib(input.runner_bytes),
+        "activations{} need {:.2f} GiB of memory{}, {:.2f} GiB are free beside the weights: lower "
+        "--max-num-batched-tokens{} or --max-model-len{}",
+        input.keeps_states ? " and states" : "", gib(input.runner_bytes),
         input.tier_bytes > 0
             ? fmt::format(" and --kv-offloading-size {:.2f}", gib(input.tier_bytes))
             : "",
-        gib(input.free_bytes), input.tier_bytes > 0 ? ", or --kv-offloading-size" : ""));
+        gib(input.free_bytes), input.keeps_states ? ", --max-num-seqs, --state-checkpoints" : "",
+        input.tier_bytes > 0 ? ", or --kv-offloading-size" : ""));
   }
   if (input.kv_bytes_wanted > left) {
     return exhausted(

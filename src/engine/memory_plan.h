@@ -41,6 +41,7 @@ Result<MemoryPlan> plan_memory(const MemoryPlanInput& input);
 struct HostMemoryInput {
   int64_t free_bytes = 0;        // now: weights are in place
   int64_t runner_bytes = 0;      // model_runner_bytes(): not yet allocated
+  bool keeps_states = false;     // of sequences, which are a part of these
   int64_t tier_bytes = 0;        // --kv-offloading-size
   int64_t kv_bytes_wanted = 0;   // --kv-cache-memory-bytes; 0 = kv_bytes_default
   int64_t kv_bytes_default = 0;  // at most a quarter of what is left is taken for it

@@ -78,6 +78,10 @@ TEST(HostMemory, NamesTheFlagThatWouldHelp) {
             std::string::npos);
   EXPECT_EQ(plan_host_pages(tight).status().message().find("--kv-offloading-size"),
             std::string::npos);
+  EXPECT_EQ(plan_host_pages(tight).status().message().find("states"), std::string::npos);
+  tight.keeps_states = true;
+  EXPECT_NE(plan_host_pages(tight).status().message().find("--state-checkpoints"),
+            std::string::npos);
   tight.tier_bytes = kGiB;
   EXPECT_NE(plan_host_pages(tight).status().message().find("--kv-offloading-size"),
             std::string::npos);

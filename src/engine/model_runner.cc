@@ -137,7 +137,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   stepped_ = true;
   on_ranks([&](RankCompute& compute, int rank) {
     if (rank != 0) flush_denormals_on_this_thread();
-    compute.forward(batch, rank == 0 ? LayerTaps(options_.taps) : LayerTaps());
+    compute.forward(plan, batch, rank == 0 ? LayerTaps(options_.taps) : LayerTaps());
   });
   return Ticket(++last_ticket_);
 }
@@ -241,7 +241,9 @@ Result<std::unique_ptr<KvMemory>> create_memory(Device& device, const KvPlan& pl
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
   return runs_ahead(device) ? device_runner_bytes(device, model, plan, options)
-                            : RankCompute::workspace_bytes({&device, &model}, options);
+                            : RankCompute::workspace_bytes({&device, &model}, options) +
+                                  StateStorage::bytes(model.spec(), options.max_num_seqs,
+                                                      options.state_checkpoints);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,

@@ -25,6 +25,7 @@ struct ModelRunnerOptions {
   int32_t max_num_batched_tokens = 0;
   int32_t max_model_len = 0;
   int32_t block_count = 0;
+  int32_t state_checkpoints = 0;  // CPU: of models that keep states, beside those of slots
   // Below the pool: of each rank, with as many pages for all; empty: none.
   std::vector<std::shared_ptr<KvTiers>> tiers;
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;
@@ -57,7 +58,7 @@ struct ModelRunnerOptions {
 inline constexpr int32_t kDeviceStepsInFlight = 2;
 
 // Bytes of device memory that a runner takes beside weights and KV pool: on a GPU activations,
-// logits, results and tables of slots, on the CPU activations and logits.
+// logits, results and tables of slots, on the CPU activations, logits and states.
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options);
 

@@ -34,24 +34,29 @@ Result<std::unique_ptr<RankCompute>> RankCompute::create(const ModelRank& rank, 
                                                          Communicator& group,
                                                          const ModelRunnerOptions& options) {
   HR_ASSIGN_OR_RETURN(Buffer buffer, rank.device->allocate(workspace_bytes(rank, options)));
+  HR_ASSIGN_OR_RETURN(StateStorage states,
+                      StateStorage::create(*rank.device, rank.model->spec(), options.max_num_seqs,
+                                           options.state_checkpoints));
   std::unique_ptr<RankCompute> compute(
-      new RankCompute(rank, std::move(storage), group, options.hooks));
+      new RankCompute(rank, std::move(storage), std::move(states), group, options.hooks));
   compute->workspace_ = Workspace(std::move(buffer));
   compute->poisons_kv_ = options.poison_kv;
   if (options.poison_kv) {
     CHECK(options.kv_memory == KvMemoryKind::kPaged);
     poison_pool(compute->storage_, options.block_count);
+    compute->states_.poison();
   }
   return compute;
 }
 
 // What watches ops is told of those of the first rank. The others prefer what it preferred at
 // first.
-RankCompute::RankCompute(const ModelRank& rank, KvStorage storage, Communicator& group,
-                         const OpHooks* hooks)
+RankCompute::RankCompute(const ModelRank& rank, KvStorage storage, StateStorage states,
+                         Communicator& group, const OpHooks* hooks)
     : device_(*rank.device),
       model_(*rank.model),
       storage_(std::move(storage)),
+      states_(std::move(states)),
       stream_(device_.create_stream()),
       mesh_{&group, &no_others_, &no_others_} {
   hooks_ = hooks;
@@ -68,18 +73,22 @@ Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   if (poisons_kv_) poison_new_pages(storage_, plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
   storage_.copy_pages(*stream_, plan.copies);
+  states_.begin_step(plan);
   return mapped;
 }
 
-void RankCompute::forward(const ForwardBatch& batch, LayerTaps taps) {
+void RankCompute::forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps) {
   CHECK(!in_step());
   step_mark_.emplace(workspace_);
   ArenaPlaces places;
   const TensorPart hidden = place_hidden(places, model_, std::ssize(batch.tokens));
   hidden_ = hidden.in(workspace_.take(places.used()));
   OpContext op = context();
-  model_.embed(op, batch, hidden_);
-  model_.layers(op, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden_, taps);
+  ForwardBatch with_states = batch;
+  with_states.states = states_.view();
+  model_.embed(op, with_states, hidden_);
+  model_.layers(op, with_states, {0, model_.spec().layer_count}, storage_.layers(), hidden_, taps);
+  states_.fork(plan);
 }
 
 // Gathers the rows' hidden states, so that the head computes these alone, and no row twice.

@@ -11,6 +11,7 @@
 #include "engine/batch_builder.h"
 #include "engine/kv_storage.h"
 #include "engine/model_runner.h"
+#include "engine/state_storage.h"
 #include "models/model.h"
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
@@ -29,10 +30,11 @@ class RankCompute {
                                                      Communicator& group,
                                                      const ModelRunnerOptions& options);
 
-  // Moves, maps and copies a step's pages. The plan with block tables as kernels see them, until
-  // the next call.
+  // Moves, maps and copies a step's pages, and copies the states that sequences begin with. The
+  // plan with block tables as kernels see them, until the next call.
   Result<const StepPlan*> take_pages(const StepPlan& plan);
-  void forward(const ForwardBatch& batch, LayerTaps taps);
+  // Of the step whose pages were taken.
+  void forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps);
   // Of the forward pass before, the rows' logits [rows, V], to the end of a Mark; of ranks that
   // are not the first, of no meaning. REQUIRES: at most kLogitRowsMax rows
   TensorView logits(std::span<const LogitRow> rows);
@@ -47,11 +49,13 @@ class RankCompute {
   Workspace& workspace() { return workspace_; }
 
  private:
-  RankCompute(const ModelRank& rank, KvStorage storage, Communicator& group, const OpHooks* hooks);
+  RankCompute(const ModelRank& rank, KvStorage storage, StateStorage states, Communicator& group,
+              const OpHooks* hooks);
 
   Device& device_;
   const Model& model_;
   KvStorage storage_;
+  StateStorage states_;
   std::unique_ptr<Stream> stream_;
   Mesh mesh_;
   OpHooks unwatched_hooks_;

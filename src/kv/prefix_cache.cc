@@ -41,7 +41,8 @@ PrefixCache::PrefixCache(BlockPool& pool, std::span<const KvGroupSpec> groups,
       tiers_(options.tiers),
       candidates_(tree_, options.rule, pages_per_tier(pool, options.tiers)),
       units_(tree_, pool, tiers_, candidates_, groups, pages_per_tier(pool, options.tiers)),
-      finder_(tree_, units_, tiers_, groups),
+      states_(tree_, options.checkpoints.value_or(0)),
+      finder_(tree_, units_, tiers_, groups, options.checkpoints ? &states_ : nullptr),
       evictor_(tree_, units_, candidates_, tiers_, pool) {
   pool_.set_keeper(&evictor_);
 }
@@ -91,6 +92,8 @@ PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
   if (path.units == 0) return hold;
   path.node = match.nodes[static_cast<size_t>(path.units) - 1];
   path.generation = tree_.at(path.node).generation;
+  hold.checkpoint = states_.of(path.node);
+  states_.note_use(path.node);
   units_.prune(match.nodes.back());
   return hold;
 }
@@ -155,6 +158,25 @@ void PrefixCache::fill_pages(int32_t node, const SequenceBlocks& blocks) {
     units_.drop_page(node, slot);
     units_.attach(node, slot, {kPoolTier, page.value});
   }
+}
+
+std::optional<PrefixPath> PrefixCache::attach_checkpoint(CheckpointId checkpoint,
+                                                         const PrefixPath& path, int32_t tokens) {
+  PrefixPath unit = path;
+  const bool there = !path.lost && path.units * unit_tokens() >= tokens &&
+                     tree_.is_current(path.node, path.generation);
+  if (!there) {
+    states_.give_back(checkpoint);
+    return std::nullopt;
+  }
+  for (; unit.units * unit_tokens() > tokens; --unit.units) unit.node = tree_.at(unit.node).parent;
+  unit.generation = tree_.at(unit.node).generation;
+  states_.attach(checkpoint, unit.node);
+  return unit;
+}
+
+void PrefixCache::drop_checkpoint(const PrefixPath& unit) {
+  if (tree_.is_current(unit.node, unit.generation)) states_.drop(unit.node);
 }
 
 void PrefixCache::forget_from(PrefixPath& path, int32_t units) {

@@ -12,6 +12,7 @@
 //   EvictionCandidates  what nobody holds, the least worth first
 //   LowerTiers          room below the pool, and the copies that plans are to make
 //   PageEvictor         gives pages up when the pool needs them
+//   StateCheckpoints    states that are saved behind units, of models that keep such
 //   PrefixFinder        looks up, changes nothing
 #pragma once
 
@@ -33,6 +34,7 @@
 #include "kv/prefix_finder.h"
 #include "kv/prefix_tree.h"
 #include "kv/sequence_blocks.h"
+#include "kv/state_checkpoints.h"
 #include "kv/tier_pool.h"
 
 namespace headrace {
@@ -41,12 +43,15 @@ namespace headrace {
 struct PrefixHold {
   std::vector<GroupBlocks> pages;  // for SequenceBlocks::adopt
   PrefixPath path;
-  Ticket usable_after;  // the plan that loads the last of them
+  Ticket usable_after;                     // the plan that loads the last of them
+  std::optional<CheckpointId> checkpoint;  // the state to begin with, where sequences keep one
 };
 
 struct PrefixCacheOptions {
   EvictionRule rule = nullptr;
-  std::vector<TierSpec> tiers;        // below the pool: host, disk
+  std::vector<TierSpec> tiers;  // below the pool: host, disk
+  // Sequences keep states, of which so many can be saved; nullopt: they keep none. Not with tiers.
+  std::optional<int32_t> checkpoints = {};
   uint64_t hash_mask = ~uint64_t{0};  // makes hashes collide, for tests
 };
 
@@ -104,6 +109,19 @@ class PrefixCache {
   void pin(const PrefixMatch& match) { units_.change_pins(match.nodes, 1); }
   void unpin(const PrefixKey& key, TokenSpan tokens);
 
+  // --- states, of models that keep such
+  // As StateCheckpoints::take().
+  std::optional<CheckpointId> take_checkpoint() { return states_.take(); }
+  // The state of a sequence of that path, behind its first `tokens`, was saved there: it is
+  // attached to its unit, if the path has come that far. Returns the unit and its generation; else
+  // it is given back. REQUIRES: whole units
+  std::optional<PrefixPath> attach_checkpoint(CheckpointId checkpoint, const PrefixPath& path,
+                                              int32_t tokens);
+  void give_back_checkpoint(CheckpointId checkpoint) { states_.give_back(checkpoint); }
+  // The unit that attach_checkpoint() returned needs none any more.
+  void drop_checkpoint(const PrefixPath& unit);
+  const StateCheckpoints& checkpoints() const { return states_; }
+
   // --- tiers, as the methods of LowerTiers with these names
   void begin_plan(Ticket step) { tiers_.begin_plan(step); }
   TierMoves take_moves() { return tiers_.take_moves(); }
@@ -141,6 +159,7 @@ class PrefixCache {
   LowerTiers tiers_;
   EvictionCandidates candidates_;
   CachedUnits units_;
+  StateCheckpoints states_;
   PrefixFinder finder_;
   PageEvictor evictor_;
 };

@@ -21,13 +21,15 @@ PrefixMatch PrefixFinder::match(const PrefixKey& key, TokenSpan tokens, int32_t 
     node = child;
     length += unit;
   }
-  if (length < most) {
+  if (length < most && states_ == nullptr) {
     int32_t common = 0;
     const int32_t partial = tree_.best_partial_child(node, tokens.subspan(length), common);
     if (partial != kNone) match.nodes.push_back(partial);
     if (partial != kNone) length += static_cast<size_t>(common);
   }
   match.tokens = usable_length(match.nodes, static_cast<int32_t>(std::min(length, most)));
+  match.kv_tokens = match.tokens / tree_.unit_tokens() * tree_.unit_tokens();
+  if (states_ != nullptr) match.tokens = checkpointed_length(match.nodes, match.kv_tokens);
   match.nodes.resize((static_cast<size_t>(match.tokens) + unit - 1) / unit);
   if (tiers_.lowest() > kPoolTier) cut_costly_loads(match);
   return match;
@@ -48,6 +50,17 @@ int32_t PrefixFinder::usable_length(std::span<const int32_t> nodes, int32_t toke
     });
     // Any window that ends behind a missing page and begins before it has the same hole.
     if (!found) tokens = shorter / unit * unit;
+  }
+  return tokens;
+}
+
+// The longest prefix, whole units of `tokens`, behind which a state is saved and whose windows are
+// all there.
+int32_t PrefixFinder::checkpointed_length(std::span<const int32_t> nodes, int32_t tokens) const {
+  const int32_t unit = tree_.unit_tokens();
+  for (; tokens > 0; tokens -= unit) {
+    const int32_t last = nodes[static_cast<size_t>(tokens / unit) - 1];
+    if (states_->of(last) && usable_length(nodes, tokens) == tokens) break;
   }
   return tokens;
 }

@@ -11,21 +11,26 @@
 #include "kv/kv_group.h"
 #include "kv/lower_tiers.h"
 #include "kv/prefix_tree.h"
+#include "kv/state_checkpoints.h"
 
 namespace headrace {
 
 // The longest usable prefix: valid until the cache changes.
 struct PrefixMatch {
-  int32_t tokens = 0;          // [0, tokens) need not be computed
+  int32_t tokens = 0;  // [0, tokens) need not be computed
+  // Of whole units, how far keys and values would reach: beyond `tokens` where no checkpoint of the
+  // state is there.
+  int32_t kv_tokens = 0;
   std::vector<int32_t> nodes;  // from the root down; the last may be used in part
 };
 
 class PrefixFinder {
  public:
   // All of these outlive this object.
+  // `states` null: sequences keep no states, and a match may end anywhere.
   PrefixFinder(const PrefixTree& tree, const CachedUnits& units, const LowerTiers& tiers,
-               std::span<const KvGroupSpec> groups)
-      : tree_(tree), units_(units), tiers_(tiers), groups_(groups) {}
+               std::span<const KvGroupSpec> groups, const StateCheckpoints* states)
+      : tree_(tree), units_(units), tiers_(tiers), groups_(groups), states_(states) {}
 
   // As the methods of PrefixCache with these names.
   PrefixMatch match(const PrefixKey& key, TokenSpan tokens, int32_t tokens_max) const;
@@ -52,12 +57,14 @@ class PrefixFinder {
 
  private:
   int32_t usable_length(std::span<const int32_t> nodes, int32_t tokens) const;
+  int32_t checkpointed_length(std::span<const int32_t> nodes, int32_t tokens) const;
   void cut_costly_loads(PrefixMatch& match) const;
 
   const PrefixTree& tree_;
   const CachedUnits& units_;
   const LowerTiers& tiers_;
   const std::span<const KvGroupSpec> groups_;
+  const StateCheckpoints* const states_;
 };
 
 }  // namespace headrace

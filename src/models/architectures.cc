@@ -5,10 +5,12 @@
 #include "models/decoder.h"
 #include "models/dots1.h"
 #include "models/gemma.h"
+#include "models/lfm2.h"
 #include "models/model.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
 #include "models/qwen.h"
+#include "models/qwen35.h"
 #include "models/smollm3.h"
 #include "models/starcoder2.h"
 
@@ -60,6 +62,11 @@ std::span<const Architecture> architectures() {
       decoder<smollm3_spec>("smollm3", llama_hf_names),
       decoder<olmo2_spec>("olmo2", olmo2_hf_names),
       decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),
+      decoder<lfm2_spec>("lfm2", lfm2_hf_names),
+      decoder<lfm2_spec>("lfm2moe", lfm2_hf_names),
+      decoder<qwen35_spec>("qwen35", qwen35_hf_names),
+      decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
+      decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
   };
   return kArchitectures;
 }

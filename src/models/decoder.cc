@@ -144,8 +144,10 @@ int64_t scratch_parts_max(const DecoderSpec& spec) {
 class DecoderPass {
  public:
   DecoderPass(OpContext& context, const DecoderSpec& spec, const Widths& widths,
-              const ForwardBatch& batch, const TensorView& hidden)
+              std::span<const int64_t> state_offsets, const ForwardBatch& batch,
+              const TensorView& hidden)
       : context_(context),
+        state_offsets_(state_offsets),
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
         stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale) {}
@@ -231,7 +233,8 @@ class DecoderPass {
                       .angles = memory_.angles,
                       .kv = kv,
                       .group = group_of(index),
-                      .kept = kept});
+                      .kept = kept,
+                      .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)])});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
@@ -265,6 +268,7 @@ class DecoderPass {
   }
 
   OpContext& context_;
+  const std::span<const int64_t> state_offsets_;  // [layers + 1]
   const ForwardBatch& batch_;
   const Memory memory_;
   ResidualStream stream_;
@@ -282,6 +286,7 @@ class Decoder final : public Model {
           DType activation_dtype)
       : spec_(std::move(spec)),
         model_spec_(headrace::model_spec(spec_.model, weights.layers)),
+        state_offsets_(state_offsets(model_spec_)),
         weights_(std::move(weights)),
         widths_(Widths::of(weights_.layers, device)),
         device_(device),
@@ -306,7 +311,7 @@ class Decoder final : public Model {
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
               std::span<const KvLayerView> kv, TensorView hidden, LayerTaps taps) const override {
     Workspace::Mark mark(context.workspace);
-    DecoderPass pass(context, spec_, widths_, batch, hidden);
+    DecoderPass pass(context, spec_, widths_, state_offsets_, batch, hidden);
     pass.rotate_positions(weights_.ropes);
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
@@ -354,6 +359,7 @@ class Decoder final : public Model {
 
   const DecoderSpec spec_;
   const ModelSpec model_spec_;
+  const std::vector<int64_t> state_offsets_;  // [layers + 1]
   DecoderWeights weights_;
   const Widths widths_;
   const DeviceTraits device_;

@@ -26,7 +26,7 @@ struct DecoderLayer {
 // Layer `index` of the decoder, without weights.
 DecoderLayer make_layer(const DecoderSpec& spec, int32_t index);
 
-// Fills in what follows from the mixers: kv, query_heads.
+// Fills in what follows from the mixers: kv, state_bytes, query_heads.
 ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers);
 
 // visit(LinearWeight&) for all that a step multiplies by in the layer, in its order.

@@ -30,6 +30,10 @@ class ListedTensors final : public LayerTensors {
     add(name, Shape{count});
     return DeviceVector();
   }
+  Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
+    add(name, shape);
+    return std::vector<float>(static_cast<size_t>(shape.elements().value()));
+  }
 
  private:
   void add(const std::string& name, const Shape& shape, bool exact = false) {
@@ -48,7 +52,7 @@ AttentionSpec attention_of(const ModelConfig& config) {
           .scale = config.attention_scale > 0 ? config.attention_scale : 1.0f / root,
           .soft_cap = config.attention_soft_cap,
           .qk_norm_eps = config.rms_eps,
-          .qkv = config.fused_qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
+          .qkv = config.fused.qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
           .qkv_bias = config.qkv_bias,
           .out_bias = config.attention_out_bias,
           .qk_rows_interleaved = config.qk_rows_interleaved};
@@ -74,7 +78,7 @@ MixtureSpec mixture_of(const ExpertConfig& experts) {
 DecoderSpec uniform_decoder(const ModelConfig& config) {
   const DenseSpec dense{
       .width = config.ffn,
-      .tensors = config.fused_gate_up ? DenseTensors::kGatedFused : DenseTensors::kGated,
+      .tensors = config.fused.gate_up ? DenseTensors::kGatedFused : DenseTensors::kGated,
       .bias = config.ffn_bias};
   const DecoderLayerSpec layer{.mixer = attention_of(config), .feed_forward = dense};
   DecoderSpec spec{.model = {.architecture = config.architecture,
@@ -117,14 +121,24 @@ ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers) {
   for (const DecoderLayer& layer : layers) {
     model.query_heads = std::max(model.query_heads, layer.mixer->query_heads());
     model.kv.push_back(layer.mixer->kept());
+    model.state_bytes.push_back(layer.mixer->state_bytes());
   }
   return model;
+}
+
+std::vector<int64_t> state_offsets(const ModelSpec& model) {
+  constexpr int64_t kAlignment = 64;
+  std::vector<int64_t> offsets = {0};
+  for (const int64_t bytes : model.state_bytes) {
+    offsets.push_back(offsets.back() + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  return offsets;
 }
 
 std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   const int64_t hidden = spec.model.hidden_size, vocab = spec.model.vocab_size;
   std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}},
-                                     {"output_norm.weight", Shape{hidden}}};
+                                     {spec.output_norm_name + ".weight", Shape{hidden}}};
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
   for (const RopeTable& rope : spec.ropes) {
     const auto count = static_cast<int64_t>(rope.inv_freq.size());

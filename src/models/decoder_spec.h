@@ -39,6 +39,7 @@ struct DecoderSpec {
   std::vector<RopeTable> ropes;
   std::vector<DecoderLayerSpec> layers;  // [model.layer_count]
   NormKind output_norm = NormKind::kRms;
+  std::string output_norm_name = "output_norm";  // of its tensors
   float norm_eps = 0.0f;
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;
@@ -70,7 +71,7 @@ void for_each_attention(DecoderSpec& spec, Change change) {
 // Which layers slide where a file does not say it: all but each `period`-th.
 void slide_all_but_each(DecoderSpec& spec, const ModelConfig& config, int32_t period);
 
-// Fills in what follows from the mixers: model.kv, model.query_heads.
+// Fills in what follows from the mixers: model.kv, model.state_bytes, model.query_heads.
 ModelSpec model_spec(const DecoderSpec& spec);
 
 // Every tensor of the model, by GGUF name.

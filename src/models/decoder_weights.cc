@@ -91,6 +91,9 @@ class DecoderLoader {
     Result<DeviceVector> vector(const std::string& name, int64_t count) override {
       return loader_.vector(name_in_file(name), count);
     }
+    Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
+      return loader_.host_values(name_in_file(name), shape);
+    }
 
    private:
     std::string name_in_file(const std::string& name) const {
@@ -150,7 +153,8 @@ class DecoderLoader {
     NormWeights& norm = weights_.output_norm;
     norm.kind = spec_.output_norm;
     norm.eps = spec_.norm_eps;
-    HR_ASSIGN_OR_RETURN(norm.weight, vector("output_norm.weight", hidden, spec_.logit_scale));
+    HR_ASSIGN_OR_RETURN(norm.weight,
+                        vector(spec_.output_norm_name + ".weight", hidden, spec_.logit_scale));
     if (norm.kind != NormKind::kLayer) return ok_status();
     HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
     return ok_status();
@@ -163,9 +167,16 @@ class DecoderLoader {
   }
 
   Result<std::vector<float>> host_vector(const std::string& name, int64_t count) const {
-    HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(name, Shape{count}));
-    std::vector<float> values(static_cast<size_t>(count));
-    dequantise_row(view, 0, values.data());
+    return host_values(name, Shape{count});
+  }
+
+  Result<std::vector<float>> host_values(const std::string& name, const Shape& shape) const {
+    HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_.get(name, shape));
+    std::vector<float> values(static_cast<size_t>(shape.elements().value()));
+    const auto columns = static_cast<size_t>(view.columns());
+    for (int64_t r = 0; r < view.rows(); ++r) {
+      dequantise_row(view, r, &values[static_cast<size_t>(r) * columns]);
+    }
     return values;
   }
 

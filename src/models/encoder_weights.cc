@@ -44,6 +44,9 @@ class EncoderLoader {
       HR_ASSIGN_OR_RETURN(const auto values, loader_.table(prefix_ + name, Shape{count}));
       return DeviceVector::upload(loader_.device_, values);
     }
+    Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
+      return loader_.table(prefix_ + name, shape);
+    }
 
    private:
     EncoderLoader& loader_;

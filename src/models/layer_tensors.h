@@ -60,6 +60,8 @@ class LayerTensors {
   // GPU its memory is still being filled.
   virtual Result<LinearLayer> matrix(const MatrixStack& stack) = 0;
   virtual Result<DeviceVector> vector(const std::string& name, int64_t count) = 0;
+  // In the host's memory: small ones that a part lays out in a way of its own.
+  virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
 
   // Weight, and bias of a LayerNorm, of as many `columns` as rows have.
   Status read_norm(const std::string& name, int64_t columns, NormWeights& norm) {

@@ -20,6 +20,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/kv_view.h"
 #include "ops/op.h"
+#include "ops/states/state_view.h"
 #include "weights/hf_names.h"
 #include "weights/model_config.h"
 #include "weights/packed_cache.h"
@@ -66,8 +67,14 @@ struct ModelSpec {
   int32_t layer_count = 0;
   int32_t query_heads = 0;  // of the widest layer
   int32_t context_length = 0;
-  std::vector<LayerKv> kv;  // [layer_count]
+  std::vector<LayerKv> kv;  // [layer_count]; no key heads: the layer keeps nothing of a token
+  // [layer_count] or empty: what the layer keeps of a sequence, whatever its length.
+  std::vector<int64_t> state_bytes = {};
 };
+// Bytes from the front of an entry with the states of all layers to that of each, and to its end:
+// [layers + 1]. The end is 0 where no layer keeps one.
+std::vector<int64_t> state_offsets(const ModelSpec& model);
+inline int64_t state_entry_bytes(const ModelSpec& model) { return state_offsets(model).back(); }
 
 // The rows of one step. T tokens of S sequences, packed without padding.
 struct ForwardBatch {
@@ -92,6 +99,9 @@ struct ForwardBatch {
     Group group;                    // of the last layer; its sequences' rows lie in [0, R)
   };
   const KeptRows* kept = nullptr;  // null: all rows
+  // Of models with states: the entries, and of each sequence, in the order of those of a group,
+  // what it reads and writes.
+  StateView states = {};
 };
 
 struct LayerRange {

@@ -83,6 +83,10 @@ class SequenceSession {
     flush_denormals_on_this_thread();
     for (const LayerKv& layer : model.spec().kv) add_layer(layer);
     fill_groups();
+    entry_bytes_ = state_entry_bytes(model.spec());
+    if (entry_bytes_ == 0) return;
+    states_ = std::move(device_.allocate(2 * entry_bytes_).value());
+    std::memset(states_.data(), 0xff, static_cast<size_t>(states_.size()));
   }
 
   // Of the runs from now on; outlives them.
@@ -126,7 +130,8 @@ class SequenceSession {
   void add_layer(const LayerKv& layer) {
     KvLayerView kv = kv_view(layer, formats_, KeyLayout::kTransposed, kBlockTokens);
     kv.block_stride = k_part_bytes(kv) + v_part_bytes(kv);
-    pools_.push_back(std::move(device_.allocate(kv.block_stride * blocks_).value()));
+    const int64_t bytes = std::max<int64_t>(kv.block_stride * blocks_, 1);
+    pools_.push_back(std::move(device_.allocate(bytes).value()));
     std::memset(pools_.back().data(), 0xff, static_cast<size_t>(pools_.back().size()));
     kv.base = pools_.back().data();
     kv_.push_back(kv);
@@ -162,12 +167,21 @@ class SequenceSession {
                         .block_table = group.table.data()};
       groups.push_back({.slots = group.slots, .sequences = {&group.sequence, 1}});
     }
+    // From one entry to the other: what a state leaves is copied on the way, and taken up there.
+    const int32_t entry = step_count_++ % 2;
+    state_save_ = {first + count, 1 - entry};
+    state_sequence_ = {.row_first = 0,
+                       .row_count = count,
+                       .position = first,
+                       .entry = entry,
+                       .saves = {&state_save_, 1}};
     const auto from = static_cast<size_t>(first);
     const ForwardBatch batch{.tokens = TokenSpan(tokens).subspan(from, static_cast<size_t>(count)),
                              .positions = positions,
                              .groups = groups,
                              .layer_group = layer_group_,
-                             .kept = keep_rows(count)};
+                             .kept = keep_rows(count),
+                             .states = {states_.data(), entry_bytes_, {&state_sequence_, 1}}};
     forward(batch, values);
   }
 
@@ -244,6 +258,11 @@ class SequenceSession {
   int32_t read_rows_ = 0;  // 0: all
   std::vector<int32_t> kept_rows_;
   AttentionSequence kept_sequence_;
+  Buffer states_;  // two entries
+  int64_t entry_bytes_ = 0;
+  int32_t step_count_ = 0;
+  StateCopy state_save_;
+  StateSequence state_sequence_;
   ForwardBatch::KeptRows kept_;
 };
 

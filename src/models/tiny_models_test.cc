@@ -22,13 +22,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 48;
+constexpr size_t kModelCount = 55;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;
 constexpr double kInt8ErrorMax = 0.08;  // of such a cache beside it: 0.054 measured
 // The same where rounding chooses other experts of nearly equal scores: 0.096 measured.
 constexpr double kInt8ExpertsErrorMax = 0.12;
+
+// Gated DeltaNet divides what a head makes of a row by its size: transformers in bfloat16 is off by
+// 0.127 itself, 0.137 measured.
+constexpr double kDeltaNetErrorMax = 0.16;
 
 std::vector<std::string> model_names() {
   constexpr std::string_view kSuffix = ".expected.safetensors";
@@ -158,6 +162,15 @@ class TinyModel {
     const auto names = loaded_.weights->names();
     return std::ranges::any_of(names, [](auto name) { return name.ends_with("_exps.weight"); });
   }
+  bool has_delta_net() const {
+    const auto names = loaded_.weights->names();
+    return std::ranges::any_of(names, [](auto name) { return name.ends_with("ssm_norm.weight"); });
+  }
+  // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet.
+  double rounded_error_max(double others) const {
+    return has_delta_net() ? kDeltaNetErrorMax : others;
+  }
+  bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
   SequenceValues run(const std::vector<int32_t>& steps, const OpHooks* hooks = nullptr,
                      int32_t read_last = 0, Communicator* ranks = nullptr,
                      KvFormats formats = {KvFormat::kF32}) const {
@@ -213,10 +226,49 @@ TEST_F(TinyModels, EveryLayerEqualsTransformersInFp32) {
   });
 }
 
+double ln_p(const float* logits, size_t count, size_t token) {
+  double sum = 0;
+  const double largest = *std::max_element(logits, logits + count);
+  for (size_t i = 0; i < count; ++i) sum += std::exp(logits[i] - largest);
+  return logits[token] - largest - std::log(sum);
+}
+
+// Of layers that keep states, whole, in chunks and token by token: log-probabilities of every token
+// at every position. (Those of gated DeltaNet in transformers' float32 are 1.1e-5 to 4.6e-5 off its
+// float64; ours are 1.3e-5 to 3.4e-5 off its float32.)
+TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
+  constexpr double kDifferenceMax = 1e-5, kDeltaNetDifferenceMax = 5e-5;
+  int32_t count = 0;
+  for_each_model(ComputeType::kFloat32, [&](const TinyModel& model) {
+    if (!model.keeps_states()) return;
+    ++count;
+    const Expected& expected = model.expected();
+    const auto vocab = static_cast<size_t>(expected.logits.shape[1]);
+    const int32_t length = model.length();
+    for (const auto& steps : {std::vector<int32_t>{length},
+                              {7, 16, 1, 1, 20, length - 45},
+                              std::vector<int32_t>(static_cast<size_t>(length), 1)}) {
+      const SequenceValues values = model.run(steps);
+      double largest = 0;
+      for (size_t p = 0; p < expected.positions.size(); ++p) {
+        const auto& own = values.logits[static_cast<size_t>(expected.positions[p])];
+        const float* of_transformers = &expected.logits.values[p * vocab];
+        for (size_t token = 0; token < vocab; ++token) {
+          largest = std::max(largest, std::abs(ln_p(own.data(), vocab, token) -
+                                               ln_p(of_transformers, vocab, token)));
+        }
+      }
+      EXPECT_LE(largest, model.has_delta_net() ? kDeltaNetDifferenceMax : kDifferenceMax);
+    }
+  });
+  EXPECT_EQ(count, 7);
+}
+
 // Weights of BF16 as they are, activations rounded to BF16, sums in f32: 0.024 at most, measured.
 TEST_F(TinyModels, TheFastPathIsNear) {
   for_each_model(ComputeType::kFast, [](const TinyModel& model) {
-    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()), kRoundedErrorMax);
+    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()),
+              model.rounded_error_max(kRoundedErrorMax));
   });
 }
 
@@ -251,7 +303,7 @@ TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
     }
     EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
     EXPECT_LE(logit_error(whole, model.expected()),
-              model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax);
+              model.rounded_error_max(model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax));
   });
 }
 
@@ -319,12 +371,26 @@ SequenceValues run_on_ranks(const std::string& name, ShardSums sums, int32_t ran
   return std::move(values.front());
 }
 
+// Layers that keep states are not split.
+void expect_no_ranks(const std::string& name) {
+  const auto device = create_cpu_device(1);
+  ModelLoadOptions options;
+  options.shard = {.ranks = 2};
+  const auto model = TinyModel::load(name, *device, options);
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.status().message().find("--tensor-parallel-size 1"), std::string::npos);
+}
+
 TEST_F(TinyModels, RanksGiveTheBitsOfOne) {
   for (const std::string& name : model_names()) {
     SCOPED_TRACE(name);
     const auto device = create_cpu_device(2);
     const auto whole = TinyModel::load(name, *device, {});
     ASSERT_TRUE(whole.ok()) << whole.status().message();
+    if (whole->keeps_states()) {
+      expect_no_ranks(name);
+      continue;
+    }
     const std::vector<int32_t> steps = {7, 16, 1, whole->length() - 24};
     for (const int32_t read_last : {0, 3}) {
       const SequenceValues expected = whole->run(steps, nullptr, read_last);
@@ -345,6 +411,8 @@ TEST_F(TinyModels, RanksThatAddTheirSumsGiveTheBitsOfTheirOrder) {
     const auto device = create_cpu_device(2);
     for (const int32_t ranks : {2, 3}) {
       ModelLoadOptions options;
+      const auto whole = TinyModel::load(name, *device, options);
+      if (whole.ok() && whole->keeps_states()) continue;
       options.shard = {.ranks = ranks, .sums = ShardSums::kReduce, .all_on_one = true};
       const auto one = TinyModel::load(name, *device, options);
       ASSERT_TRUE(one.ok()) << one.status().message();

@@ -19,10 +19,13 @@
 #include "ops/rows/route_experts.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_scatter_add.h"
+#include "ops/rows/sigmoid_gate.h"
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"
 #include "ops/sampling/sample.h"
 #include "ops/sampling/slot_state.h"
+#include "ops/states/causal_conv.h"
+#include "ops/states/delta_rule.h"
 
 // Those with a table on CUDA, name_cuda_kernels().
 #define HR_OPS_ON_CUDA(OP)                   \
@@ -48,8 +51,11 @@
 
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
+  OP(causal_conv, CausalConvArgs)        \
+  OP(delta_rule, DeltaRuleArgs)          \
   OP(full_attention, FullAttentionArgs)  \
   OP(route_experts, RouteExpertsArgs)    \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
+  OP(sigmoid_gate, SigmoidGateArgs)      \
   OP(token_logprobs, TokenLogprobsArgs)

@@ -12,9 +12,12 @@ namespace {
 // Null: off. REQUIRES: the rule of eviction has a row in its table
 std::unique_ptr<PrefixCache> create_prefix_cache(const SchedulerOptions& options, BlockPool& pool) {
   if (!options.enable_prefix_caching || options.allocation != KvAllocation::kPaged) return nullptr;
+  if (options.state_checkpoints == 0) return nullptr;
   const EvictionRule rule = find_eviction_rule(options.prefix_cache_eviction).value();
-  return std::make_unique<PrefixCache>(pool, options.groups,
-                                       PrefixCacheOptions{.rule = rule, .tiers = options.tiers});
+  return std::make_unique<PrefixCache>(
+      pool, options.groups,
+      PrefixCacheOptions{
+          .rule = rule, .tiers = options.tiers, .checkpoints = options.state_checkpoints});
 }
 
 }  // namespace

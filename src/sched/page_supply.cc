@@ -36,12 +36,20 @@ int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
 
 Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   note_prefix(head, hit.tokens);
+  head.checkpoint.reset();
+  head.answer_checkpoint = {};
+  head.branch_tokens = hit.kv_tokens;
   if (hit.tokens == 0) return Ticket();
   PrefixHold hold = cache_->acquire(hit);
   head.blocks.adopt(std::move(hold.pages), hit.tokens);
   head.path = hold.path;
   head.prefix_tokens = hit.tokens;
   head.extent.begin(hit.tokens);
+  if (options_.state_checkpoints) {
+    CHECK_MSG(hold.checkpoint.has_value(), "a hit ends where no state is saved");
+    head.checkpoint = hold.checkpoint;
+    ++states_restored_;
+  }
   return hold.usable_after;
 }
 
@@ -68,6 +76,10 @@ void PageSupply::count(SchedulerStats& stats) const {
   stats.pages_dropped = moved.dropped;
   stats.pages_in_host = cache_->pages_in_tier(kHostTier);
   stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
+  stats.state_checkpoints = cache_->checkpoints().count();
+  stats.states_saved = states_saved_;
+  stats.states_restored = states_restored_;
+  stats.states_evicted = cache_->checkpoints().evictions();
 }
 
 int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const {
@@ -112,6 +124,42 @@ void PageSupply::cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyo
                                                   : beyond[at - sequence.output.size()]);
   }
   cache_->extend(key, sequence.path, units, sequence.blocks);
+}
+
+void PageSupply::plan_saves(const Sequence& sequence, Work& work) {
+  if (cache_ == nullptr || !options_.state_checkpoints || sequence.path.lost) return;
+  const int32_t unit = cache_->unit_tokens(), end = work.first + work.count;
+  const auto save_behind = [&](int32_t tokens) {
+    if (tokens <= work.first || tokens > end) return;
+    const std::optional<CheckpointId> checkpoint = cache_->take_checkpoint();
+    if (!checkpoint) return;
+    work.saves.push_back({tokens, *checkpoint});
+    ++saves_in_flight_;
+  };
+  const auto* prefilling = std::get_if<Prefilling>(&sequence.state);
+  if (prefilling == nullptr) {
+    if (end % unit == 0) save_behind(end);
+    return;
+  }
+  const int32_t last = std::max(0, prefilling->target - kPromptTail) / unit * unit;
+  if (sequence.branch_tokens < last) save_behind(sequence.branch_tokens);
+  save_behind(last);
+}
+
+void PageSupply::note_saves(Sequence& sequence, const Work& work) {
+  for (const StateSave& save : work.saves) {
+    --saves_in_flight_;
+    if (!sequence.running()) {
+      cache_->give_back_checkpoint(save.checkpoint);
+      continue;
+    }
+    const auto unit = cache_->attach_checkpoint(save.checkpoint, sequence.path, save.tokens);
+    if (!unit) continue;
+    ++states_saved_;
+    if (save.tokens <= sequence.prompt_length()) continue;
+    if (sequence.answer_checkpoint.units > 0) cache_->drop_checkpoint(sequence.answer_checkpoint);
+    sequence.answer_checkpoint = *unit;
+  }
 }
 
 void PageSupply::forget(Sequence& sequence) {

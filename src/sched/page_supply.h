@@ -53,6 +53,15 @@ class PageSupply {
   // Tokens [0, length) are computed and their step was applied: whole units of them may be found.
   // `beyond`: the tokens behind the sequence's output, where length passes it.
   void cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyond = {});
+  // Of models that keep states. Where the work's states are saved: behind the last whole unit of a
+  // prompt, less kPromptTail; where others went on differently; behind each unit of an answer, in
+  // place of the one before. A prompt of a chat is often not what the next turn begins with to its
+  // last tokens.
+  static constexpr int32_t kPromptTail = 8;
+  void plan_saves(const Sequence& sequence, Work& work);
+  // The work's step was applied, and cache_prefix() was called: what was saved may be found.
+  void note_saves(Sequence& sequence, const Work& work);
+  int64_t saves_in_flight() const { return saves_in_flight_; }
   // What the sequence computed may be wrong: no other sequence shall find it.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.
@@ -105,6 +114,8 @@ class PageSupply {
   const AdmissionControl& admission_;
   std::optional<KeptPages> kept_;
   uint64_t prefix_queries_ = 0, prefix_hits_ = 0, resumed_tokens_ = 0;
+  uint64_t states_saved_ = 0, states_restored_ = 0;
+  int64_t saves_in_flight_ = 0;
 };
 
 }  // namespace headrace

@@ -26,7 +26,8 @@ void PlanWriter::write_admission(StepDraft& draft, const Sequence& sequence,
                                  .choice = sequence.choice,
                                  .request = sequence.request,
                                  .tokens = std::move(tokens),
-                                 .blocks = sequence.blocks.table()});
+                                 .blocks = sequence.blocks.table(),
+                                 .checkpoint = sequence.checkpoint});
 }
 
 void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
@@ -39,6 +40,7 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
             .proposed = std::move(candidate.proposed),
             .also_sample = {},
             .new_blocks = std::move(candidate.new_blocks)};
+  supply_.plan_saves(sequence, work);
   sequence.extent.plan(work.count, static_cast<int32_t>(work.proposed.size()));
   sequence.last_step = Ticket(plan.step);
   sequence.waits_since = plan.step;

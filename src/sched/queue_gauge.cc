@@ -28,8 +28,8 @@ double QueueGauge::busy_seconds(double now_seconds) const {
 
 QueueGauge::QueueGauge(const SchedulerOptions& options)
     : requests_max_(int64_t{options.max_num_seqs} + options.max_queued_requests),
-      tokens_max_(options.max_queued_tokens),
-      seconds_max_(options.max_queue_seconds) {}
+      tokens_max_(options.queue_bounds.tokens),
+      seconds_max_(options.queue_bounds.seconds) {}
 
 Status QueueGauge::check(int64_t prompt_tokens, double now_seconds) const {
   if (outstanding_ >= requests_max_) {

@@ -9,8 +9,8 @@ SchedulerOptions bounded(int32_t requests, int32_t tokens, double seconds) {
   SchedulerOptions options;
   options.max_num_seqs = 1;
   options.max_queued_requests = requests - 1;
-  options.max_queued_tokens = tokens;
-  options.max_queue_seconds = seconds;
+  options.queue_bounds.tokens = tokens;
+  options.queue_bounds.seconds = seconds;
   return options;
 }
 

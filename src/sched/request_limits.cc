@@ -44,6 +44,23 @@ Status check_groups(const SchedulerOptions& options) {
   return ok_status();
 }
 
+Status check_states(const SchedulerOptions& options) {
+  if (!options.state_checkpoints) return ok_status();
+  if (*options.state_checkpoints < 0) {
+    return invalid_argument(
+        fmt::format("state_checkpoints is {}, it must not be negative", *options.state_checkpoints),
+        "state_checkpoints");
+  }
+  if (!options.tiers.empty()) {
+    return invalid_argument("states of sequences are kept in no tier below the pool", "tiers");
+  }
+  const ProposalOptions& proposals = options.proposals;
+  if (proposals.method != ProposalMethod::kNone || proposals.source != nullptr) {
+    return invalid_argument("states of sequences do not undo a rejected proposal", "proposals");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Status check_options(const SchedulerOptions& options) {
@@ -54,6 +71,7 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(require_positive(options.steps_in_flight_max, "steps_in_flight_max"));
   HR_RETURN_IF_ERROR(require_positive(options.block_count, "block_count"));
   HR_RETURN_IF_ERROR(check_groups(options));
+  HR_RETURN_IF_ERROR(check_states(options));
   HR_RETURN_IF_ERROR(require_positive(options.promote_after_steps, "promote_after_steps"));
   HR_RETURN_IF_ERROR(require_positive(options.max_prefill_seqs, "max_prefill_seqs"));
   HR_RETURN_IF_ERROR(require_positive(options.mlfq_quantum, "mlfq_quantum"));

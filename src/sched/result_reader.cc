@@ -105,9 +105,11 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan
   }
   // Not of what was preempted meanwhile. (Behind a narrow window it may hold no page and go on.)
   if (sequence.extent.most > 0) sequence.extent.settle(end, proposed > 0);
-  if (!sequence.running()) return;
-  sequence.blocks.publish_full(pool_, work.first, end);
-  supply_.cache_prefix(sequence, end, accepted);
+  if (sequence.running()) {
+    sequence.blocks.publish_full(pool_, work.first, end);
+    supply_.cache_prefix(sequence, end, accepted);
+  }
+  supply_.note_saves(sequence, work);
 }
 
 // Also what was in flight when it was preempted: its policy has it served.

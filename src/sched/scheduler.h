@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,13 +40,18 @@ struct WaitingRatioOptions {
   int32_t max_tokens = 20;
 };
 
+// Over it a request is refused; 0: no bound.
+struct QueueBounds {
+  int64_t tokens = 0;  // of prompts that wait
+  double seconds = 0;  // of the predicted wait
+};
+
 struct SchedulerOptions {
   int32_t max_num_seqs = 64;             // slots; each choice of a request takes one
   int32_t max_num_batched_tokens = 512;  // token budget of a step
   int32_t max_model_len = 2048;
   int32_t max_queued_requests = 256;
-  int64_t max_queued_tokens = 0;  // prompt tokens that wait; 0: no bound
-  double max_queue_seconds = 0;   // predicted wait; 0: no bound
+  QueueBounds queue_bounds;
   int32_t steps_in_flight_max = 1;
   std::string policy = "fcfs";  // queue_policy_names()
   bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
@@ -81,6 +87,10 @@ struct SchedulerOptions {
   // stored there where loading them is cheaper than computing them again; so are the pages of
   // preempted sequences.
   std::vector<TierSpec> tiers;
+  // Sequences keep a state of fixed size, each in its slot, and so many states can be saved,
+  // without which no prefix is found (kv/state_checkpoints.h). nullopt: the model keeps none. Not
+  // with tiers, nor with proposals, whose rejection a state does not undo.
+  std::optional<int32_t> state_checkpoints;
   // Under policies that reorder the queue, a sequence that has waited so many steps goes before all
   // others.
   int32_t promote_after_steps = 2000;
@@ -127,6 +137,10 @@ struct SchedulerStats {
   // Pages that went to a lower tier, came back, or were dropped there.
   uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
   int32_t pages_in_host = 0, pages_on_disk = 0;
+  // Checkpoints of states, of models that keep such: how many there are, how often one was saved,
+  // began a sequence, or was given up for another.
+  int32_t state_checkpoints = 0;
+  uint64_t states_saved = 0, states_restored = 0, states_evicted = 0;
   // Of steps with live work while background work waited: what was left under
   // background_step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;

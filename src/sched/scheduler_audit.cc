@@ -261,6 +261,7 @@ Status SchedulerAudit::check_pages() const {
 Status SchedulerAudit::check_cache() const {
   if (cache == nullptr) return ok_status();
   HR_RETURN_IF_ERROR(cache->check_invariants());
+  HR_RETURN_IF_ERROR(cache->checkpoints().check_invariants(supply.saves_in_flight()));
   for (const Sequence* sequence : table.running().all()) {
     HR_RETURN_IF_ERROR(cache->check_path(sequence->path, sequence->known_tokens()));
   }

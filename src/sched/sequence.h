@@ -97,8 +97,14 @@ struct Sequence {
   SequenceBlocks blocks;
   PrefixPath path;            // how far its tokens are in the prefix cache
   int32_t prefix_tokens = 0;  // tokens [0, prefix_tokens) were found there when it was admitted
-  Extent extent;              // what of it is computed or in a submitted step
-  int32_t reserved = 0;       // its policy's: pages for so many tokens are its own
+  // Of models that keep states: the checkpoint that it began with; how far keys and values of
+  // others reached beyond it, where a state is saved on the way; the unit of the last that was
+  // saved of its answer.
+  std::optional<CheckpointId> checkpoint{};
+  int32_t branch_tokens = 0;
+  PrefixPath answer_checkpoint;
+  Extent extent;         // what of it is computed or in a submitted step
+  int32_t reserved = 0;  // its policy's: pages for so many tokens are its own
   int32_t samples_in_flight = 0;
   int32_t preemptions = 0;    // for want of pages
   int32_t yields = 0;         // preempted by its policy

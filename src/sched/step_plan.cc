@@ -45,6 +45,7 @@ std::string StepPlan::to_string() const {
     line("  admit seq {} slot {} request {} choice {} tokens {}", a.sequence.value, a.slot.value,
          a.request->id.value, a.choice, a.tokens.size());
     append_blocks(out, a.blocks);
+    if (a.checkpoint) line(" state {}", a.checkpoint->value);
     out += '\n';
   }
   const auto moves = [&](std::string_view name, const std::vector<PageMove>& list) {
@@ -63,6 +64,7 @@ std::string StepPlan::to_string() const {
          w.first + w.count, rows_name(w.rows), w.samples ? " samples" : "");
     for (const SampleTarget& target : w.also_sample) line(" +seq {}", target.sequence.value);
     append_blocks(out, w.new_blocks);
+    for (const StateSave& save : w.saves) line(" save [{}]={}", save.tokens, save.checkpoint.value);
     out += '\n';
   }
   return out;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ struct Admission {
   std::shared_ptr<const Request> request;
   std::vector<TokenId> tokens;
   std::vector<GroupBlocks> blocks;  // shared blocks it starts with (fork, prefix hit)
+  // The state it starts with, of models that keep such: copied to its slot before any work of the
+  // step, and before a step saves another there. Empty: that of no token, or of a fork, which gets
+  // its leader's behind the step's work (Work::also_sample).
+  std::optional<CheckpointId> checkpoint = {};
+};
+
+// The state of a sequence behind its first `tokens` tokens is copied to a checkpoint when the work
+// that computes the last of them comes to it.
+struct StateSave {
+  int32_t tokens = 0;
+  CheckpointId checkpoint;
 };
 
 // kVerify: the rows of the last known token and of all proposals behind it.
@@ -50,6 +62,7 @@ struct Work {
   std::vector<TokenId> proposed;
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
+  std::vector<StateSave> saves = {};  // ascending, in (first, first + count]
 };
 
 struct ReleasedSlot {

@@ -87,8 +87,13 @@ struct OracleDevice::Slot {
 };
 
 OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
-                           int32_t slot_count, const std::vector<TierSpec>& tiers)
-    : model_(model), groups_(std::move(groups)) {
+                           int32_t slot_count, const std::vector<TierSpec>& tiers,
+                           std::optional<int32_t> state_checkpoints)
+    : model_(model),
+      groups_(std::move(groups)),
+      keeps_states_(state_checkpoints.has_value()),
+      states_(static_cast<size_t>(slot_count), kPoison),
+      checkpoints_(static_cast<size_t>(state_checkpoints.value_or(0)), kPoison) {
   CHECK(model_.vocab_size >= 2);
   for (const KvGroupSpec& group : groups_) page_cells_ = std::max(page_cells_, group.block_tokens);
   cells_.assign(static_cast<size_t>(block_count) * static_cast<size_t>(page_cells_), kPoison);
@@ -117,13 +122,14 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
     Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     for (const TokenId token : work.proposed) slot.append(token);
     compute(work);
+    if (keeps_states_) advance_state(work);
   }
   StepResult result;
   for (const Work& work : plan.work) {
     Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     const bool samples = work.samples || !work.also_sample.empty();
     const bool verifies = !work.proposed.empty();
-    const uint64_t chain = samples && !verifies ? read_back(slot, work.first + work.count - 1) : 0;
+    const uint64_t chain = samples && !verifies ? read_back(work, work.first + work.count - 1) : 0;
     if (work.samples || work.rows == LogitRows::kAll) {
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
@@ -139,6 +145,8 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
       StepResult::Row row{
           .sequence = target.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
       CHECK(slots_.at(static_cast<size_t>(target.slot.value))->sequence == target.sequence);
+      states_[static_cast<size_t>(target.slot.value)] =
+          states_[static_cast<size_t>(work.slot.value)];
       sample(target.slot, chain, row);
       result.rows.push_back(std::move(row));
     }
@@ -190,6 +198,9 @@ void OracleDevice::admit(const Admission& admission) {
   slot->choice = admission.choice;
   slot->request = admission.request;
   slot->tables.resize(groups_.size());
+  states_[static_cast<size_t>(admission.slot.value)] =
+      admission.checkpoint ? checkpoints_.at(static_cast<size_t>(admission.checkpoint->value))
+                           : kPoison;
   for (TokenId token : admission.tokens) slot->append(token);
   for (const GroupBlocks& blocks : admission.blocks) add_blocks(*slot, blocks, /*fresh=*/false);
 }
@@ -248,9 +259,25 @@ void OracleDevice::compute(const Work& work) {
   }
 }
 
-// The chain at `position`, as all cells that it attends to say. A cell that is not what the
-// sequence wrote changes it.
-uint64_t OracleDevice::read_back(Slot& slot, int32_t position) {
+// Token by token; a state is saved on the way.
+void OracleDevice::advance_state(const Work& work) {
+  const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+  uint64_t& state = states_[static_cast<size_t>(work.slot.value)];
+  if (work.first == 0) state = chain_start(*slot.request);
+  auto save = work.saves.begin();
+  for (int32_t position = work.first; position < work.first + work.count; ++position) {
+    state = chain_next(state, slot.tokens[static_cast<size_t>(position)], position);
+    if (save == work.saves.end() || save->tokens != position + 1) continue;
+    checkpoints_.at(static_cast<size_t>(save->checkpoint.value)) = state;
+    ++save;
+  }
+  CHECK_MSG(save == work.saves.end(), "a state is saved that no token of the work leaves");
+}
+
+// The chain at `position`, as all cells that it attends to say, and the state behind the work. What
+// is not what the sequence wrote changes it.
+uint64_t OracleDevice::read_back(const Work& work, int32_t position) {
+  const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
   uint64_t chain = slot.chain.at(static_cast<size_t>(position));
   const uint64_t expected = chain;
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -265,6 +292,9 @@ uint64_t OracleDevice::read_back(Slot& slot, int32_t position) {
       }
     }
   }
+  const uint64_t state = states_[static_cast<size_t>(work.slot.value)];
+  const auto end = static_cast<size_t>(work.first + work.count);
+  if (keeps_states_ && state != slot.chain.at(end - 1)) chain = mix64(chain ^ state ^ kPoison);
   if (chain != expected) ++mismatches_;
   return chain;
 }
@@ -285,7 +315,7 @@ void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& ro
 void OracleDevice::verify(const Work& work, Slot& slot, StepResult::Row& row) {
   std::vector<uint64_t> chains;
   for (int32_t position = work.first; position < work.first + work.count; ++position) {
-    chains.push_back(read_back(slot, position));
+    chains.push_back(read_back(work, position));
   }
   const size_t known = slot.tokens.size() - work.proposed.size();
   slot.tokens.resize(known);

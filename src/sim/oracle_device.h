@@ -5,6 +5,9 @@
 // So any wrong, stale, shared or lost page changes a token, and every test of scheduler, cache and
 // preemption is an exact comparison with oracle_next_token(), which knows nothing of pages.
 //
+// Where sequences keep states, a slot holds the chain of the tokens that its work has gone through:
+// a state that is stale, of another sequence or of another length changes a token as well.
+//
 // It keeps its own slots and tables from the plans alone, as a real device does, and poisons a page
 // when it is given to a sequence. Pages of lower tiers are poisoned when they have been loaded, and
 // what a step loads is there when all its work is done. One thread.
@@ -12,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -57,8 +61,10 @@ TokenId oracle_next_token(const OracleModel& model, const Request& request, int3
 
 class OracleDevice {
  public:
+  // `state_checkpoints` as SchedulerOptions has it.
   OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, int32_t block_count,
-               int32_t slot_count, const std::vector<TierSpec>& tiers = {});
+               int32_t slot_count, const std::vector<TierSpec>& tiers = {},
+               std::optional<int32_t> state_checkpoints = {});
   ~OracleDevice();
 
   // Computes a step. Steps come in order. A plan that no device could execute (an unknown slot, a
@@ -90,7 +96,8 @@ class OracleDevice {
   void move_page(const PageMove& move);
   std::span<uint64_t> tier_page(TierPage place);
   void compute(const Work& work);
-  uint64_t read_back(Slot& slot, int32_t position);
+  void advance_state(const Work& work);
+  uint64_t read_back(const Work& work, int32_t position);
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
   void verify(const Work& work, Slot& slot, StepResult::Row& row);
@@ -106,6 +113,9 @@ class OracleDevice {
   int32_t page_cells_ = 0;                         // of the group with the largest pages
   std::vector<uint64_t> cells_;                    // [blocks][page_cells]
   std::vector<std::vector<uint64_t>> tier_cells_;  // [lower tiers][pages][page_cells]
+  bool keeps_states_ = false;
+  std::vector<uint64_t> states_;       // [slots]
+  std::vector<uint64_t> checkpoints_;  // [checkpoints]
   std::vector<Ticket> last_touch_, last_write_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::set<std::pair<RequestId, int32_t>> faults_;

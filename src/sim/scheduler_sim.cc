@@ -51,6 +51,13 @@ std::vector<KvGroupSpec> split_as_layers(const std::vector<KvGroupSpec>& kinds, 
   return groups;
 }
 
+// From none to more than are ever used. Not from rng_ either.
+void keep_states(SchedulerOptions& options, uint64_t seed) {
+  constexpr int32_t kCheckpoints[] = {0, 1, 2, 4, 16, 16, 64, 1000};
+  options.state_checkpoints = kCheckpoints[mix64(seed ^ 0x737461746573u) % std::size(kCheckpoints)];
+  options.tiers.clear();
+}
+
 }  // namespace
 
 SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
@@ -58,6 +65,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   draw_options();
   draw_habits();
   if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
+  if (settings_.states) keep_states(options_, seed_);
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
   if (!scheduler.ok()) {
     fail(scheduler.status().message());
@@ -65,7 +73,8 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   }
   scheduler_ = std::move(scheduler).value();
   device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
-                                           options_.max_num_seqs, options_.tiers);
+                                           options_.max_num_seqs, options_.tiers,
+                                           options_.state_checkpoints);
 }
 
 void SchedulerSimulation::draw_options() {
@@ -218,12 +227,14 @@ std::string SchedulerSimulation::describe() const {
   for (const TierSpec& tier : options_.tiers) tiers += fmt::format(", tier of {}", tier.pages);
   return fmt::format(
       "seed {}: {}{}{}, {} seqs, {} tokens a step{}, context {}, {} pages, groups{}, {} in flight, "
-      "n <= {}, headroom {}{}",
+      "n <= {}, headroom {}{}{}",
       seed_, options_.policy, options_.allocation == KvAllocation::kReserveMax ? " reserve" : "",
       options_.enable_prefix_caching ? " cache " + options_.prefix_cache_eviction : "",
       options_.max_num_seqs, options_.max_num_batched_tokens,
       options_.chunked_prefill ? "" : " unchunked", options_.max_model_len, options_.block_count,
-      groups, options_.steps_in_flight_max, habits_.n_max, options_.admission_headroom, tiers);
+      groups, options_.steps_in_flight_max, habits_.n_max, options_.admission_headroom, tiers,
+      options_.state_checkpoints ? fmt::format(", {} checkpoints", *options_.state_checkpoints)
+                                 : "");
 }
 
 void SchedulerSimulation::fail(std::string what) {

@@ -9,6 +9,8 @@
 //   - nothing is emitted for what has ended; what has ended is unknown
 //   - the token budget, the order of a plan, and that it brings work whenever there is some
 //   - a page that went to a lower tier comes back as it was, and is not used before it is there
+//   - a prefix that is found ends where a state is saved, and no checkpoint is saved in twice or
+//   lost
 //   - no page is found before the step that wrote it was applied
 //   - no page is given away while a step in flight may touch it
 //   - what is not computed of a prompt was computed before, for the same salt
@@ -64,6 +66,7 @@ class SchedulerSimulation {
     bool proposals = false;        // speculative decoding, of which the seed draws the law
     bool varied_requests = false;  // in adapter, arithmetic and look-ahead
     bool equal_groups = false;     // each group that the seed draws as several that are alike
+    bool states = false;           // sequences keep states, of which the seed draws the checkpoints
   };
   explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
   SchedulerSimulation(uint64_t seed, Settings settings);
@@ -86,6 +89,7 @@ class SchedulerSimulation {
     int64_t preemptions = 0, dropped_tokens = 0;
     int64_t cached_tokens = 0, evictions = 0, yields = 0, promotions = 0;
     int64_t pages_stored = 0, pages_loaded = 0, resumed_tokens = 0;
+    int64_t states_saved = 0, states_restored = 0, states_evicted = 0;
     int64_t steps_backlogged = 0;  // in which both tenants had something waiting, under fair
     double gap_share_max = 0;      // of the bound on their service
     double wait_share_max = 0;     // of the bound on the oldest one's steps without work

@@ -138,11 +138,22 @@ bool SchedulerSimulation::has_ended(const Admitted& admitted) const {
 // plan computes.)
 void SchedulerSimulation::check_prefixes(const StepPlan& plan) {
   std::set<SequenceId> forks;
+  std::set<CheckpointId> saved;
   for (const Work& work : plan.work) {
     for (const SampleTarget& target : work.also_sample) forks.insert(target.sequence);
+    for (const StateSave& save : work.saves) {
+      if (!saved.insert(save.checkpoint).second) {
+        fail(fmt::format("two states are saved in checkpoint {}", save.checkpoint.value));
+      }
+    }
   }
   for (const Admission& admission : plan.admitted) {
     if (forks.contains(admission.sequence)) continue;
+    // (A prefix may have no page, where windows are as narrow as a token.)
+    const bool has_prefix = !admission.blocks.empty();
+    if (options_.state_checkpoints && has_prefix && !admission.checkpoint) {
+      fail(fmt::format("sequence {} begins without a state", admission.sequence.value));
+    }
     for (const GroupBlocks& group : admission.blocks) {
       for (BlockId block : group.blocks) {
         if (device_->last_write(block).value > applied_) {
@@ -497,6 +508,9 @@ void SchedulerSimulation::check_end() {
   tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
   tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
   tally_.pages_stored = static_cast<int64_t>(stats.pages_stored);
+  tally_.states_saved = static_cast<int64_t>(stats.states_saved);
+  tally_.states_restored = static_cast<int64_t>(stats.states_restored);
+  tally_.states_evicted = static_cast<int64_t>(stats.states_evicted);
   tally_.pages_loaded = static_cast<int64_t>(stats.pages_loaded);
   tally_.resumed_tokens = static_cast<int64_t>(stats.resumed_tokens);
   if (!open_.empty()) fail("a request got no end");

@@ -176,6 +176,44 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithEqualGroups) {
   EXPECT_GT(all.pages_loaded, steps * seeds / 50);
 }
 
+// The same where sequences keep states, of which from none to more than are ever used are saved.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithStates) {
+  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
+  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 2;
+  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
+  std::signal(SIGABRT, print_seed);
+  SchedulerSimulation::Tally all;
+  for (int64_t seed = first; seed < first + seeds; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed),
+                                   {.varied_requests = seed % 2 == 0, .states = true});
+    if (replay >= 0) simulation.watch(print_plan);
+    const std::optional<std::string> failure = simulation.run(steps);
+    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+    const SchedulerSimulation::Tally& one = simulation.tally();
+    all.preemptions += one.preemptions;
+    all.cached_tokens += one.cached_tokens;
+    all.forks += one.forks;
+    all.resumed_tokens += one.resumed_tokens;
+    all.states_saved += one.states_saved;
+    all.states_restored += one.states_restored;
+    all.states_evicted += one.states_evicted;
+  }
+  std::printf(
+      "%ld states saved, %ld restored, %ld evicted, %ld tokens cached, %ld resumed, %ld "
+      "preemptions, %ld forks\n",
+      all.states_saved, all.states_restored, all.states_evicted, all.cached_tokens,
+      all.resumed_tokens, all.preemptions, all.forks);
+  if (first != 1 || seeds < 100) return;
+  EXPECT_GT(all.states_saved, steps * seeds / 20);
+  EXPECT_GT(all.states_restored, steps * seeds / 200);
+  EXPECT_GT(all.states_evicted, steps * seeds / 200);
+  EXPECT_GT(all.cached_tokens, steps * seeds / 50);
+  EXPECT_GT(all.resumed_tokens, steps * seeds / 100);
+  EXPECT_GT(all.preemptions, steps * seeds / 500);
+}
+
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "stack/state_planning.h"
 #include "stack/tier_planning.h"
 
 namespace headrace {
@@ -71,6 +72,10 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
       scheduler.max_num_batched_tokens, int64_t{scheduler.max_model_len} * scheduler.max_num_seqs));
   const bool ahead = device.kind() == DeviceKind::kCuda && options.device.overlap;
   scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : 1;
+  const ModelSpec& spec = loaded.model.spec();
+  if (state_entry_bytes(spec) == 0) return;
+  scheduler.state_checkpoints =
+      plan_state_checkpoints(options, spec, scheduler.max_num_seqs, device);
 }
 
 // The runner has room for what the scheduler may plan.
@@ -80,6 +85,7 @@ void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runne
   runner.synthetic_acceptance = scheduler.proposals.synthetic_acceptance;
   runner.max_model_len = scheduler.max_model_len;
   runner.block_count = scheduler.block_count;
+  runner.state_checkpoints = scheduler.state_checkpoints.value_or(0);
   runner.end_ids = scheduler.end_ids;
 }
 

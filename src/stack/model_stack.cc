@@ -26,6 +26,7 @@
 #include "stack/model_files.h"
 #include "stack/packed_cache_planning.h"
 #include "stack/packed_cache_writer.h"
+#include "stack/state_planning.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -191,17 +192,21 @@ class StackLoader {
     return ok_status();
   }
 
-  bool has_experts() const {
+  // What is computed on a CPU alone; empty: nothing.
+  std::string_view of_cpus_alone() const {
     const auto config = stack_->source_->config();
-    return config.ok() && config->experts.count > 0;
+    if (!config.ok()) return "";
+    if (has_states(*config)) return "layers that keep states";
+    return config->experts.count > 0 ? "mixtures of experts" : "";
   }
 
   Status start_device() {
     const Timeline::Span span(timeline(), "device");
+    const std::string_view on_cpu = of_cpus_alone();
     if (options_.device.choice == DeviceChoice::kAuto && takes_gpu(options_.device) &&
-        has_experts()) {
-      log_warning("{}: mixtures of experts are computed on the CPU alone: --device auto takes it",
-                  options_.model);
+        !on_cpu.empty()) {
+      log_warning("{}: {} are computed on the CPU alone: --device auto takes it", options_.model,
+                  on_cpu);
       options_.device.choice = DeviceChoice::kCpu;
     }
     HR_ASSIGN_OR_RETURN(stack_->devices_, create_devices(options_.device));
@@ -237,6 +242,7 @@ class StackLoader {
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_RETURN_IF_ERROR(check_generates(weights.config));
+    if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     ModelLoadOptions load{
         .compute = compute(),
@@ -315,6 +321,10 @@ class StackLoader {
                                       options_.memory));
     SchedulerOptions& scheduler = options_.engine.scheduler;
     scheduler.max_num_seqs = choice.max_num_seqs;
+    const ModelSpec& spec = stack_->model().spec();
+    if (state_entry_bytes(spec) > 0 && options_.batch.max_num_seqs == 0) {
+      scheduler.max_num_seqs = sequences_with_states(choice.max_num_seqs, spec, device());
+    }
     scheduler.max_num_batched_tokens = choice.max_num_batched_tokens;
     scheduler.policy = choice.policy;
     stack_->info_.job_order = choice.job_order;
@@ -370,6 +380,14 @@ class StackLoader {
     info.block_tokens = kv.block_tokens;
     info.max_model_len = options_.engine.scheduler.max_model_len;
     log_info("keys and values: {}", kv.to_string(info.max_model_len));
+    const SchedulerOptions& scheduler = options_.engine.scheduler;
+    if (scheduler.state_checkpoints) {
+      info.memory_plan = state_plan_line(stack_->model().spec(), scheduler.max_num_seqs,
+                                         *scheduler.state_checkpoints);
+      info.state_bytes = state_entry_bytes(stack_->model().spec()) *
+                         (scheduler.max_num_seqs + *scheduler.state_checkpoints);
+      log_info("{}", info.memory_plan);
+    }
     stack_->planned_free_bytes_ = pool.planned_free_bytes;
   }
 

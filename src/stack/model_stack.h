@@ -31,6 +31,7 @@ struct StackInfo {
   int64_t file_bytes = 0;
   int64_t weight_bytes = 0;  // in memory, packed
   int64_t kv_bytes = 0;      // of the whole pool
+  int64_t state_bytes = 0;   // of all states and checkpoints; 0: the model keeps none
   int32_t block_count = 0;
   int32_t block_tokens = 16;
   int32_t max_model_len = 0;
@@ -38,7 +39,7 @@ struct StackInfo {
   std::string cpu_features;
   bool on_gpu = false;
   std::string device;       // the GPU's name, or the CPU's
-  std::string memory_plan;  // of a GPU: one line; empty on the CPU
+  std::string memory_plan;  // one line of a GPU, or of a CPU where layers keep states; or empty
   std::string batch_shape;  // one line: sequences, tokens a step, order, and why
   std::string order_label;  // "order of arrival", "lengths declared"
   RequestOrder job_order = RequestOrder::kArrival;  // in which the job's requests are to be sent

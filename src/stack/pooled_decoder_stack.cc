@@ -137,6 +137,12 @@ class PooledDecoderLoad {
         config_.head_tokens.empty() ? OutputMatrix::kNotNeeded : OutputMatrix::kNeeded;
     weights = read_weights(*stack_->source_, options_.load, device().pool().thread_count(), matrix);
     HR_RETURN_IF_ERROR(refusal(weights.problems));
+    if (has_states(weights.config)) {
+      return unsupported(
+          fmt::format("{}: layers that keep states (short convolutions, gated "
+                      "DeltaNet) give no vectors and scores",
+                      options_.model));
+    }
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     if (options_.memory.max_model_len == 0 && config_.length_max > 0) {
       weights.config.served_length = std::min(weights.config.served_length, config_.length_max);

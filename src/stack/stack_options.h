@@ -68,6 +68,8 @@ struct MemoryOptions {
   double gpu_memory_utilization = 0.9;  // share of the GPU's memory for weights, activations and KV
   int64_t kv_cache_memory_bytes = 0;  // 0 = CPU: enough for max_num_seqs short or one long request;
                                       // GPU: what gpu_memory_utilization leaves
+  // States of sequences that are saved, of models whose layers keep such; -1: by the memory.
+  int32_t state_checkpoints = -1;
 };
 
 // What keys and values are kept as; auto: on a CPU F16, or F32 where all is computed so, on a GPU

@@ -5,6 +5,7 @@
 // refused here, by name.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,6 +71,31 @@ struct ExpertConfig {
   }
 };
 
+// What a layer mixes the rows of a sequence by.
+enum class LayerMixer : uint8_t {
+  kAttention,
+  kShortConv,  // LFM2's gated short convolution
+  kDeltaNet,   // gated DeltaNet (Qwen3-Next)
+};
+
+struct MixerConfig {
+  std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
+  bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
+  int32_t conv_taps = 0;             // of the convolutions of the others
+  // Of gated DeltaNet.
+  int32_t key_heads = 0;
+  int32_t value_heads = 0;  // a multiple of key_heads
+  int32_t key_dim = 0;      // of a head
+  int32_t value_dim = 0;
+  // How the file has it: heads' rows of q, k, v and z in one tensor (Qwen3-Next); log(-rate).
+  bool tensors_by_head = false;
+  bool rate_is_log = false;
+
+  LayerMixer of(int32_t layer) const {
+    return by_layer.empty() ? LayerMixer::kAttention : by_layer[static_cast<size_t>(layer)];
+  }
+};
+
 // What stands behind the layers.
 struct OutputHead {
   bool matrix = true;   // of the vocabulary; false: of a class that has none and generates no text
@@ -77,6 +103,12 @@ struct OutputHead {
 
   bool generates() const { return matrix && classes == 0; }
   friend bool operator==(const OutputHead&, const OutputHead&) = default;
+};
+
+// Tensors that hold what others have apart.
+struct FusedTensors {
+  bool qkv = false;      // attn_qkv instead of attn_q, attn_k, attn_v
+  bool gate_up = false;  // ffn_up has gate and up
 };
 
 struct ModelConfig {
@@ -108,6 +140,8 @@ struct ModelConfig {
   int32_t window = 0;                // of sliding layers; 0 = none slides
   std::vector<bool> sliding_layers;  // [layers]; empty = the architecture's rule
 
+  MixerConfig mixers;
+
   float attention_scale = 0;  // of scores; 0 = the architecture's rule
   float attention_soft_cap = 0;
   float logit_soft_cap = 0;
@@ -120,13 +154,18 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool ffn_bias = false;
-  bool fused_qkv = false;            // attn_qkv instead of attn_q, attn_k, attn_v
-  bool fused_gate_up = false;        // ffn_up has gate and up
+  FusedTensors fused;
   bool qk_rows_interleaved = false;  // rows of q and k are in the order of interleaved RoPE
   // Ids that end generation (generation_config.json, config.json, tokenizer.ggml.eos_token_id and
   // its kin), ascending, each < vocab. A vocabulary may know more.
   std::vector<int32_t> end_ids;
 };
+
+// Whether layers keep states, beside keys and values or in their place.
+inline bool has_states(const ModelConfig& config) {
+  return std::any_of(config.mixers.by_layer.begin(), config.mixers.by_layer.end(),
+                     [](LayerMixer mixer) { return mixer != LayerMixer::kAttention; });
+}
 
 // Bounds of sane models: an order of magnitude over the largest that exist.
 struct ModelLimits {
@@ -138,6 +177,7 @@ struct ModelLimits {
   int32_t experts_max = 4096;
   int32_t vocab_max = 1 << 24;
   int32_t context_length_max = 1 << 27;
+  int32_t conv_taps_max = 64;
 };
 inline constexpr ModelLimits kModelLimits;
 

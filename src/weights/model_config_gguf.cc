@@ -45,6 +45,12 @@ class GgufConfigReader {
       return file_.unsupported_field(key("expert_count"),
                                      "mixtures of experts of this architecture are not supported");
     }
+    if (family_.other_mixer == LayerMixer::kDeltaNet) {
+      return file_.unsupported_field(
+          "general.architecture",
+          fmt::format("GGUF files of {} are not supported: use the model's safetensors",
+                      family_.architecture));
+    }
     HR_ASSIGN_OR_RETURN(const auto causal, file_.optional_bool(key("attention.causal")));
     if (!causal.value_or(true)) {
       return file_.unsupported_field(key("attention.causal"),
@@ -65,9 +71,40 @@ class GgufConfigReader {
     return ok_status();
   }
 
+  // Layers of no key heads do not attend; the others have equally many.
+  Status read_mixers(const std::string& name, const GgufArray& heads) {
+    const auto layers = static_cast<size_t>(config_.layers);
+    if (heads.size() != layers) {
+      return file_.corrupt_field(name,
+                                 fmt::format("{} numbers for {} layers", heads.size(), layers));
+    }
+    int64_t all = 0;
+    for (size_t i = 0; i < layers; ++i) {
+      const auto of_layer = heads.int_at(i);
+      if (!of_layer || *of_layer < 0 || *of_layer > kModelLimits.heads_max) {
+        return file_.corrupt_field(name, "is no list of numbers of heads");
+      }
+      config_.mixers.by_layer.push_back(*of_layer == 0 ? *family_.other_mixer
+                                                       : LayerMixer::kAttention);
+      if (*of_layer == 0) continue;
+      if (all != 0 && *of_layer != all) {
+        return file_.unsupported_field(name,
+                                       fmt::format("layers of {} and of {} heads", all, *of_layer));
+      }
+      all = *of_layer;
+    }
+    config_.kv_heads = static_cast<int32_t>(all);
+    return ok_status();
+  }
+
   Status read_field(const ConfigField& field) {
     const std::string name = source_.name_of(field);
-    if (file_.find(name) == nullptr) {
+    const GgufEntry* const entry = file_.find(name);
+    if (family_.other_mixer && field.member == ConfigMember(&ModelConfig::kv_heads) &&
+        entry != nullptr && std::holds_alternative<GgufArray>(entry->value)) {
+      return read_mixers(name, std::get<GgufArray>(entry->value));
+    }
+    if (entry == nullptr) {
       if (is_missing(field, config_)) return file_.corrupt_field(name, "missing");
       return ok_status();
     }
@@ -196,7 +233,7 @@ class GgufConfigReader {
   void read_tensors() {
     const auto has = [&](std::string_view name) { return file_.find_tensor(name) != nullptr; };
     config_.tied_embeddings = !has("output.weight");
-    config_.fused_qkv = has("blk.0.attn_qkv.weight");
+    config_.fused.qkv = has("blk.0.attn_qkv.weight");
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");
@@ -206,7 +243,7 @@ class GgufConfigReader {
       config_.head.classes = static_cast<int32_t>(std::min<int64_t>(classes->shape[0], INT32_MAX));
     }
     const GgufTensor* up = file_.find_tensor("blk.0.ffn_up.weight");
-    config_.fused_gate_up = !has("blk.0.ffn_gate.weight") && up != nullptr &&
+    config_.fused.gate_up = !has("blk.0.ffn_gate.weight") && up != nullptr &&
                             up->shape.rank() == 2 && up->shape[0] == 2 * int64_t{config_.ffn};
     config_.qk_rows_interleaved = family_.gguf_rows_interleaved;
   }

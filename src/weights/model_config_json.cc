@@ -54,6 +54,8 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
+    HR_RETURN_IF_ERROR(read_mixers());
+    HR_RETURN_IF_ERROR(adjust_ffn());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(read_end_ids());
     return std::move(config_);
@@ -86,9 +88,14 @@ class JsonConfigReader {
                       method != nullptr && method->is_string() ? printable(method->as_string())
                                                                : "quantised"));
     }
-    for (const std::string_view name : {"use_bidirectional_attention", "is_encoder_decoder"}) {
+    for (const std::string_view name :
+         {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
+    }
+    for (const std::string_view name : {"attn_output_gate", "use_expert_bias"}) {
+      HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, true));
+      if (!set) return source_.unsupported_field(name, "is not supported, only true or none");
     }
     HR_ASSIGN_OR_RETURN(const bool causal, flag_or(json_, "is_causal", true));
     if (!causal) {
@@ -176,6 +183,8 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(const bool outer,
                         flag_or(outer_, "tie_word_embeddings", config_.tied_embeddings));
     HR_ASSIGN_OR_RETURN(config_.tied_embeddings, flag_or(json_, "tie_word_embeddings", outer));
+    HR_ASSIGN_OR_RETURN(config_.tied_embeddings,
+                        flag_or(json_, "tie_embedding", config_.tied_embeddings));  // LFM2's
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "attention_bias", config_.qkv_bias));
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_bias", config_.attention_out_bias));
@@ -243,7 +252,7 @@ class JsonConfigReader {
   // transformers 4: rope_theta and rope_scaling; 5: rope_parameters, for models with two bases one
   // object for each kind of layer.
   Status read_rope() {
-    double rotated = 1;
+    double rotated = source_.family->other_mixer == LayerMixer::kDeltaNet ? 0.25 : 1;
     HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "partial_rotary_factor", rotated));
     for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
       const Json* parameters = find(name);
@@ -430,6 +439,77 @@ class JsonConfigReader {
       config_.rope_layers.push_back((i + 1) % period != 0);
     }
     return ok_status();
+  }
+
+  // ---- layers that do not attend ----
+
+  // By name, or all but each n-th (Qwen3-Next's first files), or all but those listed (LFM2's).
+  Status read_mixers() {
+    if (!source_.family->other_mixer) return ok_status();
+    const LayerMixer other = *source_.family->other_mixer;
+    if (const Json* types = find("layer_types")) return read_mixer_types(*types, other);
+    if (const Json* listed = find("full_attn_idxs")) return read_attending_layers(*listed, other);
+    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "full_attention_interval",
+                                                        other == LayerMixer::kDeltaNet ? 4 : 1));
+    if (period == 0) return source_.corrupt_field("full_attention_interval", "0 is no period");
+    for (int32_t i = 0; i < config_.layers; ++i) {
+      config_.mixers.by_layer.push_back((i + 1) % period == 0 ? LayerMixer::kAttention : other);
+    }
+    return ok_status();
+  }
+
+  Status read_mixer_types(const Json& types, LayerMixer other) {
+    HR_RETURN_IF_ERROR(check_list("layer_types", types));
+    const std::string_view name = other == LayerMixer::kShortConv ? "conv" : "linear_attention";
+    for (const Json& type : types.as_array()) {
+      if (!type.is_string()) return wrong_type("layer_types", type, "a list of names");
+      if (type.as_string() != name && type.as_string() != "full_attention") {
+        return source_.unsupported_field(
+            "layer_types", fmt::format("\"{}\" is not supported (known: full_attention, {})",
+                                       printable(type.as_string()), name));
+      }
+      config_.mixers.by_layer.push_back(type.as_string() == name ? other : LayerMixer::kAttention);
+    }
+    return ok_status();
+  }
+
+  Status read_attending_layers(const Json& listed, LayerMixer other) {
+    constexpr std::string_view kList = "full_attn_idxs";
+    if (!listed.is_array()) return wrong_type(kList, listed, "a list of layers");
+    config_.mixers.by_layer.assign(static_cast<size_t>(config_.layers), other);
+    for (const Json& layer : listed.as_array()) {
+      if (!layer.is_int()) return wrong_type(kList, layer, "a list of integers");
+      if (layer.as_int() < 0 || layer.as_int() >= config_.layers) {
+        return source_.corrupt_field(
+            kList, fmt::format("{} is none of {} layers", layer.as_int(), config_.layers));
+      }
+      config_.mixers.by_layer[static_cast<size_t>(layer.as_int())] = LayerMixer::kAttention;
+    }
+    return ok_status();
+  }
+
+  // LFM2's files name a width of which the network has two thirds, rounded up.
+  Status adjust_ffn() {
+    if (config_.architecture != "lfm2") return ok_status();
+    HR_ASSIGN_OR_RETURN(config_.ffn, length_or(json_, "block_ff_dim", config_.ffn));
+    HR_ASSIGN_OR_RETURN(const bool adjusts, flag_or(json_, "block_auto_adjust_ff_dim", true));
+    if (adjusts) {
+      HR_ASSIGN_OR_RETURN(const double scale, number_or(json_, "block_ffn_dim_multiplier", 1));
+      HR_ASSIGN_OR_RETURN(const int32_t multiple, length_or(json_, "block_multiple_of", 256));
+      if (!(scale > 0 && scale <= 64) || multiple < 1 || multiple > kModelLimits.ffn_max) {
+        return source_.corrupt_field(
+            "block_ffn_dim_multiplier",
+            fmt::format("{} and block_multiple_of {} are no width", scale, multiple));
+      }
+      const int64_t two_thirds = int64_t{2} * config_.ffn / 3;
+      const auto scaled = static_cast<int64_t>(scale * static_cast<double>(two_thirds));
+      config_.ffn = static_cast<int32_t>(std::min<int64_t>(
+          (scaled + multiple - 1) / multiple * multiple, int64_t{kModelLimits.ffn_max} + 1));
+    }
+    if (config_.ffn >= 1 && config_.ffn <= kModelLimits.ffn_max) return ok_status();
+    return source_.corrupt_field(
+        "intermediate_size",
+        fmt::format("a width of {} is outside 1 to {}", config_.ffn, kModelLimits.ffn_max));
   }
 
   Status check_list(std::string_view name, const Json& list) const {

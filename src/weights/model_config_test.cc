@@ -345,7 +345,61 @@ TEST(HuggingFaceConfig, Phi3PartsOfHeadsAndTwoLists) {
   EXPECT_EQ(phi.rope_scaling.kind, RopeScaling::Kind::kLongRope);
   EXPECT_EQ(phi.rope_scaling.original_context, 32);
   EXPECT_EQ(phi.rope_scaling.long_factors.back(), 6);
-  EXPECT_TRUE(phi.fused_qkv && phi.fused_gate_up);
+  EXPECT_TRUE(phi.fused.qkv && phi.fused.gate_up);
+}
+
+// The numbers of LFM2-350M, of which the network has two thirds of the width, rounded up.
+TEST(HuggingFaceConfig, LayersThatDoNotAttend) {
+  using enum LayerMixer;
+  const auto layers = [](const char* text) { return json(text); };
+  const Json lfm2 = sizes_of("Lfm2ForCausalLM")
+                        .set("num_hidden_layers", 4)
+                        .set("norm_eps", 1e-5)
+                        .set("intermediate_size", 6656);
+  const ModelConfig listed = read(Json(lfm2).set("full_attn_idxs", layers("[2]")));
+  EXPECT_EQ(listed.mixers.by_layer, (std::vector{kShortConv, kShortConv, kAttention, kShortConv}));
+  EXPECT_EQ(listed.ffn, 4608);
+  EXPECT_EQ(listed.mixers.conv_taps, 3);
+  EXPECT_TRUE(has_states(listed) && listed.tied_embeddings);
+  const Json named =
+      Json(lfm2)
+          .set("layer_types", layers(R"(["conv", "full_attention", "conv", "conv"])"))
+          .set("block_auto_adjust_ff_dim", false)
+          .set("tie_embedding", false);
+  EXPECT_EQ(read(named).mixers.of(1), kAttention);
+  EXPECT_EQ(read(named).ffn, 6656);
+  EXPECT_FALSE(read(named).tied_embeddings);
+
+  const ModelConfig qwen = read(sizes_of("Qwen3_5ForCausalLM").set("num_hidden_layers", 4));
+  EXPECT_EQ(qwen.mixers.by_layer, (std::vector{kDeltaNet, kDeltaNet, kDeltaNet, kAttention}));
+  EXPECT_TRUE(qwen.mixers.gated_attention && qwen.mixers.rate_is_log);
+  EXPECT_FALSE(qwen.mixers.tensors_by_head);
+  EXPECT_EQ(qwen.rope_dim, qwen.head_dim / 4);
+  const ModelConfig next = read(sizes_of("Qwen3NextForCausalLM")
+                                    .set("num_hidden_layers", 4)
+                                    .set("full_attention_interval", 2)
+                                    .set("linear_num_value_heads", 16));
+  EXPECT_EQ(next.mixers.by_layer, (std::vector{kDeltaNet, kAttention, kDeltaNet, kAttention}));
+  EXPECT_TRUE(next.mixers.tensors_by_head);
+  EXPECT_EQ(next.mixers.value_heads, 16);
+
+  const auto refusal = [](const Json& config) {
+    return std::string(from_json(config).status().message());
+  };
+  EXPECT_NE(refusal(Json(lfm2).set("conv_bias", true)).find("conv_bias"), std::string::npos);
+  EXPECT_NE(refusal(Json(lfm2).set("full_attn_idxs", layers("[4]"))).find("none of 4 layers"),
+            std::string::npos);
+  EXPECT_NE(refusal(Json(lfm2).set("full_attn_idxs", layers("[]"))).find("no layer attends"),
+            std::string::npos);
+  EXPECT_NE(refusal(Json(named).set("layer_types", layers(R"(["mamba", "conv", "conv", "conv"])")))
+                .find("mamba"),
+            std::string::npos);
+  EXPECT_NE(refusal(sizes_of("Qwen3_5ForCausalLM").set("attn_output_gate", false))
+                .find("attn_output_gate"),
+            std::string::npos);
+  EXPECT_NE(refusal(sizes_of("Qwen3_5ForCausalLM").set("linear_num_value_heads", 24))
+                .find("do not divide"),
+            std::string::npos);
 }
 
 TEST(HuggingFaceConfig, TheOtherFamilies) {
@@ -449,7 +503,7 @@ TEST(GgufConfig, TensorsTellOfDivisorsAndFusedMatrices) {
   builder.add_tensor("rope_freqs.weight", {8}, 0).add_tensor("blk.0.attn_qkv.weight", {32, 64}, 0);
   const ModelConfig config = from_gguf(builder);
   EXPECT_TRUE(config.rope_scaling.divisors);
-  EXPECT_TRUE(config.fused_qkv);
+  EXPECT_TRUE(config.fused.qkv);
   EXPECT_FALSE(config.qkv_bias);
 }
 

@@ -85,15 +85,51 @@ constexpr auto kDots1Fields = std::to_array<ConfigField>({
     {&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
      kModelLimits.layers_max},
 });
+constexpr ConfigField kSharedExpertWidth{
+    &ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+    "shared_expert_intermediate_size", 1, kModelLimits.ffn_max};
 constexpr auto kQwen2MoeFields = std::to_array<ConfigField>({
     kRmsEps,
     kNumExperts,
     expert_count("num_local_experts"),
     experts_used("num_experts_per_tok"),
     kExpertWidth,
-    {&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
-     "shared_expert_intermediate_size", 1, kModelLimits.ffn_max},
+    kSharedExpertWidth,
 });
+constexpr auto kLfm2Fields = std::to_array<ConfigField>({
+    {&ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "norm_eps", 1e-20, 1, kRequired},
+    {&MixerConfig::conv_taps, "shortconv.l_cache", "conv_L_cache", 2, kModelLimits.conv_taps_max,
+     kRequired},
+});
+constexpr auto kLfm2MoeFields = [] {
+  std::array<ConfigField, kLfm2Fields.size() + 5> fields;
+  auto next = std::copy(kLfm2Fields.begin(), kLfm2Fields.end(), fields.begin());
+  *next++ = expert_count("num_experts");
+  *next++ = experts_used("num_experts_per_tok");
+  *next++ = kExpertWidth;
+  *next++ = {&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, kScaleMax};
+  *next++ = {&ExpertConfig::dense_first, "leading_dense_block_count", "num_dense_layers", 0,
+             kModelLimits.layers_max};
+  return fields;
+}();
+// GGUF files of gated DeltaNet are not read yet.
+constexpr auto kQwen35Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&MixerConfig::conv_taps, "", "linear_conv_kernel_dim", 2, kModelLimits.conv_taps_max},
+    {&MixerConfig::key_heads, "", "linear_num_key_heads", 1, kModelLimits.heads_max},
+    {&MixerConfig::value_heads, "", "linear_num_value_heads", 1, kModelLimits.heads_max},
+    {&MixerConfig::key_dim, "", "linear_key_head_dim", 1, kModelLimits.head_dim_max},
+    {&MixerConfig::value_dim, "", "linear_value_head_dim", 1, kModelLimits.head_dim_max},
+});
+constexpr auto kQwen35MoeFields = [] {
+  std::array<ConfigField, kQwen35Fields.size() + 4> fields;
+  auto next = std::copy(kQwen35Fields.begin(), kQwen35Fields.end(), fields.begin());
+  *next++ = expert_count("num_experts");
+  *next++ = experts_used("num_experts_per_tok");
+  *next++ = kExpertWidth;
+  *next++ = kSharedExpertWidth;
+  return fields;
+}();
 constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
 constexpr auto kSoftCapFields = std::to_array<ConfigField>({
     kRmsEps,
@@ -169,8 +205,8 @@ void gemma3_defaults(ModelConfig& config) {
 void phi3_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
   config.rope_scaling.original_context = 4096;
-  config.fused_qkv = true;
-  config.fused_gate_up = true;
+  config.fused.qkv = true;
+  config.fused.gate_up = true;
 }
 void smollm3_defaults(ModelConfig& config) {
   set_defaults(config, 2e6, 32768, 1e-6f);
@@ -214,6 +250,39 @@ void granite_moe_defaults(ModelConfig& config) {
   granite_defaults(config);
   config.experts = {.count = 8, .used = 2};
 }
+void lfm2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e6, 128000, 1e-5f);
+  config.kv_heads = 8;
+  config.mixers.conv_taps = 3;
+  config.tied_embeddings = true;
+}
+void lfm2_moe_defaults(ModelConfig& config) {
+  lfm2_defaults(config);
+  config.experts = {.count = 32, .used = 4, .width = 1792, .normalised = true, .dense_first = 2};
+}
+void qwen35_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.head_dim = 256;
+  config.mixers = {.by_layer = {},
+                   .gated_attention = true,
+                   .conv_taps = 4,
+                   .key_heads = 16,
+                   .value_heads = 32,
+                   .key_dim = 128,
+                   .value_dim = 128,
+                   .rate_is_log = true};
+}
+void qwen35_moe_defaults(ModelConfig& config) {
+  qwen35_defaults(config);
+  config.ffn = 1;  // no layer has a dense network
+  config.experts = {.count = 256, .used = 8, .width = 512, .shared_width = 512};
+}
+void qwen3_next_defaults(ModelConfig& config) {
+  qwen35_defaults(config);
+  config.mixers.tensors_by_head = true;
+  config.experts = {
+      .count = 512, .used = 10, .width = 512, .shared_width = 512, .normalised = true};
+}
 void starcoder2_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
   config.kv_heads = 2;
@@ -242,6 +311,12 @@ constexpr NameArray<1> kSmolLm3Classes{"SmolLM3ForCausalLM"};
 constexpr NameArray<1> kOlmo2Classes{"Olmo2ForCausalLM"};
 constexpr NameArray<1> kOlmo3Classes{"Olmo3ForCausalLM"};
 constexpr NameArray<1> kGraniteClasses{"GraniteForCausalLM"};
+constexpr NameArray<1> kLfm2Classes{"Lfm2ForCausalLM"};
+constexpr NameArray<1> kLfm2MoeClasses{"Lfm2MoeForCausalLM"};
+constexpr NameArray<2> kQwen35Classes{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"};
+constexpr NameArray<2> kQwen35MoeClasses{"Qwen3_5MoeForCausalLM",
+                                         "Qwen3_5MoeForConditionalGeneration"};
+constexpr NameArray<1> kQwen3NextClasses{"Qwen3NextForCausalLM"};
 constexpr NameArray<1> kStarCoder2Classes{"Starcoder2ForCausalLM"};
 constexpr NameArray<1> kSilu{"silu"};
 // Gemma's first files say "gelu" and mean the tanh form.
@@ -273,6 +348,16 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
+    {"lfm2", kLfm2Classes, kSilu, !kInterleaved, kLfm2Fields, lfm2_defaults, false,
+     LayerMixer::kShortConv},
+    {"lfm2moe", kLfm2MoeClasses, kSilu, !kInterleaved, kLfm2MoeFields, lfm2_moe_defaults, false,
+     LayerMixer::kShortConv},
+    {"qwen35", kQwen35Classes, kSilu, !kInterleaved, kQwen35Fields, qwen35_defaults, false,
+     LayerMixer::kDeltaNet},
+    {"qwen35moe", kQwen35MoeClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen35_moe_defaults,
+     false, LayerMixer::kDeltaNet},
+    {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
+     false, LayerMixer::kDeltaNet},
     {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
      starcoder2_defaults},
 });
@@ -356,6 +441,22 @@ Status finish_experts(const ConfigSource& source, ModelConfig& config) {
                     experts.groups, experts.count / experts.groups, experts.used));
   }
   return ok_status();
+}
+
+// Where layers keep states.
+Status check_mixers(const ConfigSource& source, const ModelConfig& config) {
+  const MixerConfig& mixers = config.mixers;
+  const bool any_attends =
+      mixers.by_layer.empty() ||
+      std::ranges::find(mixers.by_layer, LayerMixer::kAttention) != mixers.by_layer.end();
+  if (!any_attends) {
+    return source.unsupported_field(source.gguf ? "attention.head_count_kv" : "layer_types",
+                                    "a model of which no layer attends is not supported");
+  }
+  if (mixers.key_heads == 0 || mixers.value_heads % mixers.key_heads == 0) return ok_status();
+  return source.corrupt_field(source.name_of(&MixerConfig::value_heads),
+                              fmt::format("{} key heads do not divide {} value heads",
+                                          mixers.key_heads, mixers.value_heads));
 }
 
 Status check_rope_scaling(const ConfigSource& source, const ModelConfig& config) {
@@ -537,6 +638,7 @@ Status finish_config(const ConfigSource& source, ModelConfig& config) {
   if (config.rope_dim == 0) config.rope_dim = config.head_dim;
   HR_RETURN_IF_ERROR(check_head_sizes(source, config));
   HR_RETURN_IF_ERROR(finish_experts(source, config));
+  HR_RETURN_IF_ERROR(check_mixers(source, config));
   HR_RETURN_IF_ERROR(check_rope_scaling(source, config));
   const bool dynamic = config.rope_scaling.kind == RopeScaling::Kind::kDynamic;
   config.context_length_max = static_cast<int32_t>(

@@ -16,7 +16,7 @@ namespace headrace {
 
 using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
-                 int32_t ExpertConfig::*, float ExpertConfig::*>;
+                 int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -25,8 +25,10 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
       [&](auto of) -> decltype(auto) {
         if constexpr (requires { config.*of; }) {
           return visit(config.*of);
-        } else {
+        } else if constexpr (requires { config.experts.*of; }) {
           return visit(config.experts.*of);
+        } else {
+          return visit(config.mixers.*of);
         }
       },
       member);
@@ -49,7 +51,8 @@ struct ConfigField {
 
   bool is_whole() const {
     return std::holds_alternative<int32_t ModelConfig::*>(member) ||
-           std::holds_alternative<int32_t ExpertConfig::*>(member);
+           std::holds_alternative<int32_t ExpertConfig::*>(member) ||
+           std::holds_alternative<int32_t MixerConfig::*>(member);
   }
 };
 
@@ -65,6 +68,8 @@ struct ModelFamily {
   // 65,504 (Qwen2.5 0.5B: residual 2,183; Llama 2: 2,622), so that block types are computed in F16,
   // which rounds eight times finer than BF16 (docs/decisions/0017).
   bool activations_fit_f16 = false;
+  // What layers are that do not attend; empty: all do.
+  std::optional<LayerMixer> other_mixer = {};
 
   bool has_experts() const;                   // whether its layers may be mixtures of experts
   bool reads_hf(std::string_view key) const;  // of config.json

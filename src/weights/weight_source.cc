@@ -17,6 +17,8 @@ Status wrong_shape(const WeightSource& source, std::string_view name, const Shap
 
 bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (tensor == wanted) return true;
+  // A convolution by channel, [channels, 1, taps].
+  if (tensor.rank() == 3 && tensor[1] == 1 && wanted == Shape{tensor[0], tensor[2]}) return true;
   return tensor.rank() == 1 && wanted.rank() == 2 && wanted[0] == 1 && wanted[1] == tensor[0];
 }
 

@@ -150,6 +150,24 @@ EXPERT_GGUF_FILES = {
 ROUTER_FOLDERS = {"dots1": ("Dots1", DOTS1, "bfloat16")}
 ROUTER_GGUF_FILES = {"dots1-gguf": ("Dots1", DOTS1)}
 
+# Layers that keep states, behind these.
+LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], block_multiple_of=32,
+            tie_word_embeddings=True)
+DELTA = dict(num_hidden_layers=4, layer_types=["linear_attention"] * 2 + ["full_attention", "linear_attention"],
+             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+             partial_rotary_factor=0.5, **HEADS_16)
+STATE_FOLDERS = {
+    "lfm2": ("Lfm2", LFM2, "bfloat16"),
+    "qwen35": ("Qwen3_5", DELTA, "bfloat16"),
+    "qwen35-moe": ("Qwen3_5Moe", dict(**DELTA, **EXPERTS, **SHARED), "bfloat16"),
+    "qwen3-next": ("Qwen3Next", dict(**DELTA, **EXPERTS, **SHARED, norm_topk_prob=True), "float16"),
+}
+STATE_GGUF_FILES = {"lfm2-gguf": ("Lfm2", LFM2)}
+LFM2_MOE = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
+                routed_scaling_factor=1.5, tie_word_embeddings=True, **EXPERTS)
+LATER_STATE_FOLDERS = {"lfm2-moe": ("Lfm2Moe", LFM2_MOE, "bfloat16")}
+LATER_STATE_GGUF_FILES = {"lfm2-moe-gguf": ("Lfm2Moe", LFM2_MOE)}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
@@ -168,21 +186,24 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            if name.endswith(("mlp.gate.weight", "router.weight")) and model.config.model_type != "dots1":
+            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight"))
+            if router and model.config.model_type not in ("dots1", "lfm2_moe"):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
+        elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
+            parameter.data = noise - 2.0
         else:
             parameter.data = parameter.data + noise * 0.2
     for name, buffer in model.named_buffers():
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             buffer.copy_(torch.randn(buffer.shape, generator=generator))
 
 
 def make_model(kind, options, dtype, seed):
     kinds = transformers
-    text = "Text" if kind == "Gemma3" else ""
+    text = "Text" if kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
     config = getattr(kinds, f"{kind}{text}Config")(**{**SIZES, **options})
     config._attn_implementation = "eager"
     model = getattr(kinds, f"{kind}ForCausalLM")(config).float().eval()
@@ -246,7 +267,8 @@ def write_folder(folder, name, model, dtype):
     if name in IN_THE_OLD_SPELLING:
         config = old_spelling(config)
     weights = model.state_dict()
-    if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS} and name not in FUSED:
+    if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
+                **LATER_STATE_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -263,7 +285,7 @@ def write_folder(folder, name, model, dtype):
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
-                 "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1"}
+                 "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1"}
 INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -275,8 +297,13 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
          "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
-         "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+         "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
+         "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+         "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+         "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
+         "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp", "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+         "model.embedding_norm": "token_embd_norm"}
 
 
 def gguf_name(name, post_norms):
@@ -286,7 +313,7 @@ def gguf_name(name, post_norms):
     _, _, layer, part = stem.split(".", 3)
     if post_norms and part == "post_attention_layernorm":
         return f"blk.{layer}.post_attention_norm.{kind}"
-    if kind == "e_score_correction_bias":
+    if kind in ("e_score_correction_bias", "expert_bias"):
         return f"blk.{layer}.exp_probs_b.bias"
     return f"blk.{layer}.{NAMES[part]}.{kind}"
 
@@ -303,14 +330,23 @@ def write_keys(writer, config, architecture):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    if architecture in ("lfm2", "lfm2moe"):
+        width, multiple = 2 * config.intermediate_size // 3, getattr(config, "block_multiple_of", 1)
+        adjusted = (width + multiple - 1) // multiple * multiple
+        writer.add_feed_forward_length(adjusted if architecture == "lfm2" else config.intermediate_size)
+        writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0
+                                  for kind in config.layer_types])
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+        writer.add_vocab_size(config.vocab_size)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_rope_freq_base(parameters["rope_theta"])
     if architecture == "starcoder2":
         writer.add_layer_norm_eps(config.norm_epsilon)
     else:
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if architecture.startswith("lfm2") else config.rms_norm_eps)
     if head_dim is not None:
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
@@ -334,7 +370,11 @@ def write_keys(writer, config, architecture):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
-    if architecture in ("qwen2moe", "qwen3moe", "dots1"):
+    if architecture == "lfm2moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if architecture == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
@@ -407,7 +447,9 @@ def write_gguf(path, kind, model):
             rows = interleave_rows(rows, config.num_key_value_heads)
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
             rows = rows + 1
-        exact = rows.ndim == 1 or "ffn_gate_inp" in name
+        if ".shortconv.conv." in name:
+            rows = rows.squeeze(1)
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name
         rows = rows.astype(numpy.float32 if exact else numpy.float16)
         writer.add_tensor(name, numpy.ascontiguousarray(rows))
     writer.write_header_to_file()
@@ -421,9 +463,11 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
-    folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS}
+    folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
+               **LATER_STATE_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
-             **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES)}
+             **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
+             **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)

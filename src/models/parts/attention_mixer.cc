@@ -12,6 +12,7 @@
 #include "ops/attention/rope_attention.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/sigmoid_gate.h"
 
 namespace headrace {
 namespace {
@@ -27,6 +28,17 @@ RowOrder half_from_interleaved(int32_t heads, int32_t head_dim) {
   for (int32_t head = 0; head < heads; ++head) {
     for (int32_t r = 0; r < head_dim; ++r) {
       order.push_back(head * head_dim + 2 * (r % half) + r / half);
+    }
+  }
+  return order;
+}
+
+// Of a tensor that has a head's queries, then its gates: all gates, then all queries.
+RowOrder gates_first(int32_t heads, int32_t head_dim) {
+  RowOrder order;
+  for (const int32_t first : {head_dim, 0}) {
+    for (int32_t head = 0; head < heads; ++head) {
+      for (int32_t r = 0; r < head_dim; ++r) order.push_back(2 * head * head_dim + first + r);
     }
   }
   return order;
@@ -108,7 +120,7 @@ class AttentionMixer final : public Mixer {
   // Heads that cannot be shared out are computed by every rank, all of them.
   Status split(const ShardSpec& shard) override {
     const std::optional<HeadShares> heads = HeadShares::of(whole_, shard.ranks);
-    if (!heads || spec_.qk_norm == QkNorm::kRow) return ok_status();
+    if (!heads || spec_.qk_norm == QkNorm::kRow || spec_.gated) return ok_status();
     std::vector<int64_t> columns;
     for (const int64_t head : heads->queries) columns.push_back(head * dim());
     out_.split(shard, Shares(std::move(columns)));
@@ -144,7 +156,8 @@ class AttentionMixer final : public Mixer {
   }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    return {q_width() + 2 * k_width(), out_.input_width()};
+    if (!spec_.gated) return {projected_width(), out_.input_width()};
+    return {projected_width(), out_.input_width(), q_width()};
   }
 
   int64_t op_workspace_bytes(const PartLoad& load) const override {
@@ -154,6 +167,9 @@ class AttentionMixer final : public Mixer {
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
+    if (spec_.gated && device.kind != DeviceKind::kCpu) {
+      return unsupported("attention with gated heads is computed on a CPU alone: use --device cpu");
+    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);
@@ -170,25 +186,28 @@ class AttentionMixer final : public Mixer {
   void run(const MixerRun& run) const override {
     const int64_t rows = run.branch.rows();
     OpContext& context = run.branch.context();
-    const TensorView qkv = run.scratch.rows(kQkv, rows, q_width() + 2 * k_width());
+    const TensorView projected = run.scratch.rows(kProjected, rows, projected_width());
+    const TensorView qkv = column_range(projected, gate_width(), q_width() + 2 * k_width());
     const TensorView q = column_range(qkv, 0, q_width());
-    run.branch.multiply_input(qkv_, qkv);
+    run.branch.multiply_input(qkv_, projected);
     normalise_whole_rows(context, qkv);
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
-    if (run.kept != nullptr) return attend_kept(run, rope, q, out);
+    const TensorView gate = column_range(projected, 0, gate_width());
+    if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
     rope_attention(context, {.rope = rope,
                              .attention = attention_of(run, run.group, q, out_.own_columns(out))});
+    if (spec_.gated) sigmoid_gate(context, {.x = out, .gate = gate});
     out_.end(run.branch, out);
   }
 
  private:
-  enum Area : size_t { kQkv, kOut };  // of scratch memory
+  enum Area : size_t { kProjected, kOut, kKeptGate };  // of scratch memory
 
   // All rows are kept in the cache, those that are read attend. Their queries lie in the second
   // half of `scratch`, what is computed of them in the first.
   void attend_kept(const MixerRun& run, const RopeKvArgs& rope, const TensorView& q,
-                   const TensorView& scratch) const {
+                   const TensorView& gate, const TensorView& scratch) const {
     OpContext& context = run.branch.context();
     const std::span<const int32_t> rows = run.kept->rows;
     rope_kv(context, rope);
@@ -199,12 +218,19 @@ class AttentionMixer final : public Mixer {
     const TensorView out = scratch.row_range(0, kept);
     row_gather(context, {.x = q, .rows = rows, .out = kept_q});
     attention(context, attention_of(run, run.kept->group, kept_q, out_.own_columns(out)));
+    if (spec_.gated) {
+      const TensorView kept_gate = run.scratch.rows(kKeptGate, kept, gate_width());
+      row_gather(context, {.x = gate, .rows = rows, .out = kept_gate});
+      sigmoid_gate(context, {.x = out, .gate = kept_gate});
+    }
     out_.end(run.branch, out);
   }
 
   int64_t dim() const { return spec_.head_dim; }
   int64_t q_width() const { return int64_t{spec_.heads} * spec_.head_dim; }
   int64_t k_width() const { return int64_t{spec_.kv_heads} * spec_.head_dim; }
+  int64_t gate_width() const { return spec_.gated ? q_width() : 0; }
+  int64_t projected_width() const { return gate_width() + q_width() + 2 * k_width(); }
 
   MatrixStack qkv_stack() const {
     RowOrder q, k;
@@ -213,6 +239,12 @@ class AttentionMixer final : public Mixer {
       k = half_from_interleaved(spec_.kv_heads, spec_.head_dim);
     }
     MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias};
+    if (spec_.gated) {
+      stack.rows = {{"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim)},
+                    {"attn_k", k_width()},
+                    {"attn_v", k_width()}};
+      return stack;
+    }
     const bool all_heads = spec_.heads == whole_.heads;
     if (spec_.qkv == QkvTensors::kFused && all_heads) {
       RowOrder all = spec_.qk_rows_interleaved ? joined(q, k, k_width()) : RowOrder();
@@ -282,7 +314,7 @@ class AttentionMixer final : public Mixer {
   const AttentionSpec whole_;  // with those of all ranks
   int64_t query_first_ = 0;    // of this rank's heads
   int64_t key_first_ = 0;
-  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, D]
+  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, D]; with gates, [(2 Hq + 2 Hkv) d, D]
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
   BranchOutput out_;     // [D, Hq d]

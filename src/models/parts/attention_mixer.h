@@ -32,6 +32,9 @@ struct AttentionSpec {
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;
+  // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
+  // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
+  bool gated = false;
   // Rows of q and k lie in the order of interleaved rotation, as GGUF files of some architectures
   // have them: undone at load.
   bool qk_rows_interleaved = false;

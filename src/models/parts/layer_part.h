@@ -80,12 +80,15 @@ struct MixerRun {
   const KvLayerView& kv;               // of this layer
   const ForwardBatch::Group& group;    // where its rows are kept
   const ForwardBatch::KeptRows* kept;  // null: all rows are read behind this layer
+  StateView states = {};               // of this layer, where the mixer keeps one
 };
 
 class Mixer : public LayerPart {
  public:
-  // What it keeps of each token in the cache.
+  // What it keeps of each token in the cache; no key heads: nothing.
   virtual LayerKv kept() const = 0;
+  // What it keeps of a sequence, whatever its length.
+  virtual int64_t state_bytes() const { return 0; }
   // Of each row, to attend what is kept; 0: it does not attend.
   virtual int32_t query_heads() const { return 0; }
   // Where `kept` has a choice of rows, a mixer may go on with these alone (branch.keep_rows()) as

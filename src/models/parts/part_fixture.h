@@ -96,6 +96,10 @@ class MadeTensors final : public LayerTensors {
     return DeviceVector::upload(device_, make(name, count));
   }
 
+  Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
+    return make(name, shape.elements().value());
+  }
+
   // What is there already is taken, not made: for files that hold the same values otherwise.
   void set(const std::string& name, std::vector<float> values) {
     values_[name] = std::move(values);
@@ -125,13 +129,17 @@ class PartCache {
  public:
   static constexpr int32_t kBlockTokens = 16;
 
-  PartCache(Device& device, const LayerKv& kept, int32_t length_max)
+  PartCache(Device& device, const Mixer& part, int32_t length_max)
+      : PartCache(device, part.kept(), length_max, part.state_bytes()) {}
+  PartCache(Device& device, const LayerKv& kept, int32_t length_max, int64_t state_bytes = 0)
       : blocks_((length_max + kBlockTokens - 1) / kBlockTokens) {
     kv_ = kv_view(kept, {KvFormat::kF32}, KeyLayout::kTransposed, kBlockTokens);
     kv_.block_stride = k_part_bytes(kv_) + v_part_bytes(kv_);
-    memory_ = std::move(device.allocate(kv_.block_stride * blocks_).value());
+    memory_ = std::move(device.allocate(std::max<int64_t>(kv_.block_stride * blocks_, 1)).value());
     std::memset(memory_.data(), 0xff, static_cast<size_t>(memory_.size()));
     kv_.base = memory_.data();
+    state_ = std::move(device.allocate(std::max<int64_t>(state_bytes, 1)).value());
+    std::memset(state_.data(), 0xff, static_cast<size_t>(state_.size()));
     // From the last block to the first: a table is no identity.
     for (int32_t b = blocks_; b-- > 0;) table_.push_back(b);
   }
@@ -160,6 +168,12 @@ class PartCache {
   }
 
   const KvLayerView& view() const { return kv_; }
+  // Of the step's sequence.
+  StateView states() {
+    state_sequence_ = {.row_count = sequence_.row_count,
+                       .position = sequence_.kv_length - sequence_.row_count};
+    return {state_.data(), state_.size(), {&state_sequence_, 1}};
+  }
   bool same_bits(const PartCache& other) const {
     return std::memcmp(memory_.data(), other.memory_.data(), static_cast<size_t>(memory_.size())) ==
            0;
@@ -172,6 +186,8 @@ class PartCache {
 
   const int32_t blocks_;
   Buffer memory_;
+  Buffer state_;
+  StateSequence state_sequence_;
   KvLayerView kv_;
   std::vector<int32_t> table_;
   std::vector<int64_t> slots_;
@@ -237,7 +253,8 @@ class PartPass {
               .angles = step.angles,
               .kv = cache.view(),
               .group = group,
-              .kept = step.read_last ? &cache.keep(*step.read_last) : nullptr});
+              .kept = step.read_last ? &cache.keep(*step.read_last) : nullptr,
+              .states = cache.states()});
     branch.finish();
     residuals.settle();
     return copy_of(residuals.hidden());

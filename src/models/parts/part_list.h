@@ -6,13 +6,17 @@
 #include <variant>
 
 #include "models/parts/attention_mixer.h"
+#include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/parts/short_conv_mixer.h"
 
 namespace headrace {
 
 using MixerSpec = std::variant<  //
-    AttentionSpec>;
+    AttentionSpec,               //
+    DeltaNetSpec,                //
+    ShortConvSpec>;
 using FeedForwardSpec = std::variant<  //
     DenseSpec,                         //
     MixtureSpec>;

@@ -1,0 +1,85 @@
+#include "models/parts/delta_net_mixer.h"
+
+#include <gtest/gtest.h>
+
+#include "models/made_model_fixture.h"
+#include "models/parts/part_fixture.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kHidden = 24;
+constexpr int32_t kRows = 37;
+constexpr DeltaNetSpec kSpec{
+    .heads = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12},
+    .taps = 4,
+    .norm_eps = 1e-6f};
+
+// Of tensors that lie head by head, what separate ones would hold: rows of a matrix of `columns`.
+std::vector<float> rows_of_heads(const std::vector<float>& all, int32_t of_head, int32_t first,
+                                 int32_t count, int64_t columns) {
+  std::vector<float> rows;
+  for (int32_t head = 0; head < kSpec.heads.key_heads; ++head) {
+    const auto at = all.begin() + (head * of_head + first) * columns;
+    rows.insert(rows.end(), at, at + count * columns);
+  }
+  return rows;
+}
+
+std::vector<float> joined(std::initializer_list<std::vector<float>> parts) {
+  std::vector<float> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// Qwen3-Next's tensors and Qwen3.5's, of the same numbers.
+TEST(DeltaNetMixer, TensorsByHeadAreTheSameAsSeparateOnes) {
+  const DeltaHeads& heads = kSpec.heads;
+  PartPass pass(kRows, kHidden, /*in_place=*/true);
+  DeltaNetSpec by_head = kSpec;
+  by_head.tensors = DeltaTensors::kByHead;
+  MadeTensors fused(pass.device()), separate(pass.device());
+  const auto first = make_part(by_head, kHidden), second = make_part(kSpec, kHidden);
+  ASSERT_TRUE(first->load(fused).ok());
+  const int32_t dk = heads.key_dim, values = 2 * heads.value_dim, of_head = 2 * dk + 2 * values;
+  const auto rows = [&](int32_t from, int32_t count) {
+    return rows_of_heads(fused.values("ssm_in.weight"), of_head, from, count, kHidden);
+  };
+  separate.set("attn_qkv.weight", joined({rows(0, dk), rows(dk, dk), rows(2 * dk, values)}));
+  separate.set("attn_gate.weight", rows(2 * dk + values, values));
+  separate.set("ssm_beta.weight", rows_of_heads(fused.values("ssm_ba.weight"), 4, 0, 2, kHidden));
+  separate.set("ssm_alpha.weight", rows_of_heads(fused.values("ssm_ba.weight"), 4, 2, 2, kHidden));
+  for (const char* name :
+       {"ssm_conv1d.weight", "ssm_dt.bias", "ssm_a", "ssm_norm.weight", "ssm_out.weight"}) {
+    separate.set(name, fused.values(name));
+  }
+  ASSERT_TRUE(second->load(separate).ok());
+  Rng rng(5);
+  const TestMatrix x(rng, kRows, kHidden);
+  PartCache cache(pass.device(), *first, kRows), other(pass.device(), *second, kRows);
+  EXPECT_TRUE(same_bits(pass.run(*first, cache, x, {}), pass.run(*second, other, x, {})));
+}
+
+// As ShortConvMixer's test of this name. (What it computes: ops/states/delta_rule_test.cc, and
+// models/tiny_models_test.cc against transformers.)
+TEST(DeltaNetMixer, RunsInADecoder) {
+  const DecoderSpec spec = uniform_decoder(tiny_config());
+  const auto device = create_cpu_device(2);
+  const auto attention_alone = MadeModel(spec, *device).run({60});
+  for (const size_t layer : {0, 1}) {
+    DecoderSpec mixed = spec;
+    mixed.layers[layer].mixer = kSpec;
+    const MadeModel made(mixed, *device);
+    const auto whole = made.run({60});
+    EXPECT_NE(whole.logits, attention_alone.logits);
+    for (const auto& steps :
+         {std::vector<int32_t>{7, 16, 1, 1, 20, 15}, std::vector<int32_t>(60, 1)}) {
+      EXPECT_EQ(made.run(steps).logits, whole.logits);
+    }
+    EXPECT_EQ(made.run({50, 10}, /*read_last=*/1).logits,
+              (std::vector{whole.logits[49], whole.logits[59]}));
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,78 @@
+#include "models/parts/short_conv_mixer.h"
+
+#include <gtest/gtest.h>
+
+#include "models/made_model_fixture.h"
+#include "models/parts/part_fixture.h"
+
+namespace headrace {
+namespace {
+
+constexpr size_t kHidden = 24;
+constexpr int32_t kRows = 37;
+constexpr ShortConvSpec kSpec{.taps = 3};
+
+// x + out(C * conv(B x)) of every row.
+Rows expected_rows(const MadeTensors& tensors, const Rows& rows) {
+  const std::vector<float>& taps = tensors.values("shortconv.conv.weight");
+  Rows kept, mixed;
+  for (const Row& row : rows) {
+    const Row bcx = times(tensors.values("shortconv.in_proj.weight"), row);
+    Row& bx = kept.emplace_back(kHidden);
+    Row y(kHidden);
+    for (size_t d = 0; d < kHidden; ++d) {
+      bx[d] = bcx[d] * bcx[2 * kHidden + d];
+      for (size_t j = 0; j < 3 && j < kept.size(); ++j) {
+        y[d] += taps[3 * d + 2 - j] * kept[kept.size() - 1 - j][d];
+      }
+      y[d] *= bcx[kHidden + d];
+    }
+    Row& out = mixed.emplace_back(times(tensors.values("shortconv.out_proj.weight"), y));
+    for (size_t d = 0; d < kHidden; ++d) out[d] += row[d];
+  }
+  return mixed;
+}
+
+TEST(ShortConvMixer, EqualsPlainLoops) {
+  PartPass pass(kRows, kHidden, /*in_place=*/true);
+  MadeTensors tensors(pass.device());
+  const auto part = make_part(kSpec, kHidden);
+  ASSERT_TRUE(part->load(tensors).ok());
+  PartCache cache(pass.device(), *part, kRows);
+  Rng rng(5);
+  const TestMatrix x(rng, kRows, kHidden);
+  const Rows expected = expected_rows(tensors, rows_of(x));
+  EXPECT_TRUE(rows_close(pass.run(*part, cache, x, {}), expected));
+}
+
+// In a model, as the last layer and between others: its bits do not depend on how a text is cut
+// into steps, nor on which rows are read.
+TEST(ShortConvMixer, RunsInADecoder) {
+  const DecoderSpec spec = uniform_decoder(tiny_config());
+  const auto device = create_cpu_device(2);
+  const auto attention_alone = MadeModel(spec, *device).run({60});
+  for (const size_t layer : {0, 1}) {
+    DecoderSpec mixed = spec;
+    mixed.layers[layer].mixer = kSpec;
+    const MadeModel made(mixed, *device);
+    EXPECT_GT(state_entry_bytes(made.model().spec()), 0);
+    const auto whole = made.run({60});
+    EXPECT_NE(whole.logits, attention_alone.logits);
+    for (const auto& steps :
+         {std::vector<int32_t>{7, 16, 1, 1, 20, 15}, std::vector<int32_t>(60, 1)}) {
+      EXPECT_EQ(made.run(steps).logits, whole.logits);
+    }
+    EXPECT_EQ(made.run({50, 10}, /*read_last=*/1).logits,
+              (std::vector{whole.logits[49], whole.logits[59]}));
+  }
+}
+
+TEST(ShortConvMixer, IsRefusedOnAGpu) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const Status status = make_part(kSpec, kHidden)->check_device(gpu, DType::kBF16);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_NE(status.message().find("--device cpu"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,21 @@
+#include "ops/rows/sigmoid_gate.h"
+
+namespace headrace {
+
+const KernelSet<SigmoidGateArgs>& sigmoid_gate_kernels() {
+  static const KernelSet<SigmoidGateArgs> set({sigmoid_gate_cpu_kernels()});
+  return set;
+}
+
+OpCost op_cost(const SigmoidGateArgs& args) {
+  return row_op_cost(args.x.rows(), args.x.columns(), 3 * bytes_of(args.x));
+}
+
+void sigmoid_gate(OpContext& context, const SigmoidGateArgs& args) {
+  CHECK(args.x.dtype == DType::kF32 && args.gate.dtype == DType::kF32);
+  CHECK(args.x.shape == args.gate.shape);
+  if (args.x.rows() == 0) return;
+  run_op(context, sigmoid_gate_kernels(), args);
+}
+
+}  // namespace headrace

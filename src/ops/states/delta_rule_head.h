@@ -1,0 +1,37 @@
+// What delta_rule hands to the kernels for one instruction set: plain data, no inline functions.
+#pragma once
+
+#include <cstdint>
+
+namespace headrace {
+
+// A state that is copied behind row `row` of those below.
+struct DeltaSave {
+  int64_t row;
+  float* state;  // of the head
+};
+
+// One value head of one sequence; strides in floats.
+struct DeltaHead {
+  const float* q;  // [rows, dk], normalised, as k
+  const float* k;
+  const float* v;          // [rows, dv]
+  const float* beta;       // [rows] of the head
+  const float* decay;      // [rows]
+  const float* z;          // [rows, dv]
+  const float* norm;       // [dv]
+  float* state;            // as DeltaRuleArgs has it
+  float* out;              // [rows, dv]
+  const DeltaSave* saves;  // ascending
+  int64_t save_count;
+  int64_t qkv_stride, gate_stride, z_stride, out_stride;
+  int64_t rows;
+  int64_t key_dim, value_dim;
+  float norm_eps;
+  bool begins;  // with zeros in place of the state
+};
+
+void delta_head_avx512(const DeltaHead& head);  // delta_rule_cpu_avx512.cc
+void delta_head_avx2(const DeltaHead& head);    // delta_rule_cpu_avx2.cc
+
+}  // namespace headrace

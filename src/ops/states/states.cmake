@@ -1,0 +1,11 @@
+# Ops that read and write the states of sequences.
+ops_room(states
+  SOURCES
+    causal_conv.cc causal_conv_cpu.cc causal_conv_cpu_avx2.cc causal_conv_cpu_avx512.cc
+    delta_rule.cc delta_rule_cpu.cc delta_rule_cpu_avx2.cc delta_rule_cpu_avx512.cc
+  TESTS causal_conv_test.cc delta_rule_test.cc)
+
+foreach(op causal_conv delta_rule)
+  ops_compile_for(states "${avx2_flags}" ${op}_cpu_avx2.cc)
+  ops_compile_for(states "${avx512_flags}" ${op}_cpu_avx512.cc)
+endforeach()
