@@ -2,6 +2,7 @@
 // samples (engine).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,8 @@ class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
   virtual std::unique_ptr<TokenMatcher> begin() const = 0;
+  // Memory that it holds by now and that grows as answers are made, about.
+  virtual size_t bytes() const { return 0; }
 };
 
 }  // namespace headrace

@@ -32,9 +32,16 @@ Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan&
     return invalid_argument(fmt::format("{}: {}", field, form.status().message()),
                             root_field(field));
   }
+  std::list<Entry> forgotten;  // let go behind the lock
   std::lock_guard lock(mutex_);
   forms_.emplace_front(std::move(key), *form);
-  if (forms_.size() > kFormsMax) forms_.pop_back();
+  size_t bytes = 0;
+  auto kept = forms_.begin();
+  for (size_t count = 0; kept != forms_.end(); ++kept) {
+    bytes += kept->second->bytes();
+    if (++count > kFormsMax || (count > 1 && bytes > kBytesMax)) break;
+  }
+  forgotten.splice(forgotten.end(), forms_, kept, forms_.end());
   return form;
 }
 

@@ -30,6 +30,8 @@ class FormCache {
 
  private:
   static constexpr size_t kFormsMax = 16;
+  static constexpr size_t kBytesMax = size_t{128}
+                                      << 20;  // of all, of which the latest may be larger
   using Entry = std::pair<std::string, std::shared_ptr<const TokenConstraint>>;
 
   std::shared_ptr<const TokenTrie> trie();

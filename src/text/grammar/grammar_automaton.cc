@@ -192,6 +192,11 @@ void GrammarStates::fill(State state, std::span<uint32_t> allowed) const {
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)), states_(std::make_shared<GrammarStates>(*grammar_)) {}
 
+size_t GrammarAutomaton::bytes() const {
+  std::lock_guard lock(mutex_);
+  return states_->bytes();
+}
+
 GrammarPlace::GrammarPlace(std::shared_ptr<GrammarAutomaton> automaton)
     : automaton_(std::move(automaton)) {
   std::lock_guard lock(automaton_->mutex_);

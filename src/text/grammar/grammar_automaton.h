@@ -60,6 +60,7 @@ class GrammarStates {
   // From here on, calls have so much work.
   void begin_call() { work_left_ = kWorkMax; }
   bool worked_too_much() const { return work_left_ < 0; }
+  size_t bytes() const { return bytes_; }
   bool is_full() const { return bytes_ > bytes_max_; }
 
  private:
@@ -140,11 +141,13 @@ class GrammarPlace {
 class GrammarAutomaton {
  public:
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+  // Of the states that it keeps.
+  size_t bytes() const;
 
  private:
   friend class GrammarPlace;
   const std::shared_ptr<const Grammar> grammar_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<GrammarStates> states_;  // the generation that new states go to
 };
 

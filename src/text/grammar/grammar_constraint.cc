@@ -56,6 +56,7 @@ class GrammarConstraint final : public TokenConstraint {
   std::unique_ptr<TokenMatcher> begin() const override {
     return std::make_unique<GrammarMatcher>(automaton_, trie_);
   }
+  size_t bytes() const override { return automaton_->bytes(); }
 
   Status check_start() const {
     GrammarPlace place(automaton_);
