@@ -199,8 +199,9 @@ void take_trace_endpoint_of_environment(bool seccomp, TraceExportOptions& traces
   constexpr const char* kName = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
   const char* const value = std::getenv(kName);
   if (value == nullptr || *value == '\0' || traces.enabled()) return;
-  const Status usable = seccomp ? unsupported("--seccomp gives up to open connections")
-                                : parse_http_url(value).status();
+  const auto target = parse_http_url(value);
+  Status usable = seccomp ? unsupported("--seccomp gives up to open connections") : target.status();
+  if (usable.ok() && target->tls) usable = TlsTrust::load(traces.ca_file).status();
   if (!usable.ok()) return log_warning("{}: no spans are sent: {}", kName, usable.message());
   traces.endpoint = value;
 }

@@ -151,9 +151,9 @@ BackgroundResponses::Response BackgroundResponses::find(const std::string& owner
   return found == responses_.end() ? nullptr : found->second;
 }
 
-void BackgroundResponses::erase(const std::string& owner, const std::string& id) {
+bool BackgroundResponses::erase(const std::string& owner, const std::string& id) {
   std::lock_guard lock(mutex_);
-  responses_.erase({owner, id});
+  return responses_.erase({owner, id}) > 0;
 }
 
 }  // namespace headrace

@@ -87,7 +87,8 @@ class BackgroundResponses {
 
   void put(const std::string& owner, const std::string& id, Response response);
   Response find(const std::string& owner, const std::string& id) const;  // nullptr: there is none
-  void erase(const std::string& owner, const std::string& id);
+  // Whether it was there.
+  bool erase(const std::string& owner, const std::string& id);
 
  private:
   mutable std::mutex mutex_;

@@ -15,12 +15,14 @@ std::shared_ptr<const TokenTrie> FormCache::trie() {
 
 Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan& plan) {
   std::string key = plan.key();
+  std::list<Entry> forgotten;  // let go behind the lock
   {
     std::lock_guard lock(mutex_);
     const auto known = std::find_if(forms_.begin(), forms_.end(),
                                     [&](const Entry& entry) { return entry.first == key; });
     if (known != forms_.end()) {
       forms_.splice(forms_.begin(), forms_, known);
+      forget(forgotten);
       return known->second;
     }
   }
@@ -32,9 +34,14 @@ Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan&
     return invalid_argument(fmt::format("{}: {}", field, form.status().message()),
                             root_field(field));
   }
-  std::list<Entry> forgotten;  // let go behind the lock
   std::lock_guard lock(mutex_);
   forms_.emplace_front(std::move(key), *form);
+  forget(forgotten);
+  return form;
+}
+
+// Forms grow as answers are made of them.
+void FormCache::forget(std::list<Entry>& forgotten) {
   size_t bytes = 0;
   auto kept = forms_.begin();
   for (size_t count = 0; kept != forms_.end(); ++kept) {
@@ -42,7 +49,6 @@ Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan&
     if (++count > kFormsMax || (count > 1 && bytes > kBytesMax)) break;
   }
   forgotten.splice(forgotten.end(), forms_, kept, forms_.end());
-  return form;
 }
 
 }  // namespace headrace

@@ -35,6 +35,8 @@ class FormCache {
   using Entry = std::pair<std::string, std::shared_ptr<const TokenConstraint>>;
 
   std::shared_ptr<const TokenTrie> trie();
+  // Moves those that are too many. REQUIRES: mutex_
+  void forget(std::list<Entry>& forgotten);
 
   const Tokenizer& tokenizer_;
   const std::vector<TokenId> marks_;

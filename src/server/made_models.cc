@@ -1,6 +1,7 @@
 #include "server/made_models.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iterator>
 
@@ -12,21 +13,23 @@
 namespace headrace {
 namespace {
 
-// Ollama's options and what they are on OpenAI's routes.
+// Ollama's options and what they are on OpenAI's routes: the first of `openai`, unless the body
+// says one of them.
 struct ParameterName {
-  std::string_view ollama, openai;
+  std::string_view ollama;
+  std::array<std::string_view, 4> openai;
 };
 constexpr ParameterName kParameterNames[] = {
-    {"temperature", "temperature"},
-    {"top_k", "top_k"},
-    {"top_p", "top_p"},
-    {"min_p", "min_p"},
-    {"repeat_penalty", "repetition_penalty"},
-    {"presence_penalty", "presence_penalty"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"seed", "seed"},
-    {"stop", "stop"},
-    {"num_predict", "max_tokens"},
+    {"temperature", {"temperature"}},
+    {"top_k", {"top_k"}},
+    {"top_p", {"top_p"}},
+    {"min_p", {"min_p"}},
+    {"repeat_penalty", {"repetition_penalty", "repeat_penalty"}},
+    {"presence_penalty", {"presence_penalty"}},
+    {"frequency_penalty", {"frequency_penalty"}},
+    {"seed", {"seed"}},
+    {"stop", {"stop"}},
+    {"num_predict", {"max_tokens", "max_completion_tokens", "n_predict", "max_new_tokens"}},
 };
 
 constexpr std::string_view kOpenAiChats[] = {"/v1/chat/completions", "/chat/completions"};
@@ -52,12 +55,15 @@ void apply_options(const Json& parameters, Json& body) {
 }
 
 void apply_fields(const Json& parameters, Json& body) {
-  for (const auto& [ollama, openai] : kParameterNames) {
+  for (const auto& [ollama, names] : kParameterNames) {
     const Json* value = parameters.find(ollama);
-    const bool length = openai == "max_tokens";
-    if (!value || says(body, openai)) continue;
-    if (length && (says(body, "max_completion_tokens") || value->as_double() < 1)) continue;
-    body.set(openai, *value);
+    if (!value || value->is_null()) continue;
+    // Ollama's -1 and -2: as long as it likes.
+    if (ollama == "num_predict" && value->is_number() && value->as_double() < 1) continue;
+    const bool said = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+      return !name.empty() && says(body, name);
+    });
+    if (!said) body.set(names[0], *value);
   }
 }
 
@@ -75,6 +81,9 @@ void apply_system(const std::string& system, Json& body) {
 // --- Modelfiles ---
 
 constexpr std::string_view kQuotes = "\"\"\"";
+// With comments and a licence; what is kept of it is bounded by less.
+constexpr size_t kModelfileBytesMax = size_t{256} << 10;
+constexpr int kParameterLinesMax = 256;
 
 // What stands behind a word of a Modelfile: the rest of the line, or between quotes, of which three
 // go over lines. `text` goes on behind it. False: quotes that are not closed.
@@ -150,17 +159,29 @@ Status take_command(const std::string& word, std::string value, Json& json, Json
 }  // namespace
 
 Result<Json> modelfile_json(std::string_view text) {
+  if (text.size() > kModelfileBytesMax) {
+    return invalid_argument(fmt::format("modelfile has {} bytes, of which {} are taken",
+                                        text.size(), kModelfileBytesMax),
+                            "modelfile");
+  }
   Json json = Json::object(), parameters = Json::object();
-  const std::string_view whole = text;
+  const char* counted = text.data();
+  int64_t line = 1;
+  int parameter_lines = 0;
   while (true) {
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
     if (text.empty()) break;
-    const auto line =
-        1 + std::count(whole.begin(), whole.begin() + (text.data() - whole.data()), '\n');
+    line += std::count(counted, text.data(), '\n');
+    counted = text.data();
     const size_t space = std::min(text.find_first_of(" \t\r\n"), text.size());
     const std::string word = upper(text.substr(0, space));
     text.remove_prefix(space);
     std::string value;
+    if (word == "PARAMETER" && ++parameter_lines > kParameterLinesMax) {
+      return invalid_argument(
+          fmt::format("modelfile has more than {} lines with PARAMETER", kParameterLinesMax),
+          "modelfile");
+    }
     if (word.starts_with('#')) {
       text.remove_prefix(std::min(text.find('\n'), text.size()));
       continue;

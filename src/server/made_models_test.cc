@@ -29,6 +29,13 @@ TEST(Modelfile, ErrorsNameTheLine) {
   EXPECT_TRUE(
       parsed_modelfile("FROM a\nPARAMETER stop").starts_with("modelfile line 2: PARAMETER"));
   EXPECT_EQ(parsed_modelfile("SYSTEM \"\"\"a\nb"), "modelfile line 1: \"\"\" is not closed");
+  std::string comments, parameters;
+  for (int i = 0; i < 200'000; ++i) comments += "#\n";
+  EXPECT_EQ(parsed_modelfile(comments), "modelfile has 400000 bytes, of which 262144 are taken");
+  EXPECT_EQ(parsed_modelfile(comments.substr(0, 200'000) + "RUN ls").substr(0, 22),
+            "modelfile line 100001:");
+  for (int i = 0; i < 300; ++i) parameters += "PARAMETER stop x\n";
+  EXPECT_EQ(parsed_modelfile(parameters), "modelfile has more than 256 lines with PARAMETER");
 }
 
 Json applied(std::string_view path, std::string_view body) {
@@ -62,6 +69,29 @@ TEST(MadeModels, SayWhatRequestsDoNot) {
   EXPECT_EQ(applied("/api/generate", R"({"prompt":"p","raw":true})").find("system"), nullptr);
   // What is wrong is left to its reader.
   EXPECT_EQ(*applied("/api/chat", R"({"options":1,"messages":1})").find("options"), Json(1));
+}
+
+TEST(MadeModels, ParametersThatAreNullSayNothing) {
+  MadeModel model;
+  model.base = "tiny";
+  model.parameters = *parse_json(R"({"num_predict":null,"temperature":null,"stop":null})");
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    Json body = *parse_json(R"({"model":"m","prompt":"p"})");
+    apply_made_model(model, path, body);
+    EXPECT_EQ(write_json(body), R"({"model":"tiny","prompt":"p"})");
+  }
+}
+
+// Whatever a request calls a parameter, it says it.
+TEST(MadeModels, OtherNamesOfAParameterCount) {
+  for (const char* name : {"n_predict", "max_new_tokens", "max_completion_tokens"}) {
+    const Json body =
+        applied("/v1/completions", std::string(R"({"prompt":"p",")") + name + "\":3}");
+    EXPECT_EQ(body.find("max_tokens"), nullptr) << name;
+  }
+  EXPECT_EQ(applied("/v1/completions", R"({"prompt":"p","repeat_penalty":1.1})")
+                .find("repetition_penalty"),
+            nullptr);
 }
 
 TEST(MadeModels, AreBoundedForEachOwner) {

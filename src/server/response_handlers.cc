@@ -73,9 +73,9 @@ Background make_background(ServerState& state, const std::string& owner, bool st
   return std::make_shared<BackgroundResponse>(
       state.post_box, streams ? state.limits.stored_response_bytes_max : 0,
       [&state, owner](const std::string& id, std::optional<StoredResponse> kept) {
-        const bool known = state.background_responses.find(owner, id) != nullptr;
-        if (known && kept) state.responses.put(owner, id, *std::move(kept));
-        state.background_responses.erase(owner, id);
+        // It is found all the time, and a deletion in between deletes what was put.
+        if (kept) state.responses.put(owner, id, *std::move(kept));
+        if (!state.background_responses.erase(owner, id)) state.responses.erase(owner, id);
       });
 }
 

@@ -159,13 +159,15 @@ GrammarPiece GrammarBuilder::left_factored(std::span<const GrammarPiece> alterna
   return factor(std::move(reversed), 0);
 }
 
-// As long as the first symbol is a rule that says one thing, that takes its place.
-void GrammarBuilder::open_front(GrammarPiece& reversed) const {
+// As long as the first symbol is a rule that says one thing, that takes its place. What is copied
+// counts as symbols, so that it ends.
+void GrammarBuilder::open_front(GrammarPiece& reversed) {
   constexpr int kOpenedMax = 64;  // a rule may say that it is itself
-  for (int i = 0; i < kOpenedMax && !reversed.empty(); ++i) {
+  for (int i = 0; i < kOpenedMax && !reversed.empty() && !too_large(); ++i) {
     const GrammarSymbol first = reversed.back();
     if (first.kind == Kind::kBytes || rules_[first.index].alternatives.size() != 1) return;
     const GrammarPiece& inner = rules_[first.index].alternatives[0];
+    symbol_count_ += inner.size();
     reversed.pop_back();
     reversed.insert(reversed.end(), inner.rbegin(), inner.rend());
   }
@@ -174,11 +176,14 @@ void GrammarBuilder::open_front(GrammarPiece& reversed) const {
 // Pieces are reversed: their first symbols stand at the end, where they are taken away.
 GrammarPiece GrammarBuilder::factor(std::vector<GrammarPiece> reversed, int depth) {
   constexpr int kDepthMax = 200;
+  std::sort(reversed.begin(), reversed.end());
+  reversed.erase(std::unique(reversed.begin(), reversed.end()), reversed.end());
   std::vector<std::vector<GrammarPiece>> groups;
   std::map<GrammarSymbol, size_t> group_of;
   bool may_be_empty = false;
   for (GrammarPiece& piece : reversed) {
-    open_front(piece);
+    // A single one stays as it is: there is nothing to share.
+    if (reversed.size() > 1) open_front(piece);
     if (piece.empty()) {
       may_be_empty = true;
       continue;
@@ -189,32 +194,34 @@ GrammarPiece GrammarBuilder::factor(std::vector<GrammarPiece> reversed, int dept
   }
   std::vector<GrammarPiece> alternatives;
   for (std::vector<GrammarPiece>& group : groups) {
-    GrammarPiece shared;
-    const auto have_a_first = [&] {
-      return std::all_of(group.begin(), group.end(), [&](const GrammarPiece& piece) {
-        return !piece.empty() && piece.back() == group[0].back();
-      });
-    };
-    const bool splits = group.size() > 1 && depth < kDepthMax && !too_large();
-    while (splits && have_a_first()) {
-      shared.push_back(group[0].back());
-      for (GrammarPiece& piece : group) {
-        piece.pop_back();
-        open_front(piece);
-      }
-    }
-    if (splits) {
-      const GrammarPiece rest = factor(std::move(group), depth + 1);
-      alternatives.push_back(join({shared, rest}));
+    if (group.size() > 1 && depth < kDepthMax && !too_large()) {
+      const GrammarPiece shared = take_shared(group);
+      alternatives.push_back(join({shared, factor(std::move(group), depth + 1)}));
       continue;
     }
-    for (GrammarPiece& piece : group) {
-      alternatives.emplace_back(piece.rbegin(), piece.rend());
-    }
+    for (GrammarPiece& piece : group) alternatives.emplace_back(piece.rbegin(), piece.rend());
   }
   if (may_be_empty) alternatives.emplace_back();
   if (alternatives.size() == 1) return alternatives[0];
   return choice(alternatives);
+}
+
+// The symbols with which all begin, which are taken away.
+GrammarPiece GrammarBuilder::take_shared(std::vector<GrammarPiece>& reversed) {
+  GrammarPiece shared;
+  const auto begin_alike = [&] {
+    return std::all_of(reversed.begin(), reversed.end(), [&](const GrammarPiece& piece) {
+      return !piece.empty() && piece.back() == reversed[0].back();
+    });
+  };
+  while (begin_alike() && !too_large()) {
+    shared.push_back(reversed[0].back());
+    for (GrammarPiece& piece : reversed) {
+      piece.pop_back();
+      open_front(piece);
+    }
+  }
+  return shared;
 }
 
 GrammarPiece GrammarBuilder::as_one(const GrammarPiece& piece) {

@@ -112,7 +112,8 @@ class GrammarBuilder {
     std::vector<GrammarPiece> alternatives;
   };
   GrammarPiece as_one(const GrammarPiece& piece);
-  void open_front(GrammarPiece& reversed) const;
+  void open_front(GrammarPiece& reversed);
+  GrammarPiece take_shared(std::vector<GrammarPiece>& reversed);
   GrammarPiece factor(std::vector<GrammarPiece> reversed, int depth);
   GrammarPiece one_of_sorted(std::span<const std::string> texts, size_t depth);
   void prune();

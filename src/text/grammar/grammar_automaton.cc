@@ -173,9 +173,9 @@ bool GrammarStates::find_tokens(State state, const TokenTrie& trie) {
   std::vector<uint32_t> words((static_cast<size_t>(trie.vocab_size()) + 31) / 32);
   if (!walk(state, trie, words)) return false;
   keep_tokens(states_[state], std::move(words));
-  // What a form needs for one mask is not thrown away for the next.
+  // What a form needs for one mask is not thrown away for the next. Half of the most is left to it.
   if (bytes_ - before > kBytesMax / 4)
-    bytes_max_ = std::min(bytes_max_ + (bytes_ - before), kBytesMost);
+    bytes_max_ = std::min(bytes_max_ + (bytes_ - before), kBytesMost / 2);
   return true;
 }
 

@@ -334,6 +334,21 @@ TEST(JsonSchemaGrammar, WorkIsBoundedByTheSchema) {
                     refs + "]}");
   (void)from_schema(R"({"type":[)" + types + R"(],"enum":[)" + values + "]}");
   (void)from_schema(R"({"type":"string","pattern":")" + classes + R"("})");
+  // Unions of one long text, and of what begins with it.
+  const std::string text(50'000, 'x');
+  std::string unions;
+  for (int i = 0; i < 5'000; ++i)
+    unions += i ? R"(,{"$ref":"#/$defs/a"})" : R"({"$ref":"#/$defs/a"})";
+  expect_matches(
+      from_schema(R"({"$defs":{"a":{"const":")" + text + R"("}},"anyOf":[)" + unions + "]}"),
+      {"\"" + text + "\""}, {"1"});
+  unions.clear();
+  for (int i = 0; i < 2'000; ++i) {
+    unions += (i ? "," : "") +
+              (R"({"type":"object","properties":{"a":{"$ref":"#/$defs/a"},"b":{"const":)" +
+               std::to_string(i) + R"(}},"required":["a","b"]})");
+  }
+  (void)from_schema(R"({"$defs":{"a":{"const":")" + text + R"("}},"anyOf":[)" + unions + "]}");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 #ifndef HEADRACE_SANITIZED
   EXPECT_LT(took.count(), 10);  // they took 34, 38 and 2 s
@@ -362,6 +377,7 @@ TEST(JsonSchemaGrammar, RefusesByPlaceAndName) {
        "\"unevaluatedProperties\" beside or in"},
       {R"({"type":"number","multipleOf":0.5})", "\"multipleOf\" but 1"},
       {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "use \"anyOf\""},
+      {R"({"oneOf":[{"const":1},{"const":1.0}]})", "use \"anyOf\""},
       {R"({"oneOf":[{"type":"object","properties":{"a":{}}},{"type":"object","properties":{"b":{}}}]})",
        "use \"anyOf\""},
       {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "pattern"},

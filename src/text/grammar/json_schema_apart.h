@@ -2,6 +2,7 @@
 // "anyOf".
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include "base/json.h"
@@ -11,8 +12,11 @@ namespace headrace {
 // A schema's target: itself, or what it refers to.
 using SchemaTarget = std::function<const Json&(const Json& schema)>;
 
+// Of schemas_are_apart(): each is compared with each.
+inline constexpr size_t kSchemasApartMax = 256;
+
 // True only where it shows: by types that are named, by values that are listed, or by a property
-// that objects must have, whose listed values differ. False also of more than 256 schemas.
+// that objects must have, whose listed values differ. REQUIRES: at most kSchemasApartMax
 bool schemas_are_apart(const Json::Array& schemas, const SchemaTarget& target);
 
 }  // namespace headrace

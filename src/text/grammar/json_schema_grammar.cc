@@ -209,6 +209,9 @@ class SchemaCompiler {
       return no(place, fmt::format("keywords beside \"{}\"", keyword));
     }
     const auto target = [&](const Json& schema) -> const Json& { return target_of(schema); };
+    if (keyword == "oneOf" && list.as_array().size() > kSchemasApartMax) {
+      return no(place, fmt::format("\"oneOf\" of more than {}; use \"anyOf\"", kSchemasApartMax));
+    }
     if (keyword == "oneOf" && !schemas_are_apart(list.as_array(), target)) {
       return no(place, "\"oneOf\" of schemas that one value may satisfy together; use \"anyOf\"");
     }

@@ -176,7 +176,7 @@ class RegexParser {
   Result<CodePointSet> bracket() {
     const bool negated = take("^");
     CodePointSet set;
-    const size_t begin = at_;
+    has_spaces_ = false;
     for (bool first = true; first || !next_is("]"); first = false) {
       if (at_end()) return error("has a [ without its ]");
       if (next_is("]")) return no("an empty class");
@@ -194,10 +194,8 @@ class RegexParser {
       }
       set.add(low.ranges()[0].first, high.ranges()[0].first);
     }
-    const std::string_view inside = pattern_.substr(begin, at_ - begin);
     take("]");
-    // What \s is anywhere.
-    if (negated && inside.find("\\s") != std::string_view::npos) set.add(unicode_spaces());
+    if (negated && has_spaces_) set.add(unicode_spaces());  // what \s is anywhere
     return negated ? set.complement() : set;
   }
 
@@ -221,6 +219,7 @@ class RegexParser {
       case 'd':
       case 'w':
       case 's':
+        has_spaces_ = has_spaces_ || c == 's';
         return class_set(c);
       case 'D':
         return class_set('d').complement();
@@ -273,6 +272,7 @@ class RegexParser {
   const std::string_view pattern_;
   const WriteCharacter& write_;
   size_t at_ = 0;
+  bool has_spaces_ = false;  // the class that is read has a \s
 };
 
 }  // namespace
