@@ -1,0 +1,47 @@
+"""Where the form of an answer ends: complete, where no token can go on, and what of a request it goes before."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import NAME, RunningServer
+
+ASK = [{"role": "user", "content": "Give me the data."}]
+# Each "a" doubles the ways in which the answer may end: soon there are too many to follow.
+LOST = "\n".join([f's{i} ::= "a" s{i + 1} "x" | "a" s{i + 1} "y"' for i in range(20)] + ['s20 ::= "b"'])
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"enum": ["C", "F"]}},
+    "required": ["city", "unit"], "additionalProperties": False}}}
+
+
+def tool(strict=None, **parameters):
+    function = TOOL["function"] | ({} if strict is None else {"strict": strict})
+    return {"type": "function", "function": function | ({"parameters": parameters} if parameters else {})}
+
+
+def post(server, path, body):
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=120))
+
+
+@pytest.fixture(scope="module")
+def caller():
+    running = RunningServer("--max-model-len", 2048, "--tool-call-parser", "hermes").wait_ready()
+    yield running.client()
+    running.kill()
+
+
+def test_integers_of_any_length_are_read(server):
+    schema = {"type": "integer", "minimum": 3, "maximum": 9, "default": 2**64, "examples": [2**70, -2**63 - 1]}
+    answer = server.client().chat.completions.create(model=NAME, messages=ASK, max_tokens=9, extra_body={"guided_json": schema})
+    assert 3 <= int(answer.choices[0].message.content) <= 9
+
+
+@pytest.mark.parametrize("fields", [{"prompt_logprobs": -1}, {"prompt_logprobs": 21}, {"logprobs": -1}])
+def test_bounds_of_logprobs_are_the_real_ones(server, fields):
+    with pytest.raises(openai.BadRequestError, match=r"must be an integer in \[0, 20\]"):
+        server.client().completions.create(model=NAME, prompt="x", max_tokens=1, extra_body=fields)
