@@ -35,6 +35,26 @@ def caller():
     running.kill()
 
 
+@pytest.mark.parametrize("fields, param", [
+    ({"grammar_lazy": True}, "grammar_lazy"),
+    ({"grammar_triggers": [{"type": 0, "value": "q"}]}, "grammar_triggers"),
+    ({"guided_whitespace_pattern": " "}, "guided_whitespace_pattern"),
+])
+def test_what_would_change_a_form_is_refused(server, fields, param):
+    with pytest.raises(openai.BadRequestError, match=f"{param} is not supported") as error:
+        server.client().chat.completions.create(model=NAME, messages=ASK, max_tokens=4, extra_body={"guided_regex": "a"} | fields)
+    assert error.value.param == param
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post(server, "/completion", {"prompt": "x", "grammar": 'root ::= "a"', "n_predict": 4} | fields)
+    assert refused.value.code == 400 and param in refused.value.read().decode()
+
+
+def test_defaults_of_what_is_refused_are_taken(server):
+    answer = post(server, "/completion", {"prompt": "x", "grammar": 'root ::= "a"', "n_predict": 4, "grammar_lazy": False,
+                                          "grammar_triggers": [], "guided_whitespace_pattern": None})
+    assert answer["content"] == "a"
+
+
 def test_integers_of_any_length_are_read(server):
     schema = {"type": "integer", "minimum": 3, "maximum": 9, "default": 2**64, "examples": [2**70, -2**63 - 1]}
     answer = server.client().chat.completions.create(model=NAME, messages=ASK, max_tokens=9, extra_body={"guided_json": schema})
