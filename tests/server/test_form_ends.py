@@ -35,6 +35,42 @@ def caller():
     running.kill()
 
 
+@pytest.mark.parametrize("stop", [["city"], ['"', "\n"], ["{", "_", "arguments"]])
+@pytest.mark.parametrize("stream", [False, True])
+def test_stop_strings_are_of_words_and_not_of_forced_calls(caller, stop, stream):
+    answer = caller.chat.completions.create(model=NAME, messages=ASK, tools=[tool()], tool_choice="required", stop=stop, seed=1,
+                                            temperature=1.5, max_tokens=400, parallel_tool_calls=False, stream=stream)
+    if stream:
+        choices = [event.choices[0] for event in answer if event.choices]
+        arguments = "".join(call.function.arguments or "" for choice in choices for call in choice.delta.tool_calls or [])
+        end = choices[-1].finish_reason
+    else:
+        (call,) = answer.choices[0].message.tool_calls
+        arguments, end = call.function.arguments, answer.choices[0].finish_reason
+    assert end == "tool_calls"
+    assert set(json.loads(arguments)) == {"city", "unit"}
+
+
+def test_stop_strings_are_not_of_strict_calls(caller):
+    """The model repeats the calls that it has seen; of words it is stopped."""
+    messages = []
+    for city in ("Rome", "Bern", "Oslo", "Wien", "Bonn", "Paris"):
+        call = json.dumps({"name": "get_weather", "arguments": {"city": city, "unit": "C"}})
+        messages += [{"role": "user", "content": f"Weather in {city}?"},
+                     {"role": "assistant", "content": f"<tool_call>\n{call}\n</tool_call>"}]
+    messages.append({"role": "user", "content": "Weather in Lyon?"})
+
+    def ask(strict):
+        return caller.chat.completions.create(model=NAME, messages=messages, tools=[tool(strict)], temperature=0, max_tokens=200,
+                                              stop=["city", "unit"]).choices[0]
+
+    answer = ask(True)
+    assert answer.finish_reason == "tool_calls"
+    assert json.loads(answer.message.tool_calls[0].function.arguments)["city"] == "Lyon"
+    free = ask(None)
+    assert free.stop_reason == "city"
+
+
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 def test_a_tool_whose_schema_is_not_supported_may_be_forced(caller, choice):
     odd = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
