@@ -35,6 +35,40 @@ def caller():
     running.kill()
 
 
+def test_an_answer_that_cannot_go_on_keeps_its_text(server):
+    client = server.client()
+    ask = {"model": NAME, "max_tokens": 60, "temperature": 1.5, "seed": 1, "extra_body": {"grammar": "root ::= s0\n" + LOST}}
+    answer = client.chat.completions.create(messages=ASK, **ask)
+    assert answer.choices[0].finish_reason == "error"
+    assert re.fullmatch("a{8,20}", answer.choices[0].message.content)
+    assert answer.usage.completion_tokens > 0
+    events = [event.choices[0] for event in client.chat.completions.create(messages=ASK, stream=True, **ask) if event.choices]
+    assert "".join(event.delta.content or "" for event in events) == answer.choices[0].message.content
+    assert events[-1].finish_reason == "error"
+    words = client.completions.create(prompt="x", **ask).choices[0]
+    assert words.finish_reason == "error" and re.fullmatch("a{8,20}", words.text)
+    native = post(server, "/completion", {"prompt": "x", "grammar": "root ::= s0\n" + LOST, "n_predict": 60})
+    assert native["stop_type"] == "none" and re.fullmatch("a{8,20}", native["content"])
+
+
+def test_the_other_choices_go_on(server):
+    answer = server.client().chat.completions.create(
+        model=NAME, messages=ASK, n=8, max_tokens=60, temperature=2.0, seed=3, extra_body={"grammar": 'root ::= s0 | [b-z] [0-9]{30}\n' + LOST})
+    ends = {choice.finish_reason for choice in answer.choices}
+    assert ends == {"error", "stop"}
+    for choice in answer.choices:
+        assert re.fullmatch("a+" if choice.finish_reason == "error" else "[b-z][0-9]{30}", choice.message.content)
+
+
+@pytest.mark.parametrize("more", [{"ignore_eos": True}, {"min_tokens": 20}, {"ignore_eos": True, "min_tokens": 20}])
+@pytest.mark.parametrize("form", [{"guided_choice": ["yes"]}, {"guided_regex": "[0-9]{3}"}, {"guided_json": {"enum": [12]}}])
+def test_a_complete_form_ends(server, more, form):
+    answer = server.client().chat.completions.create(model=NAME, messages=ASK, max_tokens=100, extra_body=form | more)
+    assert answer.choices[0].finish_reason == "stop"
+    assert re.fullmatch("yes|[0-9]{3}|12", answer.choices[0].message.content)
+    assert answer.usage.completion_tokens <= 4
+
+
 @pytest.mark.parametrize("stop", [["city"], ['"', "\n"], ["{", "_", "arguments"]])
 @pytest.mark.parametrize("stream", [False, True])
 def test_stop_strings_are_of_words_and_not_of_forced_calls(caller, stop, stream):
