@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <compare>
 #include <functional>
@@ -126,6 +127,46 @@ Status refuse_crowds(std::string_view text, const JsonLimits& limits) {
                                limits.key_count_max));
 }
 
+// The parser refuses integers of more than 64 bits. The same text with an exponent behind them,
+// which makes doubles of them; empty: it has none. What is no JSON remains none.
+std::string with_doubles_for_long_integers(std::string_view text) {
+  std::string out;
+  size_t copied = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+      continue;
+    }
+    const size_t end = std::min(text.find_first_not_of("+-.0123456789eE", i), text.size());
+    if (end == i) continue;
+    const std::string_view number = text.substr(i, end - i);
+    i = end - 1;
+    if (number.find_first_of(".eE") != number.npos) continue;
+    int64_t fits = 0;
+    const auto [rest, error] = std::from_chars(number.begin(), number.end(), fits);
+    if (error != std::errc::result_out_of_range) continue;
+    out.append(text, copied, end - copied).append("e0");
+    copied = end;
+  }
+  if (copied > 0) out.append(text, copied);
+  return out;
+}
+
+// `root` lives as long as the parser and its next text.
+Status parse_text(std::string_view text, int depth_max, simdjson::dom::parser& parser,
+                  element& root) {
+  // The parser's own depth bound covers its stack; ours is exact.
+  if (parser.allocate(std::max<size_t>(text.size(), 1), static_cast<size_t>(depth_max) + 2)) {
+    return exhausted("not enough memory for the JSON text");
+  }
+  const auto error = parser.parse(text.data(), text.size()).get(root);
+  if (error == simdjson::DEPTH_ERROR) {
+    return exhausted(fmt::format("nested deeper than {}", depth_max));
+  }
+  if (!error) return ok_status();
+  return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+}
+
 // Length of the UTF-8 sequence at text[0], 0 where it is malformed.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -247,18 +288,13 @@ Result<Json> parse_json_within(std::string_view text, JsonLimits& left) {
   const JsonLimits limits = left;
   HR_RETURN_IF_ERROR(refuse_crowds(text, limits));
   simdjson::dom::parser parser;
-  // The parser's own depth bound covers its stack; ours is exact.
-  if (parser.allocate(std::max<size_t>(text.size(), 1),
-                      static_cast<size_t>(limits.depth_max) + 2)) {
-    return exhausted("not enough memory for the JSON text");
-  }
   element root;
-  const auto error = parser.parse(text.data(), text.size()).get(root);
-  if (error == simdjson::DEPTH_ERROR) {
-    return exhausted(fmt::format("nested deeper than {}", limits.depth_max));
+  Status status = parse_text(text, limits.depth_max, parser, root);
+  if (status.code() == StatusCode::kInvalidArgument) {
+    const std::string readable = with_doubles_for_long_integers(text);
+    if (!readable.empty()) status = parse_text(readable, limits.depth_max, parser, root);
   }
-  if (error)
-    return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  HR_RETURN_IF_ERROR(status);
   Budget budget{limits, limits.key_count_max, limits.element_count_max};
   Result<Json> json = convert(root, 0, budget);
   if (!json.ok()) return json;  // a budget that was overdrawn has wrapped around

@@ -37,7 +37,7 @@ class Json {
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
-  bool is_int() const { return std::holds_alternative<int64_t>(value_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(value_); }  // not beyond int64
   bool is_double() const { return std::holds_alternative<double>(value_); }
   bool is_number() const { return is_int() || is_double(); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
@@ -87,8 +87,8 @@ struct JsonLimits {
 };
 
 // Strict JSON (RFC 8259): UTF-8 checked, duplicate keys, NaN, numbers out of double's range and
-// trailing text refused. Integers beyond int64 become doubles. What has more commas than keys and
-// elements are allowed is refused before it is parsed: of it nothing is made. Any thread.
+// trailing text refused. Integers beyond int64, of any length, become the nearest doubles. What has
+// more commas than keys and elements are allowed is refused unread: nothing is made. Any thread.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 // The same for texts that have one allowance together: what this one has is taken from `left`.
 Result<Json> parse_json_within(std::string_view text, JsonLimits& left);

@@ -26,6 +26,42 @@ TEST(Json, RefusesWhatAStrictReaderRefuses) {
   }
 }
 
+// Python writes integers of any length, as Hugging Face's "no bound": int(1e30).
+TEST(Json, IntegersBeyond64BitsAreDoubles) {
+  const auto value = parse_json(
+      R"({"a \"1000000000000000000000":"12345678901234567890123","model_max_length":)"
+      R"(1000000000000000019884624838656,"list":[-9223372036854775809, 9223372036854775808,)"
+      R"(18446744073709551616 ,9223372036854775807,-9223372036854775808,1e-12345678901234567890]})");
+  ASSERT_TRUE(value.ok()) << value.status().message();
+  EXPECT_EQ(value->find("a \"1000000000000000000000")->as_string(), "12345678901234567890123");
+  const Json& longest = *value->find("model_max_length");
+  EXPECT_TRUE(longest.is_double());
+  EXPECT_FALSE(longest.is_int());
+  EXPECT_EQ(longest.as_double(), 1e30);
+  const Json::Array& list = value->find("list")->as_array();
+  EXPECT_EQ(list[0], Json(-9223372036854775808.0));
+  EXPECT_EQ(list[1], Json(9223372036854775808.0));
+  EXPECT_EQ(list[2], Json(18446744073709551616.0));
+  EXPECT_EQ(list[3], Json(INT64_MAX));
+  EXPECT_EQ(list[4], Json(INT64_MIN));
+  EXPECT_EQ(list[5], Json(0.0));
+  EXPECT_EQ(parse_json("123456789012345678901234567890")->as_double(),
+            123456789012345678901234567890.0);
+}
+
+TEST(Json, LongIntegersMakeNothingOfWhatIsNoJson) {
+  const std::string digits(40, '7');
+  for (const std::string& text :
+       {std::string(400, '7'), "[" + digits, "[" + digits + ",]", "0" + digits, digits + "x",
+        "[" + digits + " " + digits + "]", "+" + digits, "-" + digits + "-", "[\"" + digits + "]",
+        "[" + digits + ",1e999]", digits + "\"", "[" + digits + ",\"\xff\"]"}) {
+    const auto value = parse_json(text);
+    EXPECT_EQ(value.status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  const std::string deep = std::string(80, '[') + digits + std::string(80, ']');
+  EXPECT_EQ(parse_json(deep).status().code(), StatusCode::kExhausted);
+}
+
 TEST(Json, HoldsItsLimits) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_TRUE(parse_json(nested(64)).ok());

@@ -61,11 +61,12 @@ std::optional<bool> yes_or_no(std::string_view value) {
   return std::nullopt;
 }
 
+bool is_switch(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+
 // What the flag is on a command line.
 std::string argument_of(const CLI::Option& option, const std::string& flag,
                         std::string_view value) {
-  const bool is_flag = option.get_items_expected_max() == 0;
-  const std::optional<bool> yes = is_flag ? yes_or_no(value) : std::nullopt;
+  const std::optional<bool> yes = is_switch(option) ? yes_or_no(value) : std::nullopt;
   return fmt::format("{}={}", flag, !yes ? value : *yes ? "true" : "false");
 }
 
@@ -104,7 +105,8 @@ EnvironmentFlags flags_of_environment(const CLI::App& app,
                                    : flag_of_variable(name.substr(kOwn.size()));
     const CLI::Option* option = app.get_option_no_throw(flag);
     if (option == nullptr && llama) tell_unread(name);
-    if (option == nullptr || given.count(option) > 0) continue;
+    if (option == nullptr || option == app.get_help_ptr() || given.count(option) > 0) continue;
+    if (is_switch(*option) && value.empty()) continue;
     flags.arguments.push_back(argument_of(*option, flag, value));
     flags.variables.emplace_back(name);
   }

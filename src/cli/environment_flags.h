@@ -16,9 +16,10 @@ struct EnvironmentFlags {
 
 // Of the flags of `app` that `arguments` does not have: what stands on the command line goes before
 // the environment, and that before a file of --config. Of a switch 1, true, on, yes and enabled are
-// yes, 0, false, off, no and disabled no. A LLAMA_ARG_ variable without a flag is told in a line on
-// stderr; HEADRACE_ variables may be of other programs. Variables that have a meaning of their own
-// (HEADRACE_MODEL, HEADRACE_API_KEY) are left to it.
+// yes, 0, false, off, no and disabled no, and empty says nothing. None asks for help. A LLAMA_ARG_
+// variable without a flag is told in a line on stderr; HEADRACE_ variables may be of other
+// programs. Variables that have a meaning of their own (HEADRACE_MODEL, HEADRACE_API_KEY) are left
+// to it.
 EnvironmentFlags flags_of_environment(const CLI::App& app,
                                       const std::vector<std::string>& arguments);
 

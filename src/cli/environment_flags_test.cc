@@ -9,7 +9,9 @@
 
 #include "cli/command_line.h"
 #include "cli/engine_flags.h"
+#include "cli/foreign_flags.h"
 #include "cli/model_flags.h"
+#include "cli/pooling_flags.h"
 
 namespace headrace {
 namespace {
@@ -59,6 +61,52 @@ TEST_F(EnvironmentFlagsTest, VariablesAreFlags) {
   EXPECT_FALSE(flags_.stack.runner.keep_logit_rows);
   EXPECT_EQ(names_, std::vector<std::string>{"a"});
   EXPECT_NE(told_.find("--n-gpu-layers is ignored"), std::string::npos) << told_;
+}
+
+// As a server has them: what vectors are made with, and what other engines have.
+class SwitchesTest : public EnvironmentFlagsTest {
+ protected:
+  Result<PoolingOptions> pooling(std::vector<std::string> arguments) {
+    CLI::App app{"", "test"};
+    ModelFlags flags;
+    add_pooling_flags(app, flags.stack.pooling);
+    add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+    add_engine_flags(app, flags);
+    arguments.emplace_back("x.gguf");
+    const EnvironmentFlags environment = flags_of_environment(app, arguments);
+    HR_RETURN_IF_ERROR(parse_arguments(app, with_environment(environment, arguments)).status());
+    return flags.stack.pooling;
+  }
+};
+
+TEST_F(SwitchesTest, WhatIsOffAsksForNothing) {
+  for (const char* off : {"0", "false", "off", "no", "disabled", ""}) {
+    for (const char* name : {"LLAMA_ARG_EMBEDDINGS", "HEADRACE_EMBEDDING", "LLAMA_ARG_RERANKING",
+                             "HEADRACE_ENABLE_LORA", "HEADRACE_HELP"}) {
+      set(name, off);
+    }
+    const auto options = pooling({});
+    ASSERT_TRUE(options.ok()) << off << ": " << options.status().message();
+    EXPECT_EQ(options->runner, RunnerChoice::kAuto) << off;
+  }
+  const auto options = pooling({"--is-embedding=false", "--rerank=0", "--enable-lora=off"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->runner, RunnerChoice::kAuto);
+}
+
+TEST_F(SwitchesTest, WhatIsOnAsks) {
+  set("LLAMA_ARG_EMBEDDINGS", "1");
+  EXPECT_EQ(pooling({})->convert, ConvertChoice::kEmbed);
+  EXPECT_EQ(pooling({"--embeddings=false"})->runner, RunnerChoice::kAuto);  // goes first
+  EXPECT_EQ(pooling({"--embeddings=false", "--reranking"})->convert, ConvertChoice::kClassify);
+  set("HEADRACE_ENABLE_LORA", "1");
+  EXPECT_NE(pooling({}).status().message().find("--enable-lora"), std::string_view::npos);
+}
+
+TEST_F(EnvironmentFlagsTest, NobodyAsksForHelpThere) {
+  app_.set_help_flag("-h,--help", "This page");
+  set("HEADRACE_HELP", "1");
+  EXPECT_TRUE(flags_of_environment(app_, {"x.gguf"}).arguments.empty());
 }
 
 TEST_F(EnvironmentFlagsTest, TheCommandLineGoesFirst) {

@@ -399,7 +399,10 @@ template <class OnUse>
 void add_hidden(CLI::App& app, const std::string& name, Takes takes, OnUse on_use) {
   if (app.get_option_no_throw(name) != nullptr) return;
   if (takes == kNothing) {
-    app.add_flag_function(name, [name, on_use](int64_t) { on_use(name, ""); })->group("");
+    const auto take = [name, on_use](int64_t count) {  // below 0: --x=false, which asks for nothing
+      if (count > 0) on_use(name, "");
+    };
+    app.add_flag_function(name, take)->group("");
     return;
   }
   auto* option = app.add_option_function<std::string>(

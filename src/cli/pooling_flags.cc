@@ -28,6 +28,15 @@ void set_task(TaskChoice task, PoolingOptions& options) {
   if (task == TaskChoice::kClassify) options.convert = ConvertChoice::kClassify;
 }
 
+// Switched off (--embedding=false) it says nothing.
+void add_task_switch(CLI::App& app, const std::string& names, TaskChoice task,
+                     PoolingOptions& options, const std::string& description) {
+  const auto take = [&options, task](int64_t count) {  // below 0: off
+    if (count > 0) set_task(task, options);
+  };
+  app.add_flag_function(names, take, description)->group(kPoolingGroup);
+}
+
 // The name without regard to letters' case, as vLLM's files have it.
 Status read_pooling_type(const Json::Member& member, PoolingOptions& options) {
   std::string name = member.second.is_string() ? member.second.as_string() : "";
@@ -130,15 +139,10 @@ void add_pooling_flags(CLI::App& app, PoolingOptions& options) {
              "Of pooling: vectors (embed), or scores and classes by a head (classify); auto: what "
              "its files say")
       ->group(kPoolingGroup);
-  app.add_flag_function(
-         "--embedding,--embeddings,--is-embedding",
-         [&options](int64_t) { set_task(TaskChoice::kEmbed, options); },
-         "Vectors of texts from a model that generates: --runner pooling --convert embed")
-      ->group(kPoolingGroup);
-  app.add_flag_function(
-         "--reranking,--rerank", [&options](int64_t) { set_task(TaskChoice::kClassify, options); },
-         "Scores by the model's head: --runner pooling --convert classify")
-      ->group(kPoolingGroup);
+  add_task_switch(app, "--embedding,--embeddings,--is-embedding", TaskChoice::kEmbed, options,
+                  "Vectors of texts from a model that generates: --runner pooling --convert embed");
+  add_task_switch(app, "--reranking,--rerank", TaskChoice::kClassify, options,
+                  "Scores by the model's head: --runner pooling --convert classify");
   app.add_option_function<std::string>(
          "--task",
          [&options](const std::string& name) { set_task(*value_named(kTasks, name), options); },

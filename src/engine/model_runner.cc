@@ -155,6 +155,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
   cut_rejected(rows, acceptance_, result_);
   if (options_.poison_kv) poison_rejected(rows);
   append_accepted(rows, result_, slots_);
+  note_ended_forms(rows, options_.end_ids, slots_, result_);
   for (const auto& rank : ranks_) rank->end_step();
 }
 

@@ -1,5 +1,7 @@
 #include "engine/sampler.h"
 
+#include <algorithm>
+
 namespace headrace {
 namespace {
 
@@ -21,11 +23,21 @@ size_t run_end(std::span<const LogitRow> rows, size_t first) {
   return last;
 }
 
+void forbid(std::vector<uint32_t>& allowed, TokenId token) {
+  allowed[static_cast<size_t>(token) / 32] &= ~(uint32_t{1} << (token % 32));
+}
+
+bool is_dead_end(std::span<const uint32_t> allowed) {
+  return !allowed.empty() &&
+         std::all_of(allowed.begin(), allowed.end(), [](uint32_t word) { return word == 0; });
+}
+
 }  // namespace
 
 void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
                   const SlotTable& slots, StepResult& result) {
   results_.assign(rows.size(), {});
+  dead_ends_.assign(rows.size(), false);
   for (size_t first = 0; first < rows.size();) {
     const size_t last = run_end(rows, first);
     const auto part = rows.subspan(first, last - first);
@@ -40,6 +52,7 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
       allowed_.reserve(part.size());
       for (const LogitRow& row : part) {
         parameters_of.push_back(parameters(row, slots, logits.columns()));
+        dead_ends_[first + parameters_of.size() - 1] = is_dead_end(allowed_.back());
       }
       sample(context, {.logits = part_logits, .rows = parameters_of, .results = part_results});
     } else {
@@ -58,7 +71,8 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
       result.rows.push_back({.sequence = rows[i].sequence});
     }
     StepResult::Row& out = result.rows.back();
-    out.fault = out.fault || results_[i].fault;
+    out.dead_end = out.dead_end || dead_ends_[i];
+    out.fault = out.fault || (results_[i].fault && !dead_ends_[i]);
     if (!rows[i].samples) {
       out.prompt_logprobs.push_back(to_logprobs(results_[i]));
       continue;
@@ -87,6 +101,9 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots, int64
     if (!sampling.ignore_eos) banned_.back() = end_ids_;
     banned_.back().insert(banned_.back().end(), sampling.stop_token_ids.begin(),
                           sampling.stop_token_ids.end());
+  }
+  if (slot.matcher != nullptr) {
+    for (TokenId token : banned_.back()) forbid(allowed_.back(), token);
   }
   return {.temperature = sampling.temperature,
           .top_k = sampling.top_k,

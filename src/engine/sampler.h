@@ -29,6 +29,7 @@ class Sampler {
   // They keep the spans of a call alive.
   std::vector<std::vector<TokenId>> banned_;
   std::vector<std::vector<uint32_t>> allowed_;  // [ceil(V / 32)]; empty: all
+  std::vector<bool> dead_ends_;                 // of all rows: their form leaves nothing to choose
 };
 
 }  // namespace headrace

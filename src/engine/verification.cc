@@ -49,4 +49,15 @@ void append_accepted(std::span<const LogitRow> rows, const StepResult& result, S
                     });
 }
 
+void note_ended_forms(std::span<const LogitRow> rows, std::span<const TokenId> end_ids,
+                      const SlotTable& slots, StepResult& result) {
+  for_each_sequence(rows, result.rows, [&](std::span<const LogitRow> own, StepResult::Row& row) {
+    const auto& matcher = slots[own.front().slot].matcher;
+    if (matcher == nullptr || row.accepted.empty()) return;
+    const bool end =
+        std::find(end_ids.begin(), end_ids.end(), row.accepted.back()) != end_ids.end();
+    row.form_ended = end && matcher->only_ends();
+  });
+}
+
 }  // namespace headrace

@@ -32,5 +32,8 @@ class AcceptanceRule {
 void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResult& result);
 // Appends to each slot the tokens that its sequence has got.
 void append_accepted(std::span<const LogitRow> rows, const StepResult& result, SlotTable& slots);
+// Behind append_accepted: which forms an end of the answer has ended.
+void note_ended_forms(std::span<const LogitRow> rows, std::span<const TokenId> end_ids,
+                      const SlotTable& slots, StepResult& result);
 
 }  // namespace headrace

@@ -13,6 +13,7 @@ std::string_view finish_reason_name(FinishReason reason) {
     case FinishReason::kAbort:
       return "abort";
     case FinishReason::kFault:
+    case FinishReason::kDeadEnd:
       return "error";
   }
   return "unknown";

@@ -40,17 +40,18 @@ struct Request {
 };
 
 enum class FinishReason : uint8_t {
-  kNone,    // still running
-  kStop,    // an end id, a stop id, or (decided at the edge) a stop string
-  kLength,  // max_tokens or the context is full
-  kAbort,   // cancelled
-  kFault,   // its own logits were NaN or all -inf; neighbours are untouched
+  kNone,     // still running
+  kStop,     // an end id, a stop id, or (decided at the edge) a stop string
+  kLength,   // max_tokens or the context is full
+  kAbort,    // cancelled
+  kFault,    // its own logits were NaN or all -inf; neighbours are untouched
+  kDeadEnd,  // no token can follow in the form that its request asks for; what came is kept
 };
 
 // What a step brings for one choice: one token, but with speculation.
 using StepTokens = InlineVector<TokenId, 4>;
 
-// The name the OpenAI API gives it: "stop", "length", "abort", "error".
+// The name the OpenAI API gives it: "stop", "length", "abort", "error" (faults and dead ends).
 std::string_view finish_reason_name(FinishReason reason);
 
 // What a step brought for one choice of a request. `tokens` are new output tokens; an end id that

@@ -137,7 +137,8 @@ void ResultReader::take_row(Sequence& sequence, const Work& work, const StepResu
   emission.choice = sequence.choice;
   emission.cached_tokens = sequence.entry->cached_tokens;
   if (work.rows == LogitRows::kAll) take_prompt_logprobs(sequence, work, *row, emission);
-  if (work.samples) take_sampled_row(sequence, *row, emission);
+  if (work.samples && row->dead_end) emission.finish = FinishReason::kDeadEnd;
+  if (work.samples && !row->dead_end) take_sampled_row(sequence, *row, emission);
   const bool ends = emission.finish != FinishReason::kNone;
   if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
@@ -170,8 +171,9 @@ void ResultReader::take_sampled_row(Sequence& sequence, const StepResult::Row& r
     if (logprobs) emission.logprobs.push_back(row.logprobs[i]);
     ++generation_tokens_;
     emission.finish = finish_after(sequence, token, emission.stop_token);
-    if (emission.finish != FinishReason::kNone) return;
+    if (emission.finish != FinishReason::kNone) break;
   }
+  if (row.form_ended) emission.finish = FinishReason::kStop;
 }
 
 // `token` is already in the output.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <map>
 
 #include "base/rng.h"
@@ -59,7 +60,8 @@ struct Rig {
     if (last_plan.empty()) return false;
     ++steps;
     for (const Admission& a : last_plan.admitted) ++admissions[a.sequence];
-    const StepResult result = device.execute(last_plan);
+    StepResult result = device.execute(last_plan);
+    if (change_result) change_result(result);
     for (const Emission& e : scheduler->apply(last_plan, result)) take(e);
     const Status status = scheduler->check_invariants();
     EXPECT_TRUE(status.ok()) << status.message();
@@ -99,6 +101,7 @@ struct Rig {
   std::map<std::pair<uint64_t, int32_t>, Choice> got;
   int steps = 0;
   std::map<SequenceId, int> admissions;
+  std::function<void(StepResult&)> change_result;
 };
 
 // Keeps as many steps in flight as the options allow and cancels `id` before the `at`-th plan.
@@ -267,6 +270,28 @@ TEST(Scheduler, AFaultEndsItsOwnChoiceAlone) {
   EXPECT_EQ((rig.got[{1, 1}].tokens.size()), 1u);
   EXPECT_EQ((rig.got[{1, 0}].tokens), rig.expected(faulty, 0, 10));
   EXPECT_EQ((rig.got[{2, 0}].tokens), rig.expected(other, 0, 10));
+}
+
+// A runner says it of a form: no token may follow, or the last one was the form's own end.
+TEST(Scheduler, AFormEndsItsOwnChoiceAlone) {
+  Rig rig(small_options());
+  Request request = make_request(1, 10, 10, 3);
+  request.sampling.min_tokens = 9;
+  request.sampling.ignore_eos = true;
+  ASSERT_TRUE(rig.scheduler->add(request).ok());
+  rig.change_result = [step = 0](StepResult& result) mutable {
+    if (++step != 4) return;
+    ASSERT_EQ(result.rows.size(), 3u);
+    result.rows[0].dead_end = true;
+    result.rows[2].form_ended = true;
+  };
+  rig.run();
+  EXPECT_EQ((rig.got[{1, 0}].finish), FinishReason::kDeadEnd);
+  EXPECT_EQ((rig.got[{1, 0}].tokens), rig.expected(request, 0, 3));
+  EXPECT_EQ((rig.got[{1, 1}].finish), FinishReason::kLength);
+  EXPECT_EQ((rig.got[{1, 1}].tokens), rig.expected(request, 1, 10));
+  EXPECT_EQ((rig.got[{1, 2}].finish), FinishReason::kStop);
+  EXPECT_EQ((rig.got[{1, 2}].tokens), rig.expected(request, 2, 4));
 }
 
 TEST(Scheduler, TheOthersLiveOnWhenChoiceZeroIsCancelledInItsPrompt) {

@@ -95,6 +95,9 @@ struct StepResult {
     // prompt has none).
     std::vector<TokenLogprobs> prompt_logprobs;
     bool fault = false;  // NaN row
+    // Of a form (Request::constraint): no token may come, and `accepted` says nothing; or the last
+    // one accepted ended it, whatever min_tokens and ignore_eos say.
+    bool dead_end = false, form_ended = false;
   };
   std::vector<Row> rows;  // one per Work and per SampleTarget that sampled or scored
 };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -25,6 +26,10 @@ struct Usage {
 
   double total_seconds() const { return queue_seconds + prompt_seconds + answer_seconds; }
 };
+
+// Of FinishReason::kDeadEnd, where a protocol has room for words.
+inline constexpr std::string_view kDeadEndMessage =
+    "no token can follow in the form that the answer must have";
 
 // Facts of the answer as a whole.
 struct AnswerHead {

@@ -39,6 +39,8 @@ struct ChoiceDelta {
   std::vector<TokenLogprobs> prompt_logprobs;  // of a whole answer that tells them: of tokens 1..
   StopReason stop_reason;
 
+  // The choice ended in the midst of what it says.
+  bool cut() const { return finish == FinishReason::kLength || finish == FinishReason::kDeadEnd; }
   bool empty() const {
     return text.empty() && events.empty() && tokens.empty() && finish == FinishReason::kNone;
   }

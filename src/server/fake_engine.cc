@@ -243,8 +243,8 @@ Emission FakeEngine::step_choice(Live& live, int32_t choice) {
   Emission emission;
   emission.request = live.request.id;
   emission.choice = choice;
-  if (fault_.exchange(false)) {
-    emission.finish = FinishReason::kFault;
+  if (fault_ != FinishReason::kNone && fault_after_-- == 0) {
+    emission.finish = fault_.exchange(FinishReason::kNone);
   } else if (sampling.max_tokens == 0) {
     emission.finish = FinishReason::kLength;
   } else {

@@ -60,7 +60,12 @@ class FakeEngine final : public Engine {
   void throw_when_cancelled(bool throws) { throws_at_cancel_ = throws; }
   void throw_when_submitted(bool throws) { throws_at_submit_ = throws; }
   void set_paused(bool paused);  // no step is made
-  void fail_next_emission() { fault_ = true; }
+  // Ends the choice whose emission comes behind the next `after`.
+  void fail_emission(FinishReason finish, int after) {
+    fault_after_ = after;
+    fault_ = finish;
+  }
+  void fail_next_emission() { fail_emission(FinishReason::kFault, 0); }
   int submitted() const { return submitted_; }
   int cancelled() const { return cancelled_; }  // requests cancelled before their end
   Request last_request() const;
@@ -93,9 +98,10 @@ class FakeEngine final : public Engine {
   const FakeEngineOptions options_;
   EngineOptions engine_options_;
   std::atomic<uint64_t> last_id_{0};
-  std::atomic<bool> healthy_{true}, fault_{false}, throws_at_health_{false},
-      throws_at_cancel_{false}, throws_at_submit_{false};
-  std::atomic<int> submitted_{0}, cancelled_{0};
+  std::atomic<FinishReason> fault_{FinishReason::kNone};
+  std::atomic<bool> healthy_{true}, throws_at_health_{false}, throws_at_cancel_{false},
+      throws_at_submit_{false};
+  std::atomic<int> submitted_{0}, cancelled_{0}, fault_after_{0};
   std::atomic<int> times_cleared_{0};
 
   mutable std::mutex mutex_;

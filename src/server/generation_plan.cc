@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "server/handlers.h"
 #include "text/grammar/token_rules.h"
+#include "text/output/dialect_table.h"
 #include "text/output/thought_budget.h"
 #include "text/utf8.h"
 
@@ -219,6 +220,15 @@ OutputOptions output_options(const ReadyModel& model, const ChatRequest& request
   return options;
 }
 
+// A call whose form is enforced is not cut: stop strings are of words, and where there must be
+// calls there are none.
+void keep_stops_to_words(const ReadyModel& model, CallForm::Need need, GenerationPlan& plan) {
+  if (need == CallForm::Need::kNone) return;
+  const CallSpelling& spelling = *model.output.tools->spelling;
+  plan.stop_shield = {std::string(spelling.open), std::string(spelling.close)};
+  if (need == CallForm::Need::kMustCall) plan.settings.stops.clear();
+}
+
 // Ids of calls come again with the same prompt and seed, and do not within a conversation.
 uint64_t call_id_seed(const GenerationPlan& plan, std::string_view answer_id) {
   const std::optional<uint64_t> seed = plan.settings.sampling.seed;
@@ -279,6 +289,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
                       options = output_options(model, request, plan.prompts[0])] {
     return make_output_parser(output, options);
   };
+  keep_stops_to_words(model, request.calls.need, plan);
   AnswerHead head = answer_head(model, plan, wording.id_prefix);
   head.call_ids = call_id_style(model.output.tools);
   head.call_id_seed = call_id_seed(plan, head.id);

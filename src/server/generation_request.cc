@@ -229,10 +229,16 @@ Status read_prompt_last(const Json& value, const Context&, Settings& settings) {
   return field_error("truncate_prompt_tokens", "-1 or at least 1", value);
 }
 
-Status read_prompt_logprobs(const Json& value, const Context& context, Settings& settings) {
+Result<int32_t> read_logprob_count(std::string_view name, const Json& value,
+                                   const Context& context) {
   const FieldRange range{0, static_cast<double>(context.limits.logprobs_max)};
-  HR_RETURN_IF_ERROR(check_field("prompt_logprobs", FieldType::kInteger, range, value, context));
-  settings.sampling.prompt_logprobs = to_int32(value);
+  HR_RETURN_IF_ERROR(check_field(name, FieldType::kInteger, range, value, context));
+  return to_int32(value);
+}
+
+Status read_prompt_logprobs(const Json& value, const Context& context, Settings& settings) {
+  HR_ASSIGN_OR_RETURN(settings.sampling.prompt_logprobs,
+                      read_logprob_count("prompt_logprobs", value, context));
   settings.tell_prompt_logprobs = true;
   return ok_status();
 }
@@ -310,7 +316,7 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"cache_pin", FieldType::kInteger, {1, kInt32Max}, read_pin},
     {"prompt_cache_retention", FieldType::kString, {}, read_retention, kRetentionSchema},
     {"truncate_prompt_tokens", FieldType::kInteger, {-1, kInt32Max}, read_prompt_last},
-    {"prompt_logprobs", FieldType::kInteger, {0, kInt32Max}, read_prompt_logprobs},
+    {"prompt_logprobs", FieldType::kAny, {}, read_prompt_logprobs, kLogprobCountSchema},
     {"request_id", FieldType::kString, {}, read_request_id},
     // They change no answer here: the cache finds prompts by what they hold, and no vocabulary puts
     // spaces between control tokens.
@@ -371,13 +377,14 @@ constexpr Field<CompletionRequest> kCompletionFields[] = {
        return r.suffix = v.as_string(), ok_status();
      },
      kTextSchema},
-    // The upper bound is RequestLimits::logprobs_max: see check_settings.
     {"logprobs",
-     FieldType::kInteger,
-     {0, kInt32Max},
-     [](const Json& v, const Context&, CompletionRequest& r) {
-       return r.settings.sampling.logprobs = to_int32(v), ok_status();
-     }},
+     FieldType::kAny,
+     {},
+     [](const Json& v, const Context& c, CompletionRequest& r) {
+       HR_ASSIGN_OR_RETURN(r.settings.sampling.logprobs, read_logprob_count("logprobs", v, c));
+       return ok_status();
+     },
+     kLogprobCountSchema},
 };
 
 Status read_messages(const Json& value, const Context& context, ChatRequest& request) {
@@ -405,15 +412,17 @@ constexpr Field<ChatRequest> kChatFields[] = {
        return r.settings.sampling.logprobs = v.as_bool() ? 0 : -1, ok_status();
      }},
     {"top_logprobs",
-     FieldType::kInteger,
-     {0, kInt32Max},
-     [](const Json& v, const Context&, ChatRequest& r) {
-       if (r.settings.sampling.logprobs < 0 && integer_of(v) > 0) {
+     FieldType::kAny,
+     {},
+     [](const Json& v, const Context& c, ChatRequest& r) {
+       HR_ASSIGN_OR_RETURN(const int32_t count, read_logprob_count("top_logprobs", v, c));
+       if (r.settings.sampling.logprobs < 0 && count > 0) {
          return invalid_argument("top_logprobs needs logprobs to be true", "top_logprobs");
        }
-       if (r.settings.sampling.logprobs >= 0) r.settings.sampling.logprobs = to_int32(v);
+       if (r.settings.sampling.logprobs >= 0) r.settings.sampling.logprobs = count;
        return ok_status();
-     }},
+     },
+     kLogprobCountSchema},
     {"add_generation_prompt",
      FieldType::kBool,
      {},

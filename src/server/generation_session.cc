@@ -63,6 +63,7 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
       if (plan_.make_parser) {
         options.parser = plan_.make_parser();
         options.text.kept = model_.output_marks;
+        options.text.shield = plan_.stop_shield;
       }
       choices_.emplace_back(ChoiceStream(model_.served.tokenizer, std::move(options)));
     }

@@ -35,7 +35,7 @@ class MessagesFormat final : public AnswerFormat {
     const ChoiceDelta& answer = choices[0];
     AnswerParts parts(head_.hide_reasoning);
     parts.take(answer.events);
-    parts.finish(answer.finish == FinishReason::kLength);
+    parts.finish(answer.cut());
     Json::Array content;
     for (const AnswerPart& part : parts.parts()) {
       if (auto block = whole_block(part, answer)) content.push_back(std::move(*block));
@@ -64,7 +64,7 @@ class MessagesFormat final : public AnswerFormat {
 
   void append_end(std::string& out, const Usage& usage, bool) override {
     std::vector<Json> events;
-    append_steps(parts_.finish(end_.finish == FinishReason::kLength), events);
+    append_steps(parts_.finish(end_.cut()), events);
     events.push_back(event_of("message_delta").set("delta", end_json(end_, usage)));
     events.back().set("usage", messages_usage_json(usage));
     events.push_back(event_of("message_stop"));
@@ -97,6 +97,8 @@ class MessagesFormat final : public AnswerFormat {
       if (answer.called) return "tool_use";
       return sequence.is_null() ? "end_turn" : "stop_sequence";
     }
+    // What the API has for an answer that is not of its form, and that no larger max_tokens helps.
+    if (answer.finish == FinishReason::kDeadEnd) return "refusal";
     const bool context_full = usage.prompt_tokens + usage.completion_tokens >= bounds_.context &&
                               usage.completion_tokens < bounds_.max_tokens;
     return context_full ? "model_context_window_exceeded" : "max_tokens";
@@ -130,8 +132,7 @@ class MessagesFormat final : public AnswerFormat {
         break;
     }
     if (part.complete) return block.set("input", *parse_json(part.text));
-    const bool cut = answer.finish == FinishReason::kLength ||
-                     std::holds_alternative<std::string>(answer.stop_reason);
+    const bool cut = answer.cut() || std::holds_alternative<std::string>(answer.stop_reason);
     return cut ? std::nullopt : std::optional(std::move(block));
   }
 

@@ -39,7 +39,7 @@ class ResponseFormat final : public AnswerFormat {
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     AnswerParts parts(head_.hide_reasoning);
     parts.take(choices[0].events);
-    parts.finish(choices[0].finish == FinishReason::kLength);
+    parts.finish(choices[0].cut());
     return ended(parts, choices[0].finish, usage);
   }
 
@@ -51,6 +51,7 @@ class ResponseFormat final : public AnswerFormat {
 
   std::vector<Json> events(int32_t, bool, const ChoiceDelta& delta) override {
     finish_ = delta.finish;
+    cut_ = delta.cut();
     std::vector<Json> events;
     append_steps(parts_.take(delta.events), events);
     return events;
@@ -61,10 +62,9 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   void append_end(std::string& out, const Usage& usage, bool) override {
-    const bool cut = finish_ == FinishReason::kLength;
     std::vector<Json> events;
-    append_steps(parts_.finish(cut), events);
-    events.push_back(event(cut ? "response.incomplete" : "response.completed"));
+    append_steps(parts_.finish(cut_), events);
+    events.push_back(event(fmt::format("response.{}", status_of(finish_))));
     events.back().set("response", ended(parts_, finish_, usage));
     for (const Json& each : events) append_event(out, each);
   }
@@ -78,6 +78,11 @@ class ResponseFormat final : public AnswerFormat {
   }
 
  private:
+  static std::string_view status_of(FinishReason finish) {
+    if (finish == FinishReason::kLength) return "incomplete";
+    return finish == FinishReason::kDeadEnd ? "failed" : "completed";
+  }
+
   Json event(std::string_view type) {
     return Json::object().set("type", type).set("sequence_number", sequence_++);
   }
@@ -91,11 +96,13 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   Json ended(const AnswerParts& parts, FinishReason finish, const Usage& usage) const {
-    const bool cut = finish == FinishReason::kLength;
     const Json output = output_of(parts);
-    Json json = response(cut ? "incomplete" : "completed", output);
-    if (cut) {
+    Json json = response(status_of(finish), output);
+    if (finish == FinishReason::kLength) {
       json.set("incomplete_details", Json::object().set("reason", "max_output_tokens"));
+    }
+    if (finish == FinishReason::kDeadEnd) {
+      json.set("error", Json::object().set("code", "server_error").set("message", kDeadEndMessage));
     }
     json.set("usage", response_usage_json(usage));
     if (frame_.keep) frame_.keep(head_.id, json, output);
@@ -199,6 +206,7 @@ class ResponseFormat final : public AnswerFormat {
   // Of the stream:
   AnswerParts parts_;
   FinishReason finish_ = FinishReason::kNone;
+  bool cut_ = false;
   int64_t sequence_ = 0;  // of the next event
 };
 

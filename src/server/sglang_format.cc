@@ -64,6 +64,9 @@ class SglangFormat final : public AnswerFormat {
     if (said.finish == FinishReason::kLength) {
       return Json::object().set("type", "length").set("length", said.generated);
     }
+    if (said.finish == FinishReason::kDeadEnd) {
+      return Json::object().set("type", "abort").set("message", kDeadEndMessage);
+    }
     Json json = Json::object().set("type", "stop");
     if (std::holds_alternative<std::monostate>(said.stop_reason)) {
       return said.tokens.empty() ? json : json.set("matched", said.tokens.back().token);

@@ -63,7 +63,7 @@ class TgiFormat final : public AnswerFormat {
   Json details_json(const ChoiceDelta& answer, const Usage& usage) const {
     const bool word = std::holds_alternative<std::string>(answer.stop_reason);
     std::string_view reason = word ? "stop_sequence" : "eos_token";
-    if (answer.finish == FinishReason::kLength) reason = "length";
+    if (answer.cut()) reason = "length";  // its enum has nothing else for them
     Json json = Json::object().set("finish_reason", reason);
     json.set("generated_tokens", answer.generated).set("input_length", usage.prompt_tokens);
     return json.set("seed", echo_.seed ? Json(static_cast<int64_t>(*echo_.seed)) : Json());

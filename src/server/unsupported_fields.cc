@@ -39,6 +39,8 @@ bool if_not_text_only(const Json& v) {
 
 constexpr std::string_view kOtherForms =
     "this API has another field for the form of answers (docs/structured_output.md)";
+constexpr std::string_view kNoTriggers =
+    "a form holds from the answer's beginning; strict tools are free until a call";
 constexpr std::string_view kNoSampler =
     "temperature, top_k, top_p, min_p and the penalties are what there is";
 constexpr std::string_view kNoAdapters = "adapters are not served";
@@ -66,6 +68,9 @@ constexpr RefusedField kForms[] = {
 constexpr RefusedField kGeneration[] = {
     {"structural_tag", always, "send a schema as response_format, or strict tools"},
     {"format", if_not_empty, "send response_format"},
+    {"guided_whitespace_pattern", always, "white space of JSON is fixed"},
+    {"grammar_lazy", if_true, kNoTriggers},
+    {"grammar_triggers", if_not_empty, kNoTriggers},
     // Search
     {"best_of", if_not_one, "send n, and choose"},
     {"n_cmpl", if_not_one, "send n"},

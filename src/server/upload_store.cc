@@ -58,7 +58,7 @@ Result<Upload> UploadStore::create(Upload upload) {
     return each.second.upload.file.owner == owner;
   });
   if (static_cast<size_t>(open) >= kOpenMax) {
-    return invalid_argument(
+    return exhausted(
         fmt::format("{} uploads are under way, which is the most: complete or cancel some", open));
   }
   HR_RETURN_IF_ERROR(files_.reserve(owner, upload.file.bytes));

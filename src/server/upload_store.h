@@ -27,7 +27,7 @@ struct UploadPart {
 };
 
 // One thread at a time: that of the disk. Another owner's upload is kNotFound, as if there were
-// none; a full disk is kExhausted.
+// none; a full disk, and an upload more than there may be under way, are kExhausted.
 class UploadStore {
  public:
   static constexpr size_t kOpenMax = 16;  // of one owner

@@ -96,6 +96,14 @@ TEST_F(UploadStoreTest, UploadsCountAmongTheFilesOfTheirOwner) {
   EXPECT_EQ(files_->bytes_total(), 0);
 }
 
+TEST_F(UploadStoreTest, TooManyAtATimeMayComeLater) {
+  files_ = std::move(*FileStore::open(folder_ / "more", {.bytes_max = 100, .files_max = 99}));
+  uploads_ = std::move(*UploadStore::open(folder_ / "uploads", *files_));
+  for (size_t i = 0; i < UploadStore::kOpenMax; ++i) ASSERT_TRUE(create(1).ok());
+  EXPECT_EQ(create(1).status().code(), StatusCode::kExhausted);
+  EXPECT_TRUE(create(1, "you").ok());
+}
+
 TEST_F(UploadStoreTest, ARestartForgetsThem) {
   static_cast<void>(add(*create(5), "123"));
   uploads_ = std::move(*UploadStore::open(folder_ / "uploads", *files_));

@@ -17,12 +17,16 @@ std::vector<size_t> borders(std::string_view text) {
 
 }  // namespace
 
-StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop)
-    : include_stop_(include_stop) {
-  for (std::string& text : stops) {
-    std::vector<size_t> border = borders(text);
-    stops_.push_back({std::move(text), std::move(border)});
-  }
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop, StopShield shield)
+    : shield_open_(stop_of(std::move(shield.open))),
+      shield_close_(stop_of(std::move(shield.close))),
+      include_stop_(include_stop) {
+  for (std::string& text : stops) stops_.push_back(stop_of(std::move(text)));
+}
+
+StopMatcher::Stop StopMatcher::stop_of(std::string text) {
+  std::vector<size_t> border = borders(text);
+  return {std::move(text), std::move(border)};
 }
 
 void StopMatcher::advance(Stop& stop, char byte) {
@@ -33,8 +37,20 @@ void StopMatcher::advance(Stop& stop, char byte) {
   if (stop.text[stop.matched] == byte) ++stop.matched;
 }
 
+bool StopMatcher::completes(Stop& mark, char byte) {
+  advance(mark, byte);
+  if (mark.text.empty() || mark.matched < mark.text.size()) return false;
+  mark.matched = 0;
+  return true;
+}
+
+void StopMatcher::forget() {
+  held_.clear();
+  for (Stop& stop : stops_) stop.matched = 0;
+}
+
 bool StopMatcher::passes(char byte) const {
-  return held_.empty() && !stopped_ &&
+  return held_.empty() && !stopped_ && shield_open_.text.empty() &&
          std::none_of(stops_.begin(), stops_.end(), [byte](const Stop& stop) {
            return !stop.text.empty() && stop.text.front() == byte;
          });
@@ -44,6 +60,11 @@ StopMatcher::Step StopMatcher::push(std::string_view delta) {
   Step step;
   if (stopped_) return step;
   for (char byte : delta) {
+    if (shielded_) {
+      step.text.push_back(byte);
+      shielded_ = !completes(shield_close_, byte);
+      continue;
+    }
     held_.push_back(byte);
     size_t keep = 0;
     for (size_t i = 0; i < stops_.size(); ++i) {
@@ -62,7 +83,11 @@ StopMatcher::Step StopMatcher::push(std::string_view delta) {
       stopped_ = true;
       return step;
     }
-    if (held_.size() > keep) {
+    shielded_ = completes(shield_open_, byte);
+    if (shielded_) {
+      step.text += held_;
+      forget();
+    } else if (held_.size() > keep) {
       step.text.append(held_, 0, held_.size() - keep);
       held_.erase(0, held_.size() - keep);
     }
@@ -72,9 +97,9 @@ StopMatcher::Step StopMatcher::push(std::string_view delta) {
 
 std::string StopMatcher::flush() {
   std::string text = std::move(held_);
-  held_.clear();
-  stopped_ = false;
-  for (Stop& stop : stops_) stop.matched = 0;
+  forget();
+  stopped_ = shielded_ = false;
+  shield_open_.matched = shield_close_.matched = 0;
   return text;
 }
 

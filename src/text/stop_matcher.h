@@ -8,6 +8,11 @@
 
 namespace headrace {
 
+// The marks between which no stop string is looked for. Empty: none.
+struct StopShield {
+  std::string open = {}, close = {};
+};
+
 // The stop string that is complete first wins; of those complete at the same byte, the longest
 // (whose text starts first). So the result does not depend on how the text was cut into deltas.
 // Knuth-Morris-Pratt for each stop string: O(stops) a byte. One thread at a time.
@@ -19,7 +24,7 @@ class StopMatcher {
   };
 
   // Empty stop strings never match. include_stop: the stop string is part of the text.
-  StopMatcher(std::vector<std::string> stops, bool include_stop);
+  StopMatcher(std::vector<std::string> stops, bool include_stop, StopShield shield = {});
 
   // After a stop was found, further text is dropped.
   Step push(std::string_view delta);
@@ -35,9 +40,14 @@ class StopMatcher {
     std::vector<size_t> border;  // border[i]: longest proper prefix that ends text[0..i]
     size_t matched = 0;          // bytes of `text` that end what was pushed so far
   };
+  static Stop stop_of(std::string text);
   static void advance(Stop& stop, char byte);
+  static bool completes(Stop& mark, char byte);
+  void forget();
 
   std::vector<Stop> stops_;
+  Stop shield_open_, shield_close_;
+  bool shielded_ = false;
   const bool include_stop_;
   std::string held_;  // the longest end of the text that begins a stop string
   bool stopped_ = false;

@@ -136,6 +136,27 @@ TEST(StopMatcher, HoldsOnlyWhatMayBeAStop) {
   EXPECT_EQ(matcher.flush(), "</");
 }
 
+// However the text is cut, and where a stop string begins in front of the shield.
+TEST(StopMatcher, BetweenTheMarksOfAShieldNothingStops) {
+  const std::string text = "a<b<call>x stop <call> y</call>z</c stop";
+  const std::string_view before_stop = "a<b<call>x stop <call> y</call>z</c ";
+  for (size_t size = 1; size <= text.size(); ++size) {
+    StopMatcher matcher({"stop", "<call>x", "b<cal"}, false, {"<call>", "</call>"});
+    StopMatcher other({"stop", "<call>x"}, false, {"<call>", "</call>"});
+    std::string of_other;
+    std::optional<size_t> early, late;
+    for (size_t at = 0; at < text.size(); at += size) {
+      early = early ? early : matcher.push(std::string_view(text).substr(at, size)).stop;
+      StopMatcher::Step step = other.push(std::string_view(text).substr(at, size));
+      of_other += step.text;
+      late = late ? late : step.stop;
+    }
+    EXPECT_EQ(early, 2u) << size;
+    EXPECT_EQ(late, 0u) << size;
+    EXPECT_EQ(of_other, before_stop) << size;
+  }
+}
+
 TEST(StopMatcher, ManyPartialMatchesStayLinear) {
   StopMatcher matcher({std::string(255, 'a') + "b"}, false);
   const std::string text(1 << 20, 'a');

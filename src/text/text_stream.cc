@@ -6,7 +6,7 @@ namespace headrace {
 
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
     : detokenizer_(tokenizer, options.skip_special, options.kept),
-      matcher_(std::move(options.stops), options.include_stop) {}
+      matcher_(std::move(options.stops), options.include_stop, std::move(options.shield)) {}
 
 TextStream::Delta TextStream::push(TokenId token) {
   Delta delta;

@@ -20,6 +20,7 @@ struct TextStreamOptions {
   std::vector<std::string> stops;
   bool include_stop = false;
   std::span<const TokenId> kept = {};  // ascending: these leave it nevertheless
+  StopShield shield = {};
 };
 
 // One thread at a time.

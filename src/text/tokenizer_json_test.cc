@@ -221,7 +221,8 @@ TEST(TokenizerJson, ConfigurationFiles) {
   auto vocab = vocab_from_tokenizer_json(
       {.tokenizer = file,
        .tokenizer_config =
-           R"({"bos_token":"<s>","chat_template":[{"name":"tool_use","template":"x"},)"
+           R"({"bos_token":"<s>","model_max_length":1000000000000000019884624838656,)"
+           R"("chat_template":[{"name":"tool_use","template":"x"},)"
            R"({"name":"default","template":"y"}]})",
        .special_tokens_map = R"({"eos_token":{"content":"</s>"},"pad_token":"c"})"});
   ASSERT_TRUE(vocab.ok());
