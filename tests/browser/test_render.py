@@ -263,6 +263,25 @@ def test_only_conversations_are_read_from_files(idle_page):
         assert "expected" in idle_page.call("conversation.js", script, value), value
 
 
+def test_times_that_no_date_can_hold_hide_no_conversation(page, scripted_url, tmp_path):
+    """Of files that are read, and of records that are there already; nor does a record that is no conversation."""
+    page.open(scripted_url("ok"))
+    message = '{"a": {"parent": "", "role": "user", "text": "%s", "created": 1e999}}'
+    times = {"endless": "1e999", "far": "1e18", "before": "-1e18", "text": '"x"', "none": "null"}
+    (tmp_path / "all.json").write_text('{"conversations": [%s]}' % ", ".join(f'{{"updated": {time}, "messages": {message % name}}}' for name, time in times.items()))
+    page.all(".side-foot input[type=file]")[0].send_keys(str(tmp_path / "all.json"))
+    rows = lambda: sorted(row.text for row in page.all(".row a"))
+    page.until(lambda: rows() == sorted(times), "what was imported")
+    store = """async (m) => {
+      const of = (id, updated) => ({id, title: id, updated, chosen: {}, settings: {}, messages: {a: {id: 'a', parent: '', role: 'user', text: id}}});
+      for (const [id, updated] of [['kept endless', Infinity], ['kept far', 1e18], ['kept none', undefined]]) await m.saveConversation(of(id, updated));
+      await m.saveConversation({id: 'broken', updated: 1}); }"""
+    page.call("store.js", store)
+    page.driver.refresh()
+    page.until(lambda: rows() == sorted([*times, "kept endless", "kept far", "kept none"]), "what was kept")
+    assert page.call("words.js", "async (m) => [NaN, Infinity, 1e18, -1e18].map(m.dayName)") == ["Today"] * 4
+
+
 def test_a_conversation_is_a_tree_of_which_one_path_is_shown(idle_page):
     script = """async (m) => {
       const c = m.newConversation({system: 'S'}); const a = m.addMessage(c, '', {role: 'user', text: 'a'});

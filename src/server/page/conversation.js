@@ -119,9 +119,10 @@ export function asMarkdown(conversation) {
   return `${parts.join('\n\n')}\n`;
 }
 
-// --- Files of conversations, which may come from anywhere ---
+// --- Conversations of files and of the database, which may come from anywhere ---
 
 const kTextMax = 4 << 20;
+const kTimeMax = Date.UTC(9999, 11, 31);
 
 function expect(right, what) {
   if (!right) throw new Error(`${what} is expected`);
@@ -129,6 +130,10 @@ function expect(right, what) {
 function readText(name, value = '') {
   expect(typeof value === 'string' && value.length <= kTextMax, `${name}: a text`);
   return value;
+}
+// Now, where `value` is no time: of what no Date can hold, no day could be told.
+export function readTime(value) {
+  return typeof value === 'number' && value > 0 && value <= kTimeMax ? value : Date.now();
 }
 function readList(name, value, each) {
   expect(Array.isArray(value), `${name}: a list`);
@@ -152,7 +157,7 @@ function readMessage(id, value, all) {
     parent: value.parent,
     role: value.role,
     text: readText('text', value.text),
-    created: Number(value.created) || Date.now()
+    created: readTime(value.created)
   };
   for (const name of ['reasoning', 'finish', 'model', 'error', 'call', 'name'])
     if (value[name]) read[name] = readText(name, value[name]);
@@ -194,8 +199,8 @@ export function readConversation(value) {
   const read = {
     id: newId(),
     title: readText('title', value.title),
-    created: Number(value.created) || Date.now(),
-    updated: Number(value.updated) || Date.now(),
+    created: readTime(value.created),
+    updated: readTime(value.updated),
     settings: Object.fromEntries(Object.entries(settings).filter(([name, each]) => typeof each === kSettings[name])),
     messages: {},
     chosen: {}

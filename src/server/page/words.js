@@ -245,10 +245,11 @@ export function formatSeconds(seconds) {
   return `${formatNumber(seconds, seconds < 10 ? 2 : 1)} s`;
 }
 
+// Today, where `time` is none or yet to come.
 export function dayName(time) {
   const day = (at) => new Date(at).setHours(0, 0, 0, 0);
   const ago = Math.round((day(Date.now()) - day(time)) / 86_400_000);
-  if (ago <= 0) return t('today');
+  if (!(ago > 0)) return t('today');
   if (ago === 1) return t('yesterday');
   return new Intl.DateTimeFormat(language, {year: 'numeric', month: 'long'}).format(time);
 }
