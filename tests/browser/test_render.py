@@ -258,9 +258,21 @@ def test_only_conversations_are_read_from_files(idle_page):
     message = {"parent": "", "role": "user", "text": "Hi"}
     bad = [None, 1, {}, {"messages": []} | {"title": 1}, {"messages": {"a": None}}, {"messages": {"a": {**message, "role": "root"}}}, {"messages": {"a": {**message, "parent": "b"}}},
            {"messages": {"a": {**message, "text": 1}}}, {"messages": {"a": {**message, "files": {}}}}, {"messages": {"a": {**message, "calls": [{"arguments": {}}]}}},
-           {"messages": {"a": {**message, "tokens": [["a", "b", []]]}}}]
+           {"messages": {"a": {**message, "tokens": [["a", "b", []]]}}},
+           {"messages": {"a": {**message, "parent": "a"}}}, {"messages": {"c": message, "a": {**message, "parent": "b"}, "b": {**message, "parent": "a"}}},
+           {"messages": {"": message}}, {"messages": {"__proto__": message}}]
     for value in bad:
         assert "expected" in idle_page.call("conversation.js", script, value), value
+    chosen = {"": "a", "a": "b", "b": "a"}
+    assert idle_page.call("conversation.js", script, {**good, "chosen": chosen})["chosen"] == {"": "a", "a": "b"}
+    long = {"messages": {str(i): {**message, "parent": str(i - 1) if i else ""} for i in range(20000)}}
+    assert len(idle_page.call("conversation.js", script, long)["messages"]) == 20000
+
+
+def test_a_cycle_of_messages_that_is_kept_already_ends(idle_page):
+    script = """async (m) => { const c = m.newConversation({}); const a = m.addMessage(c, 'b', {text: 'a'}); c.messages.b = {id: 'b', parent: a.id, text: 'b'};
+      return m.pathTo(c, 'b').map((each) => each.text).join(''); }"""
+    assert idle_page.call("conversation.js", script) == "ab"
 
 
 def test_times_that_no_date_can_hold_hide_no_conversation(page, scripted_url, tmp_path):

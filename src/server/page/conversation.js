@@ -50,12 +50,12 @@ export function pathOf(conversation) {
 }
 
 export function pathTo(conversation, id) {
-  const path = [];
-  for (let message = conversation.messages[id]; message && path.length < 10_000;
+  const path = new Set();  // a message that is its own ancestor ends the path
+  for (let message = conversation.messages[id]; message && !path.has(message);
        message = conversation.messages[message.parent]) {
-    path.unshift(message);
+    path.add(message);
   }
-  return path;
+  return [...path].reverse();
 }
 
 export function removeMessage(conversation, id) {
@@ -150,6 +150,7 @@ function readAlternative(value) {
 }
 
 function readMessage(id, value, all) {
+  expect(id !== '' && id !== '__proto__', 'messages: a name for each');
   expect(['user', 'assistant', 'tool'].includes(value?.role), 'role: user, assistant or tool');
   expect(value.parent === '' || Object.hasOwn(all, value.parent), 'parent: a message that is there');
   const read = {
@@ -170,6 +171,19 @@ function readMessage(id, value, all) {
   if (value.stats)
     read.stats = Object.fromEntries(Object.entries(value.stats).filter(([, number]) => typeof number === 'number'));
   return read;
+}
+
+// Each message hangs, by its parents, from ''.
+function expectTree(messages) {
+  const reached = new Set(['']);
+  for (const id of Object.keys(messages)) {
+    const way = new Set();
+    for (let at = id; !reached.has(at); at = messages[at].parent) {
+      expect(!way.has(at), 'parent: a message that is no descendant');
+      way.add(at);
+    }
+    for (const each of way) reached.add(each);
+  }
 }
 
 const kSettings = {
@@ -206,7 +220,8 @@ export function readConversation(value) {
     chosen: {}
   };
   for (const [id, message] of Object.entries(messages)) read.messages[id] = readMessage(id, message, messages);
+  expectTree(read.messages);
   for (const [parent, child] of Object.entries(chosen))
-    if (Object.hasOwn(messages, child)) read.chosen[parent] = child;
+    if (Object.hasOwn(messages, child) && messages[child].parent === parent) read.chosen[parent] = child;
   return read;
 }
