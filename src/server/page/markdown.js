@@ -7,18 +7,21 @@ import {CodeView} from './highlight.js';
 import {mathNode} from './maths.js';
 import {t} from './words.js';
 
+// What ends a line for `.` and `$` but not for split('\n'): a line end, or a blank.
+const kLineEnd = /\r\n?|[\u2028\u2029]/g;
 const kDepthMax = 12;  // of quotes and lists in each other; deeper ones stay text
 const kMathLengthMax = 4000;
 const kColumnsMax = 64;
 
 // --- Blocks ---
 
-const kFence = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
-const kHeading = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/;
+// Lines are short, or long and hostile: a pattern has no two repeats beside each other that take the same.
+const kFence = /^( {0,3})(`{3,}|~{3,})([^`]*)$/;
+const kHeading = /^ {0,3}(#{1,6})(?!\S)/;
 const kRule = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const kItem = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*))?$/;
 const kQuote = /^ {0,3}> ?/;
-const kTableRule = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const kTableRule = /^:?-+:?$/;  // of one column
 const kMathOpen = /^\s*(\$\$|\\\[)/;
 
 const indentOf = (line) => line.length - line.trimStart().length;
@@ -32,7 +35,15 @@ function beginsBlock(lines, i) {
 
 function isTable(lines, i) {
   return lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') && lines[i + 1].includes('|') &&
-      kTableRule.test(lines[i + 1]);
+      cellsIn(lines[i + 1]).every((cell) => kTableRule.test(cell.trim()));
+}
+
+// The words behind a heading's marks, without marks that close it.
+function headingText(text) {
+  const words = text.trim();
+  let end = words.length;
+  while (words[end - 1] === '#') --end;
+  return end === 0 || isBlank(words[end - 1]) ? words.slice(0, end).trimEnd() : words;
 }
 
 function takeFence(lines, i) {
@@ -76,6 +87,8 @@ function takeQuote(lines, i, depth) {
   return {kind: 'quote', blocks: parseBlocks(body, depth + 1), end};
 }
 
+const cellsIn = (line) => line.trim().replace(/^\|/, '').replace(/\|$/, '').split('|');
+
 function cellsOf(line) {
   const cells = [];
   let cell = '';
@@ -117,7 +130,8 @@ function takeItem(lines, i, first) {
       let next = end;
       while (next < lines.length && isBlank(lines[next])) ++next;
       if (next === lines.length || indentOf(lines[next]) < base + 2) break;
-      body.push('');
+      for (; end < next; ++end) body.push('');
+      --end;
       loose = true;
       continue;
     }
@@ -163,7 +177,8 @@ function takeBlock(lines, i, depth) {
   const line = lines[i];
   if (kFence.test(line)) return takeFence(lines, i);
   const heading = kHeading.exec(line);
-  if (heading) return {kind: 'heading', level: heading[1].length, text: heading[2] ?? '', end: i + 1};
+  if (heading)
+    return {kind: 'heading', level: heading[1].length, text: headingText(line.slice(heading[0].length)), end: i + 1};
   if (kRule.test(line)) return {kind: 'rule', end: i + 1};
   if (kMathOpen.test(line)) return takeMath(lines, i);
   if (depth < kDepthMax) {
@@ -559,7 +574,8 @@ export class MarkdownView {
     this.node.replaceChildren();
   }
 
-  update(text) {
+  update(given) {
+    const text = given.replace(kLineEnd, (end) => (end[0] === '\r' ? '\n' : ' '));
     if (text === this.shown) return;
     if (!text.startsWith(this.shown)) this.reset();
     this.shown = text;
