@@ -213,6 +213,10 @@ def test_maths(idle_page):
     assert idle_page.call("maths.js", script, r"\unknowncommand x") == r"\unknowncommandx"
     for broken in (r"\frac{1}", "{", "}", r"\begin{matrix}", r"\left(", "x^", r"\end{x}"):
         assert idle_page.call("maths.js", script, broken) == f"${broken}$", broken
+    for command in ("sqrt", "not", "hat", "boxed", "mathbf"):
+        nested = f"\\{command}" * 90 + " x"
+        assert "\\" not in idle_page.call("maths.js", script, nested), command
+        assert idle_page.call("maths.js", script, f"\\{command}" * 500 + " x") == "$" + f"\\{command}" * 500 + " x$", command
 
 
 def test_thoughts_are_folded(page, scripted_url):
