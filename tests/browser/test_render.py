@@ -31,6 +31,8 @@ BLOCKS = [
      '<a href="https://y.org/" title="https://y.org/" target="_blank" rel="noopener noreferrer nofollow">https://y.org</a> '
      '<a href="https://z.org/a_(b)" title="https://z.org/a_(b)" target="_blank" rel="noopener noreferrer nofollow">https://z.org/a_(b)</a>.</p>'),
     ("a [b] c [d](e", "<p>a [b] c [d](e</p>"),
+    (r"\(open \[open http://a.b: (http://c.d) http://% h", '<p>(open [open <a href="http://a.b/" title="http://a.b/" target="_blank" rel="noopener noreferrer nofollow">http://a.b</a>: '
+     '(<a href="http://c.d/" title="http://c.d/" target="_blank" rel="noopener noreferrer nofollow">http://c.d</a>) http://% h</p>'),
     ("costs $5 and $10", "<p>costs $5 and $10</p>"),
 ]
 
@@ -87,6 +89,22 @@ SLOW = {
     "fence's blanks": "```" + " " * 100000 + "`",
     "table's blanks": "a|b\n-|-" + " " * 100000 + "a",
     "blank lines": "- a" + "\n" * 100000 + "  b",
+    "maths that opens": "a" + r"\(" * 50000,
+    "maths that closes far away": "a" + r"\(" * 50000 + r"\)",
+    "display maths that opens": "a" + r"\[" * 50000,
+    "dollars behind backslashes": r"\\$$a" * 20000,
+    "dollars that close far away": r"\\$a" * 25000 + "x$",
+    "links in a bracket": "[" + "http://a" * 12500,
+    "links in a bracket, apart": "[" + "http://a/" * 11000,
+    "links that are none": "http://%" * 12500,
+    "a link's end": "http://a" + "." * 100000 + "a",
+    "a target's blanks": "[a](" + " " * 100000 + "b c",
+    "code's blanks": "` " + "a" * 100000 + "`",
+    "marks in brackets": "[" * 25000 + "*a* " * 18000,
+    "one long line of maths": "$$" + "x^2" * 33000 + "$$",
+    "one long line of roots": "$$" + "\\sqrt" * 20000 + "$$",
+    "roots": "$$" + "\\sqrt" * 700 + " x$$",
+    "negations": "$$" + "\\not" * 900 + " x$$",
 }
 
 SHOW = """async (m, [text]) => { const view = new m.MarkdownView(); view.update(text); return view.node.innerHTML; }"""
@@ -175,7 +193,15 @@ def test_the_page_takes_no_markup_and_no_code_from_texts(idle_page):
 @pytest.mark.timing
 @pytest.mark.parametrize("name", SLOW)
 def test_no_text_takes_long(idle_page, name):
-    script = """async (m, [text]) => { const view = new m.MarkdownView(); const began = performance.now(); view.update(text); return performance.now() - began; }"""
+    script = """async (m, [text]) => {
+      let least = Infinity;  // of three: other things run beside a test
+      for (let i = 0; i < 3; ++i) {
+        const view = new m.MarkdownView();
+        const began = performance.now();
+        view.update(text);
+        least = Math.min(least, performance.now() - began);
+      }
+      return least; }"""
     took = idle_page.call("markdown.js", script, SLOW[name])
     print(f"{name}: {len(SLOW[name])} characters in {took:.0f} ms")
     assert took < 200 * max(1, len(SLOW[name]) / 100_000)

@@ -73,7 +73,8 @@ function takeMath(lines, i) {
   while (!text.includes(close) && end < lines.length && !isBlank(lines[end]) && text.length < kMathLengthMax)
     text += `\n${lines[end++]}`;
   const at = text.indexOf(close);
-  if (at < 0 || !isBlank(text.slice(at + 2))) return {kind: 'paragraph', text: lines.slice(i, end).join('\n'), end};
+  if (at < 0 || at > kMathLengthMax || !isBlank(text.slice(at + 2)))
+    return {kind: 'paragraph', text: lines.slice(i, end).join('\n'), end};
   return {kind: 'math', text: text.slice(0, at), end};
 }
 
@@ -226,10 +227,16 @@ const kEntities = {
   deg: '°'
 };
 const kEntity = /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z]{2,8}));/y;
+const kClosers = {
+  ')': /\\\)/g,
+  ']': /\\\]/g,
+  '$': /(?<!\\)\$/g,
+  '$$': /(?<!\\)\$\$/g
+};  // of maths
 const kBareLink = /https?:\/\/[^\s<>"'`]+/y;
 const kAngleLink = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const kTarget =
-    /\(\s*(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\([^\s()]*\)){0,2000}))(?:\s+(?:"([^"\n]{0,500})"|'([^'\n]{0,500})'))?\s*\)/y;
+    /\(\s{0,9}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\([^\s()]*\)){0,2000}))(?:\s{1,9}(?:"([^"\n]{0,500})"|'([^'\n]{0,500})'))?\s{0,9}\)/y;
 const kSpace = /\s/;
 const kPunctuation = /[\p{P}\p{S}]/u;
 
@@ -262,7 +269,8 @@ class InlineReader {
     this.openers = {'*': [], _: [], '~': []};  // places in `out`
     this.brackets = [];
     this.noRun = new Set();  // lengths of backtick runs that do not come again
-    this.noDollar = -1;
+    this.closers = {};       // where the next of kClosers are
+    this.linkFrom = 0;       // what is before is no link
   }
 
   read() {
@@ -316,12 +324,18 @@ class InlineReader {
     this.out.push(node);
   }
 
+  // The place of the next closer, or Infinity: a text is searched once for each, however many open.
+  nextCloser(name, from) {
+    if (!(this.closers[name] >= from)) this.closers[name] = matchAt(kClosers[name], this.text, from)?.index ?? Infinity;
+    return this.closers[name];
+  }
+
   readEscape() {
     const {text, at} = this;
-    const close = {'(': '\\)', '[': '\\]'}[text[at + 1]];
-    const end = close ? text.indexOf(close, at + 2) : -1;
-    if (end > 0 && end - at < kMathLengthMax) {
-      this.push(mathNode(text.slice(at + 2, end), close === '\\]'));
+    const close = {'(': ')', '[': ']'}[text[at + 1]];
+    const end = close ? this.nextCloser(close, at + 2) : Infinity;
+    if (end - at < kMathLengthMax) {
+      this.push(mathNode(text.slice(at + 2, end), close === ']'));
       this.at = end + 2;
     } else if (text[at + 1] === '\n') {
       this.push(el('br'));
@@ -344,7 +358,7 @@ class InlineReader {
         const {0: found} = matchAt(run, this.text, end);
         if (found.length === ticks.length) {
           let code = this.text.slice(this.at + ticks.length, end).replaceAll('\n', ' ');
-          if (/^ .*[^ ].* $/.test(code)) code = code.slice(1, -1);
+          if (code.startsWith(' ') && code.endsWith(' ') && /[^ ]/.test(code)) code = code.slice(1, -1);
           this.push(el('code', {}, code));
           this.at = end + ticks.length;
           return;
@@ -361,19 +375,15 @@ class InlineReader {
     const {text, at} = this;
     const display = text[at + 1] === '$';
     const from = at + (display ? 2 : 1);
-    if (this.noDollar <= at && !kSpace.test(text[from] ?? ' ')) {
-      let end = from;
-      do {
-        end = text.indexOf(display ? '$$' : '$', end + 1);
-      } while (end > 0 && text[end - 1] === '\\');
-      const fits = end > 0 && end - from < kMathLengthMax && !kSpace.test(text[end - 1]) &&
-          (display || !/[0-9]/.test(text[end + 1] ?? ''));
+    if (!kSpace.test(text[from] ?? ' ')) {
+      const end = this.nextCloser(display ? '$$' : '$', from + 1);
+      const fits =
+          end - from < kMathLengthMax && !kSpace.test(text[end - 1]) && (display || !/[0-9]/.test(text[end + 1] ?? ''));
       if (fits && !text.slice(from, end).includes('\n\n')) {
         this.push(mathNode(text.slice(from, end), display));
         this.at = end + (display ? 2 : 1);
         return;
       }
-      if (end < 0 && !display) this.noDollar = text.length;
     }
     this.keep(display ? 2 : 1);
   }
@@ -404,12 +414,19 @@ class InlineReader {
   }
 
   readBareLink() {
-    const found = /\w/.test(this.text[this.at - 1] ?? ' ') ? null : matchAt(kBareLink, this.text, this.at);
+    // Within a link's own words there is no other.
+    const may = this.at >= this.linkFrom && this.brackets.length === 0 && !/\w/.test(this.text[this.at - 1] ?? ' ');
+    const found = may && matchAt(kBareLink, this.text, this.at);
     if (!found) return this.keep(1);
-    let shown = found[0].replace(/[.,;:!?*_~\]]+$/, '');
+    let length = found[0].length;
+    while ('.,;:!?*_~]'.includes(found[0][length - 1])) --length;
+    let shown = found[0].slice(0, length);
     if (shown.endsWith(')') && !shown.includes('(')) shown = shown.slice(0, -1);
     const url = safeUrl(shown);
-    if (!url || this.brackets.length > 0) return this.keep(1);  // within a link's own words
+    if (!url) {
+      this.linkFrom = this.at + found[0].length;
+      return this.keep(1);
+    }
     this.push(link(url, shown));
     this.at += shown.length;
   }
@@ -474,7 +491,7 @@ class InlineReader {
       this.out.length = place + 1;
       for (const others of Object.values(this.openers))
         while (others.at(-1) > place) others.pop();
-      this.brackets = this.brackets.filter((bracket) => bracket.place < place);
+      while (this.brackets.at(-1)?.place > place) this.brackets.pop();
       opener.count -= used;
       count -= used;
       opener.node.data = mark.repeat(opener.count);
