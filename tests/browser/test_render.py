@@ -1,5 +1,6 @@
 """What the page makes of a model's text: markdown, code, maths, thoughts, calls; and of text that means harm."""
 
+import json
 import time
 
 import pytest
@@ -285,6 +286,35 @@ def test_two_calls_want_two_results(page, scripted_url):
         page.click(".call-result button")
         page.until(lambda: len(page.all(".call-result")) == left - 1)
     page.until(lambda: "Both." in page.answers())
+
+
+def event(delta, finish=None):
+    return "data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}) + "\n\n"
+
+
+ANSWER = event({"role": "assistant", "content": "One, two,"}) + event({"content": " three"})
+
+
+@pytest.mark.parametrize("end", ["", "data: {\"choices\"", "data: [DO"])
+def test_an_answer_that_was_cut_off_is_told_and_kept(page, told_server, end):
+    told_server.stream = (ANSWER + end).encode()
+    page.open(told_server.url).ask("Count.")
+    assert "The answer was cut off" in page.wait(".message .problem").text
+    assert "One, two, three" in page.answers()[0]
+    page.driver.refresh()
+    assert "The answer was cut off" in page.wait(".message .problem").text
+    told_server.stream = (event({"content": "One."}, "stop") + "data: [DONE]\n\n").encode()
+    page.click(".problem button")
+    page.until(lambda: page.answers() == ["One."], "the answer that is tried again")
+    assert not page.all(".message .problem")
+
+
+@pytest.mark.parametrize("end", ["data: [DONE]\n\n", "data: [DONE]", "data: [DONE]\r\n\r\n", event({}, "stop"), event({}, "length")])
+def test_an_answer_that_says_its_end_is_whole(page, told_server, end):
+    told_server.stream = (ANSWER + end).encode()
+    page.open(told_server.url).ask("Count.")
+    assert page.answers() == ["One, two, three"] and not page.all(".message .problem")
+    assert ("cut by its length" in page.all(".message.assistant .stats")[0].text) == ("length" in end)
 
 
 def test_only_conversations_are_read_from_files(idle_page):
