@@ -89,6 +89,7 @@ SLOW = {
     "line ends": "# " + " \r" * 25000 + "\u2028 " * 25000,
     "fence's blanks": "```" + " " * 100000 + "`",
     "table's blanks": "a|b\n-|-" + " " * 100000 + "a",
+    "short rows of a wide table": "a|" * 64 + "\n" + "-|" * 64 + "\na|" * 10000,
     "blank lines": "- a" + "\n" * 100000 + "  b",
     "maths that opens": "a" + r"\(" * 50000,
     "maths that closes far away": "a" + r"\(" * 50000 + r"\)",
@@ -125,6 +126,7 @@ def test_markdown(idle_page):
 def test_tables(idle_page):
     shown = idle_page.call("markdown.js", SHOW, "| a | b |\n|:--|--:|\n| `x|y` | 2 |\n| only |\n\nafter")
     assert shown.count("<tr>") == 3 and "<code>x|y</code>" in shown and '<td class="align-end">2</td>' in shown and shown.endswith("<p>after</p>")
+    assert '<td class="align-start">only</td><td colspan="1"></td>' in shown
 
 
 def test_a_text_that_grows_is_shown_as_the_whole_would_be(idle_page):

@@ -527,12 +527,16 @@ function codeFrame(language) {
 }
 
 function tableNode(block) {
-  const row = (cells, tag) =>
-      el('tr', {},
-         block.head.map(
-             (_, i) =>
-                 el(tag, {class: `align-${block.align[i] ?? 'start'}`, scope: tag === 'th' && 'col'},
-                    inlineNodes(cells[i] ?? ''))));
+  const columns = block.head.length;
+  // One cell stands for all that a short row lacks: a row costs no more than its text.
+  const rest = (count) => (count > 0 ? [el('td', {colspan: String(count)})] : []);
+  const row = (cells, tag) => el(
+      'tr', {},
+      cells.slice(0, columns)
+          .map(
+              (cell, i) => el(
+                  tag, {class: `align-${block.align[i] ?? 'start'}`, scope: tag === 'th' && 'col'}, inlineNodes(cell))),
+      rest(columns - cells.length));
   return el(
       'div', {class: 'table', tabindex: '0', role: 'region', 'aria-label': t('table')},
       el('table', {}, el('thead', {}, row(block.head, 'th')),
