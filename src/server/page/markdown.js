@@ -16,7 +16,7 @@ const kColumnsMax = 64;
 // --- Blocks ---
 
 // Lines are short, or long and hostile: a pattern has no two repeats beside each other that take the same.
-const kFence = /^( {0,3})(`{3,}|~{3,})([^`]*)$/;
+const kFence = /^( {0,3})(`{3,}(?!`)|~{3,}(?!~))([^`]*)$/;
 const kHeading = /^ {0,3}(#{1,6})(?!\S)/;
 const kRule = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const kItem = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*))?$/;
