@@ -1,10 +1,12 @@
 """The web page in Debian's Chromium, against a server with the small model or with one that says what it is told."""
 
+import http.server
 import importlib.util
 import json
 import pathlib
 import shutil
 import sys
+import threading
 import time
 
 import pytest
@@ -154,3 +156,45 @@ def page(driver):
     if page.url:
         driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": page.url, "storageTypes": "all"})
     assert problems == []
+
+
+class ToldHandler(http.server.BaseHTTPRequestHandler):
+    """The page's files; to each question the bytes of `self.server.stream`, and the connection's end."""
+
+    FOLDER = pathlib.Path(__file__).parents[2] / "src" / "server" / "page"
+    TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+    def do_GET(self):
+        name = "index.html" if self.path == "/" else self.path.removeprefix("/page/")
+        if self.path == "/v1/models":
+            self.give(b'{"object": "list", "data": [{"id": "told", "object": "model"}]}', "application/json")
+        elif self.path == "/health":
+            self.give(b"", "text/plain")
+        elif name in {path.name for path in self.FOLDER.iterdir()}:
+            self.give((self.FOLDER / name).read_bytes(), self.TYPES[pathlib.Path(name).suffix])
+        else:
+            self.send_error(404)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.give(self.server.stream, "text/event-stream")
+
+    def give(self, body, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def told_server():
+    """Gives the page, and as an answer what `stream` says: of servers and proxies that do wrong. Its address is `url`."""
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ToldHandler)
+    running.url = f"http://127.0.0.1:{running.server_port}"
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield running
+    running.shutdown()
+    running.server_close()

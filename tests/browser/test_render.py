@@ -1,5 +1,6 @@
 """What the page makes of a model's text: markdown, code, maths, thoughts, calls; and of text that means harm."""
 
+import json
 import time
 
 import pytest
@@ -10,6 +11,8 @@ BLOCKS = [
     ("one\n\ntwo", "<p>one</p><p>two</p>"),
     ("# One\n### Three ###", '<h3 class="h1">One</h3><h5 class="h3">Three</h5>'),
     ("#hashtag", "<p>#hashtag</p>"),
+    ("# a # b#  \n# ##\n#", '<h3 class="h1">a # b#</h3><h3 class="h1"></h3><h3 class="h1"></h3>'),
+    ("# a\r\n\r\nb\rc\u2028d", '<h3 class="h1">a</h3><p>b<br>c d</p>'),
     ("---", "<hr>"),
     ("**b** *i* ***bi*** _i_ __b__ ~~s~~", "<p><strong>b</strong> <em>i</em> <em><strong>bi</strong></em> <em>i</em> <strong>b</strong> <del>s</del></p>"),
     ("snake_case_name 2*3*4 ** a", "<p>snake_case_name 2<em>3</em>4 ** a</p>"),
@@ -29,6 +32,8 @@ BLOCKS = [
      '<a href="https://y.org/" title="https://y.org/" target="_blank" rel="noopener noreferrer nofollow">https://y.org</a> '
      '<a href="https://z.org/a_(b)" title="https://z.org/a_(b)" target="_blank" rel="noopener noreferrer nofollow">https://z.org/a_(b)</a>.</p>'),
     ("a [b] c [d](e", "<p>a [b] c [d](e</p>"),
+    (r"\(open \[open http://a.b: (http://c.d) http://% h", '<p>(open [open <a href="http://a.b/" title="http://a.b/" target="_blank" rel="noopener noreferrer nofollow">http://a.b</a>: '
+     '(<a href="http://c.d/" title="http://c.d/" target="_blank" rel="noopener noreferrer nofollow">http://c.d</a>) http://% h</p>'),
     ("costs $5 and $10", "<p>costs $5 and $10</p>"),
 ]
 
@@ -78,6 +83,34 @@ SLOW = {
     "braces": "$$" + "{" * 3000 + "$$",
     "fractions": "$$" + "\\frac{" * 500 + "$$",
     "entities": "&#x" * 20000,
+    "heading's blanks": "# " + " " * 3000 + "a" + " " * 3000 + "\ra",
+    "heading's blanks, more": "# a" + (" " * 50000 + "a") * 2,
+    "heading's marks": "# " + "#" * 50000 + "a" + "#" * 50000,
+    "line ends": "# " + " \r" * 25000 + "\u2028 " * 25000,
+    "fence's blanks": "```" + " " * 100000 + "`",
+    "fence's marks": "~" * 100000 + "`",
+    "words of a style sheet": "```css\n" + "a-" * 50000 + "\n```",
+    "colons of a style sheet": "```css\n" + "a:" * 50000 + "\n```",
+    "blanks of a style sheet": "```css\n" + "a " * 25000 + " " * 50000 + "\n```",
+    "table's blanks": "a|b\n-|-" + " " * 100000 + "a",
+    "short rows of a wide table": "a|" * 64 + "\n" + "-|" * 64 + "\na|" * 10000,
+    "blank lines": "- a" + "\n" * 100000 + "  b",
+    "maths that opens": "a" + r"\(" * 50000,
+    "maths that closes far away": "a" + r"\(" * 50000 + r"\)",
+    "display maths that opens": "a" + r"\[" * 50000,
+    "dollars behind backslashes": r"\\$$a" * 20000,
+    "dollars that close far away": r"\\$a" * 25000 + "x$",
+    "links in a bracket": "[" + "http://a" * 12500,
+    "links in a bracket, apart": "[" + "http://a/" * 11000,
+    "links that are none": "http://%" * 12500,
+    "a link's end": "http://a" + "." * 100000 + "a",
+    "a target's blanks": "[a](" + " " * 100000 + "b c",
+    "code's blanks": "` " + "a" * 100000 + "`",
+    "marks in brackets": "[" * 25000 + "*a* " * 18000,
+    "one long line of maths": "$$" + "x^2" * 33000 + "$$",
+    "one long line of roots": "$$" + "\\sqrt" * 20000 + "$$",
+    "roots": "$$" + "\\sqrt" * 700 + " x$$",
+    "negations": "$$" + "\\not" * 900 + " x$$",
 }
 
 SHOW = """async (m, [text]) => { const view = new m.MarkdownView(); view.update(text); return view.node.innerHTML; }"""
@@ -97,6 +130,7 @@ def test_markdown(idle_page):
 def test_tables(idle_page):
     shown = idle_page.call("markdown.js", SHOW, "| a | b |\n|:--|--:|\n| `x|y` | 2 |\n| only |\n\nafter")
     assert shown.count("<tr>") == 3 and "<code>x|y</code>" in shown and '<td class="align-end">2</td>' in shown and shown.endswith("<p>after</p>")
+    assert '<td class="align-start">only</td><td colspan="1"></td>' in shown
 
 
 def test_a_text_that_grows_is_shown_as_the_whole_would_be(idle_page):
@@ -166,8 +200,18 @@ def test_the_page_takes_no_markup_and_no_code_from_texts(idle_page):
 @pytest.mark.timing
 @pytest.mark.parametrize("name", SLOW)
 def test_no_text_takes_long(idle_page, name):
-    script = """async (m, [text]) => { const view = new m.MarkdownView(); const began = performance.now(); view.update(text); return performance.now() - began; }"""
-    assert idle_page.call("markdown.js", script, SLOW[name]) < 2000
+    script = """async (m, [text]) => {
+      let least = Infinity;  // of three: other things run beside a test
+      for (let i = 0; i < 3; ++i) {
+        const view = new m.MarkdownView();
+        const began = performance.now();
+        view.update(text);
+        least = Math.min(least, performance.now() - began);
+      }
+      return least; }"""
+    took = idle_page.call("markdown.js", script, SLOW[name])
+    print(f"{name}: {len(SLOW[name])} characters in {took:.0f} ms")
+    assert took < 200 * max(1, len(SLOW[name]) / 100_000)
 
 
 def test_code_is_coloured_in_many_languages(idle_page):
@@ -181,6 +225,7 @@ def test_code_is_coloured_in_many_languages(idle_page):
         "bash": ("if [ $X ]; then echo \"a\"; fi # c", ["keyword:if", "special:$X", "keyword:then", "keyword:echo", 'string:"a"', "keyword:fi", "comment:# c"]),
         "sql": ("SELECT a FROM t WHERE b = 'x' -- c", ["keyword:SELECT", "keyword:FROM", "keyword:WHERE", "string:'x'", "comment:-- c"]),
         "html": ("<p class=\"a\">t</p><!-- c -->", ["keyword:<p", "name:class", 'string:"a"', "keyword:>", "keyword:</p", "keyword:>", "comment:<!-- c -->"]),
+        "css": (".a-b { line-height : 2; color:red }", ["special:line-height", "number:2", "special:color"]),
         "diff": ("@@ -1 +1 @@\n-a\n+b", ["special:@@ -1 +1 @@", "removed:-a", "added:+b"]),
         "yaml": ("a: true # c\nb: 'x'", ["special:a", "keyword:true", "comment:# c", "special:b", "string:'x'"]),
         "klingon": ("if 1", []),
@@ -202,6 +247,10 @@ def test_maths(idle_page):
     assert idle_page.call("maths.js", script, r"\unknowncommand x") == r"\unknowncommandx"
     for broken in (r"\frac{1}", "{", "}", r"\begin{matrix}", r"\left(", "x^", r"\end{x}"):
         assert idle_page.call("maths.js", script, broken) == f"${broken}$", broken
+    for command in ("sqrt", "not", "hat", "boxed", "mathbf"):
+        nested = f"\\{command}" * 90 + " x"
+        assert "\\" not in idle_page.call("maths.js", script, nested), command
+        assert idle_page.call("maths.js", script, f"\\{command}" * 500 + " x") == "$" + f"\\{command}" * 500 + " x$", command
 
 
 def test_thoughts_are_folded(page, scripted_url):
@@ -246,6 +295,35 @@ def test_two_calls_want_two_results(page, scripted_url):
     page.until(lambda: "Both." in page.answers())
 
 
+def event(delta, finish=None):
+    return "data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}) + "\n\n"
+
+
+ANSWER = event({"role": "assistant", "content": "One, two,"}) + event({"content": " three"})
+
+
+@pytest.mark.parametrize("end", ["", "data: {\"choices\"", "data: [DO"])
+def test_an_answer_that_was_cut_off_is_told_and_kept(page, told_server, end):
+    told_server.stream = (ANSWER + end).encode()
+    page.open(told_server.url).ask("Count.")
+    assert "The answer was cut off" in page.wait(".message .problem").text
+    assert "One, two, three" in page.answers()[0]
+    page.driver.refresh()
+    assert "The answer was cut off" in page.wait(".message .problem").text
+    told_server.stream = (event({"content": "One."}, "stop") + "data: [DONE]\n\n").encode()
+    page.click(".problem button")
+    page.until(lambda: page.answers() == ["One."], "the answer that is tried again")
+    assert not page.all(".message .problem")
+
+
+@pytest.mark.parametrize("end", ["data: [DONE]\n\n", "data: [DONE]", "data: [DONE]\r\n\r\n", event({}, "stop"), event({}, "length")])
+def test_an_answer_that_says_its_end_is_whole(page, told_server, end):
+    told_server.stream = (ANSWER + end).encode()
+    page.open(told_server.url).ask("Count.")
+    assert page.answers() == ["One, two, three"] and not page.all(".message .problem")
+    assert ("cut by its length" in page.all(".message.assistant .stats")[0].text) == ("length" in end)
+
+
 def test_only_conversations_are_read_from_files(idle_page):
     script = """async (m, [value]) => { try { return m.readConversation(value); } catch (error) { return error.message; } }"""
     good = {"id": "x", "title": "T", "messages": {"a": {"id": "a", "parent": "", "role": "user", "text": "Hi", "files": [{"name": "n", "text": "t", "more": 1}], "unknown": 1},
@@ -258,9 +336,40 @@ def test_only_conversations_are_read_from_files(idle_page):
     message = {"parent": "", "role": "user", "text": "Hi"}
     bad = [None, 1, {}, {"messages": []} | {"title": 1}, {"messages": {"a": None}}, {"messages": {"a": {**message, "role": "root"}}}, {"messages": {"a": {**message, "parent": "b"}}},
            {"messages": {"a": {**message, "text": 1}}}, {"messages": {"a": {**message, "files": {}}}}, {"messages": {"a": {**message, "calls": [{"arguments": {}}]}}},
-           {"messages": {"a": {**message, "tokens": [["a", "b", []]]}}}]
+           {"messages": {"a": {**message, "tokens": [["a", "b", []]]}}},
+           {"messages": {"a": {**message, "parent": "a"}}}, {"messages": {"c": message, "a": {**message, "parent": "b"}, "b": {**message, "parent": "a"}}},
+           {"messages": {"": message}}, {"messages": {"__proto__": message}}]
     for value in bad:
         assert "expected" in idle_page.call("conversation.js", script, value), value
+    chosen = {"": "a", "a": "b", "b": "a"}
+    assert idle_page.call("conversation.js", script, {**good, "chosen": chosen})["chosen"] == {"": "a", "a": "b"}
+    long = {"messages": {str(i): {**message, "parent": str(i - 1) if i else ""} for i in range(20000)}}
+    assert len(idle_page.call("conversation.js", script, long)["messages"]) == 20000
+
+
+def test_a_cycle_of_messages_that_is_kept_already_ends(idle_page):
+    script = """async (m) => { const c = m.newConversation({}); const a = m.addMessage(c, 'b', {text: 'a'}); c.messages.b = {id: 'b', parent: a.id, text: 'b'};
+      return m.pathTo(c, 'b').map((each) => each.text).join(''); }"""
+    assert idle_page.call("conversation.js", script) == "ab"
+
+
+def test_times_that_no_date_can_hold_hide_no_conversation(page, scripted_url, tmp_path):
+    """Of files that are read, and of records that are there already; nor does a record that is no conversation."""
+    page.open(scripted_url("ok"))
+    message = '{"a": {"parent": "", "role": "user", "text": "%s", "created": 1e999}}'
+    times = {"endless": "1e999", "far": "1e18", "before": "-1e18", "text": '"x"', "none": "null"}
+    (tmp_path / "all.json").write_text('{"conversations": [%s]}' % ", ".join(f'{{"updated": {time}, "messages": {message % name}}}' for name, time in times.items()))
+    page.all(".side-foot input[type=file]")[0].send_keys(str(tmp_path / "all.json"))
+    rows = lambda: sorted(row.text for row in page.all(".row a"))
+    page.until(lambda: rows() == sorted(times), "what was imported")
+    store = """async (m) => {
+      const of = (id, updated) => ({id, title: id, updated, chosen: {}, settings: {}, messages: {a: {id: 'a', parent: '', role: 'user', text: id}}});
+      for (const [id, updated] of [['kept endless', Infinity], ['kept far', 1e18], ['kept none', undefined]]) await m.saveConversation(of(id, updated));
+      await m.saveConversation({id: 'broken', updated: 1}); }"""
+    page.call("store.js", store)
+    page.driver.refresh()
+    page.until(lambda: rows() == sorted([*times, "kept endless", "kept far", "kept none"]), "what was kept")
+    assert page.call("words.js", "async (m) => [NaN, Infinity, 1e18, -1e18].map(m.dayName)") == ["Today"] * 4
 
 
 def test_a_conversation_is_a_tree_of_which_one_path_is_shown(idle_page):

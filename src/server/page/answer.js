@@ -2,6 +2,7 @@
 import {stream} from './api.js';
 import {pathTo, wireMessages} from './conversation.js';
 import {tokenOf} from './probabilities.js';
+import {t} from './words.js';
 
 const kSampling = [
   'temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'repetition_penalty', 'presence_penalty', 'frequency_penalty',
@@ -93,7 +94,7 @@ export async function runAnswer(conversation, message, {signal, goOn = false, ch
   delete message.finish;
   message.model = conversation.settings.model;
   try {
-    await stream('v1/chat/completions', requestOf(conversation, message, goOn), signal, (event) => {
+    const isWhole = await stream('v1/chat/completions', requestOf(conversation, message, goOn), signal, (event) => {
       const now = performance.now();
       if (event.usage) takeUsage(stats, event.usage);
       const choice = event.choices?.[0];
@@ -111,6 +112,7 @@ export async function runAnswer(conversation, message, {signal, goOn = false, ch
       message.stats = stats;
       changed();
     });
+    if (!isWhole && !message.finish) throw new Error(t('cutOff'));
     message.finish ??= 'stop';
   } catch (error) {
     if (signal.aborted)

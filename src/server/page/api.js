@@ -76,11 +76,14 @@ export async function request(path, {body, signal, quiet} = {}) {
 
 export const json = async (path, options) => (await request(path, options)).json();
 
+const kDone = 'data: [DONE]';
+
 // Lets the browser draw and take keys, where events come faster than it could otherwise.
 const kBusyMs = 12;
 const pause = () => (globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve)));
 
-// Calls onEvent with the JSON of each event of a stream, until its end.
+// Calls onEvent with the JSON of each event of a stream. Resolves to whether the server said that it was at its end:
+// a proxy that gives up ends a stream as well.
 export async function stream(path, body, signal, onEvent) {
   const response = await request(path, {body, signal});
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -88,13 +91,13 @@ export async function stream(path, body, signal, onEvent) {
   let since = performance.now();
   for (;;) {
     const {value, done} = await reader.read();
-    if (done) return;
+    if (done) return rest.trim() === kDone;
     const lines = (rest + value).split('\n');
     rest = lines.pop();
     for (const line of lines) {
       if (!line.startsWith('data: ')) continue;
-      const data = line.slice(6).trim();
-      if (data === '[DONE]') return;
+      if (line.trim() === kDone) return true;
+      const data = line.slice(6);
       const event = JSON.parse(data);
       if (event.error) throw new ApiError(event.error.code ?? 500, event.error.message ?? String(event.error));
       onEvent(event);

@@ -50,12 +50,12 @@ export function pathOf(conversation) {
 }
 
 export function pathTo(conversation, id) {
-  const path = [];
-  for (let message = conversation.messages[id]; message && path.length < 10_000;
+  const path = new Set();  // a message that is its own ancestor ends the path
+  for (let message = conversation.messages[id]; message && !path.has(message);
        message = conversation.messages[message.parent]) {
-    path.unshift(message);
+    path.add(message);
   }
-  return path;
+  return [...path].reverse();
 }
 
 export function removeMessage(conversation, id) {
@@ -119,9 +119,10 @@ export function asMarkdown(conversation) {
   return `${parts.join('\n\n')}\n`;
 }
 
-// --- Files of conversations, which may come from anywhere ---
+// --- Conversations of files and of the database, which may come from anywhere ---
 
 const kTextMax = 4 << 20;
+const kTimeMax = Date.UTC(9999, 11, 31);
 
 function expect(right, what) {
   if (!right) throw new Error(`${what} is expected`);
@@ -129,6 +130,10 @@ function expect(right, what) {
 function readText(name, value = '') {
   expect(typeof value === 'string' && value.length <= kTextMax, `${name}: a text`);
   return value;
+}
+// Now, where `value` is no time: of what no Date can hold, no day could be told.
+export function readTime(value) {
+  return typeof value === 'number' && value > 0 && value <= kTimeMax ? value : Date.now();
 }
 function readList(name, value, each) {
   expect(Array.isArray(value), `${name}: a list`);
@@ -145,6 +150,7 @@ function readAlternative(value) {
 }
 
 function readMessage(id, value, all) {
+  expect(id !== '' && id !== '__proto__', 'messages: a name for each');
   expect(['user', 'assistant', 'tool'].includes(value?.role), 'role: user, assistant or tool');
   expect(value.parent === '' || Object.hasOwn(all, value.parent), 'parent: a message that is there');
   const read = {
@@ -152,7 +158,7 @@ function readMessage(id, value, all) {
     parent: value.parent,
     role: value.role,
     text: readText('text', value.text),
-    created: Number(value.created) || Date.now()
+    created: readTime(value.created)
   };
   for (const name of ['reasoning', 'finish', 'model', 'error', 'call', 'name'])
     if (value[name]) read[name] = readText(name, value[name]);
@@ -165,6 +171,19 @@ function readMessage(id, value, all) {
   if (value.stats)
     read.stats = Object.fromEntries(Object.entries(value.stats).filter(([, number]) => typeof number === 'number'));
   return read;
+}
+
+// Each message hangs, by its parents, from ''.
+function expectTree(messages) {
+  const reached = new Set(['']);
+  for (const id of Object.keys(messages)) {
+    const way = new Set();
+    for (let at = id; !reached.has(at); at = messages[at].parent) {
+      expect(!way.has(at), 'parent: a message that is no descendant');
+      way.add(at);
+    }
+    for (const each of way) reached.add(each);
+  }
 }
 
 const kSettings = {
@@ -194,14 +213,15 @@ export function readConversation(value) {
   const read = {
     id: newId(),
     title: readText('title', value.title),
-    created: Number(value.created) || Date.now(),
-    updated: Number(value.updated) || Date.now(),
+    created: readTime(value.created),
+    updated: readTime(value.updated),
     settings: Object.fromEntries(Object.entries(settings).filter(([name, each]) => typeof each === kSettings[name])),
     messages: {},
     chosen: {}
   };
   for (const [id, message] of Object.entries(messages)) read.messages[id] = readMessage(id, message, messages);
+  expectTree(read.messages);
   for (const [parent, child] of Object.entries(chosen))
-    if (Object.hasOwn(messages, child)) read.chosen[parent] = child;
+    if (Object.hasOwn(messages, child) && messages[child].parent === parent) read.chosen[parent] = child;
   return read;
 }

@@ -42,7 +42,7 @@ const kFamilies = {
   yaml: ['true false null yes no on off', String.raw`(?<![^\s])#[^\n]*`, kQuotes, String.raw`^[ \t]*(?:- )*[\w."'\/-]+(?=:(?:\s|(?![^])))|[&*]\w+`],
   toml: ['true false', String.raw`[#;][^\n]*`, `"""[^]*?(?:"""|(?![^]))|${kQuotes}`, String.raw`^[ \t]*\[[^\n]*\]|^[ \t]*[\w."-]+(?=[ \t]*=)`],
   json: ['true false null', kSlashes, kQuotes],
-  css: ['important inherit initial none auto flex grid block inline absolute relative fixed sticky solid var calc rgb rgba', String.raw`\/\*[^]*?(?:\*\/|(?![^]))`, kQuotes, String.raw`@[\w-]+|--[\w-]+|[\w-]+(?=\s*:[^{};]*[;}])|#[\da-fA-F]{3,8}\b`],
+  css: ['important inherit initial none auto flex grid block inline absolute relative fixed sticky solid var calc rgb rgba', String.raw`\/\*[^]*?(?:\*\/|(?![^]))`, kQuotes, String.raw`@[\w-]+|--[\w-]+|(?<![\w-])[\w-]+(?=\s{0,99}:[^{};]{0,400}[;}])|#[\da-fA-F]{3,8}\b`],
   make: ['ifeq ifneq ifdef ifndef else endif include define endef export', kHash, kQuotes, String.raw`^[\w.%\/-]+(?=:)|\$[({]\w+[)}]|\$[@<^*]`],
   cmake: ['if else elseif endif foreach endforeach function endfunction macro endmacro set option project include add_library add_executable target_link_libraries find_package ON OFF TRUE FALSE PUBLIC PRIVATE INTERFACE', kHash, kQuotes, String.raw`\$\{\w+\}`],
   docker: ['FROM RUN CMD LABEL EXPOSE ENV ADD COPY ENTRYPOINT VOLUME USER WORKDIR ARG ONBUILD HEALTHCHECK SHELL AS', kHash, kQuotes, String.raw`\$\{?\w+\}?`],

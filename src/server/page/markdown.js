@@ -7,18 +7,21 @@ import {CodeView} from './highlight.js';
 import {mathNode} from './maths.js';
 import {t} from './words.js';
 
+// What ends a line for `.` and `$` but not for split('\n'): a line end, or a blank.
+const kLineEnd = /\r\n?|[\u2028\u2029]/g;
 const kDepthMax = 12;  // of quotes and lists in each other; deeper ones stay text
 const kMathLengthMax = 4000;
 const kColumnsMax = 64;
 
 // --- Blocks ---
 
-const kFence = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
-const kHeading = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/;
+// Lines are short, or long and hostile: a pattern has no two repeats beside each other that take the same.
+const kFence = /^( {0,3})(`{3,}(?!`)|~{3,}(?!~))([^`]*)$/;
+const kHeading = /^ {0,3}(#{1,6})(?!\S)/;
 const kRule = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const kItem = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*))?$/;
 const kQuote = /^ {0,3}> ?/;
-const kTableRule = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const kTableRule = /^:?-+:?$/;  // of one column
 const kMathOpen = /^\s*(\$\$|\\\[)/;
 
 const indentOf = (line) => line.length - line.trimStart().length;
@@ -32,7 +35,15 @@ function beginsBlock(lines, i) {
 
 function isTable(lines, i) {
   return lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') && lines[i + 1].includes('|') &&
-      kTableRule.test(lines[i + 1]);
+      cellsIn(lines[i + 1]).every((cell) => kTableRule.test(cell.trim()));
+}
+
+// The words behind a heading's marks, without marks that close it.
+function headingText(text) {
+  const words = text.trim();
+  let end = words.length;
+  while (words[end - 1] === '#') --end;
+  return end === 0 || isBlank(words[end - 1]) ? words.slice(0, end).trimEnd() : words;
 }
 
 function takeFence(lines, i) {
@@ -62,7 +73,8 @@ function takeMath(lines, i) {
   while (!text.includes(close) && end < lines.length && !isBlank(lines[end]) && text.length < kMathLengthMax)
     text += `\n${lines[end++]}`;
   const at = text.indexOf(close);
-  if (at < 0 || !isBlank(text.slice(at + 2))) return {kind: 'paragraph', text: lines.slice(i, end).join('\n'), end};
+  if (at < 0 || at > kMathLengthMax || !isBlank(text.slice(at + 2)))
+    return {kind: 'paragraph', text: lines.slice(i, end).join('\n'), end};
   return {kind: 'math', text: text.slice(0, at), end};
 }
 
@@ -75,6 +87,8 @@ function takeQuote(lines, i, depth) {
   }
   return {kind: 'quote', blocks: parseBlocks(body, depth + 1), end};
 }
+
+const cellsIn = (line) => line.trim().replace(/^\|/, '').replace(/\|$/, '').split('|');
 
 function cellsOf(line) {
   const cells = [];
@@ -117,7 +131,8 @@ function takeItem(lines, i, first) {
       let next = end;
       while (next < lines.length && isBlank(lines[next])) ++next;
       if (next === lines.length || indentOf(lines[next]) < base + 2) break;
-      body.push('');
+      for (; end < next; ++end) body.push('');
+      --end;
       loose = true;
       continue;
     }
@@ -163,7 +178,8 @@ function takeBlock(lines, i, depth) {
   const line = lines[i];
   if (kFence.test(line)) return takeFence(lines, i);
   const heading = kHeading.exec(line);
-  if (heading) return {kind: 'heading', level: heading[1].length, text: heading[2] ?? '', end: i + 1};
+  if (heading)
+    return {kind: 'heading', level: heading[1].length, text: headingText(line.slice(heading[0].length)), end: i + 1};
   if (kRule.test(line)) return {kind: 'rule', end: i + 1};
   if (kMathOpen.test(line)) return takeMath(lines, i);
   if (depth < kDepthMax) {
@@ -211,10 +227,16 @@ const kEntities = {
   deg: '°'
 };
 const kEntity = /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z]{2,8}));/y;
+const kClosers = {
+  ')': /\\\)/g,
+  ']': /\\\]/g,
+  '$': /(?<!\\)\$/g,
+  '$$': /(?<!\\)\$\$/g
+};  // of maths
 const kBareLink = /https?:\/\/[^\s<>"'`]+/y;
 const kAngleLink = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const kTarget =
-    /\(\s*(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\([^\s()]*\)){0,2000}))(?:\s+(?:"([^"\n]{0,500})"|'([^'\n]{0,500})'))?\s*\)/y;
+    /\(\s{0,9}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\([^\s()]*\)){0,2000}))(?:\s{1,9}(?:"([^"\n]{0,500})"|'([^'\n]{0,500})'))?\s{0,9}\)/y;
 const kSpace = /\s/;
 const kPunctuation = /[\p{P}\p{S}]/u;
 
@@ -247,7 +269,8 @@ class InlineReader {
     this.openers = {'*': [], _: [], '~': []};  // places in `out`
     this.brackets = [];
     this.noRun = new Set();  // lengths of backtick runs that do not come again
-    this.noDollar = -1;
+    this.closers = {};       // where the next of kClosers are
+    this.linkFrom = 0;       // what is before is no link
   }
 
   read() {
@@ -301,12 +324,18 @@ class InlineReader {
     this.out.push(node);
   }
 
+  // The place of the next closer, or Infinity: a text is searched once for each, however many open.
+  nextCloser(name, from) {
+    if (!(this.closers[name] >= from)) this.closers[name] = matchAt(kClosers[name], this.text, from)?.index ?? Infinity;
+    return this.closers[name];
+  }
+
   readEscape() {
     const {text, at} = this;
-    const close = {'(': '\\)', '[': '\\]'}[text[at + 1]];
-    const end = close ? text.indexOf(close, at + 2) : -1;
-    if (end > 0 && end - at < kMathLengthMax) {
-      this.push(mathNode(text.slice(at + 2, end), close === '\\]'));
+    const close = {'(': ')', '[': ']'}[text[at + 1]];
+    const end = close ? this.nextCloser(close, at + 2) : Infinity;
+    if (end - at < kMathLengthMax) {
+      this.push(mathNode(text.slice(at + 2, end), close === ']'));
       this.at = end + 2;
     } else if (text[at + 1] === '\n') {
       this.push(el('br'));
@@ -329,7 +358,7 @@ class InlineReader {
         const {0: found} = matchAt(run, this.text, end);
         if (found.length === ticks.length) {
           let code = this.text.slice(this.at + ticks.length, end).replaceAll('\n', ' ');
-          if (/^ .*[^ ].* $/.test(code)) code = code.slice(1, -1);
+          if (code.startsWith(' ') && code.endsWith(' ') && /[^ ]/.test(code)) code = code.slice(1, -1);
           this.push(el('code', {}, code));
           this.at = end + ticks.length;
           return;
@@ -346,19 +375,15 @@ class InlineReader {
     const {text, at} = this;
     const display = text[at + 1] === '$';
     const from = at + (display ? 2 : 1);
-    if (this.noDollar <= at && !kSpace.test(text[from] ?? ' ')) {
-      let end = from;
-      do {
-        end = text.indexOf(display ? '$$' : '$', end + 1);
-      } while (end > 0 && text[end - 1] === '\\');
-      const fits = end > 0 && end - from < kMathLengthMax && !kSpace.test(text[end - 1]) &&
-          (display || !/[0-9]/.test(text[end + 1] ?? ''));
+    if (!kSpace.test(text[from] ?? ' ')) {
+      const end = this.nextCloser(display ? '$$' : '$', from + 1);
+      const fits =
+          end - from < kMathLengthMax && !kSpace.test(text[end - 1]) && (display || !/[0-9]/.test(text[end + 1] ?? ''));
       if (fits && !text.slice(from, end).includes('\n\n')) {
         this.push(mathNode(text.slice(from, end), display));
         this.at = end + (display ? 2 : 1);
         return;
       }
-      if (end < 0 && !display) this.noDollar = text.length;
     }
     this.keep(display ? 2 : 1);
   }
@@ -389,12 +414,19 @@ class InlineReader {
   }
 
   readBareLink() {
-    const found = /\w/.test(this.text[this.at - 1] ?? ' ') ? null : matchAt(kBareLink, this.text, this.at);
+    // Within a link's own words there is no other.
+    const may = this.at >= this.linkFrom && this.brackets.length === 0 && !/\w/.test(this.text[this.at - 1] ?? ' ');
+    const found = may && matchAt(kBareLink, this.text, this.at);
     if (!found) return this.keep(1);
-    let shown = found[0].replace(/[.,;:!?*_~\]]+$/, '');
+    let length = found[0].length;
+    while ('.,;:!?*_~]'.includes(found[0][length - 1])) --length;
+    let shown = found[0].slice(0, length);
     if (shown.endsWith(')') && !shown.includes('(')) shown = shown.slice(0, -1);
     const url = safeUrl(shown);
-    if (!url || this.brackets.length > 0) return this.keep(1);  // within a link's own words
+    if (!url) {
+      this.linkFrom = this.at + found[0].length;
+      return this.keep(1);
+    }
     this.push(link(url, shown));
     this.at += shown.length;
   }
@@ -459,7 +491,7 @@ class InlineReader {
       this.out.length = place + 1;
       for (const others of Object.values(this.openers))
         while (others.at(-1) > place) others.pop();
-      this.brackets = this.brackets.filter((bracket) => bracket.place < place);
+      while (this.brackets.at(-1)?.place > place) this.brackets.pop();
       opener.count -= used;
       count -= used;
       opener.node.data = mark.repeat(opener.count);
@@ -495,12 +527,16 @@ function codeFrame(language) {
 }
 
 function tableNode(block) {
-  const row = (cells, tag) =>
-      el('tr', {},
-         block.head.map(
-             (_, i) =>
-                 el(tag, {class: `align-${block.align[i] ?? 'start'}`, scope: tag === 'th' && 'col'},
-                    inlineNodes(cells[i] ?? ''))));
+  const columns = block.head.length;
+  // One cell stands for all that a short row lacks: a row costs no more than its text.
+  const rest = (count) => (count > 0 ? [el('td', {colspan: String(count)})] : []);
+  const row = (cells, tag) => el(
+      'tr', {},
+      cells.slice(0, columns)
+          .map(
+              (cell, i) => el(
+                  tag, {class: `align-${block.align[i] ?? 'start'}`, scope: tag === 'th' && 'col'}, inlineNodes(cell))),
+      rest(columns - cells.length));
   return el(
       'div', {class: 'table', tabindex: '0', role: 'region', 'aria-label': t('table')},
       el('table', {}, el('thead', {}, row(block.head, 'th')),
@@ -559,7 +595,8 @@ export class MarkdownView {
     this.node.replaceChildren();
   }
 
-  update(text) {
+  update(given) {
+    const text = given.replace(kLineEnd, (end) => (end[0] === '\r' ? '\n' : ' '));
     if (text === this.shown) return;
     if (!text.startsWith(this.shown)) this.reset();
     this.shown = text;

@@ -2,7 +2,7 @@
 // What it does not know is shown by its name; what cannot be read at all stays TeX.
 
 const kMathMl = 'http://www.w3.org/1998/Math/MathML';
-const kDepthMax = 60;
+const kDepthMax = 100;  // of groups and commands in each other
 
 function node(tag, attributes = {}, ...children) {
   const made = document.createElementNS(kMathMl, tag);
@@ -186,7 +186,12 @@ class TexReader {
     const token = this.next();
     if (token === undefined) return null;
     if (token === '{') return group(this.braced());
-    if (token[0] === '\\' && token.length > 1) return this.command(token.slice(1));
+    if (token[0] === '\\' && token.length > 1) {
+      if (++this.depth > kDepthMax) throw new Error('too deep');  // \sqrt\sqrt... needs no braces
+      const made = this.command(token.slice(1));
+      --this.depth;
+      return made;
+    }
     if (/^\d/.test(token)) return node('mn', {}, [...token].map((each) => letterOf(each, this.font)).join(''));
     if (/^\p{L}$/u.test(token)) return this.letter(token);
     if (token === '-') return node('mo', {}, '−');

@@ -69,19 +69,30 @@ export class Sidebar {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     const all = await allConversations();
     if (turn !== this.turn) return;  // another key was hit meanwhile
-    const found =
-        all.filter((conversation) => Object.keys(conversation.messages).length > 0 && holds(conversation, words));
     const nodes = [];
     let day = null;
-    for (const conversation of found) {
+    for (const conversation of all) {
+      const row = this.rowIfFound(conversation, words);
+      if (!row) continue;
       const name = dayName(conversation.updated);
       if (name !== day) nodes.push(el('h2', {}, (day = name)));
-      nodes.push(this.row(conversation));
+      nodes.push(row);
     }
-    if (found.length === 0)
+    if (nodes.length === 0)
       nodes.push(el('p', {class: 'faint none'}, words.length > 0 ? t('nothingFound') : t('noConversations')));
     replace(this.list, nodes);
     this.setCurrent(this.at);
+  }
+
+  // Null where nothing is to be shown. A record that is no conversation does not hide the others.
+  rowIfFound(conversation, words) {
+    try {
+      const isFound = Object.keys(conversation.messages).length > 0 && holds(conversation, words);
+      return isFound ? this.row(conversation) : null;
+    } catch (error) {
+      console.warn(`conversation ${conversation.id} cannot be read: ${error.message}`);
+      return null;
+    }
   }
 
   row(conversation) {

@@ -1,4 +1,5 @@
 // Conversations in the browser's IndexedDB. Where that is forbidden they live as long as the page.
+import {readTime} from './conversation.js';
 
 const kName = 'headrace';
 const kStore = 'conversations';
@@ -44,8 +45,9 @@ export async function deleteConversation(id) {
   await transact('readwrite', (store) => store.delete(id));
 }
 
-// Newest first.
+// Newest first, each at a time that a Date can hold.
 export async function allConversations() {
   const found = (await transact('readonly', (store) => store.getAll())) ?? [...unsaved.values()];
+  for (const conversation of found) conversation.updated = readTime(conversation.updated);
   return found.sort((a, b) => b.updated - a.updated);
 }

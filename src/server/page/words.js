@@ -79,6 +79,7 @@ export const kWords = {
   answering: ['Answering', 'Antwortet', 'Réponse en cours', 'Respondiendo', 'Respondendo', 'Sta rispondendo', 'Отвечает', '正在回答', '回答中', '답변 중'],
   answered: ['Answer:', 'Antwort:', 'Réponse :', 'Respuesta:', 'Resposta:', 'Risposta:', 'Ответ:', '回答：', '回答：', '답변:'],
   stopped: ['stopped', 'angehalten', 'arrêté', 'detenido', 'parado', 'fermato', 'остановлено', '已停止', '停止', '중지됨'],
+  cutOff: ['The answer was cut off', 'Die Antwort wurde abgeschnitten', 'La réponse a été interrompue', 'La respuesta se cortó', 'A resposta foi interrompida', 'La risposta è stata interrotta', 'Ответ оборвался', '回答中断了', '回答が途中で切れました', '답변이 중간에 끊겼습니다'],
   cutByLength: ['cut by its length', 'am Längenlimit beendet', 'coupé à la longueur maximale', 'cortado por longitud', 'cortado pelo tamanho', 'troncato per lunghezza', 'обрезано по длине', '因长度截断', '長さで打ち切り', '길이 제한으로 잘림'],
   tokensPerSecond: ['{n} tok/s', '{n} Tok/s', '{n} tok/s', '{n} tok/s', '{n} tok/s', '{n} tok/s', '{n} ток/с', '{n} 词元/秒', '{n} トークン/秒', '{n} 토큰/초'],
   tokenCount: ['{n} tokens', '{n} Tokens', '{n} tokens', '{n} tokens', '{n} tokens', '{n} token', '{n} токенов', '{n} 词元', '{n} トークン', '{n} 토큰'],
@@ -245,10 +246,11 @@ export function formatSeconds(seconds) {
   return `${formatNumber(seconds, seconds < 10 ? 2 : 1)} s`;
 }
 
+// Today, where `time` is none or yet to come.
 export function dayName(time) {
   const day = (at) => new Date(at).setHours(0, 0, 0, 0);
   const ago = Math.round((day(Date.now()) - day(time)) / 86_400_000);
-  if (ago <= 0) return t('today');
+  if (!(ago > 0)) return t('today');
   if (ago === 1) return t('yesterday');
   return new Intl.DateTimeFormat(language, {year: 'numeric', month: 'long'}).format(time);
 }
