@@ -113,13 +113,13 @@ class PrefixCache {
   // As StateCheckpoints::take().
   std::optional<CheckpointId> take_checkpoint() { return states_.take(); }
   // The state of a sequence of that path, behind its first `tokens`, was saved there: it is
-  // attached to its unit, if the path has come that far. Returns the unit and its generation; else
-  // it is given back. REQUIRES: whole units
-  std::optional<PrefixPath> attach_checkpoint(CheckpointId checkpoint, const PrefixPath& path,
-                                              int32_t tokens);
+  // attached to its unit, if the path has come that far and the unit has none. Else it is given
+  // back. REQUIRES: whole units
+  std::optional<AttachedCheckpoint> attach_checkpoint(CheckpointId checkpoint,
+                                                      const PrefixPath& path, int32_t tokens);
   void give_back_checkpoint(CheckpointId checkpoint) { states_.give_back(checkpoint); }
-  // The unit that attach_checkpoint() returned needs none any more.
-  void drop_checkpoint(const PrefixPath& unit);
+  // As StateCheckpoints::drop().
+  void drop_checkpoint(const AttachedCheckpoint& attached) { states_.drop(attached); }
   const StateCheckpoints& checkpoints() const { return states_; }
 
   // --- tiers, as the methods of LowerTiers with these names

@@ -45,11 +45,17 @@ bool StateCheckpoints::goes_before(const Entry& a, const Entry& b) const {
   return a_pinned != b_pinned ? b_pinned : a.last_use < b.last_use;
 }
 
-void StateCheckpoints::attach(CheckpointId checkpoint, int32_t node) {
+std::optional<AttachedCheckpoint> StateCheckpoints::attach(CheckpointId checkpoint, int32_t node) {
   CHECK(at(checkpoint).taken);
-  drop(node);
-  at(checkpoint) = {.node = node, .generation = tree_.at(node).generation, .last_use = ++uses_};
+  if (of(node)) {
+    give_back(checkpoint);
+    return std::nullopt;
+  }
+  const uint64_t now = ++uses_;
+  at(checkpoint) = {
+      .node = node, .generation = tree_.at(node).generation, .serial = now, .last_use = now};
   of_node_[static_cast<size_t>(node)] = checkpoint.value;
+  return AttachedCheckpoint{checkpoint, now};
 }
 
 void StateCheckpoints::give_back(CheckpointId checkpoint) {
@@ -57,8 +63,10 @@ void StateCheckpoints::give_back(CheckpointId checkpoint) {
   at(checkpoint) = {};
 }
 
-void StateCheckpoints::drop(int32_t node) {
-  if (const auto checkpoint = of(node)) at(*checkpoint) = {};
+void StateCheckpoints::drop(const AttachedCheckpoint& attached) {
+  Entry& entry = at(attached.checkpoint);
+  const bool same = is_attached(entry) && entry.serial == attached.serial;
+  if (same && !tree_.at(entry.node).pinned) entry = {};
 }
 
 void StateCheckpoints::note_use(int32_t node) {

@@ -19,6 +19,12 @@
 
 namespace headrace {
 
+// A checkpoint as it was attached once: attached later, there or elsewhere, it is another.
+struct AttachedCheckpoint {
+  CheckpointId checkpoint;
+  uint64_t serial = 0;  // of all that were attached
+};
+
 class StateCheckpoints {
  public:
   // `tree` outlives this object. `count` 0: the model keeps no states, or none are saved.
@@ -32,12 +38,13 @@ class StateCheckpoints {
   // For a step to save a state in: the unit that had it has none from now on. nullopt: steps in
   // flight save states in all. O(count)
   std::optional<CheckpointId> take();
-  // The state behind the unit is saved there. One that the unit had before is free. REQUIRES: taken
-  void attach(CheckpointId checkpoint, int32_t node);
+  // The state behind the unit is saved there. nullopt: the unit has one already, of the same bits,
+  // and this one is given back. REQUIRES: taken
+  std::optional<AttachedCheckpoint> attach(CheckpointId checkpoint, int32_t node);
   // REQUIRES: taken
   void give_back(CheckpointId checkpoint);
-  // The unit has none from now on.
-  void drop(int32_t node);
+  // It is free, if it is still attached as it was then and its unit is not pinned.
+  void drop(const AttachedCheckpoint& attached);
   // A sequence began with the unit's.
   void note_use(int32_t node);
 
@@ -50,6 +57,7 @@ class StateCheckpoints {
     bool taken = false;
     int32_t node = PrefixTree::kNone;  // to which it is attached; kNone: it is free, or taken
     uint32_t generation = 0;           // of the node when it was
+    uint64_t serial = 0;               // AttachedCheckpoint's
     uint64_t last_use = 0;
   };
   // REQUIRES: both are attached

@@ -60,10 +60,30 @@ TEST_F(StateCheckpointsTest, AUnitThatLeftTheTreeHasNone) {
   EXPECT_EQ(states_.take(), of_a);
   EXPECT_EQ(states_.evictions(), 0u);
   states_.attach(of_a, b);
-  EXPECT_EQ(saved_behind(b), CheckpointId(1));  // and of_a is free
-  EXPECT_EQ(states_.take(), of_a);
-  states_.drop(b);
-  EXPECT_EQ(states_.of(b), std::nullopt);
+  EXPECT_EQ(states_.of(b), of_a);
+}
+
+// A state has the same bits whoever saved it.
+TEST_F(StateCheckpointsTest, AUnitKeepsTheOneThatItHas) {
+  const int32_t a = unit(root_, 1);
+  const CheckpointId of_a = saved_behind(a), again = states_.take().value();
+  EXPECT_FALSE(states_.attach(again, a));
+  EXPECT_EQ(states_.of(a), of_a);
+  EXPECT_EQ(states_.take(), again);
+}
+
+TEST_F(StateCheckpointsTest, OnlyWhatWasAttachedThenIsDropped) {
+  const int32_t a = unit(root_, 1);
+  const AttachedCheckpoint first = states_.attach(states_.take().value(), a).value();
+  states_.drop(first);
+  EXPECT_EQ(states_.of(a), std::nullopt);
+  const AttachedCheckpoint second = states_.attach(states_.take().value(), a).value();
+  ASSERT_EQ(second.checkpoint, first.checkpoint);
+  states_.drop(first);
+  EXPECT_EQ(states_.of(a), second.checkpoint);
+  tree_.at(a).pinned = true;
+  states_.drop(second);
+  EXPECT_EQ(states_.of(a), second.checkpoint);
 }
 
 }  // namespace

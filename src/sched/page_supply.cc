@@ -37,7 +37,7 @@ int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
 Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   note_prefix(head, hit.tokens);
   head.checkpoint.reset();
-  head.answer_checkpoint = {};
+  head.answer_checkpoint.reset();
   head.branch_tokens = hit.kv_tokens;
   if (hit.tokens == 0) return Ticket();
   PrefixHold hold = cache_->acquire(hit);
@@ -153,12 +153,12 @@ void PageSupply::note_saves(Sequence& sequence, const Work& work) {
       cache_->give_back_checkpoint(save.checkpoint);
       continue;
     }
-    const auto unit = cache_->attach_checkpoint(save.checkpoint, sequence.path, save.tokens);
-    if (!unit) continue;
+    const auto attached = cache_->attach_checkpoint(save.checkpoint, sequence.path, save.tokens);
+    if (!attached) continue;
     ++states_saved_;
     if (save.tokens <= sequence.prompt_length()) continue;
-    if (sequence.answer_checkpoint.units > 0) cache_->drop_checkpoint(sequence.answer_checkpoint);
-    sequence.answer_checkpoint = *unit;
+    if (sequence.answer_checkpoint) cache_->drop_checkpoint(*sequence.answer_checkpoint);
+    sequence.answer_checkpoint = attached;
   }
 }
 

@@ -55,8 +55,8 @@ class PageSupply {
   void cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyond = {});
   // Of models that keep states. Where the work's states are saved: behind the last whole unit of a
   // prompt, less kPromptTail; where others went on differently; behind each unit of an answer, in
-  // place of the one before. A prompt of a chat is often not what the next turn begins with to its
-  // last tokens.
+  // place of the one before, where that is its own. A prompt of a chat is often not what the next
+  // turn begins with to its last tokens.
   static constexpr int32_t kPromptTail = 8;
   void plan_saves(const Sequence& sequence, Work& work);
   // The work's step was applied, and cache_prefix() was called: what was saved may be found.

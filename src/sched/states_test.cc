@@ -1,0 +1,113 @@
+// Where states are saved and which of them stay: models that keep states, on the oracle device.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "sched/scheduler.h"
+#include "sim/oracle_device.h"
+
+namespace headrace {
+namespace {
+
+// Units of four tokens. Each request gets the oracle's tokens, which the rig compares.
+class StatesTest : public testing::Test {
+ protected:
+  void start(int32_t checkpoints) {
+    options_.max_num_seqs = 8;
+    options_.max_num_batched_tokens = 64;
+    options_.max_model_len = 256;
+    options_.groups = {{.block_tokens = 4}};
+    options_.block_count = 512;
+    options_.end_ids = {0};
+    options_.state_checkpoints = checkpoints;
+    scheduler_ = Scheduler::create(options_).value();
+    device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
+                                             options_.max_num_seqs, options_.tiers, checkpoints);
+  }
+
+  std::vector<TokenId> random_tokens(int32_t count) {
+    std::vector<TokenId> tokens;
+    for (int32_t i = 0; i < count; ++i) tokens.push_back(1 + static_cast<TokenId>(rng_.below(900)));
+    return tokens;
+  }
+  static std::vector<TokenId> joined(std::vector<TokenId> first, const std::vector<TokenId>& then) {
+    first.insert(first.end(), then.begin(), then.end());
+    return first;
+  }
+  // What every request of this prompt is answered.
+  std::vector<TokenId> answer_to(const std::vector<TokenId>& prompt, size_t count) const {
+    const Request request = request_of(RequestId(0), prompt, 1);
+    std::vector<TokenId> tokens = prompt;
+    while (tokens.size() < prompt.size() + count) {
+      tokens.push_back(oracle_next_token(model_, request, 0, tokens));
+    }
+    return {tokens.begin() + static_cast<ptrdiff_t>(prompt.size()), tokens.end()};
+  }
+
+  RequestId add(const std::vector<TokenId>& prompt, int32_t max_tokens) {
+    const RequestId id(next_id_++);
+    EXPECT_TRUE(scheduler_->add(request_of(id, prompt, max_tokens)).ok());
+    prompts_[id] = prompt;
+    return id;
+  }
+  void step() {
+    const StepPlan plan = scheduler_->plan();
+    ASSERT_FALSE(plan.empty());
+    for (const Emission& e : scheduler_->apply(plan, device_->execute(plan))) {
+      found_[e.request] = e.cached_tokens;
+      finish_[e.request] = e.finish;
+      std::vector<TokenId>& answer = answers_[e.request];
+      answer.insert(answer.end(), e.tokens.begin(), e.tokens.end());
+    }
+    const Status status = scheduler_->check_invariants();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void run() {
+    while (scheduler_->has_work()) ASSERT_NO_FATAL_FAILURE(step());
+    for (const auto& [id, answer] : answers_) {
+      EXPECT_EQ(answer, answer_to(prompts_[id], answer.size())) << id.value;
+    }
+    EXPECT_EQ(device_->mismatches(), 0u);
+  }
+  // Tokens of the prompt that a request finds, which runs alone.
+  int32_t ask(const std::vector<TokenId>& prompt, int32_t max_tokens = 1) {
+    const RequestId id = add(prompt, max_tokens);
+    run();
+    return found_[id];
+  }
+
+  OracleModel model_;
+  SchedulerOptions options_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<OracleDevice> device_;
+  std::map<RequestId, int32_t> found_;
+  std::map<RequestId, FinishReason> finish_;
+
+ private:
+  static Request request_of(RequestId id, const std::vector<TokenId>& prompt, int32_t max_tokens) {
+    Request request{.id = id, .prompt = prompt, .sampling = {}, .cache_salt = {}};
+    request.sampling.seed = 1;
+    request.sampling.max_tokens = max_tokens;
+    return request;
+  }
+
+  Rng rng_{1};
+  uint64_t next_id_ = 1;
+  std::map<RequestId, std::vector<TokenId>> prompts_, answers_;
+};
+
+// The state that another's prompt saved lies on the way of an answer, which passes it by.
+TEST_F(StatesTest, AnAnswerLeavesCheckpointsThatAreNotItsOwn) {
+  start(16);
+  const std::vector<TokenId> prompt = random_tokens(20);
+  const std::vector<TokenId> shared = joined(prompt, answer_to(prompt, 12));
+  EXPECT_EQ(ask(joined(shared, random_tokens(9))), 0);  // saves behind 32 tokens
+  ask(prompt, 40);
+  EXPECT_EQ(ask(joined(shared, random_tokens(9))), 32);
+}
+
+}  // namespace
+}  // namespace headrace
