@@ -110,8 +110,12 @@ class PrefixCache {
   void unpin(const PrefixKey& key, TokenSpan tokens);
 
   // --- states, of models that keep such
-  // As StateCheckpoints::take().
+  // As StateCheckpoints::take() and take_for_answer().
   std::optional<CheckpointId> take_checkpoint() { return states_.take(); }
+  std::optional<CheckpointId> take_checkpoint_for_answer(
+      const std::optional<AttachedCheckpoint>& own) {
+    return states_.take_for_answer(own);
+  }
   // The state of a sequence of that path, behind its first `tokens`, was saved there: it is
   // attached to its unit, if the path has come that far and the unit has none. Else it is given
   // back. REQUIRES: whole units

@@ -131,7 +131,10 @@ void PageSupply::plan_saves(const Sequence& sequence, Work& work) {
   const int32_t unit = cache_->unit_tokens(), end = work.first + work.count;
   const auto save_behind = [&](int32_t tokens) {
     if (tokens <= work.first || tokens > end) return;
-    const std::optional<CheckpointId> checkpoint = cache_->take_checkpoint();
+    const std::optional<CheckpointId> checkpoint =
+        tokens <= sequence.prompt_length()
+            ? cache_->take_checkpoint()
+            : cache_->take_checkpoint_for_answer(sequence.answer_checkpoint);
     if (!checkpoint) return;
     work.saves.push_back({tokens, *checkpoint});
     ++saves_in_flight_;

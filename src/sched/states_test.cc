@@ -17,7 +17,7 @@ class StatesTest : public testing::Test {
  protected:
   void start(int32_t checkpoints) {
     options_.max_num_seqs = 8;
-    options_.max_num_batched_tokens = 64;
+    options_.max_num_batched_tokens = 256;
     options_.max_model_len = 256;
     options_.groups = {{.block_tokens = 4}};
     options_.block_count = 512;
@@ -107,6 +107,46 @@ TEST_F(StatesTest, AnAnswerLeavesCheckpointsThatAreNotItsOwn) {
   EXPECT_EQ(ask(joined(shared, random_tokens(9))), 0);  // saves behind 32 tokens
   ask(prompt, 40);
   EXPECT_EQ(ask(joined(shared, random_tokens(9))), 32);
+}
+
+// Prompts of one length answered side by side save in the same steps, unit after unit.
+TEST_F(StatesTest, AnswersLeaveSharedPromptsTheirCheckpoints) {
+  constexpr int kSequences = 4;
+  start(2 * kSequences);
+  const std::vector<TokenId> system = random_tokens(32);
+  for (const int32_t expected : {0, 0, 32}) {
+    EXPECT_EQ(ask(joined(system, random_tokens(24))), expected);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kSequences; ++i) add(joined(system, random_tokens(24)), 60);
+    run();
+  }
+  EXPECT_EQ(ask(joined(system, random_tokens(24))), 32);
+}
+
+// Both save their first unit in one step, and only one checkpoint is free.
+TEST_F(StatesTest, NoAnswerTakesWhatIsPinned) {
+  start(2);
+  const std::vector<TokenId> pinned = random_tokens(20);
+  ask(pinned);
+  PrefixCache& cache = *scheduler_->prefix_cache();
+  PrefixMatch match = cache.match({}, pinned, 12);
+  ASSERT_EQ(match.tokens, 12);
+  cache.pin(match);
+  for (int i = 0; i < 2; ++i) add(random_tokens(6), 20);
+  run();
+  EXPECT_GT(scheduler_->stats().states_saved, 3u);
+  EXPECT_EQ(ask(joined(pinned, random_tokens(3))), 12);
+}
+
+// An answer's own goes for its next, whatever else there is; what is left is the last.
+TEST_F(StatesTest, OneCheckpointFollowsAnAnswer) {
+  start(1);
+  const std::vector<TokenId> prompt = random_tokens(6);
+  const std::vector<TokenId> chat = joined(prompt, answer_to(prompt, 30));
+  ask(prompt, 30);
+  EXPECT_EQ(scheduler_->stats().states_evicted, 0u);
+  EXPECT_EQ(ask(joined(chat, random_tokens(3))), 32);
 }
 
 }  // namespace
