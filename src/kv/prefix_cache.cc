@@ -184,6 +184,16 @@ void PrefixCache::forget_from(PrefixPath& path, int32_t units) {
   path.lost = true;
 }
 
+int32_t PrefixCache::units_of_checkpoint_before(const PrefixPath& path, int32_t units) const {
+  const bool there = path.node != kNone && tree_.is_current(path.node, path.generation);
+  if (!there) return units;
+  int32_t node = path.node;
+  while (tree_.at(node).depth > 0 && (tree_.at(node).depth >= units || !states_.of(node))) {
+    node = tree_.at(node).parent;
+  }
+  return tree_.at(node).depth;
+}
+
 void PrefixCache::clear() {
   for (int32_t root = tree_.any_root(); root != kNone; root = tree_.any_root()) {
     units_.remove_subtree(root);

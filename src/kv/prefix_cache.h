@@ -102,6 +102,9 @@ class PrefixCache {
   // Takes units [units, path.units) and all below out of the tree: their content is not to be
   // trusted.
   void forget_from(PrefixPath& path, int32_t units);
+  // The units of the path, fewer than `units`, behind which its deepest checkpoint of those stands;
+  // 0: none does. `units` where the path is not in the tree any more.
+  int32_t units_of_checkpoint_before(const PrefixPath& path, int32_t units) const;
   // Takes everything out of the tree. Pages that are held stay with their holders.
   void clear();
 

@@ -167,7 +167,9 @@ void PageSupply::note_saves(Sequence& sequence, const Work& work) {
 
 void PageSupply::forget(Sequence& sequence) {
   if (cache_ == nullptr) return;
-  cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
+  int32_t units = sequence.prefix_tokens / cache_->unit_tokens();
+  if (options_.state_checkpoints) units = cache_->units_of_checkpoint_before(sequence.path, units);
+  cache_->forget_from(sequence.path, units);
 }
 
 void PageSupply::collect_moves(StepPlan& plan) {

@@ -62,7 +62,9 @@ class PageSupply {
   // The work's step was applied, and cache_prefix() was called: what was saved may be found.
   void note_saves(Sequence& sequence, const Work& work);
   int64_t saves_in_flight() const { return saves_in_flight_; }
-  // What the sequence computed may be wrong: no other sequence shall find it.
+  // What the sequence computed may be wrong: no other sequence shall find it. Where it began with a
+  // checkpoint that may be wrong too, and what was computed between the one before and that: a
+  // state is saved on the way, of rows that nobody looked at.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.
   void collect_moves(StepPlan& plan);

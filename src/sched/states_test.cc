@@ -18,7 +18,7 @@ class StatesTest : public testing::Test {
   void start(int32_t checkpoints) {
     options_.max_num_seqs = 8;
     options_.max_num_batched_tokens = 256;
-    options_.max_model_len = 256;
+    options_.max_model_len = 512;
     options_.groups = {{.block_tokens = 4}};
     options_.block_count = 512;
     options_.end_ids = {0};
@@ -56,8 +56,9 @@ class StatesTest : public testing::Test {
   void step() {
     const StepPlan plan = scheduler_->plan();
     ASSERT_FALSE(plan.empty());
+    for (const Admission& each : plan.admitted) requests_[each.sequence] = each.request->id;
+    for (const Work& work : plan.work) found_.emplace(requests_.at(work.sequence), work.first);
     for (const Emission& e : scheduler_->apply(plan, device_->execute(plan))) {
-      found_[e.request] = e.cached_tokens;
       finish_[e.request] = e.finish;
       std::vector<TokenId>& answer = answers_[e.request];
       answer.insert(answer.end(), e.tokens.begin(), e.tokens.end());
@@ -78,6 +79,14 @@ class StatesTest : public testing::Test {
     run();
     return found_[id];
   }
+  // The same of one whose row is NaN.
+  int32_t fault(const std::vector<TokenId>& prompt) {
+    const RequestId id = add(prompt, 1);
+    device_->inject_fault(id, 0);
+    run();
+    EXPECT_EQ(finish_[id], FinishReason::kFault);
+    return found_[id];
+  }
 
   OracleModel model_;
   SchedulerOptions options_;
@@ -96,6 +105,7 @@ class StatesTest : public testing::Test {
 
   Rng rng_{1};
   uint64_t next_id_ = 1;
+  std::map<SequenceId, RequestId> requests_;
   std::map<RequestId, std::vector<TokenId>> prompts_, answers_;
 };
 
@@ -147,6 +157,24 @@ TEST_F(StatesTest, OneCheckpointFollowsAnAnswer) {
   ask(prompt, 30);
   EXPECT_EQ(scheduler_->stats().states_evicted, 0u);
   EXPECT_EQ(ask(joined(chat, random_tokens(3))), 32);
+}
+
+// A prompt's state was NaN and nobody saw it, for the prompt was cancelled before its last row: the
+// first that begins with it faults and takes it out, and the units that led to it.
+TEST_F(StatesTest, ACheckpointThatLedToAFaultIsForgotten) {
+  start(8);
+  const std::vector<TokenId> system = random_tokens(16);
+  for (int i = 0; i < 2; ++i) ask(joined(system, random_tokens(16)));  // the second saves behind it
+  const std::vector<TokenId> prompt = joined(system, random_tokens(264));
+  const RequestId cancelled = add(prompt, 1);
+  step();  // 16 are found and 256 computed, behind which a state is saved
+  ASSERT_TRUE(scheduler_->cancel(cancelled));
+  EXPECT_EQ(fault(joined(prompt, random_tokens(12))), 272);
+  EXPECT_EQ(ask(joined(prompt, random_tokens(12))), 16);
+  EXPECT_EQ(ask(joined(prompt, random_tokens(12))), 16);
+  EXPECT_EQ(ask(joined(prompt, random_tokens(12))), 280);
+  EXPECT_EQ(fault(joined(system, random_tokens(12))), 16);
+  EXPECT_EQ(ask(joined(prompt, random_tokens(12))), 0);
 }
 
 }  // namespace
