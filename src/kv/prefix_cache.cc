@@ -160,8 +160,9 @@ void PrefixCache::fill_pages(int32_t node, const SequenceBlocks& blocks) {
   }
 }
 
-std::optional<PrefixPath> PrefixCache::attach_checkpoint(CheckpointId checkpoint,
-                                                         const PrefixPath& path, int32_t tokens) {
+std::optional<AttachedCheckpoint> PrefixCache::attach_checkpoint(CheckpointId checkpoint,
+                                                                 const PrefixPath& path,
+                                                                 int32_t tokens) {
   PrefixPath unit = path;
   const bool there = !path.lost && path.units * unit_tokens() >= tokens &&
                      tree_.is_current(path.node, path.generation);
@@ -170,13 +171,7 @@ std::optional<PrefixPath> PrefixCache::attach_checkpoint(CheckpointId checkpoint
     return std::nullopt;
   }
   for (; unit.units * unit_tokens() > tokens; --unit.units) unit.node = tree_.at(unit.node).parent;
-  unit.generation = tree_.at(unit.node).generation;
-  states_.attach(checkpoint, unit.node);
-  return unit;
-}
-
-void PrefixCache::drop_checkpoint(const PrefixPath& unit) {
-  if (tree_.is_current(unit.node, unit.generation)) states_.drop(unit.node);
+  return states_.attach(checkpoint, unit.node);
 }
 
 void PrefixCache::forget_from(PrefixPath& path, int32_t units) {
@@ -187,6 +182,16 @@ void PrefixCache::forget_from(PrefixPath& path, int32_t units) {
     units_.remove_subtree(node);
   }
   path.lost = true;
+}
+
+int32_t PrefixCache::units_of_checkpoint_before(const PrefixPath& path, int32_t units) const {
+  const bool there = path.node != kNone && tree_.is_current(path.node, path.generation);
+  if (!there) return units;
+  int32_t node = path.node;
+  while (tree_.at(node).depth > 0 && (tree_.at(node).depth >= units || !states_.of(node))) {
+    node = tree_.at(node).parent;
+  }
+  return tree_.at(node).depth;
 }
 
 void PrefixCache::clear() {

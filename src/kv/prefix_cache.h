@@ -102,6 +102,9 @@ class PrefixCache {
   // Takes units [units, path.units) and all below out of the tree: their content is not to be
   // trusted.
   void forget_from(PrefixPath& path, int32_t units);
+  // The units of the path, fewer than `units`, behind which its deepest checkpoint of those stands;
+  // 0: none does. `units` where the path is not in the tree any more.
+  int32_t units_of_checkpoint_before(const PrefixPath& path, int32_t units) const;
   // Takes everything out of the tree. Pages that are held stay with their holders.
   void clear();
 
@@ -110,16 +113,20 @@ class PrefixCache {
   void unpin(const PrefixKey& key, TokenSpan tokens);
 
   // --- states, of models that keep such
-  // As StateCheckpoints::take().
+  // As StateCheckpoints::take() and take_for_answer().
   std::optional<CheckpointId> take_checkpoint() { return states_.take(); }
+  std::optional<CheckpointId> take_checkpoint_for_answer(
+      const std::optional<AttachedCheckpoint>& own) {
+    return states_.take_for_answer(own);
+  }
   // The state of a sequence of that path, behind its first `tokens`, was saved there: it is
-  // attached to its unit, if the path has come that far. Returns the unit and its generation; else
-  // it is given back. REQUIRES: whole units
-  std::optional<PrefixPath> attach_checkpoint(CheckpointId checkpoint, const PrefixPath& path,
-                                              int32_t tokens);
+  // attached to its unit, if the path has come that far and the unit has none. Else it is given
+  // back. REQUIRES: whole units
+  std::optional<AttachedCheckpoint> attach_checkpoint(CheckpointId checkpoint,
+                                                      const PrefixPath& path, int32_t tokens);
   void give_back_checkpoint(CheckpointId checkpoint) { states_.give_back(checkpoint); }
-  // The unit that attach_checkpoint() returned needs none any more.
-  void drop_checkpoint(const PrefixPath& unit);
+  // As StateCheckpoints::drop().
+  void drop_checkpoint(const AttachedCheckpoint& attached) { states_.drop(attached); }
   const StateCheckpoints& checkpoints() const { return states_; }
 
   // --- tiers, as the methods of LowerTiers with these names

@@ -1,5 +1,7 @@
 #include "kv/state_checkpoints.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -27,29 +29,76 @@ std::optional<CheckpointId> StateCheckpoints::of(int32_t node) const {
 }
 
 std::optional<CheckpointId> StateCheckpoints::take() {
-  Entry* oldest = nullptr;
+  return hand_out(first_to_go([](const Entry&) { return true; }), SavedOf::kPrompt);
+}
+
+std::optional<CheckpointId> StateCheckpoints::take_for_answer(
+    const std::optional<AttachedCheckpoint>& own) {
+  if (own && !any_free()) drop(*own);
+  const bool share_left = answers() < share_of_answers();
+  return hand_out(first_to_go([&](const Entry& entry) {
+                    return !is_pinned(entry) && (share_left || entry.of == SavedOf::kAnswer);
+                  }),
+                  SavedOf::kAnswer);
+}
+
+std::optional<CheckpointId> StateCheckpoints::hand_out(Entry* entry, SavedOf of) {
+  if (entry == nullptr) return std::nullopt;
+  if (is_attached(*entry)) ++evictions_;
+  *entry = {.taken = true, .of = of};
+  return CheckpointId(static_cast<int32_t>(entry - entries_.data()));
+}
+
+bool StateCheckpoints::any_free() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return !entry.taken && !is_attached(entry); });
+}
+
+int32_t StateCheckpoints::answers() const {
+  return static_cast<int32_t>(
+      std::count_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+        return entry.of == SavedOf::kAnswer && (entry.taken || is_attached(entry));
+      }));
+}
+
+template <class May>
+StateCheckpoints::Entry* StateCheckpoints::first_to_go(const May& may) {
+  const SavedOf first = answers() > share_of_answers() ? SavedOf::kAnswer : SavedOf::kPrompt;
+  Entry* chosen = nullptr;
   for (Entry& entry : entries_) {
     if (entry.taken) continue;
-    const bool free = !is_attached(entry);
-    if (free || oldest == nullptr || goes_before(entry, *oldest)) oldest = &entry;
-    if (free) break;
+    if (!is_attached(entry)) return &entry;
+    if (!may(entry)) continue;
+    if (chosen == nullptr || goes_before(entry, *chosen, first)) chosen = &entry;
   }
-  if (oldest == nullptr) return std::nullopt;
-  if (is_attached(*oldest)) ++evictions_;
-  *oldest = {.taken = true};
-  return CheckpointId(static_cast<int32_t>(oldest - entries_.data()));
+  return chosen;
 }
 
-bool StateCheckpoints::goes_before(const Entry& a, const Entry& b) const {
-  const bool a_pinned = tree_.at(a.node).pinned, b_pinned = tree_.at(b.node).pinned;
-  return a_pinned != b_pinned ? b_pinned : a.last_use < b.last_use;
+bool StateCheckpoints::goes_before(const Entry& a, const Entry& b, SavedOf first) const {
+  if (is_pinned(a) != is_pinned(b)) return is_pinned(b);
+  if (a.of != b.of) return a.of == first;
+  return a.last_use < b.last_use;
 }
 
-void StateCheckpoints::attach(CheckpointId checkpoint, int32_t node) {
+std::optional<AttachedCheckpoint> StateCheckpoints::attach(CheckpointId checkpoint, int32_t node) {
   CHECK(at(checkpoint).taken);
-  drop(node);
-  at(checkpoint) = {.node = node, .generation = tree_.at(node).generation, .last_use = ++uses_};
+  const SavedOf saved_of = at(checkpoint).of;
+  const uint64_t now = ++uses_;
+  if (const auto there = of(node)) {
+    give_back(checkpoint);
+    if (saved_of == SavedOf::kPrompt) {
+      at(*there).of = SavedOf::kPrompt;
+      at(*there).last_use = now;
+    }
+    return std::nullopt;
+  }
+  at(checkpoint) = {.of = saved_of,
+                    .node = node,
+                    .generation = tree_.at(node).generation,
+                    .serial = now,
+                    .last_use = now};
   of_node_[static_cast<size_t>(node)] = checkpoint.value;
+  return AttachedCheckpoint{checkpoint, now};
 }
 
 void StateCheckpoints::give_back(CheckpointId checkpoint) {
@@ -57,8 +106,10 @@ void StateCheckpoints::give_back(CheckpointId checkpoint) {
   at(checkpoint) = {};
 }
 
-void StateCheckpoints::drop(int32_t node) {
-  if (const auto checkpoint = of(node)) at(*checkpoint) = {};
+void StateCheckpoints::drop(const AttachedCheckpoint& attached) {
+  Entry& entry = at(attached.checkpoint);
+  const bool same = is_attached(entry) && entry.serial == attached.serial;
+  if (same && entry.of == SavedOf::kAnswer && !is_pinned(entry)) entry = {};
 }
 
 void StateCheckpoints::note_use(int32_t node) {

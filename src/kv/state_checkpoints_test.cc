@@ -60,10 +60,80 @@ TEST_F(StateCheckpointsTest, AUnitThatLeftTheTreeHasNone) {
   EXPECT_EQ(states_.take(), of_a);
   EXPECT_EQ(states_.evictions(), 0u);
   states_.attach(of_a, b);
-  EXPECT_EQ(saved_behind(b), CheckpointId(1));  // and of_a is free
-  EXPECT_EQ(states_.take(), of_a);
-  states_.drop(b);
-  EXPECT_EQ(states_.of(b), std::nullopt);
+  EXPECT_EQ(states_.of(b), of_a);
+}
+
+// A state has the same bits whoever saved it.
+TEST_F(StateCheckpointsTest, AUnitKeepsTheOneThatItHas) {
+  const int32_t a = unit(root_, 1);
+  const CheckpointId of_a = saved_behind(a), again = states_.take().value();
+  EXPECT_FALSE(states_.attach(again, a));
+  EXPECT_EQ(states_.of(a), of_a);
+  EXPECT_EQ(states_.take(), again);
+}
+
+TEST_F(StateCheckpointsTest, OnlyWhatWasAttachedThenIsDropped) {
+  const int32_t a = unit(root_, 1);
+  const AttachedCheckpoint first = states_.attach(states_.take_for_answer({}).value(), a).value();
+  states_.drop(first);
+  EXPECT_EQ(states_.of(a), std::nullopt);
+  const AttachedCheckpoint second = states_.attach(states_.take_for_answer({}).value(), a).value();
+  ASSERT_EQ(second.checkpoint, first.checkpoint);
+  states_.drop(first);
+  EXPECT_EQ(states_.of(a), second.checkpoint);
+  tree_.at(a).pinned = true;
+  states_.drop(second);
+  EXPECT_EQ(states_.of(a), second.checkpoint);
+}
+
+// They go before a prompt's, and take none.
+TEST_F(StateCheckpointsTest, OfTwoAnswersTakeWhatIsFree) {
+  const int32_t a = unit(root_, 1), b = unit(root_, 2);
+  const CheckpointId of_a = saved_behind(a);
+  const CheckpointId first = states_.take_for_answer({}).value();
+  EXPECT_EQ(states_.take_for_answer({}), std::nullopt);
+  const AttachedCheckpoint own = states_.attach(first, b).value();
+  states_.note_use(b);
+  EXPECT_EQ(states_.take_for_answer(own), first);
+  EXPECT_EQ(states_.evictions(), 0u);
+  states_.attach(first, b);
+  EXPECT_EQ(states_.take_for_answer({}), first);  // another answer's
+  EXPECT_EQ(states_.evictions(), 1u);
+  states_.attach(first, b);
+  EXPECT_EQ(states_.take(), first);  // a is used less lately
+  EXPECT_EQ(states_.of(a), of_a);
+}
+
+TEST_F(StateCheckpointsTest, AnAnswersIsAPromptsWhenAPromptSavesIt) {
+  const int32_t a = unit(root_, 1);
+  const AttachedCheckpoint own = states_.attach(states_.take_for_answer({}).value(), a).value();
+  EXPECT_FALSE(states_.attach(states_.take().value(), a));
+  states_.drop(own);
+  EXPECT_EQ(states_.of(a), own.checkpoint);
+}
+
+// A quarter of them is the answers': so many prompts' they take, those used least lately, none that
+// is pinned.
+TEST_F(StateCheckpointsTest, AnswersHaveTheirShare) {
+  StateCheckpoints states(tree_, 8);
+  std::vector<int32_t> units;
+  for (TokenId token = 1; token <= 10; ++token) units.push_back(unit(root_, token));
+  std::vector<CheckpointId> of_prompts;
+  for (size_t i = 0; i < 8; ++i) {
+    of_prompts.push_back(states.take().value());
+    states.attach(of_prompts.back(), units[i]);
+  }
+  tree_.at(units[0]).pinned = true;
+  const CheckpointId first = states.take_for_answer({}).value();
+  const CheckpointId second = states.take_for_answer({}).value();
+  EXPECT_EQ(first, of_prompts[1]);
+  EXPECT_EQ(second, of_prompts[2]);
+  EXPECT_EQ(states.take_for_answer({}), std::nullopt);
+  states.attach(first, units[8]);
+  states.attach(second, units[9]);
+  EXPECT_EQ(states.take_for_answer({}), first);  // of answers the one used least lately
+  EXPECT_EQ(states.take(), of_prompts[3]);       // they have no more than their share
+  EXPECT_EQ(states.of(units[0]), of_prompts[0]);
 }
 
 }  // namespace

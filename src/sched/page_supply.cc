@@ -37,7 +37,7 @@ int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
 Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   note_prefix(head, hit.tokens);
   head.checkpoint.reset();
-  head.answer_checkpoint = {};
+  head.answer_checkpoint.reset();
   head.branch_tokens = hit.kv_tokens;
   if (hit.tokens == 0) return Ticket();
   PrefixHold hold = cache_->acquire(hit);
@@ -131,7 +131,10 @@ void PageSupply::plan_saves(const Sequence& sequence, Work& work) {
   const int32_t unit = cache_->unit_tokens(), end = work.first + work.count;
   const auto save_behind = [&](int32_t tokens) {
     if (tokens <= work.first || tokens > end) return;
-    const std::optional<CheckpointId> checkpoint = cache_->take_checkpoint();
+    const std::optional<CheckpointId> checkpoint =
+        tokens <= sequence.prompt_length()
+            ? cache_->take_checkpoint()
+            : cache_->take_checkpoint_for_answer(sequence.answer_checkpoint);
     if (!checkpoint) return;
     work.saves.push_back({tokens, *checkpoint});
     ++saves_in_flight_;
@@ -153,18 +156,20 @@ void PageSupply::note_saves(Sequence& sequence, const Work& work) {
       cache_->give_back_checkpoint(save.checkpoint);
       continue;
     }
-    const auto unit = cache_->attach_checkpoint(save.checkpoint, sequence.path, save.tokens);
-    if (!unit) continue;
+    const auto attached = cache_->attach_checkpoint(save.checkpoint, sequence.path, save.tokens);
+    if (!attached) continue;
     ++states_saved_;
     if (save.tokens <= sequence.prompt_length()) continue;
-    if (sequence.answer_checkpoint.units > 0) cache_->drop_checkpoint(sequence.answer_checkpoint);
-    sequence.answer_checkpoint = *unit;
+    if (sequence.answer_checkpoint) cache_->drop_checkpoint(*sequence.answer_checkpoint);
+    sequence.answer_checkpoint = attached;
   }
 }
 
 void PageSupply::forget(Sequence& sequence) {
   if (cache_ == nullptr) return;
-  cache_->forget_from(sequence.path, sequence.prefix_tokens / cache_->unit_tokens());
+  int32_t units = sequence.prefix_tokens / cache_->unit_tokens();
+  if (options_.state_checkpoints) units = cache_->units_of_checkpoint_before(sequence.path, units);
+  cache_->forget_from(sequence.path, units);
 }
 
 void PageSupply::collect_moves(StepPlan& plan) {

@@ -55,14 +55,16 @@ class PageSupply {
   void cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyond = {});
   // Of models that keep states. Where the work's states are saved: behind the last whole unit of a
   // prompt, less kPromptTail; where others went on differently; behind each unit of an answer, in
-  // place of the one before. A prompt of a chat is often not what the next turn begins with to its
-  // last tokens.
+  // place of the one before, where that is its own. A prompt of a chat is often not what the next
+  // turn begins with to its last tokens.
   static constexpr int32_t kPromptTail = 8;
   void plan_saves(const Sequence& sequence, Work& work);
   // The work's step was applied, and cache_prefix() was called: what was saved may be found.
   void note_saves(Sequence& sequence, const Work& work);
   int64_t saves_in_flight() const { return saves_in_flight_; }
-  // What the sequence computed may be wrong: no other sequence shall find it.
+  // What the sequence computed may be wrong: no other sequence shall find it. Where it began with a
+  // checkpoint that may be wrong too, and what was computed between the one before and that: a
+  // state is saved on the way, of rows that nobody looked at.
   void forget(Sequence& sequence);
   // Pages that the cache moves between the pool and its tiers since this was asked last.
   void collect_moves(StepPlan& plan);

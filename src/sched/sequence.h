@@ -98,11 +98,11 @@ struct Sequence {
   PrefixPath path;            // how far its tokens are in the prefix cache
   int32_t prefix_tokens = 0;  // tokens [0, prefix_tokens) were found there when it was admitted
   // Of models that keep states: the checkpoint that it began with; how far keys and values of
-  // others reached beyond it, where a state is saved on the way; the unit of the last that was
-  // saved of its answer.
+  // others reached beyond it, where a state is saved on the way; the last that it attached itself
+  // behind a unit of its answer.
   std::optional<CheckpointId> checkpoint{};
   int32_t branch_tokens = 0;
-  PrefixPath answer_checkpoint;
+  std::optional<AttachedCheckpoint> answer_checkpoint{};
   Extent extent;         // what of it is computed or in a submitted step
   int32_t reserved = 0;  // its policy's: pages for so many tokens are its own
   int32_t samples_in_flight = 0;
