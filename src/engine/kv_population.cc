@@ -136,6 +136,7 @@ void KvPopulation::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_ && next_ < slice_count()) {
     wake_.wait(lock, [&] { return stopping_ || period_ % 2 == 1; });
+    if (stopping_) break;
     const uint64_t period = period_;
     const auto changed = [&] { return period_ != period; };
     if (wake_.wait_for(lock, std::chrono::duration<double>(kQuietSeconds), changed)) continue;

@@ -135,6 +135,17 @@ TEST(KvPopulation, AStepStopsItBehindTheSliceUnderWay) {
   EXPECT_TRUE(becomes([&] { return population.complete(); }));
 }
 
+// An engine that ends between two steps does not wait for memory that nobody needs any more.
+TEST(KvPopulation, EndsWithoutTheRest) {
+  SKIP_WHERE_NOT_TOLD();
+  const Addresses memory;
+  {
+    KvPopulation population(memory.pool(), [] { return std::numeric_limits<int64_t>::max(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(memory.resident_pages(), 0);
+}
+
 TEST(KvPopulation, HalfOfTheFreeMemoryIsLeftFree) {
   SKIP_WHERE_NOT_TOLD();
   const Addresses memory;
