@@ -139,7 +139,7 @@ TEST(Constraints, AFormThatIsStuckEndsItsOwnChoice) {
   all[1].constraint = std::make_shared<RuleConstraint>(5);
   const auto outcomes = model->answer(std::span(all).first(2));
   ASSERT_TRUE(outcomes.ok());
-  EXPECT_EQ((*outcomes)[1].finish, FinishReason::kFault);
+  EXPECT_EQ((*outcomes)[1].finish, FinishReason::kDeadEnd);
   EXPECT_EQ((*outcomes)[1].tokens.size(), 5u);
   EXPECT_EQ((*outcomes)[0].tokens, alone.tokens);
 }
