@@ -69,6 +69,8 @@ class RunningServer:
             return urllib.request.urlopen(self.url + "/health", timeout=10).status
         except urllib.error.HTTPError as error:
             return error.code
+        except ConnectionError:  # closed under the request, as it happens to who comes while a drain begins
+            return 0
 
     def client(self, **options):
         options = {"api_key": "unused", "max_retries": 0, "timeout": 120, **options}
