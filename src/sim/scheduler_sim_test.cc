@@ -97,100 +97,102 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariant) {
   EXPECT_GT(all.service_share_max, 0.05);
 }
 
+// The seeds of a test that takes a part of the steps, by the settings above.
+struct SeedRuns {
+  bool replay;
+  int64_t first, seeds, steps;  // steps of each
+
+  // What a test expects to meet, the default seeds do; a hundred others may not.
+  bool are_default() const { return first == 1 && seeds >= 100; }
+};
+SeedRuns seed_runs(int64_t part) {
+  const int64_t replayed = setting("HEADRACE_SIM_SEED", -1);
+  const bool replay = replayed >= 0;
+  const int64_t seeds = replay ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
+  return {.replay = replay,
+          .first = replay ? replayed : setting("HEADRACE_SIM_FIRST_SEED", 1),
+          .seeds = seeds,
+          .steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / part};
+}
+
+// Runs a simulation of settings_of(seed) for each seed, which `look` sees at its end.
+template <class SettingsOf, class Look>
+void run_seeds(const SeedRuns& runs, const SettingsOf& settings_of, const Look& look) {
+  std::signal(SIGABRT, print_seed);
+  for (int64_t seed = runs.first; seed < runs.first + runs.seeds; ++seed) {
+    seed_running = static_cast<std::sig_atomic_t>(seed);
+    SchedulerSimulation simulation(static_cast<uint64_t>(seed), settings_of(seed));
+    if (runs.replay) simulation.watch(print_plan);
+    const std::optional<std::string> failure = simulation.run(runs.steps);
+    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << runs.steps << " steps";
+    look(simulation);
+  }
+}
+
 // The same with proposals, of which none, some or all are accepted.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
-  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
-  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
-  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 2;
-  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
-  std::signal(SIGABRT, print_seed);
+  const SeedRuns runs = seed_runs(2);
   int64_t proposed = 0, accepted = 0, preemptions = 0;
-  for (int64_t seed = first; seed < first + seeds; ++seed) {
-    seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed), {.proposals = true});
-    if (replay >= 0) simulation.watch(print_plan);
-    const std::optional<std::string> failure = simulation.run(steps);
-    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+  const auto options = [](int64_t) { return SchedulerSimulation::Settings{.proposals = true}; };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerStats stats = simulation.scheduler().stats();
     proposed += static_cast<int64_t>(stats.proposed_tokens);
     accepted += static_cast<int64_t>(stats.accepted_tokens);
     preemptions += static_cast<int64_t>(stats.preemptions);
-  }
+  }));
   std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
               preemptions);
-  if (first != 1 || seeds < 100) return;
-  EXPECT_GT(proposed, steps * seeds / 4);
+  if (!runs.are_default()) return;
+  EXPECT_GT(proposed, runs.steps * runs.seeds / 4);
   EXPECT_GT(accepted, proposed / 5);
   EXPECT_LT(accepted, proposed * 4 / 5);
-  EXPECT_GT(preemptions, steps * seeds / 500);
+  EXPECT_GT(preemptions, runs.steps * runs.seeds / 500);
 }
 
 // The same where requests differ in adapter and arithmetic, which share no page, and some are
 // planned behind their results; half of the seeds have proposals.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithVariedRequests) {
-  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
-  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
-  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 4;
-  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
-  std::signal(SIGABRT, print_seed);
+  const SeedRuns runs = seed_runs(4);
   int64_t cached_tokens = 0;
-  for (int64_t seed = first; seed < first + seeds; ++seed) {
-    seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed),
-                                   {.proposals = seed % 2 == 0, .varied_requests = true});
-    if (replay >= 0) simulation.watch(print_plan);
-    const std::optional<std::string> failure = simulation.run(steps);
-    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+  const auto options = [](int64_t seed) {
+    return SchedulerSimulation::Settings{.proposals = seed % 2 == 0, .varied_requests = true};
+  };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     cached_tokens += simulation.tally().cached_tokens;
-  }
-  if (first != 1 || seeds < 100) return;
-  EXPECT_GT(cached_tokens, steps * seeds / 50);
+  }));
+  if (!runs.are_default()) return;
+  EXPECT_GT(cached_tokens, runs.steps * runs.seeds / 50);
 }
 
 // The same where layers are split into groups of equal pages.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithEqualGroups) {
-  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
-  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
-  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 4;
-  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
-  std::signal(SIGABRT, print_seed);
+  const SeedRuns runs = seed_runs(4);
   SchedulerSimulation::Tally all;
-  for (int64_t seed = first; seed < first + seeds; ++seed) {
-    seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed), {.equal_groups = true});
-    if (replay >= 0) simulation.watch(print_plan);
-    const std::optional<std::string> failure = simulation.run(steps);
-    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+  const auto options = [](int64_t) { return SchedulerSimulation::Settings{.equal_groups = true}; };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerSimulation::Tally& one = simulation.tally();
     all.preemptions += one.preemptions;
     all.copies += one.copies;
     all.cached_tokens += one.cached_tokens;
     all.pages_loaded += one.pages_loaded;
-  }
+  }));
   std::printf("%ld preemptions, %ld copies, %ld cached tokens, %ld pages loaded\n", all.preemptions,
               all.copies, all.cached_tokens, all.pages_loaded);
-  if (first != 1 || seeds < 100) return;
-  EXPECT_GT(all.preemptions, steps * seeds / 500);
-  EXPECT_GT(all.copies, steps * seeds / 1000);
-  EXPECT_GT(all.cached_tokens, steps * seeds / 20);
-  EXPECT_GT(all.pages_loaded, steps * seeds / 50);
+  if (!runs.are_default()) return;
+  EXPECT_GT(all.preemptions, runs.steps * runs.seeds / 500);
+  EXPECT_GT(all.copies, runs.steps * runs.seeds / 1000);
+  EXPECT_GT(all.cached_tokens, runs.steps * runs.seeds / 20);
+  EXPECT_GT(all.pages_loaded, runs.steps * runs.seeds / 50);
 }
 
 // The same where sequences keep states, of which from none to more than are ever used are saved.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithStates) {
-  const int64_t replay = setting("HEADRACE_SIM_SEED", -1);
-  const int64_t seeds = replay >= 0 ? 1 : setting("HEADRACE_SIM_SEEDS", 100);
-  const int64_t steps = setting("HEADRACE_SIM_STEPS", 1000000) / seeds / 2;
-  const int64_t first = replay >= 0 ? replay : setting("HEADRACE_SIM_FIRST_SEED", 1);
-  std::signal(SIGABRT, print_seed);
+  const SeedRuns runs = seed_runs(2);
   SchedulerSimulation::Tally all;
-  for (int64_t seed = first; seed < first + seeds; ++seed) {
-    seed_running = static_cast<std::sig_atomic_t>(seed);
-    SchedulerSimulation simulation(static_cast<uint64_t>(seed),
-                                   {.varied_requests = seed % 2 == 0, .states = true});
-    if (replay >= 0) simulation.watch(print_plan);
-    const std::optional<std::string> failure = simulation.run(steps);
-    ASSERT_FALSE(failure) << *failure << "\nseed " << seed << ", " << steps << " steps";
+  const auto options = [](int64_t seed) {
+    return SchedulerSimulation::Settings{.varied_requests = seed % 2 == 0, .states = true};
+  };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerSimulation::Tally& one = simulation.tally();
     all.preemptions += one.preemptions;
     all.cached_tokens += one.cached_tokens;
@@ -199,19 +201,19 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithStates) {
     all.states_saved += one.states_saved;
     all.states_restored += one.states_restored;
     all.states_evicted += one.states_evicted;
-  }
+  }));
   std::printf(
       "%ld states saved, %ld restored, %ld evicted, %ld tokens cached, %ld resumed, %ld "
       "preemptions, %ld forks\n",
       all.states_saved, all.states_restored, all.states_evicted, all.cached_tokens,
       all.resumed_tokens, all.preemptions, all.forks);
-  if (first != 1 || seeds < 100) return;
-  EXPECT_GT(all.states_saved, steps * seeds / 20);
-  EXPECT_GT(all.states_restored, steps * seeds / 200);
-  EXPECT_GT(all.states_evicted, steps * seeds / 200);
-  EXPECT_GT(all.cached_tokens, steps * seeds / 50);
-  EXPECT_GT(all.resumed_tokens, steps * seeds / 100);
-  EXPECT_GT(all.preemptions, steps * seeds / 500);
+  if (!runs.are_default()) return;
+  EXPECT_GT(all.states_saved, runs.steps * runs.seeds / 20);
+  EXPECT_GT(all.states_restored, runs.steps * runs.seeds / 200);
+  EXPECT_GT(all.states_evicted, runs.steps * runs.seeds / 200);
+  EXPECT_GT(all.cached_tokens, runs.steps * runs.seeds / 50);
+  EXPECT_GT(all.resumed_tokens, runs.steps * runs.seeds / 100);
+  EXPECT_GT(all.preemptions, runs.steps * runs.seeds / 500);
 }
 
 // Seeds of long runs in which something was wrong once.
