@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "text/grammar/json_schema_grammar.h"
-
 namespace headrace {
 namespace {
 
@@ -36,16 +34,6 @@ bool is_strict(const Json& function) {
   return strict && !strict->is_null() && *strict != Json(false);
 }
 
-// Whether arguments can be held to the schema of the parameters.
-bool has_form(const Json& function) {
-  const Json* parameters = function.find("parameters");
-  if (!parameters || parameters->is_null()) return true;
-  GrammarBuilder builder;
-  JsonGrammar json(builder);
-  const Result<GrammarPiece> arguments = json_schema_grammar(builder, json, *parameters);
-  return arguments.ok() && builder.finish(*arguments).ok();
-}
-
 // `formed`: whether its arguments are of their schema, or any object.
 CallForm::Tool tool_of(const Json& function, size_t index, bool formed) {
   CallForm::Tool tool;
@@ -70,8 +58,9 @@ Status force_calls(const ToolChoice& choice, const FieldContext& context, const 
     const Json& function = *tools.as_array()[i].find("function");
     const bool wanted =
         choice.kind == Choice::kRequired || *function.find("name") == Json(choice.name);
-    const bool formed = is_strict(function) || has_form(function);
-    if (wanted) request.calls.tools.push_back(tool_of(function, i, formed));
+    if (!wanted) continue;
+    request.calls.tools.push_back(tool_of(function, i, true));
+    request.calls.tools.back().strict = is_strict(function);
   }
   if (!request.calls.tools.empty()) return ok_status();
   return invalid_argument("tool_choice names a function that is not among the tools",

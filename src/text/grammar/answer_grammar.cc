@@ -77,21 +77,31 @@ class AnswerGrammar {
 
   GrammarPiece opening() { return mark_grammar(builder_, plan_.dialect.tools->spelling->open); }
 
+  Result<GrammarPiece> arguments_of(const CallForm::Tool& tool) {
+    const bool any = tool.parameters.is_null() || (!tool.strict && !has_form(tool.parameters));
+    if (any) return json_.object();
+    return json_schema_grammar(builder_, json_, tool.parameters);
+  }
+
+  // Tried by itself: what is begun of a grammar cannot be taken back.
+  static bool has_form(const Json& schema) {
+    GrammarBuilder builder;
+    JsonGrammar json(builder);
+    const Result<GrammarPiece> piece = json_schema_grammar(builder, json, schema);
+    return piece.ok() && builder.finish(*piece).ok();
+  }
+
   // Behind the mark that opens it.
   Result<GrammarPiece> call() {
     const CallSpelling& spelling = *plan_.dialect.tools->spelling;
     std::vector<GrammarPiece> calls;
     for (const CallForm::Tool& tool : plan_.calls.tools) {
-      GrammarPiece arguments = json_.object();
-      if (!tool.parameters.is_null()) {
-        Result<GrammarPiece> piece = json_schema_grammar(builder_, json_, tool.parameters);
-        if (!piece.ok()) return at_field(piece.status(), tool.field);
-        arguments = *piece;
-      }
+      const Result<GrammarPiece> arguments = arguments_of(tool);
+      if (!arguments.ok()) return at_field(arguments.status(), tool.field);
       const std::string name = write_json(Json(tool.name));  // in quotes, which the spelling has
       calls.push_back(
           GrammarBuilder::join({builder_.literal(std::string_view(name).substr(1, name.size() - 2)),
-                                builder_.literal(spelling.behind_name), arguments}));
+                                builder_.literal(spelling.behind_name), *arguments}));
     }
     return GrammarBuilder::join({builder_.literal(spelling.before_name), builder_.choice(calls),
                                  builder_.literal(spelling.behind_arguments),
@@ -128,7 +138,7 @@ std::string root_field(std::string_view field) {
 std::string AnswerPlan::key() const {
   Json tools = Json::array();
   for (const CallForm::Tool& tool : calls.tools) {
-    tools.push(Json::Array{tool.name, tool.parameters});
+    tools.push(Json::Array{tool.name, tool.parameters, tool.strict});
   }
   Json choices = Json::array();
   for (const std::string& choice : words.choices) choices.push(choice);

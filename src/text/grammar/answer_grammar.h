@@ -32,8 +32,9 @@ std::string root_field(std::string_view field);
 struct CallForm {
   struct Tool {
     std::string name;
-    Json parameters;    // a schema; null: any object
-    std::string field;  // of the request
+    Json parameters;     // a schema; null: any object
+    std::string field;   // of the request
+    bool strict = true;  // else arguments are any object where the schema has no form
   };
   enum class Need : uint8_t {
     kNone,     // there are none, or they are free
