@@ -9,19 +9,14 @@ namespace {
 
 constexpr float kQwen35NormOffset = 1;
 
-// Of Qwen3-Next (linear_attn.in_proj_qkvz and _ba) and Qwen3.5. Drafting layers (mtp) are not read.
+// Of Qwen3-Next (linear_attn.in_proj_qkvz and _ba) and Qwen3.5, where they differ from the names of
+// other families with experts, which follow them. Drafting layers (mtp) are not read.
 constexpr auto kQwen35Names = std::to_array<HfTensorName>({
-    {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight", kQwen35NormOffset},
-    {"lm_head.weight", "output.weight"},
     {"mtp.*", ""},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", kQwen35NormOffset},
-    {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
-    {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
-    {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
     {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", kQwen35NormOffset},
     {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", kQwen35NormOffset},
-    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
     {"model.layers.{}.linear_attn.in_proj_qkvz.weight", "blk.{}.ssm_in.weight"},
     {"model.layers.{}.linear_attn.in_proj_ba.weight", "blk.{}.ssm_ba.weight"},
     {"model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
@@ -35,20 +30,6 @@ constexpr auto kQwen35Names = std::to_array<HfTensorName>({
     {"model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight"},
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight",
      kQwen35NormOffset},
-    {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
-    {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
-    {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
-    {"model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight"},
-    {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight"},
-    {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight"},
-    {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight"},
-    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", 0,
-     "blk.{}.ffn_up_exps.weight"},
-    {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight"},
-    {"model.layers.{}.mlp.shared_expert_gate.weight", "blk.{}.ffn_gate_inp_shexp.weight"},
-    {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
-    {"model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
-    {"model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
 });
 
 // Alone, or as the text half of a model that also sees, whose other tensors are not read.
@@ -59,9 +40,11 @@ struct Qwen35HfNames {
 
 Qwen35HfNames qwen35_names() {
   constexpr std::string_view kStem = "model.", kPrefix = "model.language_model.";
-  Qwen35HfNames all{.strings = {}, .names = {kQwen35Names.begin(), kQwen35Names.end()}};
-  all.strings.reserve(kQwen35Names.size());  // the names point into it
-  for (HfTensorName row : kQwen35Names) {
+  std::vector<HfTensorName> rows(kQwen35Names.begin(), kQwen35Names.end());
+  rows.insert(rows.end(), expert_hf_names().begin(), expert_hf_names().end());
+  Qwen35HfNames all{.strings = {}, .names = rows};
+  all.strings.reserve(rows.size());  // the names point into it
+  for (HfTensorName row : rows) {
     if (!row.hf.starts_with(kStem)) continue;
     row.hf =
         all.strings.emplace_back(std::string(kPrefix) + std::string(row.hf.substr(kStem.size())));
