@@ -55,13 +55,17 @@ def test_another_answer_is_another_branch(page, server):
     assert page.answers() == [second]
 
 
-def test_an_edited_message_is_a_branch_with_its_own_answer(page, server):
-    page.open(server.url, TOKENS).ask("Name a river in France.")
-    page.button("Edit", ".message.user")
+def edit(page, role, text):
+    page.button("Edit", f".message.{role}")
     area = page.wait("textarea.edit")
     area.send_keys(Keys.CONTROL, "a")
-    area.send_keys("Name a river in Egypt.")
+    area.send_keys(text)
     page.click(".edit-buttons .primary")
+
+
+def test_an_edited_message_is_a_branch_with_its_own_answer(page, server):
+    page.open(server.url, TOKENS).ask("Name a river in France.")
+    edit(page, "user", "Name a river in Egypt.")
     page.idle()
     assert page.messages("user") == ["Name a river in Egypt."]
     assert page.last_body()["messages"][-1]["content"] == "Name a river in Egypt."
@@ -71,11 +75,7 @@ def test_an_edited_message_is_a_branch_with_its_own_answer(page, server):
 
 def test_an_edited_answer_is_what_the_model_reads_next(page, server):
     page.open(server.url, TOKENS).ask("What is my name?")
-    page.button("Edit", ".message.assistant")
-    area = page.wait("textarea.edit")
-    area.send_keys(Keys.CONTROL, "a")
-    area.send_keys("Your name is Ada.")
-    page.click(".edit-buttons .primary")
+    edit(page, "assistant", "Your name is Ada.")
     page.until(lambda: page.answers() == ["Your name is Ada."])
     page.ask("Say it again.")
     assert page.last_body()["messages"][1] == {"role": "assistant", "content": "Your name is Ada."}
