@@ -196,8 +196,7 @@ class StackLoader {
   std::string_view of_cpus_alone() const {
     const auto config = stack_->source_->config();
     if (!config.ok()) return "";
-    if (has_states(*config)) return "layers that keep states";
-    return config->experts.count > 0 ? "mixtures of experts" : "";
+    return has_states(*config) ? "layers that keep states" : "";
   }
 
   Status start_device() {

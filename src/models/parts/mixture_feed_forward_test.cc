@@ -135,12 +135,19 @@ TEST(MixtureFeedForward, RunsInADecoder) {
                                               "blk.1.ffn_down_exps.weight [7, 48, 20]"}));
 }
 
-TEST(MixtureFeedForward, IsRefusedOnAGpu) {
-  const auto part = make_part(mixture(SharedExpert::kNone), kHidden);
+// Of a build without CUDA, no number of experts is routed there.
+TEST(MixtureFeedForward, MoreExpertsThanAGpuRoutesAreRefused) {
   DeviceTraits gpu;
   gpu.kind = DeviceKind::kCuda;
-  EXPECT_EQ(part->check_device(gpu, DType::kBF16).message(),
-            "mixtures of experts are computed on the CPU alone: use --device cpu");
+  MixtureSpec spec = mixture(SharedExpert::kNone);
+  EXPECT_EQ(make_part(spec, kHidden)->check_device(gpu, DType::kBF16).ok(), built_with_cuda());
+  spec.router.experts = 5000;
+  const Status refused = make_part(spec, kHidden)->check_device(gpu, DType::kBF16);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(refused.message().starts_with(
+      "a mixture of 5000 experts is larger than routing on a GPU takes, which is "))
+      << refused.message();
+  EXPECT_TRUE(make_part(spec, kHidden)->check_device({}, DType::kF32).ok());
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ inline testing::AssertionResult rows_close(const TestMatrix& matrix, const Rows&
 class MadeTensors final : public LayerTensors {
  public:
   explicit MadeTensors(Device& device) : device_(device) {}
+  bool on_gpu() const override { return device_.kind() == DeviceKind::kCuda; }
 
   Result<LinearLayer> matrix(const MatrixStack& stack) override {
     std::vector<LinearSource> sources;
