@@ -6,7 +6,7 @@
 //                          bytes of the experts that have rows; "dense": a product of as many rows
 //                          with one expert's matrix, by the kernel that linear and gated_linear
 //                          would take
-//     layer                all of them in their order, the best kernels
+//     layer                all but the router in their order, the best kernels
 // Shapes: qwen3-30b-a3b, mixtral-8x7b. The experts of one layer are more than a cache holds.
 #include <algorithm>
 #include <cstdio>
@@ -274,13 +274,15 @@ void time_rows(OpContext& context, Layer& layer, int64_t rows,
             gated_linear_kernels(), layer.dense_gate_up(rows), gated_linear);
   time_best(context, layer, {"dense down", "", rows, 2 * matrix, 2 * listed * matrix},
             linear_kernels(), layer.dense_down(rows), linear);
+  GroupedLinearArgs down_behind_it = down;
+  down_behind_it.follows_another = true;
   report(context, layer,
          {"layer", "best", rows, static_cast<double>(layer.active()) * 6 * matrix,
           6 * listed * matrix},
          [&] {
            route_experts(context, route);
            grouped_linear(context, gate_up);
-           grouped_linear(context, down);
+           grouped_linear(context, down_behind_it);
            row_gather_sum(context, sum);
          });
 }

@@ -112,7 +112,8 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .starts = lists.starts_of_experts,
                            .rows = {},
                            .gate = std::nullopt,
-                           .y = outputs.row_range(0, activated.rows())});
+                           .y = outputs.row_range(0, activated.rows()),
+                           .follows_another = true});
   if (has_shared()) run_shared(context, run.x, scratch, front);
   row_gather_sum(
       context,

@@ -1,11 +1,12 @@
 // The kernel of grouped.h.
 //   x [T, K], W [E N, K] of T, 16 bits; sums in f32; y [R, N] or [R, N / 2] of T
 // Blocks are persistent. Each makes the list of tiles of what `starts` says (grouped_layout.h) and
-// takes every so manieth of it, so that the shape of the launch is the same whoever chose what. The
-// first warpgroup keeps a ring of steps of 64 columns of K full: one thread has the copy engine
-// bring rows of W, two warps copy rows of x, which lie anywhere, 16 bytes a thread, swizzled as the
-// engine would. The others multiply 64 rows each (wgmma, x as the 64-row side), gate, and store
-// rows of y by way of shared memory.
+// takes every so manieth of it, so that the shape of the launch is the same whoever chose what. Of
+// two products over one list the second asks for W while the first ends. The first warpgroup keeps
+// a ring of steps of 64 columns of K full: one thread has the copy engine bring rows of W, two
+// warps copy rows of x, which lie anywhere, 16 bytes a thread, swizzled as the engine would. The
+// others multiply 64 rows each (wgmma, x as the 64-row side), gate, and store rows of y by way of
+// shared memory.
 //
 // Rows of a tile behind the end of an expert's are whatever the ring held: a row of sums depends on
 // its row of x alone, and theirs are not stored. Rows of W behind an expert's, which are the next
@@ -41,6 +42,7 @@ struct GroupedArguments {
   int32_t columns;      // tiles of them
   int32_t steps;        // of K
   SigmoidGate gate;
+  bool starts_are_there;  // before the kernels before this one have ended
 };
 
 template <class Shape>
@@ -96,6 +98,13 @@ __device__ __forceinline__ GroupedWork grouped_work(const GroupedShared<Shape>& 
           .weight_row = expert * args.expert_rows + column,
           .column = column,
           .split = tile.split};
+}
+
+// The next kernel starts no sooner than this one knows `starts`, which a product behind it may read
+// as soon as it starts.
+__device__ __forceinline__ void start_after_earlier_kernels() {
+  wait_for_earlier_kernels();
+  let_next_kernel_start();
 }
 
 // By the first warp: where each expert's rows and tiles begin.
@@ -175,6 +184,7 @@ template <class Shape, bool kGated>
 __device__ void copy_grouped_rows(GroupedShared<Shape>& shared, const GroupedArguments& args,
                                   const GroupedTurn& turn) {
   // A thread has one of the eight 16-byte units of rows `own`, own + 8 and so on of a tile.
+  start_after_earlier_kernels();  // which x is of
   constexpr int kApart = Shape::kRowThreads / 8;
   static_assert(kApart % 8 == 0);  // a pattern of the swizzle: places are equally far apart
   const int thread = static_cast<int>(threadIdx.x) - Shape::kRowWarp * kWarpThreads;
@@ -221,6 +231,7 @@ class GroupedConsumer {
       : shared_(shared), args_(args), group_(group), thread_(static_cast<int>(threadIdx.x) % 128) {}
 
   __device__ __forceinline__ void run(const GroupedTurn& turn) {
+    start_after_earlier_kernels();  // some may still read what y holds
     const int32_t tiles = shared_.first_tiles[args_.experts];
     for (int32_t index = turn.first; index < tiles; index += turn.step) {
       GroupedWork work = grouped_work<Shape, kGated>(shared_, args_, index, turn.rank);
@@ -361,12 +372,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   // The patterns that the copy engine swizzles start at multiples of 1,024 bytes.
   auto& shared = *reinterpret_cast<GroupedShared<Shape>*>(
       dynamic + (1024 - shared_address(dynamic) % 1024) % 1024);
-  let_next_kernel_start();
   if (threadIdx.x == 0) {
     prefetch_tensor_map(weight);
     shared.init_barriers();
   }
-  wait_for_earlier_kernels();
+  if (!args.starts_are_there) start_after_earlier_kernels();
   if (threadIdx.x < kWarpThreads) list_tiles(shared, args);
   __syncthreads();
   if constexpr (Shape::kBlocks > 1) cluster_sync();  // the other block's barriers are there too

@@ -34,8 +34,8 @@ __device__ float grouped_sum(const T* x, const T* weight, int32_t k, int lane) {
 template <class T>
 __global__ void __launch_bounds__(kGroupedAnyWarps* gpu::kWarpThreads)
     any_grouped_element(GroupedAnyArguments<T> args) {
-  gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
+  gpu::let_next_kernel_start();  // not sooner: it may read `starts` at once (follows_another)
   const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
   const int64_t element = static_cast<int64_t>(blockIdx.x) * kGroupedAnyWarps +
                           static_cast<int64_t>(threadIdx.x) / gpu::kWarpThreads;

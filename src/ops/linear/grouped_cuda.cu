@@ -39,7 +39,8 @@ gpu::GroupedArguments arguments_of(const GroupedLinearArgs& args) {
           .n_out = n_out,
           .columns = (n_out + out - 1) / out,
           .steps = static_cast<int32_t>(args.x.columns() / kWgmmaStep),
-          .gate = gpu::SigmoidGate::of(args.gate.value_or(Activation::kSilu))};
+          .gate = gpu::SigmoidGate::of(args.gate.value_or(Activation::kSilu)),
+          .starts_are_there = args.follows_another};
 }
 
 // As many clusters as run at a time, or as could have a tile.

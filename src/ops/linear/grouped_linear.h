@@ -24,6 +24,9 @@ struct GroupedLinearArgs {
   std::span<const int32_t> rows;    // [R], each a row of x, in device memory; empty: i is row i
   std::optional<Activation> gate;   // N are gate's rows, then up's: y = act(gate) * up
   TensorView y;                     // [R, N], or [R, N / 2] where it is gated; of x's type
+  // The op before this one on the stream is a grouped_linear over the same `starts`: W may be asked
+  // for before that has ended.
+  bool follows_another = false;
 
   int64_t experts() const { return std::ssize(starts) - 1; }
   int64_t expert_rows() const { return weight->n() / experts(); }  // N
