@@ -12,10 +12,11 @@ ops_room(linear
   TESTS
     linear_test.cc linear_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
     cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
-    grouped_linear_test.cc grouped_linear_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
+    grouped_linear_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc
   GPU_WORDS
-    gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc grouped_layout_test.cc resident_layout_test.cc wgmma_layout_test.cc
+    gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc grouped_layout_test.cc grouped_protocol_test.cc
+    resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 
 ops_compile_for(linear "${avx2_flags}" cpu_avx2.cc)
