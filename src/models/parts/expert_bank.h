@@ -48,7 +48,10 @@ class ExpertBank {
   };
 
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
-  DType dtype() const { return gate_up_.weight.matrix().dtype; }
+  // Of activations; on a CPU, where tests run it, F32.
+  DType dtype() const {
+    return gate_up_.weight.is_matrix() ? gate_up_.weight.matrix().dtype : DType::kF32;
+  }
   Scratch place(ArenaPlaces& places, int64_t rows) const;
   Lists lists(const Scratch& scratch, std::byte* front) const;
   void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
