@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kWarps = 4;              // rows of a block that chooses
 constexpr int kOneBlockRows = 16;      // rows that one block lists as well
-constexpr int kListThreads = 256;      //
-constexpr int kListItems = 4;          // choices of a thread at a time
+constexpr int kListThreads = 512;      // of a block that lists
+constexpr int kListItems = 8;          // choices of a thread at a time
 constexpr int32_t kExpertsMax = 1024;  // 8 KB of scores a row
 
 struct RouteArguments {
@@ -35,26 +35,31 @@ struct RouteArguments {
 
 // --- a row's choice, by a warp ---
 
-struct Best {
-  double score;
-  int32_t number;  // < 0: none
+// A score as a number that is greater where the score is; 0: taken, or not to be taken. NaN is the
+// least score, both zeros are one.
+__device__ __forceinline__ uint64_t key_of(double score) {
+  if (isnan(score)) score = -static_cast<double>(INFINITY);
+  const auto bits = static_cast<uint64_t>(__double_as_longlong(score + 0.0));
+  return bits >> 63 != 0 ? ~bits : bits | uint64_t{1} << 63;
+}
+__device__ __forceinline__ double score_of(uint64_t key) {
+  return __longlong_as_double(
+      static_cast<long long>(key >> 63 != 0 ? key & ~(uint64_t{1} << 63) : ~key));
+}
 
-  // Of equal ones the first.
-  __device__ __forceinline__ bool is_behind(const Best& other) const {
-    if (other.number < 0) return false;
-    if (number < 0) return true;
-    return other.score > score || (other.score == score && other.number < number);
-  }
+struct Candidate {
+  uint64_t key;
+  uint32_t number;
 };
+constexpr uint32_t kAllLanes = 0xffffffffu;
 
-__device__ __forceinline__ Best best_of_warp(Best best) {
-#pragma unroll
-  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
-    const Best other{__shfl_xor_sync(0xffffffffu, best.score, distance),
-                     __shfl_xor_sync(0xffffffffu, best.number, distance)};
-    if (best.is_behind(other)) best = other;
-  }
-  return best;
+// Of all lanes' the one of the greatest key; of equal ones the lowest number, which every lane has
+// as its own candidate's.
+__device__ __forceinline__ uint32_t best_of_warp(const Candidate& own) {
+  const auto high = static_cast<uint32_t>(own.key >> 32), low = static_cast<uint32_t>(own.key);
+  const bool leads = high == __reduce_max_sync(kAllLanes, high);
+  const uint32_t lowest = __reduce_max_sync(kAllLanes, leads ? low : 0u);
+  return __reduce_min_sync(kAllLanes, leads && low == lowest ? own.number : kAllLanes);
 }
 
 __device__ __forceinline__ double sum_of_warp(double value) {
@@ -69,23 +74,24 @@ __device__ __forceinline__ double sigmoid_of(double x) { return 1.0 / (1.0 + exp
 
 class RowRouter {
  public:
-  // `scores` [experts], `groups` [rule.groups]: of this warp.
-  __device__ RowRouter(const RouteArguments& args, int32_t row, double* scores, double* groups)
+  // `keys` [experts], `groups` [rule.groups]: of this warp.
+  __device__ RowRouter(const RouteArguments& args, int32_t row, uint64_t* keys, double* groups)
       : rule_(args.rule),
         logits_(args.logits.row(row)),
         bias_(args.bias),
-        scores_(scores),
+        keys_(keys),
         groups_(groups),
         lane_(static_cast<int>(threadIdx.x) % gpu::kWarpThreads) {}
 
   // Best first, [used] each.
   __device__ void route(int32_t* experts, float* weights) {
-    const bool has_nan = fill_scores();
+    const bool has_nan = fill_keys();
     if (rule_.groups_used < rule_.groups) leave_out_groups();
+    Candidate candidate = own_best();
     float largest = 0.0f;
     double sum = softmax() ? 0.0 : 1e-20;
     for (int32_t i = 0; i < rule_.used; ++i) {
-      const int32_t expert = take_best();
+      const int32_t expert = take_best(candidate);
       if (i == 0) largest = logits_[expert];
       const double own = score(expert, largest);
       sum += own;
@@ -107,27 +113,26 @@ class RowRouter {
  private:
   __device__ bool softmax() const { return rule_.scores == RouterScores::kSoftmax; }
 
-  // What a choice is made by; no NaN: such a score is the least. True: there was one.
-  __device__ bool fill_scores() {
+  // What a choice is made by. True: there was a NaN.
+  __device__ bool fill_keys() {
     bool nan = false;
     for (int32_t e = lane_; e < rule_.experts; e += gpu::kWarpThreads) {
       double score = logits_[e];
       if (!softmax()) score = sigmoid_of(score);
       if (bias_ != nullptr) score += bias_[e];
       nan |= isnan(score);
-      scores_[e] = isnan(score) ? -static_cast<double>(INFINITY) : score;
+      keys_[e] = key_of(score);
     }
     __syncwarp();
-    return __any_sync(0xffffffffu, nan) != 0;
+    return __any_sync(kAllLanes, nan) != 0;
   }
 
-  // NaN is what is taken, or not to be taken.
   __device__ void leave_out_groups() {
     const int32_t size = rule_.experts / rule_.groups;
     for (int32_t g = lane_; g < rule_.groups; g += gpu::kWarpThreads) {
       double first = -static_cast<double>(INFINITY), second = first;
       for (int32_t e = g * size; e < (g + 1) * size; ++e) {
-        const double score = scores_[e];
+        const double score = score_of(keys_[e]);
         if (score > first) {
           second = first;
           first = score;
@@ -146,21 +151,27 @@ class RowRouter {
         better += ahead ? 1 : 0;
       }
       if (better < rule_.groups_used) continue;
-      for (int32_t e = g * size; e < (g + 1) * size; ++e) scores_[e] = nan("");
+      for (int32_t e = g * size; e < (g + 1) * size; ++e) keys_[e] = 0;
     }
     __syncwarp();
   }
 
-  __device__ int32_t take_best() {
-    Best best{0.0, -1};
+  // Of this lane's experts, every 32nd.
+  __device__ Candidate own_best() const {
+    Candidate best{0, kAllLanes};
     for (int32_t e = lane_; e < rule_.experts; e += gpu::kWarpThreads) {
-      const Best other{scores_[e], isnan(scores_[e]) ? -1 : e};
-      if (best.is_behind(other)) best = other;
+      if (keys_[e] > best.key) best = {keys_[e], static_cast<uint32_t>(e)};
     }
-    best = best_of_warp(best);
-    if (best.number % gpu::kWarpThreads == lane_) scores_[best.number] = nan("");
-    __syncwarp();
-    return best.number;
+    return best;
+  }
+
+  __device__ int32_t take_best(Candidate& own) {
+    const uint32_t best = best_of_warp(own);
+    if (best == own.number) {
+      keys_[best] = 0;
+      own = own_best();
+    }
+    return static_cast<int32_t>(best);
   }
 
   // Of a softmax, over the sum of all scores.
@@ -178,7 +189,7 @@ class RowRouter {
   const RouterRule& rule_;
   const float* const logits_;
   const float* const bias_;
-  double* const scores_;
+  uint64_t* const keys_;
   double* const groups_;
   const int lane_;
 };
@@ -192,26 +203,27 @@ __device__ void take_shared(const RouteArguments& args, int32_t row, float weigh
   args.places[row * args.networks_of_row + args.rule.used] = at;
 }
 
-__device__ void route_row(const RouteArguments& args, int32_t row, double* scratch) {
-  RowRouter router(args, row, scratch, scratch + args.rule.experts);
+__device__ void route_row(const RouteArguments& args, int32_t row, uint64_t* scratch) {
+  RowRouter router(args, row, scratch, reinterpret_cast<double*>(scratch + args.rule.experts));
   const int64_t first = int64_t{row} * args.rule.used;
   router.route(args.chosen + first, args.chosen_weights + first);
   if (args.rule.shared == SharedExpert::kNone) return;
   if (threadIdx.x % gpu::kWarpThreads == 0) take_shared(args, row, router.shared_weight());
 }
 
-__device__ __forceinline__ double* scratch_of_warp(const RouterRule& rule, double* all, int warp) {
+__device__ __forceinline__ uint64_t* scratch_of_warp(const RouterRule& rule, uint64_t* all,
+                                                     int warp) {
   return all + warp * (rule.experts + rule.groups);
 }
 
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads)
     choose_experts(const __grid_constant__ RouteArguments args) {
-  extern __shared__ double scores[];
+  extern __shared__ uint64_t scratch[];
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
   const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
   const int32_t row = static_cast<int32_t>(blockIdx.x) * kWarps + warp;
-  if (row < args.rows) route_row(args, row, scratch_of_warp(args.rule, scores, warp));
+  if (row < args.rows) route_row(args, row, scratch_of_warp(args.rule, scratch, warp));
 }
 
 // --- the lists ---
@@ -237,75 +249,69 @@ __device__ __forceinline__ void end_lists(const RouteArguments& args) {
   }
 }
 
-// What a thread's choices are to an expert.
-struct Counted {
-  int32_t lower, own;
-};
-
-__device__ __forceinline__ Counted count_choices(const RouteArguments& args, int32_t expert,
-                                                 int32_t first, int32_t last) {
-  Counted counted{0, 0};
-#pragma unroll
-  for (int j = 0; j < kListItems; ++j) {
-    if (first + j >= last) continue;
-    const int32_t chosen = args.chosen[first + j];
-    counted.lower += chosen < expert ? 1 : 0;
-    counted.own += chosen == expert ? 1 : 0;
-  }
-  return counted;
-}
-
-// The sum of all threads before this one, and of all.
+// What the warps of a block count: before a warp, and in all.
 struct BeforeAndAll {
   int32_t before, all;
 };
-__device__ BeforeAndAll sum_before(int32_t value, int32_t (&warps)[kListThreads / 32]) {
-  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
-  const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
-  int32_t sum = value;
-#pragma unroll
-  for (int distance = 1; distance < gpu::kWarpThreads; distance *= 2) {
-    const int32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
-    if (lane >= distance) sum += other;
-  }
-  __syncthreads();  // the sums before have been read
-  if (lane == gpu::kWarpThreads - 1) warps[warp] = sum;
+constexpr int kListWarps = kListThreads / gpu::kWarpThreads;
+__device__ BeforeAndAll sum_of_warps(int32_t value, int warp, int32_t (&warps)[kListWarps]) {
+  __syncthreads();  // the counts before have been read
+  if (threadIdx.x % gpu::kWarpThreads == 0) warps[warp] = value;
   __syncthreads();
-  BeforeAndAll result{sum - value, 0};
+  BeforeAndAll result{0, 0};
 #pragma unroll
-  for (int w = 0; w < kListThreads / gpu::kWarpThreads; ++w) {
+  for (int w = 0; w < kListWarps; ++w) {
     if (w < warp) result.before += warps[w];
     result.all += warps[w];
   }
   return result;
 }
 
-// A block an expert.
+// Choices of experts before this one.
+__device__ int32_t count_lower(const RouteArguments& args, int32_t expert, int32_t taken) {
+  int32_t lower = 0;
+#pragma unroll 8
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < taken; i += kListThreads) {
+    lower += args.chosen[i] < expert ? 1 : 0;
+  }
+  return static_cast<int32_t>(__reduce_add_sync(kAllLanes, static_cast<unsigned>(lower)));
+}
+
+// A block an expert; a warp has kListItems runs of 32 choices side by side.
 __global__ void __launch_bounds__(kListThreads)
     list_experts(const __grid_constant__ RouteArguments args) {
-  __shared__ int32_t warps[kListThreads / gpu::kWarpThreads];
+  __shared__ int32_t warps[kListWarps];
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
-  constexpr int32_t kAtATime = kListThreads * kListItems;
+  constexpr int32_t kOfWarp = kListItems * gpu::kWarpThreads, kAtATime = kListWarps * kOfWarp;
+  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
+  const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
   const auto expert = static_cast<int32_t>(blockIdx.x);
   const int32_t taken = args.rows * args.rule.used;
-  const int32_t own = static_cast<int32_t>(threadIdx.x) * kListItems;
-  int32_t lower = 0;
-  for (int32_t at = own; at < taken; at += kAtATime) {
-    lower += count_choices(args, expert, at, taken).lower;
-  }
-  int32_t next = sum_before(lower, warps).all;  // of the list
+  int32_t next = sum_of_warps(count_lower(args, expert, taken), warp, warps).all;  // of the list
   if (threadIdx.x == 0) {
     args.starts[expert] = next;
     if (expert + 1 == args.rule.experts) end_lists(args);
   }
   for (int32_t round = 0; round < taken; round += kAtATime) {
-    const int32_t first = round + own;
-    const int32_t count = count_choices(args, expert, first, taken).own;
-    const BeforeAndAll sums = sum_before(count, warps);
+    const int32_t first = round + warp * kOfWarp + lane;
+    unsigned own[kListItems];  // which lanes' choices are the expert's
+    int32_t count = 0;
+#pragma unroll
+    for (int j = 0; j < kListItems; ++j) {
+      const int32_t i = first + j * gpu::kWarpThreads;
+      own[j] = __ballot_sync(kAllLanes, i < taken && args.chosen[i] == expert);
+      count += __popc(own[j]);
+    }
+    const BeforeAndAll sums = sum_of_warps(count, warp, warps);
     int32_t place = next + sums.before;
-    for (int j = 0; count > 0 && j < kListItems && first + j < taken; ++j) {
-      if (args.chosen[first + j] == expert) list_choice(args, expert, first + j, place++);
+#pragma unroll
+    for (int j = 0; j < kListItems; ++j) {
+      if ((own[j] >> lane & 1) != 0) {
+        list_choice(args, expert, first + j * gpu::kWarpThreads,
+                    place + __popc(own[j] & ((1u << lane) - 1)));
+      }
+      place += __popc(own[j]);
     }
     next += sums.all;
   }
@@ -314,11 +320,11 @@ __global__ void __launch_bounds__(kListThreads)
 // Both, of few rows: a warp a row, then a thread an expert.
 __global__ void __launch_bounds__(kOneBlockRows* gpu::kWarpThreads)
     route_few(const __grid_constant__ RouteArguments args) {
-  extern __shared__ double scores[];
+  extern __shared__ uint64_t scratch[];
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
   const int warp = static_cast<int>(threadIdx.x) / gpu::kWarpThreads;
-  if (warp < args.rows) route_row(args, warp, scratch_of_warp(args.rule, scores, warp));
+  if (warp < args.rows) route_row(args, warp, scratch_of_warp(args.rule, scratch, warp));
   __syncthreads();  // choices are seen by the block's threads
   const int32_t taken = args.rows * args.rule.used;
   for (auto expert = static_cast<int32_t>(threadIdx.x); expert < args.rule.experts;
@@ -349,7 +355,7 @@ RouteArguments arguments_of(OpContext& context, const RouteExpertsArgs& args) {
 }
 
 int scratch_bytes(const RouterRule& rule, int rows) {
-  return rows * (rule.experts + rule.groups) * static_cast<int>(sizeof(double));
+  return rows * (rule.experts + rule.groups) * static_cast<int>(sizeof(uint64_t));
 }
 
 void run_few(OpContext& context, const RouteExpertsArgs& args) {
