@@ -10,6 +10,7 @@
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/norm_linear.h"
+#include "ops/linear/norm_route.h"
 #include "ops/linear/residual_linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
@@ -42,6 +43,7 @@
   OP(linear, LinearArgs)                     \
   OP(norm_gated_linear, NormGatedLinearArgs) \
   OP(norm_linear, NormLinearArgs)            \
+  OP(norm_route, NormRouteArgs)              \
   OP(residual_add, ResidualAddArgs)          \
   OP(residual_linear, ResidualLinearArgs)    \
   OP(rms_norm, RmsNormArgs)                  \

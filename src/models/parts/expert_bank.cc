@@ -4,6 +4,7 @@
 
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
+#include "ops/linear/norm_route.h"
 #include "ops/rows/row_gather_sum.h"
 
 namespace headrace {
@@ -69,8 +70,7 @@ ExpertBank::Scratch ExpertBank::place(ArenaPlaces& places, int64_t rows) const {
 int64_t ExpertBank::op_workspace_bytes(int64_t rows, const LinearLayer& router) const {
   ArenaPlaces places;
   place(places, rows);
-  int64_t op_bytes = std::max(linear_workspace_bytes(rows, router.weight),
-                              route_experts_workspace_bytes(rows, spec_.router));
+  int64_t op_bytes = norm_route_workspace_bytes(rows, router.weight, spec_.router);
   if (has_shared()) {
     op_bytes = std::max({op_bytes, linear_workspace_bytes(rows, shared_gate_up_.weight),
                          linear_workspace_bytes(rows, shared_down_.weight)});
@@ -90,16 +90,26 @@ ExpertBank::Lists ExpertBank::lists(const Scratch& scratch, std::byte* front) co
   return lists;
 }
 
+void ExpertBank::route(OpContext& context, const Run& run, const TensorView& logits,
+                       const ExpertRows& lists) const {
+  const RouteExpertsArgs choice{
+      .rule = spec_.router, .logits = logits, .bias = run.choice_bias, .out = lists};
+  if (run.norm.has_value()) {
+    const LinearArgs product{
+        .x = run.x, .weight = &run.router.weight, .bias = nullptr, .y = logits};
+    return norm_route(context, {.norm = *run.norm, .router = product, .route = choice});
+  }
+  multiply(context, run.router, run.x, logits);
+  route_experts(context, choice);
+}
+
 void ExpertBank::run(OpContext& context, const Run& run) const {
   Workspace::Mark mark(context.workspace);
   ArenaPlaces places;
   const Scratch scratch = place(places, run.x.rows());
   std::byte* const front = context.workspace.take(places.used());
-  const TensorView logits = scratch.logits.in(front);
-  multiply(context, run.router, run.x, logits);
   const Lists lists = this->lists(scratch, front);
-  route_experts(
-      context, {.rule = spec_.router, .logits = logits, .bias = run.choice_bias, .out = lists.all});
+  route(context, run, scratch.logits.in(front), lists.all);
   const TensorView activated = scratch.activated.in(front), outputs = scratch.outputs.in(front);
   grouped_linear(context, {.x = run.x,
                            .weight = &gate_up_.weight,

@@ -3,6 +3,7 @@
 // shared expert is a dense network behind them.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "models/parts/layer_part.h"
@@ -21,10 +22,11 @@ class ExpertBank {
   int64_t op_workspace_bytes(int64_t rows, const LinearLayer& router) const;
 
   struct Run {
-    const LinearLayer& router;  // [experts, D], and the shared expert's gate
-    const float* choice_bias;   // [experts] or null
-    ConstTensorView x;          // [T, D]
-    TensorView y;               // [T, D]: the weighted sum of what experts make of x
+    const LinearLayer& router;        // [experts, D], and the shared expert's gate
+    const float* choice_bias;         // [experts] or null
+    std::optional<RmsNormArgs> norm;  // whose `out` is x, still to be run
+    ConstTensorView x;                // [T, D]
+    TensorView y;                     // [T, D]: the weighted sum of what experts make of x
   };
   void run(OpContext& context, const Run& run) const;
 
@@ -52,6 +54,8 @@ class ExpertBank {
   DType dtype() const {
     return gate_up_.weight.is_matrix() ? gate_up_.weight.matrix().dtype : DType::kF32;
   }
+  void route(OpContext& context, const Run& run, const TensorView& logits,
+             const ExpertRows& lists) const;
   Scratch place(ArenaPlaces& places, int64_t rows) const;
   Lists lists(const Scratch& scratch, std::byte* front) const;
   void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,

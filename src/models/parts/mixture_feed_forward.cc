@@ -193,9 +193,11 @@ class MixtureFeedForward final : public FeedForward {
 
   // On a GPU normalised rows and the branch lie apart.
   void run_bank(const FeedForwardRun& run) const {
-    const ConstTensorView x = run.branch.input();
+    const std::optional<RmsNormArgs> norm = run.branch.joining_norm();
+    const ConstTensorView x = norm.has_value() ? norm->out : run.branch.input();
     bank_->run(run.branch.context(), {.router = router_,
                                       .choice_bias = choice_bias_.data(),
+                                      .norm = norm,
                                       .x = x,
                                       .y = run.branch.end_with_rows()});
   }
