@@ -101,7 +101,7 @@ class GroupedRun {
   // Of sums of K products of deviation 0.5; a gated value is a product of two of them.
   double tolerance() const {
     const double sums = 0.5 * std::sqrt(static_cast<double>(case_.k));
-    return 4e-6 * sums * (case_.gate ? sums : 1.0) + 1e-5;
+    return 8e-6 * sums * (case_.gate ? sums : 1.0) + 1e-5;
   }
 
   const GroupedCase& case_;
@@ -261,7 +261,8 @@ void expect_exact(TestDevice& cuda, DType dtype, int64_t m, int64_t n, int64_t k
     SCOPED_TRACE(std::string(kernel.name));
     OpContext context = cuda.context();
     kernel.run(context, args);
-    expect_near(y.read(), expected, 1e-5, 2e-6 * std::sqrt(static_cast<double>(k)));
+    // Tensor cores cut off sums where f32 units round them.
+    expect_near(y.read(), expected, 1e-5, 1e-5 * std::sqrt(static_cast<double>(k)));
     ++ran;
   }
   EXPECT_GE(ran, 1);

@@ -84,12 +84,18 @@ class RowRouter {
     Candidate candidate = own_best();
     float largest = 0.0f;
     double sum = softmax() ? 0.0 : 1e-20;
-    for (int32_t i = 0; i < rule_.used; ++i) {
-      const int32_t expert = take_best(candidate);
-      if (i == 0) largest = logits_[expert];
-      const double own = score(expert, largest);
-      sum += own;
-      if (lane_ == 0) experts[i] = expert;
+    // A lane has the score of one of 32 choices at a time; they are added up in their order.
+    for (int32_t first = 0; first < rule_.used; first += kWarpThreads) {
+      const int32_t count = min(rule_.used - first, kWarpThreads);
+      int32_t own = 0;
+      for (int32_t i = 0; i < count; ++i) {
+        const int32_t expert = take_best(candidate);
+        if (first + i == 0) largest = logits_[expert];
+        if (lane_ == i) own = expert;
+      }
+      const double own_score = score(own, largest);
+      for (int32_t i = 0; i < count; ++i) sum += __shfl_sync(kAllLanes, own_score, i);
+      if (lane_ < count) experts[first + lane_] = own;
     }
     if (!rule_.normalised) sum = sum_of_all(largest);
     __syncwarp();
