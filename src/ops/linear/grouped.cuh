@@ -183,35 +183,31 @@ __device__ void copy_grouped_weights(GroupedShared<Shape>& shared, const CUtenso
 template <class Shape, bool kGated>
 __device__ void copy_grouped_rows(GroupedShared<Shape>& shared, const GroupedArguments& args,
                                   const GroupedTurn& turn) {
-  // A thread has one of the eight 16-byte units of rows `own`, own + 8 and so on of a tile.
-  start_after_earlier_kernels();  // which x is of
-  constexpr int kApart = Shape::kRowThreads / 8;
-  static_assert(kApart % 8 == 0);  // a pattern of the swizzle: places are equally far apart
-  const int thread = static_cast<int>(threadIdx.x) - Shape::kRowWarp * kWarpThreads;
-  const int own = thread / 8, unit = thread % 8;
-  const int place = swizzled_128(own, 16 * unit);
+  static_assert(kGroupedRowsApart * 8 == Shape::kRowThreads);
+  const GroupedRowCopy own =
+      grouped_row_copy(static_cast<int>(threadIdx.x) - Shape::kRowWarp * kWarpThreads);
   const int32_t tiles = shared.first_tiles[args.experts];
   GroupedPosition<Shape::kStages> at;
   for (int32_t index = turn.first; index < tiles; index += turn.step) {
     const GroupedWork work = grouped_work<Shape, kGated>(shared, args, index, turn.rank);
     uint32_t units[Shape::kRowsOfThread];  // where the rows begin, in 16 bytes
-    const int32_t listed = work.first + own;
-    const int32_t count = min((work.last - listed + kApart - 1) / kApart, Shape::kRowsOfThread);
+    const int32_t listed = work.first + own.row;
+    const int32_t count = grouped_rows_of_thread<Shape>(listed, work.last);
 #pragma unroll
     for (int i = 0; i < Shape::kRowsOfThread; ++i) {
       if (i >= count) continue;
-      const int32_t row = listed + i * kApart;
+      const int32_t row = listed + i * kGroupedRowsApart;
       const int32_t from = args.rows == nullptr ? row : args.rows[row];
-      units[i] = static_cast<uint32_t>(from * (args.x_stride / 16) + unit);
+      units[i] = static_cast<uint32_t>(from * (args.x_stride / 16) + own.unit);
     }
     for (int32_t step = 0; step < args.steps; ++step) {
       shared.empty[at.stage].wait(at.parity ^ 1);
-      std::byte* const to = shared.ring[at.stage] + place;
+      std::byte* const to = shared.ring[at.stage] + own.place;
       const std::byte* const from = args.x + step * kWgmmaRowBytes;
 #pragma unroll
       for (int i = 0; i < Shape::kRowsOfThread; ++i) {
         if (i >= count) continue;
-        copy_access(to + i * kApart * kWgmmaRowBytes, from + uint64_t{units[i]} * 16);
+        copy_access(to + i * kGroupedRowsApart * kWgmmaRowBytes, from + uint64_t{units[i]} * 16);
       }
       arrive_after_copies(shared.full[at.stage]);
       at.advance();

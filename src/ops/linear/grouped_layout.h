@@ -33,6 +33,23 @@ struct GroupedShape {
   static constexpr int kRowsOfThread = kRows * 8 / kRowThreads;  // 16 bytes of each a step
 };
 
+// What a thread of the two warps that copy rows of x has: a unit of 16 bytes of row `row` of a tile
+// and of every kGroupedRowsApart-th behind it, and where in a stage the first goes, the others as
+// many rows behind it: whole patterns of the swizzle apart.
+inline constexpr int kGroupedRowsApart = 8;
+struct GroupedRowCopy {
+  int row, unit, place;
+};
+HEADRACE_HOST_DEVICE constexpr GroupedRowCopy grouped_row_copy(int thread) {
+  return {thread / 8, thread % 8, swizzled_128(thread / 8, thread % 8 * 16)};
+}
+// How many rows such a thread copies of those from `row` of the list to `last`.
+template <class Shape>
+HEADRACE_HOST_DEVICE constexpr int32_t grouped_rows_of_thread(int32_t row, int32_t last) {
+  const int32_t count = (last - row + kGroupedRowsApart - 1) / kGroupedRowsApart;
+  return count < Shape::kRowsOfThread ? count : Shape::kRowsOfThread;
+}
+
 // The tiles of an expert with so many rows: those of whole clusters of rows first.
 template <class Shape>
 struct ExpertTiles {

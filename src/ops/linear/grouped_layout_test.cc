@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
-#include "base/rng.h"
 #include "ops/linear/grouped.h"
+#include "ops/linear/wgmma_fixture.h"
 
 namespace headrace {
 namespace {
@@ -96,6 +98,181 @@ TEST(GroupedLayout, StagesAreWholePatterns) {
   expect_patterns(NarrowTiles());
   expect_patterns(FewTiles());
   expect_patterns(ManyTiles());
+}
+
+// Products by the kernel's places, a list's rows gathered from x.
+template <class Shape, bool kGated>
+class GroupedEmulation {
+  static constexpr int kOut = kGated ? Shape::kHalfRows : Shape::kTile;
+  static constexpr int kBox = kOut < kWgmmaBoxColumns ? kOut : kWgmmaBoxColumns;
+
+ public:
+  struct List {
+    std::vector<int32_t> starts, rows;
+  };
+  GroupedEmulation(const IntegerMatrix& x, const IntegerMatrix& bank, const List& list)
+      : x_(x),
+        bank_(bank),
+        list_(list),
+        n_(static_cast<int32_t>(bank.rows / (std::ssize(list.starts) - 1))),
+        n_out_(kGated ? n_ / 2 : n_) {
+    y_.resize(list.rows.size() * static_cast<size_t>(n_out_), std::nanf(""));
+  }
+
+  // y, or gate's sums + 1000 up's where gated.
+  const std::vector<float>& run() {
+    const int32_t columns = (n_out_ + kOut - 1) / kOut;
+    for (size_t e = 0; e + 1 < list_.starts.size(); ++e) {
+      const auto tiles = ExpertTiles<Shape>::of(list_.starts[e + 1] - list_.starts[e], columns);
+      for (int32_t i = 0; i < tiles.count(); ++i) {
+        for (int32_t rank = 0; rank < Shape::kBlocks; ++rank) {
+          run_tile(static_cast<int32_t>(e), grouped_tile(tiles, i, rank));
+        }
+      }
+    }
+    return y_;
+  }
+
+ private:
+  void run_tile(int32_t expert, const GroupedTile& tile) {
+    const int32_t first = list_.starts[static_cast<size_t>(expert)] + tile.row;
+    const int32_t last = list_.starts[static_cast<size_t>(expert) + 1];
+    const int32_t column = tile.column * kOut;
+    std::vector<std::vector<float>> sums(
+        Shape::kGroups, std::vector<float>(size_t{kWgmmaGroupRows} * Shape::kTile));
+    for (int64_t k = 0; k < x_.columns; k += kWgmmaStep) {
+      SharedImage stage(Shape::kStageBytes / 2, std::nanf(""));
+      for (int thread = 0; thread < Shape::kRowThreads; ++thread) {
+        copy_rows(stage, thread, first, last, k);
+      }
+      for (int half = 0; half < 2; ++half) {
+        const int32_t second = kGated ? n_ / 2 : Shape::kHalfRows;
+        copy_box(stage, static_cast<uint32_t>(Shape::kXBytes + half * Shape::kHalfBytes), bank_, k,
+                 expert * n_ + column + half * second, Shape::kHalfRows);
+      }
+      for (int group = 0; group < Shape::kGroups; ++group) {
+        multiply(stage, group, sums[static_cast<size_t>(group)]);
+      }
+    }
+    for (int group = 0; group < Shape::kGroups; ++group) {
+      store(dealt<Shape::kTile>(sums[static_cast<size_t>(group)]), first + group * kWgmmaGroupRows,
+            last, column);
+    }
+  }
+
+  // As copy_grouped_rows.
+  void copy_rows(SharedImage& stage, int thread, int32_t first, int32_t last, int64_t k) const {
+    const GroupedRowCopy own = grouped_row_copy(thread);
+    const int32_t count = grouped_rows_of_thread<Shape>(first + own.row, last);
+    for (int32_t i = 0; i < count; ++i) {
+      const int32_t row = list_.rows[static_cast<size_t>(first + own.row + i * kGroupedRowsApart)];
+      const int to = (own.place + i * kGroupedRowsApart * kWgmmaRowBytes) / 2;
+      for (int c = 0; c < 8; ++c) {
+        stage[static_cast<size_t>(to + c)] = x_.at(row, k + 8 * own.unit + c);
+      }
+    }
+  }
+
+  static void multiply(const SharedImage& stage, int group, std::vector<float>& d) {
+    for (int k = 0; k < kWgmmaStep; k += 16) {
+      const auto x =
+          operand(stage, wgmma_operand().at(static_cast<uint32_t>(wgmma_x_offset(group, k))), 64);
+      const auto weight = operand(
+          stage, wgmma_operand().at(static_cast<uint32_t>(Shape::kXBytes + 2 * k)), Shape::kTile);
+      for (size_t r = 0; r < 64; ++r) {
+        for (size_t c = 0; c < Shape::kTile; ++c) {
+          for (size_t i = 0; i < 16; ++i) {
+            d[r * Shape::kTile + c] += x[16 * r + i] * weight[16 * c + i];
+          }
+        }
+      }
+    }
+  }
+
+  // As GroupedConsumer::store.
+  void store(const std::vector<std::vector<float>>& sums, int32_t first, int32_t last,
+             int32_t column) {
+    for (int from = 0; from < kOut; from += kBox) {
+      SharedImage box(kWgmmaBoxBytes / 2, std::nanf(""));
+      for (int thread = 0; thread < 128; ++thread) {
+        write_box(sums[static_cast<size_t>(thread)], thread, from, box);
+      }
+      for (int i = 0; i < kWgmmaGroupRows * (kBox / 8); ++i) {
+        const int row = i / (kBox / 8), unit = i % (kBox / 8);
+        for (int c = 0; c < 8; ++c) {
+          const int32_t listed = first + row, at = column + from + 8 * unit + c;
+          if (listed >= last || at >= n_out_) continue;
+          float& y = y_[static_cast<size_t>(listed) * static_cast<size_t>(n_out_) +
+                        static_cast<size_t>(at)];
+          EXPECT_TRUE(std::isnan(y)) << "written twice: " << listed << ", " << at;
+          y = box[static_cast<size_t>(swizzled_128(row, 16 * unit) / 2 + c)];
+        }
+      }
+    }
+  }
+  static void write_box(const std::vector<float>& sums, int thread, int from, SharedImage& box) {
+    const WgmmaSumPlace place = wgmma_sum_place(thread);
+    for (int i = 0; i < kBox / 8; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        const int at = swizzled_128(place.row + 8 * half, 2 * (8 * i + place.column)) / 2;
+        for (int e = 0; e < 2; ++e) {
+          const auto sum = [&](int j) { return sums[static_cast<size_t>(4 * j + 2 * half + e)]; };
+          const int j = from / 8 + i;
+          box[static_cast<size_t>(at + e)] =
+              sum(j) + (kGated ? 1000 * sum(j + Shape::kHalfRows / 8) : 0);
+        }
+      }
+    }
+  }
+
+  const IntegerMatrix& x_;
+  const IntegerMatrix& bank_;
+  const List& list_;
+  const int32_t n_, n_out_;
+  std::vector<float> y_;
+};
+
+template <class Shape, bool kGated>
+void expect_grouped_product(const std::vector<int32_t>& counts, int32_t n, int64_t k) {
+  SCOPED_TRACE(testing::PrintToString(counts) + " tile " + std::to_string(Shape::kTile));
+  Rng rng(static_cast<uint64_t>(n + k));
+  typename GroupedEmulation<Shape, kGated>::List list{{0}, {}};
+  for (const int32_t count : counts) list.starts.push_back(list.starts.back() + count);
+  const int64_t rows_of_x = list.starts.back() + 3;
+  for (int32_t i = 0; i < list.starts.back(); ++i) {
+    list.rows.push_back(static_cast<int32_t>(rng.below(static_cast<uint64_t>(rows_of_x))));
+  }
+  const IntegerMatrix x = IntegerMatrix::random(rng, rows_of_x, k);
+  const IntegerMatrix bank = IntegerMatrix::random(rng, std::ssize(counts) * n, k);
+  const std::vector<float> y = GroupedEmulation<Shape, kGated>(x, bank, list).run();
+  const auto product = [&](int32_t row, int64_t of) {
+    float sum = 0;
+    for (int64_t c = 0; c < k; ++c) sum += x.at(row, c) * bank.at(of, c);
+    return sum;
+  };
+  const int32_t n_out = kGated ? n / 2 : n;
+  for (size_t e = 0; e < counts.size(); ++e) {
+    const int64_t of = static_cast<int64_t>(e) * n;
+    for (int32_t i = list.starts[e]; i < list.starts[e + 1]; ++i) {
+      const int32_t row = list.rows[static_cast<size_t>(i)];
+      for (int32_t c = 0; c < n_out; ++c) {
+        float expected = product(row, of + c);
+        if (kGated) expected += 1000 * product(row, of + n_out + c);
+        ASSERT_EQ(y[static_cast<size_t>(i) * static_cast<size_t>(n_out) + static_cast<size_t>(c)],
+                  expected)
+            << "row " << i << ", column " << c;
+      }
+    }
+  }
+}
+
+TEST(GroupedLayout, TheKernelsPlacesMakeTheProducts) {
+  expect_grouped_product<NarrowTiles, false>({3, 0, 70}, 72, 64);
+  expect_grouped_product<NarrowTiles, true>({65, 1}, 2 * 40, 128);
+  expect_grouped_product<FewTiles, false>({1, 9, 0, 66}, 136, 64);
+  expect_grouped_product<FewTiles, true>({17, 64}, 2 * 72, 128);
+  expect_grouped_product<ManyTiles, false>({100, 130, 0, 257}, 264, 64);
+  expect_grouped_product<ManyTiles, true>({5, 129}, 2 * 136, 128);
 }
 
 TEST(GroupedPlan, TilesFollowTheRowsOfAnExpert) {
