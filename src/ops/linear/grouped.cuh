@@ -42,7 +42,7 @@ struct GroupedArguments {
   int32_t columns;      // tiles of them
   int32_t steps;        // of K
   SigmoidGate gate;
-  bool starts_are_there;  // before the kernels before this one have ended
+  bool starts_are_there;  // before the kernels before this one have ended; x is not
 };
 
 template <class Shape>
@@ -184,6 +184,7 @@ template <class Shape, bool kGated>
 __device__ void copy_grouped_rows(GroupedShared<Shape>& shared, const GroupedArguments& args,
                                   const GroupedTurn& turn) {
   static_assert(kGroupedRowsApart * 8 == Shape::kRowThreads);
+  wait_for_earlier_kernels();  // one of them makes x
   const GroupedRowCopy own =
       grouped_row_copy(static_cast<int>(threadIdx.x) - Shape::kRowWarp * kWarpThreads);
   const int32_t tiles = shared.first_tiles[args.experts];
