@@ -7,9 +7,8 @@
 namespace headrace {
 
 enum class GroupedTiles {
-  kNarrow,  // 64 rows of the list, 64 rows of W
-  kFew,     // 64, 128
-  kMany,    // clusters of 2 x 128, 256
+  kFew,   // 64 rows of the list, 128 rows of W
+  kMany,  // clusters of 2 x 128, 256
 };
 // R rows of a list over `experts`, each of which has `n` rows of W, on so many multiprocessors.
 // Where batch invariance is asked for, one kind of tile whatever R is.

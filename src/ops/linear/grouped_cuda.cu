@@ -8,7 +8,6 @@
 namespace headrace {
 namespace {
 
-using NarrowTiles = GroupedShape<1, 64, 1>;
 using FewTiles = GroupedShape<1, 128, 1>;
 using ManyTiles = GroupedShape<2, 256, 2>;
 
@@ -76,8 +75,6 @@ void launch_gated_or_not(OpContext& context, const GroupedLinearArgs& args) {
 template <class T>
 void launch_grouped(OpContext& context, const GroupedLinearArgs& args, GroupedTiles tiles) {
   switch (tiles) {
-    case GroupedTiles::kNarrow:
-      return launch_gated_or_not<T, NarrowTiles>(context, args);
     case GroupedTiles::kFew:
       return launch_gated_or_not<T, FewTiles>(context, args);
     case GroupedTiles::kMany:
@@ -101,15 +98,10 @@ void run_tiles(OpContext& context, const GroupedLinearArgs& args) {
 }
 
 constexpr std::array kGrouped = {
-    Kernel<GroupedLinearArgs>{"grouped_linear/cuda/narrow", tiles_pay<GroupedTiles::kNarrow>,
-                              run_tiles<GroupedTiles::kNarrow>},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/many", tiles_pay<GroupedTiles::kMany>,
                               run_tiles<GroupedTiles::kMany>},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/few", tiles_fit<GroupedTiles::kFew>,
                               run_tiles<GroupedTiles::kFew>},
-    Kernel<GroupedLinearArgs>{"grouped_linear/cuda/narrow_any_rows",
-                              tiles_fit<GroupedTiles::kNarrow>, run_tiles<GroupedTiles::kNarrow>,
-                              Selection::kByName},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/many_any_rows", tiles_fit<GroupedTiles::kMany>,
                               run_tiles<GroupedTiles::kMany>, Selection::kByName},
     Kernel<GroupedLinearArgs>{.name = "grouped_linear/cuda/any",

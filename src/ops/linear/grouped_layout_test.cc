@@ -14,7 +14,6 @@
 namespace headrace {
 namespace {
 
-using NarrowTiles = GroupedShape<1, 64, 1>;
 using FewTiles = GroupedShape<1, 128, 1>;
 using ManyTiles = GroupedShape<2, 256, 2>;
 
@@ -69,7 +68,6 @@ void expect_all_lists() {
 }
 
 TEST(GroupedLayout, EachElementIsOneTiles) {
-  expect_all_lists<NarrowTiles>();
   expect_all_lists<FewTiles>();
   expect_all_lists<ManyTiles>();
 }
@@ -95,7 +93,6 @@ TEST(GroupedLayout, StagesAreWholePatterns) {
     EXPECT_EQ(Shape::kRowsOfThread * Shape::kRowThreads * 16, Shape::kXBytes);
     EXPECT_GE(Shape::kStages, 4);
   };
-  expect_patterns(NarrowTiles());
   expect_patterns(FewTiles());
   expect_patterns(ManyTiles());
 }
@@ -267,8 +264,8 @@ void expect_grouped_product(const std::vector<int32_t>& counts, int32_t n, int64
 }
 
 TEST(GroupedLayout, TheKernelsPlacesMakeTheProducts) {
-  expect_grouped_product<NarrowTiles, false>({3, 0, 70}, 72, 64);
-  expect_grouped_product<NarrowTiles, true>({65, 1}, 2 * 40, 128);
+  expect_grouped_product<FewTiles, false>({3, 0, 70}, 72, 64);
+  expect_grouped_product<FewTiles, true>({65, 1}, 2 * 40, 128);
   expect_grouped_product<FewTiles, false>({1, 9, 0, 66}, 136, 64);
   expect_grouped_product<FewTiles, true>({17, 64}, 2 * 72, 128);
   expect_grouped_product<ManyTiles, false>({100, 130, 0, 257}, 264, 64);
@@ -281,7 +278,6 @@ TEST(GroupedPlan, TilesFollowTheRowsOfAnExpert) {
     return plan_grouped({.rows = 8 * tokens, .experts = 128, .n = n}, h200);
   };
   EXPECT_EQ(plan(1, 1536), GroupedTiles::kFew);
-  EXPECT_EQ(plan(2, 1536), GroupedTiles::kNarrow);
   EXPECT_EQ(plan(64, 1536), GroupedTiles::kFew);
   EXPECT_EQ(plan(256, 2048), GroupedTiles::kFew);
   EXPECT_EQ(plan(1024, 1536), GroupedTiles::kMany);

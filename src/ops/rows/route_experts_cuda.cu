@@ -10,8 +10,9 @@
 namespace headrace {
 namespace {
 
-constexpr int kWarps = 4;          // rows of a block that chooses
-constexpr int kOneBlockRows = 16;  // rows that one block lists as well
+constexpr int kWarps = 4;         // rows of a block that chooses
+constexpr int kOneBlockRows = 2;  // rows that one block lists as fast as many do
+constexpr int kOneBlockThreads = 128;
 constexpr int kListThreads = 512;  // of a block that lists
 constexpr int kListItems = 8;      // choices of a thread at a time
 
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kListThreads)
 }
 
 // Both, of few rows.
-__global__ void __launch_bounds__(kOneBlockRows* gpu::kWarpThreads)
+__global__ void __launch_bounds__(kOneBlockThreads)
     route_few(const __grid_constant__ RouteArguments args) {
   extern __shared__ uint64_t scratch[];
   gpu::let_next_kernel_start();
@@ -111,7 +112,7 @@ void run_few(OpContext& context, const RouteExpertsArgs& args) {
   gpu::check_launch(
       gpu::launch_overlapped(route_few,
                              {.blocks = 1,
-                              .threads = std::max(4, rows) * gpu::kWarpThreads,
+                              .threads = kOneBlockThreads,
                               .shared_bytes = gpu::route_scratch_bytes(args.rule, rows)},
                              gpu::stream_of(context), gpu::route_arguments(context, args)));
 }
