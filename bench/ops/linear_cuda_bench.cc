@@ -6,8 +6,6 @@
 //   linear_cuda_bench layer [rows...] [kernel...]   all products of a layer of an 8B model with
 //   their norms, one after the other as in a step, by the kernels that would run there or those
 //   named; a norm stands where attention would
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +15,7 @@
 #include "base/rng.h"
 #include "ops/linear/fused.h"
 #include "ops/packing/random_matrix.h"
+#include "recorded_time.h"
 #include "tensor/half.h"
 
 using namespace headrace;
@@ -61,34 +60,6 @@ const LinearWeight*& weight_of(LinearArgs& args) { return args.weight; }
 const LinearWeight*& weight_of(GatedLinearArgs& args) { return args.weight; }
 const LinearWeight*& weight_of(NormLinearArgs& args) { return args.linear.weight; }
 const LinearWeight*& weight_of(NormGatedLinearArgs& args) { return args.gated.weight; }
-
-// Milliseconds of what `run` launches, recorded: without that the host's launches are what a small
-// product's time is.
-template <class Run>
-float time_recorded(OpContext& context, const Run& run) {
-  const auto stream = static_cast<cudaStream_t>(context.stream.native());
-  cudaGraph_t graph;
-  cudaGraphExec_t recorded;
-  cudaEvent_t start, stop;
-  cudaEventCreate(&start);
-  cudaEventCreate(&stop);
-  cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  run();
-  cudaStreamEndCapture(stream, &graph);
-  cudaGraphInstantiate(&recorded, graph, 0);
-  cudaGraphLaunch(recorded, stream);
-  cudaEventRecord(start, stream);
-  cudaGraphLaunch(recorded, stream);
-  cudaEventRecord(stop, stream);
-  cudaEventSynchronize(stop);
-  float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, start, stop);
-  cudaGraphExecDestroy(recorded);
-  cudaGraphDestroy(graph);
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  return milliseconds;
-}
 
 // The weights take turns.
 template <class Args>

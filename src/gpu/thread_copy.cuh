@@ -22,5 +22,12 @@ template <int kCount>
 __device__ __forceinline__ void wait_for_copies_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
 }
+// Arrives at `barrier` when all that this thread has asked for is there: one of the arrivals for
+// which it was made.
+__device__ __forceinline__ void arrive_after_copies(Barrier& barrier) {
+  asm volatile(
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier.state))
+      : "memory");
+}
 
 }  // namespace headrace::gpu

@@ -83,6 +83,7 @@ class DecoderLoader {
   class TensorsOfLayer final : public LayerTensors {
    public:
     TensorsOfLayer(DecoderLoader& loader, int32_t layer) : loader_(loader), layer_(layer) {}
+    bool on_gpu() const override { return loader_.device_.kind() == DeviceKind::kCuda; }
     Result<LinearLayer> matrix(const MatrixStack& stack) override {
       MatrixStack in_file = stack;
       for (MatrixStack::Rows& rows : in_file.rows) rows.name = name_in_file(rows.name);
@@ -190,6 +191,7 @@ class DecoderLoader {
       each.experts = rows.experts;
       each.expert = rows.expert;
       each.exact = stack.exact;
+      each.dense = stack.dense;
       each.row_order = rows.order;
       each.first_row = rows.first;
       each.rows = rows.count;
@@ -226,7 +228,7 @@ class DecoderLoader {
     std::string name;
     Shape shape;                      // in the file; of each matrix of a stack
     int32_t experts = 0, expert = 0;  // which of how many; 0: it is no stack
-    bool exact = false;
+    bool exact = false, dense = false;
     std::span<const int32_t> row_order;
     int64_t first_row = 0, rows;
     int64_t first_column = 0, columns;
@@ -264,8 +266,8 @@ class DecoderLoader {
     // Ranks look rows up in the table of which they hold a part as their head: it stays.
     const bool looked_up = options_.shard.is_split() && wanted.name == kTable;
     if (!looked_up) source.hold = released_after(whole);
-    source.unpack = options_.unpack_blocks;
-    if (options_.quantise_to && !wanted.exact) {
+    source.unpack = options_.unpack_blocks || wanted.dense;
+    if (options_.quantise_to && !wanted.exact && !wanted.dense) {
       const bool head = wanted.shape == table_shape();
       source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
     }

@@ -40,6 +40,7 @@ struct MatrixStack {
   int64_t first_column = 0;
   int64_t of_columns = 0;  // of the tensors; 0: `columns`
   bool exact = false;      // multiplied in f32, whatever the model computes in; never quantised
+  bool dense = false;      // GPU: a matrix of the model's activation type, whatever a file has
 
   int64_t columns_in_file() const { return of_columns > 0 ? of_columns : columns; }
   Shape shape_in_file(const Rows& of) const {
@@ -56,6 +57,8 @@ struct MatrixStack {
 class LayerTensors {
  public:
   virtual ~LayerTensors() = default;
+  // Whether what is asked for goes to a GPU: a part may want it in other stacks there.
+  virtual bool on_gpu() const { return false; }
   // Errors name the source and the tensor. What is returned goes to where it stays at once: on a
   // GPU its memory is still being filled.
   virtual Result<LinearLayer> matrix(const MatrixStack& stack) = 0;

@@ -14,6 +14,7 @@
 
 #include "ops/attention/plan.h"
 #include "ops/attention/rope_attention.h"
+#include "ops/linear/grouped_linear.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/linear/residual_linear.h"
 #include "ops/op_fixture.h"
@@ -229,6 +230,37 @@ Lines others_on_a_gpu(const DeviceTraits& traits) {
   return lines;
 }
 
+// By how many tokens there are, `used` experts each.
+Lines experts_on_a_gpu(const DeviceTraits& traits) {
+  struct Shape {
+    int64_t experts, used, n, k;
+    bool gated;
+  };
+  PaperGpu gpu;
+  const Rows rows;
+  Lines lines;
+  for (const Shape& of : {Shape{128, 8, 1536, 2048, true},
+                          {128, 8, 2048, 768, false},
+                          {8, 2, 28672, 4096, true},
+                          {6, 2, 48, 32, true}}) {
+    const LinearWeight weight =
+        LinearWeight::matrix_at(gpu, rows.of(DType::kBF16, of.experts * of.n, of.k));
+    const std::vector<int32_t> starts(static_cast<size_t>(of.experts) + 1);
+    const std::string found = runs(kRows, [&](int64_t m) {
+      GroupedLinearArgs args;
+      args.x = rows.of(DType::kBF16, m * of.used, of.k);
+      args.weight = &weight;
+      args.starts = starts;
+      if (of.gated) args.gate = Activation::kSilu;
+      args.y = rows.of(DType::kBF16, m * of.used, of.gated ? of.n / 2 : of.n);
+      return name_of(grouped_linear_kernels().find(traits, args));
+    });
+    lines.push_back(fmt::format("{} of {} experts {}x{} grouped_linear: {}", of.used, of.experts,
+                                of.n, of.k, found));
+  }
+  return lines;
+}
+
 struct CpuKind {
   const char* name;
   CpuFeatures features;
@@ -325,6 +357,8 @@ TEST(KernelChoice, OfAnH200) {
   GpuLines found = weights_on_a_gpu();
   std::ranges::copy(others_on_a_gpu(h200(false)), std::back_inserter(found.free));
   std::ranges::copy(others_on_a_gpu(h200(true)), std::back_inserter(found.invariant));
+  std::ranges::copy(experts_on_a_gpu(h200(false)), std::back_inserter(found.free));
+  std::ranges::copy(experts_on_a_gpu(h200(true)), std::back_inserter(found.invariant));
   expect_choices("H200", found.free);
   expect_choices("H200, batch-invariant", found.invariant);
 }

@@ -7,8 +7,10 @@
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/linear/gated_linear.h"
+#include "ops/linear/grouped_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/norm_linear.h"
+#include "ops/linear/norm_route.h"
 #include "ops/linear/residual_linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
@@ -18,6 +20,7 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/route_experts.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/row_gather_sum.h"
 #include "ops/rows/row_scatter_add.h"
 #include "ops/rows/sigmoid_gate.h"
 #include "ops/rows/soft_cap.h"
@@ -35,17 +38,21 @@
   OP(embedding, EmbeddingArgs)               \
   OP(gated_activation, GatedActivationArgs)  \
   OP(gated_linear, GatedLinearArgs)          \
+  OP(grouped_linear, GroupedLinearArgs)      \
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \
   OP(norm_gated_linear, NormGatedLinearArgs) \
   OP(norm_linear, NormLinearArgs)            \
+  OP(norm_route, NormRouteArgs)              \
   OP(residual_add, ResidualAddArgs)          \
   OP(residual_linear, ResidualLinearArgs)    \
   OP(rms_norm, RmsNormArgs)                  \
   OP(rope_angles, RopeAnglesArgs)            \
   OP(rope_attention, RopeAttentionArgs)      \
   OP(rope_kv, RopeKvArgs)                    \
+  OP(route_experts, RouteExpertsArgs)        \
   OP(row_gather, RowGatherArgs)              \
+  OP(row_gather_sum, RowGatherSumArgs)       \
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)
 
@@ -54,7 +61,6 @@
   OP(causal_conv, CausalConvArgs)        \
   OP(delta_rule, DeltaRuleArgs)          \
   OP(full_attention, FullAttentionArgs)  \
-  OP(route_experts, RouteExpertsArgs)    \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(sigmoid_gate, SigmoidGateArgs)      \

@@ -82,6 +82,11 @@ bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
          2 * weights.parameter_count <= device.memory_bytes / kShareOfMemory;
 }
 
+bool has_unpacked_experts(const LoadOptions& options, const ModelWeights& weights) {
+  return weights.config.experts.count > 0 && options.dtype != DType::kF32 &&
+         (options.quantise_to || !has_float_matrices(weights));
+}
+
 bool has_float_matrices(const ModelWeights& weights) {
   const std::string& types = weights.weight_types;
   return types.starts_with("F") || types.starts_with("BF");

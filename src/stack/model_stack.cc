@@ -196,8 +196,7 @@ class StackLoader {
   std::string_view of_cpus_alone() const {
     const auto config = stack_->source_->config();
     if (!config.ok()) return "";
-    if (has_states(*config)) return "layers that keep states";
-    return config->experts.count > 0 ? "mixtures of experts" : "";
+    return has_states(*config) ? "layers that keep states" : "";
   }
 
   Status start_device() {
@@ -244,6 +243,12 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_generates(weights.config));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
+    if (on_gpu() && has_unpacked_experts(options_.load, weights)) {
+      log_warning(
+          "{}: on a GPU experts have 16 bits each, whatever the file has or --quantization "
+          "asks for",
+          options_.model);
+    }
     ModelLoadOptions load{
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "models/kernel_sizes.h"
 #include "models/parts/branch_output.h"
+#include "models/parts/expert_bank.h"
 #include "models/row_views.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/rows/residual_add.h"
@@ -83,6 +86,7 @@ class MixtureFeedForward final : public FeedForward {
     if (spec_.choice_bias) {
       HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
     }
+    if (tensors.on_gpu()) return bank_.emplace(spec_, hidden_).load(tensors);
     for (int32_t n = 0; n < spec_.router.networks(); ++n) {
       HR_RETURN_IF_ERROR(load_network(tensors, n));
     }
@@ -91,6 +95,10 @@ class MixtureFeedForward final : public FeedForward {
 
   std::vector<LinearWeight*> matrices() override {
     std::vector<LinearWeight*> all = {&router_.weight};
+    if (bank_) {
+      for (LinearWeight* const matrix : bank_->matrices()) all.push_back(matrix);
+      return all;
+    }
     for (Network& network : networks_) {
       all.push_back(&network.gate_up.weight);
       for (LinearWeight* const down : network.down.matrices()) all.push_back(down);
@@ -99,12 +107,14 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   std::vector<int64_t> scratch_columns(bool /*in_place*/) const override {
+    if (bank_) return {};
     std::vector<int64_t> columns = {spec_.router.logits(), output_width()};
     if (networks_.front().down.part_count() > 1) columns.push_back(output_width());
     return columns;
   }
 
   int64_t op_workspace_bytes(const PartLoad& load) const override {
+    if (bank_) return bank_->op_workspace_bytes(load.rows, router_);
     ArenaPlaces places;
     place(places, load.rows);
     const int64_t chunk = std::min(load.rows, kNetworkRows);
@@ -125,11 +135,18 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind == DeviceKind::kCpu) return ok_status();
-    return unsupported("mixtures of experts are computed on the CPU alone: use --device cpu");
+    if (device.kind != DeviceKind::kCuda || routing_fits(device, spec_.router.experts)) {
+      return ok_status();
+    }
+    const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
+    return unsupported(fmt::format(
+        "a mixture of {} experts is larger than routing on a GPU takes, which is {}: use --device "
+        "cpu",
+        spec_.router.experts, largest_that_fits(spec_.router.experts, fits)));
   }
 
   void run(const FeedForwardRun& run) const override {
+    if (bank_) return run_bank(run);
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows();
     Workspace::Mark mark(context.workspace);
@@ -163,6 +180,27 @@ class MixtureFeedForward final : public FeedForward {
     const MixtureScratch& scratch;
     std::byte* front;  // of its memory
   };
+
+  // The one of a row of one.
+  static bool routing_fits(const DeviceTraits& device, int64_t experts) {
+    const auto count = static_cast<int32_t>(experts);
+    const RouteExpertsArgs args{.rule = {.experts = count, .used = 1},
+                                .logits = row_of_no_data(DType::kF32, experts),
+                                .bias = nullptr,
+                                .out = {}};
+    return route_experts_kernels().find(device, args) != nullptr;
+  }
+
+  // On a GPU normalised rows and the branch lie apart.
+  void run_bank(const FeedForwardRun& run) const {
+    const std::optional<RmsNormArgs> norm = run.branch.joining_norm();
+    const ConstTensorView x = norm.has_value() ? norm->out : run.branch.input();
+    bank_->run(run.branch.context(), {.router = router_,
+                                      .choice_bias = choice_bias_.data(),
+                                      .norm = norm,
+                                      .x = x,
+                                      .y = run.branch.end_with_rows()});
+  }
 
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
   int64_t output_width() const { return networks_.front().down.output_width(); }
@@ -295,9 +333,10 @@ class MixtureFeedForward final : public FeedForward {
   const int64_t hidden_;
   bool split_ = false;
   int32_t rank_ = 0;
-  LinearLayer router_;             // [experts, D], and the shared expert's gate
-  DeviceVector choice_bias_;       // [experts] or empty
-  std::vector<Network> networks_;  // the experts', then the shared one
+  LinearLayer router_;              // [experts, D], and the shared expert's gate
+  DeviceVector choice_bias_;        // [experts] or empty
+  std::vector<Network> networks_;   // the experts', then the shared one; without weights on a GPU
+  std::optional<ExpertBank> bank_;  // on a GPU
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A mixture of experts (Shazeer et al., 2017): gated networks of which a router chooses a few for
 // each row, y = sum over its experts e of w_e(x) down_e(act(gate_e(x)) * up_e(x)), and perhaps a
-// shared one that every row takes (DeepSeekMoE; Dai et al., 2024). On a CPU.
+// shared one that every row takes (DeepSeekMoE; Dai et al., 2024). A CPU multiplies network by
+// network, a GPU all of them at once (expert_bank.h).
 #pragma once
 
 #include <memory>

@@ -86,6 +86,31 @@ TEST(MixtureFeedForward, EqualsPlainLoops) {
   }
 }
 
+// The ops that a GPU runs, by their references, in the memory that is planned for them.
+TEST(MixtureFeedForward, InTheStacksOfAGpuItEqualsPlainLoops) {
+  for (const auto shared : {SharedExpert::kNone, SharedExpert::kWhole, SharedExpert::kGated}) {
+    for (const int64_t count : {1, 9, 300}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(shared) << " " << count);
+      MixtureSpec spec = mixture(shared);
+      PartPass pass(count, kHidden, /*in_place=*/false);
+      MadeTensors tensors(pass.device());
+      tensors.pose_as_gpu();
+      const auto part = make_part(spec, kHidden);
+      ASSERT_TRUE(part->load(tensors).ok());
+      EXPECT_EQ(part->matrices().size(), shared == SharedExpert::kNone ? 3u : 5u);
+      EXPECT_TRUE(part->scratch_columns(false).empty());
+      Rng rng(3);
+      TestMatrix x(rng, count, kHidden);
+      Rows expected = rows_of(x);
+      for (Row& row : expected) row = expected_row(spec, tensors, row);
+      pass.run(*part, x);
+      EXPECT_TRUE(rows_close(x, expected));
+      EXPECT_LE(pass.context().workspace.high_water(),
+                part->op_workspace_bytes({.rows = count, .thread_count = 2}));
+    }
+  }
+}
+
 TEST(MixtureFeedForward, ARowsBitsDoNotDependOnTheOthers) {
   PartPass pass(40, kHidden, /*in_place=*/true), one(1, kHidden, /*in_place=*/true);
   MadeTensors tensors(pass.device());
@@ -135,12 +160,19 @@ TEST(MixtureFeedForward, RunsInADecoder) {
                                               "blk.1.ffn_down_exps.weight [7, 48, 20]"}));
 }
 
-TEST(MixtureFeedForward, IsRefusedOnAGpu) {
-  const auto part = make_part(mixture(SharedExpert::kNone), kHidden);
+// Of a build without CUDA, no number of experts is routed there.
+TEST(MixtureFeedForward, MoreExpertsThanAGpuRoutesAreRefused) {
   DeviceTraits gpu;
   gpu.kind = DeviceKind::kCuda;
-  EXPECT_EQ(part->check_device(gpu, DType::kBF16).message(),
-            "mixtures of experts are computed on the CPU alone: use --device cpu");
+  MixtureSpec spec = mixture(SharedExpert::kNone);
+  EXPECT_EQ(make_part(spec, kHidden)->check_device(gpu, DType::kBF16).ok(), built_with_cuda());
+  spec.router.experts = 5000;
+  const Status refused = make_part(spec, kHidden)->check_device(gpu, DType::kBF16);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(refused.message().starts_with(
+      "a mixture of 5000 experts is larger than routing on a GPU takes, which is "))
+      << refused.message();
+  EXPECT_TRUE(make_part(spec, kHidden)->check_device({}, DType::kF32).ok());
 }
 
 }  // namespace

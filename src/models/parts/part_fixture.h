@@ -67,6 +67,9 @@ inline testing::AssertionResult rows_close(const TestMatrix& matrix, const Rows&
 class MadeTensors final : public LayerTensors {
  public:
   explicit MadeTensors(Device& device) : device_(device) {}
+  bool on_gpu() const override { return as_on_gpu_; }
+  // From here on parts ask for what they would on a GPU.
+  void pose_as_gpu() { as_on_gpu_ = true; }
 
   Result<LinearLayer> matrix(const MatrixStack& stack) override {
     std::vector<LinearSource> sources;
@@ -118,6 +121,7 @@ class MadeTensors final : public LayerTensors {
   }
 
   Device& device_;
+  bool as_on_gpu_ = false;
   Rng rng_{11};
   std::map<std::string, std::vector<float>> values_;
   std::vector<std::string> names_;

@@ -4,6 +4,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_wide.h"
+#include "ops/linear/exact.h"
 #include "ops/linear/fused.h"
 #include "ops/linear/gemv.h"
 #include "ops/linear/plain.h"
@@ -62,6 +63,8 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream_pays, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few_rows_pays, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", linear_library_fits, run_linear_library},
+    Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
+    Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
     Kernel<LinearArgs>{"linear/cuda/blocks", blocks_pay, run_blocks},
     Kernel<LinearArgs>{"linear/cuda/unpacked", unpacked_fits, run_unpacked},

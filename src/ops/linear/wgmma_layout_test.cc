@@ -1,6 +1,4 @@
-// The product of wgmma.cuh by its own index arithmetic on a CPU. What the hardware does is
-// written down here a second time, from the PTX ISA: the copy engine's swizzle, the operands that a
-// descriptor names, and which sums a thread gets.
+// The product of wgmma.cuh by its own index arithmetic on a CPU (wgmma_fixture.h).
 #include "ops/linear/wgmma_layout.h"
 
 #include <gtest/gtest.h>
@@ -10,77 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/rng.h"
 #include "ops/linear/wgmma.h"
+#include "ops/linear/wgmma_fixture.h"
 
 namespace headrace {
 namespace {
-
-// Rows of integers, in order to compare sums exactly; elements past the end are 0.
-struct Matrix {
-  int64_t rows, columns;
-  std::vector<float> values;
-
-  static Matrix random(Rng& rng, int64_t rows, int64_t columns) {
-    Matrix matrix{rows, columns, {}};
-    for (int64_t i = 0; i < rows * columns; ++i) {
-      matrix.values.push_back(static_cast<float>(rng.below(9)) - 4.0f);
-    }
-    return matrix;
-  }
-  bool has(int64_t row, int64_t column) const { return row < rows && column < columns; }
-  float at(int64_t row, int64_t column) const {
-    return has(row, column) ? values[static_cast<size_t>(row * columns + column)] : 0.0f;
-  }
-};
-
-// Shared memory, an element for every two bytes.
-using Image = std::vector<float>;
-
-// The 128-byte swizzle: bits 7 to 9 of an address are XORed into bits 4 to 6.
-uint32_t swizzle(uint32_t address) { return address ^ ((address >> 7 & 7) << 4); }
-
-// A box of 64 columns by the copy engine, to `to`.
-void copy_box(Image& image, uint32_t to, const Matrix& from, int64_t column, int64_t row,
-              int rows) {
-  for (int r = 0; r < rows; ++r) {
-    for (int c = 0; c < 64; ++c) {
-      image[swizzle(to + static_cast<uint32_t>(128 * r + 2 * c)) / 2] =
-          from.at(row + r, column + c);
-    }
-  }
-}
-
-// [rows, 16] of the operand that a descriptor names: k along the bytes of its rows.
-std::vector<float> operand(const Image& image, uint64_t descriptor, int rows) {
-  EXPECT_EQ(descriptor >> 62, 1u) << "128-byte swizzle";
-  const auto start = static_cast<uint32_t>((descriptor & 0x3fff) << 4);
-  const auto group = static_cast<uint32_t>((descriptor >> 32 & 0x3fff) << 4);
-  std::vector<float> values;
-  for (int r = 0; r < rows; ++r) {
-    for (int k = 0; k < 16; ++k) {
-      const uint32_t at =
-          start + static_cast<uint32_t>(r / 8) * group + static_cast<uint32_t>(r % 8 * 128 + 2 * k);
-      values.push_back(image[swizzle(at) / 2]);
-    }
-  }
-  return values;
-}
-
-// The sums of 64 x kTile as wgmma leaves them: [thread][sum].
-template <int kTile>
-std::vector<std::vector<float>> dealt(const std::vector<float>& d) {
-  std::vector<std::vector<float>> sums(128, std::vector<float>(kTile / 2));
-  for (int thread = 0; thread < 128; ++thread) {
-    for (int i = 0; i < kTile / 2; ++i) {
-      const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
-      const int column = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
-      sums[static_cast<size_t>(thread)][static_cast<size_t>(i)] =
-          d[static_cast<size_t>(row * kTile + column)];
-    }
-  }
-  return sums;
-}
 
 template <int kTile, bool kGated>
 class Emulation {
@@ -88,7 +20,7 @@ class Emulation {
   static constexpr int kOutColumns = kGated ? kTile / 2 : kTile;
 
  public:
-  Emulation(const Matrix& x, const Matrix& weight)
+  Emulation(const IntegerMatrix& x, const IntegerMatrix& weight)
       : x_(x), weight_(weight), n_out_(kGated ? weight.rows / 2 : weight.rows) {
     y_.resize(static_cast<size_t>(x.rows * n_out_), std::nanf(""));
   }
@@ -112,7 +44,7 @@ class Emulation {
         4, std::vector<float>(static_cast<size_t>(kWgmmaGroupRows * kTile)));
     for (int64_t k = 0; k < x_.columns; k += kWgmmaStep) {
       for (int rank = 0; rank < kWgmmaBlocks; ++rank) {
-        const Image stage = stage_of(tile, rank, k);
+        const SharedImage stage = stage_of(tile, rank, k);
         for (int group = 0; group < kWgmmaGroups; ++group) {
           multiply(stage, group, sums[static_cast<size_t>(rank * kWgmmaGroups + group)]);
         }
@@ -127,8 +59,8 @@ class Emulation {
   }
 
   // A stage of a block: its own rows of x, and of W what each block of the cluster sends to both.
-  Image stage_of(WgmmaTile tile, int rank, int64_t k) const {
-    Image image(Shape::kStageBytes / 2, std::nanf(""));
+  SharedImage stage_of(WgmmaTile tile, int rank, int64_t k) const {
+    SharedImage image(Shape::kStageBytes / 2, std::nanf(""));
     copy_box(image, 0, x_, k, wgmma_row(tile.row, rank, 0), kWgmmaRows);
     const auto second = static_cast<int32_t>(kGated ? n_out_ : Shape::kHalfRows);
     for (int from = 0; from < kWgmmaBlocks; ++from) {
@@ -138,7 +70,7 @@ class Emulation {
     return image;
   }
 
-  static void multiply(const Image& stage, int group, std::vector<float>& d) {
+  static void multiply(const SharedImage& stage, int group, std::vector<float>& d) {
     for (int k = 0; k < kWgmmaStep; k += 16) {
       const auto x =
           operand(stage, wgmma_operand().at(static_cast<uint32_t>(wgmma_x_offset(group, k))), 64);
@@ -155,7 +87,7 @@ class Emulation {
   // As WgmmaConsumer::store.
   void store(const std::vector<std::vector<float>>& sums, int64_t row, int64_t column) {
     for (int box = 0; box < kOutColumns / kWgmmaBoxColumns; ++box) {
-      Image image(kWgmmaBoxBytes / 2, std::nanf(""));
+      SharedImage image(kWgmmaBoxBytes / 2, std::nanf(""));
       for (int thread = 0; thread < 128; ++thread) {
         const WgmmaSumPlace place = wgmma_sum_place(thread);
         for (int i = 0; i < kWgmmaBoxColumns / 8; ++i) {
@@ -177,7 +109,7 @@ class Emulation {
     }
   }
 
-  void store_box(const Image& image, int64_t row, int64_t column) {
+  void store_box(const SharedImage& image, int64_t row, int64_t column) {
     for (int r = 0; r < kWgmmaGroupRows; ++r) {
       for (int c = 0; c < kWgmmaBoxColumns; ++c) {
         if (row + r >= x_.rows || column + c >= n_out_) continue;
@@ -188,8 +120,8 @@ class Emulation {
     }
   }
 
-  const Matrix& x_;
-  const Matrix& weight_;
+  const IntegerMatrix& x_;
+  const IntegerMatrix& weight_;
   const int64_t n_out_;
   std::vector<float> y_;
 };
@@ -199,7 +131,8 @@ void expect_product(int64_t m, int64_t n, int64_t k) {
   SCOPED_TRACE("tile " + std::to_string(kTile) + " M" + std::to_string(m) + " N" +
                std::to_string(n) + " K" + std::to_string(k) + (kGated ? " gated" : ""));
   Rng rng(static_cast<uint64_t>(m + 1000 * n + k));
-  const Matrix x = Matrix::random(rng, m, k), weight = Matrix::random(rng, n, k);
+  const IntegerMatrix x = IntegerMatrix::random(rng, m, k),
+                      weight = IntegerMatrix::random(rng, n, k);
   const auto product = [&](int64_t row, int64_t of) {
     float sum = 0;
     for (int64_t i = 0; i < k; ++i) sum += x.at(row, i) * weight.at(of, i);

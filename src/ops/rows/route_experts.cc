@@ -13,12 +13,14 @@ void check_args(const RouteExpertsArgs& args) {
   const auto taken = static_cast<size_t>(args.logits.rows() * rule.networks_of_row());
   CHECK(args.out.starts.size() == static_cast<size_t>(rule.networks()) + 1);
   CHECK(args.out.rows.size() == taken && args.out.weights.size() == taken);
+  CHECK(args.out.places.empty() || args.out.places.size() == taken);
 }
 
 }  // namespace
 
 const KernelSet<RouteExpertsArgs>& route_experts_kernels() {
-  static const KernelSet<RouteExpertsArgs> set({route_experts_cpu_kernels()});
+  static const KernelSet<RouteExpertsArgs> set(
+      {route_experts_cuda_kernels(), route_experts_cpu_kernels()});
   return set;
 }
 
@@ -35,6 +37,10 @@ int64_t route_experts_workspace_bytes(int64_t rows, const RouterRule& rule) {
 
 void route_experts(OpContext& context, const RouteExpertsArgs& args) {
   check_args(args);
+  if (args.logits.rows() == 0 && context.device.kind() == DeviceKind::kCuda) {
+    return context.stream.fill_zero(reinterpret_cast<std::byte*>(args.out.starts.data()),
+                                    static_cast<int64_t>(args.out.starts.size_bytes()));
+  }
   run_op(context, route_experts_kernels(), args);
 }
 

@@ -8,7 +8,7 @@
 //              `scale`
 // A shared expert is one more, behind the others, that every row takes.
 // A row's choice and weights depend on its own logits alone. One with a NaN chooses some experts,
-// and its weights are NaN.
+// and its weights are NaN. Rows of padding choose as others do.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,9 @@ struct ExpertRows {
   std::span<int32_t> starts;  // [networks + 1]
   std::span<int32_t> rows;    // [T networks_of_row]
   std::span<float> weights;   // [T networks_of_row]
+  // [T networks_of_row], or empty: where row t stands in the list, its networks in the order of
+  // their numbers, from t networks_of_row on.
+  std::span<int32_t> places = {};
 };
 
 struct RouteExpertsArgs {
@@ -62,5 +65,6 @@ int64_t route_experts_workspace_bytes(int64_t rows, const RouterRule& rule);
 OpCost op_cost(const RouteExpertsArgs& args);
 const KernelSet<RouteExpertsArgs>& route_experts_kernels();
 KernelTable<RouteExpertsArgs> route_experts_cpu_kernels();
+KernelTable<RouteExpertsArgs> route_experts_cuda_kernels();
 
 }  // namespace headrace

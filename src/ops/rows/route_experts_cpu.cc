@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "ops/rows/route_experts.h"
 
@@ -150,6 +151,15 @@ void take_shared(const RouteExpertsArgs& args) {
   args.out.starts.back() = static_cast<int32_t>(args.out.rows.size());
 }
 
+void note_places(const RouteExpertsArgs& args) {
+  const auto each = static_cast<size_t>(args.rule.networks_of_row());
+  std::vector<size_t> next(static_cast<size_t>(args.logits.rows()));
+  for (size_t t = 0; t < next.size(); ++t) next[t] = t * each;
+  for (size_t i = 0; i < args.out.rows.size(); ++i) {
+    args.out.places[next[static_cast<size_t>(args.out.rows[i])]++] = static_cast<int32_t>(i);
+  }
+}
+
 // 16 rows of 64 experts take some 5 us: fewer are not worth a fork-join.
 void reference(OpContext& context, const RouteExpertsArgs& args) {
   Workspace::Mark mark(context.workspace);
@@ -163,6 +173,7 @@ void reference(OpContext& context, const RouteExpertsArgs& args) {
   });
   group_by_expert(args, experts, weights);
   if (args.rule.shared != SharedExpert::kNone) take_shared(args);
+  if (!args.out.places.empty()) note_places(args);
 }
 
 bool any_cpu(const DeviceTraits& traits, const RouteExpertsArgs&) {

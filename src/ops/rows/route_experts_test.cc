@@ -20,8 +20,9 @@ struct Routed {
   explicit Routed(int64_t rows, const RouterRule& rule)
       : starts(static_cast<size_t>(rule.networks()) + 1, -1),
         taken(static_cast<size_t>(rows * rule.networks_of_row()), -1),
+        places(taken.size(), -1),
         weights(taken.size(), -1.0f) {}
-  ExpertRows out() { return {starts, taken, weights}; }
+  ExpertRows out() { return {starts, taken, weights, places}; }
 
   // Checks that the lists are whole and in order.
   Choices choices(int64_t rows) const {
@@ -35,10 +36,20 @@ struct Routed {
         choices[static_cast<size_t>(taken[at])][static_cast<int32_t>(e)] = weights[at];
       }
     }
+    expect_places(rows);
     return choices;
   }
+  // A row's places are where it is listed, in the list's order.
+  void expect_places(int64_t rows) const {
+    const size_t each = taken.size() / static_cast<size_t>(rows);
+    for (size_t i = 0; i < places.size(); ++i) {
+      ASSERT_TRUE(places[i] >= 0 && places[i] < std::ssize(taken));
+      EXPECT_EQ(taken[static_cast<size_t>(places[i])], static_cast<int32_t>(i / each));
+      EXPECT_TRUE(i % each == 0 || places[i - 1] < places[i]);
+    }
+  }
 
-  std::vector<int32_t> starts, taken;
+  std::vector<int32_t> starts, taken, places;
   std::vector<float> weights;
 };
 

@@ -1,0 +1,148 @@
+#include "models/parts/expert_bank.h"
+
+#include <algorithm>
+
+#include "ops/linear/gated_linear.h"
+#include "ops/linear/grouped_linear.h"
+#include "ops/linear/norm_route.h"
+#include "ops/rows/row_gather_sum.h"
+
+namespace headrace {
+namespace {
+
+// Matrices [rows, columns] of all experts, those of `names` side by side.
+MatrixStack stack_of(std::initializer_list<const char*> names, int32_t experts, int64_t rows,
+                     int64_t columns) {
+  MatrixStack stack{.columns = columns, .dense = true};
+  for (int32_t e = 0; e < experts; ++e) {
+    for (const char* name : names) {
+      MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
+      each.experts = experts;
+      each.expert = e;
+    }
+  }
+  return stack;
+}
+
+}  // namespace
+
+Status ExpertBank::load(LayerTensors& tensors) {
+  const int32_t experts = spec_.router.experts;
+  HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(stack_of({"ffn_gate_exps", "ffn_up_exps"}, experts,
+                                                        spec_.width, hidden_)));
+  HR_ASSIGN_OR_RETURN(down_,
+                      tensors.matrix(stack_of({"ffn_down_exps"}, experts, hidden_, spec_.width)));
+  if (!has_shared()) return ok_status();
+  const MatrixStack gate_up{
+      .rows = {{"ffn_gate_shexp", spec_.shared_width}, {"ffn_up_shexp", spec_.shared_width}},
+      .columns = hidden_};
+  HR_ASSIGN_OR_RETURN(shared_gate_up_, tensors.matrix(gate_up));
+  const MatrixStack down{.rows = {{"ffn_down_shexp", hidden_}}, .columns = spec_.shared_width};
+  HR_ASSIGN_OR_RETURN(shared_down_, tensors.matrix(down));
+  return ok_status();
+}
+
+std::vector<LinearWeight*> ExpertBank::matrices() {
+  std::vector<LinearWeight*> all = {&gate_up_.weight, &down_.weight};
+  if (has_shared()) all.insert(all.end(), {&shared_gate_up_.weight, &shared_down_.weight});
+  return all;
+}
+
+ExpertBank::Scratch ExpertBank::place(ArenaPlaces& places, int64_t rows) const {
+  const RouterRule& router = spec_.router;
+  const int64_t chosen = rows * router.used, taken = rows * router.networks_of_row();
+  Scratch scratch;
+  scratch.logits = places.take_tensor(DType::kF32, Shape{rows, router.logits()});
+  scratch.starts = places.take<int32_t>(static_cast<size_t>(router.networks()) + 1);
+  scratch.rows = places.take<int32_t>(static_cast<size_t>(taken));
+  scratch.places = places.take<int32_t>(static_cast<size_t>(taken));
+  scratch.weights = places.take<float>(static_cast<size_t>(taken));
+  scratch.activated = places.take_tensor(dtype(), Shape{chosen, spec_.width});
+  if (has_shared()) {
+    scratch.shared_gate_up =
+        places.take_tensor(dtype(), Shape{rows, 2 * int64_t{spec_.shared_width}});
+    scratch.shared_activated = places.take_tensor(dtype(), Shape{rows, spec_.shared_width});
+  }
+  scratch.outputs = places.take_tensor(dtype(), Shape{taken, hidden_});
+  return scratch;
+}
+
+int64_t ExpertBank::op_workspace_bytes(int64_t rows, const LinearLayer& router) const {
+  ArenaPlaces places;
+  place(places, rows);
+  int64_t op_bytes = norm_route_workspace_bytes(rows, router.weight, spec_.router);
+  if (has_shared()) {
+    op_bytes = std::max({op_bytes, linear_workspace_bytes(rows, shared_gate_up_.weight),
+                         linear_workspace_bytes(rows, shared_down_.weight)});
+  }
+  return places.bytes_for(Scratch::kPartsMax) + op_bytes;
+}
+
+ExpertBank::Lists ExpertBank::lists(const Scratch& scratch, std::byte* front) const {
+  Lists lists{.all = {.starts = {scratch.starts.in(front), scratch.starts.count},
+                      .rows = {scratch.rows.in(front), scratch.rows.count},
+                      .weights = {scratch.weights.in(front), scratch.weights.count},
+                      .places = {scratch.places.in(front), scratch.places.count}},
+              .starts_of_experts = {},
+              .rows_of_experts = {}};
+  lists.starts_of_experts = lists.all.starts.first(static_cast<size_t>(spec_.router.experts) + 1);
+  lists.rows_of_experts = lists.all.rows.first(static_cast<size_t>(scratch.activated.shape[0]));
+  return lists;
+}
+
+void ExpertBank::route(OpContext& context, const Run& run, const TensorView& logits,
+                       const ExpertRows& lists) const {
+  const RouteExpertsArgs choice{
+      .rule = spec_.router, .logits = logits, .bias = run.choice_bias, .out = lists};
+  if (run.norm.has_value()) {
+    const LinearArgs product{
+        .x = run.x, .weight = &run.router.weight, .bias = nullptr, .y = logits};
+    return norm_route(context, {.norm = *run.norm, .router = product, .route = choice});
+  }
+  multiply(context, run.router, run.x, logits);
+  route_experts(context, choice);
+}
+
+void ExpertBank::run(OpContext& context, const Run& run) const {
+  Workspace::Mark mark(context.workspace);
+  ArenaPlaces places;
+  const Scratch scratch = place(places, run.x.rows());
+  std::byte* const front = context.workspace.take(places.used());
+  const Lists lists = this->lists(scratch, front);
+  route(context, run, scratch.logits.in(front), lists.all);
+  const TensorView activated = scratch.activated.in(front), outputs = scratch.outputs.in(front);
+  grouped_linear(context, {.x = run.x,
+                           .weight = &gate_up_.weight,
+                           .starts = lists.starts_of_experts,
+                           .rows = lists.rows_of_experts,
+                           .gate = spec_.activation,
+                           .y = activated});
+  grouped_linear(context, {.x = activated,
+                           .weight = &down_.weight,
+                           .starts = lists.starts_of_experts,
+                           .rows = {},
+                           .gate = std::nullopt,
+                           .y = outputs.row_range(0, activated.rows()),
+                           .follows_another = true});
+  if (has_shared()) run_shared(context, run.x, scratch, front);
+  row_gather_sum(
+      context,
+      {.x = outputs, .places = lists.all.places, .scales = lists.all.weights, .out = run.y});
+}
+
+// Its rows are the last of the lists.
+void ExpertBank::run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
+                            std::byte* front) const {
+  const TensorView activated = scratch.shared_activated.in(front);
+  const TensorView outputs = scratch.outputs.in(front);
+  gated_linear(context, {.x = x,
+                         .weight = &shared_gate_up_.weight,
+                         .bias = nullptr,
+                         .activation = spec_.activation,
+                         .gate_up = scratch.shared_gate_up.in(front),
+                         .y = activated});
+  multiply(context, shared_down_, activated,
+           outputs.row_range(outputs.rows() - x.rows(), x.rows()));
+}
+
+}  // namespace headrace

@@ -1,0 +1,71 @@
+// The experts of a mixture on a GPU: all their matrices in two stacks, so that products over the
+// rows of all of them are one launch each, whoever chose what (ops/linear/grouped_linear.h). A
+// shared expert is a dense network behind them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/parts/layer_part.h"
+#include "models/parts/mixture_feed_forward.h"
+#include "tensor/arena_places.h"
+
+namespace headrace {
+
+class ExpertBank {
+ public:
+  ExpertBank(const MixtureSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
+
+  // The experts' tensors; the router is the mixture's.
+  Status load(LayerTensors& tensors);
+  std::vector<LinearWeight*> matrices();
+  int64_t op_workspace_bytes(int64_t rows, const LinearLayer& router) const;
+
+  struct Run {
+    const LinearLayer& router;        // [experts, D], and the shared expert's gate
+    const float* choice_bias;         // [experts] or null
+    std::optional<RmsNormArgs> norm;  // whose `out` is x, still to be run
+    ConstTensorView x;                // [T, D]
+    TensorView y;                     // [T, D]: the weighted sum of what experts make of x
+  };
+  void run(OpContext& context, const Run& run) const;
+
+ private:
+  // What a run takes of the workspace beside its ops. k: networks of a row.
+  struct Scratch {
+    TensorPart logits;  // [T, experts] f32
+    ArenaPart<int32_t> starts, rows, places;
+    ArenaPart<float> weights;
+    TensorPart activated;         // [T used, F]
+    TensorPart shared_gate_up;    // [T, 2 F']
+    TensorPart shared_activated;  // [T, F']
+    TensorPart outputs;           // [T k, D]
+
+    static constexpr int64_t kPartsMax = 9;
+  };
+  // As route_experts leaves it.
+  struct Lists {
+    ExpertRows all;
+    std::span<const int32_t> starts_of_experts, rows_of_experts;  // without the shared one
+  };
+
+  bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
+  // Of activations; on a CPU, where tests run it, F32.
+  DType dtype() const {
+    return gate_up_.weight.is_matrix() ? gate_up_.weight.matrix().dtype : DType::kF32;
+  }
+  void route(OpContext& context, const Run& run, const TensorView& logits,
+             const ExpertRows& lists) const;
+  Scratch place(ArenaPlaces& places, int64_t rows) const;
+  Lists lists(const Scratch& scratch, std::byte* front) const;
+  void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
+                  std::byte* front) const;
+
+  const MixtureSpec spec_;
+  const int64_t hidden_;
+  LinearLayer gate_up_;                       // [experts 2 F, D]: gate and up of each
+  LinearLayer down_;                          // [experts D, F]
+  LinearLayer shared_gate_up_, shared_down_;  // [2 F', D], [D, F'], where there is a shared expert
+};
+
+}  // namespace headrace
