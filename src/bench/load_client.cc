@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "bench/http_answer_reader.h"
+#include "server/http_answer_reader.h"
 
 namespace headrace {
 namespace {
