@@ -16,6 +16,7 @@
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
 #include "apps/serve_command.h"
+#include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
 #include "bench/bench_serve_command.h"
 #endif
@@ -29,6 +30,7 @@ constexpr Subcommand kSubcommands[] = {
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
     {"batch", "answer a file of requests", define_batch},
+    {"top", "watch a server in the terminal", define_top},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},
