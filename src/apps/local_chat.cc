@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/chat_prompt.h"
-#include "cli/progress_line.h"
+#include "cli/load_progress.h"
 #include "stack/hub_cache.h"
 #include "text/output/output_parser.h"
 
