@@ -58,7 +58,8 @@ Result<std::unique_ptr<Answer>> Answer::start(ModelStack& stack, AnswerRequest r
   HR_ASSIGN_OR_RETURN(
       request.sampling.max_tokens,
       answer_tokens_max(prompt_tokens, request.sampling.max_tokens, stack.info().max_model_len));
-  std::unique_ptr<Answer> answer(new Answer(*stack.tokenizer(), std::move(request.stops)));
+  std::unique_ptr<Answer> answer(
+      new Answer(*stack.tokenizer(), std::move(request.stops), std::move(request.kept)));
   answer->timings_.prompt_tokens = prompt_tokens;
   answer->started_ = now_seconds();
   HR_ASSIGN_OR_RETURN(answer->reader_,

@@ -20,6 +20,7 @@ struct AnswerRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;  // max_tokens < 0: as many as the context holds
   std::vector<std::string> stops;
+  std::vector<TokenId> kept = {};  // ascending: control tokens that are text nevertheless
 };
 
 // Prompt: from submission to the first token. Predicted: from there to the last token.
@@ -50,12 +51,13 @@ class Answer {
   const AnswerTimings& timings() const { return timings_; }
 
  private:
-  Answer(const Tokenizer& tokenizer, std::vector<std::string> stops)
-      : text_(tokenizer, {.stops = std::move(stops)}) {}
+  Answer(const Tokenizer& tokenizer, std::vector<std::string> stops, std::vector<TokenId> kept)
+      : kept_(std::move(kept)), text_(tokenizer, {.stops = std::move(stops), .kept = kept_}) {}
   std::string take(const Emission& emission);
   void count(const Emission& emission);
 
   std::unique_ptr<RequestReader> reader_;
+  const std::vector<TokenId> kept_;
   TextStream text_;
   std::vector<TokenId> tokens_;
   std::string_view finish_reason_ = "abort";

@@ -13,9 +13,10 @@
 
 #include "apps/signal_watch.h"
 #include "cli/engine_flags.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 #include "server/batch_job.h"
+#include "terminal/progress.h"
 
 namespace headrace {
 namespace {
@@ -32,12 +33,17 @@ struct BatchFlags {
   std::string input, output;
 };
 
-void show(const BatchProgress& progress) {
-  static const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  if (!terminal) return;
-  fmt::print(stderr, "\r{} of {} answered", progress.done_before + progress.answered,
-             progress.requests);
-  std::fflush(stderr);
+// Of what is left of the file, so that the rate is that of this run.
+Result<BatchProgress> run_with_progress(ServerState& state, const BatchRequests& requests,
+                                        BatchJournal& journal, const BatchOptions& batch,
+                                        std::atomic<bool>& stop) {
+  std::atomic<double> answered{0};
+  const ProgressWatch progress("batch", "requests",
+                               static_cast<double>(requests.size() - journal.done_count()),
+                               [&answered] { return answered.load(); });
+  return run_batch(state, requests, journal, batch, stop, [&answered](const BatchProgress& now) {
+    answered = static_cast<double>(now.answered);
+  });
 }
 
 Result<int> run(BatchFlags& flags) {
@@ -73,11 +79,10 @@ Result<int> run(BatchFlags& flags) {
   const BatchOptions batch{
       .in_flight_max = 2 * static_cast<size_t>(stack->engine().options().scheduler.max_num_seqs)};
   HR_ASSIGN_OR_RETURN(const BatchProgress progress,
-                      run_batch(state, requests, journal, batch, stop, show));
+                      run_with_progress(state, requests, journal, batch, stop));
   signals.set_handler(nullptr);
-  fmt::print(stderr, "{}{} requests: {} answered before, {} now, {} of them refused\n",
-             ::isatty(STDERR_FILENO) == 1 ? "\r" : "", progress.requests, progress.done_before,
-             progress.answered, progress.refused);
+  fmt::print(stderr, "{} requests: {} answered before, {} now, {} of them refused\n",
+             progress.requests, progress.done_before, progress.answered, progress.refused);
   return stop ? kInterruptedExitCode : 0;
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/terminal_text.h"
+#include "apps/answer_screen.h"
 
 namespace headrace {
 namespace {
@@ -35,21 +35,42 @@ TEST(SetParameter, RefusesAndLeavesTheRest) {
   EXPECT_FLOAT_EQ(sampling.top_p, 1.0f);
 }
 
-TEST(ParseMessages, TakesRolesAndTextsOnly) {
-  EXPECT_TRUE(parse_messages(R"([{"role":"user","content":"hi"}])").ok());
-  EXPECT_TRUE(parse_messages("[]").ok());
+TEST(ParameterNames, AreAllThatCanBeSet) {
+  EXPECT_EQ(parameter_names(),
+            "temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, "
+            "frequency_penalty, max_tokens, seed");
+}
+
+TEST(Conversation, TakesRolesAndTextsOnly) {
+  EXPECT_TRUE(Conversation::parse(R"([{"role":"user","content":"hi"}])").ok());
+  EXPECT_TRUE(Conversation::parse("[]").ok());
   for (const char* text : {"", "{}", "[1]", R"([{"role":"user"}])", R"([{"role":1,"content":"x"}])",
                            R"([{"role":"user","content":[]}])"}) {
-    EXPECT_FALSE(parse_messages(text).ok()) << text;
+    EXPECT_FALSE(Conversation::parse(text).ok()) << text;
   }
 }
 
-TEST(TerminalSafe, DropsWhatATerminalObeys) {
-  EXPECT_EQ(terminal_safe("a\n\tb"), "a\n\tb");
-  EXPECT_EQ(terminal_safe("\x1b[2Jx\x07\x7f\r"), "[2Jx");
-  EXPECT_EQ(terminal_safe("\xc2\x9b"
-                          "31mred \xc3\xa9 \xe2\x82\xac"),
-            "31mred é €");
+TEST(Conversation, IsWhatItWasWhenItIsReadAgain) {
+  Conversation conversation;
+  conversation.set_system("Be \"brief\".");
+  conversation.add_user("a\nb 日本");
+  conversation.add_answer("");
+  const Result<Conversation> again = Conversation::parse(conversation.to_text());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->all_messages(), conversation.all_messages());
+  EXPECT_EQ(again->system(), conversation.system());
+}
+
+TEST(AnswerScreen, ShowsThoughtsApart) {
+  AnswerScreen plain(AnswerScreen::Look::kPlain);
+  EXPECT_EQ(plain.show({.text = "hm", .thought = true}), "<think>\nhm");
+  EXPECT_EQ(plain.show({.text = "**yes**"}), "\n</think>\n\n**yes**");
+  EXPECT_EQ(plain.finish(), "\n");
+  AnswerScreen rendered(AnswerScreen::Look::kRendered, 40);
+  std::string shown = rendered.show({.text = "hm", .thought = true});
+  shown += rendered.show({.text = "\n\n**yes**"});
+  shown += rendered.finish();
+  EXPECT_EQ(shown, "\x1b[2mhm\x1b[0m\n\n\x1b[1myes\x1b[0m\n");
 }
 
 }  // namespace

@@ -6,79 +6,39 @@
 
 #include <fmt/format.h>
 
-#include "apps/subcommands.h"
+#include "apps/command_words.h"
 #include "cli/command_line.h"
 
 namespace headrace {
 namespace {
 
 constexpr const char* kCompletionFooter = R"(Examples:
-  source <(headrace completion bash)
-  headrace completion zsh > ~/.zfunc/_headrace
-  headrace completion fish > ~/.config/fish/completions/headrace.fish)";
+  source <(headrace completions bash)
+  headrace completions zsh > ~/.zfunc/_headrace
+  headrace completions fish > ~/.config/fish/completions/headrace.fish)";
 
-struct FlagWords {
-  std::vector<std::string> names;  // as typed: "--model", "-m"
-  std::vector<std::string> choices;
-  std::string description;
-  bool takes_value = false;
-  bool takes_file = false;
-};
-
-struct CommandWords {
-  std::string name, summary;
-  std::vector<std::string> first_words;  // values of the first argument that is no flag
-  std::vector<FlagWords> flags;
-};
-
-FlagWords flag_words(const CLI::Option& option) {
-  FlagWords words;
-  for (const std::string& name : option.get_lnames()) words.names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) words.names.push_back("-" + name);
-  words.choices = choices_of(option);
-  words.description = option.get_description();
-  words.takes_value = option.get_items_expected_max() > 0;
-  words.takes_file = words.takes_value && words.choices.empty();
-  return words;
-}
-
-// What help shows of a subcommand.
-void append_words(const CLI::App& app, CommandWords& words) {
-  for (const CLI::Option* option : app.get_options()) {
-    const bool named = !option->get_lnames().empty() || !option->get_snames().empty();
-    if (named && !option->get_group().empty()) words.flags.push_back(flag_words(*option));
-    if (!named && words.first_words.empty()) words.first_words = choices_of(*option);
-  }
-}
-
-std::vector<CommandWords> all_words() {
-  std::vector<CommandWords> commands;
-  for (const Subcommand& subcommand : subcommands()) {
-    // The second word of "bench latency" is a first argument of "bench", which stands before it.
-    if (const size_t space = subcommand.name.find(' '); space != std::string_view::npos) {
-      commands.back().first_words.emplace_back(subcommand.name.substr(space + 1));
-      continue;
-    }
-    const std::unique_ptr<CLI::App> app = make_app(subcommand);
-    const SubcommandRun run = subcommand.define(*app);
-    CommandWords words{.name = std::string(subcommand.name),
-                       .summary = std::string(subcommand.summary)};
-    append_words(*app, words);
-    commands.push_back(std::move(words));
-  }
-  return commands;
-}
-
+// The names of those that may be a program's first argument.
 std::string command_names(const std::vector<CommandWords>& commands) {
   std::vector<std::string> names;
-  for (const CommandWords& command : commands) names.push_back(command.name);
+  for (const CommandWords& command : commands) {
+    if (!command.has_two_words()) names.push_back(command.name);
+  }
   return fmt::format("{}", fmt::join(names, " "));
+}
+
+// 'bench latency'|'bench serve'
+std::string two_word_names(const std::vector<CommandWords>& commands, std::string_view between) {
+  std::vector<std::string> names;
+  for (const CommandWords& command : commands) {
+    if (command.has_two_words()) names.push_back("'" + command.name + "'");
+  }
+  return fmt::format("{}", fmt::join(names, between));
 }
 
 std::string all_flag_names(const CommandWords& command) {
   std::vector<std::string> names;
   for (const FlagWords& flag : command.flags) {
-    names.insert(names.end(), flag.names.begin(), flag.names.end());
+    if (!flag.positional) names.insert(names.end(), flag.names.begin(), flag.names.end());
   }
   return fmt::format("{}", fmt::join(names, " "));
 }
@@ -87,9 +47,9 @@ std::string all_flag_names(const CommandWords& command) {
 std::string bash_choices(const CommandWords& command) {
   std::string arms;
   for (const FlagWords& flag : command.flags) {
-    if (flag.choices.empty()) continue;
-    arms += fmt::format("        {}:{}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n",
-                        command.name, fmt::join(flag.names, fmt::format("|{}:", command.name)),
+    if (flag.choices.empty() || flag.positional) continue;
+    arms += fmt::format("        '{}:{}') COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n",
+                        command.name, fmt::join(flag.names, fmt::format("'|'{}:", command.name)),
                         fmt::join(flag.choices, " "));
   }
   return arms;
@@ -99,22 +59,27 @@ std::string bash_script(const std::vector<CommandWords>& commands) {
   std::string choices, flags;
   for (const CommandWords& command : commands) {
     choices += bash_choices(command);
-    flags += fmt::format("        {}) flags='{}' words='{}' ;;\n", command.name,
+    flags += fmt::format("        '{}') flags='{}' words='{}' ;;\n", command.name,
                          all_flag_names(command), fmt::join(command.first_words, " "));
   }
   return fmt::format(R"(_headrace() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local command=${{COMP_WORDS[1]}} flags= words=
+    local command=${{COMP_WORDS[1]}} flags= words= first=2
     if [[ $COMP_CWORD -eq 1 ]]; then
         COMPREPLY=($(compgen -W '{} --help --version' -- "$word")); return
     fi
-    case $command:$before in
+    if [[ $COMP_CWORD -gt 2 ]]; then
+        case "$command ${{COMP_WORDS[2]}}" in
+        {}) command="$command ${{COMP_WORDS[2]}}" first=3 ;;
+        esac
+    fi
+    case "$command:$before" in
 {}    esac
-    case $command in
+    case "$command" in
 {}    esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$word"))
-    elif [[ -n $words && $COMP_CWORD -eq 2 ]]; then
+    elif [[ -n $words && $COMP_CWORD -eq $first ]]; then
         COMPREPLY=($(compgen -W "$words" -- "$word"))
     else
         COMPREPLY=($(compgen -f -- "$word"))
@@ -122,7 +87,7 @@ std::string bash_script(const std::vector<CommandWords>& commands) {
 }}
 complete -o filenames -F _headrace headrace
 )",
-                     command_names(commands), choices, flags);
+                     command_names(commands), two_word_names(commands, "|"), choices, flags);
 }
 
 // Quotes for a single-quoted zsh _arguments specification.
@@ -141,8 +106,11 @@ std::string zsh_quoted(const std::string& text) {
 
 std::string zsh_flag(const FlagWords& flag) {
   std::string value;
-  if (!flag.choices.empty()) value = fmt::format(":value:({})", fmt::join(flag.choices, " "));
-  if (flag.takes_file) value = ":value:_files";
+  if (!flag.choices.empty()) {
+    value = fmt::format(":value:({})", fmt::join(flag.choices, " "));
+  } else if (flag.takes_value()) {
+    value = ":value:_files";
+  }
   const std::string detail = fmt::format("[{}]{}", zsh_quoted(flag.description), value);
   std::string specifications;
   for (const std::string& name : flag.names) {
@@ -154,9 +122,13 @@ std::string zsh_flag(const FlagWords& flag) {
 std::string zsh_script(const std::vector<CommandWords>& commands) {
   std::string names, arms;
   for (const CommandWords& command : commands) {
-    names += fmt::format("        '{}:{}'\n", command.name, zsh_quoted(command.summary));
-    arms += fmt::format("        {})\n            _arguments -s", command.name);
-    for (const FlagWords& flag : command.flags) arms += zsh_flag(flag);
+    if (!command.has_two_words()) {
+      names += fmt::format("        '{}:{}'\n", command.name, zsh_quoted(command.summary));
+    }
+    arms += fmt::format("        '{}')\n            _arguments -s", command.name);
+    for (const FlagWords& flag : command.flags) {
+      if (!flag.positional) arms += zsh_flag(flag);
+    }
     if (!command.first_words.empty()) {
       arms +=
           fmt::format(" \\\n                '1:value:({})'", fmt::join(command.first_words, " "));
@@ -172,6 +144,11 @@ _headrace() {{
         return
     fi
     local command=$words[2]
+    if (( CURRENT > 3 )); then
+        case "$words[2] $words[3]" in
+        {}) command="$words[2] $words[3]"; shift words; (( CURRENT-- )) ;;
+        esac
+    fi
     shift words
     (( CURRENT-- ))
     case $command in
@@ -180,7 +157,7 @@ _headrace() {{
 # Autoloaded from a file named _headrace, or sourced.
 if [[ $funcstack[1] == _headrace ]]; then _headrace "$@"; else compdef _headrace headrace; fi
 )",
-                     names, arms);
+                     names, two_word_names(commands, "|"), arms);
 }
 
 std::string fish_quoted(const std::string& text) {
@@ -192,27 +169,50 @@ std::string fish_quoted(const std::string& text) {
   return quoted;
 }
 
+// Where the command line is one of this subcommand.
+std::string fish_condition(const CommandWords& command) {
+  return fmt::format("complete -c headrace -n 'test (__headrace_command) = \"{}\"'", command.name);
+}
+
 std::string fish_flag(const CommandWords& command, const FlagWords& flag) {
-  std::string line =
-      fmt::format("complete -c headrace -n '__fish_seen_subcommand_from {}'", command.name);
+  std::string line = fish_condition(command);
   for (const std::string& name : flag.names) {
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", fmt::join(flag.choices, " "));
-  if (flag.takes_file) line += " -r";
+  if (!flag.choices.empty()) {
+    line += fmt::format(" -x -a '{}'", fmt::join(flag.choices, " "));
+  } else if (flag.takes_value()) {
+    line += " -r";
+  }
   return line + fmt::format(" -d '{}'\n", fish_quoted(flag.description));
 }
 
 std::string fish_script(const std::vector<CommandWords>& commands) {
-  std::string script;
+  std::string script = fmt::format(R"(function __headrace_command
+    set -l words (commandline -opc)
+    set -l two "$words[2] $words[3]"
+    switch "$two"
+        case {}
+            echo "$two"
+        case '*'
+            echo "$words[2]"
+    end
+end
+)",
+                                   two_word_names(commands, " "));
   for (const CommandWords& command : commands) {
-    script += fmt::format("complete -c headrace -n __fish_use_subcommand -f -a {} -d '{}'\n",
-                          command.name, fish_quoted(command.summary));
-    for (const FlagWords& flag : command.flags) script += fish_flag(command, flag);
+    if (!command.has_two_words()) {
+      script += fmt::format("complete -c headrace -n __fish_use_subcommand -f -a {} -d '{}'\n",
+                            command.name, fish_quoted(command.summary));
+    }
+    for (const FlagWords& flag : command.flags) {
+      if (!flag.positional) script += fish_flag(command, flag);
+    }
+    if (!command.first_words.empty()) {
+      script += fish_condition(command) +
+                fmt::format(" -f -a '{}'\n", fmt::join(command.first_words, " "));
+    }
   }
-  script +=
-      "complete -c headrace -n '__fish_seen_subcommand_from completion' -f "
-      "-a 'bash zsh fish'\n";
   return script;
 }
 
@@ -225,7 +225,7 @@ SubcommandRun define_completion(CLI::App& app) {
       ->group("Flags");
   app.footer(kCompletionFooter);
   return [shell]() -> Result<int> {
-    const std::vector<CommandWords> commands = all_words();
+    const std::vector<CommandWords> commands = all_command_words();
     fmt::print("{}", *shell == "bash"  ? bash_script(commands)
                      : *shell == "zsh" ? zsh_script(commands)
                                        : fish_script(commands));

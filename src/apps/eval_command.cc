@@ -2,13 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,8 +16,9 @@
 #include "apps/eval_score.h"
 #include "base/json.h"
 #include "cli/engine_flags.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
+#include "terminal/progress.h"
 
 namespace headrace {
 namespace {
@@ -73,12 +74,28 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-PerplexityProgress progress_on_terminal() {
-  if (isatty(STDERR_FILENO) == 0) return nullptr;
-  return [](int64_t done, int64_t windows, double perplexity) {
-    fmt::print(stderr, "\r\x1b[K");
-    if (done < windows) fmt::print(stderr, "window {}/{}: {:.4f}", done, windows, perplexity);
-  };
+Result<Perplexity> measure_with_progress(ModelStack& stack, const std::string& text,
+                                         int32_t window) {
+  Progress progress("perplexity", "windows");
+  return measure_perplexity(
+      stack, text, window, [&](int64_t done, int64_t windows, double perplexity) {
+        progress.update(static_cast<double>(done), static_cast<double>(windows),
+                        fmt::format("{:.4f}", perplexity));
+      });
+}
+
+// Rows on a terminal are their own progress.
+Status print_scores(ModelStack& stack, const std::string& text, const ScoreOptions& options) {
+  const auto total = static_cast<double>(std::count(text.begin(), text.end(), '\n'));
+  const bool shows_rows = isatty(STDOUT_FILENO) == 1;
+  Progress progress("score", "lines");
+  double done = 0;
+  return score_lines(stack, text, options, [&](std::string_view line) {
+    if (done++ == 0) log_first_token(stack);
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    if (!shows_rows) progress.update(done, std::max(total, done));
+  });
 }
 
 void print_perplexity(const Perplexity& result, const EvalFlags& flags, const StackInfo& info) {
@@ -109,16 +126,10 @@ Result<int> run(EvalFlags& flags) {
   flags.model.stack.memory.max_model_len = flags.window;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   if (flags.task == "score") {
-    bool first = true;
-    HR_RETURN_IF_ERROR(score_lines(*stack, text, flags.score, [&](std::string_view line) {
-      if (std::exchange(first, false)) log_first_token(*stack);
-      fmt::print("{}\n", line);
-      std::fflush(stdout);
-    }));
+    HR_RETURN_IF_ERROR(print_scores(*stack, text, flags.score));
     return 0;
   }
-  HR_ASSIGN_OR_RETURN(const Perplexity result,
-                      measure_perplexity(*stack, text, flags.window, progress_on_terminal()));
+  HR_ASSIGN_OR_RETURN(const Perplexity result, measure_with_progress(*stack, text, flags.window));
   print_perplexity(result, flags, stack->info());
   return 0;
 }

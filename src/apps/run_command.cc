@@ -13,11 +13,11 @@
 #include "apps/answer.h"
 #include "apps/chat_prompt.h"
 #include "apps/signal_watch.h"
-#include "apps/terminal_text.h"
 #include "cli/engine_flags.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 #include "cli/sampling_flags.h"
+#include "terminal/safe_text.h"
 
 namespace headrace {
 namespace {

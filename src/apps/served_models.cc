@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "cli/command_line.h"
-#include "cli/progress_line.h"
+#include "cli/load_progress.h"
 #include "stack/hub_cache.h"
 #include "stack/model_device.h"
 #include "stack/model_source.h"

@@ -4,6 +4,7 @@
 #include "apps/completion_command.h"
 #include "apps/eval_command.h"
 #include "apps/inspect_command.h"
+#include "apps/man_command.h"
 #include "apps/run_command.h"
 #include "bench/bench_ablate_command.h"
 #include "bench/bench_ceilings_command.h"
@@ -16,6 +17,7 @@
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
 #include "apps/serve_command.h"
+#include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
 #include "bench/bench_serve_command.h"
 #endif
@@ -29,6 +31,7 @@ constexpr Subcommand kSubcommands[] = {
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
     {"batch", "answer a file of requests", define_batch},
+    {"top", "watch a server in the terminal", define_top},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},
@@ -47,7 +50,8 @@ constexpr Subcommand kSubcommands[] = {
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"bench weights", "write dummy weights as safetensors", define_bench_weights},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
-    {"completion", "print a shell completion script", define_completion},
+    {"completions", "print a shell completion script", define_completion},
+    {"man", "print the manual page", define_man},
 };
 
 }  // namespace
@@ -55,6 +59,7 @@ constexpr Subcommand kSubcommands[] = {
 std::span<const Subcommand> subcommands() { return kSubcommands; }
 
 const Subcommand* find_subcommand(std::string_view name) {
+  if (name == "completion") name = "completions";  // as it was called, and is by others
   for (const Subcommand& subcommand : kSubcommands) {
     if (subcommand.name == name) return &subcommand;
   }

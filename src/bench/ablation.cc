@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/progress_line.h"
+#include "cli/load_progress.h"
 #include "tensor/device.h"
 
 namespace headrace {

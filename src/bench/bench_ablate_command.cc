@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "bench/ablation.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 
 namespace headrace {
 namespace {

@@ -11,9 +11,10 @@
 
 #include "bench/bench_measure.h"
 #include "bench/bench_report.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 #include "stack/default_model.h"
+#include "terminal/progress.h"
 
 namespace headrace {
 namespace {
@@ -136,6 +137,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
+Result<BenchResult> measure_with_progress(ModelStack& stack, const BenchTest& test,
+                                          BenchPlan plan) {
+  Progress progress(test.name());
+  plan.on_run = [&progress](int32_t done, int32_t runs) { progress.update(done, runs); };
+  return measure(stack, test, plan);
+}
+
 Status run_setup(const StackOptions& options, const std::vector<BenchTest>& tests,
                  const BenchPlan& plan, BenchReport& report) {
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
@@ -143,7 +151,7 @@ Status run_setup(const StackOptions& options, const std::vector<BenchTest>& test
   setup.batch_tokens = stack->engine().options().scheduler.max_num_batched_tokens;
   setup.kv_type = options.load.dtype == DType::kF32 ? "f32" : "f16";
   for (const BenchTest& test : tests) {
-    HR_ASSIGN_OR_RETURN(const BenchResult result, measure(*stack, test, plan));
+    HR_ASSIGN_OR_RETURN(const BenchResult result, measure_with_progress(*stack, test, plan));
     print(report.row(setup, result));
   }
   return ok_status();

@@ -13,8 +13,8 @@
 #include "bench/bench_measure.h"
 #include "bench/machine_ceilings.h"
 #include "bench/op_profile.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 
 namespace headrace {
 namespace {

@@ -148,6 +148,7 @@ Result<BenchResult> measure(ModelStack& stack, const BenchTest& test, const Benc
   BenchResult result{.test = test, .test_time_unix_s = std::time(nullptr)};
   const int32_t warm_ups = plan.warm_up ? 1 : 0;
   for (int32_t i = 0; i < warm_ups + plan.repetitions; ++i) {
+    if (plan.on_run) plan.on_run(i, warm_ups + plan.repetitions);
     HR_ASSIGN_OR_RETURN(const Sample sample,
                         BenchRun(stack, test, static_cast<uint64_t>(i) + 1).run());
     if (i < warm_ups) continue;

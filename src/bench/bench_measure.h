@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct BenchResult {
 struct BenchPlan {
   int32_t repetitions = 5;
   bool warm_up = true;  // one run that is not counted
+  // Called between runs, with how many are done of how many.
+  std::function<void(int32_t done, int32_t runs)> on_run = nullptr;
 };
 
 // The engine must hold test.streams sequences of test.context() tokens and be idle.

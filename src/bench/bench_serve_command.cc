@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include "cli/version.h"
 #include "sched/step_cost.h"
 #include "sim/trace.h"
+#include "terminal/progress.h"
 
 namespace headrace {
 namespace {
@@ -352,6 +354,15 @@ std::string steps_text(const ServerSteps& steps) {
   return text + "\n";
 }
 
+Result<std::vector<LoadOutcome>> run_load_with_progress(LoadClientOptions client,
+                                                        const std::vector<LoadItem>& load) {
+  std::atomic<int64_t> ended{0};
+  client.ended = &ended;
+  const ProgressWatch progress("load", "requests", static_cast<double>(load.size()),
+                               [&ended] { return static_cast<double>(ended); });
+  return run_load(client, load);
+}
+
 Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
   LatencyTargets targets;
@@ -379,7 +390,7 @@ Result<int> run(ServeLoadFlags& flags) {
   HR_ASSIGN_OR_RETURN(RequestRowFile rows, RequestRowFile::open(flags.rows));
   HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
   const ServerSteps before = ServerSteps::now(flags.client);
-  HR_ASSIGN_OR_RETURN(const auto outcomes, run_load(flags.client, load));
+  HR_ASSIGN_OR_RETURN(const auto outcomes, run_load_with_progress(flags.client, load));
   const ServerSteps steps = ServerSteps::now(flags.client).since(before);
   write_rows(load, trace, outcomes, rows);
   HR_RETURN_IF_ERROR(rows.close());

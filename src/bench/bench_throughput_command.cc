@@ -12,10 +12,11 @@
 #include "bench/step_trace.h"
 #include "bench/workload.h"
 #include "cli/engine_flags.h"
+#include "cli/load_progress.h"
 #include "cli/model_flags.h"
-#include "cli/progress_line.h"
 #include "cli/version.h"
 #include "tensor/kernel_trace.h"
+#include "terminal/progress.h"
 
 namespace headrace {
 namespace {
@@ -145,7 +146,14 @@ Result<std::vector<WorkloadResult>> run_all(ModelStack& stack, const std::vector
                                             const WorkloadFlags& flags) {
   std::vector<WorkloadResult> results;
   const int warm_ups = flags.no_warm_up ? 0 : 1;
+  double output_tokens = 0;
+  for (const WorkItem& item : items) output_tokens += item.output;
   for (int i = 0; i < warm_ups + flags.repetitions; ++i) {
+    const auto tokens = [&stack, before = stack.engine().stats().scheduler.generation_tokens] {
+      return static_cast<double>(stack.engine().stats().scheduler.generation_tokens - before);
+    };
+    const ProgressWatch progress(i < warm_ups ? "warm-up" : fmt::format("run {}", i - warm_ups + 1),
+                                 "tokens", output_tokens, tokens);
     HR_ASSIGN_OR_RETURN(WorkloadResult result,
                         run_workload(stack, items, static_cast<uint64_t>(i) + 1));
     if (i >= warm_ups) results.push_back(std::move(result));

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cli/command_line.h"
 #include "stack/model_files.h"
+#include "terminal/progress.h"
 #include "weights/dummy_weights.h"
 #include "weights/safetensors_writer.h"
 
@@ -109,10 +110,13 @@ Result<int> run(const WeightsFlags& flags) {
   HR_ASSIGN_OR_RETURN(const auto writer,
                       SafetensorsWriter::create(flags.out + "/model.safetensors", entries));
   ThreadPool pool(place_threads(CpuTopology::read(), flags.threads, CpuBinding::kAuto));
+  Progress progress("write", "tensors");
   for (size_t i = 0; i < tensors.size(); ++i) {
+    progress.update(static_cast<double>(i), static_cast<double>(tensors.size()));
     fill_dummy_elements(pool, flags.seed, tensors[i].tensor, tensors[i].offset, flags.dtype,
                         tensors[i].first, *tensors[i].shape.elements(), writer->data(i).data());
   }
+  progress.take_away();
   fmt::print("{}: {} tensors, {} bytes in {:.1f} s\n", flags.out, tensors.size(),
              writer->file_bytes(), clock.now_seconds() - start);
   return 0;

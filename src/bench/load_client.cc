@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "bench/http_answer_reader.h"
+#include "server/http_answer_reader.h"
 
 namespace headrace {
 namespace {
@@ -191,6 +191,7 @@ class LoadThread {
   void ended(std::shared_ptr<LoadConnection> connection) {
     under_way_.erase(std::find(under_way_.begin(), under_way_.end(), connection));
     free_.push_back(std::move(connection));
+    if (options_.ended != nullptr) options_.ended->fetch_add(1, std::memory_order_relaxed);
     send_due();
   }
 

@@ -3,6 +3,7 @@
 // are all lists of LoadItems.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ struct LoadClientOptions {
   std::string api_key;      // empty: none is sent
   int concurrency_max = 0;  // requests under way; more wait. 0: no bound
   int threads = 2;
-  double seconds_max = 3600;  // what is not answered by then counts as failed
+  double seconds_max = 3600;              // what is not answered by then counts as failed
+  std::atomic<int64_t>* ended = nullptr;  // counts items that have; must outlive the run
 };
 
 // Seconds on one clock, 0 at the start of the run.

@@ -2,26 +2,13 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "server/http_channel.h"
 #include "server/http_message.h"
 
 namespace headrace {
-
-class TlsTrust;
-
-// Of http://HOST[:PORT][/PATH] or https://.
-struct HttpTarget {
-  bool tls = false;
-  std::string host;  // a name or an address; IPv6 without brackets
-  std::string port;
-  std::string path;  // at least "/"
-};
-
-// kInvalidArgument for what is no URL, kUnsupported for grpc://.
-Result<HttpTarget> parse_http_url(std::string_view url);
 
 // The status of the answer, whose body is not read. `seconds`: for each of connect, send and
 // receive. `trust`: the authorities of a target with TLS; REQUIRES: one, if it has.

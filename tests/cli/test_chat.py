@@ -1,17 +1,11 @@
 """`headrace chat`, piped and on a terminal."""
 
-import fcntl
 import json
 import os
-import pty
-import re
-import select
-import signal
-import struct
-import termios
-import time
 
 import pytest
+
+from pseudo_terminal import Terminal
 
 
 def test_piped_lines_are_answered_in_turn(program, model):
@@ -52,55 +46,11 @@ def test_a_long_conversation_drops_its_oldest_turns(program, model):
     assert "oldest turns were dropped" in text
 
 
-class Terminal:
-    """The program on a pseudo-terminal."""
-
-    def __init__(self, program, *arguments):
-        self.pid, self.file = pty.fork()
-        if self.pid == 0:
-            os.execve(program.binary, [program.binary, *arguments], program.environment)
-        self.output = ""
-        self.seen = 0
-
-    def type(self, text):
-        os.write(self.file, text.encode())
-
-    def wait_for(self, pattern, seconds=30):
-        """Reads until `pattern` is in what came since the last match."""
-        end = time.monotonic() + seconds
-        while True:
-            found = re.search(pattern, self.output[self.seen :])
-            if found:
-                self.seen += found.end()
-                return found
-            ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
-            assert ready, f"no {pattern!r} in {self.output[self.seen:]!r}"
-            self.output += os.read(self.file, 4096).decode(errors="replace")
-            unread = re.sub("\x1b\\[\\?2004[hl]", "", self.output[self.seen :])  # marks of pastes, on and off
-            self.output = self.output[: self.seen] + unread
-
-    def resize(self, columns):
-        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def exit_code(self):
-        """Reads to the end first: a terminal that nobody reads holds the program up."""
-        try:
-            while os.read(self.file, 4096):
-                pass
-        except OSError:  # the other side is closed
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
 @pytest.fixture
 def terminal(program, model):
     opened = Terminal(program, "chat", "-m", model, "--temperature", "0")
     yield opened
-    try:
-        os.kill(opened.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    os.close(opened.file)
+    opened.close()
 
 
 @pytest.mark.timing

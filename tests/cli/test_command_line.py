@@ -1,11 +1,12 @@
 """Help, versions, completion scripts and errors: nothing here loads a model."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
-COMMANDS = ["run", "chat", "serve", "inspect", "bench", "eval", "completion"]
+COMMANDS = ["run", "chat", "serve", "inspect", "bench", "eval", "completions", "top", "man"]
 
 
 def test_overview_names_every_command(program):
@@ -61,7 +62,7 @@ def test_unknown_command(program):
         (["bench", "-p", "5x12"], "5x12"),
         (["eval", "perplexity"], "FILE"),
         (["inspect"], "MODEL"),
-        (["completion", "tcsh"], "tcsh"),
+        (["completions", "tcsh"], "tcsh"),
     ],
 )
 def test_wrong_flags_are_named(program, arguments, named):
@@ -113,9 +114,62 @@ def test_a_file_that_is_no_model(program, tmp_path):
         assert "fake.gguf" in program.error(*command)
 
 
+def subcommands_of(program):
+    """The names of the overview: "bench", "bench serve", ..."""
+    page = program.text("--help")
+    listed = page[page.index("Commands:\n") + len("Commands:\n") : page.index("\n\n  --version")]
+    return [line[2:20].strip() for line in listed.split("\n")]
+
+
+def flags_of_help(program, command):
+    """Every long and short flag that the help of a command names as its own, with its aliases."""
+    page = program.text(*command.split(), "--help")
+    flags = set()
+    for line in page.split("\nExamples:")[0].split("\n"):
+        if found := re.match(r"  (?:(-\w), )?(?:   )?\s?(--[\w-]+)", line):
+            flags |= {name for name in found.groups() if name}
+    for aliases in re.findall(r"\(also ([^)]*)\)", re.sub(r"\s+", " ", page)):
+        flags |= {name.strip() for name in aliases.split(",")}
+    return flags
+
+
+def test_each_flag_of_each_command_is_in_completions_and_manual(program):
+    scripts = {shell: program.text("completions", shell) for shell in ("bash", "zsh", "fish")}
+    manual = program.text("man").replace("\\-", "-")
+    commands = subcommands_of(program)
+    assert {"serve", "chat", "bench serve", "bench ceilings", "top"} <= set(commands)
+    bash_flags = dict(re.findall(r"^ +'([\w ]+)'\) flags='([^']*)'", scripts["bash"], re.M))
+    for command in commands:
+        flags = flags_of_help(program, command)
+        assert {"--help", "-h"} <= flags
+        section = manual[manual.index(f'\n.SH "{command}"\n') :].split("\n.SH ")[1]
+        arm = scripts["zsh"][scripts["zsh"].index(f"        '{command}')\n            _arguments") :].split(" ;;")[0]
+        fish = [line for line in scripts["fish"].split("\n") if f'(__headrace_command) = "{command}"' in line]
+        for flag in flags:
+            assert flag in bash_flags[command].split(), (command, flag)
+            assert f"'{flag}[" in arm, (command, flag)
+            spelled = f" -l {flag[2:]} " if flag.startswith("--") else f" -s {flag[1:]} "
+            assert any(spelled in line for line in fish), (command, flag)
+            assert f"\\fB{flag}\\fR" in section, (command, flag)
+        alone = program.text("man", *command.split()).replace("\\-", "-")
+        assert all(f"\\fB{flag}\\fR" in alone for flag in flags)
+
+
+def test_the_manual_is_what_roff_takes(program, tmp_path):
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    path = tmp_path / "headrace.1"
+    path.write_text(program.text("man"))
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-Kutf8", str(path)], capture_output=True, check=True, timeout=60)
+    assert done.stderr == b""
+    text = re.sub("\x1b\\[[0-9;]*m", "", done.stdout.decode())
+    assert "--max-model-len" in text and "headrace chat" in text
+    assert "is no command" in program.error("man", "nonsense")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_valid(program, shell, tmp_path):
-    script = program.text("completion", shell)
+    script = program.text("completions", shell)
     for word in ("max-model-len", "streams", "perplexity", "served-model-name"):
         assert word in script
     if shutil.which(shell) is None:
@@ -128,7 +182,7 @@ def test_completion_scripts_are_valid(program, shell, tmp_path):
 def bash_completes(program, tmp_path, *words):
     """What bash would offer for the last of `words`."""
     path = tmp_path / "headrace.bash"
-    path.write_text(program.text("completion", "bash"))
+    path.write_text(program.text("completions", "bash"))
     typed = " ".join(f"'{word}'" for word in ("headrace", *words))
     ask = (
         f"source {path}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _headrace; "
@@ -142,5 +196,11 @@ def test_bash_completes_commands_flags_and_values(program, tmp_path):
     assert bash_completes(program, tmp_path, "be") == ["bench"]
     assert "--max-model-len" in bash_completes(program, tmp_path, "serve", "--max-m")
     assert bash_completes(program, tmp_path, "run", "--dtype", "flo") == ["float32", "float", "float16"]
-    assert bash_completes(program, tmp_path, "completion", "f") == ["fish"]
+    assert bash_completes(program, tmp_path, "completions", "f") == ["fish"]
     assert bash_completes(program, tmp_path, "eval", "") == ["perplexity", "score"]
+    assert "--random-input-len" in bash_completes(program, tmp_path, "bench", "serve", "--random-i")
+    assert bash_completes(program, tmp_path, "bench", "lat") == ["latency"]
+
+
+def test_completions_have_an_older_name(program):
+    assert program.text("completion", "bash") == program.text("completions", "bash")

@@ -1,6 +1,6 @@
-// Reads one HTTP/1.1 answer as its bytes come: head, then a body by length or in chunks. Of an
-// event stream it hands on each event's data; any other body it keeps. What a client of this
-// program's own server needs, and no more: no trailers, no answers that end with the connection.
+// Reads one answer of HTTP/1.1 as its bytes come: head, then a body by length, in chunks, or to the
+// connection's end. Of an event stream it hands on each event's data; any other body it keeps. No
+// trailers.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,15 @@ namespace headrace {
 
 class HttpAnswerReader {
  public:
-  // What follows "data: " in an event of one line; valid during the call.
+  // What follows "data:" in an event of one line; valid during the call.
   using OnEvent = std::function<void(std::string_view data)>;
 
   explicit HttpAnswerReader(OnEvent on_event) : on_event_(std::move(on_event)) {}
 
   // Takes all of `bytes`. kCorrupt where they are no such answer, or go on behind its end.
   Status feed(std::string_view bytes);
+  // The peer has closed the connection. kCorrupt where more was to come.
+  Status end();
 
   bool complete() const { return phase_ == Phase::kComplete; }
   int status() const { return status_; }  // 0 until the head has come
@@ -32,7 +34,16 @@ class HttpAnswerReader {
   const std::string& body() const { return body_; }  // of what is no event stream
 
  private:
-  enum class Phase { kHead, kBody, kChunkSize, kChunk, kChunkEnd, kLastChunkEnd, kComplete };
+  enum class Phase {
+    kHead,
+    kBody,
+    kToEnd,
+    kChunkSize,
+    kChunk,
+    kChunkEnd,
+    kLastChunkEnd,
+    kComplete
+  };
 
   bool take_line(std::string_view& bytes);  // into line_, without its end; false: more to come
   Status take_head_line();
@@ -46,7 +57,7 @@ class HttpAnswerReader {
   std::string line_;
   bool line_complete_ = false;
   int status_ = 0;
-  bool chunked_ = false, stream_ = false, closes_ = false;
+  bool chunked_ = false, stream_ = false, closes_ = false, has_length_ = false;
   double retry_after_ = -1;
   uint64_t left_ = 0;  // of the body, or of the chunk
   std::string body_;   // of an event stream: its last, unfinished line

@@ -1,4 +1,4 @@
-#include "bench/http_answer_reader.h"
+#include "server/http_answer_reader.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kLineBytesMax = 64 << 10;
 constexpr size_t kBodyBytesMax = 256 << 20;
-constexpr std::string_view kData = "data: ";
+constexpr std::string_view kData = "data:";
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -34,6 +34,10 @@ Status HttpAnswerReader::feed(std::string_view bytes) {
       case Phase::kChunkSize:
         if (take_line(bytes)) HR_RETURN_IF_ERROR(take_chunk_size());
         break;
+      case Phase::kToEnd:
+        add_to_body(bytes);
+        bytes = {};
+        break;
       case Phase::kBody:
       case Phase::kChunk:
         take_body(bytes);
@@ -53,6 +57,11 @@ Status HttpAnswerReader::feed(std::string_view bytes) {
   return ok_status();
 }
 
+Status HttpAnswerReader::end() {
+  if (phase_ == Phase::kToEnd) phase_ = Phase::kComplete;
+  return complete() ? ok_status() : no_answer("it ended too soon");
+}
+
 bool HttpAnswerReader::take_line(std::string_view& bytes) {
   if (line_complete_) line_.clear();
   const size_t end = bytes.find('\n');
@@ -67,6 +76,7 @@ Status HttpAnswerReader::take_head_line() {
   if (status_ == 0) {
     if (!line_.starts_with("HTTP/1.") || line_.size() < 12) return no_answer("no status line");
     std::from_chars(line_.data() + 9, line_.data() + 12, status_);
+    closes_ = line_.starts_with("HTTP/1.0");
     return status_ >= 100 ? ok_status() : no_answer("no status");
   }
   if (line_.empty()) {
@@ -81,12 +91,13 @@ Status HttpAnswerReader::take_head_line() {
     const size_t first = value.find_first_not_of(' ');
     if (first == value.npos) return no_answer("no content-length");
     std::from_chars(value.data() + first, value.data() + value.size(), left_);
+    has_length_ = true;
   }
   if (name == "transfer-encoding") chunked_ = value.find("chunked") != value.npos;
   if (name == "content-type") stream_ = value.find("text/event-stream") != value.npos;
   if (name == "retry-after" && retry_after_ < 0) retry_after_ = std::atof(value.c_str());
   if (name == "retry-after-ms") retry_after_ = std::atof(value.c_str()) * 1e-3;
-  if (name == "connection") closes_ = value.find("close") != value.npos;
+  if (name == "connection" && value.find("close") != value.npos) closes_ = true;
   return ok_status();
 }
 
@@ -95,7 +106,11 @@ void HttpAnswerReader::begin_body() {
     status_ = 0;
     return;
   }
-  phase_ = chunked_ ? Phase::kChunkSize : left_ > 0 ? Phase::kBody : Phase::kComplete;
+  const bool to_end = closes_ && !has_length_ && status_ != 204;
+  phase_ = chunked_    ? Phase::kChunkSize
+           : left_ > 0 ? Phase::kBody
+           : to_end    ? Phase::kToEnd
+                       : Phase::kComplete;
 }
 
 Status HttpAnswerReader::take_chunk_size() {
@@ -118,8 +133,12 @@ void HttpAnswerReader::add_to_body(std::string_view bytes) {
   if (!stream_) return;
   size_t first = 0;
   for (size_t end = body_.find('\n'); end != body_.npos; end = body_.find('\n', first)) {
-    const std::string_view line = std::string_view(body_).substr(first, end - first);
-    if (line.starts_with(kData)) on_event_(line.substr(kData.size()));
+    std::string_view line = std::string_view(body_).substr(first, end - first);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with(kData)) {
+      line.remove_prefix(kData.size());
+      on_event_(line.starts_with(' ') ? line.substr(1) : line);
+    }
     first = end + 1;
   }
   body_.erase(0, first);

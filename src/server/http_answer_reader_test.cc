@@ -1,4 +1,4 @@
-#include "bench/http_answer_reader.h"
+#include "server/http_answer_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "apps/line_reader.h"
+#include "terminal/line_reader.h"
 
 #include <fcntl.h>
 #include <histedit.h>
@@ -13,12 +13,11 @@
 #include <clocale>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <cwchar>
-#include <filesystem>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -33,6 +32,34 @@ constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 // Stands for a line's end inside a pasted text while it is edited and in the history.
 constexpr wchar_t kPastedNewline = L'\u23ce';
 constexpr std::string_view kPastedNewlineUtf8 = "\u23ce";
+
+// A text to be edited: one line of characters that are no keys.
+std::string with_shown_newlines(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += kPastedNewlineUtf8;
+    } else {
+      line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    }
+  }
+  return line;
+}
+
+// What all words that begin with `begun` have in common; empty: there are none.
+std::string common_beginning(const std::vector<std::string>& words, std::string_view begun) {
+  std::string common;
+  bool found = false;
+  for (const std::string& word : words) {
+    if (!word.starts_with(begun)) continue;
+    size_t length = 0;
+    while (found && length < std::min(common.size(), word.size()) && common[length] == word[length])
+      ++length;
+    common = found ? common.substr(0, length) : word + " ";
+    found = true;
+  }
+  return common;
+}
 
 void restore_newlines(std::string& line) {
   size_t at = 0;
@@ -123,7 +150,8 @@ class WindowWatch {
 // and never races with the line being edited.
 class EditLineReader final : public LineReader {
  public:
-  explicit EditLineReader(const std::string& history_path) : history_path_(history_path) {
+  EditLineReader(const std::string& history_path, std::vector<std::string> words)
+      : history_path_(history_path), words_(std::move(words)) {
     tcgetattr(STDIN_FILENO, &found_);
     edit_ = el_init("headrace", stdin, stdout, stderr);
     history_ = history_init();
@@ -141,6 +169,8 @@ class EditLineReader final : public LineReader {
     el_set(edit_, EL_ADDFN, "headrace-paste", "Takes what is pasted", &EditLineReader::on_paste);
     el_set(edit_, EL_BIND, "\\e[200~", "headrace-paste", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    el_set(edit_, EL_ADDFN, "headrace-complete", "Completes a word", &EditLineReader::on_tab);
+    el_set(edit_, EL_BIND, "\t", "headrace-complete", nullptr);
     el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
     el_wset(edit_, EL_GETCFN, &EditLineReader::read_character);
   }
@@ -166,6 +196,8 @@ class EditLineReader final : public LineReader {
     wrapping_ = {window_columns(), false};
     std::fputs(kPasteOn, stdout);
     std::fflush(stdout);
+    const std::string initial = with_shown_newlines(line);
+    if (!initial.empty()) el_push(edit_, initial.c_str());
     int bytes = 0;
     const char* text = el_gets(edit_, &bytes);
     std::fputs(kPasteOff, stdout);
@@ -173,7 +205,7 @@ class EditLineReader final : public LineReader {
     if (interrupted_) {
       el_reset(edit_);
       std::fputs("^C\n", stdout);
-      return Event::kInterrupt;
+      return interrupted_empty_ ? Event::kInterruptEmpty : Event::kInterrupt;
     }
     if (text == nullptr || bytes <= 0) {
       std::fputs("\n", stdout);
@@ -200,8 +232,18 @@ class EditLineReader final : public LineReader {
   }
   static const char* show_prompt(EditLine* edit) { return self(edit).prompt_.c_str(); }
   static unsigned char on_interrupt(EditLine* edit, int) {
+    const LineInfoW* line = el_wline(edit);
     self(edit).interrupted_ = true;
+    self(edit).interrupted_empty_ = line->lastchar == line->buffer;
     return CC_EOF;
+  }
+
+  static unsigned char on_tab(EditLine* edit, int) {
+    const LineInfo* line = el_line(edit);
+    const std::string begun(line->buffer, line->cursor);
+    const std::string common = common_beginning(self(edit).words_, begun);
+    if (begun.empty() || common.size() <= begun.size()) return CC_ERROR;
+    return el_insertstr(edit, common.c_str() + begun.size()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
   // libedit's own cannot be told of a new window size without leaving it all other signals too.
@@ -271,13 +313,14 @@ class EditLineReader final : public LineReader {
   }
 
   const std::string history_path_;
+  const std::vector<std::string> words_;
   termios found_{};
   EditLine* edit_ = nullptr;
   History* history_ = nullptr;
   const WindowWatch window_;
   Wrapping wrapping_;  // of the line being edited
   std::string prompt_;
-  bool interrupted_ = false;
+  bool interrupted_ = false, interrupted_empty_ = false;
 };
 
 // libedit reads characters by the locale: any UTF-8 one will do.
@@ -288,28 +331,12 @@ void use_utf8_locale() {
 
 }  // namespace
 
-std::unique_ptr<LineReader> LineReader::create(const std::string& history_path) {
+std::unique_ptr<LineReader> LineReader::create(const std::string& history_path,
+                                               std::vector<std::string> words) {
   const bool terminal = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
   if (!terminal) return std::make_unique<PlainLineReader>();
   use_utf8_locale();
-  return std::make_unique<EditLineReader>(history_path);
-}
-
-std::string chat_history_path() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (state != nullptr && *state != '\0') {
-    folder = state;
-  } else if (home != nullptr && *home != '\0') {
-    folder = std::filesystem::path(home) / ".local" / "state";
-  } else {
-    return {};
-  }
-  folder /= "headrace";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return error ? std::string() : (folder / "chat_history").string();
+  return std::make_unique<EditLineReader>(history_path, std::move(words));
 }
 
 }  // namespace headrace
