@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/decoder.h"
+#include "models/deepseek.h"
 #include "models/dots1.h"
 #include "models/gemma.h"
 #include "models/lfm2.h"
@@ -55,6 +56,7 @@ std::span<const Architecture> architectures() {
       decoder<qwen3_spec>("qwen3moe", expert_hf_names),
       decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
       decoder<dots1_spec>("dots1", expert_hf_names),
+      decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
       decoder<olmoe_spec>("olmoe", expert_hf_names),
       decoder<gemma_spec>("gemma", gemma_hf_names),
       decoder<gemma2_spec>("gemma2", gemma2_hf_names),

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
 
@@ -94,6 +95,10 @@ class DecoderLoader {
     }
     Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
       return loader_.host_values(name_in_file(name), shape);
+    }
+    Result<LinearLayer> made(const std::string& /*name*/, const Shape& shape,
+                             std::span<const float> values) override {
+      return loader_.made(shape, values);
     }
 
    private:
@@ -298,6 +303,21 @@ class DecoderLoader {
     HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
     keep(weight);
     return weight;
+  }
+
+  // In BF16, as most files have what it is made of, unless all is computed in f32.
+  Result<LinearLayer> made(const Shape& shape, std::span<const float> values) const {
+    const LinearCompute compute = compute_of_all();
+    LinearLayer layer;
+    std::vector<uint16_t> rounded;
+    ConstTensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
+    if (compute != LinearCompute::kFloat32) {
+      for (const float value : values) rounded.push_back(float_to_bfloat16(value));
+      view = {reinterpret_cast<const std::byte*>(rounded.data()), DType::kBF16, shape};
+    }
+    const LinearSource source{view, {}};
+    HR_ASSIGN_OR_RETURN(layer.weight, LinearWeight::pack(device_, std::span(&source, 1), compute));
+    return layer;
   }
 
   // In the file of packed weights.

@@ -3,6 +3,7 @@
 // a source it gets them, so that the two cannot differ.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,13 @@ class LayerTensors {
   virtual Result<DeviceVector> vector(const std::string& name, int64_t count) = 0;
   // In the host's memory: small ones that a part lays out in a way of its own.
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
+
+  // A matrix that a part makes of what values() gave it, where no tensor is what it multiplies by.
+  // `name` is nobody else's in the layer.
+  virtual Result<LinearLayer> made(const std::string& name, const Shape& /*shape*/,
+                                   std::span<const float> /*values*/) {
+    return unsupported("no part of this model makes " + name);
+  }
 
   // Weight, and bias of a LayerNorm, of as many `columns` as rows have.
   Status read_norm(const std::string& name, int64_t columns, NormWeights& norm) {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 55;
+constexpr size_t kModelCount = 60;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;
@@ -33,6 +33,9 @@ constexpr double kInt8ExpertsErrorMax = 0.12;
 // Gated DeltaNet divides what a head makes of a row by its size: transformers in bfloat16 is off by
 // 0.127 itself, 0.137 measured.
 constexpr double kDeltaNetErrorMax = 0.16;
+// Latents pass one more rounding on their way to a score: transformers in bfloat16 is off by 0.075
+// itself, 0.078 measured, and 0.149 with a cache of 8 bits.
+constexpr double kLatentErrorMax = 0.16;
 
 std::vector<std::string> model_names() {
   constexpr std::string_view kSuffix = ".expected.safetensors";
@@ -166,11 +169,14 @@ class TinyModel {
     const auto names = loaded_.weights->names();
     return std::ranges::any_of(names, [](auto name) { return name.ends_with("ssm_norm.weight"); });
   }
-  // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet.
+  bool keeps_latents() const { return loaded_.model->spec().kv.front().v_aliases_k; }
+  // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet and latents.
   double rounded_error_max(double others) const {
-    return has_delta_net() ? kDeltaNetErrorMax : others;
+    if (has_delta_net()) return kDeltaNetErrorMax;
+    return keeps_latents() ? std::max(kLatentErrorMax, others) : others;
   }
   bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
+  bool is_split_over_ranks() const { return !keeps_states() && !keeps_latents(); }
   SequenceValues run(const std::vector<int32_t>& steps, const OpHooks* hooks = nullptr,
                      int32_t read_last = 0, Communicator* ranks = nullptr,
                      KvFormats formats = {KvFormat::kF32}) const {
@@ -387,7 +393,7 @@ TEST_F(TinyModels, RanksGiveTheBitsOfOne) {
     const auto device = create_cpu_device(2);
     const auto whole = TinyModel::load(name, *device, {});
     ASSERT_TRUE(whole.ok()) << whole.status().message();
-    if (whole->keeps_states()) {
+    if (!whole->is_split_over_ranks()) {
       expect_no_ranks(name);
       continue;
     }
@@ -412,7 +418,7 @@ TEST_F(TinyModels, RanksThatAddTheirSumsGiveTheBitsOfTheirOrder) {
     for (const int32_t ranks : {2, 3}) {
       ModelLoadOptions options;
       const auto whole = TinyModel::load(name, *device, options);
-      if (whole.ok() && whole->keeps_states()) continue;
+      if (whole.ok() && !whole->is_split_over_ranks()) continue;
       options.shard = {.ranks = ranks, .sums = ShardSums::kReduce, .all_on_one = true};
       const auto one = TinyModel::load(name, *device, options);
       ASSERT_TRUE(one.ok()) << one.status().message();

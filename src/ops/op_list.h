@@ -4,6 +4,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/full_attention.h"
+#include "ops/attention/latent_kv.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/linear/gated_linear.h"
@@ -61,6 +62,7 @@
   OP(causal_conv, CausalConvArgs)        \
   OP(delta_rule, DeltaRuleArgs)          \
   OP(full_attention, FullAttentionArgs)  \
+  OP(latent_kv, LatentKvArgs)            \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(sigmoid_gate, SigmoidGateArgs)      \

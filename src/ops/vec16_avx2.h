@@ -30,6 +30,38 @@ inline void store(float* to, Vec16 x) {
   _mm256_storeu_ps(to + 8, x.b);
 }
 
+// Rows and columns of eight vectors of eight.
+inline void transpose8(__m256 (&x)[8]) {
+  __m256 pairs[8], fours[8];
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const __m256d low = _mm256_castps_pd(pairs[i + j]), high = _mm256_castps_pd(pairs[i + j + 2]);
+      fours[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+      fours[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    x[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+    x[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+  }
+}
+// Lane j of x[i] and lane i of x[j] change places.
+inline void transpose(Vec16 (&x)[16]) {
+  __m256 parts[2][2][8];  // [half of the rows][half of the lanes]
+  for (int i = 0; i < 16; ++i) {
+    parts[i / 8][0][i % 8] = x[i].a;
+    parts[i / 8][1][i % 8] = x[i].b;
+  }
+  for (auto& halves : parts) {
+    for (auto& part : halves) transpose8(part);
+  }
+  for (int i = 0; i < 16; ++i) x[i] = {parts[0][i / 8][i % 8], parts[1][i / 8][i % 8]};
+}
+
 inline Vec16 add(Vec16 x, Vec16 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 inline Vec16 sub(Vec16 x, Vec16 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
 inline Vec16 mul(Vec16 x, Vec16 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }

@@ -30,6 +30,33 @@ inline Vec16 zero() { return {_mm512_setzero_ps()}; }
 inline Vec16 load(const float* from) { return {_mm512_loadu_ps(from)}; }
 inline void store(float* to, Vec16 a) { _mm512_storeu_ps(to, a.v); }
 
+// Lane j of x[i] and lane i of x[j] change places.
+inline void transpose(Vec16 (&x)[16]) {
+  __m512 pairs[16], fours[16];
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_unpacklo_ps(x[i].v, x[i + 1].v);
+    pairs[i + 1] = _mm512_unpackhi_ps(x[i].v, x[i + 1].v);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const __m512d low = _mm512_castps_pd(pairs[i + j]), high = _mm512_castps_pd(pairs[i + j + 2]);
+      fours[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      fours[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+  }
+  // Part g of fours[4 i + j] has column 4 g + j of rows 4 i to 4 i + 3.
+  for (int j = 0; j < 4; ++j) {
+    const __m512 even_01 = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0x88);
+    const __m512 even_23 = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0x88);
+    const __m512 odd_01 = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0xdd);
+    const __m512 odd_23 = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0xdd);
+    x[j].v = _mm512_shuffle_f32x4(even_01, even_23, 0x88);
+    x[8 + j].v = _mm512_shuffle_f32x4(even_01, even_23, 0xdd);
+    x[4 + j].v = _mm512_shuffle_f32x4(odd_01, odd_23, 0x88);
+    x[12 + j].v = _mm512_shuffle_f32x4(odd_01, odd_23, 0xdd);
+  }
+}
+
 inline Vec16 add(Vec16 a, Vec16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec16 sub(Vec16 a, Vec16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Vec16 mul(Vec16 a, Vec16 b) { return {_mm512_mul_ps(a.v, b.v)}; }

@@ -78,6 +78,18 @@ enum class LayerMixer : uint8_t {
   kDeltaNet,   // gated DeltaNet (Qwen3-Next)
 };
 
+// Of multi-head latent attention (DeepSeek-AI, 2024), which keeps a latent of each token and one
+// rotated key that all heads share.
+struct LatentConfig {
+  int32_t rank = 0;        // of what is kept; 0: heads have keys and values of their own
+  int32_t query_rank = 0;  // of the latent that queries are made of; 0: they are made of the row
+  int32_t plain_dim = 0;   // of a head's query and key, what is not rotated
+  int32_t rope_dim = 0;    // and what is
+  int32_t value_dim = 0;   // of a head
+  int32_t key_dim = 0;     // both together, where a file has it so
+  bool joined = true;      // keys' and values' matrices lie in one tensor, attn_kv_b
+};
+
 struct MixerConfig {
   std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
@@ -90,6 +102,7 @@ struct MixerConfig {
   // How the file has it: heads' rows of q, k, v and z in one tensor (Qwen3-Next); log(-rate).
   bool tensors_by_head = false;
   bool rate_is_log = false;
+  LatentConfig latent;
 
   LayerMixer of(int32_t layer) const {
     return by_layer.empty() ? LayerMixer::kAttention : by_layer[static_cast<size_t>(layer)];

@@ -27,6 +27,7 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(read_rope_scaling());
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
+    HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
     HR_RETURN_IF_ERROR(read_end_ids());
@@ -275,7 +276,36 @@ class GgufConfigReader {
     return ok_status();
   }
 
+  // Files of before 2025 have the sizes of heads where those of today have those of what is kept.
+  Status read_latent() {
+    LatentConfig& latent = config_.mixers.latent;
+    if (latent.rank == 0) return ok_status();
+    HR_ASSIGN_OR_RETURN(const auto value_length, file_.optional_int(key("attention.value_length")));
+    if (latent.key_dim == 0) latent.key_dim = config_.head_dim;
+    if (latent.value_dim == 0 && value_length.value_or(0) > 0) {
+      latent.value_dim = static_cast<int32_t>(
+          std::min<int64_t>(*value_length, int64_t{kModelLimits.head_dim_max} + 1));
+    }
+    if (latent.value_dim > kModelLimits.head_dim_max) {
+      return file_.corrupt_field(
+          key("attention.value_length"),
+          fmt::format("{} is over {}", *value_length, kModelLimits.head_dim_max));
+    }
+    latent.joined = file_.find_tensor("blk.0.attn_k_b.weight") == nullptr;
+    // YaRN's scale of scores: a tenth of it is in the file.
+    HR_ASSIGN_OR_RETURN(const auto log_multiplier,
+                        file_.optional_float(key("rope.scaling.yarn_log_multiplier")));
+    config_.rope_scaling.mscale = config_.rope_scaling.mscale_all_dim =
+        10 * log_multiplier.value_or(0);
+    // Softmax over all experts, unless the file says otherwise; DeepSeek V2's groups are others.
+    ExpertConfig& experts = config_.experts;
+    if (experts.scores == ExpertScores::kSigmoid || experts.groups <= 1) return ok_status();
+    return file_.unsupported_field(key("expert_group_count"),
+                                   "groups by their best expert (DeepSeek V2) are not supported");
+  }
+
   Status check_value_length() const {
+    if (config_.mixers.latent.rank > 0) return ok_status();
     const std::string name = key("attention.value_length");
     HR_ASSIGN_OR_RETURN(const auto value_length, file_.optional_int(name));
     if (value_length.value_or(config_.head_dim) == config_.head_dim) return ok_status();

@@ -54,6 +54,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
+    HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_mixers());
     HR_RETURN_IF_ERROR(adjust_ffn());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
@@ -437,6 +438,37 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "no_rope_layer_interval", 0));
     for (int32_t i = 0; period > 0 && i < config_.layers; ++i) {
       config_.rope_layers.push_back((i + 1) % period != 0);
+    }
+    return ok_status();
+  }
+
+  // ---- latent attention ----
+
+  Status read_latent() {
+    if (config_.mixers.latent.rank == 0) return ok_status();
+    HR_ASSIGN_OR_RETURN(config_.qk_rows_interleaved, flag_or(json_, "rope_interleave", true));
+    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "moe_layer_freq", 1));
+    if (period != 1) {
+      return source_.unsupported_field("moe_layer_freq",
+                                       fmt::format("{} is not supported, only 1", period));
+    }
+    const Json* method = find("topk_method");
+    const bool by_groups =
+        method != nullptr && method->is_string() && method->as_string() == "group_limited_greedy";
+    ExpertConfig& experts = config_.experts;
+    if (by_groups && experts.groups > 1) {
+      return source_.unsupported_field(
+          "topk_method", "groups by their best expert (DeepSeek V2) are not supported");
+    }
+    if (experts.scores == ExpertScores::kSoftmax) experts.groups = experts.groups_used = 1;
+    const Json* types = find("mlp_layer_types");
+    if (types == nullptr) return ok_status();
+    HR_RETURN_IF_ERROR(check_list("mlp_layer_types", *types));
+    experts.dense_first = 0;
+    experts.dense_layers.clear();
+    for (const Json& type : types->as_array()) {
+      if (!type.is_string()) return wrong_type("mlp_layer_types", type, "a list of names");
+      experts.dense_layers.push_back(type.as_string() == "dense");
     }
     return ok_status();
   }

@@ -16,7 +16,8 @@ namespace headrace {
 
 using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
-                 int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*>;
+                 int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
+                 int32_t LatentConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -27,6 +28,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.*of);
         } else if constexpr (requires { config.experts.*of; }) {
           return visit(config.experts.*of);
+        } else if constexpr (requires { config.mixers.latent.*of; }) {
+          return visit(config.mixers.latent.*of);
         } else {
           return visit(config.mixers.*of);
         }
@@ -52,7 +55,8 @@ struct ConfigField {
   bool is_whole() const {
     return std::holds_alternative<int32_t ModelConfig::*>(member) ||
            std::holds_alternative<int32_t ExpertConfig::*>(member) ||
-           std::holds_alternative<int32_t MixerConfig::*>(member);
+           std::holds_alternative<int32_t MixerConfig::*>(member) ||
+           std::holds_alternative<int32_t LatentConfig::*>(member);
   }
 };
 

@@ -168,6 +168,23 @@ LFM2_MOE = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "con
 LATER_STATE_FOLDERS = {"lfm2-moe": ("Lfm2Moe", LFM2_MOE, "bfloat16")}
 LATER_STATE_GGUF_FILES = {"lfm2-moe-gguf": ("Lfm2Moe", LFM2_MOE)}
 
+# Latent attention, behind these.
+LATENT = dict(kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_hidden_layers=3,
+              num_key_value_heads=4, moe_intermediate_size=32, num_experts_per_tok=3, n_routed_experts=8)
+DEEPSEEK2 = dict(**LATENT, q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=1, n_group=1, topk_group=1,
+                 routed_scaling_factor=1.5)
+DEEPSEEK3 = dict(**LATENT, q_lora_rank=24, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2,
+                 routed_scaling_factor=2.5, num_mtp_layers=0,
+                 **rope("yarn", factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT, mscale=1.0,
+                        mscale_all_dim=1.0))
+GLM_LITE = dict(**LATENT, q_lora_rank=24, n_group=1, topk_group=1, routed_scaling_factor=1.8)
+LATENT_FOLDERS = {
+    "deepseek2": ("DeepseekV2", DEEPSEEK2, "bfloat16"),
+    "deepseek3": ("DeepseekV3", DEEPSEEK3, "bfloat16"),
+    "glm4-moe-lite": ("Glm4MoeLite", GLM_LITE, "bfloat16"),
+}
+LATENT_GGUF_FILES = {"deepseek2-gguf": ("DeepseekV2", DEEPSEEK2), "deepseek3-gguf": ("DeepseekV3", DEEPSEEK3)}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
@@ -187,7 +204,7 @@ def random_weights(model, seed):
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
             router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight"))
-            if router and model.config.model_type not in ("dots1", "lfm2_moe"):
+            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite"):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
         elif name.endswith("bias"):
@@ -268,7 +285,7 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -285,7 +302,8 @@ def write_folder(folder, name, model, dtype):
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
-                 "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1"}
+                 "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
+                 "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2"}
 INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -297,6 +315,9 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
          "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
+         "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+         "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+         "self_attn.kv_b_proj": "attn_kv_b",
          "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
          "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
          "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
@@ -325,7 +346,7 @@ def interleave_rows(rows, heads):
 
 def write_keys(writer, config, architecture):
     parameters = config.rope_parameters.get("full_attention", config.rope_parameters)
-    head_dim = getattr(config, "head_dim", None)
+    head_dim = getattr(config, "head_dim", None) if architecture != "deepseek2" else None
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -341,7 +362,7 @@ def write_keys(writer, config, architecture):
         writer.add_vocab_size(config.vocab_size)
     else:
         writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_head_count_kv(1 if is_latent_apart(config) else config.num_key_value_heads)
     writer.add_rope_freq_base(parameters["rope_theta"])
     if architecture == "starcoder2":
         writer.add_layer_norm_eps(config.norm_epsilon)
@@ -362,19 +383,22 @@ def write_keys(writer, config, architecture):
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-    if architecture == "dots1":
+    if architecture == "deepseek2":
+        write_latent_keys(writer, config)
+    if architecture in ("dots1", "deepseek2"):
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-        writer.add_expert_group_count(config.n_group)
-        writer.add_expert_group_used_count(config.topk_group)
+        if config.model_type != "deepseek_v2":
+            writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
     if architecture == "lfm2moe":
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
-    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe"):
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe", "deepseek2"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if architecture == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
@@ -394,6 +418,37 @@ def write_keys(writer, config, architecture):
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_sliding_window(0)
         writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
+
+
+def is_latent_apart(config):
+    """Files of before 2025 join the matrices of keys and values and have the sizes of heads."""
+    return config.model_type == "deepseek_v3"
+
+
+def write_latent_keys(writer, config):
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    query_dim = config.qk_nope_head_dim + config.qk_rope_head_dim
+    if is_latent_apart(config):
+        writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+        writer.add_value_length(config.kv_lora_rank)
+        writer.add_key_length_mla(query_dim)
+        writer.add_value_length_mla(config.v_head_dim)
+    else:
+        writer.add_key_length(query_dim)
+        writer.add_value_length(config.v_head_dim)
+    if "mscale_all_dim" in config.rope_parameters:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * config.rope_parameters["mscale_all_dim"])
+
+
+def latents_apart(config, name, rows):
+    """attn_kv_b as attn_k_b, a head's matrix turned, and attn_v_b."""
+    heads = rows.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+    keys, values = numpy.split(heads, [config.qk_nope_head_dim], axis=1)
+    return [(name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)), (name.replace("kv_b", "v_b"), values)]
 
 
 def rope_tensors(config):
@@ -451,7 +506,9 @@ def write_gguf(path, kind, model):
             rows = rows.squeeze(1)
         exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name
         rows = rows.astype(numpy.float32 if exact else numpy.float16)
-        writer.add_tensor(name, numpy.ascontiguousarray(rows))
+        split = ".attn_kv_b." in name and is_latent_apart(config)
+        for each, values in latents_apart(config, name, rows) if split else [(name, rows)]:
+            writer.add_tensor(each, numpy.ascontiguousarray(values))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -464,10 +521,11 @@ def main():
     out.mkdir(parents=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-               **LATER_STATE_FOLDERS}
+               **LATER_STATE_FOLDERS, **LATENT_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
-             **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES)}
+             **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
+             **LATENT_FOLDERS, **half(LATENT_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)

@@ -75,9 +75,9 @@ class MadeTensors final : public LayerTensors {
     std::vector<LinearSource> sources;
     std::vector<float> bias;
     for (const MatrixStack::Rows& rows : stack.rows) {
-      const int64_t size = rows.count * stack.columns;
+      const int64_t size = rows.in_file() * stack.columns;
       const std::vector<float>& all = make(rows.name + ".weight", std::max(rows.experts, 1) * size);
-      const float* const weight = all.data() + rows.expert * size;
+      const float* const weight = all.data() + rows.expert * size + rows.first * stack.columns;
       sources.push_back({.weight = ConstTensorView(reinterpret_cast<const std::byte*>(weight),
                                                    DType::kF32, Shape{rows.count, stack.columns}),
                          .row_order = rows.order});
@@ -101,6 +101,18 @@ class MadeTensors final : public LayerTensors {
 
   Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
     return make(name, shape.elements().value());
+  }
+
+  Result<LinearLayer> made(const std::string& /*name*/, const Shape& shape,
+                           std::span<const float> values) override {
+    const LinearSource source{
+        .weight =
+            ConstTensorView(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape),
+        .row_order = {}};
+    LinearLayer layer;
+    HR_ASSIGN_OR_RETURN(
+        layer.weight, LinearWeight::pack(device_, std::span(&source, 1), LinearCompute::kFloat32));
+    return layer;
   }
 
   // What is there already is taken, not made: for files that hold the same values otherwise.

@@ -8,6 +8,7 @@
 #include "models/parts/attention_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
+#include "models/parts/latent_attention_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
 #include "models/parts/short_conv_mixer.h"
 
@@ -16,6 +17,7 @@ namespace headrace {
 using MixerSpec = std::variant<  //
     AttentionSpec,               //
     DeltaNetSpec,                //
+    LatentAttentionSpec,         //
     ShortConvSpec>;
 using FeedForwardSpec = std::variant<  //
     DenseSpec,                         //

@@ -2,7 +2,7 @@
 ops_room(attention
   SOURCES
     attention.cc attention_cpu.cc full_attention.cc full_attention_cpu.cc full_attention_cpu_avx2.cc
-    full_attention_cpu_avx512.cc rope_attention.cc rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx2.cc rope_kv_cpu_avx512.cc
+    full_attention_cpu_avx512.cc latent_kv.cc latent_kv_cpu.cc rope_attention.cc rope_kv.cc rope_kv_cpu.cc rope_kv_cpu_avx2.cc rope_kv_cpu_avx512.cc
     tiles.cc panels.cc materialised.cc plan.cc
     cpu_avx2.cc cpu_avx512.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_materialised.cc
   CUDA
@@ -10,7 +10,7 @@ ops_room(attention
     rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu rope_attention_cuda_d256.cu
     rope_kv_cuda.cu
   TESTS
-    attention_test.cc attention_cuda_test.cc full_attention_test.cc rope_attention_cuda_test.cc rope_kv_test.cc rope_kv_cuda_test.cc
+    attention_test.cc attention_cuda_test.cc full_attention_test.cc latent_kv_test.cc rope_attention_cuda_test.cc rope_kv_test.cc rope_kv_cuda_test.cc
     plan_test.cc page_test.cc cpu_amx_emulated.cc
   GPU_WORDS
     plan_test.cc page_test.cc)

@@ -305,6 +305,43 @@ void run_passes(const AttentionTile& tile, Args&... args) {
   }
 }
 
+// --- values that are part of keys ---
+
+// The first v_dim components of the keys of a block, [v_dim][16 tokens], as values: [16][v_dim].
+template <class Cache>
+void turn_block(const std::byte* keys, int32_t k_dim, int32_t v_dim, float* values) {
+  for (int32_t d = 0; d < v_dim; d += 16) {
+    Vec16 tile[16];
+    for (int32_t i = 0; i < 16; ++i) {
+      tile[i] = Cache::load_vector(keys + int64_t{d + i} * 16 * Cache::kBytes);
+      if constexpr (Cache::kScales) {
+        tile[i] = mul(tile[i], load_bf16(keys + (k_dim + int64_t{d} / kKvGroup * 2) * 16));
+      }
+    }
+    transpose(tile);
+    for (int32_t t = 0; t < 16; ++t) store(values + t * v_dim + d, tile[t]);
+  }
+}
+
+// Blocks are turned one by one, and added to all rows before the next. Each row adds its keys in
+// ascending order, one by one, as it does where values lie by themselves.
+template <class Cache>
+void add_values_of_keys(const AttentionTile& tile, Split& split, float* sums) {
+  alignas(64) float values[kAttentionBlock * kHeadDimMax];
+  Range visible[kAttentionTileRows];
+  for (int32_t r = 0; r < tile.rows; ++r) visible[r] = split.visible[r];
+  for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
+    turn_block<Cache>(split.keys[b], tile.k_dim, tile.v_dim, values);
+    split.values[b] = split.ahead[b] = reinterpret_cast<const std::byte*>(values);
+    for (int32_t r = 0; r < tile.rows; ++r) {
+      const int32_t first = visible[r].first > b * 16 ? visible[r].first : b * 16;
+      const int32_t last = visible[r].last < b * 16 + 16 ? visible[r].last : b * 16 + 16;
+      split.visible[r] = last > first ? Range{first, last} : Range{0, 0};
+    }
+    run_passes<ValuePass<F32Cache>>(tile, split, sums);
+  }
+}
+
 // --- formats ---
 
 void score_all(const AttentionTile& tile, Split& split) {
@@ -320,7 +357,21 @@ void score_all(const AttentionTile& tile, Split& split) {
   }
 }
 
+void add_all_values_of_keys(const AttentionTile& tile, Split& split, float* const sums) {
+  switch (tile.k_format) {
+    case KvFormat::kF32:
+      return add_values_of_keys<F32Cache>(tile, split, sums);
+    case KvFormat::kF16:
+      return add_values_of_keys<F16Cache>(tile, split, sums);
+    case KvFormat::kBF16:
+      return add_values_of_keys<Bf16Cache>(tile, split, sums);
+    case KvFormat::kInt8:
+      return add_values_of_keys<Int8Cache>(tile, split, sums);
+  }
+}
+
 void add_all_values(const AttentionTile& tile, Split& split, float* const sums) {
+  if (tile.values_are_keys) return add_all_values_of_keys(tile, split, sums);
   switch (tile.v_format) {
     case KvFormat::kF32:
       return run_passes<ValuePass<F32Cache>>(tile, split, sums);

@@ -8,6 +8,7 @@ namespace headrace {
 
 // A panel shares what it converts: keys and values of a split become BF16 once for all its rows.
 inline constexpr int32_t kPanelRowsMax = 256;
+inline constexpr int32_t kPanelDimMax = 256;
 inline constexpr int32_t kPanelTileRows = 32;  // that the products take at once
 
 // Rows of one sequence that share a key head: `queries` consecutive positions x `group` heads, row
@@ -26,7 +27,7 @@ struct AttentionPanel {
   const std::byte* values;
   int64_t block_stride;  // bytes
   const int32_t* block_table;
-  int32_t head_dim;  // of keys and values: a multiple of 16, at most kHeadDimMax
+  int32_t head_dim;  // of keys and values: a multiple of 16, at most kPanelDimMax
   KvFormat format;   // of both; not kF32
   float scale;       // > 0
   float soft_cap;    // 0 = none

@@ -15,7 +15,7 @@ inline constexpr int32_t kAttentionBlock = 16;   // tokens of a cache block
 // of 48.
 inline constexpr int32_t kAttentionTileRows = 14;
 
-inline constexpr int32_t kHeadDimMax = 256;
+inline constexpr int32_t kHeadDimMax = 576;  // a latent of 512 and a rotated key of 64
 
 // Rows (a query position and one head each) of one sequence that share a key head.
 struct AttentionTile {
@@ -31,6 +31,7 @@ struct AttentionTile {
   const int32_t* block_table;
   int32_t k_dim, v_dim;  // multiples of 16, at most kHeadDimMax
   KvFormat k_format, v_format;
+  bool values_are_keys;  // a value is the first v_dim components of its key; `values` is `keys`
   float scale;
   float soft_cap;  // 0 = none
 };

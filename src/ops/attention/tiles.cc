@@ -83,6 +83,7 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
   tile.v_dim = kv.v_dim;
   tile.k_format = kv.k_format;
   tile.v_format = kv.v_format;
+  tile.values_are_keys = kv.v_aliases_k;
   tile.scale = args.scale;
   tile.soft_cap = args.soft_cap;
   for (int32_t r = 0; r < tile.rows; ++r) {
@@ -242,7 +243,7 @@ bool fits_attention_tiles(const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   const auto fits = [](int32_t dim) { return dim % 16 == 0 && dim <= kHeadDimMax; };
   return kv.block_tokens == kAttentionBlock && kv.keys == KeyLayout::kTransposed &&
-         fits(kv.k_dim) && fits(kv.v_dim) && !kv.v_aliases_k;
+         fits(kv.k_dim) && fits(kv.v_dim);
 }
 
 void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSplit attend_split,

@@ -1,0 +1,70 @@
+#include "models/deepseek.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+// The library norms latents with a constant of its own, whatever the file says of other norms.
+constexpr float kLatentNormEps = 1e-6f;
+
+constexpr auto kLatentNames = std::to_array<HfTensorName>({
+    {"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight"},
+    {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight"},
+    {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight"},
+    {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight"},
+    {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"},
+    {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight"},
+});
+
+// YaRN sharpens scores where the file says so (mscale_all_dim).
+float score_scale(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const double plain = 1.0 / std::sqrt(static_cast<double>(config.mixers.latent.key_dim));
+  if (scaling.kind == RopeScaling::Kind::kNone || scaling.factor <= 1) {
+    return static_cast<float>(plain);
+  }
+  const double mscale = 0.1 * scaling.mscale_all_dim * std::log(scaling.factor) + 1.0;
+  return static_cast<float>(plain * mscale * mscale);
+}
+
+LatentAttentionSpec latent_attention_of(const ModelConfig& config) {
+  const LatentConfig& latent = config.mixers.latent;
+  return {.heads = config.heads,
+          .rank = latent.rank,
+          .query_rank = latent.query_rank,
+          .plain_dim = latent.plain_dim,
+          .rope_dim = latent.rope_dim,
+          .value_dim = latent.value_dim,
+          .scale = score_scale(config),
+          .norm_eps = kLatentNormEps,
+          .rows_interleaved = config.qk_rows_interleaved,
+          .joined = latent.joined};
+}
+
+}  // namespace
+
+DecoderSpec deepseek_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  for (DecoderLayerSpec& layer : spec.layers) {
+    layer.mixer = latent_attention_of(config);
+    auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
+    if (mixture != nullptr) {
+      mixture->choice_bias = mixture->router.scores == RouterScores::kSigmoid;
+    }
+  }
+  return spec;
+}
+
+HfTensorNames deepseek_hf_names() {
+  static const std::vector<HfTensorName> kAll = [] {
+    std::vector<HfTensorName> rows(kLatentNames.begin(), kLatentNames.end());
+    rows.insert(rows.end(), expert_hf_names().begin(), expert_hf_names().end());
+    return rows;
+  }();
+  return kAll;
+}
+
+}  // namespace headrace

@@ -1,0 +1,13 @@
+// DeepSeek V2 and V3 (DeepSeek-AI, 2024), and what is built like them (R1, Kimi K2, Moonlight,
+// GLM-4.7-Flash): latent attention, and mixtures of experts behind a few dense layers.
+#pragma once
+
+#include "models/decoder_spec.h"
+#include "weights/hf_names.h"
+
+namespace headrace {
+
+DecoderSpec deepseek_spec(const ModelConfig& config);
+HfTensorNames deepseek_hf_names();
+
+}  // namespace headrace

@@ -1,0 +1,34 @@
+// Multi-head latent attention (DeepSeek-AI, 2024): of a token a latent c and one rotated key r are
+// kept, for all heads. Head h has the key [K_h c, r] and the value V_h c, so that
+//   score = q_h' K_h c + rotate(q_h)' r = (K_h' q_h)' c + rotate(q_h)' r
+// and heads attend the latents themselves: their queries take K_h in, what they see goes through
+// V_h. Keys and values of heads are never made (the absorbed form). On a CPU.
+#pragma once
+
+#include <memory>
+
+#include "models/parts/layer_part.h"
+
+namespace headrace {
+
+struct LatentAttentionSpec {
+  int32_t heads = 0;
+  int32_t rank = 0;        // of the latent
+  int32_t query_rank = 0;  // of that of queries; 0: they are made of the row
+  int32_t plain_dim = 0;   // of a query, what meets the latent
+  int32_t rope_dim = 0;    // and what meets the rotated key
+  int32_t value_dim = 0;
+  int32_t rope = 0;    // index into DecoderSpec::ropes
+  float scale = 0.0f;  // of scores
+  float norm_eps = 0.0f;
+  bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
+  bool joined = true;             // K and V are attn_kv_b, a head's K above its V; else K' is
+                                  // attn_k_b and V attn_v_b, a matrix a head
+
+  int32_t query_dim() const { return plain_dim + rope_dim; }
+  int32_t kept_dim() const { return rank + rope_dim; }
+};
+
+std::unique_ptr<Mixer> make_part(const LatentAttentionSpec& spec, int64_t hidden);
+
+}  // namespace headrace

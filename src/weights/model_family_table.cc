@@ -1,0 +1,434 @@
+// The table of architectures: their numbers, what their classes assume, their rows.
+#include "weights/model_family.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headrace {
+namespace {
+
+constexpr double kThetaMax = 1e12;
+constexpr double kScaleMax = 1e6;
+using enum Presence;
+
+constexpr auto kCommonFields = std::to_array<ConfigField>({
+    {&ModelConfig::hidden, "embedding_length", "hidden_size", 1, kModelLimits.hidden_max,
+     kRequired},
+    {&ModelConfig::layers, "block_count", "num_hidden_layers", 1, kModelLimits.layers_max,
+     kRequired},
+    {&ModelConfig::ffn, "feed_forward_length", "intermediate_size", 1, kModelLimits.ffn_max,
+     kRequired},
+    {&ModelConfig::vocab, "", "vocab_size", 1, kModelLimits.vocab_max, kRequired},
+    {&ModelConfig::context_length, "context_length", "max_position_embeddings", 1,
+     kModelLimits.context_length_max, kRequired},
+    {&ModelConfig::heads, "attention.head_count", "num_attention_heads", 1, kModelLimits.heads_max,
+     kRequired},
+    {&ModelConfig::kv_heads, "attention.head_count_kv", "num_key_value_heads", 1,
+     kModelLimits.heads_max},
+    {&ModelConfig::head_dim, "attention.key_length", "head_dim", 1, kModelLimits.head_dim_max},
+    {&ModelConfig::rope_dim, "rope.dimension_count", "", 1, kModelLimits.head_dim_max},
+    {&ModelConfig::rope_theta, "rope.freq_base", "rope_theta", 1, kThetaMax},
+    {&ModelConfig::rope_theta_local, "rope.freq_base_swa", "rope_local_base_freq", 1, kThetaMax},
+    {&ModelConfig::window, "attention.sliding_window", "sliding_window", 0,
+     kModelLimits.context_length_max, kNullable},
+});
+
+constexpr ConfigField kRmsEps{
+    &ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20, 1, kRequired};
+constexpr ConfigField kLayerNormEps{
+    &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
+constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
+
+// Of mixtures of experts. Files spell the number of experts in three ways.
+constexpr ConfigField expert_count(std::string_view hf, Presence presence = kRequired) {
+  return {&ExpertConfig::count, "expert_count", hf, 0, kModelLimits.experts_max, presence};
+}
+constexpr ConfigField kNumExperts{&ExpertConfig::count, "", "num_experts", 0,
+                                  kModelLimits.experts_max};
+constexpr ConfigField experts_used(std::string_view hf) {
+  return {&ExpertConfig::used, "expert_used_count", hf, 0, kModelLimits.experts_max};
+}
+constexpr ConfigField kExpertWidth{&ExpertConfig::width, "expert_feed_forward_length",
+                                   "moe_intermediate_size", 1, kModelLimits.ffn_max};
+// A GGUF file of Llama's name may be a Mixtral.
+constexpr auto kLlamaFields =
+    std::to_array<ConfigField>({kRmsEps, expert_count("", kOptional), experts_used("")});
+constexpr auto kMixtralFields = std::to_array<ConfigField>(
+    {kRmsEps, expert_count("num_local_experts"), experts_used("num_experts_per_tok")});
+constexpr auto kOlmoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+});
+constexpr auto kQwen3MoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+});
+// DeepSeek's router (Liu et al., 2024).
+constexpr auto kDots1Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    expert_count("n_routed_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+    {&ExpertConfig::shared_count, "expert_shared_count", "n_shared_experts", 0,
+     kModelLimits.experts_max, kNullable},
+    {&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, kScaleMax},
+    {&ExpertConfig::groups, "expert_group_count", "n_group", 0, kModelLimits.experts_max},
+    {&ExpertConfig::groups_used, "expert_group_used_count", "topk_group", 0,
+     kModelLimits.experts_max},
+    {&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
+     kModelLimits.layers_max},
+});
+// DeepSeek V2 and V3, GLM-4.7-Flash: latent attention, and the same router.
+constexpr auto kDeepSeekFields = [] {
+  std::array<ConfigField, kDots1Fields.size() + 6> fields;
+  auto next = std::copy(kDots1Fields.begin(), kDots1Fields.end(), fields.begin());
+  constexpr int32_t kDimMax = kModelLimits.head_dim_max;
+  *next++ = {&LatentConfig::rank, "attention.kv_lora_rank", "kv_lora_rank", 1, kDimMax, kRequired};
+  *next++ = {&LatentConfig::query_rank,
+             "attention.q_lora_rank",
+             "q_lora_rank",
+             0,
+             kModelLimits.hidden_max,
+             kNullable};
+  *next++ = {&LatentConfig::plain_dim, "", "qk_nope_head_dim", 1, kDimMax};
+  *next++ = {&LatentConfig::rope_dim, "rope.dimension_count", "qk_rope_head_dim", 2, kDimMax};
+  *next++ = {&LatentConfig::key_dim, "attention.key_length_mla", "", 1, kDimMax};
+  *next++ = {&LatentConfig::value_dim, "attention.value_length_mla", "v_head_dim", 1, kDimMax};
+  return fields;
+}();
+constexpr ConfigField kSharedExpertWidth{
+    &ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+    "shared_expert_intermediate_size", 1, kModelLimits.ffn_max};
+constexpr auto kQwen2MoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    kNumExperts,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+    kExpertWidth,
+    kSharedExpertWidth,
+});
+constexpr auto kLfm2Fields = std::to_array<ConfigField>({
+    {&ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "norm_eps", 1e-20, 1, kRequired},
+    {&MixerConfig::conv_taps, "shortconv.l_cache", "conv_L_cache", 2, kModelLimits.conv_taps_max,
+     kRequired},
+});
+constexpr auto kLfm2MoeFields = [] {
+  std::array<ConfigField, kLfm2Fields.size() + 5> fields;
+  auto next = std::copy(kLfm2Fields.begin(), kLfm2Fields.end(), fields.begin());
+  *next++ = expert_count("num_experts");
+  *next++ = experts_used("num_experts_per_tok");
+  *next++ = kExpertWidth;
+  *next++ = {&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, kScaleMax};
+  *next++ = {&ExpertConfig::dense_first, "leading_dense_block_count", "num_dense_layers", 0,
+             kModelLimits.layers_max};
+  return fields;
+}();
+// GGUF files of gated DeltaNet are not read yet.
+constexpr auto kQwen35Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&MixerConfig::conv_taps, "", "linear_conv_kernel_dim", 2, kModelLimits.conv_taps_max},
+    {&MixerConfig::key_heads, "", "linear_num_key_heads", 1, kModelLimits.heads_max},
+    {&MixerConfig::value_heads, "", "linear_num_value_heads", 1, kModelLimits.heads_max},
+    {&MixerConfig::key_dim, "", "linear_key_head_dim", 1, kModelLimits.head_dim_max},
+    {&MixerConfig::value_dim, "", "linear_value_head_dim", 1, kModelLimits.head_dim_max},
+});
+constexpr auto kQwen35MoeFields = [] {
+  std::array<ConfigField, kQwen35Fields.size() + 4> fields;
+  auto next = std::copy(kQwen35Fields.begin(), kQwen35Fields.end(), fields.begin());
+  *next++ = expert_count("num_experts");
+  *next++ = experts_used("num_experts_per_tok");
+  *next++ = kExpertWidth;
+  *next++ = kSharedExpertWidth;
+  return fields;
+}();
+constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
+constexpr auto kSoftCapFields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&ModelConfig::attention_soft_cap, "attn_logit_softcapping", "attn_logit_softcapping", 0,
+     kScaleMax, kNullable},
+    {&ModelConfig::logit_soft_cap, "final_logit_softcapping", "final_logit_softcapping", 0,
+     kScaleMax, kNullable},
+});
+constexpr auto kGraniteFields = std::to_array<ConfigField>({
+    kRmsEps,
+    {&ModelConfig::attention_scale, "attention.scale", "attention_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::embedding_scale, "embedding_scale", "embedding_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::residual_scale, "residual_scale", "residual_multiplier", 1e-9, kScaleMax},
+    {&ModelConfig::logit_divisor, "logit_scale", "logits_scaling", 1e-9, kScaleMax},
+});
+constexpr auto kGraniteMoeFields = [] {
+  std::array<ConfigField, kGraniteFields.size() + 2> fields;
+  *std::copy(kGraniteFields.begin(), kGraniteFields.end(), fields.begin()) =
+      expert_count("num_local_experts");
+  fields.back() = experts_used("num_experts_per_tok");
+  return fields;
+}();
+
+// ---- what the Hugging Face classes assume
+// --------------------------------------------------------
+
+void set_defaults(ModelConfig& config, double theta, int32_t context_length, float eps) {
+  config.rope_theta = theta;
+  config.context_length = context_length;
+  config.rms_eps = eps;
+}
+void llama_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-6f); }
+void mistral_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 131072, 1e-6f);
+  config.kv_heads = 8;
+  config.window = 4096;
+}
+void qwen2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.qkv_bias = true;
+  config.window = 4096;
+}
+void qwen3_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.head_dim = 128;
+  config.window = 4096;
+}
+void gemma_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 8192, 1e-6f);
+  config.head_dim = 256;
+  config.tied_embeddings = true;
+}
+void gemma2_defaults(ModelConfig& config) {
+  gemma_defaults(config);
+  config.window = 4096;
+  config.attention_scale = 1.0f / 16;  // query_pre_attn_scalar 256
+  config.attention_soft_cap = 50;
+  config.logit_soft_cap = 30;
+}
+void gemma3_defaults(ModelConfig& config) {
+  gemma_defaults(config);
+  set_defaults(config, 1e6, 131072, 1e-6f);
+  config.rope_theta_local = 1e4;
+  config.window = 4096;
+  config.attention_scale = 1.0f / 16;
+  config.vocab = 262208;
+  config.hidden = 2304;
+  config.ffn = 9216;
+  config.layers = 26;
+  config.heads = 8;
+  config.kv_heads = 4;
+}
+void phi3_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.rope_scaling.original_context = 4096;
+  config.fused.qkv = true;
+  config.fused.gate_up = true;
+}
+void smollm3_defaults(ModelConfig& config) {
+  set_defaults(config, 2e6, 32768, 1e-6f);
+  config.kv_heads = 4;
+  config.tied_embeddings = true;
+}
+void mixtral_defaults(ModelConfig& config) {
+  set_defaults(config, 1e6, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.experts = {.count = 8, .used = 2};
+}
+void qwen2_moe_defaults(ModelConfig& config) {
+  qwen2_defaults(config);
+  config.experts = {
+      .count = 60, .used = 4, .width = 1408, .shared_width = 5632, .normalised = false};
+}
+void qwen3_moe_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.window = 4096;
+  config.experts = {.count = 128, .used = 8, .width = 768, .normalised = false};
+}
+void dots1_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.experts = {.width = 1408, .normalised = false};
+}
+void deepseek2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.qk_rows_interleaved = true;
+  config.mixers.latent = {
+      .rank = 512, .query_rank = 1536, .plain_dim = 128, .rope_dim = 64, .value_dim = 128};
+  config.experts = {.count = 64,
+                    .used = 6,
+                    .width = 1407,
+                    .shared_count = 2,
+                    .normalised = false,
+                    .scores = ExpertScores::kSoftmax};
+}
+void deepseek3_defaults(ModelConfig& config) {
+  deepseek2_defaults(config);
+  config.context_length = 4096;
+  config.experts = {.count = 256,
+                    .used = 8,
+                    .width = 2048,
+                    .shared_count = 1,
+                    .scale = 2.5f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .groups = 8,
+                    .groups_used = 4,
+                    .dense_first = 3};
+}
+void glm4_moe_lite_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 202752;
+  config.rms_eps = 1e-5f;
+  config.mixers.latent = {
+      .rank = 512, .query_rank = 768, .plain_dim = 192, .rope_dim = 64, .value_dim = 256};
+  config.experts = {.count = 64,
+                    .used = 4,
+                    .width = 1536,
+                    .shared_count = 1,
+                    .scale = 1.8f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+void olmoe_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.experts = {.count = 64, .used = 8, .normalised = false};
+}
+void olmo2_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
+void olmo3_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 2048, 1e-5f);
+  config.window = 4096;
+}
+void granite_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-6f);
+  config.attention_scale = 1;
+  config.embedding_scale = 1;
+}
+void granite_moe_defaults(ModelConfig& config) {
+  granite_defaults(config);
+  config.experts = {.count = 8, .used = 2};
+}
+void lfm2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e6, 128000, 1e-5f);
+  config.kv_heads = 8;
+  config.mixers.conv_taps = 3;
+  config.tied_embeddings = true;
+}
+void lfm2_moe_defaults(ModelConfig& config) {
+  lfm2_defaults(config);
+  config.experts = {.count = 32, .used = 4, .width = 1792, .normalised = true, .dense_first = 2};
+}
+void qwen35_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 32768, 1e-6f);
+  config.head_dim = 256;
+  config.mixers = {.by_layer = {},
+                   .gated_attention = true,
+                   .conv_taps = 4,
+                   .key_heads = 16,
+                   .value_heads = 32,
+                   .key_dim = 128,
+                   .value_dim = 128,
+                   .rate_is_log = true};
+}
+void qwen35_moe_defaults(ModelConfig& config) {
+  qwen35_defaults(config);
+  config.ffn = 1;  // no layer has a dense network
+  config.experts = {.count = 256, .used = 8, .width = 512, .shared_width = 512};
+}
+void qwen3_next_defaults(ModelConfig& config) {
+  qwen35_defaults(config);
+  config.mixers.tensors_by_head = true;
+  config.experts = {
+      .count = 512, .used = 10, .width = 512, .shared_width = 512, .normalised = true};
+}
+void starcoder2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.kv_heads = 2;
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.tied_embeddings = true;
+}
+
+template <size_t kCount>
+using NameArray = std::array<std::string_view, kCount>;
+
+constexpr NameArray<1> kLlamaClasses{"LlamaForCausalLM"};
+constexpr NameArray<1> kMistralClasses{"MistralForCausalLM"};
+constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
+constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
+constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
+constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
+constexpr NameArray<1> kDeepSeek2Classes{"DeepseekV2ForCausalLM"};
+constexpr NameArray<1> kDeepSeek3Classes{"DeepseekV3ForCausalLM"};
+constexpr NameArray<1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
+constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
+constexpr NameArray<1> kGraniteMoeClasses{"GraniteMoeForCausalLM"};
+constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
+constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
+constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
+constexpr NameArray<1> kGemma2Classes{"Gemma2ForCausalLM"};
+constexpr NameArray<2> kGemma3Classes{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
+constexpr NameArray<1> kPhi3Classes{"Phi3ForCausalLM"};
+constexpr NameArray<1> kSmolLm3Classes{"SmolLM3ForCausalLM"};
+constexpr NameArray<1> kOlmo2Classes{"Olmo2ForCausalLM"};
+constexpr NameArray<1> kOlmo3Classes{"Olmo3ForCausalLM"};
+constexpr NameArray<1> kGraniteClasses{"GraniteForCausalLM"};
+constexpr NameArray<1> kLfm2Classes{"Lfm2ForCausalLM"};
+constexpr NameArray<1> kLfm2MoeClasses{"Lfm2MoeForCausalLM"};
+constexpr NameArray<2> kQwen35Classes{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"};
+constexpr NameArray<2> kQwen35MoeClasses{"Qwen3_5MoeForCausalLM",
+                                         "Qwen3_5MoeForConditionalGeneration"};
+constexpr NameArray<1> kQwen3NextClasses{"Qwen3NextForCausalLM"};
+constexpr NameArray<1> kStarCoder2Classes{"Starcoder2ForCausalLM"};
+constexpr NameArray<1> kSilu{"silu"};
+// Gemma's first files say "gelu" and mean the tanh form.
+constexpr NameArray<3> kGemmaGelu{"gelu_pytorch_tanh", "gelu", "gelu_new"};
+constexpr NameArray<1> kGeluTanh{"gelu_pytorch_tanh"};
+
+constexpr bool kInterleaved = true;
+constexpr bool kActivationsFitF16 = true;
+
+// A GGUF file names the architecture only: the first row of a name is for them.
+constexpr auto kFamilies = std::to_array<ModelFamily>({
+    {"llama", kLlamaClasses, kSilu, kInterleaved, kLlamaFields, llama_defaults, kActivationsFitF16},
+    {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults,
+     kActivationsFitF16},
+    {"llama", kMixtralClasses, kSilu, kInterleaved, kMixtralFields, mixtral_defaults},
+    {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
+    {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
+    {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
+    {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
+    {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma3_defaults},
+    {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},
+    {"smollm3", kSmolLm3Classes, kSilu, kInterleaved, kRmsFields, smollm3_defaults},
+    {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},
+    {"olmo2", kOlmo3Classes, kSilu, !kInterleaved, kRmsFields, olmo3_defaults},
+    {"granite", kGraniteClasses, kSilu, kInterleaved, kGraniteFields, granite_defaults},
+    {"granitemoe", kGraniteMoeClasses, kSilu, kInterleaved, kGraniteMoeFields,
+     granite_moe_defaults},
+    {"dots1", kDots1Classes, kSilu, !kInterleaved, kDots1Fields, dots1_defaults},
+    {"deepseek2", kDeepSeek2Classes, kSilu, kInterleaved, kDeepSeekFields, deepseek2_defaults},
+    {"deepseek2", kDeepSeek3Classes, kSilu, kInterleaved, kDeepSeekFields, deepseek3_defaults},
+    {"deepseek2", kGlm4MoeLiteClasses, kSilu, kInterleaved, kDeepSeekFields,
+     glm4_moe_lite_defaults},
+    {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
+    {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
+    {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
+    {"lfm2", kLfm2Classes, kSilu, !kInterleaved, kLfm2Fields, lfm2_defaults, false,
+     LayerMixer::kShortConv},
+    {"lfm2moe", kLfm2MoeClasses, kSilu, !kInterleaved, kLfm2MoeFields, lfm2_moe_defaults, false,
+     LayerMixer::kShortConv},
+    {"qwen35", kQwen35Classes, kSilu, !kInterleaved, kQwen35Fields, qwen35_defaults, false,
+     LayerMixer::kDeltaNet},
+    {"qwen35moe", kQwen35MoeClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen35_moe_defaults,
+     false, LayerMixer::kDeltaNet},
+    {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
+     false, LayerMixer::kDeltaNet},
+    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
+     starcoder2_defaults},
+});
+
+}  // namespace
+
+std::span<const ConfigField> common_fields() { return kCommonFields; }
+std::span<const ModelFamily> model_families() { return kFamilies; }
+
+}  // namespace headrace
