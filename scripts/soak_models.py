@@ -12,8 +12,9 @@ CLASSES = {
     "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3": "Gemma3ForCausalLM", "granite": "GraniteForCausalLM",
     "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM", "phi3": "Phi3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
 }  # fmt: skip
-NORMED_HEADS = ("qwen3", "gemma3", "olmo2")
+NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
 
 
@@ -76,6 +77,10 @@ SHAPES = [
     Shape("olmo2", "olmo2", 8, 8, 128, 512, 32000, attention_bias=False),
     Shape("smollm3", "smollm3", 8, 2, 128, 512, 32000, layers=4, no_rope_layers=[1, 1, 1, 0], use_sliding_window=False),
     Shape("starcoder2", "starcoder2", 8, 2, 128, 512, 49152, sliding_window=192, use_bias=True, norm_epsilon=1e-5),
+    Shape("experts", "qwen3_moe", 8, 2, 128, 512, 32000, num_experts=32, num_experts_per_tok=4, moe_intermediate_size=256,
+          norm_topk_prob=True, attention_bias=False),
+    Shape("experts-shared", "qwen2_moe", 8, 8, 64, 512, 32001, num_experts=60, num_experts_per_tok=4,
+          moe_intermediate_size=192, shared_expert_intermediate_size=384),
     Shape("deep-mha", "llama", 32, 32, 128, 256, 32000, layers=8),
 ]  # fmt: skip
 

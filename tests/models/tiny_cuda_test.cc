@@ -97,10 +97,10 @@ double rounded_distance(const std::string& path, const std::vector<TokenLogprobs
   return mixture ? all[(all.size() - 1) * 8 / 10] : all.back();
 }
 
-// Layers that keep states are refused on a GPU, by name.
+// Layers that keep states or latents are refused on a GPU, by name.
 bool is_refused(const Status& status) {
   return status.code() == StatusCode::kUnsupported &&
-         status.message().find("layers that keep a state") != std::string::npos;
+         status.message().find("on a CPU alone") != std::string::npos;
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
