@@ -129,6 +129,8 @@ struct SchedulerStats {
   uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
   // Tokens that were proposed and verified, and of them those that were right.
   uint64_t proposed_tokens = 0, accepted_tokens = 0;
+  uint64_t verifications = 0;  // of a sequence's proposals in a step
+  double draft_seconds = 0;    // that a draft model took of the steps
   int32_t blocks_cached = 0;          // of those not used: hold a prefix that may be used again
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found

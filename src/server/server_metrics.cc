@@ -37,9 +37,13 @@ struct SchedulerSum {
   const char* help;
   double (*value)(const SchedulerStats& stats);
 };
-constexpr std::array<SchedulerSum, 14> kSchedulerSums = {{
+constexpr std::array<SchedulerSum, 16> kSchedulerSums = {{
     {"vllm:num_preemptions_total", "Preemptions.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.preemptions); }},
+    {"vllm:spec_decode_num_drafts_total", "Verifications of a sequence's proposals.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.verifications); }},
+    {"headrace:draft_seconds_total", "Seconds of the steps that the draft model took.",
+     [](const SchedulerStats& stats) { return stats.draft_seconds; }},
     {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were proposed and verified.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.proposed_tokens); }},
     {"vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were right.",
