@@ -20,8 +20,7 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
       record.pause = kShortPause;
     }
   }
-  const int32_t depth =
-      weighs() ? best_depth(budget.load, drafting_).tokens : options_.proposals.tokens_max;
+  const int32_t depth = depth_for(budget.load);
   for (const Candidate& candidate : drafting_) {
     DraftEntry& entry = *candidate.entry;
     ProposalRecord& record = entry.sequence->proposals;
@@ -39,11 +38,18 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
   }
 }
 
+int32_t ModelDrafts::depth_for(const StepLoad& load) const {
+  if (!weighs()) return options_.proposals.tokens_max;
+  return learns() ? 1 + lessons_ % options_.proposals.tokens_max
+                  : best_depth(load, drafting_).tokens;
+}
+
 // Whether what is left of its answer brings in what catching up costs; else it is tried where that
 // may be spent.
 bool ModelDrafts::begins(Sequence& sequence, const StepLoad& load) {
   ProposalRecord& record = sequence.proposals;
   record.acceptance = usual_acceptance_;
+  if (learns()) return true;
   DraftEntry entry{.sequence = &sequence};
   const Candidate alone{.entry = &entry, .most = options_.proposals.tokens_max};
   const Depth best = best_depth(load, {&alone, 1});
@@ -112,6 +118,7 @@ void ModelDrafts::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
 void ModelDrafts::note_step(const StepResult::Drafting& drafting, double seconds) {
   trial_seconds_ = std::min(kTrialSecondsMax, trial_seconds_ + kTrialShare * seconds);
   cost_.observe(drafting);
+  if (drafting.passes > 0) lessons_ = std::min(kLessons, lessons_ + 1);
   seconds_ += drafting.seconds;
 }
 

@@ -46,8 +46,11 @@ class ModelDrafts {
   // Below so many right ones of all, pauses get longer.
   static constexpr double kPoor = 0.4;
   static constexpr int32_t kShortPause = 16, kPauseMin = 64, kPauseMax = 4096;
+  // The first steps with drafts go through all depths, whatever the rule says: before them nothing
+  // is known of what rows and passes cost.
+  static constexpr int32_t kLessons = 20;
   // What is tried in vain: steps of a trial, tokens of each, its share of the time of all steps,
-  // and of how many plain steps it is at the start.
+  // and what is saved up of that at most.
   static constexpr int32_t kTrialSteps = 4, kTrialTokens = 2;
   static constexpr double kTrialShare = 0.01, kTrialSecondsMax = 4;
   // An answer is expected to go on for as long as it may, and for so many tokens at most.
@@ -59,6 +62,8 @@ class ModelDrafts {
     double gain = 0;           // these tokens
   };
   bool weighs() const { return !options_.proposals.whatever_they_cost && options_.clock != nullptr; }
+  bool learns() const { return lessons_ < kLessons; }
+  int32_t depth_for(const StepLoad& load) const;
   bool begins(Sequence& sequence, const StepLoad& load);
   Depth best_depth(const StepLoad& load, std::span<const Candidate> candidates) const;
   void stop(Sequence& sequence) const;
@@ -66,6 +71,7 @@ class ModelDrafts {
   const SchedulerOptions& options_;
   const StepPace& pace_;
   DraftCost cost_;
+  int32_t lessons_ = 0;  // steps with drafts, up to kLessons
   double usual_acceptance_ = kFirstGuess;
   double trial_seconds_ = 0;  // that may still be spent on trials
   double seconds_ = 0;

@@ -98,8 +98,8 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
   draft.weights = read_weights(*draft.source, options.load, device.pool().thread_count());
   ModelConfig& config = draft.weights.config;
   if (Status status = refusal(draft.weights.problems); !status.ok()) return named(status);
-  if (has_states(config) || has_states(target.config)) {
-    return named(unsupported("states of sequences do not undo a rejected proposal", "model-draft"));
+  if (has_states(config)) {
+    return named(unsupported("its layers keep states, which do not undo a rejected proposal"));
   }
   if (!config.head.generates()) return named(unsupported("the model generates no text"));
   if (config.context_length_max < target.config.served_length) {
