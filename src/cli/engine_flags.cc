@@ -283,11 +283,12 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
              "no answer; ngram proposes what followed the last tokens before, draft_model what "
              "--model-draft says")
       ->group("Engine");
-  app.add_option("--model-draft,--md,--spec-draft-model,--speculative-model,--spec-model,"
-                 "--speculative-draft-model-path,--speculative-draft-model",
-                 proposals.model,
-                 "Speculative decoding with a smaller model that has the same tokens: a .gguf file "
-                 "or a folder")
+  app.add_option(
+         "--model-draft,--md,--spec-draft-model,--speculative-model,--spec-model,"
+         "--speculative-draft-model-path,--speculative-draft-model",
+         proposals.model,
+         "Speculative decoding with a smaller model that has the same tokens: a .gguf file "
+         "or a folder")
       ->type_name("PATH")
       ->group("Engine");
   add_size(app,

@@ -59,10 +59,8 @@ ForwardBatch BatchBuilder::build(std::span<const TokenRun> runs, const SlotTable
 }
 
 ForwardBatch BatchBuilder::batch() const {
-  return {.tokens = tokens_,
-          .positions = positions_,
-          .groups = groups_,
-          .layer_group = layer_group_};
+  return {
+      .tokens = tokens_, .positions = positions_, .groups = groups_, .layer_group = layer_group_};
 }
 
 void BatchBuilder::begin(size_t rows, size_t sequences) {

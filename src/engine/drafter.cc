@@ -167,8 +167,7 @@ void Drafter::sample(std::span<Draft*> drafts, std::span<const LogitRow> rows,
 
 // Behind an end nothing follows. What a greedy answer gets is sure to the draft's own probability;
 // what is drawn may be right however seldom it comes.
-void Drafter::add(Draft& draft, const SampleResult& sampled,
-                  const SamplingParams& sampling) const {
+void Drafter::add(Draft& draft, const SampleResult& sampled, const SamplingParams& sampling) const {
   draft.going = !sampled.fault;
   if (sampled.fault) return;
   draft.tokens.push_back(sampled.token);

@@ -31,12 +31,11 @@ Result<std::unique_ptr<ModelPass>> ModelPass::create(Device& device, const Model
                                                      Sizes sizes, Communicator* group,
                                                      const OpHooks* hooks) {
   HR_ASSIGN_OR_RETURN(Buffer buffer, device.allocate(workspace_bytes(device, model, sizes)));
-  return std::unique_ptr<ModelPass>(
-      new ModelPass(device, model, group, hooks, std::move(buffer)));
+  return std::unique_ptr<ModelPass>(new ModelPass(device, model, group, hooks, std::move(buffer)));
 }
 
-ModelPass::ModelPass(Device& device, const Model& model, Communicator* group,
-                     const OpHooks* hooks, Buffer workspace)
+ModelPass::ModelPass(Device& device, const Model& model, Communicator* group, const OpHooks* hooks,
+                     Buffer workspace)
     : device_(device),
       model_(model),
       hooks_(hooks),

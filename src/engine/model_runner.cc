@@ -137,8 +137,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
     return Ticket(++last_ticket_);
   }
   slots_.update(**mapped);
-  const StepPlan& proposed =
-      drafter_ == nullptr ? plan : drafter_->propose(plan, slots_, sampler_);
+  const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_, sampler_);
   const ForwardBatch batch = builder_.build(proposed, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
@@ -249,13 +248,12 @@ Result<std::unique_ptr<KvMemory>> create_memory(Device& device, const KvPlan& pl
 
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
-  return runs_ahead(device) ? device_runner_bytes(device, model, plan, options)
-                            : RankCompute::workspace_bytes({&device, &model}, options) +
-                                  (options.draft == nullptr
-                                       ? 0
-                                       : Drafter::workspace_bytes(device, options)) +
-                                  StateStorage::bytes(model.spec(), options.max_num_seqs,
-                                                      options.state_checkpoints);
+  return runs_ahead(device)
+             ? device_runner_bytes(device, model, plan, options)
+             : RankCompute::workspace_bytes({&device, &model}, options) +
+                   (options.draft == nullptr ? 0 : Drafter::workspace_bytes(device, options)) +
+                   StateStorage::bytes(model.spec(), options.max_num_seqs,
+                                       options.state_checkpoints);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,
@@ -327,12 +325,12 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
   std::unique_ptr<Drafter> drafter;
   if (options.draft != nullptr) {
     CHECK(!split && options.tiers.empty() && options.kv_memory == KvMemoryKind::kPaged);
-    HR_ASSIGN_OR_RETURN(drafter, Drafter::create(*ranks.front().device,
-                                                 computes.front()->storage(), options));
+    HR_ASSIGN_OR_RETURN(
+        drafter, Drafter::create(*ranks.front().device, computes.front()->storage(), options));
   }
-  return std::unique_ptr<Runner>(std::make_unique<ModelRunner>(
-      ranks, std::move(computes), std::move(group), std::move(options), std::move(population),
-      std::move(drafter)));
+  return std::unique_ptr<Runner>(
+      std::make_unique<ModelRunner>(ranks, std::move(computes), std::move(group),
+                                    std::move(options), std::move(population), std::move(drafter)));
 }
 
 }  // namespace headrace

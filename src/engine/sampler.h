@@ -37,8 +37,8 @@ class Sampler {
   std::vector<SampleRow> parameters_;
   std::vector<std::vector<TokenId>> banned_;
   std::vector<std::vector<std::pair<TokenId, float>>> biases_;  // of a draft's rows
-  std::vector<std::vector<uint32_t>> allowed_;  // [ceil(V / 32)]; empty: all
-  std::vector<bool> dead_ends_;                 // of all rows: their form leaves nothing to choose
+  std::vector<std::vector<uint32_t>> allowed_;                  // [ceil(V / 32)]; empty: all
+  std::vector<bool> dead_ends_;  // of all rows: their form leaves nothing to choose
 };
 
 }  // namespace headrace

@@ -13,6 +13,7 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
     Sequence& sequence = *candidate.entry->sequence;
     ProposalRecord& record = sequence.proposals;
     if (candidate.most == 0) continue;
+    if (weighs() && learns() && drafting_.size() >= kLearners) break;
     if (!weighs() || record.begun || begins(sequence, budget.load)) {
       record.begun = true;
       drafting_.push_back(candidate);
@@ -48,7 +49,8 @@ int32_t ModelDrafts::depth_for(const StepLoad& load) const {
 // may be spent.
 bool ModelDrafts::begins(Sequence& sequence, const StepLoad& load) {
   ProposalRecord& record = sequence.proposals;
-  record.acceptance = usual_acceptance_;
+  record.acceptance = usual_.mean;
+  record.acceptance_weight = kPriorWeight;
   if (learns()) return true;
   DraftEntry entry{.sequence = &sequence};
   const Candidate alone{.entry = &entry, .most = options_.proposals.tokens_max};
@@ -56,8 +58,7 @@ bool ModelDrafts::begins(Sequence& sequence, const StepLoad& load) {
   const int32_t behind =
       sequence.known_length() - std::max(sequence.prefix_tokens, record.drafted_to);
   const double catch_up = cost_.per_row() * behind;
-  const int32_t left =
-      std::min(kExpectedTokens, sequence.length_max() - sequence.known_length());
+  const int32_t left = std::min(kExpectedTokens, sequence.length_max() - sequence.known_length());
   if (best.tokens > 0 && left / (1 + best.gain) * best.saved_seconds >= catch_up) return true;
   const double trial = catch_up + kTrialSteps * cost_.seconds(kTrialTokens, kTrialTokens);
   if (trial > trial_seconds_) return false;
@@ -95,6 +96,11 @@ ModelDrafts::Depth ModelDrafts::best_depth(const StepLoad& load,
   return best;
 }
 
+void ModelDrafts::Acceptance::note(double right) {
+  weight = std::min(weight + 1, kAcceptanceMemory);
+  mean += (right - mean) / weight;
+}
+
 // Where it is mostly wrong, for longer each time.
 void ModelDrafts::stop(Sequence& sequence) const {
   ProposalRecord& record = sequence.proposals;
@@ -109,8 +115,11 @@ void ModelDrafts::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
   ProposalRecord& record = sequence.proposals;
   for (int32_t i = 0; i < std::min(proposed, accepted + 1); ++i) {
     const double right = i < accepted ? 1.0 : 0.0;
-    record.acceptance += kLearning * (right - record.acceptance);
-    usual_acceptance_ += kLearning * (right - usual_acceptance_);
+    Acceptance own{record.acceptance, record.acceptance_weight};
+    own.note(right);
+    record.acceptance = own.mean;
+    record.acceptance_weight = own.weight;
+    usual_.note(right);
   }
   if (proposed > 0) record.drafted_to = sequence.known_length();
 }

@@ -41,14 +41,16 @@ class ModelDrafts {
   double seconds() const { return seconds_; }  // of all passes
 
  private:
-  // Acceptance by sequence and over all, learned from each proposal.
-  static constexpr double kLearning = 1.0 / 8, kFirstGuess = 0.7;
+  // Acceptance by sequence and over all, a mean of the last kAcceptanceMemory proposals or so. What
+  // is not known yet counts as so many proposals that went as usual, or as guessed at the start.
+  static constexpr double kAcceptanceMemory = 48, kPriorWeight = 4, kFirstGuess = 0.7;
   // Below so many right ones of all, pauses get longer.
   static constexpr double kPoor = 0.4;
   static constexpr int32_t kShortPause = 16, kPauseMin = 64, kPauseMax = 4096;
   // The first steps with drafts go through all depths, whatever the rule says: before them nothing
   // is known of what rows and passes cost.
-  static constexpr int32_t kLessons = 20;
+  static constexpr int32_t kLessons = 16;
+  static constexpr size_t kLearners = 2;  // sequences that take part in them
   // What is tried in vain: steps of a trial, tokens of each, its share of the time of all steps,
   // and what is saved up of that at most.
   static constexpr int32_t kTrialSteps = 4, kTrialTokens = 2;
@@ -61,7 +63,14 @@ class ModelDrafts {
     double saved_seconds = 0;  // of a step, for the tokens that it brings
     double gain = 0;           // these tokens
   };
-  bool weighs() const { return !options_.proposals.whatever_they_cost && options_.clock != nullptr; }
+  // A mean, with what it was made of.
+  struct Acceptance {
+    double mean = kFirstGuess, weight = kPriorWeight;
+    void note(double right);
+  };
+  bool weighs() const {
+    return !options_.proposals.whatever_they_cost && options_.clock != nullptr;
+  }
   bool learns() const { return lessons_ < kLessons; }
   int32_t depth_for(const StepLoad& load) const;
   bool begins(Sequence& sequence, const StepLoad& load);
@@ -72,7 +81,7 @@ class ModelDrafts {
   const StepPace& pace_;
   DraftCost cost_;
   int32_t lessons_ = 0;  // steps with drafts, up to kLessons
-  double usual_acceptance_ = kFirstGuess;
+  Acceptance usual_;
   double trial_seconds_ = 0;  // that may still be spent on trials
   double seconds_ = 0;
   std::vector<Candidate> drafting_;  // of a step; kept for its memory

@@ -103,10 +103,10 @@ void Proposer::note_token_without(Sequence& sequence) {
 }
 
 void Proposer::count(SchedulerStats& stats) const {
-  stats.proposed_tokens = proposed_;
-  stats.accepted_tokens = accepted_;
-  stats.verifications = verifications_;
-  stats.draft_seconds = drafts_.seconds();
+  stats.proposals.proposed = proposed_;
+  stats.proposals.accepted = accepted_;
+  stats.proposals.verifications = verifications_;
+  stats.proposals.draft_seconds = drafts_.seconds();
 }
 
 }  // namespace headrace

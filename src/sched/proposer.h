@@ -24,8 +24,7 @@ class Proposer {
         pace_(pace),
         source_(std::move(source)),
         drafts_(options, pace),
-        by_runner_(source_ == nullptr &&
-                   options.proposals.method == ProposalMethod::kDraftModel) {}
+        by_runner_(source_ == nullptr && options.proposals.method == ProposalMethod::kDraftModel) {}
 
   // Asks that a sequence is planned only behind its last result: a proposal needs to know the last
   // token. One whose proposals fail, or that gets none, is planned ahead as without them for a

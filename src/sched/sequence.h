@@ -75,6 +75,7 @@ struct ProposalRecord {
   // Of a draft model (model_drafts.h): whether it drafts, how far the draft has come at least, the
   // steps left of a trial, and how long it paused last.
   bool begun = false;
+  double acceptance_weight = 0;  // proposals that `acceptance` is the mean of
   int32_t drafted_to = 0;
   int32_t trial_steps = 0;
   int32_t next_pause = 0;

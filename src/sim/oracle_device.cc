@@ -115,9 +115,9 @@ StepPlan OracleDevice::with_drafts(const StepPlan& plan, StepResult::Drafting& d
   for (Work& work : drafted.work) {
     if (work.drafted == 0) continue;
     const Slot& slot = *slots_[static_cast<size_t>(work.slot.value)];
-    CHECK_MSG(work.proposed.empty() &&
-                  work.first + work.count - work.drafted == std::ssize(slot.tokens),
-              "a draft begins behind the last known token");
+    CHECK_MSG(
+        work.proposed.empty() && work.first + work.count - work.drafted == std::ssize(slot.tokens),
+        "a draft begins behind the last known token");
     OracleChain chain(*slot.request, slot.tokens);
     Rng rng(mix64(drafts_->seed ^ mix64(static_cast<uint64_t>(work.sequence.value))) ^
             static_cast<uint64_t>(slot.tokens.size()));

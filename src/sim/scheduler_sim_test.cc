@@ -136,8 +136,8 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   const auto options = [](int64_t) { return SchedulerSimulation::Settings{.proposals = true}; };
   ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerStats stats = simulation.scheduler().stats();
-    proposed += static_cast<int64_t>(stats.proposed_tokens);
-    accepted += static_cast<int64_t>(stats.accepted_tokens);
+    proposed += static_cast<int64_t>(stats.proposals.proposed);
+    accepted += static_cast<int64_t>(stats.proposals.accepted);
     preemptions += static_cast<int64_t>(stats.preemptions);
   }));
   std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
@@ -156,8 +156,8 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithDrafts) {
   const auto options = [](int64_t) { return SchedulerSimulation::Settings{.drafts = true}; };
   ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerStats stats = simulation.scheduler().stats();
-    proposed += static_cast<int64_t>(stats.proposed_tokens);
-    accepted += static_cast<int64_t>(stats.accepted_tokens);
+    proposed += static_cast<int64_t>(stats.proposals.proposed);
+    accepted += static_cast<int64_t>(stats.proposals.accepted);
     preemptions += static_cast<int64_t>(stats.preemptions);
   }));
   std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,

@@ -16,9 +16,9 @@ namespace {
 
 Status check_beside_draft(const StackOptions& options) {
   const auto refuse = [](std::string_view flag, std::string_view remedy) {
-    return unsupported(fmt::format("--model-draft: a draft model does not go with {}: {}", flag,
-                                   remedy),
-                       "model-draft");
+    return unsupported(
+        fmt::format("--model-draft: a draft model does not go with {}: {}", flag, remedy),
+        "model-draft");
   };
   if (takes_gpu(options.device)) {
     return refuse("a GPU", "use --device cpu, or leave the draft out: answers are the same");
@@ -47,8 +47,8 @@ Status check_vocabulary(const DraftTarget& target, int32_t vocab_size, const Mod
   }
   if (target.vocab_size == vocab_size) return ok_status();
   return invalid_argument(
-      fmt::format("it has {} tokens, and the model that it is to propose for has {}",
-                  vocab_size, target.vocab_size));
+      fmt::format("it has {} tokens, and the model that it is to propose for has {}", vocab_size,
+                  target.vocab_size));
 }
 
 }  // namespace

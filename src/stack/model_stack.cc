@@ -277,13 +277,11 @@ class StackLoader {
     if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
     const Timeline::Span span(timeline(), "draft model");
     report("draft model", 0);
-    HR_ASSIGN_OR_RETURN(
-        stack_->draft_,
-        load_draft_model(
-            options_,
-            {stack_->weights_.config, stack_->tokenizer(), stack_->model().spec().vocab_size,
-             compute()},
-            device()));
+    HR_ASSIGN_OR_RETURN(stack_->draft_,
+                        load_draft_model(options_,
+                                         {stack_->weights_.config, stack_->tokenizer(),
+                                          stack_->model().spec().vocab_size, compute()},
+                                         device()));
     const Model& draft = *stack_->draft_.model;
     options_.runner.draft = &draft;
     options_.runner.draft_chance_min = proposals.chance_min;

@@ -88,8 +88,8 @@ std::vector<TestRequest> requests() {
 void expect_same(const Outcome& a, const Outcome& b, size_t request) {
   EXPECT_EQ(a.tokens, b.tokens) << request;
   EXPECT_EQ(a.finish, b.finish) << request;
-  EXPECT_TRUE(std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(),
-                         b.logprobs.end(), [](const auto& x, const auto& y) {
+  EXPECT_TRUE(std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(),
+                         [](const auto& x, const auto& y) {
                            return std::bit_cast<uint32_t>(x.logprob) ==
                                       std::bit_cast<uint32_t>(y.logprob) &&
                                   x.top == y.top;
@@ -140,15 +140,15 @@ TEST(DraftEngine, AModelThatIsItsOwnDraftIsAlwaysRight) {
     }
     ++drafting;
     const SchedulerStats stats = answer_alike(*roomy, all, expected);
-    EXPECT_EQ(stats.accepted_tokens, stats.proposed_tokens);
+    EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);
     // 19 tokens: one of the prompt, and three times five and one of three.
-    EXPECT_GE(stats.proposed_tokens, 4u * 14);
-    EXPECT_LE(stats.verifications, stats.proposed_tokens / 3);
+    EXPECT_GE(stats.proposals.proposed, 4u * 14);
+    EXPECT_LE(stats.proposals.verifications, stats.proposals.proposed / 3);
     auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
     ASSERT_TRUE(narrow.ok()) << narrow.status().message();
     const SchedulerStats in_steps = answer_alike(*narrow, all, expected);
-    EXPECT_EQ(in_steps.accepted_tokens, in_steps.proposed_tokens);
-    EXPECT_GT(in_steps.proposed_tokens, 0u);
+    EXPECT_EQ(in_steps.proposals.accepted, in_steps.proposals.proposed);
+    EXPECT_GT(in_steps.proposals.proposed, 0u);
     preemptions += in_steps.preemptions;
   }
   EXPECT_GE(drafting, 25);
@@ -173,8 +173,8 @@ TEST(DraftEngine, AWrongDraftChangesNothing) {
     auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
     ASSERT_TRUE(narrow.ok()) << narrow.status().message();
     const SchedulerStats stats = answer_alike(*narrow, all, expected);
-    proposed += stats.proposed_tokens;
-    accepted += stats.accepted_tokens;
+    proposed += stats.proposals.proposed;
+    accepted += stats.proposals.accepted;
   }
   EXPECT_GT(proposed, 200u);
   EXPECT_LT(accepted, proposed / 2);
@@ -193,8 +193,8 @@ TEST(DraftEngine, ADraftMayProposeOfItsFirstTokensOnly) {
   auto cut = ModelUnderTest::load(options);
   ASSERT_TRUE(cut.ok()) << cut.status().message();
   const SchedulerStats stats = answer_alike(*cut, all, expected);
-  EXPECT_GT(stats.accepted_tokens, 0u);
-  EXPECT_LT(stats.accepted_tokens, stats.proposed_tokens);
+  EXPECT_GT(stats.proposals.accepted, 0u);
+  EXPECT_LT(stats.proposals.accepted, stats.proposals.proposed);
 }
 
 // What all choices of a request were answered.
@@ -249,8 +249,8 @@ TEST(DraftEngine, ChoicesAndFoundPrefixesKeepWhatTheDraftComputed) {
         << again;
   }
   const SchedulerStats stats = drafting->stack().engine().stats().scheduler;
-  EXPECT_EQ(stats.accepted_tokens, stats.proposed_tokens);
-  EXPECT_GT(stats.proposed_tokens, 9u * 12);
+  EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);
+  EXPECT_GT(stats.proposals.proposed, 9u * 12);
   EXPECT_GT(stats.prefix_cache_hits, 0u);
 }
 
