@@ -286,8 +286,13 @@ class StackLoader {
     options_.runner.draft = &draft;
     options_.runner.draft_chance_min = proposals.chance_min;
     release_load_memory();
-    log_info("draft model: {}, {} layers, {:.0f} MiB of weights", proposals.model,
-             draft.spec().layer_count, static_cast<double>(draft.weight_bytes()) / (1 << 20));
+    const KvPlan kept = plan_kv(draft.spec(), kv_formats(), kKvBlockTokens);
+    log_info(
+        "draft model: {}, {} layers, {:.0f} MiB of weights, {:.1f} KiB of keys and values a "
+        "token",
+        proposals.model, draft.spec().layer_count,
+        static_cast<double>(draft.weight_bytes()) / (1 << 20),
+        static_cast<double>(kept.bytes_per_token()) / 1024);
     return ok_status();
   }
 
@@ -326,15 +331,18 @@ class StackLoader {
 
   bool is_split() const { return options_.device.tensor_parallel_size > 1; }
 
-  // Of the whole model.
-  KvPlan kv_plan() const {
+  KvFormats kv_formats() const {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
     const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
+    return choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype);
+  }
+
+  // Of the whole model, and its draft.
+  KvPlan kv_plan() const {
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
     CHECK(whole.ok());  // it was loaded
     const Model* const draft = stack_->draft_.model.get();
-    return plan_kv(draft == nullptr ? *whole : with_draft(*whole, draft->spec()),
-                   choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype),
+    return plan_kv(draft == nullptr ? *whole : with_draft(*whole, draft->spec()), kv_formats(),
                    kKvBlockTokens);
   }
 
