@@ -307,11 +307,10 @@ TEST_F(ModelFlagsTest, StartLinesOfOtherServersKeepTheirModelAndContext) {
 
 TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsName) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{"--speculative-model", "draft"}, "--speculative-model: is not supported: no second model"},
-      {{"-md", "draft.gguf"}, "--md: is not supported: no second model"},
-      {{"--speculative-draft-model-path", "d"}, "--speculative-draft-model-path: is not supported"},
-      {{"--speculative-config", R"({"model":"d"})"},
-       "--speculative-config: model is not supported"},
+      {{"--speculative-config", R"({"model":1})"},
+       "--speculative-config: model is not the path of a draft model"},
+      {{"--speculative-config", R"({"draft_tensor_parallel_size":2})"},
+       "--speculative-config: draft_tensor_parallel_size is not"},
       {{"--tokenizer-revision", "v2"}, "--tokenizer-revision: is not supported"},
       {{"--hf-overrides", "{}"}, "--hf-overrides: is not supported: a model is used as its file"},
       {{"--rope-freq-scale", "0.5"}, "--rope-freq-scale: is not supported"},
@@ -388,6 +387,23 @@ TEST(PoolingFlags, AreReadFromJson) {
   for (const auto& [line, message] : refused) {
     const std::string got = pooling_by(line).status().message();
     EXPECT_NE(got.find(message), std::string::npos) << got;
+  }
+}
+
+TEST_F(ModelFlagsTest, ADraftModelIsNamedByAnyOfItsFlags) {
+  const std::vector<std::string> lines[] = {
+      {"-md", "d.gguf", "--draft-max", "7", "--draft-p-min", "0.5"},
+      {"--model-draft", "d.gguf", "--spec-draft-n-max", "7", "--spec-draft-p-min", "0.5"},
+      {"--speculative-draft-model-path", "d.gguf", "--draft", "7", "--draft-p-min", "0.5"},
+      {"--speculative-config",
+       R"({"method":"draft_model","model":"d.gguf","num_speculative_tokens":7})", "--draft-p-min",
+       "0.5"}};
+  for (const auto& line : lines) {
+    ASSERT_TRUE(parse(line).ok()) << line.front();
+    const ProposalOptions& proposals = flags_.stack.engine.scheduler.proposals;
+    EXPECT_EQ(proposals.model, "d.gguf") << line.front();
+    EXPECT_EQ(proposals.tokens_max, 7) << line.front();
+    EXPECT_EQ(proposals.chance_min, 0.5) << line.front();
   }
 }
 

@@ -280,10 +280,30 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
 void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
   add_choice(app, "--spec-method", proposals.method, kProposalMethods,
              "Speculative decoding: tokens are proposed and verified several a step, which changes "
-             "no answer; ngram proposes what followed the last tokens before")
+             "no answer; ngram proposes what followed the last tokens before, draft_model what "
+             "--model-draft says")
       ->group("Engine");
-  add_size(app, "--num-speculative-tokens,--spec-tokens", proposals.tokens_max, 1,
-           kProposedTokensMax, "Most tokens that are proposed at a time");
+  app.add_option(
+         "--model-draft,--md,--spec-draft-model,--speculative-model,--spec-model,"
+         "--speculative-draft-model-path,--speculative-draft-model",
+         proposals.model,
+         "Speculative decoding with a smaller model that has the same tokens: a .gguf file "
+         "or a folder")
+      ->type_name("PATH")
+      ->group("Engine");
+  add_size(app,
+           "--num-speculative-tokens,--spec-tokens,--draft-max,--draft,--draft-n,"
+           "--spec-draft-n-max",
+           proposals.tokens_max, 1, kProposedTokensMax, "Most tokens that are proposed at a time");
+  app.add_option("--draft-p-min,--spec-draft-p-min", proposals.chance_min,
+                 "A greedy draft ends where the chance that all its tokens are right, by the draft "
+                 "model, falls below this")
+      ->check(number_between(0, 1))
+      ->type_name("P")
+      ->group("Engine");
+  add_size(app, "--draft-vocab", proposals.draft_vocab, 0, kInt32Max,
+           "The draft model proposes of its first N tokens only, which reads less of its output "
+           "matrix; 0: all");
   const auto read = [&proposals](const std::string& json) {
     const Status status = read_speculative_config(json, proposals);
     if (!status.ok()) {
@@ -292,7 +312,8 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
   };
   app.add_option_function<std::string>(
          "--speculative-config,--sc", read,
-         "The same as JSON: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max "
+         "The same as JSON: method, model, num_speculative_tokens, prompt_lookup_min, "
+         "prompt_lookup_max "
          "and, to measure "
          "speed alone, synthetic_acceptance_rate (proposals are accepted with that chance, answers "
          "mean nothing)")

@@ -40,7 +40,7 @@ constexpr std::string_view kNoFetch = "nothing is downloaded";
 constexpr std::string_view kFaster =
     "answers are the same without it, and there is nothing like it";
 constexpr std::string_view kSpeculation =
-    "answers are the same without it; --spec-method ngram is what there is";
+    "answers are the same without it; --spec-method ngram and --model-draft are what there is";
 constexpr std::string_view kNoImages = "models see no images here";
 constexpr std::string_view kNoPage =
     "the page of serve takes no settings (--no-webui switches it off)";
@@ -162,9 +162,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--keep", kValue, kUnlike},
     {"--defrag-thold,--dt", kValue, kUnlike},
     {"--spec-type", kValue, kSpeculation},
-    {"--draft,--draft-n,--draft-max,--spec-draft-n-max", kValue, kSpeculation},
     {"--draft-min,--draft-n-min,--spec-draft-n-min", kValue, kSpeculation},
-    {"--draft-p-min,--spec-draft-p-min", kValue, kSpeculation},
     {"--gpu-layers-draft,--ngld,--ctx-size-draft,--cd,--device-draft,--devd", kValue, kFaster},
     {"--cache-type-k-draft,--ctkd,--spec-draft-type-k,--cache-type-v-draft,--ctvd,--spec-draft-"
      "type-v",
@@ -301,8 +299,6 @@ constexpr std::string_view kNoForms = "the form of answers is not enforced";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
 constexpr std::string_view kServesOnly =
     "a server has one model or several: it is a flag of headrace serve";
-constexpr std::string_view kNoDraft =
-    "no second model is loaded; leave it out, and answers are the same";
 constexpr std::string_view kOwnNumbers = "a model is used as its file says";
 constexpr std::string_view kNoUrls =
     "nothing is downloaded: fetch the file first, then name it with -m";
@@ -325,9 +321,6 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"--rope-scaling,--rope-scale,--rope-freq-base,--rope-freq-scale,--yarn-orig-ctx,"
      "--yarn-ext-factor,--yarn-attn-factor,--yarn-beta-slow,--yarn-beta-fast",
      kValue, kOwnNumbers},
-    {"--speculative-model,--spec-model,--model-draft,--spec-draft-model,--md,"
-     "--speculative-draft-model-path,--speculative-draft-model",
-     kValue, kNoDraft},
     {"--enable-lora", kNothing, kNoAdapters},
     {"--lora-modules,--lora-paths,--lora", kValue, kNoAdapters},
     {"--lora-scaled", kValue, kNoAdapters},

@@ -15,9 +15,17 @@ Status read_method(const Json& value, ProposalOptions& options) {
   const auto method = value_named(kProposalMethods, name);
   if (!value.is_string() || !method) {
     return invalid_argument(
-        fmt::format("method {} is not supported: there are none and ngram", name));
+        fmt::format("method {} is not supported: there are none, ngram and draft_model", name));
   }
   options.method = *method;
+  return ok_status();
+}
+
+Status read_model(const Json& value, ProposalOptions& options) {
+  if (!value.is_string() || value.as_string().empty()) {
+    return invalid_argument("model is not the path of a draft model");
+  }
+  options.model = value.as_string();
   return ok_status();
 }
 
@@ -48,13 +56,13 @@ Status read_member(const Json::Member& member, ProposalOptions& options) {
   if (name == "prompt_lookup_min") return read_count(member, kLookupTokensMax, options.lookup_min);
   if (name == "prompt_lookup_max") return read_count(member, kLookupTokensMax, options.lookup_max);
   if (name == "synthetic_acceptance_rate") return read_rate(member, options.synthetic_acceptance);
-  if (name == "model") {
-    return invalid_argument(
-        "model is not supported: no second model is loaded; leave it out, and answers are the "
-        "same");
+  if (name == "model") return read_model(member.second, options);
+  if (name == "draft_tensor_parallel_size") {
+    int32_t ranks = 1;
+    return read_count(member, 1, ranks);
   }
   return invalid_argument(
-      fmt::format("{} is not a field: there are method, num_speculative_tokens, "
+      fmt::format("{} is not a field: there are method, model, num_speculative_tokens, "
                   "prompt_lookup_min, prompt_lookup_max and synthetic_acceptance_rate",
                   name));
 }

@@ -8,35 +8,69 @@
 
 namespace headrace {
 
+BatchBuilder::BatchBuilder(const KvPlan& plan, LayerRange layers, bool keeps_rows)
+    : plan_(plan),
+      layer_group_(std::span(plan.layer_group)
+                       .subspan(static_cast<size_t>(layers.first),
+                                static_cast<size_t>(layers.last - layers.first))),
+      keeps_rows_(keeps_rows),
+      in_use_(plan.groups.size(), false) {
+  for (const int32_t group : layer_group_) {
+    if (!plan.groups.empty()) in_use_[static_cast<size_t>(group)] = true;
+  }
+}
+
 ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
-  tokens_.clear();
-  positions_.clear();
-  logit_rows_.clear();
-  make_room(plan);
+  size_t rows = 0;
+  for (const Work& work : plan.work) rows += static_cast<size_t>(work.count);
+  begin(rows, plan.work.size());
   for (size_t i = 0; i < plan.work.size(); ++i) {
     const Work& work = plan.work[i];
     const Slot& slot = slots[work.slot];
     const auto row_first = static_cast<int32_t>(tokens_.size());
-    set_slots(work, slots);
-    set_sequences(work, i, slots);
+    const Place place{.slot = work.slot, .first = work.first, .count = work.count};
+    set_slots(place, slots);
+    set_sequences(place, i, slots);
     add_tokens(work, slot);
     add_logit_rows(work, slot, row_first);
   }
   fill_groups(slots.group_stride());
-  return {.tokens = tokens_,
-          .positions = positions_,
-          .groups = groups_,
-          .layer_group = plan_.layer_group,
-          .kept = keep_rows(plan)};
+  ForwardBatch built = batch();
+  built.kept = keep_rows(plan);
+  return built;
 }
 
-void BatchBuilder::make_room(const StepPlan& plan) {
+ForwardBatch BatchBuilder::build(std::span<const TokenRun> runs, const SlotTable& slots) {
   size_t rows = 0;
-  for (const Work& work : plan.work) rows += static_cast<size_t>(work.count);
+  for (const TokenRun& run : runs) rows += run.tokens.size();
+  begin(rows, runs.size());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto count = static_cast<int32_t>(runs[i].tokens.size());
+    const Place place{.slot = runs[i].slot, .first = runs[i].first, .count = count};
+    set_slots(place, slots);
+    set_sequences(place, i, slots);
+    for (int32_t k = 0; k < count; ++k) {
+      tokens_.push_back(runs[i].tokens[static_cast<size_t>(k)]);
+      positions_.push_back(place.first + k);
+    }
+  }
+  fill_groups(slots.group_stride());
+  return batch();
+}
+
+ForwardBatch BatchBuilder::batch() const {
+  return {
+      .tokens = tokens_, .positions = positions_, .groups = groups_, .layer_group = layer_group_};
+}
+
+void BatchBuilder::begin(size_t rows, size_t sequences) {
+  tokens_.clear();
+  positions_.clear();
+  logit_rows_.clear();
   slots_.resize(plan_.groups.size());
   sequences_.resize(plan_.kinds.size());
   for (auto& slots_of_group : slots_) slots_of_group.resize(rows);
-  for (auto& sequences_of_kind : sequences_) sequences_of_kind.resize(plan.work.size());
+  for (auto& sequences_of_kind : sequences_) sequences_of_kind.resize(sequences);
 }
 
 // Groups of one kind have the sequences in common, with the tables of the kind's first.
@@ -57,7 +91,7 @@ const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
     const bool one_row = work.rows == LogitRows::kNone || work.rows == LogitRows::kLast;
     if (!one_row || !work.also_sample.empty()) return nullptr;
   }
-  ForwardBatch::Group group = groups_[static_cast<size_t>(plan_.layer_group.back())];
+  ForwardBatch::Group group = groups_[static_cast<size_t>(layer_group_.back())];
   kept_rows_.clear();
   kept_sequences_.clear();
   for (size_t i = 0; i < plan.work.size(); ++i) {
@@ -94,15 +128,16 @@ void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
 }
 
 // Block by block, of which all groups have one at the same place.
-void BatchBuilder::set_slots(const Work& work, const SlotTable& tables) {
-  const int32_t block_tokens = plan_.block_tokens, end = work.first + work.count;
+void BatchBuilder::set_slots(const Place& place, const SlotTable& tables) {
+  const int32_t block_tokens = plan_.block_tokens, end = place.first + place.count;
   size_t row = tokens_.size();
-  for (int32_t first = work.first; first < end;) {
+  for (int32_t first = place.first; first < end;) {
     const auto index = static_cast<size_t>(first / block_tokens);
     const int32_t offset = first % block_tokens;
     const int32_t count = std::min(end - first, block_tokens - offset);
     for (size_t group = 0; group < slots_.size(); ++group) {
-      const auto table = tables.block_table(work.slot, static_cast<int32_t>(group));
+      if (!in_use_[group]) continue;
+      const auto table = tables.block_table(place.slot, static_cast<int32_t>(group));
       const int32_t block = index < table.size() ? table[index] : -1;
       CHECK_MSG(block >= 0, "a token is written into a block that its sequence does not hold");
       const int64_t slot = int64_t{block} * block_tokens + offset;
@@ -115,13 +150,13 @@ void BatchBuilder::set_slots(const Work& work, const SlotTable& tables) {
   }
 }
 
-void BatchBuilder::set_sequences(const Work& work, size_t index, const SlotTable& tables) {
+void BatchBuilder::set_sequences(const Place& place, size_t index, const SlotTable& tables) {
   for (size_t kind = 0; kind < sequences_.size(); ++kind) {
     const int32_t group = plan_.kinds[kind].group_first;
     sequences_[kind][index] = {.row_first = static_cast<int32_t>(tokens_.size()),
-                               .row_count = work.count,
-                               .kv_length = work.first + work.count,
-                               .block_table = tables.block_table(work.slot, group).data()};
+                               .row_count = place.count,
+                               .kv_length = place.first + place.count,
+                               .block_table = tables.block_table(place.slot, group).data()};
   }
 }
 

@@ -28,28 +28,47 @@ struct LogitRow {
   TokenId proposed = -1;
 };
 
+// Tokens of a sequence, the first of them at position `first`.
+struct TokenRun {
+  SlotId slot;
+  int32_t first = 0;
+  TokenSpan tokens;
+};
+
 class BatchBuilder {
  public:
-  // `keeps_rows`: the last layer keeps only the rows that logits are made of, in steps where these
-  // are at most half of all rows and each is the last of its sequence. The plan outlives this.
-  BatchBuilder(const KvPlan& plan, bool keeps_rows) : plan_(plan), keeps_rows_(keeps_rows) {}
+  // Of a model whose layers are `layers` of the plan's, which outlives this. `keeps_rows`: the
+  // last layer keeps only the rows that logits are made of, in steps where these are at most half
+  // of all rows and each is the last of its sequence.
+  BatchBuilder(const KvPlan& plan, LayerRange layers, bool keeps_rows);
 
   // The batch, in memory of the host that is valid until the next build(). A token that a step in
   // flight samples is token_of_slot(). REQUIRES: slots.update(plan) was called
   ForwardBatch build(const StepPlan& plan, const SlotTable& slots);
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
+  // The batch of these tokens alone, whose pages the slots have; no rows of logits, and none that
+  // are kept.
+  ForwardBatch build(std::span<const TokenRun> runs, const SlotTable& slots);
 
  private:
+  // Where tokens lie: so many of a slot's sequence from `first` on.
+  struct Place {
+    SlotId slot;
+    int32_t first = 0, count = 0;
+  };
   void add_tokens(const Work& work, const Slot& slot);
-  void make_room(const StepPlan& plan);
-  void set_slots(const Work& work, const SlotTable& tables);
-  void set_sequences(const Work& work, size_t index, const SlotTable& tables);
+  void begin(size_t rows, size_t sequences);
+  void set_slots(const Place& place, const SlotTable& tables);
+  void set_sequences(const Place& place, size_t index, const SlotTable& tables);
   void fill_groups(int32_t group_stride);
+  ForwardBatch batch() const;
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
   const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all rows
 
   const KvPlan& plan_;
+  const std::span<const int32_t> layer_group_;  // [layers] of the model
   const bool keeps_rows_;
+  std::vector<bool> in_use_;  // [groups] the model has layers in it
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;
   std::vector<std::vector<int64_t>> slots_;                // [groups][T]

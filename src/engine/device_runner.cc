@@ -46,7 +46,7 @@ class DeviceRunner final : public Runner {
         stages_(model, storage_, device_slots_, options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
-        builder_(storage_.plan(), options_.keep_logit_rows),
+        builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
         acceptance_(options_.synthetic_acceptance),
         writer_(arena_, shape_.attention, storage_, device_slots_) {}

@@ -143,6 +143,16 @@ std::string KvPlan::to_string(int64_t tokens) const {
       held / kMib, held / static_cast<double>(seen_bytes(tokens)));
 }
 
+ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
+  ModelSpec both = model;
+  both.layer_count += draft.layer_count;
+  for (LayerKv kv : draft.kv) {
+    kv.window = 0;
+    both.kv.push_back(kv);
+  }
+  return both;
+}
+
 KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   KvPlan plan{.formats = formats, .block_tokens = block_tokens};
   plan.kinds = kinds_of(spec, formats, block_tokens);

@@ -51,6 +51,9 @@ struct KvPlan {
   std::string to_string(int64_t tokens) const;
 };
 
+// What a model and its draft keep of a token together: the draft's layers behind the model's. A
+// draft keeps what a window has passed too, since it may compute tokens long after the model.
+ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft);
 KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens);
 // Of a rank that keeps `spec.kv` of what `whole` is planned for: the same groups of the same
 // layers, in pages of its own size.

@@ -8,6 +8,7 @@
 #include "base/code_pages.h"
 #include "engine/batch_builder.h"
 #include "engine/device_runner.h"
+#include "engine/drafter.h"
 #include "engine/kv_poison.h"
 #include "engine/rank_compute.h"
 #include "engine/rank_threads.h"
@@ -35,16 +36,19 @@ class ModelRunner final : public Runner {
   using Ranks = std::vector<std::unique_ptr<RankCompute>>;
 
   ModelRunner(std::span<const ModelRank> models, Ranks ranks, std::unique_ptr<ThreadRanks> group,
-              ModelRunnerOptions options, std::unique_ptr<KvPopulation> population)
+              ModelRunnerOptions options, std::unique_ptr<KvPopulation> population,
+              std::unique_ptr<Drafter> drafter)
       : model_(*models.front().model),
         options_(std::move(options)),
         group_(std::move(group)),
         ranks_(std::move(ranks)),
         statuses_(ranks_.size()),
         population_(std::move(population)),
+        drafter_(std::move(drafter)),
         slots_(options_.max_num_seqs, static_cast<int32_t>(leader().storage().plan().groups.size()),
                pages_for(options_.max_model_len, leader().storage().plan().block_tokens)),
-        builder_(leader().storage().plan(), options_.keep_logit_rows),
+        builder_(leader().storage().plan(), {0, model_.spec().layer_count},
+                 options_.keep_logit_rows),
         sampler_(options_.end_ids),
         threads_(static_cast<int>(ranks_.size())) {}
 
@@ -80,6 +84,7 @@ class ModelRunner final : public Runner {
   const Ranks ranks_;                         // [ranks]
   std::vector<Status> statuses_;              // [ranks] of the pages of the last step
   std::unique_ptr<KvPopulation> population_;  // of its pool; null: none
+  const std::unique_ptr<Drafter> drafter_;    // null: no draft model
   SlotTable slots_;
   BatchBuilder builder_;
   Sampler sampler_;
@@ -132,7 +137,8 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
     return Ticket(++last_ticket_);
   }
   slots_.update(**mapped);
-  const ForwardBatch batch = builder_.build(plan, slots_);
+  const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_, sampler_);
+  const ForwardBatch batch = builder_.build(proposed, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
   on_ranks([&](RankCompute& compute, int rank) {
@@ -154,6 +160,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
   }
   cut_rejected(rows, acceptance_, result_);
   if (options_.poison_kv) poison_rejected(rows);
+  if (drafter_ != nullptr) drafter_->settle(slots_, result_);
   append_accepted(rows, result_, slots_);
   note_ended_forms(rows, options_.end_ids, slots_, result_);
   for (const auto& rank : ranks_) rank->end_step();
@@ -241,10 +248,12 @@ Result<std::unique_ptr<KvMemory>> create_memory(Device& device, const KvPlan& pl
 
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
-  return runs_ahead(device) ? device_runner_bytes(device, model, plan, options)
-                            : RankCompute::workspace_bytes({&device, &model}, options) +
-                                  StateStorage::bytes(model.spec(), options.max_num_seqs,
-                                                      options.state_checkpoints);
+  return runs_ahead(device)
+             ? device_runner_bytes(device, model, plan, options)
+             : RankCompute::workspace_bytes({&device, &model}, options) +
+                   (options.draft == nullptr ? 0 : Drafter::workspace_bytes(device, options)) +
+                   StateStorage::bytes(model.spec(), options.max_num_seqs,
+                                       options.state_checkpoints);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,
@@ -296,8 +305,10 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     const bool when_idle = on_cpu && !split && options.kv_populate == KvPopulate::kIdle &&
                            memory->pool() != nullptr && !device.pool().several_nodes();
     const KvPoolMemory pool{memory->pool(), plan.page_bytes, options.block_count};
-    KvStorage storage =
-        KvStorage::create(device, rank.model->spec(), std::move(plan), std::move(memory));
+    const ModelSpec& own = rank.model->spec();
+    KvStorage storage = KvStorage::create(
+        device, options.draft == nullptr ? own : with_draft(own, options.draft->spec()),
+        std::move(plan), std::move(memory));
     if (!options.tiers.empty()) storage.set_tiers(options.tiers[computes.size()]);
     if (runs_ahead(device)) {
       CHECK(!split);
@@ -311,8 +322,15 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
                         RankCompute::create(rank, std::move(storage), of_rank, options));
     computes.push_back(std::move(compute));
   }
-  return std::unique_ptr<Runner>(std::make_unique<ModelRunner>(
-      ranks, std::move(computes), std::move(group), std::move(options), std::move(population)));
+  std::unique_ptr<Drafter> drafter;
+  if (options.draft != nullptr) {
+    CHECK(!split && options.tiers.empty() && options.kv_memory == KvMemoryKind::kPaged);
+    HR_ASSIGN_OR_RETURN(
+        drafter, Drafter::create(*ranks.front().device, computes.front()->storage(), options));
+  }
+  return std::unique_ptr<Runner>(
+      std::make_unique<ModelRunner>(ranks, std::move(computes), std::move(group),
+                                    std::move(options), std::move(population), std::move(drafter)));
 }
 
 }  // namespace headrace

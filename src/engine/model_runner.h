@@ -50,6 +50,10 @@ struct ModelRunnerOptions {
   bool poison_kv = false;
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
   double synthetic_acceptance = -1;  // as in ProposalOptions
+  // CPU, one rank, paged memory, no tiers; or null: proposes tokens (Work::drafted). It lies on the
+  // model's device and outlives the runner; the plan is one of with_draft().
+  const Model* draft = nullptr;
+  double draft_chance_min = 0;  // as ProposalOptions::chance_min
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner, and may change between
                                    // steps where there is one rank

@@ -246,8 +246,8 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
   }
   const SchedulerStats stats = host.engine().stats().scheduler;
   EXPECT_GT(stats.preemptions, 0u);
-  EXPECT_EQ(stats.accepted_tokens > 100, GetParam().proposals);
-  EXPECT_GE(stats.proposed_tokens, stats.accepted_tokens);
+  EXPECT_EQ(stats.proposals.accepted > 100, GetParam().proposals);
+  EXPECT_GE(stats.proposals.proposed, stats.proposals.accepted);
   EXPECT_GT(host.model().rows_followed(), 1000);
 }
 

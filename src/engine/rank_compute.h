@@ -4,12 +4,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/status.h"
 #include "engine/batch_builder.h"
 #include "engine/kv_storage.h"
+#include "engine/model_pass.h"
 #include "engine/model_runner.h"
 #include "engine/state_storage.h"
 #include "models/model.h"
@@ -17,9 +18,6 @@
 #include "tensor/workspace.h"
 
 namespace headrace {
-
-// Rows of logits computed at a time: 32 rows of a 49,152-token vocabulary are 6 MB.
-inline constexpr int32_t kLogitRowsMax = 32;
 
 class RankCompute {
  public:
@@ -35,37 +33,27 @@ class RankCompute {
   Result<const StepPlan*> take_pages(const StepPlan& plan);
   // Of the step whose pages were taken.
   void forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps);
-  // Of the forward pass before, the rows' logits [rows, V], to the end of a Mark; of ranks that
-  // are not the first, of no meaning. REQUIRES: at most kLogitRowsMax rows
-  TensorView logits(std::span<const LogitRow> rows);
+  // As of ModelPass.
+  TensorView logits(std::span<const LogitRow> rows) { return pass_->logits(rows); }
   // Gives back the step's memory.
-  void end_step() { step_mark_.reset(); }
-  bool in_step() const { return step_mark_.has_value(); }
+  void end_step() { pass_->end(); }
+  bool in_step() const { return pass_->running(); }
 
-  OpContext context() { return {device_, *stream_, workspace_, mesh_, hooks_}; }
-  Device& device() const { return device_; }
-  Stream& stream() const { return *stream_; }
+  OpContext context() { return pass_->context(); }
+  Device& device() const { return pass_->device(); }
+  Stream& stream() const { return pass_->stream(); }
   KvStorage& storage() { return storage_; }
-  Workspace& workspace() { return workspace_; }
+  Workspace& workspace() { return pass_->workspace(); }
 
  private:
-  RankCompute(const ModelRank& rank, KvStorage storage, StateStorage states, Communicator& group,
-              const OpHooks* hooks);
+  RankCompute(KvStorage storage, StateStorage states)
+      : storage_(std::move(storage)), states_(std::move(states)) {}
 
-  Device& device_;
-  const Model& model_;
   KvStorage storage_;
   StateStorage states_;
-  std::unique_ptr<Stream> stream_;
-  Mesh mesh_;
-  OpHooks unwatched_hooks_;
-  const OpHooks* hooks_ =
-      nullptr;            // the runner's, or of other ranks than the first unwatched_hooks_
-  SingleRank no_others_;  // of the groups that a model is not split over
-  Workspace workspace_;
+  OpHooks unwatched_hooks_;  // of other ranks than the first
+  std::unique_ptr<ModelPass> pass_;
   bool poisons_kv_ = false;
-  std::optional<Workspace::Mark> step_mark_;
-  TensorView hidden_;  // [T, D]
 };
 
 }  // namespace headrace

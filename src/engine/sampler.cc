@@ -45,16 +45,12 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
         logits.row_range(static_cast<int64_t>(first), static_cast<int64_t>(last - first));
     const std::span<SampleResult> part_results(results_.data() + first, last - first);
     if (rows[first].samples) {
-      std::vector<SampleRow> parameters_of;
-      banned_.clear();
-      banned_.reserve(part.size());
-      allowed_.clear();
-      allowed_.reserve(part.size());
+      begin_rows(part.size());
       for (const LogitRow& row : part) {
-        parameters_of.push_back(parameters(row, slots, logits.columns()));
-        dead_ends_[first + parameters_of.size() - 1] = is_dead_end(allowed_.back());
+        parameters_.push_back(parameters(row, slots, logits.columns()));
+        dead_ends_[first + parameters_.size() - 1] = is_dead_end(allowed_.back());
       }
-      sample(context, {.logits = part_logits, .rows = parameters_of, .results = part_results});
+      sample(context, {.logits = part_logits, .rows = parameters_, .results = part_results});
     } else {
       std::vector<TokenId> tokens;
       for (const LogitRow& row : part) tokens.push_back(row.scored);
@@ -82,6 +78,38 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
       out.logprobs.push_back(to_logprobs(results_[i]));
     }
   }
+}
+
+void Sampler::begin_rows(size_t count) {
+  parameters_.clear();
+  banned_.clear();
+  banned_.reserve(count);
+  allowed_.clear();
+  allowed_.reserve(count);
+  biases_.clear();
+  biases_.reserve(count);
+}
+
+std::span<const SampleResult> Sampler::propose(OpContext& context, std::span<const LogitRow> rows,
+                                               ConstTensorView logits, const SlotTable& slots) {
+  results_.assign(rows.size(), {});
+  begin_rows(rows.size());
+  for (const LogitRow& row : rows) {
+    parameters_.push_back(parameters(row, slots, logits.columns()));
+    keep_below(logits.columns(), parameters_.back());
+  }
+  sample(context, {.logits = logits, .rows = parameters_, .results = results_});
+  return results_;
+}
+
+// Of ids that a draft has no logits of nothing is said; of its token the log-probability alone.
+void Sampler::keep_below(int64_t vocabulary, SampleRow& row) {
+  std::erase_if(banned_.back(), [&](TokenId token) { return token >= vocabulary; });
+  row.banned = banned_.back();
+  biases_.emplace_back(row.logit_bias.begin(), row.logit_bias.end());
+  std::erase_if(biases_.back(), [&](const auto& bias) { return bias.first >= vocabulary; });
+  row.logit_bias = biases_.back();
+  row.logprobs = 0;
 }
 
 SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/batch_builder.h"
@@ -20,16 +21,24 @@ class Sampler {
   // `result`. REQUIRES: the rows of a sequence are consecutive
   void run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
            const SlotTable& slots, StepResult& result);
+  // Of a draft model, whose vocabulary may end before the slots' does: tokens that may follow, with
+  // their log-probabilities; until the next call.
+  std::span<const SampleResult> propose(OpContext& context, std::span<const LogitRow> rows,
+                                        ConstTensorView logits, const SlotTable& slots);
 
  private:
+  void begin_rows(size_t count);
   SampleRow parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary);
+  void keep_below(int64_t vocabulary, SampleRow& row);
 
   const std::vector<TokenId> end_ids_;
   std::vector<SampleResult> results_;
   // They keep the spans of a call alive.
+  std::vector<SampleRow> parameters_;
   std::vector<std::vector<TokenId>> banned_;
-  std::vector<std::vector<uint32_t>> allowed_;  // [ceil(V / 32)]; empty: all
-  std::vector<bool> dead_ends_;                 // of all rows: their form leaves nothing to choose
+  std::vector<std::vector<std::pair<TokenId, float>>> biases_;  // of a draft's rows
+  std::vector<std::vector<uint32_t>> allowed_;                  // [ceil(V / 32)]; empty: all
+  std::vector<bool> dead_ends_;  // of all rows: their form leaves nothing to choose
 };
 
 }  // namespace headrace

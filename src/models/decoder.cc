@@ -417,6 +417,8 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
                                             Device& device, const ModelLoadOptions& options) {
   const DType activations = activation_dtype(device.kind(), options.compute);
   HR_RETURN_IF_ERROR(check_device_limits(spec, device.traits(), activations));
+  CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
+  if (options.output_rows < spec.model.vocab_size) spec.model.output_rows = options.output_rows;
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
   return std::unique_ptr<Model>(
       std::make_unique<Decoder>(std::move(spec), std::move(weights), device.traits(), activations));

@@ -222,6 +222,7 @@ class DecoderLoader {
       rows.first_row = weights_.vocabulary.first(options_.shard.rank);
       rows.rows = weights_.vocabulary.count(options_.shard.rank);
     }
+    if (spec_.model.output_rows > 0) rows.rows = spec_.model.output_rows;
     return matrix({rows});
   }
   int32_t ranks_of_head() const { return options_.shard.all_on_one ? 1 : options_.shard.ranks; }
@@ -268,8 +269,9 @@ class DecoderLoader {
         from->release_rows(whole, skipped + first, skipped + last);
       };
     }
-    // Ranks look rows up in the table of which they hold a part as their head: it stays.
-    const bool looked_up = options_.shard.is_split() && wanted.name == kTable;
+    // Rows are looked up in a table of which a part is the head: it stays.
+    const bool in_part = options_.shard.is_split() || spec_.model.output_rows > 0;
+    const bool looked_up = in_part && wanted.name == kTable;
     if (!looked_up) source.hold = released_after(whole);
     source.unpack = options_.unpack_blocks || wanted.dense;
     if (options_.quantise_to && !wanted.exact && !wanted.dense) {

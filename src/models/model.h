@@ -70,6 +70,9 @@ struct ModelSpec {
   std::vector<LayerKv> kv;  // [layer_count]; no key heads: the layer keeps nothing of a token
   // [layer_count] or empty: what the layer keeps of a sequence, whatever its length.
   std::vector<int64_t> state_bytes = {};
+  int32_t output_rows = 0;  // of the output matrix, where not all were loaded; 0: vocab_size
+
+  int32_t logit_count() const { return output_rows > 0 ? output_rows : vocab_size; }
 };
 // Bytes from the front of an entry with the states of all layers to that of each, and to its end:
 // [layers + 1]. The end is 0 where no layer keeps one.
@@ -139,7 +142,7 @@ class Model {
   // Final norm and output matrix of the rows asked for. REQUIRES: it was loaded. `rows` is
   // overwritten; rows of `logits` may lie apart.
   virtual void head(OpContext& context, TensorView rows /* [R, D] */,
-                    TensorView logits /* [R, V] */) const = 0;
+                    TensorView logits /* [R, logit_count] */) const = 0;
 };
 
 enum class ComputeType {
@@ -165,6 +168,7 @@ struct ModelLoadOptions {
   Timeline* timeline = nullptr;  // may be null: gets the parts of the load
   ShardSpec shard = {};          // CPU: what of the model is loaded
   bool with_head = true;         // false: no output matrix, where only hidden rows are read
+  int32_t output_rows = 0;       // CPU: rows of the output matrix, the first ones; 0: all
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

@@ -253,7 +253,10 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
             "plans are applied in order");
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const StepPace::Measured measured = pace_.note_applied(step.load, step.planned_seconds);
+  const StepLoad load = step.load - StepLoad::left_out(plan, result);
+  const StepPace::Measured measured =
+      pace_.note_applied(load, step.planned_seconds, result.drafting.seconds);
+  proposer_.note_step(result, measured.seconds);
   displacement_.earn(measured.seconds);
   background_.note_applied(plan, step.sequences, measured);
   if (cache_ != nullptr && pace_.knows()) {

@@ -35,11 +35,12 @@ void PageSecurer::secure(StepDraft& draft) {
 
 // Nobody gives up a page for what may be rejected.
 void PageSecurer::drop_proposals_without_pages(StepDraft& draft, DraftEntry& candidate) const {
-  if (candidate.proposed.empty()) return;
+  if (candidate.proposal_count() == 0) return;
   const Sequence& sequence = *candidate.sequence;
   if (supply_.pages_needed(sequence, candidate.count) <= supply_.free_pages_for(sequence)) return;
-  const auto dropped = static_cast<int32_t>(candidate.proposed.size());
+  const int32_t dropped = candidate.proposal_count();
   candidate.proposed.clear();
+  candidate.drafted = 0;
   candidate.count -= dropped;
   draft.budget.tokens_left += dropped;
 }

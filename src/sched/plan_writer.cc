@@ -38,10 +38,11 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
             .first = sequence.extent.most,
             .count = candidate.count,
             .proposed = std::move(candidate.proposed),
+            .drafted = candidate.drafted,
             .also_sample = {},
             .new_blocks = std::move(candidate.new_blocks)};
   supply_.plan_saves(sequence, work);
-  sequence.extent.plan(work.count, static_cast<int32_t>(work.proposed.size()));
+  sequence.extent.plan(work.count, work.proposal_count());
   sequence.last_step = Ticket(plan.step);
   sequence.waits_since = plan.step;
   sequence.awaits_pages_since = 0;
@@ -55,7 +56,7 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
     start_followers(draft, sequence, work);
   }
   if (work.samples) ++sequence.samples_in_flight;
-  if (!work.proposed.empty()) {
+  if (work.proposal_count() > 0) {
     work.rows = LogitRows::kVerify;
   } else if (wants_prompt_logprobs(sequence, work)) {
     work.rows = LogitRows::kAll;

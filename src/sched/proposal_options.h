@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/named.h"
 
@@ -12,11 +13,13 @@ class DraftSource;
 
 enum class ProposalMethod : uint8_t {
   kNone,
-  kNgram,  // what followed the last tokens where they stood before (prompt look-up)
+  kNgram,       // what followed the last tokens where they stood before (prompt look-up)
+  kDraftModel,  // what a smaller model says, which the runner asks (Work::drafted)
 };
 inline constexpr Named<ProposalMethod> kProposalMethods[] = {
     {"none", ProposalMethod::kNone},
     {"ngram", ProposalMethod::kNgram},
+    {"draft_model", ProposalMethod::kDraftModel},
 };
 
 struct ProposalOptions {
@@ -24,6 +27,16 @@ struct ProposalOptions {
   int32_t tokens_max = 5;  // proposed at a time, 1 to kProposedTokensMax
   // ngram: so many of the last tokens must have stood before at least, and so many are compared.
   int32_t lookup_min = 2, lookup_max = 8;
+  // draft_model: a .gguf file or a folder, as of the model that it proposes for.
+  std::string model;
+  // draft_model: the draft of a greedy answer ends with the token with which the chance that all
+  // its tokens are right, by its own probabilities, falls below this, 0 to 1.
+  double chance_min = 0.4;
+  // draft_model: only the first so many ids are proposed, so that less of its output matrix is
+  // read; 0: all.
+  int32_t draft_vocab = 0;
+  // draft_model: as many as a sequence may have, whatever they cost (tests, measurements).
+  bool whatever_they_cost = false;
   // For measuring speed, 0 to 1: any tokens are proposed, and each is accepted with this chance
   // whatever the model says. Answers mean nothing. Below 0: off.
   double synthetic_acceptance = -1;

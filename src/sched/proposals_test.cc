@@ -89,8 +89,8 @@ TEST_F(ProposalsTest, AStepGoesOnBehindWhatWasAccepted) {
   EXPECT_EQ(work().count, 1);
   EXPECT_EQ(work().rows, LogitRows::kLast);
   const SchedulerStats stats = scheduler_->stats();
-  EXPECT_EQ(stats.proposed_tokens, 6u);
-  EXPECT_EQ(stats.accepted_tokens, 2u);
+  EXPECT_EQ(stats.proposals.proposed, 6u);
+  EXPECT_EQ(stats.proposals.accepted, 2u);
   EXPECT_EQ(stats.generation_tokens, 6u);
 }
 
@@ -183,6 +183,37 @@ TEST_F(ProposalsTest, ProposalsTakeNoPageThatIsNotFree) {
   source_->next = {11, 12, 13, 14};
   plan_ = scheduler_->plan();
   EXPECT_EQ(scheduler_->stats().preemptions, 0u);
+}
+
+// What a draft model is to propose has no tokens in the plan, and the runner may propose fewer.
+TEST_F(ProposalsTest, ARunnerProposesAsManyAsItHas) {
+  options_.proposals = {
+      .method = ProposalMethod::kDraftModel, .tokens_max = 4, .whatever_they_cost = true};
+  ASSERT_NO_FATAL_FAILURE(begin(40));
+  const auto step_of = [&](int32_t drafted, const Tokens& accepted) {
+    plan_ = scheduler_->plan();
+    StepResult result;
+    result.rows.push_back({.sequence = work().sequence, .drafted = drafted});
+    for (const TokenId token : accepted) result.rows.front().accepted.push_back(token);
+    scheduler_->apply(plan_, result);
+    EXPECT_TRUE(scheduler_->check_invariants().ok()) << scheduler_->check_invariants().message();
+  };
+  step_of(4, {11, 12});
+  EXPECT_EQ(work().first, 3);
+  EXPECT_EQ(work().count, 5);
+  EXPECT_EQ(work().drafted, 4);
+  EXPECT_TRUE(work().proposed.empty());
+  EXPECT_EQ(work().rows, LogitRows::kVerify);
+  step_of(0, {13});
+  EXPECT_EQ(work().first, 5);
+  step_of(1, {14, 15});
+  EXPECT_EQ(work().first, 6);
+  step_of(4, {16, 17, 18, 19, 20});
+  EXPECT_EQ(work().first, 8);
+  const ProposalStats stats = scheduler_->stats().proposals;
+  EXPECT_EQ(stats.proposed, 9u);
+  EXPECT_EQ(stats.accepted, 6u);
+  EXPECT_EQ(stats.verifications, 3u);
 }
 
 TEST_F(ProposalsTest, PenaltiesAreNotProposedFor) {

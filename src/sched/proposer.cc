@@ -21,8 +21,9 @@ int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const 
 
 // Half of what is left at most: prompts go on.
 void Proposer::propose(StepDraft& draft, int32_t kept) {
-  if (source_ == nullptr) return;
   int32_t left = (draft.budget.tokens_left - kept) / 2;
+  if (by_runner_) return give_drafts(draft, left);
+  if (source_ == nullptr) return;
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
@@ -31,6 +32,17 @@ void Proposer::propose(StepDraft& draft, int32_t kept) {
     left -= given;
     if (given == 0) note_none(sequence);
   }
+}
+
+void Proposer::give_drafts(StepDraft& draft, int32_t tokens_left) {
+  asked_.clear();
+  for (DraftEntry& candidate : draft.candidates) {
+    const Sequence& sequence = *candidate.sequence;
+    const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
+    if (!decodes || !sequence.proposals.awaited) continue;
+    asked_.push_back({.entry = &candidate, .most = most_for(sequence, tokens_left)});
+  }
+  drafts_.give(draft.budget, asked_, tokens_left);
 }
 
 // How many it got.
@@ -76,6 +88,8 @@ int32_t Proposer::worthwhile(const StepLoad& load, const Sequence& sequence, int
 void Proposer::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
   proposed_ += static_cast<uint64_t>(proposed);
   accepted_ += static_cast<uint64_t>(accepted);
+  verifications_ += proposed > 0 ? 1 : 0;
+  if (by_runner_) return drafts_.note(sequence, proposed, accepted);
   ProposalRecord& record = sequence.proposals;
   record.in_vain = 0;
   for (int32_t i = 0; i < std::min(proposed, accepted + 1); ++i) {
@@ -89,8 +103,10 @@ void Proposer::note_token_without(Sequence& sequence) {
 }
 
 void Proposer::count(SchedulerStats& stats) const {
-  stats.proposed_tokens = proposed_;
-  stats.accepted_tokens = accepted_;
+  stats.proposals.proposed = proposed_;
+  stats.proposals.accepted = accepted_;
+  stats.proposals.verifications = verifications_;
+  stats.proposals.draft_seconds = drafts_.seconds();
 }
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sched/draft_source.h"
+#include "sched/model_drafts.h"
 #include "sched/scheduler.h"
 #include "sched/step_draft.h"
 #include "sched/step_pace.h"
@@ -16,16 +17,20 @@ namespace headrace {
 
 class Proposer {
  public:
-  // All outlive this object. `source` null: nobody gets any.
+  // All outlive this object. `source` null: a draft model's, or nobody gets any.
   Proposer(const SchedulerOptions& options, const StepPace& pace,
            std::shared_ptr<DraftSource> source)
-      : options_(options), pace_(pace), source_(std::move(source)) {}
+      : options_(options),
+        pace_(pace),
+        source_(std::move(source)),
+        drafts_(options, pace),
+        by_runner_(source_ == nullptr && options.proposals.method == ProposalMethod::kDraftModel) {}
 
   // Asks that a sequence is planned only behind its last result: a proposal needs to know the last
   // token. One whose proposals fail, or that gets none, is planned ahead as without them for a
   // while.
   void ask(Sequence& sequence) const {
-    if (source_ == nullptr) return;
+    if (source_ == nullptr && !by_runner_) return;
     sequence.proposals.awaited = sequence.proposals.pause == 0 && may_have(sequence);
   }
   // Gives proposals to the candidates that decode, out of what the step has left beside
@@ -35,6 +40,10 @@ class Proposer {
   void note(Sequence& sequence, int32_t proposed, int32_t accepted);
   // A step has sampled a token of a sequence without proposals.
   void note_token_without(Sequence& sequence);
+  // A step was applied that took `seconds`.
+  void note_step(const StepResult& result, double seconds) {
+    if (by_runner_) drafts_.note_step(result.drafting, seconds);
+  }
   void count(SchedulerStats& stats) const;
 
  private:
@@ -45,6 +54,7 @@ class Proposer {
   static constexpr double kLearning = 1.0 / 8;
 
   bool may_have(const Sequence& sequence) const;
+  void give_drafts(StepDraft& draft, int32_t tokens_left);
   int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
   int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) const;
   void note_none(Sequence& sequence) const;
@@ -53,7 +63,10 @@ class Proposer {
   const SchedulerOptions& options_;
   const StepPace& pace_;
   const std::shared_ptr<DraftSource> source_;
-  uint64_t proposed_ = 0, accepted_ = 0;
+  ModelDrafts drafts_;
+  const bool by_runner_;                       // a draft model proposes
+  std::vector<ModelDrafts::Candidate> asked_;  // of a step; kept for its memory
+  uint64_t verifications_ = 0, proposed_ = 0, accepted_ = 0;
 };
 
 }  // namespace headrace

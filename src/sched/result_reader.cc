@@ -63,8 +63,8 @@ void ResultReader::note_all_computed(const StepPlan& plan, std::span<Sequence* c
     const Work& work = plan.work[i];
     const StepResult::Row* row = brings_row(work) ? rows.take(work.sequence) : nullptr;
     for (const SampleTarget& target : work.also_sample) rows.take(target.sequence);
-    const bool verified = !work.proposed.empty() && row != nullptr;
-    note_computed(work, *sequences[i], verified ? TokenSpan(row->accepted) : TokenSpan());
+    const bool verified = work.proposal_count() > 0 && row != nullptr;
+    note_computed(work, *sequences[i], verified ? row : nullptr);
   }
 }
 
@@ -76,15 +76,17 @@ void ResultReader::count(SchedulerStats& stats) const {
   stats.ended_row_tokens = ended_row_tokens_;
 }
 
-// Pages that are now full are written: they may be shared. `accepted`: what the step sampled, where
+// Pages that are now full are written: they may be shared. `verified`: what the step sampled, where
 // it had proposals; the token behind the last that was accepted is known and not computed.
-void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan accepted) {
+void ResultReader::note_computed(const Work& work, Sequence& sequence,
+                                 const StepResult::Row* verified) {
   CHECK_MSG(sequence.id == work.sequence, "a sequence left while a step in flight referred to it");
   if (work.ended) {
     ended_row_tokens_ += static_cast<uint64_t>(work.count);
     return;
   }
-  const auto proposed = static_cast<int32_t>(work.proposed.size());
+  const int32_t proposed = work.proposal_count();
+  const TokenSpan accepted = verified == nullptr ? TokenSpan() : TokenSpan(verified->accepted);
   const int32_t kept = std::max(0, static_cast<int32_t>(accepted.size()) - 1);
   const int32_t end = work.first + work.count - proposed + kept;
   const int32_t fresh_from = std::clamp(sequence.computed_max, work.first, end);
@@ -99,7 +101,8 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence, TokenSpan
     if (follower.running()) follower.extent.settle(end, false);
   }
   if (proposed > 0) {
-    proposer_.note(sequence, proposed, kept);
+    const bool by_runner = work.drafted > 0 && verified != nullptr;
+    proposer_.note(sequence, by_runner ? verified->drafted : proposed, kept);
   } else if (work.samples) {
     proposer_.note_token_without(sequence);
   }

@@ -40,7 +40,7 @@ class ResultReader {
  private:
   void note_all_computed(const StepPlan& plan, std::span<Sequence* const> sequences,
                          const StepResult& result);
-  void note_computed(const Work& work, Sequence& sequence, TokenSpan accepted);
+  void note_computed(const Work& work, Sequence& sequence, const StepResult::Row* verified);
   void charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens);
   void take_row(Sequence& sequence, const Work& work, const StepResult::Row* row,
                 std::vector<Emission>& out);

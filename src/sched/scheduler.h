@@ -110,6 +110,13 @@ struct SchedulerOptions {
   const Clock* clock = nullptr;  // of deadlines and of the prefill budget; null: time stands still
 };
 
+// Of speculative decoding.
+struct ProposalStats {
+  uint64_t verifications = 0;           // of a sequence's proposals in a step
+  uint64_t proposed = 0, accepted = 0;  // tokens that were verified; of them, those that were right
+  double draft_seconds = 0;             // that a draft model took of the steps
+};
+
 struct SchedulerStats {
   int32_t running = 0;  // sequences with a slot
   int32_t waiting = 0;  // requests queued, without those in the background
@@ -127,8 +134,7 @@ struct SchedulerStats {
   uint64_t idle_row_steps = 0, ended_row_tokens = 0;
   uint64_t recomputed_tokens = 0;  // computed again after a preemption; not in the two above
   uint64_t dropped_tokens = 0;     // sampled for a sequence that had already ended
-  // Tokens that were proposed and verified, and of them those that were right.
-  uint64_t proposed_tokens = 0, accepted_tokens = 0;
+  ProposalStats proposals;
   int32_t blocks_cached = 0;          // of those not used: hold a prefix that may be used again
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found

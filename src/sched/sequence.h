@@ -72,6 +72,13 @@ struct ProposalRecord {
   int32_t in_vain = 0;           // steps, one after the other, for which it waited and got none
   int32_t pause = 0;             // tokens for which it gets none
   bool awaited = false;          // it is planned behind its result, to get some
+  // Of a draft model (model_drafts.h): whether it drafts, how far the draft has come at least, the
+  // steps left of a trial, and how long it paused last.
+  bool begun = false;
+  double acceptance_weight = 0;  // proposals that `acceptance` is the mean of
+  int32_t drafted_to = 0;
+  int32_t trial_steps = 0;
+  int32_t next_pause = 0;
 };
 
 // What a DraftSource remembers of a sequence.

@@ -25,7 +25,7 @@ void StepOverrun::note(double seconds, double predicted) {
 }
 
 void StepLoad::add(const Work& work) {
-  if (work.samples && work.count == 1 + std::ssize(work.proposed)) {
+  if (work.samples && work.count == 1 + work.proposal_count()) {
     for (int32_t i = 0; i < work.count; ++i) add_decode(work.first + i);
   } else {
     add_prompt(work.first, work.count);
@@ -35,6 +35,18 @@ void StepLoad::add(const Work& work) {
 StepLoad StepLoad::of(const StepPlan& plan) {
   StepLoad load;
   for (const Work& work : plan.work) load.add(work);
+  return load;
+}
+
+StepLoad StepLoad::left_out(const StepPlan& plan, const StepResult& result) {
+  StepLoad load;
+  size_t row = 0;
+  for (const Work& work : plan.work) {
+    if (work.drafted == 0) continue;
+    while (row < result.rows.size() && result.rows[row].sequence != work.sequence) ++row;
+    const int32_t computed = row < result.rows.size() ? result.rows[row].drafted : work.drafted;
+    for (int32_t i = computed + 1; i <= work.drafted; ++i) load.add_decode(work.first + i);
+  }
   return load;
 }
 

@@ -39,11 +39,21 @@ struct StepLoad {
   }
   void add(const Work& work);
   static StepLoad of(const StepPlan& plan);
+  // Of a plan's work what the runner did not compute, because it proposed fewer tokens than it
+  // might.
+  static StepLoad left_out(const StepPlan& plan, const StepResult& result);
   friend StepLoad operator+(StepLoad a, const StepLoad& b) {
     a.prompt_tokens += b.prompt_tokens;
     a.decodes += b.decodes;
     a.kv_tokens += b.kv_tokens;
     a.prompt_context += b.prompt_context;
+    return a;
+  }
+  friend StepLoad operator-(StepLoad a, const StepLoad& b) {
+    a.prompt_tokens -= b.prompt_tokens;
+    a.decodes -= b.decodes;
+    a.kv_tokens -= b.kv_tokens;
+    a.prompt_context -= b.prompt_context;
     return a;
   }
 };

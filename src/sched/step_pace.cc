@@ -32,13 +32,14 @@ int32_t StepPace::chunk(const StepBudget& budget, int32_t first, int32_t remaini
 
 // A step took from the end of the one before it until now, with what the host did between them;
 // from its plan where there was nothing to do before.
-StepPace::Measured StepPace::note_applied(const StepLoad& load, double planned_seconds) {
+StepPace::Measured StepPace::note_applied(const StepLoad& load, double planned_seconds,
+                                          double drafting_seconds) {
   const double started =
       work_left_ ? applied_seconds_ : std::max(planned_seconds, applied_seconds_);
   applied_seconds_ = now();
   const Measured step{.seconds = applied_seconds_ - started,
-                      .predicted = knows() ? cost().seconds(load) : 0};
-  fit_.observe(load, step.seconds);
+                      .predicted = knows() ? cost().seconds(load) + drafting_seconds : 0};
+  fit_.observe(load, step.seconds - drafting_seconds);
   // A step that was to take longer was so by choice.
   const bool keeps_target = step.predicted <= options_.tpot_target_seconds;
   if (load.decodes > 0 && load.prompt_tokens > 0 && keeps_target) {

@@ -39,7 +39,8 @@ class StepPace {
     double seconds = 0, predicted = 0;  // predicted 0: nothing was known
   };
   // The oldest step in flight, which has `load` and was planned at `planned_seconds`, ends now.
-  Measured note_applied(const StepLoad& load, double planned_seconds);
+  // `drafting_seconds` of its time went to a draft model, which `load` says nothing of.
+  Measured note_applied(const StepLoad& load, double planned_seconds, double drafting_seconds);
   // Whether there is work when a step was applied: then the next one begins at once.
   void note_work_left(bool work_left) { work_left_ = work_left; }
 

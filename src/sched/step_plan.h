@@ -60,9 +60,15 @@ struct Work {
   // The last so many of the tokens, which nobody has sampled: each of their rows, and that before
   // them, samples, and they are accepted up to the first that is not what was sampled.
   std::vector<TokenId> proposed;
+  // The same, of tokens that the runner proposes when it has the step (a draft model), so many at
+  // most; those that it does not propose are not computed. Then `proposed` is empty.
+  int32_t drafted = 0;
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
   std::vector<StateSave> saves = {};  // ascending, in (first, first + count]
+
+  // The most tokens of it that nobody has sampled.
+  int32_t proposal_count() const { return static_cast<int32_t>(proposed.size()) + drafted; }
 };
 
 struct ReleasedSlot {
@@ -90,6 +96,7 @@ struct StepResult {
   struct Row {
     SequenceId sequence;
     StepTokens accepted;  // sampled tokens, in order: one, and one a proposal accepted
+    int32_t drafted = 0;  // of Work::drafted, how many the runner has proposed
     std::vector<TokenLogprobs> logprobs;  // per accepted token, when asked for
     // For rows = kAll: entry i belongs to prompt token first + i + 1 (the last row of the whole
     // prompt has none).
@@ -100,6 +107,14 @@ struct StepResult {
     bool dead_end = false, form_ended = false;
   };
   std::vector<Row> rows;  // one per Work and per SampleTarget that sampled or scored
+
+  // What the runner's draft model has computed in this step.
+  struct Drafting {
+    int32_t passes = 0;  // one behind the other
+    int32_t rows = 0;    // of all passes, with tokens that it had not computed before
+    double seconds = 0;  // of the step's
+  };
+  Drafting drafting = {};
 };
 
 }  // namespace headrace

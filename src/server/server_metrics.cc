@@ -37,13 +37,19 @@ struct SchedulerSum {
   const char* help;
   double (*value)(const SchedulerStats& stats);
 };
-constexpr std::array<SchedulerSum, 14> kSchedulerSums = {{
+constexpr std::array<SchedulerSum, 16> kSchedulerSums = {{
     {"vllm:num_preemptions_total", "Preemptions.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.preemptions); }},
+    {"vllm:spec_decode_num_drafts_total", "Verifications of a sequence's proposals.",
+     [](const SchedulerStats& stats) {
+       return static_cast<double>(stats.proposals.verifications);
+     }},
+    {"headrace:draft_seconds_total", "Seconds of the steps that the draft model took.",
+     [](const SchedulerStats& stats) { return stats.proposals.draft_seconds; }},
     {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were proposed and verified.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.proposed_tokens); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.proposals.proposed); }},
     {"vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were right.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.accepted_tokens); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.proposals.accepted); }},
     {"vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.prefix_cache_queries); }},
     {"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
@@ -383,7 +389,7 @@ void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
   series.set_gauge("sglang:cache_hit_rate", "Tokens found in the prefix cache, of those looked up.",
                    ratio(scheduler.prefix_cache_hits, scheduler.prefix_cache_queries));
   series.set_gauge("sglang:spec_accept_rate", "Proposed tokens that were right, of all.",
-                   ratio(scheduler.accepted_tokens, scheduler.proposed_tokens));
+                   ratio(scheduler.proposals.accepted, scheduler.proposals.proposed));
 }
 
 void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {

@@ -9,6 +9,7 @@ namespace headrace {
 namespace {
 
 constexpr uint64_t kPoison = 0xdeadbeefdeadbeefull;
+constexpr double kSecondsPerPass = 0.0001;  // of a draft model
 
 uint64_t chain_start(const Request& request) {
   uint64_t hash = 0x6865616472616365ull;
@@ -108,6 +109,35 @@ OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, i
 
 OracleDevice::~OracleDevice() = default;
 
+// The plan with the tokens that it has to be drafted.
+StepPlan OracleDevice::with_drafts(const StepPlan& plan, StepResult::Drafting& drafting) {
+  StepPlan drafted = plan;
+  for (Work& work : drafted.work) {
+    if (work.drafted == 0) continue;
+    const Slot& slot = *slots_[static_cast<size_t>(work.slot.value)];
+    CHECK_MSG(
+        work.proposed.empty() && work.first + work.count - work.drafted == std::ssize(slot.tokens),
+        "a draft begins behind the last known token");
+    OracleChain chain(*slot.request, slot.tokens);
+    Rng rng(mix64(drafts_->seed ^ mix64(static_cast<uint64_t>(work.sequence.value))) ^
+            static_cast<uint64_t>(slot.tokens.size()));
+    const auto count = static_cast<int32_t>(rng.between(0, work.drafted));
+    for (int32_t i = 0; i < count; ++i) {
+      TokenId token =
+          chain.next_token(model_, slot.request->sampling.seed.value_or(0), slot.choice);
+      if (rng.uniform() >= drafts_->right) token = (token + 1) % model_.vocab_size;
+      work.proposed.push_back(token);
+      chain.append(token);
+    }
+    drafting.passes = std::max(drafting.passes, count);
+    drafting.rows += count;
+    work.count -= work.drafted - count;
+    work.drafted = 0;
+  }
+  drafting.seconds = kSecondsPerPass * drafting.passes;
+  return drafted;
+}
+
 StepResult OracleDevice::execute(const StepPlan& plan) {
   step_ = Ticket(plan.step);
   for (const PageMove& store : plan.stores) move_page(store);
@@ -117,15 +147,19 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
     std::fill(page.begin(), page.end(), kPoison);
   }
   update_slots(plan);
+  StepResult result;
+  const StepPlan drafted = drafts_ ? with_drafts(plan, result.drafting) : StepPlan();
+  const std::vector<Work>& works = drafts_ ? drafted.work : plan.work;
   // All rows see the pages as the whole step leaves them, as in a forward pass layer by layer.
-  for (const Work& work : plan.work) {
+  for (const Work& work : works) {
+    CHECK_MSG(work.drafted == 0, "tokens are to be drafted, and there is no draft model");
     Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     for (const TokenId token : work.proposed) slot.append(token);
     compute(work);
     if (keeps_states_) advance_state(work);
   }
-  StepResult result;
-  for (const Work& work : plan.work) {
+  for (size_t i = 0; i < works.size(); ++i) {
+    const Work& work = works[i];
     Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     const bool samples = work.samples || !work.also_sample.empty();
     const bool verifies = !work.proposed.empty();
@@ -133,6 +167,7 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
     if (work.samples || work.rows == LogitRows::kAll) {
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
+      if (plan.work[i].drafted > 0) row.drafted = static_cast<int32_t>(work.proposed.size());
       if (work.rows == LogitRows::kAll) score(work, slot, row);
       if (verifies) {
         verify(work, slot, row);

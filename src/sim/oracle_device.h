@@ -67,6 +67,10 @@ class OracleDevice {
                std::optional<int32_t> state_checkpoints = {});
   ~OracleDevice();
 
+  // The device is one with a draft model: of the tokens that a work has to be drafted it proposes
+  // from none to all, each the right one with this probability.
+  void set_drafts(uint64_t seed, double right) { drafts_ = Drafts{seed, right}; }
+
   // Computes a step. Steps come in order. A plan that no device could execute (an unknown slot, a
   // token without a page, an occupied slot) is a CHECK.
   StepResult execute(const StepPlan& plan);
@@ -89,6 +93,10 @@ class OracleDevice {
 
  private:
   struct Slot;
+  struct Drafts {
+    uint64_t seed = 0;
+    double right = 0;
+  };
   void update_slots(const StepPlan& plan);
   void admit(const Admission& admission);
   void add_blocks(Slot& slot, const GroupBlocks& blocks, bool fresh);
@@ -101,6 +109,7 @@ class OracleDevice {
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
   void verify(const Work& work, Slot& slot, StepResult::Row& row);
+  StepPlan with_drafts(const StepPlan& plan, StepResult::Drafting& drafting);
   uint64_t* page(int32_t group, int32_t block) {
     CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());
     CHECK(block >= 0 && static_cast<size_t>(block) < last_touch_.size());
@@ -121,6 +130,7 @@ class OracleDevice {
   std::set<std::pair<RequestId, int32_t>> faults_;
   Ticket step_;
   uint64_t mismatches_ = 0;
+  std::optional<Drafts> drafts_;
 };
 
 }  // namespace headrace

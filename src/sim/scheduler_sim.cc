@@ -36,6 +36,19 @@ ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
       .source = std::make_shared<OracleDrafts>(model, seed, kRight[bits / 8 % std::size(kRight)])};
 }
 
+// Half of them weigh what drafts cost.
+ProposalOptions drafts_of(uint64_t seed) {
+  const uint64_t bits = mix64(seed ^ 0x647261667473u);
+  return {.method = ProposalMethod::kDraftModel,
+          .tokens_max = 1 + static_cast<int32_t>(bits % 8),
+          .whatever_they_cost = bits / 8 % 2 == 0};
+}
+
+double draft_rightness(uint64_t seed) {
+  constexpr double kRight[] = {0, 0.5, 0.8, 1};
+  return kRight[mix64(seed ^ 0x7269676874u) % std::size(kRight)];
+}
+
 // As layers of one kind are (engine/kv_plan.h): one to six groups of each, nine at most, pages of
 // one size. Not from rng_ either.
 std::vector<KvGroupSpec> split_as_layers(const std::vector<KvGroupSpec>& kinds, uint64_t seed) {
@@ -65,6 +78,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   draw_options();
   draw_habits();
   if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
+  if (settings_.drafts) options_.proposals = drafts_of(seed_);
   if (settings_.states) keep_states(options_, seed_);
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
   if (!scheduler.ok()) {
@@ -75,6 +89,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
                                            options_.max_num_seqs, options_.tiers,
                                            options_.state_checkpoints);
+  if (settings_.drafts) device_->set_drafts(seed_, draft_rightness(seed_));
 }
 
 void SchedulerSimulation::draw_options() {
@@ -388,6 +403,7 @@ void SchedulerSimulation::submit(StepPlan plan) {
   check_fairness(plan);
   if (failure_) return;
   StepResult result = device_->execute(plan);
+  clock_.advance_ns(static_cast<int64_t>(1e9 * result.drafting.seconds));
   if (device_->mismatches() > 0) fail("the device read back a chain that was not written there");
   in_flight_.push_back({std::move(plan), std::move(result)});
   current_ = nullptr;

@@ -64,6 +64,7 @@ class SchedulerSimulation {
     int32_t check_every = 1;  // one step of so many is checked as a whole
     std::optional<double> admission_headroom;  // instead of the one that the seed draws
     bool proposals = false;        // speculative decoding, of which the seed draws the law
+    bool drafts = false;           // the same, of a draft model that the device has
     bool varied_requests = false;  // in adapter, arithmetic and look-ahead
     bool equal_groups = false;     // each group that the seed draws as several that are alike
     bool states = false;           // sequences keep states, of which the seed draws the checkpoints

@@ -38,7 +38,7 @@ int32_t longest(const Request& request) {
 
 // Of the proposals that a work had.
 int32_t accepted_proposals(const Work& work, const StepResult& result) {
-  if (work.proposed.empty()) return 0;
+  if (work.proposal_count() == 0) return 0;
   const auto row = std::find_if(result.rows.begin(), result.rows.end(),
                                 [&](const auto& each) { return each.sequence == work.sequence; });
   return row == result.rows.end() ? 0 : static_cast<int32_t>(row->accepted.size()) - 1;
@@ -111,7 +111,7 @@ void SchedulerSimulation::check_work(const Work& work) {
   if (work.ended && !has_ended(admitted)) fail("the row of an ended choice is of one that goes on");
   const int32_t longest = work.ended ? options_.max_model_len : admitted.longest;
   if (work.first + work.count > longest) fail("a token after max_tokens is computed");
-  const auto proposed = static_cast<int32_t>(work.proposed.size());
+  const int32_t proposed = work.proposal_count();
   if (work.first >= admitted.prompt_end && (work.count != 1 + proposed || !work.samples)) {
     fail("a decode is one token that samples, and proposals behind it");
   }
@@ -347,7 +347,7 @@ void SchedulerSimulation::note_service(const StepPlan& plan, const StepResult& r
   for (const Work& work : plan.work) {
     Admitted& admitted = admitted_.at(work.sequence);
     const int32_t kept = accepted_proposals(work, result);
-    const int32_t end = work.first + work.count - static_cast<int32_t>(work.proposed.size()) + kept;
+    const int32_t end = work.first + work.count - work.proposal_count() + kept;
     const auto found = open_.find(admitted.request);
     const int32_t before = std::max(admitted.computed, work.first);
     admitted.computed = std::max(admitted.computed, end);

@@ -136,8 +136,8 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   const auto options = [](int64_t) { return SchedulerSimulation::Settings{.proposals = true}; };
   ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
     const SchedulerStats stats = simulation.scheduler().stats();
-    proposed += static_cast<int64_t>(stats.proposed_tokens);
-    accepted += static_cast<int64_t>(stats.accepted_tokens);
+    proposed += static_cast<int64_t>(stats.proposals.proposed);
+    accepted += static_cast<int64_t>(stats.proposals.accepted);
     preemptions += static_cast<int64_t>(stats.preemptions);
   }));
   std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
@@ -146,6 +146,26 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   EXPECT_GT(proposed, runs.steps * runs.seeds / 4);
   EXPECT_GT(accepted, proposed / 5);
   EXPECT_LT(accepted, proposed * 4 / 5);
+  EXPECT_GT(preemptions, runs.steps * runs.seeds / 500);
+}
+
+// The same where the device has a draft model, which proposes less than it may.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithDrafts) {
+  const SeedRuns runs = seed_runs(2);
+  int64_t proposed = 0, accepted = 0, preemptions = 0;
+  const auto options = [](int64_t) { return SchedulerSimulation::Settings{.drafts = true}; };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
+    const SchedulerStats stats = simulation.scheduler().stats();
+    proposed += static_cast<int64_t>(stats.proposals.proposed);
+    accepted += static_cast<int64_t>(stats.proposals.accepted);
+    preemptions += static_cast<int64_t>(stats.preemptions);
+  }));
+  std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
+              preemptions);
+  if (!runs.are_default()) return;
+  EXPECT_GT(proposed, runs.steps * runs.seeds / 8);
+  EXPECT_GT(accepted, proposed / 5);
+  EXPECT_LT(accepted, proposed * 9 / 10);
   EXPECT_GT(preemptions, runs.steps * runs.seeds / 500);
 }
 

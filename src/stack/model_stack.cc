@@ -19,6 +19,7 @@
 #include "ops/kernel_names.h"
 #include "stack/batch_choice.h"
 #include "stack/compute_choice.h"
+#include "stack/draft_model.h"
 #include "stack/engine_sizes.h"
 #include "stack/kv_format_choice.h"
 #include "stack/memory_planning.h"
@@ -81,6 +82,7 @@ class ModelStackImpl final : public ModelStack {
   std::vector<std::unique_ptr<Device>> devices_;  // [ranks]
   std::unique_ptr<PackedCache> packed_cache_;     // or null
   std::vector<std::unique_ptr<Model>> models_;    // [ranks], each of its own part
+  DraftModel draft_;                              // its model null: none
   std::unique_ptr<Engine> engine_;
   PackedCacheWriter packed_cache_writer_;
 };
@@ -113,9 +115,11 @@ class StackLoader {
   Result<std::unique_ptr<ModelStack>> load() {
     const auto start = std::chrono::steady_clock::now();
     HR_RETURN_IF_ERROR(check_options());
+    HR_RETURN_IF_ERROR(prepare_draft_options(options_));
     stack_->info_.model_name = model_name(options_.model);
     report("reading", 0);
     HR_RETURN_IF_ERROR(load_source());
+    HR_RETURN_IF_ERROR(load_draft());
     choose_batch();
     HR_RETURN_IF_ERROR(create_engine());
     fill_info();
@@ -273,6 +277,30 @@ class StackLoader {
     return load_models(load);
   }
 
+  Status load_draft() {
+    const ProposalOptions& proposals = options_.engine.scheduler.proposals;
+    if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
+    const Timeline::Span span(timeline(), "draft model");
+    report("draft model", 0);
+    HR_ASSIGN_OR_RETURN(stack_->draft_,
+                        load_draft_model(options_,
+                                         {stack_->weights_.config, stack_->tokenizer(),
+                                          stack_->model().spec().vocab_size, compute()},
+                                         device()));
+    const Model& draft = *stack_->draft_.model;
+    options_.runner.draft = &draft;
+    options_.runner.draft_chance_min = proposals.chance_min;
+    release_load_memory();
+    const KvPlan kept = plan_kv(draft.spec(), kv_formats(), kKvBlockTokens);
+    log_info(
+        "draft model: {}, {} layers, {:.0f} MiB of weights, {:.1f} KiB of keys and values a "
+        "token",
+        proposals.model, draft.spec().layer_count,
+        static_cast<double>(draft.weight_bytes()) / (1 << 20),
+        static_cast<double>(kept.bytes_per_token()) / 1024);
+    return ok_status();
+  }
+
   Status check_generates(const ModelConfig& config) const {
     if (config.head.generates()) return ok_status();
     return unsupported(
@@ -308,14 +336,18 @@ class StackLoader {
 
   bool is_split() const { return options_.device.tensor_parallel_size > 1; }
 
-  // Of the whole model.
-  KvPlan kv_plan() const {
+  KvFormats kv_formats() const {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
     const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
+    return choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype);
+  }
+
+  // Of the whole model, and its draft.
+  KvPlan kv_plan() const {
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
     CHECK(whole.ok());  // it was loaded
-    return plan_kv(*whole,
-                   choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype),
+    const Model* const draft = stack_->draft_.model.get();
+    return plan_kv(draft == nullptr ? *whole : with_draft(*whole, draft->spec()), kv_formats(),
                    kKvBlockTokens);
   }
 

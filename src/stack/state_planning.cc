@@ -31,6 +31,9 @@ Status check_state_options(StackOptions& options) {
   if (options.tiers.disk_gib > 0) return refuse("--kv-disk-size", "does not hold them");
   if (!options.engine.kv_save_path.empty()) return refuse("--kv-save", "does not save them");
   ProposalOptions& proposals = options.engine.scheduler.proposals;
+  if (proposals.method == ProposalMethod::kDraftModel) {
+    return refuse("--model-draft", "proposes tokens, and no state undoes a rejected one");
+  }
   if (proposals.method != ProposalMethod::kNone) {
     log_warning(
         "{}: its layers keep states that do not undo a rejected proposal: --spec-method is "

@@ -57,7 +57,7 @@ def test_unknown_command(program):
         (["run", "-p", "x", "--dtype", "int3"], "--dtype"),
         (["serve", "any.gguf", "--host", "no-such-host.invalid"], "--host no-such-host.invalid"),
         (["serve", "any.gguf", "--revision", "v2"], "--revision v2"),
-        (["serve", "any.gguf", "--speculative-model", "d"], "--speculative-model"),
+        (["serve", "any.gguf", "--speculative-config", '{"model": 1}'], "--speculative-config"),
         (["serve", "-hf", "maker/none"], "hf download maker/none"),
         (["bench", "-p", "5x12"], "5x12"),
         (["eval", "perplexity"], "FILE"),

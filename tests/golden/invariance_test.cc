@@ -228,7 +228,7 @@ TEST_P(Invariance, WithProposals) {
     ASSERT_TRUE(outcome.ok()) << outcome.status().message();
     expect_same(*outcome, alone_[r], "request " + std::to_string(r));
   }
-  EXPECT_GT(proposing->stack().engine().stats().scheduler.accepted_tokens, 10u);
+  EXPECT_GT(proposing->stack().engine().stats().scheduler.proposals.accepted, 10u);
 }
 
 // The second engine finds what the first one saved.

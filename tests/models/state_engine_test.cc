@@ -224,7 +224,7 @@ TEST(StateEngine, NothingIsProposed) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   const std::vector<TokenId> again(60, 5);
   ASSERT_TRUE(model->answer(greedy(again, 30)).ok());
-  EXPECT_EQ(model->stack().engine().stats().scheduler.proposed_tokens, 0u);
+  EXPECT_EQ(model->stack().engine().stats().scheduler.proposals.proposed, 0u);
 }
 
 }  // namespace

@@ -425,7 +425,7 @@ void expect_bit_equal(const std::vector<std::string>& preferred) {
     auto proposing = ModelUnderTest::load(options);
     ASSERT_TRUE(proposing.ok()) << proposing.status().message();
     const auto verified = proposing->answer(all).value();
-    EXPECT_GT(proposing->stack().engine().stats().scheduler.proposed_tokens, 0u);
+    EXPECT_GT(proposing->stack().engine().stats().scheduler.proposals.proposed, 0u);
     for (size_t i = 0; i < all.size(); ++i) {
       for (const Outcome* other : std::vector<const Outcome*>{&alone[i], &cut[i], &verified[i]}) {
         EXPECT_EQ(expected[i].tokens, other->tokens) << i;

@@ -128,8 +128,8 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
     const auto verified = proposing->answer(all);
     ASSERT_TRUE(verified.ok()) << verified.status().message();
     const SchedulerStats stats = proposing->stack().engine().stats().scheduler;
-    proposed += stats.proposed_tokens;
-    accepted += stats.accepted_tokens;
+    proposed += stats.proposals.proposed;
+    accepted += stats.proposals.accepted;
     for (size_t i = 0; i < all.size(); ++i) {
       expect_same((*together)[i], alone[i], "together, request " + std::to_string(i));
       expect_same((*verified)[i], alone[i], "with proposals, request " + std::to_string(i));

@@ -1,0 +1,90 @@
+// Which sequences a draft model proposes tokens for in a step, and how many (Work::drafted).
+//
+// Its passes follow one another, each with a token of every sequence that drafts, and the step that
+// verifies is longer by their rows. All draft to the depth that brings most tokens for the time, by
+// the measured cost of steps and passes and by what of each sequence's proposals was right. The
+// draft has computed nothing of a sequence that never drafted, or has not lately: catching up costs
+// what a prompt costs, which what is left of the answer must bring in. Where the draft is mostly
+// wrong a sequence is tried now and then, out of a share of the time of all steps: so the loss
+// stays below that share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/draft_cost.h"
+#include "sched/scheduler.h"
+#include "sched/step_draft.h"
+#include "sched/step_pace.h"
+
+namespace headrace {
+
+// One thread, the scheduler's.
+class ModelDrafts {
+ public:
+  // Both outlive this object.
+  ModelDrafts(const SchedulerOptions& options, const StepPace& pace)
+      : options_(options), pace_(pace) {}
+
+  struct Candidate {
+    DraftEntry* entry = nullptr;
+    int32_t most = 0;  // tokens that may be proposed for it
+  };
+  // Gives them their counts, `tokens_left` together at most.
+  void give(StepBudget& budget, std::span<const Candidate> candidates, int32_t tokens_left);
+  // A step has verified `proposed` tokens of a sequence, of which the first `accepted` were right.
+  void note(Sequence& sequence, int32_t proposed, int32_t accepted);
+  // Every step; `seconds` is what it took in all.
+  void note_step(const StepResult::Drafting& drafting, double seconds);
+
+  double seconds() const { return seconds_; }  // of all passes
+
+ private:
+  // Acceptance by sequence and over all, a mean of the last kAcceptanceMemory proposals or so. What
+  // is not known yet counts as so many proposals that went as usual, or as guessed at the start.
+  static constexpr double kAcceptanceMemory = 48, kPriorWeight = 4, kFirstGuess = 0.7;
+  // Below so many right ones of all, pauses get longer.
+  static constexpr double kPoor = 0.4;
+  static constexpr int32_t kShortPause = 16, kPauseMin = 64, kPauseMax = 4096;
+  // The first steps with drafts go through all depths, whatever the rule says: before them nothing
+  // is known of what rows and passes cost.
+  static constexpr int32_t kLessons = 16;
+  static constexpr size_t kLearners = 2;  // sequences that take part in them
+  // What is tried in vain: steps of a trial, tokens of each, its share of the time of all steps,
+  // and what is saved up of that at most.
+  static constexpr int32_t kTrialSteps = 4, kTrialTokens = 2;
+  static constexpr double kTrialShare = 0.01, kTrialSecondsMax = 4;
+  // An answer is expected to go on for as long as it may, and for so many tokens at most.
+  static constexpr int32_t kExpectedTokens = 256;
+
+  struct Depth {
+    int32_t tokens = 0;
+    double saved_seconds = 0;  // of a step, for the tokens that it brings
+    double gain = 0;           // these tokens
+  };
+  // A mean, with what it was made of.
+  struct Acceptance {
+    double mean = kFirstGuess, weight = kPriorWeight;
+    void note(double right);
+  };
+  bool weighs() const {
+    return !options_.proposals.whatever_they_cost && options_.clock != nullptr;
+  }
+  bool learns() const { return lessons_ < kLessons; }
+  int32_t depth_for(const StepLoad& load) const;
+  bool begins(Sequence& sequence, const StepLoad& load);
+  Depth best_depth(const StepLoad& load, std::span<const Candidate> candidates) const;
+  void stop(Sequence& sequence) const;
+
+  const SchedulerOptions& options_;
+  const StepPace& pace_;
+  DraftCost cost_;
+  int32_t lessons_ = 0;  // steps with drafts, up to kLessons
+  Acceptance usual_;
+  double trial_seconds_ = 0;  // that may still be spent on trials
+  double seconds_ = 0;
+  std::vector<Candidate> drafting_;  // of a step; kept for its memory
+};
+
+}  // namespace headrace

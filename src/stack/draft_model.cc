@@ -1,0 +1,128 @@
+#include "stack/draft_model.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "stack/memory_planning.h"
+#include "stack/model_device.h"
+
+namespace headrace {
+namespace {
+
+Status check_beside_draft(const StackOptions& options) {
+  const auto refuse = [](std::string_view flag, std::string_view remedy) {
+    return unsupported(
+        fmt::format("--model-draft: a draft model does not go with {}: {}", flag, remedy),
+        "model-draft");
+  };
+  if (takes_gpu(options.device)) {
+    return refuse("a GPU", "use --device cpu, or leave the draft out: answers are the same");
+  }
+  if (options.device.tensor_parallel_size > 1) {
+    return refuse("--tensor-parallel-size", "one rank computes both");
+  }
+  if (options.tiers.host_gib > 0) return refuse("--kv-offloading-size", "leave one of them out");
+  if (options.tiers.disk_gib > 0) return refuse("--kv-disk-size", "leave one of them out");
+  if (!options.engine.kv_save_path.empty()) return refuse("--kv-save", "leave one of them out");
+  if (options.runner.kv_memory != KvMemoryKind::kPaged) {
+    return refuse("--kv-memory virtual or contiguous", "its pages are --kv-memory paged");
+  }
+  return ok_status();
+}
+
+bool is_padding(const Vocab& vocab, size_t id) {
+  return vocab.kind(static_cast<TokenId>(id)) == TokenKind::kUnused;
+}
+
+Status check_vocabulary(const DraftTarget& target, int32_t vocab_size, const ModelSource& source) {
+  const ModelText text = read_tokenizer_alone(source);
+  HR_RETURN_IF_ERROR(refusal(text.problems));
+  if (target.tokenizer != nullptr && text.tokenizer != nullptr) {
+    return check_same_tokens(target.tokenizer->vocab(), text.tokenizer->vocab());
+  }
+  if (target.vocab_size == vocab_size) return ok_status();
+  return invalid_argument(
+      fmt::format("it has {} tokens, and the model that it is to propose for has {}", vocab_size,
+                  target.vocab_size));
+}
+
+}  // namespace
+
+Status check_same_tokens(const Vocab& model, const Vocab& draft) {
+  const size_t both = std::min(model.tokens.size(), draft.tokens.size());
+  for (size_t id = 0; id < both; ++id) {
+    if (model.tokens[id] == draft.tokens[id]) continue;
+    if (is_padding(model, id) && is_padding(draft, id)) continue;
+    return invalid_argument(
+        fmt::format("token {} is '{}', and '{}' in the model that it is to propose for: a draft "
+                    "model has the same tokens (one of the same family)",
+                    id, draft.tokens[id], model.tokens[id]));
+  }
+  for (const Vocab* longer : {&model, &draft}) {
+    for (size_t id = both; id < longer->tokens.size(); ++id) {
+      if (is_padding(*longer, id)) continue;
+      return invalid_argument(fmt::format(
+          "token {} '{}' is {}: a draft model has the same tokens (one of the same family)", id,
+          longer->tokens[id],
+          longer == &model ? "only in the model that it is to propose for" : "its alone"));
+    }
+  }
+  return ok_status();
+}
+
+Status prepare_draft_options(StackOptions& options) {
+  ProposalOptions& proposals = options.engine.scheduler.proposals;
+  if (proposals.model.empty()) {
+    if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
+    return invalid_argument("draft_model needs a draft: --model-draft FILE", "spec-method");
+  }
+  if (proposals.method == ProposalMethod::kNgram) {
+    return invalid_argument("--model-draft and --spec-method ngram are two ways: choose one",
+                            "model-draft");
+  }
+  proposals.method = ProposalMethod::kDraftModel;
+  return check_beside_draft(options);
+}
+
+Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarget& target,
+                                    Device& device) {
+  const ProposalOptions& proposals = options.engine.scheduler.proposals;
+  const auto named = [&](const Status& status) { return status.with_context(proposals.model); };
+  DraftModel draft;
+  HR_ASSIGN_OR_RETURN(draft.source, open_model_source(proposals.model));
+  draft.weights = read_weights(*draft.source, options.load, device.pool().thread_count());
+  ModelConfig& config = draft.weights.config;
+  if (Status status = refusal(draft.weights.problems); !status.ok()) return named(status);
+  if (has_states(config)) {
+    return named(unsupported("its layers keep states, which do not undo a rejected proposal"));
+  }
+  if (!config.head.generates()) return named(unsupported("the model generates no text"));
+  if (config.context_length_max < target.config.served_length) {
+    return named(invalid_argument(fmt::format(
+        "its context of {} tokens is shorter than the {} that are served: --max-model-len {}",
+        config.context_length_max, target.config.served_length, config.context_length_max)));
+  }
+  config.served_length = target.config.served_length;
+  HR_ASSIGN_OR_RETURN(const ModelSpec spec, draft.weights.architecture->parse(config));
+  if (Status status = check_vocabulary(target, spec.vocab_size, *draft.source); !status.ok()) {
+    return named(status);
+  }
+  StackOptions of_draft = options;
+  of_draft.model = proposals.model;
+  HR_RETURN_IF_ERROR(check_load_memory(of_draft, draft.weights, device, /*packed_in_file=*/false));
+  const int32_t both = std::min(spec.vocab_size, target.vocab_size);
+  ModelLoadOptions load{.compute = target.compute, .quantise_to = options.load.quantise_to};
+  load.output_rows = proposals.draft_vocab > 0 ? std::min(proposals.draft_vocab, both) : both;
+  auto model = draft.weights.architecture->load(config, *draft.weights.weights, device, load);
+  if (!model.ok()) return named(model.status());
+  draft.model = std::move(model).value();
+  draft.source->release_pages();
+  return draft;
+}
+
+}  // namespace headrace

@@ -1,0 +1,283 @@
+// Tiny models with draft models, in the whole engine: answers have the bits that they have without,
+// whatever the draft proposes, and a model that is its own draft is always right.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../golden/model_under_test.h"
+#include "base/rng.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "tests/data/models";
+constexpr int32_t kVocab = 96;
+constexpr int32_t kLength = 64;
+constexpr int32_t kTokens = 4;  // proposed at a time
+
+std::vector<std::string> model_paths() {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(kFolder)) {
+    if (entry.is_directory() || entry.path().extension() == ".gguf") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string named(const char* model) { return std::string(kFolder) + "/" + model; }
+
+StackOptions options_of(const std::string& model) {
+  return {.model = model,
+          .device = {.choice = DeviceChoice::kCpu, .threads = 2},
+          .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
+          .memory = {.max_model_len = kLength}};
+}
+
+StackOptions with_draft_of(StackOptions options, const std::string& draft) {
+  options.engine.scheduler.proposals = {.method = ProposalMethod::kDraftModel,
+                                        .tokens_max = kTokens,
+                                        .model = draft,
+                                        .chance_min = 0,
+                                        .whatever_they_cost = true};
+  return options;
+}
+
+std::vector<TokenId> random_tokens(Rng& rng, int32_t count) {
+  std::vector<TokenId> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(rng.below(kVocab)));
+  return tokens;
+}
+
+// Greedy, drawn, and with what changes the choice of tokens.
+std::vector<TestRequest> requests() {
+  std::vector<TestRequest> requests;
+  Rng rng(17);
+  for (const int32_t length : {1, 5, 16, 23, 31, 44}) {
+    SamplingParams sampling{.temperature = 0, .max_tokens = 19, .ignore_eos = true};
+    sampling.logprobs = 2;
+    switch (requests.size() % 3) {
+      case 1:
+        sampling.temperature = 0.9f;
+        sampling.top_p = 0.9f;
+        sampling.seed = requests.size();
+        break;
+      case 2:
+        sampling.logit_bias = {{7, 3.0f}, {90, -2.0f}};
+        sampling.min_tokens = 5;
+        sampling.ignore_eos = false;
+        break;
+      default:
+        break;
+    }
+    requests.push_back({.prompt = random_tokens(rng, length), .sampling = sampling});
+  }
+  return requests;
+}
+
+void expect_same(const Outcome& a, const Outcome& b, size_t request) {
+  EXPECT_EQ(a.tokens, b.tokens) << request;
+  EXPECT_EQ(a.finish, b.finish) << request;
+  EXPECT_TRUE(std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(),
+                         [](const auto& x, const auto& y) {
+                           return std::bit_cast<uint32_t>(x.logprob) ==
+                                      std::bit_cast<uint32_t>(y.logprob) &&
+                                  x.top == y.top;
+                         }))
+      << request;
+}
+
+// A small pool, in which some wait or are computed twice, and where what nothing may read is NaN.
+StackOptions in_small_pool(StackOptions options, ModelUnderTest& roomy) {
+  const StackInfo& info = roomy.stack().info();
+  const auto groups =
+      static_cast<int64_t>(roomy.stack().engine().options().scheduler.groups.size());
+  options.batch.max_num_batched_tokens = 16;
+  options.memory.kv_cache_memory_bytes =
+      groups * (kLength / 16 + 3) * (info.kv_bytes / info.block_count);
+  options.engine.scheduler.admission_headroom = 0;
+  options.engine.scheduler.admission_cooldown_max = 0;
+  options.runner.poison_kv = true;
+  return options;
+}
+
+SchedulerStats answer_alike(ModelUnderTest& model, const std::vector<TestRequest>& all,
+                            const std::vector<Outcome>& expected) {
+  const auto got = model.answer(all);
+  EXPECT_TRUE(got.ok()) << got.status().message();
+  if (got.ok()) {
+    for (size_t i = 0; i < all.size(); ++i) expect_same((*got)[i], expected[i], i);
+  }
+  return model.stack().engine().stats().scheduler;
+}
+
+TEST(DraftEngine, AModelThatIsItsOwnDraftIsAlwaysRight) {
+  int drafting = 0;
+  uint64_t preemptions = 0;
+  for (const std::string& path : model_paths()) {
+    SCOPED_TRACE(path);
+    auto plain = ModelUnderTest::load(options_of(path));
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    const std::vector<TestRequest> all = requests();
+    const std::vector<Outcome> expected = plain->answer(all).value();
+    const StackOptions options = with_draft_of(options_of(path), path);
+    auto roomy = ModelUnderTest::load(options);
+    if (!roomy.ok()) {
+      EXPECT_NE(roomy.status().message().find("keep states of fixed size: --model-draft"),
+                std::string::npos)
+          << roomy.status().message();
+      continue;
+    }
+    ++drafting;
+    const SchedulerStats stats = answer_alike(*roomy, all, expected);
+    EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);
+    // 19 tokens: one of the prompt, and three times five and one of three.
+    EXPECT_GE(stats.proposals.proposed, 4u * 14);
+    EXPECT_LE(stats.proposals.verifications, stats.proposals.proposed / 3);
+    auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
+    ASSERT_TRUE(narrow.ok()) << narrow.status().message();
+    const SchedulerStats in_steps = answer_alike(*narrow, all, expected);
+    EXPECT_EQ(in_steps.proposals.accepted, in_steps.proposals.proposed);
+    EXPECT_GT(in_steps.proposals.proposed, 0u);
+    preemptions += in_steps.preemptions;
+  }
+  EXPECT_GE(drafting, 25);
+  EXPECT_GT(preemptions, 0u);
+}
+
+// Others of its size, whose tokens are mostly wrong.
+TEST(DraftEngine, AWrongDraftChangesNothing) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"llama", "qwen2"}, {"gemma3", "llama"}, {"qwen2", "gemma2"}, {"mistral", "phi3"}};
+  uint64_t proposed = 0, accepted = 0;
+  for (const auto& [model, draft] : pairs) {
+    SCOPED_TRACE(model);
+    auto plain = ModelUnderTest::load(options_of(named(model)));
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    const std::vector<TestRequest> all = requests();
+    const std::vector<Outcome> expected = plain->answer(all).value();
+    const StackOptions options = with_draft_of(options_of(named(model)), named(draft));
+    auto roomy = ModelUnderTest::load(options);
+    ASSERT_TRUE(roomy.ok()) << roomy.status().message();
+    answer_alike(*roomy, all, expected);
+    auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
+    ASSERT_TRUE(narrow.ok()) << narrow.status().message();
+    const SchedulerStats stats = answer_alike(*narrow, all, expected);
+    proposed += stats.proposals.proposed;
+    accepted += stats.proposals.accepted;
+  }
+  EXPECT_GT(proposed, 200u);
+  EXPECT_LT(accepted, proposed / 2);
+}
+
+// Of its tokens the first half alone, so that what it proposes is wrong wherever the answer has one
+// of the others.
+TEST(DraftEngine, ADraftMayProposeOfItsFirstTokensOnly) {
+  StackOptions options = options_of(named("llama"));
+  auto plain = ModelUnderTest::load(options);
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  const std::vector<TestRequest> all = requests();
+  const std::vector<Outcome> expected = plain->answer(all).value();
+  options = with_draft_of(options, named("llama"));
+  options.engine.scheduler.proposals.draft_vocab = kVocab / 2;
+  auto cut = ModelUnderTest::load(options);
+  ASSERT_TRUE(cut.ok()) << cut.status().message();
+  const SchedulerStats stats = answer_alike(*cut, all, expected);
+  EXPECT_GT(stats.proposals.accepted, 0u);
+  EXPECT_LT(stats.proposals.accepted, stats.proposals.proposed);
+}
+
+// What all choices of a request were answered.
+class ChoicesWatch {
+ public:
+  static std::map<int32_t, std::vector<TokenId>> ask(Engine& engine, std::vector<TokenId> prompt) {
+    const auto watch = std::make_shared<ChoicesWatch>();
+    Request request{.id = engine.next_request_id(),
+                    .prompt = std::move(prompt),
+                    .sampling = {.temperature = 0.8f, .max_tokens = 20, .ignore_eos = true}};
+    request.sampling.n = 3;
+    request.sampling.seed = 5;
+    const Status submitted =
+        engine.submit(std::move(request), [watch](const Emission& e) { watch->see(e); });
+    CHECK(submitted.ok());
+    std::unique_lock lock(watch->mutex_);
+    watch->changed_.wait(lock, [&] { return watch->ended_ == 3; });
+    return watch->tokens_;
+  }
+
+ private:
+  void see(const Emission& emission) {
+    const std::lock_guard lock(mutex_);
+    auto& tokens = tokens_[emission.choice];
+    tokens.insert(tokens.end(), emission.tokens.begin(), emission.tokens.end());
+    if (emission.finish != FinishReason::kNone) ++ended_;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int32_t, std::vector<TokenId>> tokens_;
+  int ended_ = 0;
+};
+
+// The prompt's last page is shared at first and copied where a choice goes on in it; found again in
+// the prefix cache, it holds what the draft has computed of it.
+TEST(DraftEngine, ChoicesAndFoundPrefixesKeepWhatTheDraftComputed) {
+  StackOptions options = options_of(named("llama"));
+  auto plain = ModelUnderTest::load(options);
+  options = with_draft_of(options, named("llama"));
+  options.runner.poison_kv = true;
+  auto drafting = ModelUnderTest::load(options);
+  ASSERT_TRUE(plain.ok() && drafting.ok());
+  Rng rng(4);
+  const std::vector<TokenId> prompt = random_tokens(rng, 37);
+  for (int again = 0; again < 3; ++again) {
+    std::vector<TokenId> longer = prompt;
+    longer.resize(prompt.size() + static_cast<size_t>(again), 9);
+    EXPECT_EQ(ChoicesWatch::ask(drafting->stack().engine(), longer),
+              ChoicesWatch::ask(plain->stack().engine(), longer))
+        << again;
+  }
+  const SchedulerStats stats = drafting->stack().engine().stats().scheduler;
+  EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);
+  EXPECT_GT(stats.proposals.proposed, 9u * 12);
+  EXPECT_GT(stats.prefix_cache_hits, 0u);
+}
+
+TEST(DraftEngine, WhatDoesNotFitIsNamed) {
+  const auto refusal = [](StackOptions options) {
+    return std::string(ModelUnderTest::load(options).status().message());
+  };
+  const std::string llama = named("llama");
+  EXPECT_NE(refusal(with_draft_of(options_of(llama), "none.gguf")).find("none.gguf"),
+            std::string::npos);
+  StackOptions ranks = with_draft_of(options_of(llama), llama);
+  ranks.device.tensor_parallel_size = 2;
+  EXPECT_NE(refusal(ranks).find("does not go with --tensor-parallel-size"), std::string::npos);
+  StackOptions tiers = with_draft_of(options_of(llama), llama);
+  tiers.tiers.host_gib = 0.001;
+  EXPECT_NE(refusal(tiers).find("does not go with --kv-offloading-size"), std::string::npos);
+  StackOptions contiguous = with_draft_of(options_of(llama), llama);
+  contiguous.runner.kv_memory = KvMemoryKind::kContiguous;
+  EXPECT_NE(refusal(contiguous).find("--kv-memory paged"), std::string::npos);
+  StackOptions both = with_draft_of(options_of(llama), llama);
+  both.engine.scheduler.proposals.method = ProposalMethod::kNgram;
+  EXPECT_NE(refusal(both).find("choose one"), std::string::npos);
+  EXPECT_NE(refusal(with_draft_of(options_of(llama), "")).find("--model-draft FILE"),
+            std::string::npos);
+  EXPECT_NE(refusal(with_draft_of(options_of(llama), named("lfm2"))).find("its layers keep states"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace
