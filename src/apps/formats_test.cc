@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool keeps_latents(const ModelFamily& family) { return family.reads_hf("kv_lora_rank"); }
+
 // Small sizes; what a family does not have stays unwritten.
 ModelConfig small_sizes(const ModelFamily& family) {
   const std::string_view architecture = family.architecture;
@@ -47,6 +49,11 @@ ModelConfig small_sizes(const ModelFamily& family) {
     config.logit_divisor = 4;
   }
   if (family.other_mixer == LayerMixer::kShortConv) config.mixers.conv_taps = 3;
+  if (keeps_latents(family)) {
+    config.mixers.latent = {
+        .rank = 16, .query_rank = 24, .plain_dim = 6, .rope_dim = 4, .value_dim = 10, .key_dim = 10};
+    config.head_dim = 4;
+  }
   // Llama's row is a Mixtral's too, in GGUF files.
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};

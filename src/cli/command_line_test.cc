@@ -401,7 +401,7 @@ TEST_F(ModelFlagsTest, ADraftModelIsNamedByAnyOfItsFlags) {
   for (const auto& line : lines) {
     ASSERT_TRUE(parse(line).ok()) << line.front();
     const ProposalOptions& proposals = flags_.stack.engine.scheduler.proposals;
-    EXPECT_EQ(proposals.model, "d.gguf") << line.front();
+    EXPECT_EQ(flags_.stack.draft_model, "d.gguf") << line.front();
     EXPECT_EQ(proposals.tokens_max, 7) << line.front();
     EXPECT_EQ(proposals.chance_min, 0.5) << line.front();
   }

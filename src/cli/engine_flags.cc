@@ -277,7 +277,7 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
       ->group("Engine");
 }
 
-void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
+void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& draft_model) {
   add_choice(app, "--spec-method", proposals.method, kProposalMethods,
              "Speculative decoding: tokens are proposed and verified several a step, which changes "
              "no answer; ngram proposes what followed the last tokens before, draft_model what "
@@ -286,7 +286,7 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
   app.add_option(
          "--model-draft,--md,--spec-draft-model,--speculative-model,--spec-model,"
          "--speculative-draft-model-path,--speculative-draft-model",
-         proposals.model,
+         draft_model,
          "Speculative decoding with a smaller model that has the same tokens: a .gguf file "
          "or a folder")
       ->type_name("PATH")
@@ -304,8 +304,8 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals) {
   add_size(app, "--draft-vocab", proposals.draft_vocab, 0, kInt32Max,
            "The draft model proposes of its first N tokens only, which reads less of its output "
            "matrix; 0: all");
-  const auto read = [&proposals](const std::string& json) {
-    const Status status = read_speculative_config(json, proposals);
+  const auto read = [&proposals, &draft_model](const std::string& json) {
+    const Status status = read_speculative_config(json, proposals, draft_model);
     if (!status.ok()) {
       throw CLI::ValidationError("--speculative-config", std::string(status.message()));
     }
@@ -351,7 +351,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_latency_flags(app, stack.engine.scheduler);
   add_admission_flags(app, stack.engine.scheduler);
   add_policy_flags(app, stack.engine.scheduler);
-  add_proposal_flags(app, stack.engine.scheduler.proposals);
+  add_proposal_flags(app, stack.engine.scheduler.proposals, stack.draft_model);
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                stack.engine.scheduler.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")

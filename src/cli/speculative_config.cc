@@ -21,11 +21,11 @@ Status read_method(const Json& value, ProposalOptions& options) {
   return ok_status();
 }
 
-Status read_model(const Json& value, ProposalOptions& options) {
+Status read_model(const Json& value, std::string& draft_model) {
   if (!value.is_string() || value.as_string().empty()) {
     return invalid_argument("model is not the path of a draft model");
   }
-  options.model = value.as_string();
+  draft_model = value.as_string();
   return ok_status();
 }
 
@@ -47,7 +47,7 @@ Status read_rate(const Json::Member& member, double& out) {
   return ok_status();
 }
 
-Status read_member(const Json::Member& member, ProposalOptions& options) {
+Status read_member(const Json::Member& member, ProposalOptions& options, std::string& draft_model) {
   const std::string& name = member.first;
   if (name == "method") return read_method(member.second, options);
   if (name == "num_speculative_tokens") {
@@ -56,7 +56,7 @@ Status read_member(const Json::Member& member, ProposalOptions& options) {
   if (name == "prompt_lookup_min") return read_count(member, kLookupTokensMax, options.lookup_min);
   if (name == "prompt_lookup_max") return read_count(member, kLookupTokensMax, options.lookup_max);
   if (name == "synthetic_acceptance_rate") return read_rate(member, options.synthetic_acceptance);
-  if (name == "model") return read_model(member.second, options);
+  if (name == "model") return read_model(member.second, draft_model);
   if (name == "draft_tensor_parallel_size") {
     int32_t ranks = 1;
     return read_count(member, 1, ranks);
@@ -69,11 +69,12 @@ Status read_member(const Json::Member& member, ProposalOptions& options) {
 
 }  // namespace
 
-Status read_speculative_config(std::string_view json, ProposalOptions& options) {
+Status read_speculative_config(std::string_view json, ProposalOptions& options,
+                               std::string& draft_model) {
   HR_ASSIGN_OR_RETURN(const Json config, parse_json(json));
   if (!config.is_object()) return invalid_argument("is not a JSON object");
   for (const Json::Member& member : config.as_object()) {
-    HR_RETURN_IF_ERROR(read_member(member, options));
+    HR_RETURN_IF_ERROR(read_member(member, options, draft_model));
   }
   // One without the other moves the other's default.
   if (config.find("prompt_lookup_max") == nullptr) {

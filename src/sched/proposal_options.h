@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/named.h"
 
@@ -27,8 +26,6 @@ struct ProposalOptions {
   int32_t tokens_max = 5;  // proposed at a time, 1 to kProposedTokensMax
   // ngram: so many of the last tokens must have stood before at least, and so many are compared.
   int32_t lookup_min = 2, lookup_max = 8;
-  // draft_model: a .gguf file or a folder, as of the model that it proposes for.
-  std::string model;
   // draft_model: the draft of a greedy answer ends with the token with which the chance that all
   // its tokens are right, by its own probabilities, falls below this, 0 to 1.
   double chance_min = 0.4;

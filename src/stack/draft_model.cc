@@ -77,7 +77,7 @@ Status check_same_tokens(const Vocab& model, const Vocab& draft) {
 
 Status prepare_draft_options(StackOptions& options) {
   ProposalOptions& proposals = options.engine.scheduler.proposals;
-  if (proposals.model.empty()) {
+  if (options.draft_model.empty()) {
     if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
     return invalid_argument("draft_model needs a draft: --model-draft FILE", "spec-method");
   }
@@ -92,9 +92,9 @@ Status prepare_draft_options(StackOptions& options) {
 Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarget& target,
                                     Device& device) {
   const ProposalOptions& proposals = options.engine.scheduler.proposals;
-  const auto named = [&](const Status& status) { return status.with_context(proposals.model); };
+  const auto named = [&](const Status& status) { return status.with_context(options.draft_model); };
   DraftModel draft;
-  HR_ASSIGN_OR_RETURN(draft.source, open_model_source(proposals.model));
+  HR_ASSIGN_OR_RETURN(draft.source, open_model_source(options.draft_model));
   draft.weights = read_weights(*draft.source, options.load, device.pool().thread_count());
   ModelConfig& config = draft.weights.config;
   if (Status status = refusal(draft.weights.problems); !status.ok()) return named(status);
@@ -113,7 +113,7 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
     return named(status);
   }
   StackOptions of_draft = options;
-  of_draft.model = proposals.model;
+  of_draft.model = options.draft_model;
   HR_RETURN_IF_ERROR(check_load_memory(of_draft, draft.weights, device, /*packed_in_file=*/false));
   const int32_t both = std::min(spec.vocab_size, target.vocab_size);
   ModelLoadOptions load{.compute = target.compute, .quantise_to = options.load.quantise_to};

@@ -295,7 +295,7 @@ class StackLoader {
     log_info(
         "draft model: {}, {} layers, {:.0f} MiB of weights, {:.1f} KiB of keys and values a "
         "token",
-        proposals.model, draft.spec().layer_count,
+        options_.draft_model, draft.spec().layer_count,
         static_cast<double>(draft.weight_bytes()) / (1 << 20),
         static_cast<double>(kept.bytes_per_token()) / 1024);
     return ok_status();

@@ -105,7 +105,8 @@ struct TierOptions {
 };
 
 struct StackOptions {
-  std::string model;  // a .gguf file or a Hugging Face folder
+  std::string model;        // a .gguf file or a Hugging Face folder
+  std::string draft_model;  // another that proposes tokens for it; empty: none
   TextOptions text;
   DeviceOptions device;
   LoadOptions load;

@@ -45,9 +45,9 @@ StackOptions options_of(const std::string& model) {
 }
 
 StackOptions with_draft_of(StackOptions options, const std::string& draft) {
+  options.draft_model = draft;
   options.engine.scheduler.proposals = {.method = ProposalMethod::kDraftModel,
                                         .tokens_max = kTokens,
-                                        .model = draft,
                                         .chance_min = 0,
                                         .whatever_they_cost = true};
   return options;
