@@ -35,6 +35,9 @@ class Shape:
         }  # fmt: skip
         return {**config, **self.more}
 
+    def has_experts(self):
+        return "num_experts" in self.more
+
     def sharpness(self):
         """The factor of queries and keys with which scores have SHARP."""
         scale = self.head_dim**-0.5

@@ -107,7 +107,9 @@ __device__ __forceinline__ void start_after_earlier_kernels() {
   let_next_kernel_start();
 }
 
-// By the first warp: where each expert's rows and tiles begin.
+// By the first warp: where each expert's rows and tiles begin. `starts` comes from the L2 cache: it
+// may be read before this kernel has waited for those before it, and a line of the L1 cache may be
+// of a layer before.
 template <class Shape>
 __device__ void list_tiles(GroupedShared<Shape>& shared, const GroupedArguments& args) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -115,9 +117,9 @@ __device__ void list_tiles(GroupedShared<Shape>& shared, const GroupedArguments&
   const int32_t from = min(lane * each, args.experts), to = min(from + each, args.experts);
   int32_t own = 0;
   for (int32_t e = from; e < to; ++e) {
-    const int32_t first = args.starts[e];
+    const int32_t first = __ldcg(args.starts + e);
     shared.starts[e] = first;
-    own += ExpertTiles<Shape>::of(args.starts[e + 1] - first, args.columns).count();
+    own += ExpertTiles<Shape>::of(__ldcg(args.starts + e + 1) - first, args.columns).count();
   }
   int32_t before = own;  // and with it, until the end of the sum
 #pragma unroll
@@ -126,13 +128,13 @@ __device__ void list_tiles(GroupedShared<Shape>& shared, const GroupedArguments&
     if (lane >= distance) before += other;
   }
   if (lane == kWarpThreads - 1) {
-    shared.starts[args.experts] = args.starts[args.experts];
+    shared.starts[args.experts] = __ldcg(args.starts + args.experts);
     shared.first_tiles[args.experts] = before;
   }
   before -= own;
   for (int32_t e = from; e < to; ++e) {
     shared.first_tiles[e] = before;
-    const int32_t count = args.starts[e + 1] - args.starts[e];
+    const int32_t count = __ldcg(args.starts + e + 1) - __ldcg(args.starts + e);
     before += ExpertTiles<Shape>::of(count, args.columns).count();
   }
 }

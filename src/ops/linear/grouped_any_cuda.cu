@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(kGroupedAnyWarps* gpu::kWarpThreads)
 }  // namespace
 
 bool grouped_any_fits(const DeviceTraits& traits, const GroupedLinearArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(args.x.dtype);
+  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(args.x.dtype) &&
+         args.y.rows() <= int64_t{INT32_MAX} * kGroupedAnyWarps / args.y.columns();
 }
 
 void run_grouped_any(OpContext& context, const GroupedLinearArgs& args) {

@@ -11,7 +11,7 @@ namespace headrace {
 namespace {
 
 // The best of values that are offered in the order of their numbers: best first, of equal ones the
-// first. It is full whatever the values are, NaN included.
+// first. It is full whatever the values are.
 class BestOf {
  public:
   // Room for `count` numbers; their values are where `value_of` finds them.
@@ -48,6 +48,10 @@ class RoutedRow {
   // Numbers of the experts and their weights, [k] each.
   void route(int32_t* experts, float* weights) const {
     choose(experts);
+    if (std::any_of(logits_, logits_ + rule_.experts, [](float x) { return std::isnan(x); })) {
+      std::fill_n(weights, rule_.used, std::numeric_limits<float>::quiet_NaN());
+      return;
+    }
     double sum = rule_.scores == RouterScores::kSoftmax ? 0.0 : 1e-20;
     const float largest = logits_[experts[0]];
     for (int32_t i = 0; i < rule_.used; ++i) sum += score(experts[i], largest);
@@ -63,11 +67,12 @@ class RoutedRow {
   }
 
  private:
-  // What a choice is made by. A softmax has the order of its logits.
+  // What a choice is made by. A softmax has the order of its logits. A NaN is behind all.
   double choice_score(int32_t expert) const {
     double score = logits_[expert];
     if (rule_.scores == RouterScores::kSigmoid) score = sigmoid(score);
-    return bias_ == nullptr ? score : score + bias_[expert];
+    if (bias_ != nullptr) score += bias_[expert];
+    return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
   }
 
   // Of a softmax, over the sum of all scores.
@@ -104,7 +109,6 @@ class RoutedRow {
     return better < rule_.groups_used;
   }
 
-  // No NaN: a score that is one counts as none.
   double group_score(int32_t group) const {
     const int32_t size = rule_.experts / rule_.groups;
     double first = -std::numeric_limits<double>::infinity(), second = first;

@@ -194,10 +194,16 @@ TEST(RouteExperts, NanAndInfinityStayInTheirRow) {
       }
     }
   }
-  const RouterRule all{.experts = 2, .used = 2, .normalised = true};
-  const Choices choices = route(row_of({nan, 1}), all);
-  for (const auto& [expert, weight] : choices[0]) {
-    EXPECT_TRUE(std::isnan(weight)) << expert;
+  for (const auto scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
+    for (const bool normalised : {false, true}) {
+      const RouterRule rule{.experts = 4, .used = 2, .scores = scores, .normalised = normalised};
+      const Choices choices = route(row_of({nan, 1, 3, 2}), rule);
+      ASSERT_EQ(choices[0].size(), 2u);
+      for (const auto& [expert, weight] : choices[0]) {
+        EXPECT_TRUE(expert == 2 || expert == 3) << expert;
+        EXPECT_TRUE(std::isnan(weight)) << expert;
+      }
+    }
   }
 }
 
