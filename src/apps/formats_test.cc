@@ -50,8 +50,12 @@ ModelConfig small_sizes(const ModelFamily& family) {
   }
   if (family.other_mixer == LayerMixer::kShortConv) config.mixers.conv_taps = 3;
   if (keeps_latents(family)) {
-    config.mixers.latent = {
-        .rank = 16, .query_rank = 24, .plain_dim = 6, .rope_dim = 4, .value_dim = 10, .key_dim = 10};
+    config.mixers.latent = {.rank = 16,
+                            .query_rank = 24,
+                            .plain_dim = 6,
+                            .rope_dim = 4,
+                            .value_dim = 10,
+                            .key_dim = 10};
     config.head_dim = 4;
   }
   // Llama's row is a Mixtral's too, in GGUF files.
