@@ -56,12 +56,14 @@ ModelConfig small_sizes(const ModelFamily& family) {
                             .rope_dim = 4,
                             .value_dim = 10,
                             .key_dim = 10};
+    config.mixers.drafting_layers = 1;
     config.head_dim = 4;
   }
   // Llama's row is a Mixtral's too, in GGUF files.
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
-    if (architecture == "lfm2moe") config.experts.dense_first = 1;  // 2 where a file is silent
+    // More where a config.json is silent.
+    if (architecture == "lfm2moe" || keeps_latents(family)) config.experts.dense_first = 1;
   }
   return config;
 }
@@ -88,6 +90,7 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
   if (family.architecture == "qwen3moe" || family.architecture == "dots1") {
     json.set("norm_topk_prob", true);
   }
+  if (keeps_latents(family)) json.set("norm_topk_prob", false);
   if (family.architecture == "lfm2") json.set("block_auto_adjust_ff_dim", false);
   for_each_field(family, [&](const ConfigField& field) {
     if (field.hf.empty()) return;
@@ -164,6 +167,8 @@ class HfShards {
     add(hf, {spec.shape[0], 2 * spec.shape[1], spec.shape[2]}, both);
   }
 
+  void add_unread(const std::string& hf) { add(hf, {2}, {1, 2}); }
+
   std::string build(size_t file) { return shards_[file].build(); }
   std::string index() const { return write_json(Json::object().set("weight_map", map_)); }
 
@@ -232,6 +237,9 @@ class Formats : public testing::TestWithParam<size_t> {
       gguf.tensors.back().data = bytes_of(values);
     }
     write("model.gguf", gguf.build());
+    // A layer that drafts stands behind those of the model, and is not read.
+    if (keeps_latents(family)) shards.add_unread("model.layers.3.enorm.weight");
+    if (keeps_latents(family)) shards.add_unread("model.layers.3.self_attn.q_a_proj.weight");
     write("a.safetensors", shards.build(0));
     write("b.safetensors", shards.build(1));
     write("model.safetensors.index.json", shards.index());

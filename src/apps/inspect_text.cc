@@ -97,13 +97,21 @@ std::string expert_text(const ExpertConfig& experts) {
   return text;
 }
 
+std::string attention_text(const ModelConfig& config) {
+  const LatentConfig& latent = config.mixers.latent;
+  if (latent.rank > 0) {
+    return fmt::format("{} query heads, a latent of {} + {}", config.heads, latent.rank,
+                       latent.rope_dim);
+  }
+  return fmt::format("{} query heads, {} key/value heads of {}", config.heads, config.kv_heads,
+                     config.head_dim);
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
            fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
   if (config.experts.count > 0) add_line(text, "experts", expert_text(config.experts));
-  add_line(text, "attention",
-           fmt::format("{} query heads, {} key/value heads of {}", config.heads, config.kv_heads,
-                       config.head_dim));
+  add_line(text, "attention", attention_text(config));
   add_line(text, "positions", fmt::format("RoPE, {}", rope_text(config)));
   if (const std::string caps = soft_cap_text(config); !caps.empty()) {
     add_line(text, "soft caps", caps);

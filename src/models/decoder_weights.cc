@@ -1,5 +1,7 @@
 #include "models/decoder_weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <future>
 #include <optional>
 #include <utility>
@@ -307,15 +309,27 @@ class DecoderLoader {
     return weight;
   }
 
-  // In BF16, as most files have what it is made of, unless all is computed in f32.
+  static DType made_type(LinearCompute compute, std::span<const float> values) {
+    constexpr float kF16Max = 65504.0f;
+    if (compute == LinearCompute::kFloat32) return DType::kF32;
+    const auto in_bf16 = [](float x) { return bfloat16_to_float(float_to_bfloat16(x)) == x; };
+    if (std::ranges::all_of(values, in_bf16)) return DType::kBF16;
+    const auto in_range = [](float x) { return std::abs(x) <= kF16Max; };
+    return std::ranges::all_of(values, in_range) ? DType::kF16 : DType::kF32;
+  }
+
+  // In BF16 where that loses nothing, as most files have what it is made of, else in F16, which
+  // rounds eight times finer; in F32 where all is computed so, or a value is beyond F16.
   Result<LinearLayer> made(const Shape& shape, std::span<const float> values) const {
     const LinearCompute compute = compute_of_all();
     LinearLayer layer;
     std::vector<uint16_t> rounded;
     ConstTensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
-    if (compute != LinearCompute::kFloat32) {
-      for (const float value : values) rounded.push_back(float_to_bfloat16(value));
-      view = {reinterpret_cast<const std::byte*>(rounded.data()), DType::kBF16, shape};
+    const DType type = made_type(compute, values);
+    if (type != DType::kF32) {
+      const auto round = type == DType::kF16 ? float_to_half : float_to_bfloat16;
+      for (const float value : values) rounded.push_back(round(value));
+      view = {reinterpret_cast<const std::byte*>(rounded.data()), type, shape};
     }
     const LinearSource source{view, {}};
     HR_ASSIGN_OR_RETURN(layer.weight, LinearWeight::pack(device_, std::span(&source, 1), compute));

@@ -55,8 +55,8 @@ bool ModelDrafts::begins(Sequence& sequence, const StepLoad& load) {
   DraftEntry entry{.sequence = &sequence};
   const Candidate alone{.entry = &entry, .most = options_.proposals.tokens_max};
   const Depth best = best_depth(load, {&alone, 1});
-  const int32_t behind =
-      sequence.known_length() - std::max(sequence.prefix_tokens, record.drafted_to);
+  // A prefix that was found may hold keys of the model alone: it counts as not drafted.
+  const int32_t behind = sequence.known_length() - record.drafted_to;
   const double catch_up = cost_.per_row() * behind;
   const int32_t left = std::min(kExpectedTokens, sequence.length_max() - sequence.known_length());
   if (best.tokens > 0 && left / (1 + best.gain) * best.saved_seconds >= catch_up) return true;

@@ -120,6 +120,8 @@ void SequenceTable::leave_batch(Sequence& sequence, bool ended) {
     sequence.blocks.release_all(pool_, sequence.last_step);
     sequence.prefix_tokens = 0;
     sequence.extent = {};
+    sequence.proposals.begun = false;
+    sequence.proposals.drafted_to = 0;
   }
   running_.remove(sequence);
 }

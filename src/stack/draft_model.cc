@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "stack/memory_planning.h"
 #include "stack/model_device.h"
+#include "weights/gguf.h"
 
 namespace headrace {
 namespace {
@@ -61,14 +62,14 @@ Status check_same_tokens(const Vocab& model, const Vocab& draft) {
     return invalid_argument(
         fmt::format("token {} is '{}', and '{}' in the model that it is to propose for: a draft "
                     "model has the same tokens (one of the same family)",
-                    id, draft.tokens[id], model.tokens[id]));
+                    id, printable(draft.tokens[id]), printable(model.tokens[id])));
   }
   for (const Vocab* longer : {&model, &draft}) {
     for (size_t id = both; id < longer->tokens.size(); ++id) {
       if (is_padding(*longer, id)) continue;
       return invalid_argument(fmt::format(
           "token {} '{}' is {}: a draft model has the same tokens (one of the same family)", id,
-          longer->tokens[id],
+          printable(longer->tokens[id]),
           longer == &model ? "only in the model that it is to propose for" : "its alone"));
     }
   }

@@ -1,6 +1,7 @@
 #include "stack/model_files.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -47,9 +48,23 @@ Status read_config(const ModelSource& source, ModelWeights& model) {
   return ok_status();
 }
 
-int64_t element_count(const WeightSource& weights) {
+// Layers behind the model's that draft (MTP) are not read.
+bool is_of_drafting_layer(std::string_view name, const ModelConfig& config) {
+  for (const std::string_view stem : {"blk.", "model.layers."}) {
+    if (!name.starts_with(stem)) continue;
+    const std::string_view number = name.substr(stem.size());
+    int32_t layer = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), layer);
+    return error == std::errc() && end != number.data() + number.size() && *end == '.' &&
+           layer >= config.layers && layer < config.layers + config.mixers.drafting_layers;
+  }
+  return false;
+}
+
+int64_t element_count(const WeightSource& weights, const ModelConfig& config) {
   int64_t count = 0;
   for (const std::string_view name : weights.names()) {
+    if (is_of_drafting_layer(name, config)) continue;
     count += weights.info(name)->shape.elements().value_or(0);
   }
   return count;
@@ -77,7 +92,7 @@ void read_file_weights(const ModelSource& source, OutputMatrix matrix, ModelWeig
   if (!weights.ok()) return add_problem(model.problems, weights.status());
   model.weights = std::move(weights).value();
   model.weight_types = matrix_types(*model.weights);
-  model.parameter_count = element_count(*model.weights);
+  model.parameter_count = element_count(*model.weights, model.config);
   model.file_bytes = model.weights->file_bytes();
   if (model.architecture == nullptr) return;
   if (matrix == OutputMatrix::kNotNeeded && !model.weights->info("output.weight")) {
@@ -284,6 +299,7 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
   std::sort(known.begin(), known.end());
   for (const std::string_view name : weights.names()) {
     if (std::binary_search(known.begin(), known.end(), name)) continue;
+    if (is_of_drafting_layer(name, config)) continue;
     problems.add(StatusCode::kUnsupported, weights.info(name)->name_in_file,
                  fmt::format("architecture {} does not use it here, and leaving it out would "
                              "change the model's answers",

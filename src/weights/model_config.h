@@ -103,6 +103,7 @@ struct MixerConfig {
   bool tensors_by_head = false;
   bool rate_is_log = false;
   LatentConfig latent;
+  int32_t drafting_layers = 0;  // behind the others; not read
 
   LayerMixer of(int32_t layer) const {
     return by_layer.empty() ? LayerMixer::kAttention : by_layer[static_cast<size_t>(layer)];

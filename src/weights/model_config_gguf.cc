@@ -292,13 +292,19 @@ class GgufConfigReader {
           fmt::format("{} is over {}", *value_length, kModelLimits.head_dim_max));
     }
     latent.joined = file_.find_tensor("blk.0.attn_k_b.weight") == nullptr;
+    // The first files say nothing of these two: DeepSeek V2's weights are not divided by their sum,
+    // and where there is a bias of the choice, scores are sigmoids.
+    ExpertConfig& experts = config_.experts;
+    if (!experts.normalised) experts.normalised = false;
+    const std::string bias = fmt::format("blk.{}.exp_probs_b.bias", experts.dense_first);
+    if (!experts.scores && file_.find_tensor(bias) != nullptr) {
+      experts.scores = ExpertScores::kSigmoid;
+    }
     // YaRN's scale of scores: a tenth of it is in the file.
     HR_ASSIGN_OR_RETURN(const auto log_multiplier,
                         file_.optional_float(key("rope.scaling.yarn_log_multiplier")));
     config_.rope_scaling.mscale = config_.rope_scaling.mscale_all_dim =
         10 * log_multiplier.value_or(0);
-    // Softmax over all experts, unless the file says otherwise; DeepSeek V2's groups are others.
-    ExpertConfig& experts = config_.experts;
     if (experts.scores == ExpertScores::kSigmoid || experts.groups <= 1) return ok_status();
     return file_.unsupported_field(key("expert_group_count"),
                                    "groups by their best expert (DeepSeek V2) are not supported");

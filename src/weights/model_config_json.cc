@@ -446,7 +446,14 @@ class JsonConfigReader {
 
   Status read_latent() {
     if (config_.mixers.latent.rank == 0) return ok_status();
-    HR_ASSIGN_OR_RETURN(config_.qk_rows_interleaved, flag_or(json_, "rope_interleave", true));
+    ExpertConfig& experts = config_.experts;
+    const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
+    // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
+    if (!is_v2) {
+      HR_ASSIGN_OR_RETURN(config_.qk_rows_interleaved, flag_or(json_, "rope_interleave", true));
+    } else if (experts.normalised.value_or(false)) {
+      return source_.unsupported_field("norm_topk_prob", "true is not supported of DeepSeek V2");
+    }
     HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "moe_layer_freq", 1));
     if (period != 1) {
       return source_.unsupported_field("moe_layer_freq",
@@ -455,12 +462,11 @@ class JsonConfigReader {
     const Json* method = find("topk_method");
     const bool by_groups =
         method != nullptr && method->is_string() && method->as_string() == "group_limited_greedy";
-    ExpertConfig& experts = config_.experts;
     if (by_groups && experts.groups > 1) {
       return source_.unsupported_field(
           "topk_method", "groups by their best expert (DeepSeek V2) are not supported");
     }
-    if (experts.scores == ExpertScores::kSoftmax) experts.groups = experts.groups_used = 1;
+    if (is_v2) experts.groups = experts.groups_used = 1;
     const Json* types = find("mlp_layer_types");
     if (types == nullptr) return ok_status();
     HR_RETURN_IF_ERROR(check_list("mlp_layer_types", *types));

@@ -458,6 +458,33 @@ TEST(HuggingFaceConfig, Experts) {
   EXPECT_EQ(read(sizes_of("GraniteMoeForCausalLM")).experts.count, 8);
 }
 
+TEST(HuggingFaceConfig, LatentAttention) {
+  const ModelConfig v3 = read(sizes_of("DeepseekV3ForCausalLM")
+                                  .set("q_lora_rank", Json())
+                                  .set("num_nextn_predict_layers", 1)
+                                  .set("rope_interleave", false));
+  EXPECT_EQ(v3.mixers.latent.rank, 512);
+  EXPECT_EQ(v3.mixers.latent.query_rank, 0);
+  EXPECT_EQ(v3.mixers.latent.key_dim, 192);
+  EXPECT_EQ(v3.mixers.drafting_layers, 1);
+  EXPECT_EQ(v3.rope_dim, 64);
+  EXPECT_EQ(v3.experts.scores, ExpertScores::kSigmoid);
+  EXPECT_EQ(v3.experts.groups, 8);
+  EXPECT_FALSE(v3.qk_rows_interleaved);
+  // The class knows one order of rows, and no sum that weights are divided by.
+  const Json v2 = sizes_of("DeepseekV2ForCausalLM");
+  EXPECT_TRUE(read(Json(v2).set("rope_interleave", false)).qk_rows_interleaved);
+  EXPECT_EQ(read(v2).experts.normalised, false);
+  const auto message = [](const Json& config) { return from_json(config).status().message(); };
+  EXPECT_EQ(message(Json(v2).set("norm_topk_prob", true)),
+            "config.json: norm_topk_prob: true is not supported of DeepSeek V2");
+  EXPECT_EQ(
+      message(Json(v2).set("topk_method", "group_limited_greedy").set("n_group", 8)),
+      "config.json: topk_method: groups by their best expert (DeepSeek V2) are not supported");
+  EXPECT_EQ(message(Json(v2).set("moe_layer_freq", 2)),
+            "config.json: moe_layer_freq: 2 is not supported, only 1");
+}
+
 TEST(HuggingFaceConfig, ExpertsThatDoNotAddUp) {
   const auto message = [](const Json& config) { return from_json(config).status().message(); };
   const Json qwen = sizes_of("Qwen3MoeForCausalLM");
@@ -516,6 +543,37 @@ TEST(GgufConfig, ExpertsOfLlamasName) {
   EXPECT_EQ(config.experts.count, 6);
   EXPECT_EQ(config.experts.used, 2);
   EXPECT_EQ(config.experts.width, 24);
+}
+
+// The first files have sizes of heads, and say nothing of how weights of experts are made.
+TEST(GgufConfig, LatentsOfTheFirstFiles) {
+  GgufBuilder builder;
+  builder.add_text("general.architecture", "deepseek2")
+      .add_u32("deepseek2.embedding_length", 32)
+      .add_u32("deepseek2.block_count", 2)
+      .add_u32("deepseek2.feed_forward_length", 64)
+      .add_u32("deepseek2.context_length", 64)
+      .add_u32("deepseek2.attention.head_count", 4)
+      .add_u32("deepseek2.attention.key_length", 24)
+      .add_u32("deepseek2.attention.value_length", 10)
+      .add_u32("deepseek2.attention.kv_lora_rank", 16)
+      .add_u32("deepseek2.rope.dimension_count", 8)
+      .add_f32("deepseek2.attention.layer_norm_rms_epsilon", 1e-6f)
+      .add_u32("deepseek2.expert_count", 8)
+      .add_u32("deepseek2.expert_used_count", 2)
+      .add_u32("deepseek2.leading_dense_block_count", 1)
+      .add_tensor("token_embd.weight", {32, 40}, 0);
+  ModelConfig config = from_gguf(builder);
+  EXPECT_EQ(config.mixers.latent.plain_dim, 16);
+  EXPECT_EQ(config.mixers.latent.value_dim, 10);
+  EXPECT_TRUE(config.mixers.latent.joined);
+  EXPECT_EQ(config.experts.normalised, false);
+  EXPECT_NE(config.experts.scores, ExpertScores::kSigmoid);
+  builder.add_tensor("blk.1.exp_probs_b.bias", {8}, 0)
+      .add_tensor("blk.0.attn_k_b.weight", {16, 16, 4}, 0);
+  config = from_gguf(builder);
+  EXPECT_EQ(config.experts.scores, ExpertScores::kSigmoid);
+  EXPECT_FALSE(config.mixers.latent.joined);
 }
 
 }  // namespace

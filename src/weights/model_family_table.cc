@@ -85,7 +85,7 @@ constexpr auto kDots1Fields = std::to_array<ConfigField>({
 });
 // DeepSeek V2 and V3, GLM-4.7-Flash: latent attention, and the same router.
 constexpr auto kDeepSeekFields = [] {
-  std::array<ConfigField, kDots1Fields.size() + 6> fields;
+  std::array<ConfigField, kDots1Fields.size() + 7> fields;
   auto next = std::copy(kDots1Fields.begin(), kDots1Fields.end(), fields.begin());
   constexpr int32_t kDimMax = kModelLimits.head_dim_max;
   *next++ = {&LatentConfig::rank, "attention.kv_lora_rank", "kv_lora_rank", 1, kDimMax, kRequired};
@@ -99,6 +99,8 @@ constexpr auto kDeepSeekFields = [] {
   *next++ = {&LatentConfig::rope_dim, "rope.dimension_count", "qk_rope_head_dim", 2, kDimMax};
   *next++ = {&LatentConfig::key_dim, "attention.key_length_mla", "", 1, kDimMax};
   *next++ = {&LatentConfig::value_dim, "attention.value_length_mla", "v_head_dim", 1, kDimMax};
+  *next++ = {&MixerConfig::drafting_layers, "",       "num_nextn_predict_layers", 0,
+             kModelLimits.layers_max,       kNullable};
   return fields;
 }();
 constexpr ConfigField kSharedExpertWidth{
