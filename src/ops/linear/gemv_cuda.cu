@@ -8,9 +8,10 @@ namespace {
 using gpu::GemvArguments;
 using gpu::GemvShape;
 
-// The smallest matrix of those measured on an H200 (docs/kernels/notebook/linear.md), of models of
-// 1B, 3B and 8B.
-constexpr int64_t kElementsThatPay = 2048 * 2048;
+// Of the smallest matrix of those measured on an H200 (docs/kernels/notebook/linear.md), of models
+// of 1B, 3B and 8B: fewer rows leave multiprocessors without any.
+constexpr int64_t kRowsThatPay = 2048;
+constexpr int64_t kElementsThatPay = kRowsThatPay * 2048;
 
 template <class T>
 GemvArguments<T> arguments_of(const FusedLinearArgs& args, const GemvPlan& plan) {
@@ -87,7 +88,9 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 }
 
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
-  return gemv_fits(traits, args) && args.weight->n() * args.weight->k() >= kElementsThatPay;
+  const LinearWeight& weight = *args.weight;
+  return gemv_fits(traits, args) && weight.n() >= kRowsThatPay &&
+         weight.n() * weight.k() >= kElementsThatPay;
 }
 
 void run_gemv(OpContext& context, const FusedLinearArgs& args) {
