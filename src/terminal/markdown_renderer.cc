@@ -237,7 +237,7 @@ void MarkdownRenderer::end_table_row(StyledTexts& out) {
   const bool too_wide = std::count(line_.begin(), line_.end(), '|') > kTableColumnsMax + 1;
   if (too_wide && (!table_ || table_->alignments.empty())) {
     if (table_) end_table(out);
-    tell_as_text(line_, out);
+    tell_as_text(std::string(line_), out);
     return;
   }
   std::vector<std::string> cells = table_cells(line_);

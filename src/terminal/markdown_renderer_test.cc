@@ -239,7 +239,7 @@ TEST(MarkdownRenderer, ATableOfVeryManyColumnsIsText) {
 }
 
 TEST(MarkdownRenderer, LittleIsHeldBackOfALineThatDoesNotSayWhatItIs) {
-  for (const char* mark : {"-", "*", "`", "#", " ", ">", "~"}) {
+  for (const char* mark : {"-", "*", "_", "`", "#", ">", "~"}) {
     StyledTexts out;
     MarkdownRenderer renderer(80);
     for (int i = 0; i < 600; ++i) renderer.push(mark, out);
