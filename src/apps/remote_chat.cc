@@ -227,8 +227,11 @@ Result<std::vector<std::string>> RemoteChat::models() {
     return unavailable(
         fmt::format("/models was answered {}: {}", reply.status, refusal_text(reply.body)));
   }
-  HR_ASSIGN_OR_RETURN(const Json list, parse_json(reply.body));
-  const Json* data = list.find("data");
+  const Result<Json> list = parse_json(reply.body);
+  if (!list.ok()) {
+    return corrupt("/models: " + safe_line(list.status().message(), kRefusalBytesMax));
+  }
+  const Json* data = list->find("data");
   if (data == nullptr || !data->is_array()) return corrupt("/models has no list of models");
   std::vector<std::string> names;
   for (const Json& each : data->as_array()) {

@@ -208,6 +208,8 @@ def test_an_error_in_the_stream_and_of_the_models_is_shown_so_too(program, chat,
     terminal.wait_for(f"answered 500: raw {SAFE}\r")
     assert "\x1b]52" not in terminal.output and "\x1b[31m" not in terminal.output
     assert "\x1b" not in program.error("chat", "--url", server.url)
+    server.models = (200, '{"a\\u001b[31m": 1, "a\\u001b[31m": 2}')  # a key twice, which the error names
+    assert "a[31m" in program.error("chat", "--url", server.url)
 
 
 @pytest.mark.parametrize("events, told", [
@@ -527,6 +529,19 @@ def test_lines_of_sessions_that_a_signal_ends_are_kept(chat, home):
     again.wait_for(r"Second \\ line\.")
     again.type("\x1b[A")
     again.wait_for("First")  # of a line that is drawn where the other was
+
+
+def test_a_history_that_has_grown_is_cut_to_its_latest_lines(chat, home):
+    path = pathlib.Path(home["XDG_STATE_HOME"]) / "headrace/chat_history"
+    path.parent.mkdir(parents=True)
+    path.write_text("_HiStOrY_V2_\n" + "".join(f"line{i}\n" for i in range(3000)))
+    terminal = chat()
+    ask(terminal, "Latest.")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    lines = path.read_text().splitlines()
+    assert lines[0] == "_HiStOrY_V2_" and lines[-2:] == ["line2999", "Latest."] and 1000 <= len(lines) <= 1003
 
 
 def test_state_is_its_owners_alone_and_no_relative_path(program, server, tmp_path):
