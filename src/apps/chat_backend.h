@@ -58,6 +58,9 @@ class ChatBackend {
 
   // What use_model() takes, as far as that is known.
   virtual Result<std::vector<std::string>> models() = 0;
+  // Ends a models() or use_model() that waits for somebody else; if there is none, nothing. Any
+  // thread.
+  virtual void cancel_request() {}
   // From the next answer on. An error leaves all as it was.
   virtual Status use_model(const std::string& name) = 0;
 };

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -117,6 +117,31 @@ ChatSampling sampling_of_flags(const SamplingFlags& flags) {
   return sampling;
 }
 
+// Stops an answer that may not have begun yet.
+class AnswerStop {
+ public:
+  // `answer` is under way until this is called with nullptr.
+  void watch(ChatAnswer* answer) {
+    std::lock_guard lock(mutex_);
+    answer_ = answer;
+    if (stopped_ && answer_ != nullptr) answer_->cancel();
+  }
+  void stop() {  // any thread
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    if (answer_ != nullptr) answer_->cancel();
+  }
+  bool stopped() const {
+    std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ChatAnswer* answer_ = nullptr;
+  bool stopped_ = false;
+};
+
 // What the person at the terminal says and sees.
 class ChatTerminal {
  public:
@@ -124,24 +149,27 @@ class ChatTerminal {
                LineReader& lines, AnswerScreen::Look look)
       : session_(session), commands_(commands), signals_(signals), lines_(lines), look_(look) {}
 
-  void run() {
-    leave_on_signals();
+  // The program's exit status: 1 where nobody is at a terminal to see that the last answer failed.
+  int run() {
+    watch_for_signals();
     std::string initial;
     bool edits = false;
     while (const std::optional<std::string> input = read_input(std::exchange(initial, {}))) {
       const bool was_edit = std::exchange(edits, false);
       const ChatCommands::Next next =
           was_edit ? commands_.replace_last(*input) : commands_.take(*input);
-      if (next == ChatCommands::Next::kExit) return;
+      if (next == ChatCommands::Next::kExit) break;
       if (next == ChatCommands::Next::kAnswer) show_answer();
       edits = next == ChatCommands::Next::kEdit;
       if (edits) initial = commands_.last_message();
     }
+    return failed_ && !lines_.takes_interrupts() ? 1 : 0;
   }
 
  private:
-  // One input of the user: a line, lines joined by a trailing backslash, or a """ block. Empty: the
-  // input has ended, or Ctrl-C was given twice.
+  // One input of the user: a line, lines joined by a trailing backslash, or a block: from a line
+  // that begins with """ to one, maybe the same, that ends with it. Empty: the input has ended, or
+  // Ctrl-C was given twice.
   std::optional<std::string> read_input(const std::string& initial) {
     std::string input, line = initial;
     bool in_block = false;
@@ -180,18 +208,26 @@ class ChatTerminal {
     return std::string();
   }
 
-  // Shows one answer as it comes; SIGINT stops it.
+  // Shows one answer as it comes; SIGINT stops it, from before it begins.
   void show_answer() {
-    const Result<std::unique_ptr<ChatAnswer>> started = session_.begin_answer();
-    if (!started.ok()) {
-      fmt::print(stderr, "{}\n", started.status().message());
-      return;
-    }
-    ChatAnswer& answer = **started;
+    AnswerStop stop;
     signals_.set_handler([&](int signal) {
       if (signal != SIGINT) leave(signal);
-      answer.cancel();
+      stop.stop();
     });
+    const Result<std::unique_ptr<ChatAnswer>> started = session_.begin_answer();
+    if (started.ok()) {
+      stop.watch(started->get());
+      show(**started, stop);
+      stop.watch(nullptr);
+    } else {
+      fmt::print(stderr, "{}\n", terminal_safe(started.status().message()));
+      failed_ = true;
+    }
+    watch_for_signals();
+  }
+
+  void show(ChatAnswer& answer, const AnswerStop& stop) {
     std::string text;
     AnswerScreen screen(look_, terminal_size(STDOUT_FILENO).columns);
     while (const std::optional<ChatDelta> delta = answer.next()) {
@@ -199,10 +235,12 @@ class ChatTerminal {
       screen.set_columns(terminal_size(STDOUT_FILENO).columns);
       write(screen.show(*delta));
     }
-    leave_on_signals();
     write(screen.finish());
+    failed_ = !answer.status().ok();
     if (!answer.status().ok()) {
-      fmt::print(stderr, "{}\n", answer.status().message());
+      fmt::print(stderr, "{}\n", terminal_safe(answer.status().message()));
+    } else if (text.empty() && !stop.stopped()) {
+      fmt::print(stderr, "(the answer has no text)\n");
     } else {
       print_speed(answer.timings());
     }
@@ -223,8 +261,13 @@ class ChatTerminal {
                timings.prompt_seconds * 1e3, styled ? "\x1b[0m" : "");
   }
 
-  void leave_on_signals() {
-    signals_.set_handler([this](int signal) { leave(signal); });
+  // Ctrl-C is a key while a line is read. As a signal it came late for an answer, or is meant for a
+  // request that a command makes: it ends that, never the program and its chat.
+  void watch_for_signals() {
+    signals_.set_handler([this](int signal) {
+      if (signal != SIGINT || !lines_.takes_interrupts()) leave(signal);
+      session_.backend().cancel_request();
+    });
   }
   void leave(int signal) {
     lines_.restore_terminal();
@@ -236,11 +279,12 @@ class ChatTerminal {
   SignalWatch& signals_;
   LineReader& lines_;
   const AnswerScreen::Look look_;
-  int interrupts_ = 0;  // at the prompt, one after the other
+  bool failed_ = false;  // the last answer
+  int interrupts_ = 0;   // at the prompt, one after the other
 };
 
 bool copy_to_clipboard(std::string_view text) {
-  if (!shows_styles(STDOUT_FILENO)) return false;
+  if (!knows_sequences(STDOUT_FILENO)) return false;
   fmt::print("{}", clipboard_sequence(text));
   std::fflush(stdout);
   return true;
@@ -249,10 +293,8 @@ bool copy_to_clipboard(std::string_view text) {
 // $XDG_STATE_HOME/headrace/chat_history; makes its folder.
 std::string chat_history_path() {
   const std::string folder = state_folder();
-  std::error_code error;
-  if (folder.empty()) return {};
-  std::filesystem::create_directories(folder, error);
-  return error ? std::string() : folder + "/chat_history";
+  if (folder.empty() || !make_state_folder(folder)) return {};
+  return folder + "/chat_history";
 }
 
 Status begin_conversation(const ChatFlags& flags, const SavedChats& saved, ChatSession& session) {
@@ -282,16 +324,18 @@ Result<int> run(ChatFlags& flags) {
   ChatSession session(*backend, std::move(sampling), say);
   HR_RETURN_IF_ERROR(begin_conversation(flags, saved, session));
   ChatCommands commands(session, saved, say, copy_to_clipboard);
+  if (!flags.load.empty()) commands.loaded_as(flags.load);
   const auto lines = LineReader::create(chat_history_path(), ChatCommands::names());
   if (isatty(STDIN_FILENO) != 0) {
     fmt::print("{}. /help lists the commands.\n", terminal_safe(backend->title()));
   }
   const bool rendered = shows_styles(STDOUT_FILENO) && !flags.plain;
-  ChatTerminal(session, commands, signals, *lines,
-               rendered ? AnswerScreen::Look::kRendered : AnswerScreen::Look::kPlain)
-      .run();
+  const int exit_status =
+      ChatTerminal(session, commands, signals, *lines,
+                   rendered ? AnswerScreen::Look::kRendered : AnswerScreen::Look::kPlain)
+          .run();
   signals.set_handler(nullptr);
-  return 0;
+  return exit_status;
 }
 
 }  // namespace

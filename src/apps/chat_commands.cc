@@ -45,7 +45,7 @@ ChatCommands::Next ChatCommands::take(std::string_view input) {
   if (text.empty()) return Next::kRead;
   // A path or a comment that was pasted begins with "/", too, but has no command's name.
   if (!text.starts_with('/')) {
-    session_.conversation().add_user(text);
+    session_.ask(text);
     return Next::kAnswer;
   }
   const std::string_view name = text.substr(0, text.find_first_of(" \t\n"));
@@ -58,15 +58,10 @@ ChatCommands::Next ChatCommands::take(std::string_view input) {
 
 ChatCommands::Next ChatCommands::replace_last(std::string_view text) {
   text = trim_blanks(text);
-  if (text.empty() || !session_.conversation().rewind_to_user()) return Next::kRead;
-  session_.conversation().take_back();
-  session_.conversation().add_user(text);
-  return Next::kAnswer;
+  return !text.empty() && session_.ask_instead(text) ? Next::kAnswer : Next::kRead;
 }
 
-std::string ChatCommands::last_message() const {
-  return session_.conversation().last_of("user").value_or("");
-}
+std::string ChatCommands::last_message() const { return session_.last_question().value_or(""); }
 
 std::vector<std::string> ChatCommands::names() {
   std::vector<std::string> names;
@@ -85,7 +80,10 @@ ChatCommands::Next ChatCommands::help(std::string_view) {
 }
 
 ChatCommands::Next ChatCommands::clear(std::string_view) {
-  session_.conversation().clear();
+  Conversation empty;
+  empty.set_system(session_.conversation().system());
+  session_.replace(std::move(empty));
+  names_.clear();
   say_("(conversation cleared)");
   return Next::kRead;
 }
@@ -97,14 +95,23 @@ ChatCommands::Next ChatCommands::system(std::string_view text) {
 }
 
 ChatCommands::Next ChatCommands::save(std::string_view name) {
-  if (name.empty()) name = name_;
+  if (name.empty() && !names_.empty()) name = names_.back();
+  const bool insists = name.ends_with('!');
+  if (insists) name = trim_blanks(name.substr(0, name.size() - 1));
   if (name.empty()) {
     say_("/save NAME: the conversation has no name yet");
     return Next::kRead;
   }
-  const Result<std::string> path = saved_.save(name, session_.conversation());
+  const std::string kept(name);
+  const bool ours = std::find(names_.begin(), names_.end(), kept) != names_.end();
+  if (!insists && !ours && saved_.has(kept)) {
+    say_(fmt::format("there is a chat '{0}' already: /save {0}! replaces it, another name keeps it",
+                     kept));
+    return Next::kRead;
+  }
+  const Result<std::string> path = saved_.save(kept, session_.conversation());
   say_(path.ok() ? fmt::format("(saved to {})", *path) : path.status().message());
-  if (path.ok()) name_ = std::string(name);
+  if (path.ok()) names_.push_back(kept);
   return Next::kRead;
 }
 
@@ -118,8 +125,8 @@ ChatCommands::Next ChatCommands::load(std::string_view name) {
     say_(loaded.status().message());
     return Next::kRead;
   }
-  session_.conversation() = *std::move(loaded);
-  name_ = std::string(name);
+  session_.replace(*std::move(loaded));
+  loaded_as(name);
   say_(fmt::format("({} messages loaded)", session_.conversation().messages().as_array().size()));
   return Next::kRead;
 }
@@ -131,13 +138,13 @@ void ChatCommands::list_saved() {
 }
 
 ChatCommands::Next ChatCommands::retry(std::string_view) {
-  if (session_.conversation().rewind_to_user()) return Next::kAnswer;
+  if (session_.ask_again()) return Next::kAnswer;
   say_("there is no message to answer yet");
   return Next::kRead;
 }
 
 ChatCommands::Next ChatCommands::edit(std::string_view text) {
-  if (!session_.conversation().last_of("user")) {
+  if (!session_.last_question()) {
     say_("there is no message to change yet");
     return Next::kRead;
   }

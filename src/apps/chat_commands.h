@@ -32,6 +32,8 @@ class ChatCommands {
   // The user's last message is another; answers behind it are gone. kRead where it is empty.
   Next replace_last(std::string_view text);
   std::string last_message() const;
+  // The conversation is the saved chat of that name.
+  void loaded_as(std::string_view name) { names_.assign(1, std::string(name)); }
 
   // "/help", "/exit", ...
   static std::vector<std::string> names();
@@ -62,7 +64,7 @@ class ChatCommands {
   const SavedChats& saved_;
   const Say say_;
   const Copy copy_;
-  std::string name_;  // under which the chat was saved or loaded
+  std::vector<std::string> names_;  // under which the chat was loaded or saved, the latest last
 };
 
 }  // namespace headrace

@@ -184,6 +184,95 @@ TEST_F(ChatCommandsTest, OldTurnsGoWhereTheContextIsFull) {
   take(std::string(70, 'a'));
   take("b");
   EXPECT_NE(said_.find("1 oldest turns were dropped"), std::string::npos) << said_;
+  EXPECT_EQ(backend_.asked.back().as_array().size(), 1U);
+  EXPECT_EQ(messages(), 4U);  // the chat keeps them
+}
+
+TEST_F(ChatCommandsTest, AsFewTurnsGoAsMustWithFewCounts) {
+  for (int i = 0; i < 500; ++i) take("0123456789a");  // 20 tokens a turn
+  backend_.context = 200;
+  backend_.counts = 0;
+  take("0123456789a");
+  EXPECT_NE(said_.find("497 oldest turns were dropped"), std::string::npos) << said_;
+  EXPECT_EQ(backend_.asked.back().as_array().size(), 7U);
+  EXPECT_LE(backend_.counts, 11);
+}
+
+TEST_F(ChatCommandsTest, NoTurnIsLostWhereANewAnswerFails) {
+  take("one");
+  take("two");
+  backend_.deltas.clear();
+  backend_.failure = unavailable("gone");
+  take("/retry");
+  EXPECT_EQ(messages(), 4U);
+  EXPECT_EQ(last("assistant"), "an answer");
+  take("/edit three");
+  EXPECT_EQ(messages(), 4U);
+  EXPECT_EQ(last("user"), "two");
+  EXPECT_EQ(commands_.last_message(), "three");  // and is not lost either
+  backend_.refusal = unavailable("busy");
+  take("/retry");
+  EXPECT_EQ(last("user"), "two");
+  backend_.refusal = ok_status();
+  backend_.deltas = {{.text = "at last"}};
+  take("/retry");
+  EXPECT_EQ(messages(), 4U);
+  EXPECT_EQ(last("user"), "three");
+  EXPECT_EQ(last("assistant"), "at last");
+}
+
+TEST_F(ChatCommandsTest, RetryMeansAMessageWhoseAnswerFailed) {
+  take("one");
+  backend_.refusal = unavailable("busy");
+  take("two");
+  EXPECT_EQ(messages(), 2U);
+  backend_.refusal = ok_status();
+  take("/system Be brief.");
+  EXPECT_EQ(take("/retry"), Next::kAnswer);
+  EXPECT_EQ(messages(), 4U);
+  EXPECT_EQ(last("user"), "two");
+  EXPECT_EQ(session_.conversation().system(), "Be brief.");
+}
+
+TEST_F(ChatCommandsTest, AQuestionWithoutAnAnswerIsNotLost) {
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/open.json") << R"([{"role":"user","content":"well?"}])";
+  take("/load open");
+  backend_.deltas.clear();
+  take("/retry");
+  EXPECT_EQ(messages(), 1U);
+  EXPECT_EQ(last("user"), "well?");
+}
+
+TEST_F(ChatCommandsTest, AChatIsReplacedOnlyByItselfOrOnDemand) {
+  take("one");
+  take("/save kept");
+  take("/save kept");  // this one
+  EXPECT_NE(said_.find("saved to"), std::string::npos) << said_;
+  take("/clear");
+  take("two");
+  take("/save");
+  EXPECT_NE(said_.find("has no name yet"), std::string::npos) << said_;
+  take("/save kept");
+  EXPECT_NE(said_.find("/save kept! replaces it"), std::string::npos) << said_;
+  ASSERT_TRUE(saved_.load("kept").ok());
+  EXPECT_EQ(saved_.load("kept")->last_of("user"), "one");
+  take("/save kept!");
+  EXPECT_EQ(saved_.load("kept")->last_of("user"), "two");
+}
+
+TEST_F(ChatCommandsTest, WhatIsNoFileIsNotLoaded) {
+  std::filesystem::create_directories(folder_ + "/folder.json");
+  ASSERT_EQ(::mkfifo((folder_ + "/pipe.json").c_str(), 0600), 0);
+  take("one");
+  for (const std::string name : {"folder", "pipe", "/dev/zero"}) {
+    take("/load " + name);
+    EXPECT_NE(said_.find("cannot be read (it is no file)"), std::string::npos) << said_;
+  }
+  std::ofstream(folder_ + "/huge.json").close();
+  std::filesystem::resize_file(folder_ + "/huge.json", 65 << 20);
+  take("/load huge");
+  EXPECT_NE(said_.find("more than 64 MB"), std::string::npos) << said_;
   EXPECT_EQ(messages(), 2U);
 }
 

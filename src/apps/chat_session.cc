@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -15,15 +16,17 @@ constexpr int64_t kAnswerRoomTokens = 128;
 
 struct NumberRange {
   double low, high;
+  bool whole = false;
 };
 
 Result<double> parse_number(std::string_view name, std::string_view text, NumberRange range) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (whole && value >= range.low && value <= range.high) return value;
-  return invalid_argument(
-      fmt::format("{} must be a number from {} to {}", name, range.low, range.high));
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  const bool fits = number && value >= range.low && value <= range.high;
+  if (fits && (!range.whole || value == std::floor(value))) return value;
+  return invalid_argument(fmt::format("{} must be a {}number from {} to {}", name,
+                                      range.whole ? "whole " : "", range.low, range.high));
 }
 
 constexpr double kIntMax = std::numeric_limits<int32_t>::max();
@@ -39,7 +42,9 @@ constexpr ChatParameter kChatParameters[] = {
      {0, 100},
      [](SamplingParams& s, double v) { s.temperature = static_cast<float>(v); }},
     {"top_p", {1e-6, 1}, [](SamplingParams& s, double v) { s.top_p = static_cast<float>(v); }},
-    {"top_k", {0, kIntMax}, [](SamplingParams& s, double v) { s.top_k = static_cast<int32_t>(v); }},
+    {"top_k",
+     {0, kIntMax, true},
+     [](SamplingParams& s, double v) { s.top_k = static_cast<int32_t>(v); }},
     {"min_p", {0, 1}, [](SamplingParams& s, double v) { s.min_p = static_cast<float>(v); }},
     {"repetition_penalty",
      {0.01, 100},
@@ -51,9 +56,11 @@ constexpr ChatParameter kChatParameters[] = {
      {-2, 2},
      [](SamplingParams& s, double v) { s.frequency_penalty = static_cast<float>(v); }},
     {"max_tokens",
-     {-1, kIntMax},
+     {-1, kIntMax, true},
      [](SamplingParams& s, double v) { s.max_tokens = static_cast<int32_t>(v); }},
-    {"seed", {0, 0x1p53}, [](SamplingParams& s, double v) { s.seed = static_cast<uint64_t>(v); }},
+    {"seed",
+     {0, 0x1p53, true},
+     [](SamplingParams& s, double v) { s.seed = static_cast<uint64_t>(v); }},
 };
 
 }  // namespace
@@ -67,35 +74,79 @@ void ChatSampling::name(std::string_view parameter) {
 ChatSession::ChatSession(ChatBackend& backend, ChatSampling sampling, Say say)
     : backend_(backend), sampling_(std::move(sampling)), say_(std::move(say)) {}
 
+void ChatSession::replace(Conversation conversation) {
+  conversation_ = std::move(conversation);
+  unanswered_.reset();
+}
+
+void ChatSession::begin_asking() {
+  before_ = conversation_;
+  if (!unanswered_) return;
+  unanswered_->set_system(conversation_.system());
+  conversation_ = *std::exchange(unanswered_, std::nullopt);
+}
+
+void ChatSession::ask(std::string_view text) {
+  unanswered_.reset();
+  begin_asking();
+  conversation_.add_user(text);
+}
+
+bool ChatSession::ask_again() {
+  if (!last_question()) return false;
+  begin_asking();
+  return conversation_.rewind_to_user();
+}
+
+bool ChatSession::ask_instead(std::string_view text) {
+  if (!ask_again()) return false;
+  conversation_.take_back();
+  conversation_.add_user(text);
+  return true;
+}
+
+std::optional<std::string> ChatSession::last_question() const {
+  return (unanswered_ ? *unanswered_ : conversation_).last_of("user");
+}
+
 Result<std::unique_ptr<ChatAnswer>> ChatSession::begin_answer() {
   const auto start = [this]() -> Result<std::unique_ptr<ChatAnswer>> {
-    HR_RETURN_IF_ERROR(make_room());
-    return backend_.answer(conversation_.all_messages(), sampling_);
+    HR_ASSIGN_OR_RETURN(const Json messages, prompt_messages());
+    return backend_.answer(messages, sampling_);
   };
   Result<std::unique_ptr<ChatAnswer>> answer = start();
-  if (!answer.ok()) conversation_.take_back();
+  if (!answer.ok()) put_back();
   return answer;
 }
 
-Status ChatSession::make_room() {
+void ChatSession::put_back() { unanswered_ = std::exchange(conversation_, before_); }
+
+Result<Json> ChatSession::prompt_messages() const {
   const int64_t context = backend_.context_tokens();
-  if (context == 0) return ok_status();  // a server says so itself
-  HR_ASSIGN_OR_RETURN(int64_t tokens, backend_.count_tokens(conversation_.all_messages()));
-  int dropped = 0;
-  while (tokens + kAnswerRoomTokens > context && conversation_.drop_oldest_turn()) {
-    ++dropped;
-    HR_ASSIGN_OR_RETURN(tokens, backend_.count_tokens(conversation_.all_messages()));
+  if (context == 0) return conversation_.all_messages();  // a server says so itself
+  const auto fits = [&](const Json& messages) -> Result<bool> {
+    HR_ASSIGN_OR_RETURN(const int64_t tokens, backend_.count_tokens(messages));
+    return tokens + kAnswerRoomTokens <= context;
+  };
+  HR_ASSIGN_OR_RETURN(const bool all_fit, fits(conversation_.all_messages()));
+  // Fewer than `low` dropped turns are too few; `high` is enough, or all that can go.
+  int low = 1, high = conversation_.turns() - 1;
+  if (all_fit || high < 1) return conversation_.all_messages();
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    HR_ASSIGN_OR_RETURN(const bool enough,
+                        fits(conversation_.without_oldest(middle).all_messages()));
+    (enough ? high : low) = enough ? middle : middle + 1;
   }
-  if (dropped > 0) {
-    say_(fmt::format("(the context of {} tokens is full: {} oldest turns were dropped)", context,
-                     dropped));
-  }
-  return ok_status();
+  say_(fmt::format(
+      "(the context of {} tokens is full: {} oldest turns were dropped from the prompt)", context,
+      high));
+  return conversation_.without_oldest(high).all_messages();
 }
 
 void ChatSession::end_answer(const ChatAnswer& answer, std::string_view text) {
   if (text.empty()) {
-    conversation_.take_back();
+    put_back();
     return;
   }
   conversation_.add_answer(text);

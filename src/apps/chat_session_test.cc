@@ -28,6 +28,9 @@ TEST(SetParameter, RefusesAndLeavesTheRest) {
                                     {"top_p", "0"},
                                     {"top_p", "1.1"},
                                     {"top_k", "1x"},
+                                    {"top_k", "1.5"},
+                                    {"seed", "0.5"},
+                                    {"max_tokens", "-0.5"},
                                     {"colour", "red"}}) {
     EXPECT_FALSE(set_parameter(sampling, name, value).ok()) << name << " " << value;
   }

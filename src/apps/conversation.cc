@@ -1,6 +1,7 @@
 #include "apps/conversation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "terminal/block_start.h"
 
@@ -67,13 +68,24 @@ bool Conversation::rewind_to_user() {
 
 void Conversation::take_back() { messages_.as_array().pop_back(); }
 
-bool Conversation::drop_oldest_turn() {
-  Json::Array& messages = messages_.as_array();
-  if (messages.size() <= 1) return false;
-  auto next = messages.begin() + 1;
-  while (next + 1 != messages.end() && !has_role(*next, "user")) ++next;
-  messages.erase(messages.begin(), next);
-  return true;
+int Conversation::turns() const {
+  const Json::Array& messages = messages_.as_array();
+  if (messages.empty()) return 0;
+  return 1 +
+         static_cast<int>(std::count_if(messages.begin() + 1, messages.end(),
+                                        [](const Json& each) { return has_role(each, "user"); }));
+}
+
+Conversation Conversation::without_oldest(int count) const {
+  Conversation rest;
+  rest.system_ = system_;
+  int turn = 0;
+  bool first = true;
+  for (const Json& message : messages_.as_array()) {
+    if (!std::exchange(first, false) && has_role(message, "user")) ++turn;
+    if (turn >= count) rest.messages_.push(message);
+  }
+  return rest;
 }
 
 std::optional<std::string> Conversation::last_of(std::string_view role) const {

@@ -30,8 +30,10 @@ class Conversation {
   bool rewind_to_user();
   // Without the last message, which is the user's.
   void take_back();
-  // A turn is all up to the user's next message. False: nothing is left that could go.
-  bool drop_oldest_turn();
+  // A turn is all up to the user's next message.
+  int turns() const;
+  // A copy without its `count` oldest turns. REQUIRES: count < turns().
+  Conversation without_oldest(int count) const;
 
   std::optional<std::string> last_of(std::string_view role) const;
 

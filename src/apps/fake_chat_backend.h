@@ -44,6 +44,7 @@ class FakeChatBackend final : public ChatBackend {
   }
   // A token a byte of content.
   Result<int64_t> count_tokens(const Json& messages) override {
+    ++counts;
     int64_t bytes = 0;
     for (const Json& each : messages.as_array()) {
       bytes += static_cast<int64_t>(each.find("content")->as_string().size());
@@ -62,6 +63,7 @@ class FakeChatBackend final : public ChatBackend {
   std::deque<ChatDelta> deltas = {{.text = "an answer"}};
   Status refusal, failure;
   int64_t context = 0;
+  int counts = 0;  // calls of count_tokens()
   std::vector<Json> asked;
 };
 

@@ -9,6 +9,8 @@
 namespace headrace {
 namespace {
 
+constexpr double kValueMax = 1e18;  // sums of these and what is made of them stay numbers
+
 // Prometheus' numbers: +Inf and NaN, too.
 double metric_number(const std::string& text) {
   if (text == "+Inf" || text == "Inf") return std::numeric_limits<double>::infinity();
@@ -88,7 +90,9 @@ MetricsText MetricsText::parse(std::string_view text) {
     const size_t first = line.find_first_not_of(' ');
     if (first == line.npos) continue;
     line.remove_prefix(first);
-    sample.value = metric_number(std::string(line.substr(0, line.find(' '))));
+    const double value = metric_number(std::string(line.substr(0, line.find(' '))));
+    if (!std::isfinite(value)) continue;  // a broken server's: no sum of it would say anything
+    sample.value = std::clamp(value, -kValueMax, kValueMax);
     metrics.samples_[name].push_back(std::move(sample));
   }
   return metrics;
@@ -134,7 +138,8 @@ std::vector<std::pair<std::string, double>> MetricsText::by_label(std::string_vi
 MetricHistogram MetricsText::histogram(std::string_view name) const {
   MetricHistogram histogram;
   for (const auto& [bound, count] : by_label(std::string(name) + "_bucket", "le")) {
-    histogram.buckets.emplace_back(metric_number(bound), count);
+    const double number = metric_number(bound);
+    if (!std::isnan(number)) histogram.buckets.emplace_back(number, count);
   }
   std::sort(histogram.buckets.begin(), histogram.buckets.end());
   return histogram;

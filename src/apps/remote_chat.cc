@@ -1,6 +1,7 @@
 #include "apps/remote_chat.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -10,12 +11,17 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "terminal/safe_text.h"
 
 namespace headrace {
 namespace {
 
 constexpr size_t kRefusalBytesMax = 400;
+constexpr size_t kQueuedBytesMax = 1 << 20;       // then the server waits
+constexpr int64_t kTokensMax = int64_t{1} << 40;  // sums of what servers say stay numbers
 constexpr std::string_view kDone = "[DONE]";
+constexpr const char* kCallsTools =
+    "(the model calls a tool instead of answering, and a chat offers none)";
 
 const std::string* text_member(const Json& object, std::string_view name) {
   const Json* member = object.find(name);
@@ -24,7 +30,9 @@ const std::string* text_member(const Json& object, std::string_view name) {
 
 int64_t count_member(const Json& object, std::string_view name) {
   const Json* member = object.find(name);
-  return member != nullptr && member->is_int() ? member->as_int() : 0;
+  return member != nullptr && member->is_int()
+             ? std::clamp<int64_t>(member->as_int(), 0, kTokensMax)
+             : 0;
 }
 
 double seconds_now() { return SystemClock().now_seconds(); }
@@ -48,14 +56,19 @@ class RemoteAnswer final : public ChatAnswer {
     if (deltas_.empty()) return std::nullopt;
     ChatDelta delta = std::move(deltas_.front());
     deltas_.pop_front();
+    queued_bytes_ -= delta.text.size();
+    changed_.notify_all();
     return delta;
   }
 
   void cancel() override {
     {
       std::lock_guard lock(mutex_);
-      if (ended_) return;
       cancelled_ = true;
+      deltas_.clear();
+      queued_bytes_ = 0;
+      changed_.notify_all();
+      if (ended_) return;
     }
     client_.cancel();
   }
@@ -72,19 +85,23 @@ class RemoteAnswer final : public ChatAnswer {
 
  private:
   void run(const std::string& path, const std::string& body) {
-    const Result<HttpReply> reply =
-        client_.request(path, body, [this](std::string_view data) { take_event(data); });
+    const Result<HttpReply> reply = client_.request(
+        path, body, [this](std::string_view data) { take_event(data); }, &cancelled_);
     std::lock_guard lock(mutex_);
-    if (!reply.ok() && !done_) {
-      status_ = reply.status();
-    } else if (reply.ok() && reply->status != 200) {
-      status_ = unavailable(
-          fmt::format("the server answered {}: {}", reply->status, refusal_text(reply->body)));
-    } else if (reply.ok() && !done_ && timings_.predicted_tokens == 0 && !reply->body.empty()) {
-      status_ = corrupt("the server's answer is no stream of events");
-    }
+    if (status_.ok()) status_ = outcome(reply);
     ended_ = true;
     changed_.notify_all();
+  }
+
+  Status outcome(const Result<HttpReply>& reply) const {
+    if (done_) return calls_tools_ && !has_text_ ? unsupported(kCallsTools) : ok_status();
+    if (!reply.ok()) return reply.status();
+    if (reply->status != 200) {
+      return unavailable(
+          fmt::format("the server answered {}: {}", reply->status, refusal_text(reply->body)));
+    }
+    if (!reply->body.empty()) return corrupt("the server's answer is no stream of events");
+    return unavailable("(the server broke off)");
   }
 
   void take_event(std::string_view data) {
@@ -95,8 +112,9 @@ class RemoteAnswer final : public ChatAnswer {
     }
     const Result<Json> event = parse_json(data);
     if (!event.ok()) return;
-    std::lock_guard lock(mutex_);
-    if (event->find("error") != nullptr) {
+    std::unique_lock lock(mutex_);
+    const Json* error = event->find("error");
+    if (error != nullptr && !error->is_null()) {
       status_ = unavailable("the server broke off: " + refusal_text(data));
       return;
     }
@@ -108,18 +126,27 @@ class RemoteAnswer final : public ChatAnswer {
     }
     const Json* choices = event->find("choices");
     if (choices == nullptr || !choices->is_array() || choices->as_array().empty()) return;
-    if (const Json* delta = choices->as_array()[0].find("delta")) take_delta(*delta);
+    const Json& choice = choices->as_array()[0];
+    if (const Json* delta = choice.find("delta")) take_delta(*delta, lock);
+    if (text_member(choice, "finish_reason") != nullptr) done_ = true;
   }
 
-  void take_delta(const Json& delta) {
+  void take_delta(const Json& delta, std::unique_lock<std::mutex>& lock) {
+    const Json* calls = delta.find("tool_calls");
+    if (calls != nullptr && calls->is_array() && !calls->as_array().empty()) calls_tools_ = true;
     const std::string* thought = text_member(delta, "reasoning_content");
     if (thought == nullptr) thought = text_member(delta, "reasoning");
     const std::string* text = text_member(delta, "content");
-    if (thought != nullptr && !thought->empty()) add({.text = *thought, .thought = true});
-    if (text != nullptr && !text->empty()) add({.text = *text});
+    if (thought != nullptr && !thought->empty()) add({.text = *thought, .thought = true}, lock);
+    if (text == nullptr || text->empty()) return;
+    has_text_ = true;
+    add({.text = *text}, lock);
   }
 
-  void add(ChatDelta delta) {
+  // Waits while the reader is far behind: the server's answer then waits in its connection.
+  void add(ChatDelta delta, std::unique_lock<std::mutex>& lock) {
+    changed_.wait(lock, [this] { return queued_bytes_ < kQueuedBytesMax || cancelled_; });
+    if (cancelled_) return;
     const double now = seconds_now();
     if (timings_.predicted_tokens == 0) {
       first_ = now;
@@ -127,6 +154,7 @@ class RemoteAnswer final : public ChatAnswer {
     }
     ++timings_.predicted_tokens;  // until the usage says better
     timings_.predicted_seconds = now - first_;
+    queued_bytes_ += delta.text.size();
     deltas_.push_back(std::move(delta));
     changed_.notify_all();
   }
@@ -137,9 +165,12 @@ class RemoteAnswer final : public ChatAnswer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<ChatDelta> deltas_;
+  size_t queued_bytes_ = 0;  // in deltas_
   AnswerTimings timings_;
   Status status_;
-  bool ended_ = false, done_ = false, cancelled_ = false;
+  bool ended_ = false, done_ = false;
+  bool calls_tools_ = false, has_text_ = false;
+  std::atomic<bool> cancelled_{false};  // set under mutex_
   std::thread thread_;
 };
 
@@ -196,8 +227,11 @@ Result<std::vector<std::string>> RemoteChat::models() {
     return unavailable(
         fmt::format("/models was answered {}: {}", reply.status, refusal_text(reply.body)));
   }
-  HR_ASSIGN_OR_RETURN(const Json list, parse_json(reply.body));
-  const Json* data = list.find("data");
+  const Result<Json> list = parse_json(reply.body);
+  if (!list.ok()) {
+    return corrupt("/models: " + safe_line(list.status().message(), kRefusalBytesMax));
+  }
+  const Json* data = list->find("data");
   if (data == nullptr || !data->is_array()) return corrupt("/models has no list of models");
   std::vector<std::string> names;
   for (const Json& each : data->as_array()) {
@@ -251,10 +285,9 @@ std::string refusal_text(std::string_view body) {
                                                               : nullptr;
   for (const std::string_view name : {"message", "detail", "error"}) {
     const std::string* text = holder != nullptr ? text_member(*holder, name) : nullptr;
-    if (text != nullptr) return text->substr(0, kRefusalBytesMax);
+    if (text != nullptr) return safe_line(*text, kRefusalBytesMax);
   }
-  const size_t line = std::min(body.find('\n'), kRefusalBytesMax);
-  return std::string(body.substr(0, line));
+  return safe_line(body.substr(0, body.find('\n')), kRefusalBytesMax);
 }
 
 }  // namespace headrace

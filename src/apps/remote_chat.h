@@ -29,6 +29,7 @@ class RemoteChat final : public ChatBackend {
   int64_t context_tokens() const override { return 0; }
   Result<std::vector<std::string>> models() override;
   Status use_model(const std::string& name) override;
+  void cancel_request() override { client_->cancel(); }
 
  private:
   RemoteChat(std::unique_ptr<HttpClient> client, std::string base_path);
@@ -42,7 +43,8 @@ class RemoteChat final : public ChatBackend {
 Json chat_request_body(const std::string& model, const Json& messages,
                        const ChatSampling& sampling);
 
-// What a server's refusal says: the message in its JSON, else its text.
+// What a server's refusal says, as one line that is safe to show: the message in its JSON, else
+// the first line of its text.
 std::string refusal_text(std::string_view body);
 
 }  // namespace headrace

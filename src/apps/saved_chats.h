@@ -18,6 +18,7 @@ class SavedChats {
   // `name`: letters, digits, blanks, "-", "_" and "." in between; or a path, which has a "/" or
   // ends in ".json". Where the chat lies then. A file that is there is replaced, as a whole.
   Result<std::string> save(std::string_view name, const Conversation& conversation) const;
+  bool has(std::string_view name) const;
   Result<Conversation> load(std::string_view name) const;
   std::vector<std::string> names() const;  // sorted
 
@@ -27,8 +28,12 @@ class SavedChats {
   const std::string folder_;
 };
 
-// $XDG_STATE_HOME (or ~/.local/state)/headrace: what the terminal's programs keep. Empty where
-// there is none.
+// $XDG_STATE_HOME (or ~/.local/state; a relative path is none, as its specification has it)
+// /headrace: what the terminal's programs keep. Empty where there is none.
 std::string state_folder();
+
+// Makes `folder` and those above it, for their owner alone, where they are not there. False: it
+// cannot.
+bool make_state_folder(const std::string& folder);
 
 }  // namespace headrace

@@ -39,6 +39,15 @@ TEST(MetricsText, ReadsValuesAndLabels) {
   EXPECT_EQ(models[1].first, "b \"q\" \\ {x}");
 }
 
+TEST(MetricsText, TakesNumbersAlone) {
+  const MetricsText metrics = MetricsText::parse(
+      "a NaN\na +Inf\na -Inf\na inf\na 3\nb 1e300\nb 1e300\n"
+      "h_bucket{le=\"NaN\"} 1\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} NaN\n");
+  EXPECT_EQ(metrics.sum("a"), 3);
+  EXPECT_EQ(metrics.sum("b"), 2e18);
+  EXPECT_EQ(metrics.histogram("h").buckets.size(), 1U);
+}
+
 TEST(MetricHistogram, QuantilesLieInTheirBucket) {
   const MetricHistogram histogram =
       MetricsText::parse(kExposed).histogram("vllm:time_to_first_token_seconds");

@@ -291,6 +291,7 @@ void LoadConnection::on_read(error_code error, size_t count) {
   if (!record_) return;  // given up
   if (error) {
     close();
+    if (error == asio::error::eof && answer_->end().ok()) return finish();
     if (std::exchange(reused_, false) && answer_->status() == 0) return connect();
     return fail("the connection broke: " + error.message());
   }
@@ -354,7 +355,8 @@ Result<HttpAnswer> fetch(const LoadClientOptions& options, const std::string& pa
     const size_t count = socket.read_some(asio::buffer(buffer), error);
     HR_RETURN_IF_ERROR(answer.feed({buffer.data(), count}));
   }
-  if (!answer.complete()) {
+  const bool ended = answer.complete() || (error == asio::error::eof && answer.end().ok());
+  if (!ended) {
     return unavailable(
         fmt::format("{}:{} does not answer: {}", options.host, options.port, error.message()));
   }

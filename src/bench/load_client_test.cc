@@ -1,6 +1,11 @@
 #include "bench/load_client.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "bench/load_report.h"
 #include "server/server_fixture.h"
@@ -150,6 +155,54 @@ TEST(LoadClient, NoServerIsAFailureAndNotAnEnd) {
   for (const LoadOutcome& outcome : *outcomes) EXPECT_FALSE(outcome.ok());
   EXPECT_FALSE(fetch({.port = port}, "/health").ok());
   EXPECT_FALSE(run_load({.host = "not an address"}, items).ok());
+}
+
+// Answers so many requests, each up to the connection's end.
+class ClosingServer {
+ public:
+  ClosingServer(std::string answer, int requests) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener_, requests), 0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, requests, answer = std::move(answer)] {
+      for (int i = 0; i < requests; ++i) {
+        const int file = ::accept(listener_, nullptr, nullptr);
+        char buffer[4096];
+        if (::recv(file, buffer, sizeof buffer, 0) > 0) {
+          ::send(file, answer.data(), answer.size(), MSG_NOSIGNAL);
+        }
+        ::close(file);
+      }
+    });
+  }
+  ~ClosingServer() {
+    thread_.join();
+    ::close(listener_);
+  }
+  uint16_t port() const { return port_; }
+
+ private:
+  int listener_ = -1;
+  uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+TEST(LoadClient, AnAnswerWithoutALengthGoesOnToTheClose) {
+  const ClosingServer server("HTTP/1.1 503 Busy\r\n\r\nall of it", 2);
+  const auto answer = fetch({.port = server.port()}, "/x");
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  EXPECT_EQ(answer->body, "all of it");
+  const std::vector<LoadItem> items(1, {.body = body(5, false)});
+  const auto outcomes = run_load({.port = server.port(), .seconds_max = 30}, items);
+  ASSERT_TRUE(outcomes.ok());
+  EXPECT_EQ((*outcomes)[0].status, 503);
+  EXPECT_EQ((*outcomes)[0].error.find("broke"), std::string::npos) << (*outcomes)[0].error;
 }
 
 TEST(LoadClient, Fetch) {

@@ -106,7 +106,9 @@ void HttpAnswerReader::begin_body() {
     status_ = 0;
     return;
   }
-  const bool to_end = closes_ && !has_length_ && status_ != 204;
+  // RFC 9112, 6.3: without a length and chunks, the connection's end is the body's.
+  const bool to_end = !has_length_ && !chunked_ && status_ != 204 && status_ != 304;
+  closes_ |= to_end;
   phase_ = chunked_    ? Phase::kChunkSize
            : left_ > 0 ? Phase::kBody
            : to_end    ? Phase::kToEnd

@@ -58,6 +58,16 @@ TEST(HttpAnswerReader, AnEmptyBodyAndContinue) {
                  });
 }
 
+TEST(HttpAnswerReader, WithoutALengthTheBodyGoesOnToTheClose) {
+  Answer answer;
+  ASSERT_TRUE(answer.reader.feed("HTTP/1.1 200 OK\r\n\r\nab").ok());
+  EXPECT_FALSE(answer.reader.complete());
+  ASSERT_TRUE(answer.reader.feed("cd").ok());
+  ASSERT_TRUE(answer.reader.end().ok());
+  EXPECT_TRUE(answer.reader.closes());
+  EXPECT_EQ(answer.reader.body(), "abcd");
+}
+
 TEST(HttpAnswerReader, WhatIsNoAnswerIsRefused) {
   for (const char* bytes :
        {"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 abc OK\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n",

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "server/http_answer_reader.h"
 
 namespace headrace {
@@ -26,23 +27,25 @@ Result<std::unique_ptr<HttpClient>> HttpClient::create(const HttpClientOptions& 
   if (target.tls) {
     HR_ASSIGN_OR_RETURN(trust, TlsTrust::load(options.ca_file));
   }
-  return std::unique_ptr<HttpClient>(new HttpClient(std::move(target), std::move(headers),
-                                                    std::move(trust), options.receive_seconds));
+  return std::unique_ptr<HttpClient>(
+      new HttpClient(std::move(target), std::move(headers), std::move(trust), options));
 }
 
 HttpClient::HttpClient(HttpTarget target, std::vector<HttpHeader> headers,
-                       std::shared_ptr<const TlsTrust> trust, double receive_seconds)
+                       std::shared_ptr<const TlsTrust> trust, const HttpClientOptions& options)
     : target_(std::move(target)),
       headers_(std::move(headers)),
       trust_(std::move(trust)),
-      receive_seconds_(receive_seconds) {}
+      receive_seconds_(options.receive_seconds),
+      answer_seconds_(options.answer_seconds) {}
 
 Result<HttpReply> HttpClient::request(std::string_view path, std::string_view body,
-                                      const OnEvent& on_event) {
+                                      const OnEvent& on_event, const std::atomic<bool>* given_up) {
   HttpChannel channel;
   {
     std::lock_guard lock(mutex_);
     under_way_ = &channel;
+    if (given_up != nullptr && *given_up) channel.abandon();
   }
   Result<HttpReply> reply = exchange(channel, path, body, on_event);
   std::lock_guard lock(mutex_);
@@ -65,6 +68,8 @@ Result<HttpReply> HttpClient::exchange(HttpChannel& channel, std::string_view pa
     if (on_event) on_event(data);
   });
   std::vector<char> buffer(16 << 10);
+  const SystemClock clock;
+  const double begun = clock.now_seconds();
   while (!reader.complete()) {
     const Result<size_t> count = channel.receive(buffer.data(), buffer.size());
     if (!count.ok()) return http_failure("answer of", target_, count.status().message());
@@ -74,6 +79,9 @@ Result<HttpReply> HttpClient::exchange(HttpChannel& channel, std::string_view pa
       break;
     }
     HR_RETURN_IF_ERROR(reader.feed({buffer.data(), *count}));
+    if (answer_seconds_ > 0 && clock.now_seconds() - begun > answer_seconds_) {
+      return http_failure("answer of", target_, fmt::format("not in {} s", answer_seconds_));
+    }
   }
   return HttpReply{.status = reader.status(), .body = reader.is_stream() ? "" : reader.body()};
 }

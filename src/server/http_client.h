@@ -2,6 +2,7 @@
 // request has a connection of its own.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@ struct HttpClientOptions {
   std::string api_key;         // sent as a bearer's with every request; empty: none
   std::string ca_file;         // as of TlsTrust
   double receive_seconds = 0;  // in which something must come; 0: a busy server may take long
+  double answer_seconds = 0;   // in which all of an answer must come; 0: no bound
 };
 
 struct HttpReply {
@@ -37,23 +39,26 @@ class HttpClient {
   const HttpTarget& target() const { return target_; }
 
   // GET, or with a body of JSON POST. `path` as sent; the URL's own is not put in front of it.
-  // kUnavailable where no answer came, or not to its end. An answer of any status is one.
+  // kUnavailable where no answer came, or not to its end. An answer of any status is one. A request
+  // whose `given_up` is set does not begin.
   Result<HttpReply> request(std::string_view path, std::string_view body = {},
-                            const OnEvent& on_event = nullptr);
+                            const OnEvent& on_event = nullptr,
+                            const std::atomic<bool>* given_up = nullptr);
 
-  // Ends a request that is under way; if there is none, nothing. Any thread.
+  // Ends a request that is under way; if there is none, nothing. Any thread. Where the request may
+  // just be about to begin, set its `given_up` first.
   void cancel();
 
  private:
   HttpClient(HttpTarget target, std::vector<HttpHeader> headers,
-             std::shared_ptr<const TlsTrust> trust, double receive_seconds);
+             std::shared_ptr<const TlsTrust> trust, const HttpClientOptions& options);
   Result<HttpReply> exchange(HttpChannel& channel, std::string_view path, std::string_view body,
                              const OnEvent& on_event);
 
   const HttpTarget target_;
   const std::vector<HttpHeader> headers_;
   const std::shared_ptr<const TlsTrust> trust_;  // nullptr: no TLS
-  const double receive_seconds_;
+  const double receive_seconds_, answer_seconds_;
   std::mutex mutex_;
   HttpChannel* under_way_ = nullptr;
 };

@@ -125,6 +125,15 @@ TEST(HttpClient, IsCancelledFromAnotherThread) {
   EXPECT_FALSE(reply.ok());
 }
 
+TEST(HttpClient, BeginsNothingThatWasGivenUp) {
+  const auto client = HttpClient::create({.url = "http://127.0.0.1:1"});
+  ASSERT_TRUE(client.ok());
+  const std::atomic<bool> given_up{true};
+  const auto reply = (*client)->request("/", {}, nullptr, &given_up);
+  ASSERT_FALSE(reply.ok());
+  EXPECT_EQ(reply.status().message(), "connect to 127.0.0.1:1: given up");
+}
+
 TEST(HttpClient, RefusesWhatIsNoUrlAndNoKey) {
   EXPECT_FALSE(HttpClient::create({.url = "localhost:8000"}).ok());
   EXPECT_FALSE(HttpClient::create({.url = "http://localhost:8000", .api_key = "a\r\nb"}).ok());

@@ -142,7 +142,7 @@ void InlineMarkdown::tell_text(size_t bytes, const Style& style, const Tell& tel
 
 InlineMarkdown::Held InlineMarkdown::take_emphasis(bool last, const Tell& tell) {
   const size_t run = run_length(held_, 0);
-  if (run == held_.size() && !last) return Held::kNeedsMore;
+  if (run == held_.size() && !last && run < kHeldBytesMax) return Held::kNeedsMore;
   if (close_open(run)) {
     previous_ = held_[run - 1];
     held_.erase(0, run);

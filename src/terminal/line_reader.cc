@@ -19,6 +19,8 @@
 #include <string_view>
 #include <utility>
 
+#include "terminal/terminal.h"
+
 namespace headrace {
 namespace {
 
@@ -28,22 +30,19 @@ constexpr int kHistoryLines = 1000;
 constexpr const char* kPasteOn = "\x1b[?2004h";
 constexpr const char* kPasteOff = "\x1b[?2004l";
 constexpr wchar_t kInterruptKey = 3;  // Ctrl-C, should the mark at the end not come
+constexpr std::string_view kPasteBegin = "\x1b[200~", kPasteEndKeys = "\x1b[201~";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 // Stands for a line's end inside a pasted text while it is edited and in the history.
 constexpr wchar_t kPastedNewline = L'\u23ce';
 constexpr std::string_view kPastedNewlineUtf8 = "\u23ce";
 
-// A text to be edited: one line of characters that are no keys.
-std::string with_shown_newlines(std::string_view text) {
-  std::string line;
+// A text to be edited, as the keys of a paste: in one its line ends and tabs are no keys.
+std::string as_paste(std::string_view text) {
+  std::string keys(kPasteBegin);
   for (const char c : text) {
-    if (c == '\n') {
-      line += kPastedNewlineUtf8;
-    } else {
-      line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
+    if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t') keys += c;
   }
-  return line;
+  return keys.append(kPasteEndKeys);
 }
 
 // What all words that begin with `begun` have in common; empty: there are none.
@@ -73,6 +72,7 @@ class PlainLineReader final : public LineReader {
   Event read(const std::string&, std::string& line) override {
     return std::getline(std::cin, line) ? Event::kLine : Event::kEnd;
   }
+  bool takes_interrupts() const override { return false; }
   void restore_terminal() override {}
 };
 
@@ -158,7 +158,7 @@ class EditLineReader final : public LineReader {
     HistEvent event;
     history(history_, &event, H_SETSIZE, kHistoryLines);
     history(history_, &event, H_SETUNIQUE, 1);
-    if (!history_path_.empty()) history(history_, &event, H_LOAD, history_path_.c_str());
+    load_history();
     el_set(edit_, EL_CLIENTDATA, this);
     el_set(edit_, EL_PROMPT, &EditLineReader::show_prompt);
     el_set(edit_, EL_EDITOR, "emacs");
@@ -176,12 +176,6 @@ class EditLineReader final : public LineReader {
   }
 
   ~EditLineReader() override {
-    HistEvent event;
-    if (!history_path_.empty()) {
-      const mode_t mask = umask(0077);  // prompts are private
-      history(history_, &event, H_SAVE, history_path_.c_str());
-      umask(mask);
-    }
     history_end(history_);
     el_end(edit_);
   }
@@ -194,14 +188,11 @@ class EditLineReader final : public LineReader {
     el_set(edit_, EL_PREP_TERM, 1);
     el_resize(edit_);  // the window may have another size than at the last line
     wrapping_ = {window_columns(), false};
-    std::fputs(kPasteOn, stdout);
-    std::fflush(stdout);
-    const std::string initial = with_shown_newlines(line);
-    if (!initial.empty()) el_push(edit_, initial.c_str());
+    write_sequence(kPasteOn);
+    if (!line.empty()) el_push(edit_, as_paste(line).c_str());
     int bytes = 0;
     const char* text = el_gets(edit_, &bytes);
-    std::fputs(kPasteOff, stdout);
-    std::fflush(stdout);
+    write_sequence(kPasteOff);
     if (interrupted_) {
       el_reset(edit_);
       std::fputs("^C\n", stdout);
@@ -218,10 +209,12 @@ class EditLineReader final : public LineReader {
     return Event::kLine;
   }
 
+  bool takes_interrupts() const override { return true; }
+
   void restore_terminal() override {
     tcsetattr(STDIN_FILENO, TCSANOW, &found_);
     // Its result does not matter: the process is about to end.
-    if (::write(STDOUT_FILENO, kPasteOff, std::strlen(kPasteOff)) < 0) return;
+    if (sequences_ && ::write(STDOUT_FILENO, kPasteOff, std::strlen(kPasteOff)) < 0) return;
   }
 
  private:
@@ -266,9 +259,16 @@ class EditLineReader final : public LineReader {
     }
   }
 
+  void write_sequence(const char* sequence) const {
+    if (!sequences_) return;
+    std::fputs(sequence, stdout);
+    std::fflush(stdout);
+  }
+
   // The terminal has wrapped what it shows to its new width: goes to the first of these rows, takes
   // them away and shows the line anew.
   void redraw() {
+    if (!sequences_) return;
     const int columns = window_columns();
     const LineInfoW* line = el_wline(edit_);
     std::wstring shown(prompt_.begin(), prompt_.end());  // prompts are ASCII
@@ -310,10 +310,36 @@ class EditLineReader final : public LineReader {
     if (line.find_first_not_of(' ') == std::string::npos) return;
     HistEvent event;
     history(history_, &event, H_ENTER, line.c_str());
+    append_to_history();
+  }
+
+  void load_history() {
+    if (history_path_.empty()) return;
+    HistEvent event;
+    const int loaded = history(history_, &event, H_LOAD, history_path_.c_str());
+    if (loaded <= 2 * kHistoryLines) return;
+    const mode_t mask = umask(0077);  // prompts are private
+    history(history_, &event, H_SAVE, history_path_.c_str());
+    umask(mask);
+  }
+
+  // The line that was entered last, at once: a session that a signal ends has kept its lines, and
+  // sessions beside each other keep all of theirs.
+  void append_to_history() {
+    if (history_path_.empty()) return;
+    const int descriptor =
+        ::open(history_path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    std::FILE* const file = descriptor < 0 ? nullptr : ::fdopen(descriptor, "a");
+    if (file == nullptr) return;
+    std::fseek(file, 0, SEEK_END);  // libedit writes the file's head where this is its beginning
+    HistEvent event;
+    history(history_, &event, H_NSAVE_FP, size_t{1}, file);
+    std::fclose(file);
   }
 
   const std::string history_path_;
   const std::vector<std::string> words_;
+  const bool sequences_ = knows_sequences(STDOUT_FILENO);
   termios found_{};
   EditLine* edit_ = nullptr;
   History* history_ = nullptr;

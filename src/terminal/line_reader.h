@@ -17,8 +17,8 @@ class LineReader {
     kEnd,             // Ctrl-D on an empty line, or the end of the input
   };
 
-  // `history_path`: read now, written by the destructor (mode 0600); empty: none is kept. `words`:
-  // what Tab completes at the beginning of a line.
+  // `history_path`: read now, each line that is entered is appended (mode 0600); empty: none is
+  // kept. `words`: what Tab completes at the beginning of a line.
   static std::unique_ptr<LineReader> create(const std::string& history_path,
                                             std::vector<std::string> words = {});
   virtual ~LineReader() = default;
@@ -26,6 +26,8 @@ class LineReader {
   // Shows `prompt` and reads a line, without its newline, into `line`. What that holds already
   // stands there to be edited; where nothing is edited, it is lost.
   virtual Event read(const std::string& prompt, std::string& line) = 0;
+  // Whether Ctrl-C is an event of read(): else it is a signal there, too.
+  virtual bool takes_interrupts() const = 0;
   // Gives the terminal back as it was found, for a process about to end. Any thread.
   virtual void restore_terminal() = 0;
 };

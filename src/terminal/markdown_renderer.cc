@@ -13,7 +13,10 @@ namespace {
 
 constexpr int kTextColumnsMin = 16;
 constexpr int kRuleColumnsMax = 60;
-constexpr size_t kHeldLineBytesMax = 8192;  // longer: it is text
+// What is held back is looked at with each character that comes: a line that is longer is text. A
+// row of a table is known by its first mark.
+constexpr size_t kHeldLineBytesMax = 512, kHeldRowBytesMax = 8192;
+constexpr ptrdiff_t kTableColumnsMax = 64;  // of more: it is text
 constexpr size_t kWidthRows = 5;            // of a table, that say how wide its columns are
 constexpr int kCodeTabColumns = 4;
 constexpr Style kFaint{.dim = true};
@@ -32,6 +35,12 @@ void for_each_character(std::string_view text, const Each& each) {
     each(text.substr(0, length));
     text.remove_prefix(length);
   }
+}
+
+size_t held_bytes_max(std::string_view line) {
+  const size_t first = line.find_first_not_of(" \t");
+  const bool row = first < kHeldLineBytesMax && line[first] == '|';
+  return row ? kHeldRowBytesMax : kHeldLineBytesMax;
 }
 
 }  // namespace
@@ -81,7 +90,7 @@ void MarkdownRenderer::push_character(std::string_view character, StyledTexts& o
     line_ += character;
     BlockStart start = block_start(line_, false);
     if (start.kind == BlockStart::Kind::kNeedsMore) {
-      if (line_.size() < kHeldLineBytesMax) return;
+      if (line_.size() < held_bytes_max(line_)) return;
       start = {.kind = BlockStart::Kind::kText};
     }
     begin_text(start, out);
@@ -225,6 +234,12 @@ void MarkdownRenderer::end_code(StyledTexts& out) {
 }
 
 void MarkdownRenderer::end_table_row(StyledTexts& out) {
+  const bool too_wide = std::count(line_.begin(), line_.end(), '|') > kTableColumnsMax + 1;
+  if (too_wide && (!table_ || table_->alignments.empty())) {
+    if (table_) end_table(out);
+    tell_as_text(std::string(line_), out);
+    return;
+  }
   std::vector<std::string> cells = table_cells(line_);
   if (table_ && table_->alignments.empty()) {
     auto alignments = table_alignments(line_);

@@ -225,6 +225,32 @@ TEST(MarkdownRenderer, TablesAreAligned) {
   EXPECT_EQ(shown("| a | b |\nno table"), "| a | b |\nno table\n");
 }
 
+TEST(MarkdownRenderer, ATableOfVeryManyColumnsIsText) {
+  std::string line, rule;
+  for (int i = 0; i < 65; ++i) {
+    line += "|a";
+    rule += "|-";
+  }
+  const std::string table = line + "|\n" + rule + "|\n" + line + "|\n";
+  EXPECT_EQ(shown(table, 200), table);
+  EXPECT_EQ(shown("|a|b|\n" + rule + "|\n", 200), "|a|b|\n" + rule + "|\n");
+  const std::string fits = table.substr(2, 129) + "\n" + rule.substr(2) + "|\n";
+  EXPECT_NE(shown(fits, 400).find("│"), std::string::npos);
+}
+
+TEST(MarkdownRenderer, LittleIsHeldBackOfALineThatDoesNotSayWhatItIs) {
+  for (const char* mark : {"-", "*", "_", "`", "#", ">", "~"}) {
+    StyledTexts out;
+    MarkdownRenderer renderer(80);
+    for (int i = 0; i < 600; ++i) renderer.push(mark, out);
+    renderer.push("x", out);
+    StyledTexts all = out;
+    renderer.finish(all);
+    const size_t held = plain_text(all).size() - plain_text(out).size();
+    EXPECT_LE(held, 300U) << mark;  // of a row and of marks within it
+  }
+}
+
 TEST(MarkdownRenderer, WideCharactersWrap) {
   EXPECT_EQ(shown("日本語日本語日本語", 16), "日本語日本語日本\n語\n");
   EXPECT_EQ(shown("a日本語日本語日本。", 16), "a日本語日本語日\n本。\n");

@@ -53,7 +53,7 @@ std::string progress_text(const ProgressState& state, int columns) {
 }
 
 Progress::Progress(std::string label, std::string unit)
-    : terminal_(::isatty(STDERR_FILENO) == 1),
+    : terminal_(knows_sequences(STDERR_FILENO)),
       label_(std::move(label)),
       unit_(std::move(unit)),
       started_(progress_now()) {}

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "text/utf8.h"
@@ -21,6 +22,20 @@ std::string terminal_safe(std::string_view text) {
   SafeText safe;
   std::string told = safe.push(text);
   return told + safe.finish();
+}
+
+std::string safe_line(std::string_view text, size_t bytes_max) {
+  std::string line = terminal_safe(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  size_t end = 0;
+  while (end < line.size()) {
+    const size_t next = end + utf8_step(std::string_view(line).substr(end)).length;
+    if (next > bytes_max) break;
+    end = next;
+  }
+  line.resize(end);
+  return line;
 }
 
 std::string SafeText::push(std::string_view bytes) {

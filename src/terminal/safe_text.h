@@ -1,6 +1,7 @@
 // Text of a model on its way to a terminal, which would obey some of it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,10 @@ namespace headrace {
 // the screen or the clipboard): all of C0 and C1 but newline and tab, DEL, and those that turn the
 // direction of writing, in which code can read otherwise than it is.
 std::string terminal_safe(std::string_view text);
+
+// The same as one line of at most `bytes_max` bytes, cut between characters: ends of lines and tabs
+// are blanks. For what others say in the middle of a line of ours.
+std::string safe_line(std::string_view text, size_t bytes_max);
 
 // The same for text that comes in pieces, wherever they were cut.
 class SafeText {

@@ -15,6 +15,12 @@ TEST(TerminalSafe, DropsWhatATerminalObeys) {
             "31mred é €");
 }
 
+TEST(SafeLine, IsOneLineOfWholeCharacters) {
+  EXPECT_EQ(safe_line("a\nb\tc\x1b[31md", 100), "a b c[31md");
+  EXPECT_EQ(safe_line("\u20ac\u20ac\u20ac", 8), "\u20ac\u20ac");
+  EXPECT_EQ(safe_line("abc", 2), "ab");
+}
+
 TEST(SafeText, IsTheSameWhereverBytesWereCut) {
   const std::string_view text = "a\xc2\x9b\xe2\x82\xac\xff\xf0\x9f\x8e\x89\x1b\xe2\x82";
   const std::string whole = terminal_safe(text);

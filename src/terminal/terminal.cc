@@ -38,9 +38,12 @@ TerminalSize terminal_size(int file) {
 }
 
 bool shows_styles(int file) {
-  if (::isatty(file) != 1) return false;
   const char* plain = std::getenv("NO_COLOR");
-  if (plain != nullptr && *plain != '\0') return false;
+  return knows_sequences(file) && (plain == nullptr || *plain == '\0');
+}
+
+bool knows_sequences(int file) {
+  if (::isatty(file) != 1) return false;
   const char* kind = std::getenv("TERM");
   return kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
 }

@@ -24,6 +24,7 @@ class Terminal:
                       {**program.environment, **(environment or {})})
         self.rows = rows
         self.output = ""
+        self.sequences = False  # an escape sequence came, be it a mark of pastes
         self.seen = 0
         self.bytes = b""  # of a character that has not come whole
 
@@ -41,6 +42,7 @@ class Terminal:
             return False
         text = self.bytes.decode(errors="ignore")
         self.bytes = self.bytes[len(text.encode()):]
+        self.sequences |= "\x1b" in text
         self.output += text
         self.output = self.output[: self.seen] + PASTE_MARKS.sub("", self.output[self.seen:])
         return True

@@ -22,6 +22,11 @@ class StandIn(http.server.ThreadingHTTPServer):
         self.metrics = ""
         self.usage = True
         self.breaks_off = False  # in the middle of an answer
+        self.refusal = "not today"  # what an answer of another status says
+        self.raw = None  # bytes of a whole answer to a chat, instead of all else
+        self.slow = {}  # path: seconds until it is answered
+        self.drip = 0  # seconds between the bytes of metrics
+        self.models = None  # (status, text) instead of the list
         self.bodies = []  # of chats, in the order of their coming
         self.gone = threading.Event()  # a client left before its answer's end
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -58,12 +63,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if not self.allowed():
             return
-        if self.path == "/v1/models":
+        time.sleep(self.server.slow.get(self.path, 0))
+        if self.path == "/v1/models" and self.server.models:
+            self.send_whole(*self.server.models)
+        elif self.path == "/v1/models":
             self.send_whole(200, json.dumps({"object": "list", "data": [{"id": name} for name in MODELS]}))
         elif self.path == "/metrics":
-            self.send_whole(200, self.server.metrics, "text/plain")
+            self.send_metrics()
         else:
             self.send_whole(404, json.dumps({"error": {"message": f"no {self.path}"}}))
+
+    def send_metrics(self):
+        if not self.server.drip:
+            self.send_whole(200, self.server.metrics, "text/plain")
+            return
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for byte in self.server.metrics.encode():
+            self.wfile.write(bytes([byte]))
+            time.sleep(self.server.drip)
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -72,7 +90,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.bodies.append(body)
         if self.path != "/v1/chat/completions" or self.server.status != 200:
             self.send_whole(self.server.status if self.server.status != 200 else 404,
-                            json.dumps({"error": {"message": "not today"}}))
+                            json.dumps({"error": {"message": self.server.refusal}}))
+            return
+        if self.server.raw is not None:
+            self.wfile.write(self.server.raw)
+            self.close_connection = True
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")

@@ -175,6 +175,58 @@ def test_what_a_terminal_would_obey_is_not_told(chat, server):
     assert "\x1b[2J" not in terminal.output and "\x1b]52" not in terminal.output
 
 
+EVIL = "bad \x1b]52;c;aGk=\x07\x1b[31mred\u202e"
+SAFE = r"bad \]52;c;aGk=\[31mred"
+
+
+def event_stream(*events, head="Content-Type: text/event-stream"):
+    """Bytes of an answer that goes on to the close."""
+    data = "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in events)
+    return f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{data}".encode()
+
+
+def delta(**content):
+    return {"choices": [{"index": 0, "delta": content}]}
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_refusal_is_shown_without_what_a_terminal_would_obey(chat, server, status):
+    server.status, server.refusal = status, EVIL
+    terminal = chat()
+    terminal.type("Go.\r")
+    terminal.wait_for(f"answered {status}: {SAFE}\r")
+    assert "\x1b]52" not in terminal.output and "\x1b[31m" not in terminal.output
+
+
+def test_an_error_in_the_stream_and_of_the_models_is_shown_so_too(program, chat, server):
+    server.raw = event_stream({"error": {"message": EVIL}})
+    terminal = chat()
+    terminal.type("Go.\r")
+    terminal.wait_for(f"broke off: {SAFE}\r")
+    server.models = (500, f"raw {EVIL}")
+    terminal.type("/model\r")
+    terminal.wait_for(f"answered 500: raw {SAFE}\r")
+    assert "\x1b]52" not in terminal.output and "\x1b[31m" not in terminal.output
+    assert "\x1b" not in program.error("chat", "--url", server.url)
+    server.models = (200, '{"a\\u001b[31m": 1, "a\\u001b[31m": 2}')  # a key twice, which the error names
+    assert "a[31m" in program.error("chat", "--url", server.url)
+
+
+@pytest.mark.parametrize("events, told", [
+    (["[DONE]"], r"\(the answer has no text\)"),
+    ([delta(content="Half")], r"Half\s+\(the server broke off\)"),
+    ([delta(tool_calls=[{"index": 0}]), "[DONE]"], "calls a tool"),
+    ([{"error": None, **delta(content="Fine.")}, "[DONE]"], r"Fine\.\s+\x1b\[2m\["),
+    ([delta(content="Fine."), {"usage": {"prompt_tokens": -5, "completion_tokens": 2**63 - 1}}, "[DONE]"],
+     r"Fine\.\s+\x1b\[2m\[1099511627776 tokens"),
+])
+def test_how_an_answer_ended_is_told(chat, server, events, told):
+    server.raw = event_stream(*events)
+    terminal = chat()
+    terminal.type("Go.\r")
+    terminal.wait_for(told, seconds=5)
+
+
 # --- what is plain ---
 
 
@@ -184,12 +236,32 @@ def test_a_pipe_gets_the_text_as_it_is(program, server):
     assert text == f"<think>\nHm.\n</think>\n\n{RICH}"
 
 
+def test_a_pipe_whose_last_request_failed_says_so_to_the_shell(program, server):
+    server.status = 503
+    failed = program.run("chat", "--url", server.url, stdin="Go.\n", check=1)
+    assert "answered 503" in failed.stderr.decode()
+    server.status = 200
+    program.run("chat", "--url", server.url, stdin="Go.\n", check=0)
+
+
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_terminals_that_want_no_styles_get_none(chat, server, environment):
     server.pieces = ["**bold**\n"]
     terminal = chat(environment=environment)
     assert ask(terminal) == ["**bold**"]
     assert "\x1b[1m" not in terminal.output
+
+
+@pytest.mark.parametrize("kind", ["dumb", ""])
+def test_a_terminal_without_sequences_gets_none(chat, kind):
+    terminal = chat(environment={"TERM": kind})
+    ask(terminal)
+    terminal.type("/copy\r")
+    terminal.wait_for("no clipboard")
+    terminal.resize(40)
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    assert not terminal.sequences and "\x1b" not in terminal.output
 
 
 def test_plain_is_a_flag(chat, server):
@@ -240,6 +312,18 @@ def test_edit_gives_the_last_message_back_to_be_changed(chat, server):
     terminal.type("\x7f now?\r")
     terminal.wait_for("tok/s")
     assert [message["content"] for message in server.bodies[1]["messages"]] == ["What is 日本 for now?"]
+
+
+def test_an_edit_keeps_line_ends_and_tabs(chat, server):
+    terminal = chat()
+    terminal.type("\x1b[200~if x:\n\treturn 日本\x1b[201~\r")
+    terminal.wait_for("tok/s")
+    terminal.wait_for("> ")
+    terminal.type("/edit\r")
+    terminal.wait_for("return 日本")
+    terminal.type("!\r")
+    terminal.wait_for("tok/s")
+    assert [message["content"] for message in server.bodies[1]["messages"]] == ["if x:\n\treturn 日本!"]
 
 
 def test_an_edit_that_is_given_up_changes_nothing(chat, server):
@@ -359,6 +443,49 @@ def test_ctrl_c_stops_a_server_that_says_nothing(chat, server):
     terminal.wait_for("> ", seconds=5)
 
 
+def test_ctrl_c_at_any_moment_leaves_the_chat_alone(chat, server):
+    """As a signal, which it is while no line is read: in front of an answer, behind it, between."""
+    terminal = chat()
+    for _ in range(20):
+        terminal.type("Go.\r")
+        for _ in range(5):
+            terminal.signal(signal.SIGINT)
+            terminal.read(0.002)
+    terminal.signal(signal.SIGINT)
+    time.sleep(0.5)
+    while terminal.read(0.2):
+        pass
+    terminal.seen = len(terminal.output)
+    assert ask(terminal, "Still there?") == ["Hello."]
+
+
+@pytest.mark.timing
+def test_ctrl_c_stops_a_request_for_models(chat, server):
+    terminal = chat()
+    server.slow["/v1/models"] = 30
+    terminal.type("/model\r")
+    terminal.wait_for("now: ")
+    time.sleep(0.3)
+    terminal.type("\x03")
+    terminal.wait_for("> ", seconds=5)
+    assert ask(terminal) == ["Hello."]
+
+
+@pytest.mark.timing
+def test_what_a_fast_server_sends_is_neither_hoarded_nor_shown_after_ctrl_c(chat, server):
+    server.pieces = ["word " * 2000] * 4000  # 40 MB
+    terminal = chat()
+    terminal.type("Go.\r")
+    terminal.wait_for("word")
+    time.sleep(2)  # nobody reads the terminal
+    status = pathlib.Path(f"/proc/{terminal.pid}/status").read_text()
+    assert int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) < 60_000
+    terminal.type("\x03")
+    begin = len(terminal.output)
+    terminal.wait_for("tok/s", seconds=5)
+    assert len(terminal.output) - begin < 200_000
+
+
 def test_ctrl_c_twice_at_the_prompt_ends(chat):
     terminal = chat()
     terminal.type("\x03")
@@ -386,6 +513,45 @@ def test_sigterm_gives_the_terminal_back(chat):
     terminal.signal(signal.SIGTERM)
     assert terminal.exit_code() == 143
     assert terminal.output.endswith("\x1b[?2004l")
+
+
+def test_lines_of_sessions_that_a_signal_ends_are_kept(chat, home):
+    one, other = chat(), chat()
+    ask(one, "First line.")
+    ask(other, "Second \\ line.")
+    for terminal in (one, other):
+        terminal.signal(signal.SIGTERM)
+        assert terminal.exit_code() == 143
+    path = pathlib.Path(home["XDG_STATE_HOME"]) / "headrace/chat_history"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = chat()
+    again.type("\x1b[A")
+    again.wait_for(r"Second \\ line\.")
+    again.type("\x1b[A")
+    again.wait_for("First")  # of a line that is drawn where the other was
+
+
+def test_a_history_that_has_grown_is_cut_to_its_latest_lines(chat, home):
+    path = pathlib.Path(home["XDG_STATE_HOME"]) / "headrace/chat_history"
+    path.parent.mkdir(parents=True)
+    path.write_text("_HiStOrY_V2_\n" + "".join(f"line{i}\n" for i in range(3000)))
+    terminal = chat()
+    ask(terminal, "Latest.")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    lines = path.read_text().splitlines()
+    assert lines[0] == "_HiStOrY_V2_" and lines[-2:] == ["line2999", "Latest."] and 1000 <= len(lines) <= 1003
+
+
+def test_state_is_its_owners_alone_and_no_relative_path(program, server, tmp_path):
+    done = program.run("chat", "--url", server.url, stdin="Go.\n/save x\n",
+                       environment={"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert b"saved to" in done.stdout
+    for folder in ("state", "state/headrace", "state/headrace/chats"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700
+    done = program.run("chat", "--url", server.url, stdin="Go.\n/save y\n", environment={"XDG_STATE_HOME": "state"})
+    assert f"saved to {program.environment['HOME']}/.local/state".encode() in done.stdout
 
 
 # --- servers that do not do what they should ---

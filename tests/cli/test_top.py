@@ -2,6 +2,7 @@
 
 import re
 import signal
+import time
 
 import pytest
 
@@ -88,6 +89,37 @@ def test_a_server_that_goes_is_told_until_it_comes(program):
         assert terminal.exit_code() == 0
     finally:
         terminal.close()
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("path", ["/metrics", "/v1/models"])
+def test_q_leaves_while_the_server_says_nothing(top, server, path):
+    top.wait_for("3 running")
+    server.slow[path] = 30
+    time.sleep(0.5)
+    begin = time.monotonic()
+    top.type("q")
+    assert top.exit_code() == 0
+    assert time.monotonic() - begin < 2
+
+
+@pytest.mark.timing
+def test_a_server_that_drips_is_one_that_does_not_answer(top, server):
+    top.wait_for("3 running")
+    server.drip = 0.5  # seconds from byte to byte
+    top.wait_for("not in 5 s", seconds=12)
+
+
+def test_names_of_models_stay_in_their_row(program, server):
+    server.models = (200, '{"data": [{"id": "a\\nb\\tc\\u001b[31m"}]}')
+    frame = program.text("top", "--url", server.url, "--once", "--interval", "0.1")
+    assert "a b c[31m\n" in frame
+
+
+def test_a_terminal_without_sequences_gets_none(program, server):
+    terminal = Terminal(program, "top", "--url", server.url, environment={"TERM": "dumb"})
+    assert terminal.exit_code() == 1
+    assert "--once prints" in terminal.output and "\x1b" not in terminal.output
 
 
 def test_errors_are_one_line(program, server):
