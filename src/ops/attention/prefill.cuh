@@ -14,6 +14,7 @@
 #pragma once
 
 #include "gpu/mma.cuh"
+#include "gpu/ring_place.h"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
 #include "ops/attention/attention_cuda.cuh"
@@ -78,20 +79,6 @@ struct alignas(1024) PrefillShared {
       values_empty[i].init(kWarps);
     }
     fence_barrier_init();
-  }
-};
-
-// A place in a ring of kCount: which slot, and the parity of its phase.
-template <int kCount>
-struct RingPlace {
-  int slot = 0;
-  uint32_t parity = 0;
-
-  __device__ void advance() {
-    if (++slot == kCount) {
-      slot = 0;
-      parity ^= 1;
-    }
   }
 };
 

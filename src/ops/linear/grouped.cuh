@@ -19,6 +19,7 @@
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
+#include "gpu/ring_place.h"
 #include "gpu/thread_copy.cuh"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
@@ -139,19 +140,6 @@ __device__ void list_tiles(GroupedShared<Shape>& shared, const GroupedArguments&
   }
 }
 
-template <int kStages>
-struct GroupedPosition {
-  int stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // --- the thread that has W copied ---
 
 template <class Shape, bool kGated>
@@ -159,13 +147,13 @@ __device__ void copy_grouped_weights(GroupedShared<Shape>& shared, const CUtenso
                                      const GroupedArguments& args, const GroupedTurn& turn) {
   constexpr uint16_t kAll = (1u << Shape::kBlocks) - 1;
   const int32_t tiles = shared.first_tiles[args.experts];
-  GroupedPosition<Shape::kStages> at;
+  RingPlace<Shape::kStages> at;
   for (int32_t index = turn.first; index < tiles; index += turn.step) {
     const GroupedWork work = grouped_work<Shape, kGated>(shared, args, index, turn.rank);
     for (int32_t step = 0; step < args.steps; ++step) {
-      shared.empty[at.stage].wait(at.parity ^ 1);  // the first round finds every stage empty
-      std::byte* const to = shared.ring[at.stage] + Shape::kXBytes;
-      Barrier& full = shared.full[at.stage];
+      shared.empty[at.slot].wait(at.parity ^ 1);  // the first round finds every stage empty
+      std::byte* const to = shared.ring[at.slot] + Shape::kXBytes;
+      Barrier& full = shared.full[at.slot];
       const int32_t column = step * kWgmmaStep;
       full.arrive_expecting(Shape::kWeightBytes);
       if (Shape::kBlocks == 1 || work.split) {
@@ -190,7 +178,7 @@ __device__ void copy_grouped_rows(GroupedShared<Shape>& shared, const GroupedArg
   const GroupedRowCopy own =
       grouped_row_copy(static_cast<int>(threadIdx.x) - Shape::kRowWarp * kWarpThreads);
   const int32_t tiles = shared.first_tiles[args.experts];
-  GroupedPosition<Shape::kStages> at;
+  RingPlace<Shape::kStages> at;
   for (int32_t index = turn.first; index < tiles; index += turn.step) {
     const GroupedWork work = grouped_work<Shape, kGated>(shared, args, index, turn.rank);
     uint32_t units[Shape::kRowsOfThread];  // where the rows begin, in 16 bytes
@@ -204,15 +192,15 @@ __device__ void copy_grouped_rows(GroupedShared<Shape>& shared, const GroupedArg
       units[i] = static_cast<uint32_t>(from * (args.x_stride / 16) + own.unit);
     }
     for (int32_t step = 0; step < args.steps; ++step) {
-      shared.empty[at.stage].wait(at.parity ^ 1);
-      std::byte* const to = shared.ring[at.stage] + own.place;
+      shared.empty[at.slot].wait(at.parity ^ 1);
+      std::byte* const to = shared.ring[at.slot] + own.place;
       const std::byte* const from = args.x + step * kWgmmaRowBytes;
 #pragma unroll
       for (int i = 0; i < Shape::kRowsOfThread; ++i) {
         if (i >= count) continue;
         copy_access(to + i * kGroupedRowsApart * kWgmmaRowBytes, from + uint64_t{units[i]} * 16);
       }
-      arrive_after_copies(shared.full[at.stage]);
+      arrive_after_copies(shared.full[at.slot]);
       at.advance();
     }
   }
@@ -250,9 +238,9 @@ class GroupedConsumer {
     const uint32_t ring = shared_address(shared_.ring);
     int before = -1;
     for (int32_t step = 0; step < args_.steps; ++step) {
-      shared_.full[at_.stage].wait(at_.parity);
+      shared_.full[at_.slot].wait(at_.parity);
       fence_async_proxy();  // x came by ordinary copies
-      const uint32_t stage = ring + static_cast<uint32_t>(at_.stage * Shape::kStageBytes);
+      const uint32_t stage = ring + static_cast<uint32_t>(at_.slot * Shape::kStageBytes);
       const uint32_t x = stage + static_cast<uint32_t>(wgmma_x_offset(group_, 0));
       pin(sums_);
       products_fence();
@@ -265,7 +253,7 @@ class GroupedConsumer {
       products_commit();
       products_wait<1>();
       if (before >= 0) release(before);
-      before = at_.stage;
+      before = at_.slot;
       at_.advance();
     }
     products_wait<0>();
@@ -276,8 +264,8 @@ class GroupedConsumer {
   // None of its rows is there: the ring goes on.
   __device__ __forceinline__ void pass() {
     for (int32_t step = 0; step < args_.steps; ++step) {
-      shared_.full[at_.stage].wait(at_.parity);
-      release(at_.stage);
+      shared_.full[at_.slot].wait(at_.parity);
+      release(at_.slot);
       at_.advance();
     }
   }
@@ -351,7 +339,7 @@ class GroupedConsumer {
   GroupedShared<Shape>& shared_;
   const GroupedArguments& args_;
   const int group_, thread_;
-  GroupedPosition<Shape::kStages> at_;
+  RingPlace<Shape::kStages> at_;
   float sums_[Shape::kSums];
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "gpu/ring_place.h"
 #include "ops/linear/grouped_layout.h"
 #include "ops/linear/protocol_fixture.h"
 
@@ -50,37 +51,16 @@ class GroupedCluster {
         actors_.push_back(consumer(block, warp / 4));
       }
     }
-    for (size_t i = 0; i < actors_.size(); ++i) slowness_.push_back(1 + rng_.below(30));
   }
 
   // False: all wait.
   bool run() {
     constexpr int kPatience = 400'000;
-    for (int turns = 0; turns < kPatience; ++turns) {
-      if (!copies_.empty() && rng_.below(4) == 0) {
-        land(rng_.below(copies_.size()));
-        continue;
-      }
-      const size_t i = rng_.below(actors_.size());
-      if (rng_.below(slowness_[i]) != 0 || actors_[i].done()) continue;
-      actors_[i].run();
-      if (!actors_[i].done()) continue;
-      if (++ended_ == actors_.size()) return copies_.empty();
-    }
-    return false;
+    return run_actors(rng_, actors_, copies_, kPatience, [this](const Copy& copy) { land(copy); });
   }
 
  private:
-  // A place in the ring of one who goes through it.
-  struct Position {
-    int stage = 0;
-    uint32_t parity = 0;
-    void advance() {
-      if (++stage < Shape::kStages) return;
-      stage = 0;
-      parity ^= 1;
-    }
-  };
+  using Position = RingPlace<Shape::kStages>;
 
   int steps_in_all() const { return static_cast<int>(tiles_.size()) * steps_; }
   const TurnOfTile& tile_of(int step) const { return tiles_[static_cast<size_t>(step / steps_)]; }
@@ -88,9 +68,7 @@ class GroupedCluster {
     return stages_[static_cast<size_t>(block * Shape::kStages + stage)];
   }
 
-  void land(size_t which) {
-    const Copy copy = copies_[which];
-    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
+  void land(const Copy& copy) {
     Stage& to = at(copy.block, copy.stage);
     EXPECT_EQ(to.readers, 0) << "a stage is written while it is read";
     to.parts[copy.part] = copy.step;
@@ -101,16 +79,16 @@ class GroupedCluster {
   Actor weight_copier(int block) {
     Position place;
     for (int step = 0; step < steps_in_all(); ++step) {
-      while (!at(block, place.stage).empty.passes(place.parity ^ 1)) co_await Turn();
-      at(block, place.stage).full.arrive(Shape::kWeightBytes);
+      while (!at(block, place.slot).empty.passes(place.parity ^ 1)) co_await Turn();
+      at(block, place.slot).full.arrive(Shape::kWeightBytes);
       co_await Turn();
       if (tile_of(step).split) {
         for (int half = 0; half < kHalves; ++half) {
-          copies_.push_back({block, place.stage, half, step, Shape::kHalfBytes});
+          copies_.push_back({block, place.slot, half, step, Shape::kHalfBytes});
         }
       } else {
         for (int to = 0; to < kBlocks; ++to) {
-          copies_.push_back({to, place.stage, block, step, Shape::kHalfBytes});
+          copies_.push_back({to, place.slot, block, step, Shape::kHalfBytes});
         }
       }
       co_await Turn();
@@ -121,8 +99,8 @@ class GroupedCluster {
   Actor row_copier(int block, int warp) {
     Position place;
     for (int step = 0; step < steps_in_all(); ++step) {
-      while (!at(block, place.stage).empty.passes(place.parity ^ 1)) co_await Turn();
-      copies_.push_back({block, place.stage, kHalves + warp, step, 0});
+      while (!at(block, place.slot).empty.passes(place.parity ^ 1)) co_await Turn();
+      copies_.push_back({block, place.slot, kHalves + warp, step, 0});
       co_await Turn();
       place.advance();
     }
@@ -138,16 +116,16 @@ class GroupedCluster {
     Position place;
     int before = -1;
     for (int step = 0; step < steps_in_all(); ++step) {
-      while (!at(block, place.stage).full.passes(place.parity)) co_await Turn();
-      Stage& mine = at(block, place.stage);
+      while (!at(block, place.slot).full.passes(place.parity)) co_await Turn();
+      Stage& mine = at(block, place.slot);
       ++mine.readers;
       for (const auto& part : mine.parts) EXPECT_EQ(part, step);
       co_await Turn();
       if ((tile_of(step).idles >> (2 * block + group) & 1) != 0) {
-        release(block, place.stage);
+        release(block, place.slot);
       } else {
         if (before >= 0) release(block, before);
-        before = place.stage;
+        before = place.slot;
         if ((step + 1) % steps_ == 0) release(block, std::exchange(before, -1));
       }
       place.advance();
@@ -160,8 +138,6 @@ class GroupedCluster {
   std::vector<Stage> stages_ = std::vector<Stage>(kBlocks * Shape::kStages);
   std::vector<Copy> copies_;
   std::vector<Actor> actors_;
-  std::vector<uint64_t> slowness_;
-  size_t ended_ = 0;
 };
 
 TEST(GroupedProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {

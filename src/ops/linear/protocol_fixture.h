@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <exception>
 #include <utility>
+#include <vector>
+
+#include "base/rng.h"
 
 namespace headrace {
 
@@ -36,6 +39,31 @@ class Actor {
   std::coroutine_handle<promise_type> handle_;
 };
 using Turn = std::suspend_always;
+
+// Actors take turns as it happens, some more seldom than others, and copies on their way land in
+// any order: land(copy). False: all wait for each other, or a copy has landed nowhere.
+template <class Copy, class Land>
+bool run_actors(Rng& rng, std::vector<Actor>& actors, std::vector<Copy>& copies, int patience,
+                const Land& land) {
+  std::vector<uint64_t> slowness;
+  for (size_t i = 0; i < actors.size(); ++i) slowness.push_back(1 + rng.below(30));
+  size_t ended = 0;
+  for (int turns = 0; turns < patience; ++turns) {
+    if (!copies.empty() && rng.below(4) == 0) {
+      const auto which = static_cast<std::ptrdiff_t>(rng.below(copies.size()));
+      const Copy copy = copies[static_cast<size_t>(which)];
+      copies.erase(copies.begin() + which);
+      land(copy);
+      continue;
+    }
+    const size_t i = rng.below(actors.size());
+    if (rng.below(slowness[i]) != 0 || actors[i].done()) continue;
+    actors[i].run();
+    if (!actors[i].done()) continue;
+    if (++ended == actors.size()) return copies.empty();
+  }
+  return false;
+}
 
 // A phase ends when all have arrived and all expected bytes are there.
 class ProtocolBarrier {

@@ -16,6 +16,7 @@
 #include "gpu/cluster.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
+#include "gpu/ring_place.h"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
 #include "ops/cuda_launch.cuh"
@@ -51,19 +52,6 @@ struct alignas(1024) WgmmaShared {
   }
 };
 
-template <int kStages>
-struct WgmmaPosition {
-  int stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // --- the thread that copies ---
 
 template <int kTile>
@@ -74,15 +62,15 @@ __device__ void copy_wgmma_tiles(WgmmaShared<kTile>& shared, const CUtensorMap& 
   constexpr int32_t kOutColumns = Shape::kHalfRows;
   constexpr uint16_t kBoth = (1u << kWgmmaBlocks) - 1;
   wait_for_earlier_kernels();
-  WgmmaPosition<Shape::kStages> at;
+  RingPlace<Shape::kStages> at;
   for (int32_t index = cluster; index < args.grid.tiles(); index += clusters) {
     const WgmmaTile tile = wgmma_tile(args.grid, index);
     const int32_t x_row = wgmma_row(tile.row, rank, 0);
     const int32_t weight_row = wgmma_weight_row(tile.column, kOutColumns, args.second_half, rank);
     for (int32_t step = 0; step < args.steps; ++step) {
-      shared.empty[at.stage].wait(at.parity ^ 1);  // the first round finds every stage empty
-      std::byte* stage = shared.ring[at.stage];
-      Barrier& full = shared.full[at.stage];
+      shared.empty[at.slot].wait(at.parity ^ 1);  // the first round finds every stage empty
+      std::byte* stage = shared.ring[at.slot];
+      Barrier& full = shared.full[at.slot];
       full.arrive_expecting(Shape::kStageBytes);
       copy_box(stage, x, full, step * kWgmmaStep, x_row);
       copy_box_to_blocks(stage + wgmma_half_offset<kTile>(rank), weight, full, kBoth,
@@ -127,8 +115,8 @@ class WgmmaConsumer {
     const uint32_t ring = shared_address(shared_.ring);
     int before = -1;
     for (int32_t step = 0; step < args_.steps; ++step) {
-      shared_.full[at_.stage].wait(at_.parity);
-      const uint32_t stage = ring + static_cast<uint32_t>(at_.stage * Shape::kStageBytes);
+      shared_.full[at_.slot].wait(at_.parity);
+      const uint32_t stage = ring + static_cast<uint32_t>(at_.slot * Shape::kStageBytes);
       pin(sums_);
       products_fence();
 #pragma unroll
@@ -140,7 +128,7 @@ class WgmmaConsumer {
       products_commit();
       products_wait<1>();
       if (before >= 0) release(before);
-      before = at_.stage;
+      before = at_.slot;
       at_.advance();
     }
     products_wait<0>();
@@ -225,7 +213,7 @@ class WgmmaConsumer {
   const CUtensorMap& y_;
   const WgmmaArguments& args_;
   const int group_, thread_;
-  WgmmaPosition<Shape::kStages> at_;
+  RingPlace<Shape::kStages> at_;
   float sums_[Shape::kSums];
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "gpu/ring_place.h"
 #include "ops/linear/protocol_fixture.h"
 #include "ops/linear/wgmma_layout.h"
 
@@ -36,24 +37,12 @@ class Cluster {
       actors_.push_back(producer(block));
       for (int warp = 0; warp < 4 * kWgmmaGroups; ++warp) actors_.push_back(consumer(block));
     }
-    for (size_t i = 0; i < actors_.size(); ++i) slowness_.push_back(1 + rng_.below(30));
   }
 
   // False: all wait.
   bool run() {
     constexpr int kPatience = 200'000;
-    for (int turns = 0; turns < kPatience; ++turns) {
-      if (!copies_.empty() && rng_.below(4) == 0) {
-        land(rng_.below(copies_.size()));
-        continue;
-      }
-      const size_t i = rng_.below(actors_.size());
-      if (rng_.below(slowness_[i]) != 0 || actors_[i].done()) continue;
-      actors_[i].run();
-      if (!actors_[i].done()) continue;
-      if (++ended_ == actors_.size()) return copies_.empty();
-    }
-    return false;
+    return run_actors(rng_, actors_, copies_, kPatience, [this](const Copy& copy) { land(copy); });
   }
 
  private:
@@ -61,9 +50,7 @@ class Cluster {
     return stages_[static_cast<size_t>(block * Shape::kStages + stage)];
   }
 
-  void land(size_t which) {
-    const Copy copy = copies_[which];
-    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
+  void land(const Copy& copy) {
     Stage& to = at(copy.block, copy.stage);
     EXPECT_EQ(to.readers, 0) << "a stage is written while it is read";
     to.parts[copy.part] = copy.step;
@@ -71,44 +58,37 @@ class Cluster {
   }
 
   Actor producer(int block) {
-    int stage = 0;
-    uint32_t parity = 0;
+    RingPlace<Shape::kStages> place;
     for (int step = 0; step < tiles_ * steps_; ++step) {
-      while (!at(block, stage).empty.passes(parity ^ 1)) co_await Turn();
-      at(block, stage).full.arrive(Shape::kStageBytes);
+      while (!at(block, place.slot).empty.passes(place.parity ^ 1)) co_await Turn();
+      at(block, place.slot).full.arrive(Shape::kStageBytes);
       co_await Turn();
-      copies_.push_back({block, stage, 0, step, Shape::kXBytes});
+      copies_.push_back({block, place.slot, 0, step, Shape::kXBytes});
       for (int to = 0; to < kWgmmaBlocks; ++to) {
-        copies_.push_back({to, stage, 1 + block, step, Shape::kHalfBytes});
+        copies_.push_back({to, place.slot, 1 + block, step, Shape::kHalfBytes});
       }
       co_await Turn();
-      if (++stage == Shape::kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
+      place.advance();
     }
   }
 
   // A warp of a warpgroup that multiplies.
   Actor consumer(int block) {
-    int stage = 0, before = -1;
-    uint32_t parity = 0;
+    RingPlace<Shape::kStages> place;
+    int before = -1;
     for (int step = 0; step < tiles_ * steps_; ++step) {
-      while (!at(block, stage).full.passes(parity)) co_await Turn();
-      Stage& mine = at(block, stage);
+      while (!at(block, place.slot).full.passes(place.parity)) co_await Turn();
+      Stage& mine = at(block, place.slot);
       ++mine.readers;
       for (const auto& part : mine.parts) EXPECT_EQ(part, step);
       co_await Turn();
-      for (const int ended : {before, (step + 1) % steps_ == 0 ? stage : -1}) {
+      for (const int ended : {before, (step + 1) % steps_ == 0 ? place.slot : -1}) {
         if (ended < 0) continue;
         --at(block, ended).readers;
         for (int to = 0; to < kWgmmaBlocks; ++to) at(to, ended).empty.arrive();
       }
-      before = (step + 1) % steps_ == 0 ? -1 : stage;
-      if (++stage == Shape::kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
+      before = (step + 1) % steps_ == 0 ? -1 : place.slot;
+      place.advance();
     }
   }
 
@@ -117,8 +97,6 @@ class Cluster {
   std::vector<Stage> stages_ = std::vector<Stage>(kWgmmaBlocks * Shape::kStages);
   std::vector<Copy> copies_;
   std::vector<Actor> actors_;
-  std::vector<uint64_t> slowness_;
-  size_t ended_ = 0;
 };
 
 TEST(LinearWgmmaProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {

@@ -1,0 +1,24 @@
+// A place in a ring of kCount slots, each with barriers: which slot, and the parity of its phase.
+// Whoever goes through the ring, on a device or in a test of who waits for whom, has one.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/host_device.h"
+
+namespace headrace {
+
+template <int kCount>
+struct RingPlace {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  HEADRACE_HOST_DEVICE constexpr void advance() {
+    if (++slot == kCount) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace headrace
