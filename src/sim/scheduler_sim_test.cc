@@ -129,44 +129,45 @@ void run_seeds(const SeedRuns& runs, const SettingsOf& settings_of, const Look& 
   }
 }
 
+struct ProposalCounts {
+  int64_t proposed = 0, accepted = 0, preemptions = 0;
+};
+
+ProposalCounts count_proposals(const SeedRuns& runs, SchedulerSimulation::Settings settings) {
+  ProposalCounts counts;
+  run_seeds(
+      runs, [&](int64_t) { return settings; },
+      [&](const SchedulerSimulation& simulation) {
+        const SchedulerStats stats = simulation.scheduler().stats();
+        counts.proposed += static_cast<int64_t>(stats.proposals.proposed);
+        counts.accepted += static_cast<int64_t>(stats.proposals.accepted);
+        counts.preemptions += static_cast<int64_t>(stats.preemptions);
+      });
+  std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", counts.proposed,
+              counts.accepted, counts.preemptions);
+  return counts;
+}
+
 // The same with proposals, of which none, some or all are accepted.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   const SeedRuns runs = seed_runs(2);
-  int64_t proposed = 0, accepted = 0, preemptions = 0;
-  const auto options = [](int64_t) { return SchedulerSimulation::Settings{.proposals = true}; };
-  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
-    const SchedulerStats stats = simulation.scheduler().stats();
-    proposed += static_cast<int64_t>(stats.proposals.proposed);
-    accepted += static_cast<int64_t>(stats.proposals.accepted);
-    preemptions += static_cast<int64_t>(stats.preemptions);
-  }));
-  std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
-              preemptions);
-  if (!runs.are_default()) return;
-  EXPECT_GT(proposed, runs.steps * runs.seeds / 4);
-  EXPECT_GT(accepted, proposed / 5);
-  EXPECT_LT(accepted, proposed * 4 / 5);
-  EXPECT_GT(preemptions, runs.steps * runs.seeds / 500);
+  const ProposalCounts counts = count_proposals(runs, {.proposals = true});
+  if (HasFatalFailure() || !runs.are_default()) return;
+  EXPECT_GT(counts.proposed, runs.steps * runs.seeds / 4);
+  EXPECT_GT(counts.accepted, counts.proposed / 5);
+  EXPECT_LT(counts.accepted, counts.proposed * 4 / 5);
+  EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 500);
 }
 
 // The same where the device has a draft model, which proposes less than it may.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithDrafts) {
   const SeedRuns runs = seed_runs(2);
-  int64_t proposed = 0, accepted = 0, preemptions = 0;
-  const auto options = [](int64_t) { return SchedulerSimulation::Settings{.drafts = true}; };
-  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
-    const SchedulerStats stats = simulation.scheduler().stats();
-    proposed += static_cast<int64_t>(stats.proposals.proposed);
-    accepted += static_cast<int64_t>(stats.proposals.accepted);
-    preemptions += static_cast<int64_t>(stats.preemptions);
-  }));
-  std::printf("%ld tokens proposed, %ld accepted, %ld preemptions\n", proposed, accepted,
-              preemptions);
-  if (!runs.are_default()) return;
-  EXPECT_GT(proposed, runs.steps * runs.seeds / 8);
-  EXPECT_GT(accepted, proposed / 5);
-  EXPECT_LT(accepted, proposed * 9 / 10);
-  EXPECT_GT(preemptions, runs.steps * runs.seeds / 500);
+  const ProposalCounts counts = count_proposals(runs, {.drafts = true});
+  if (HasFatalFailure() || !runs.are_default()) return;
+  EXPECT_GT(counts.proposed, runs.steps * runs.seeds / 8);
+  EXPECT_GT(counts.accepted, counts.proposed / 5);
+  EXPECT_LT(counts.accepted, counts.proposed * 9 / 10);
+  EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 500);
 }
 
 // The same where requests differ in adapter and arithmetic, which share no page, and some are
