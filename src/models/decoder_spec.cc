@@ -34,9 +34,7 @@ class ListedTensors final : public LayerTensors {
     add(name, shape);
     return std::vector<float>(static_cast<size_t>(shape.elements().value()));
   }
-  Result<LinearLayer> made(const std::string&, const Shape&, std::span<const float>) override {
-    return LinearLayer();
-  }
+  Result<LinearLayer> made(const Shape&, std::span<const float>) override { return LinearLayer(); }
 
  private:
   void add(const std::string& name, const Shape& shape, bool exact = false) {

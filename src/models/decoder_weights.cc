@@ -98,8 +98,7 @@ class DecoderLoader {
     Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
       return loader_.host_values(name_in_file(name), shape);
     }
-    Result<LinearLayer> made(const std::string& /*name*/, const Shape& shape,
-                             std::span<const float> values) override {
+    Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
       return loader_.made(shape, values);
     }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "models/rope_table.h"
+
 namespace headrace {
 namespace {
 
@@ -23,10 +25,8 @@ constexpr auto kLatentNames = std::to_array<HfTensorName>({
 float score_scale(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const double plain = 1.0 / std::sqrt(static_cast<double>(config.mixers.latent.key_dim));
-  if (scaling.kind == RopeScaling::Kind::kNone || scaling.factor <= 1) {
-    return static_cast<float>(plain);
-  }
-  const double mscale = 0.1 * scaling.mscale_all_dim * std::log(scaling.factor) + 1.0;
+  if (scaling.kind == RopeScaling::Kind::kNone) return static_cast<float>(plain);
+  const double mscale = yarn_mscale(scaling.factor, scaling.mscale_all_dim);
   return static_cast<float>(plain * mscale * mscale);
 }
 

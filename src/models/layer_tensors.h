@@ -68,10 +68,8 @@ class LayerTensors {
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
 
   // A matrix that a part makes of what values() gave it, where no tensor is what it multiplies by.
-  // `name` is nobody else's in the layer.
-  virtual Result<LinearLayer> made(const std::string& name, const Shape& /*shape*/,
-                                   std::span<const float> /*values*/) {
-    return unsupported("no part of this model makes " + name);
+  virtual Result<LinearLayer> made(const Shape& /*shape*/, std::span<const float> /*values*/) {
+    return unsupported("this model's parts make no matrices");
   }
 
   // Weight, and bias of a LayerNorm, of as many `columns` as rows have.

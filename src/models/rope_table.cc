@@ -63,10 +63,6 @@ void scale_yarn(const ModelConfig& config, std::vector<double>& inv_freq) {
   }
 }
 
-double yarn_mscale(double factor, double mscale) {
-  return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
-}
-
 double yarn_attention_factor(const RopeScaling& scaling) {
   if (scaling.attention_factor > 0) return scaling.attention_factor;
   if (scaling.mscale != 0 && scaling.mscale_all_dim != 0) {
@@ -97,6 +93,10 @@ void scale_long_rope(const ModelConfig& config, RopeTable& table) {
 }
 
 }  // namespace
+
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
 
 RopeTable plain_rope_table(double theta, int32_t rope_dim) {
   RopeTable table;

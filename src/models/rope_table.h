@@ -7,6 +7,8 @@ namespace headrace {
 
 // Of layers that do not slide, scaled as the configuration says.
 RopeTable rope_table(const ModelConfig& config);
+// YaRN's factor of attention for a stretch of `factor` (Peng et al., 2023; `mscale` 1).
+double yarn_mscale(double factor, double mscale);
 // Unscaled, from another base.
 RopeTable plain_rope_table(double theta, int32_t rope_dim);
 

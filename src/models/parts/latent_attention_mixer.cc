@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "models/row_views.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/linear/linear.h"
@@ -168,9 +166,8 @@ class LatentAttentionMixer final : public Mixer {
           turned[static_cast<size_t>(c * spec_.plain_dim + d)] = key[d * spec_.rank + c];
         }
       }
-      HR_ASSIGN_OR_RETURN(
-          LinearLayer absorbs,
-          tensors.made(fmt::format("attn_k_b.{}", h), Shape{spec_.rank, spec_.plain_dim}, turned));
+      HR_ASSIGN_OR_RETURN(LinearLayer absorbs,
+                          tensors.made(Shape{spec_.rank, spec_.plain_dim}, turned));
       keys_.push_back(std::move(absorbs));
       const MatrixStack::Rows value{.name = "attn_kv_b",
                                     .count = spec_.value_dim,

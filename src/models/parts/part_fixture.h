@@ -103,8 +103,7 @@ class MadeTensors final : public LayerTensors {
     return make(name, shape.elements().value());
   }
 
-  Result<LinearLayer> made(const std::string& /*name*/, const Shape& shape,
-                           std::span<const float> values) override {
+  Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
     const LinearSource source{
         .weight =
             ConstTensorView(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape),
