@@ -1,5 +1,5 @@
 // A place in a ring of kCount slots, each with barriers: which slot, and the parity of its phase.
-// Whoever goes through the ring, on a device or in a test of who waits for whom, has one.
+// Each thread that goes through the ring has one, on a device and in the tests of its barriers.
 #pragma once
 
 #include <cstdint>
