@@ -19,7 +19,7 @@ struct PeerControl {
 
 struct PeerMemory {
   static constexpr int kBlocksMax = 128;
-  static constexpr int64_t kSmallBytes = 1 << 20;   // from one rank
+  static constexpr int64_t kSmallBytes = 2 << 20;   // from one rank
   static constexpr int64_t kLargeBytes = 16 << 20;  // from one rank
   static constexpr int kSmallTurns = 3, kLargeTurns = 2;
 
