@@ -25,7 +25,7 @@ constexpr const char* kBenchCeilingsFooter = R"(Examples:
 Reading: all threads together read a buffer of each size again and again. Arithmetic: all threads
 multiply and add in registers. On a GPU: reading and copying its memory, the link to the host, the vendor
 library's matrix products of an 8B layer and head by rows, and, where there are several, the sum over all
-of them (NCCL). Medians of the repetitions.)";
+of them, by NCCL and by kernels of our own. Medians of the repetitions.)";
 
 struct CeilingFlags {
   int threads = 0;

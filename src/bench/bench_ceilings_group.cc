@@ -11,27 +11,29 @@
 
 #include "base/clock.h"
 #include "bench/workload.h"
+#include "ops/ranks/peer_ranks.h"
 #include "tensor/nccl_library.h"
 
 namespace headrace {
 namespace {
 
 // A row of an 8B model's activations has 8 KiB: 1, 64 and 256 decodes, prompts of 2,048 and 8,192.
-constexpr std::array<int64_t, 5> kBytes = {8 << 10, 512 << 10, 2 << 20, 16 << 20, 64 << 20};
+constexpr std::array<int64_t, 7> kBytes = {8 << 10, 64 << 10, 512 << 10, 1 << 20,
+                                           2 << 20, 16 << 20, 64 << 20};
 constexpr int kSumsRecorded = 50;  // the launch of a recording is a tenth of its time at most
 
 // One rank: a thread that records and replays what all ranks do.
 class GroupRank {
  public:
-  GroupRank(std::unique_ptr<Stream> stream, Buffer memory)
-      : stream_(std::move(stream)), memory_(std::move(memory)) {}
+  GroupRank(Device& device, std::unique_ptr<Stream> stream, Buffer memory)
+      : device_(device), stream_(std::move(stream)), memory_(std::move(memory)) {}
 
   static Result<std::unique_ptr<GroupRank>> create(Device& device) {
     HR_ASSIGN_OR_RETURN(Buffer memory, device.allocate(kBytes.back()));
     auto stream = device.create_stream();
     stream->fill_zero(memory.data(), memory.size());
     HR_RETURN_IF_ERROR(stream->synchronize());
-    return std::make_unique<GroupRank>(std::move(stream), std::move(memory));
+    return std::make_unique<GroupRank>(device, std::move(stream), std::move(memory));
   }
 
   Status join(const NcclLibrary& library, const NcclGroupId& group, int rank, int size) {
@@ -39,29 +41,37 @@ class GroupRank {
     return ok_status();
   }
 
+  // Sums by NCCL, or by `peers`.
+  void sum_by(Communicator* peers) { by_ = peers == nullptr ? nccl_.get() : peers; }
+
   // Every rank calls these in the same order.
   Status record(int64_t bytes) {
+    device_.make_current();
     sum(bytes);  // buffers and links are made at the first sum of a size
     HR_RETURN_IF_ERROR(stream_->synchronize());
     HR_RETURN_IF_ERROR(stream_->begin_capture());
     for (int i = 0; i < kSumsRecorded; ++i) sum(bytes);
     HR_ASSIGN_OR_RETURN(graph_, stream_->end_capture());
-    return nccl_->status();
+    return by_->status();
   }
   Status run() {
+    device_.make_current();
     stream_->launch(*graph_);
     HR_RETURN_IF_ERROR(stream_->synchronize());
-    return nccl_->status();
+    return by_->status();
   }
+  Device& device() const { return device_; }
 
  private:
   void sum(int64_t bytes) {
-    nccl_->all_reduce_sum(*stream_, TensorView(memory_.data(), DType::kBF16, Shape{bytes / 2}));
+    by_->all_reduce_sum(*stream_, TensorView(memory_.data(), DType::kBF16, Shape{bytes / 2}));
   }
 
+  Device& device_;
   std::unique_ptr<Stream> stream_;
   Buffer memory_;
   std::unique_ptr<NcclRank> nccl_;
+  Communicator* by_ = nullptr;
   std::unique_ptr<Graph> graph_;
 };
 
@@ -76,6 +86,26 @@ Status on_all(std::vector<std::unique_ptr<GroupRank>>& ranks, const Work& work) 
   threads.clear();  // joins them
   for (const Status& result : results) HR_RETURN_IF_ERROR(result);
   return ok_status();
+}
+
+// Seconds of a sum of `bytes` bytes, the median.
+Result<double> time_sums(std::vector<std::unique_ptr<GroupRank>>& ranks, int64_t bytes,
+                         int repetitions) {
+  const SystemClock clock;
+  HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int) { return rank.record(bytes); }));
+  std::vector<double> seconds;
+  std::barrier together(std::ssize(ranks));
+  HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int i) -> Status {
+    Status status = ok_status();
+    for (int run = 0; run <= repetitions; ++run) {
+      together.arrive_and_wait();
+      const double start = clock.now_seconds();
+      if (status.ok()) status = rank.run();
+      if (i == 0 && run > 0) seconds.push_back((clock.now_seconds() - start) / kSumsRecorded);
+    }
+    return status;
+  }));
+  return percentile(seconds, 0.5);
 }
 
 }  // namespace
@@ -102,23 +132,19 @@ Status measure_group_ceilings(Device& first, int repetitions,
   HR_RETURN_IF_ERROR(
       on_all(ranks, [&](GroupRank& rank, int i) { return rank.join(*library, group, i, size); }));
 
-  const SystemClock clock;
+  std::vector<Device*> devices;
+  for (const auto& each : ranks) devices.push_back(&each->device());
+  const auto peers = PeerRanks::create(devices);
   for (const int64_t bytes : kBytes) {
-    HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int) { return rank.record(bytes); }));
-    std::vector<double> seconds;
-    std::barrier together(size);
-    HR_RETURN_IF_ERROR(on_all(ranks, [&](GroupRank& rank, int i) -> Status {
-      Status status = ok_status();
-      for (int run = 0; run <= repetitions; ++run) {
-        together.arrive_and_wait();
-        const double start = clock.now_seconds();
-        if (status.ok()) status = rank.run();
-        if (i == 0 && run > 0) seconds.push_back((clock.now_seconds() - start) / kSumsRecorded);
+    for (const bool by_peers : {false, true}) {
+      if (by_peers && !peers.ok()) continue;  // they do not reach each other's memory
+      for (int i = 0; i < size; ++i) {
+        ranks[static_cast<size_t>(i)]->sum_by(by_peers ? &(*peers)->rank(i) : nullptr);
       }
-      return status;
-    }));
-    print({"all_reduce", fmt::format("{} KiB x {}", bytes >> 10, size),
-           percentile(seconds, 0.5) * 1e6, "us"});
+      HR_ASSIGN_OR_RETURN(const double seconds, time_sums(ranks, bytes, repetitions));
+      print({by_peers ? "all_reduce, peers" : "all_reduce, NCCL",
+             fmt::format("{} KiB x {}", bytes >> 10, size), seconds * 1e6, "us"});
+    }
   }
   return ok_status();
 }

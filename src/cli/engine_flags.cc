@@ -121,11 +121,13 @@ void add_device_flags(CLI::App& app, StackOptions& stack) {
 
 void add_rank_flags(CLI::App& app, DeviceOptions& device) {
   add_size(app, "--tensor-parallel-size,--tp,--tp-size", device.tensor_parallel_size, 1, 64,
-           "CPU: ranks that share the model's heads and columns, each with some of the threads and "
-           "its part of the weights in memory of their node");
-  add_choice(app, "--tensor-parallel-sums", device.tensor_parallel_sums, kShardSumsNames,
+           "Ranks that share the model's heads and columns: GPUs, from that of --device on, which "
+           "reach each other's memory; on a CPU each has some of the threads and its part of the "
+           "weights in memory of their node");
+  add_choice(app, "--tensor-parallel-sums", device.tensor_parallel_sums, kShardSums,
              "What ranks exchange: gather: inputs of a product, and every answer has the bits of "
-             "one rank (with AMX: --batch-invariant); reduce: its sums")
+             "one rank (with AMX: --batch-invariant); reduce: its sums; auto: gather on a CPU, "
+             "reduce on GPUs")
       ->group("Engine");
 }
 

@@ -32,7 +32,7 @@ struct IgnoredFlag {
 
 constexpr std::string_view kRemoved = "it was removed from vLLM";
 constexpr std::string_view kOneDevice =
-    "a model runs whole on one device (--device), or on ranks of a CPU (--tensor-parallel-size)";
+    "a model runs whole on one device (--device), or on ranks (--tensor-parallel-size)";
 constexpr std::string_view kNoCompiler = "nothing is compiled at run time";
 constexpr std::string_view kAlways = "it is always so here";
 constexpr std::string_view kUnlike = "there is nothing like it here";

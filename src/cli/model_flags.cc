@@ -130,7 +130,8 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->type_name("8|16")
       ->group("Model");
   app.add_option("--device", flags.device,
-                 "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N")
+                 "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N; "
+                 "cuda:N,M,... of ranks")
       ->type_name("DEVICE")
       ->group("Model");
   app.add_option("--prefer-kernels", stack.prefer_kernels,
@@ -202,7 +203,18 @@ Status find_in_hub(ModelFlags& flags) {
   return ok_status();
 }
 
-// "auto", "cpu", "cuda" or "cuda:N".
+// Numbers with commas between them.
+bool read_gpus(std::string_view text, std::vector<int>& gpus) {
+  gpus.clear();
+  for (const char *at = text.data(), *const end = at + text.size(); at <= end; ++at) {
+    const auto [read, error] = std::from_chars(at, end, gpus.emplace_back());
+    if (error != std::errc() || gpus.back() < 0 || (read != end && *read != ',')) return false;
+    at = read;
+  }
+  return true;
+}
+
+// "auto", "cpu", "cuda", "cuda:N" or "cuda:N,M,...".
 Status read_device(std::string_view name, DeviceOptions& options) {
   if (name == "auto" || name == "cpu") {
     options.choice = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kAuto;
@@ -210,15 +222,10 @@ Status read_device(std::string_view name, DeviceOptions& options) {
   }
   options.choice = DeviceChoice::kGpu;
   if (name == "cuda") return ok_status();
-  std::string_view digits = name;
-  if (name.starts_with("cuda:")) {
-    digits.remove_prefix(5);
-    const char* const end = digits.data() + digits.size();
-    const auto [read, error] = std::from_chars(digits.data(), end, options.gpu_index);
-    if (error == std::errc() && read == end) return ok_status();
-  }
-  return invalid_argument(fmt::format("--device {}: must be auto, cpu, cuda or cuda:N", name),
-                          "device");
+  if (name.starts_with("cuda:") && read_gpus(name.substr(5), options.gpus)) return ok_status();
+  return invalid_argument(
+      fmt::format("--device {}: must be auto, cpu, cuda, cuda:N, or cuda:N,M,... of ranks", name),
+      "device");
 }
 
 }  // namespace

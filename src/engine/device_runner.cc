@@ -12,6 +12,7 @@
 #include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
+#include "engine/rank_meeting.h"
 #include "engine/runner_shape.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
@@ -33,8 +34,10 @@ constexpr int64_t kRecordedLayerBytes = 32 << 10;
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
-               RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots)
+               RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots,
+               RankLink link)
       : device_(device),
+        link_(link),
         options_(std::move(options)),
         shape_(std::move(shape)),
         storage_(std::move(storage)),
@@ -82,14 +85,17 @@ class DeviceRunner final : public Runner {
   void start_sample(const StepSubmission& submission);
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
 
+  bool all_ranks_go_on() const;
+
   Device& device_;
+  const RankLink link_;
   const ModelRunnerOptions options_;
   const RunnerShape shape_;
   KvStorage storage_;
   std::unique_ptr<Stream> stream_;
   PageMoves page_moves_;
   SingleRank single_rank_;
-  Mesh mesh_{&single_rank_, &single_rank_, &single_rank_};
+  Mesh mesh_{link_.group == nullptr ? &single_rank_ : link_.group, &single_rank_, &single_rank_};
   Workspace workspace_;
   StepArena arena_;
   SampleResults results_;
@@ -232,13 +238,20 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   const int64_t arena_bytes = shape_.arena_bytes + std::max<int64_t>(0, beyond);
   const auto result_rows = static_cast<int64_t>(rows);
   const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
+  Status status;
   if (moves && recorder_ != nullptr) {
-    HR_RETURN_IF_ERROR(stream_->synchronize());
-    recorder_->graphs().clear();
+    status = stream_->synchronize();
+    if (status.ok()) recorder_->graphs().clear();
   }
-  HR_RETURN_IF_ERROR(arena_.reserve(*stream_, arena_bytes));
-  return results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
-                          sampler_.top_count());
+  if (status.ok()) status = arena_.reserve(*stream_, arena_bytes);
+  if (status.ok()) {
+    status = results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
+                              sampler_.top_count());
+  }
+  // A GPU may wait for its peers where memory is allocated, so none of them goes on before all
+  // have.
+  if (moves && link_.meeting != nullptr) link_.meeting->largest(0);
+  return status;
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
@@ -264,14 +277,21 @@ void DeviceRunner::start_sample(const StepSubmission& submission) {
   stages_.sample(op, submission.input, submission.hidden);
 }
 
+// One that does not would be waited for.
+bool DeviceRunner::all_ranks_go_on() const {
+  if (link_.meeting == nullptr) return status_.ok();
+  return link_.meeting->largest(status_.ok() ? 0 : 1) == 0;
+}
+
 bool DeviceRunner::idle_work() {
-  if (!trials_.has_value() || !status_.ok()) return false;
+  if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
   status_ = more.status();
   return more.ok() && *more;
 }
 
-// A step of nothing but padding; its seconds on the device. REQUIRES: no step is in flight
+// A step of nothing but padding; its seconds on the device, of ranks on the slowest. REQUIRES: no
+// step is in flight
 Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
                                          int32_t logit_rows) {
   arena_.start_step();
@@ -287,8 +307,11 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   stages_.forward(op, input, hidden, /*taps=*/{});
   stages_.sample(op, input, hidden);
   stream_->record(*marks.end);
-  HR_RETURN_IF_ERROR(stream_->synchronize());
-  return marks.end->seconds_since(*marks.begin);
+  const Status status = stream_->synchronize();
+  double seconds = status.ok() ? marks.end->seconds_since(*marks.begin) : 0;
+  if (link_.meeting != nullptr) seconds = link_.meeting->largest(seconds);
+  HR_RETURN_IF_ERROR(status);
+  return seconds;
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
@@ -299,6 +322,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
   HR_RETURN_IF_ERROR(page_moves_.status());
+  HR_RETURN_IF_ERROR(mesh_.tensor->status());
   const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled =
       results_.host_rows(StepsInFlight::place_of(ticket));
@@ -326,8 +350,8 @@ int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& opt
 }
 
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
-                                                     KvStorage storage,
-                                                     ModelRunnerOptions options) {
+                                                     KvStorage storage, ModelRunnerOptions options,
+                                                     RankLink link) {
   RunnerShape shape = RunnerShape::plan(device, model, storage.plan(), options);
   HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes));
   HR_ASSIGN_OR_RETURN(
@@ -336,7 +360,7 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
   HR_ASSIGN_OR_RETURN(DeviceSlots device_slots, DeviceSlots::create(device, shape.slots));
   auto runner = std::make_unique<DeviceRunner>(
       device, model, std::move(storage), std::move(options), std::move(shape), std::move(arena),
-      std::move(results), std::move(device_slots));
+      std::move(results), std::move(device_slots), link);
   HR_RETURN_IF_ERROR(runner->start());
   return std::unique_ptr<Runner>(std::move(runner));
 }

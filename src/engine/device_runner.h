@@ -7,8 +7,18 @@
 
 namespace headrace {
 
+class RankMeeting;
+
+// What a rank of a model that is split has of the others; a model that is whole has nothing of it.
+struct RankLink {
+  Communicator* group = nullptr;
+  RankMeeting* meeting = nullptr;  // what ranks decide by time, all decide alike
+};
+
+// On the thread that uses the runner. Of ranks, each at once.
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
-                                                     KvStorage storage, ModelRunnerOptions options);
+                                                     KvStorage storage, ModelRunnerOptions options,
+                                                     RankLink link = {});
 // What model_runner_bytes() is for this kind of device.
 int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                             const ModelRunnerOptions& options);

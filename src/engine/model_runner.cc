@@ -12,6 +12,7 @@
 #include "engine/kv_poison.h"
 #include "engine/rank_compute.h"
 #include "engine/rank_threads.h"
+#include "engine/ranked_runner.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
 #include "engine/verification.h"
@@ -291,9 +292,11 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
   const bool split = ranks.size() > 1;
   auto group = std::make_unique<ThreadRanks>(static_cast<int>(ranks.size()));
   ModelRunner::Ranks computes;
+  std::vector<KvStorage> of_gpus;
   std::unique_ptr<KvPopulation> population;
   for (const ModelRank& rank : ranks) {
     Device& device = *rank.device;
+    device.make_current();
     // Its pages belong to its threads' node.
     const BoundScope bound = device.pool().bind_caller_here();
     HR_ASSIGN_OR_RETURN(KvPlan plan, plan_of_rank(whole, rank, ranks.size(), options.kv_memory));
@@ -309,10 +312,11 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     KvStorage storage = KvStorage::create(
         device, options.draft == nullptr ? own : with_draft(own, options.draft->spec()),
         std::move(plan), std::move(memory));
-    if (!options.tiers.empty()) storage.set_tiers(options.tiers[computes.size()]);
+    const size_t index = computes.size() + of_gpus.size();
+    if (!options.tiers.empty()) storage.set_tiers(options.tiers[index]);
     if (runs_ahead(device)) {
-      CHECK(!split);
-      return create_device_runner(device, *rank.model, std::move(storage), std::move(options));
+      of_gpus.push_back(std::move(storage));
+      continue;
     }
     if (when_idle) {
       population = std::make_unique<KvPopulation>(pool, [&device] { return device.free_bytes(); });
@@ -321,6 +325,11 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     HR_ASSIGN_OR_RETURN(auto compute,
                         RankCompute::create(rank, std::move(storage), of_rank, options));
     computes.push_back(std::move(compute));
+  }
+  if (of_gpus.size() > 1) return create_ranked_runner(ranks, std::move(of_gpus), options);
+  if (of_gpus.size() == 1) {
+    return create_device_runner(*ranks.front().device, *ranks.front().model,
+                                std::move(of_gpus.front()), std::move(options));
   }
   std::unique_ptr<Drafter> drafter;
   if (options.draft != nullptr) {

@@ -84,9 +84,9 @@ Result<KvPlan> plan_of_rank(const KvPlan& whole, const ModelRank& rank, size_t r
 Result<KvPlan> plan_of_ranks(const KvPlan& whole, std::span<const ModelRank> ranks,
                              KvMemoryKind memory);
 
-// The devices and the models outlive the runner. The plan is that of the whole model. One rank, or
-// several of CPUs: the caller's thread computes the first of them, each other has one of its own
-// and its own pages. No population while idle of several.
+// The devices and the models outlive the runner. The plan is that of the whole model. Of several
+// ranks the caller's thread has the first, each other one of its own, and all their own pages. No
+// population while idle of several.
 Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> ranks, KvPlan plan,
                                                     ModelRunnerOptions options);
 

@@ -30,6 +30,7 @@ struct Case {
   KvMemoryKind memory = KvMemoryKind::kPaged;
   int32_t sliding_layers = 1;  // beside one that attends to everything
   bool proposals = false;
+  int32_t ranks = 1;
 };
 
 ModelSpec spec_of(const Case& c) {
@@ -122,8 +123,14 @@ class TableProbe final : public Model {
 // Few pages: sequences are preempted and computed again.
 class NullEngine {
  public:
-  explicit NullEngine(const Case& c) : model_(spec_of(c)) {
-    KvPlan kv = plan_kv(model_.spec(), {KvFormat::kBF16}, 16);
+  explicit NullEngine(const Case& c) {
+    std::vector<ModelRank> ranks;
+    for (int32_t rank = 0; rank < c.ranks; ++rank) {
+      devices_.push_back(create_null_device({}));
+      models_.push_back(std::make_unique<TableProbe>(spec_of(c)));
+      ranks.push_back({devices_.back().get(), models_.back().get()});
+    }
+    KvPlan kv = plan_kv(model().spec(), {KvFormat::kBF16}, 16);
     EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
     const auto blocks = static_cast<int32_t>(40 * kv.groups.size());
     const SchedulerOptions scheduler{.max_num_seqs = 12,
@@ -134,7 +141,7 @@ class NullEngine {
                                      .block_count = blocks,
                                      .end_ids = {kEndId},
                                      .proposals = proposals_of(c)};
-    auto runner = create_model_runner(*device_, model_, std::move(kv),
+    auto runner = create_model_runner(ranks, std::move(kv),
                                       {.max_num_seqs = 12,
                                        .max_num_batched_tokens = 48,
                                        .max_model_len = 256,
@@ -149,7 +156,7 @@ class NullEngine {
                   .value();
   }
   Engine& engine() { return *engine_; }
-  const TableProbe& model() const { return model_; }
+  const TableProbe& model() const { return *models_.front(); }
 
  private:
   static ProposalOptions proposals_of(const Case& c) {
@@ -157,8 +164,8 @@ class NullEngine {
     return {.tokens_max = 4, .source = std::make_shared<PlaceSource>()};
   }
 
-  const std::unique_ptr<Device> device_ = create_null_device({});
-  const TableProbe model_;
+  std::vector<std::unique_ptr<Device>> devices_;     // [ranks]
+  std::vector<std::unique_ptr<TableProbe>> models_;  // [ranks]
   std::unique_ptr<Engine> engine_;
 };
 
@@ -413,6 +420,8 @@ INSTANTIATE_TEST_SUITE_P(
              .memory = KvMemoryKind::kVirtual,
              .sliding_layers = 5},
         Case{.steps_in_flight = 2, .memory = KvMemoryKind::kContiguous}, Case{.proposals = true},
+        Case{.ranks = 2}, Case{.graphs = true, .steps_in_flight = 2, .window = 64, .ranks = 3},
+        Case{.graphs = true, .steps_in_flight = 2, .proposals = true, .ranks = 2},
         Case{.graphs = true, .steps_in_flight = 2, .window = 64, .proposals = true},
         Case{.graphs = true,
              .steps_in_flight = 2,

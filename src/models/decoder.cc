@@ -344,9 +344,7 @@ class Decoder final : public Model {
     const TensorView own = own_logits(context, logits);
     linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = own});
     if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = own, .cap = spec_.logit_soft_cap});
-    if (own.columns() < logits.columns()) {
-      context.mesh.tensor->gather(context.stream, logits, weights_.vocabulary.starts());
-    }
+    if (own.columns() < logits.columns()) join_logits(context, logits);
   }
 
  private:
@@ -355,6 +353,14 @@ class Decoder final : public Model {
     if (weights_.vocabulary.ranks() == 1) return logits;
     const int32_t rank = context.mesh.tensor->rank();
     return column_range(logits, weights_.vocabulary.first(rank), weights_.vocabulary.count(rank));
+  }
+
+  // On GPUs every rank samples, so that none waits for another's tokens.
+  void join_logits(const OpContext& context, const TensorView& logits) const {
+    const std::span<const int64_t> starts = weights_.vocabulary.starts();
+    Communicator& group = *context.mesh.tensor;
+    if (device_.kind == DeviceKind::kCpu) return group.gather(context.stream, logits, starts);
+    group.all_gather(context.stream, logits, starts);
   }
 
   const DecoderSpec spec_;

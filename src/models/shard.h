@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "base/named.h"
-
 namespace headrace {
 
 // What the ranks make of the product at the end of a branch, whose input they share.
@@ -17,10 +15,6 @@ enum class ShardSums : uint8_t {
             // order of arithmetic that it has on one rank, and so its bits
   kReduce,  // each multiplies its part of the input, and the results are added up in the order of
             // the ranks: half as many rows travel, and bits depend on how many ranks there are
-};
-inline constexpr Named<ShardSums> kShardSumsNames[] = {
-    {"gather", ShardSums::kGather},
-    {"reduce", ShardSums::kReduce},
 };
 
 struct ShardSpec {

@@ -23,8 +23,8 @@ struct BatchChoice {
   std::string line;
 };
 
-// What the machine has for a model that is loaded; of several ranks the first, and all their
-// weights.
+// What the machine has for a model that is loaded; of several ranks what the first has, on a CPU
+// with all their weights.
 BatchShapeInput batch_machine(const Device& device, const Model& model, int64_t weight_bytes,
                               const KvPlan& kv, const MemoryOptions& options);
 

@@ -31,7 +31,7 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
                   static_cast<int>(key_layout(device)));
   if (options.tensor_parallel_size == 1) return text;
   return fmt::format("{} {} {}", text, options.tensor_parallel_size,
-                     static_cast<int>(options.tensor_parallel_sums));
+                     static_cast<int>(shard_sums(options, device)));
 }
 
 // Which pages of tokens hold the same bits, beside what a request says itself.

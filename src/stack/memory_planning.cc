@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/memory_plan.h"
 #include "kv/kv_demand.h"
+#include "ops/ranks/peer_ranks.h"
 #include "stack/compute_choice.h"
 #include "stack/tier_planning.h"
 
@@ -48,7 +49,9 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
       options.runner.kv_memory == KvMemoryKind::kContiguous) {
     return least;
   }
-  const int64_t token_bytes = int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim;
+  const int64_t ranks = options.device.tensor_parallel_size;
+  const int64_t token_bytes =
+      int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim / ranks;
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
   // 16 bits each at most, as experts always are; packed blocks may be an eighth larger than the
@@ -60,33 +63,52 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
           : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
-                               : usable - weight_bytes - kGpuRunnerBytes;
+                               : usable - weight_bytes / ranks - kGpuRunnerBytes;
   const int64_t fits = kv_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens;
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
 
-// What is left of a GPU's memory.
+// What is left of a GPU's memory. `group_bytes`: what a rank keeps for the others.
 Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
-                               const ModelRunnerOptions& runner, const Model& model,
-                               Device& device) {
+                               const ModelRunnerOptions& runner, const Model& model, Device& device,
+                               int64_t group_bytes) {
   const int64_t pages_min =
       peak_pages(kv.groups, runner.max_model_len, runner.max_num_batched_tokens) + 1;
-  HR_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      plan_memory({.total_bytes = device.traits().memory_bytes,
-                                   .free_bytes = device.free_bytes(),
-                                   .weight_bytes = model.weight_bytes(),
-                                   .runner_bytes = model_runner_bytes(device, model, kv, runner),
-                                   .recording_bytes = model_recording_bytes(device, model, runner),
-                                   .utilization = options.gpu_memory_utilization,
-                                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
-                                   .page_bytes = kv.page_bytes,
-                                   .pages_min = pages_min}));
+  HR_ASSIGN_OR_RETURN(
+      const MemoryPlan plan,
+      plan_memory({.total_bytes = device.traits().memory_bytes,
+                   .free_bytes = device.free_bytes(),
+                   .weight_bytes = model.weight_bytes(),
+                   .runner_bytes = model_runner_bytes(device, model, kv, runner) + group_bytes,
+                   .recording_bytes = model_recording_bytes(device, model, runner),
+                   .utilization = options.gpu_memory_utilization,
+                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
+                   .page_bytes = kv.page_bytes,
+                   .pages_min = pages_min}));
   const PoolPlan pool{
       .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding
       .line = plan.to_string(),
       .planned_free_bytes = plan.free_after_bytes};
   log_info("{}: {}", device.traits().name, pool.line);
   return pool;
+}
+
+// Of ranks the smallest pool: they keep the same pages.
+Result<PoolPlan> plan_gpu_pools(const MemoryOptions& options, const KvPlan& whole,
+                                const ModelRunnerOptions& runner,
+                                std::span<const ModelRank> ranks) {
+  const int64_t group_bytes =
+      ranks.size() == 1 ? 0 : PeerRanks::bytes(static_cast<int>(ranks.size()));
+  PoolPlan least;
+  for (const ModelRank& rank : ranks) {
+    HR_ASSIGN_OR_RETURN(const KvPlan own,
+                        plan_of_rank(whole, rank, ranks.size(), runner.kv_memory));
+    HR_ASSIGN_OR_RETURN(
+        PoolPlan pool, plan_gpu_pool(options, own, runner, *rank.model, *rank.device, group_bytes));
+    if (&rank == ranks.data() || pool.block_count < least.block_count) least = std::move(pool);
+  }
+  ranks.front().device->make_current();
+  return least;
 }
 
 // The CPU's pool is as large as asked, or as the defaults and the machine say.
@@ -157,7 +179,7 @@ Result<PoolPlan> plan_pool(const StackOptions& options, const KvPlan& kv,
                            const ModelRunnerOptions& runner, std::span<const ModelRank> ranks) {
   const ModelRank& first = ranks.front();
   if (first.device->kind() == DeviceKind::kCuda) {
-    return plan_gpu_pool(options.memory, kv, runner, *first.model, *first.device);
+    return plan_gpu_pools(options.memory, kv, runner, ranks);
   }
   return plan_host_pool(options, kv, runner, ranks);
 }

@@ -5,9 +5,41 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "ops/ranks/peer_ranks.h"
 #include "tensor/gpu_kind.h"
 
 namespace headrace {
+
+namespace {
+
+int gpu_of_rank(const DeviceOptions& options, int32_t rank) {
+  const auto named = static_cast<int32_t>(options.gpus.size());
+  if (rank < named) return options.gpus[static_cast<size_t>(rank)];
+  return options.gpus.back() + rank - named + 1;
+}
+
+Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& options) {
+  const int32_t ranks = options.tensor_parallel_size;
+  if (ranks > kPeerRanksMax) {
+    return unsupported(
+        fmt::format("--tensor-parallel-size {}: a model is split over {} GPUs at most", ranks,
+                    kPeerRanksMax),
+        "tensor_parallel_size");
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    auto device =
+        create_cuda_device(gpu_of_rank(options, rank), options.threads, options.batch_invariant);
+    if (!device.ok()) {
+      return device.status().with_context(
+          fmt::format("--tensor-parallel-size {}, rank {}", ranks, rank));
+    }
+    devices.push_back(std::move(device).value());
+  }
+  return devices;
+}
+
+}  // namespace
 
 bool takes_gpu(const DeviceOptions& options) {
   if (options.choice == DeviceChoice::kAuto) return built_with_cuda() && cuda_device_present();
@@ -16,7 +48,8 @@ bool takes_gpu(const DeviceOptions& options) {
 
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
   if (takes_gpu(options)) {
-    auto gpu = create_cuda_device(options.gpu_index, options.threads, options.batch_invariant);
+    auto gpu =
+        create_cuda_device(gpu_of_rank(options, 0), options.threads, options.batch_invariant);
     if (options.choice == DeviceChoice::kGpu || !auto_takes_cpu(gpu.status())) return gpu;
     log_warning("{}: --device auto takes the CPU", gpu.status().message());
   }
@@ -32,13 +65,7 @@ Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions&
     devices.push_back(std::move(device));
     return devices;
   }
-  if (takes_gpu(options)) {
-    return unsupported(
-        fmt::format("--tensor-parallel-size {}: a model is split over ranks of a CPU only: use "
-                    "--device cpu, or 1",
-                    ranks),
-        "tensor_parallel_size");
-  }
+  if (takes_gpu(options)) return create_gpus(options);
   const ThreadPlacement threads =
       place_threads(CpuTopology::read(), options.threads, options.cpu_bind);
   for (int32_t rank = 0; rank < ranks; ++rank) {
@@ -46,6 +73,11 @@ Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions&
         create_cpu_device(placement_of_rank(threads, rank, ranks), options.batch_invariant));
   }
   return devices;
+}
+
+ShardSums shard_sums(const DeviceOptions& options, DeviceKind device) {
+  return options.tensor_parallel_sums.value_or(device == DeviceKind::kCpu ? ShardSums::kGather
+                                                                          : ShardSums::kReduce);
 }
 
 }  // namespace headrace

@@ -16,8 +16,10 @@ bool takes_gpu(const DeviceOptions& options);
 // A GPU that cannot be used is an error where it is asked for by name, and the CPU's turn under
 // kAuto where auto_takes_cpu() says so.
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
-// That one, or those of --tensor-parallel-size ranks, which share the threads out. kUnsupported:
-// more ranks than one on a GPU.
+// That one, or those of --tensor-parallel-size ranks: a GPU each, or CPUs that share the threads
+// out.
 Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options);
+// What its ranks exchange where no flag says it.
+ShardSums shard_sums(const DeviceOptions& options, DeviceKind device);
 
 }  // namespace headrace

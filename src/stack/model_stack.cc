@@ -315,14 +315,16 @@ class StackLoader {
   Status load_models(ModelLoadOptions& load) {
     const ModelWeights& weights = stack_->weights_;
     load.shard = {.ranks = options_.device.tensor_parallel_size,
-                  .sums = options_.device.tensor_parallel_sums};
+                  .sums = shard_sums(options_.device, device().kind())};
     for (const auto& device : stack_->devices_) {
+      device->make_current();
       const BoundScope bound = device->pool().bind_caller_here();
       auto model = weights.architecture->load(weights.config, *weights.weights, *device, load);
       if (!model.ok()) return model.status().with_context(options_.model);
       stack_->models_.push_back(std::move(model).value());
       ++load.shard.rank;
     }
+    device().make_current();
     return ok_status();
   }
 
@@ -351,11 +353,18 @@ class StackLoader {
                    kKvBlockTokens);
   }
 
+  KvPlan kv_of_first_rank() const {
+    const KvPlan whole = kv_plan();
+    return is_split() ? plan_kv_of_rank(whole, stack_->model().spec()) : whole;
+  }
+
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
   void choose_batch() {
     const BatchChoice choice = headrace::choose_batch(
-        options_.batch, batch_machine(device(), stack_->model(), stack_->weight_bytes(), kv_plan(),
-                                      options_.memory));
+        options_.batch, batch_machine(device(), stack_->model(),
+                                      on_gpu() ? stack_->model().weight_bytes()
+                                               : stack_->weight_bytes(),
+                                      kv_of_first_rank(), options_.memory));
     SchedulerOptions& scheduler = options_.engine.scheduler;
     scheduler.max_num_seqs = choice.max_num_seqs;
     const ModelSpec& spec = stack_->model().spec();

@@ -41,15 +41,24 @@ enum class DeviceChoice : uint8_t {
   kGpu,
 };
 
+inline constexpr Named<std::optional<ShardSums>> kShardSums[] = {
+    {"auto", std::nullopt},
+    {"gather", ShardSums::kGather},
+    {"reduce", ShardSums::kReduce},
+};
+
 struct DeviceOptions {
   DeviceChoice choice = DeviceChoice::kAuto;
-  int gpu_index = 0;
+  // GPUs by their numbers: the first, or of ranks the first ones, the rest counted on from the last.
+  std::vector<int> gpus = {0};
   int32_t threads = 0;  // 0 = all CPUs this process may use
   CpuBinding cpu_bind = CpuBinding::kAuto;
   bool batch_invariant = false;  // GPU and AMX: a row's bits are the same in every batch (on other
                                  // CPUs they always are)
-  int32_t tensor_parallel_size = 1;  // CPU: ranks that a model is split over, threads shared out
-  ShardSums tensor_parallel_sums = ShardSums::kGather;
+  // Ranks that a model is split over: a GPU each; on a CPU the threads are shared out.
+  int32_t tensor_parallel_size = 1;
+  // Nothing: by the device, on a CPU what keeps bits, on GPUs what is fast.
+  std::optional<ShardSums> tensor_parallel_sums;
   bool overlap = true;  // GPU: plan and submit a step before the last one's tokens are read
 };
 

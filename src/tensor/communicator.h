@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/status.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -30,6 +31,8 @@ class Communicator {
   // Dense rows to and from one other rank, which calls the other of the two.
   virtual void send(Stream& stream, ConstTensorView data, int to) = 0;
   virtual void receive(Stream& stream, TensorView data, int from) = 0;
+  // Errors of the calls so far and of the links. Any thread.
+  virtual Status status() const { return ok_status(); }
 };
 
 // A group of one: what all have is what it has.

@@ -32,6 +32,7 @@ struct DeviceTraits {
   int32_t compute_capability = 0;  // CUDA: 90 for Hopper
   int32_t sm_count = 0;
   int64_t memory_bytes = 0;  // total
+  int32_t index = 0;         // CUDA: its number on this machine
   // Kernels whose order of sums depends on what else is in a batch do not support anything.
   bool batch_invariant = false;
 };
@@ -127,6 +128,9 @@ class Device {
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   virtual Result<Buffer> allocate_host(int64_t bytes) = 0;
   virtual std::unique_ptr<Stream> create_stream() = 0;
+  // From now on what the calling thread launches is for this device. Where a process has several
+  // GPUs, each thread that uses one calls it first, and again once it has used another.
+  virtual void make_current() const {}
   virtual int64_t free_bytes() const = 0;
   // Host threads: CPU kernels run on them, and a CUDA device's weights are converted on them.
   virtual ThreadPool& pool() = 0;

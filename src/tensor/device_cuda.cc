@@ -234,6 +234,7 @@ class CudaDevice final : public Device {
     traits_.compute_capability = properties.major * 10 + properties.minor;
     traits_.sm_count = properties.multiProcessorCount;
     traits_.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+    traits_.index = index;
     traits_.batch_invariant = batch_invariant;
   }
 
@@ -269,6 +270,8 @@ class CudaDevice final : public Device {
   }
 
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(index_); }
+
+  void make_current() const override { cudaSetDevice(index_); }
 
   int64_t free_bytes() const override {
     size_t free = 0, total = 0;

@@ -15,6 +15,7 @@ namespace headrace {
 struct KernelRun {
   std::string name;  // as the compiler spells it (mangled)
   int64_t start_ns = 0, end_ns = 0;
+  uint32_t gpu = 0;
 };
 
 // One at a time in a process. Everything that any thread runs on the GPU is recorded; a kernel
@@ -24,7 +25,8 @@ class KernelTrace {
   // kUnavailable where CUPTI is not there, kUnsupported in a build without CUDA.
   static Result<std::unique_ptr<KernelTrace>> start();
   virtual ~KernelTrace() = default;  // ends it
-  // What ran since start() or the last take(), in order of its start. REQUIRES: the device is idle
+  // What ran since start() or the last take(), in order of its start; of several GPUs on the first,
+  // since ranks of a model compute alike. REQUIRES: the devices are idle
   virtual Result<std::vector<KernelRun>> take() = 0;
 };
 

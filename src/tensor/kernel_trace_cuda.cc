@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -76,7 +77,8 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t u
     if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
     const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
     all.runs.push_back({kernel->name == nullptr ? "?" : kernel->name,
-                        static_cast<int64_t>(kernel->start), static_cast<int64_t>(kernel->end)});
+                        static_cast<int64_t>(kernel->start), static_cast<int64_t>(kernel->end),
+                        kernel->deviceId});
   }
   std::free(buffer);
 }
@@ -90,6 +92,9 @@ class CuptiTrace final : public KernelTrace {
     HR_RETURN_IF_ERROR(check(all.api.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flush"));
     const std::lock_guard lock(all.mutex);
     std::vector<KernelRun> runs = std::exchange(all.runs, {});
+    uint32_t first = std::numeric_limits<uint32_t>::max();
+    for (const KernelRun& run : runs) first = std::min(first, run.gpu);
+    std::erase_if(runs, [&](const KernelRun& run) { return run.gpu != first; });
     std::sort(runs.begin(), runs.end(),
               [](const KernelRun& a, const KernelRun& b) { return a.start_ns < b.start_ns; });
     return runs;

@@ -21,11 +21,7 @@ struct NcclGroupId {
 // which order they are added up is NCCL's choice, by size and by how the GPUs are linked. May be
 // recorded in a graph. Leaving before the others have what they wait for ends their waiting with an
 // error.
-class NcclRank : public Communicator {
- public:
-  // Errors of the calls so far and of the links.
-  virtual Status status() const = 0;
-};
+class NcclRank : public Communicator {};
 
 // Threads: any.
 class NcclLibrary {

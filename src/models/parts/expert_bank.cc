@@ -10,6 +10,14 @@
 namespace headrace {
 namespace {
 
+// The rows and columns of a rank are some of a tensor's or all.
+void take_rows(MatrixStack::Rows& rows, const Shares& shares, int32_t rank) {
+  if (shares.ranks() > 1) rows.take(shares.first(rank), shares.count(rank));
+}
+void take_columns(MatrixStack& stack, const Shares& shares, int32_t rank) {
+  if (shares.ranks() > 1) stack.take_columns(shares.first(rank), shares.count(rank));
+}
+
 // Matrices [rows, columns] of all experts, those of `names` side by side.
 MatrixStack stack_of(std::initializer_list<const char*> names, int32_t experts, int64_t rows,
                      int64_t columns) {
@@ -28,17 +36,21 @@ MatrixStack stack_of(std::initializer_list<const char*> names, int32_t experts, 
 
 Status ExpertBank::load(LayerTensors& tensors) {
   const int32_t experts = spec_.router.experts;
-  HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(stack_of({"ffn_gate_exps", "ffn_up_exps"}, experts,
-                                                        spec_.width, hidden_)));
-  HR_ASSIGN_OR_RETURN(down_,
-                      tensors.matrix(stack_of({"ffn_down_exps"}, experts, hidden_, spec_.width)));
+  MatrixStack gate_up = stack_of({"ffn_gate_exps", "ffn_up_exps"}, experts, spec_.width, hidden_);
+  for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths_, rank_);
+  HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
+  MatrixStack down = stack_of({"ffn_down_exps"}, experts, hidden_, spec_.width);
+  take_columns(down, widths_, rank_);
+  HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down));
   if (!has_shared()) return ok_status();
-  const MatrixStack gate_up{
+  MatrixStack shared_gate_up{
       .rows = {{"ffn_gate_shexp", spec_.shared_width}, {"ffn_up_shexp", spec_.shared_width}},
       .columns = hidden_};
-  HR_ASSIGN_OR_RETURN(shared_gate_up_, tensors.matrix(gate_up));
-  const MatrixStack down{.rows = {{"ffn_down_shexp", hidden_}}, .columns = spec_.shared_width};
-  HR_ASSIGN_OR_RETURN(shared_down_, tensors.matrix(down));
+  for (MatrixStack::Rows& rows : shared_gate_up.rows) take_rows(rows, shared_widths_, rank_);
+  HR_ASSIGN_OR_RETURN(shared_gate_up_, tensors.matrix(shared_gate_up));
+  MatrixStack shared_down{.rows = {{"ffn_down_shexp", hidden_}}, .columns = spec_.shared_width};
+  take_columns(shared_down, shared_widths_, rank_);
+  HR_ASSIGN_OR_RETURN(shared_down_, tensors.matrix(shared_down));
   return ok_status();
 }
 
@@ -57,11 +69,10 @@ ExpertBank::Scratch ExpertBank::place(ArenaPlaces& places, int64_t rows) const {
   scratch.rows = places.take<int32_t>(static_cast<size_t>(taken));
   scratch.places = places.take<int32_t>(static_cast<size_t>(taken));
   scratch.weights = places.take<float>(static_cast<size_t>(taken));
-  scratch.activated = places.take_tensor(dtype(), Shape{chosen, spec_.width});
+  scratch.activated = places.take_tensor(dtype(), Shape{chosen, width()});
   if (has_shared()) {
-    scratch.shared_gate_up =
-        places.take_tensor(dtype(), Shape{rows, 2 * int64_t{spec_.shared_width}});
-    scratch.shared_activated = places.take_tensor(dtype(), Shape{rows, spec_.shared_width});
+    scratch.shared_gate_up = places.take_tensor(dtype(), Shape{rows, 2 * shared_width()});
+    scratch.shared_activated = places.take_tensor(dtype(), Shape{rows, shared_width()});
   }
   scratch.outputs = places.take_tensor(dtype(), Shape{taken, hidden_});
   return scratch;

@@ -4,17 +4,27 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "models/parts/layer_part.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/shard.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
 
 class ExpertBank {
  public:
-  ExpertBank(const MixtureSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
+  // Of every expert the columns between its products that are rank `rank`'s of `widths`, of a
+  // shared one those of `shared_widths`: what it makes of rows is then this rank's addend.
+  ExpertBank(const MixtureSpec& spec, int64_t hidden, Shares widths, Shares shared_widths,
+             int32_t rank)
+      : spec_(spec),
+        hidden_(hidden),
+        widths_(std::move(widths)),
+        shared_widths_(std::move(shared_widths)),
+        rank_(rank) {}
 
   // The experts' tensors; the router is the mixture's.
   Status load(LayerTensors& tensors);
@@ -61,8 +71,14 @@ class ExpertBank {
   void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
                   std::byte* front) const;
 
+  int64_t width() const { return widths_.count(rank_); }
+  int64_t shared_width() const { return shared_widths_.count(rank_); }
+
   const MixtureSpec spec_;
   const int64_t hidden_;
+  const Shares widths_, shared_widths_;
+  const int32_t rank_;
+  // F, F': columns of this rank.
   LinearLayer gate_up_;                       // [experts 2 F, D]: gate and up of each
   LinearLayer down_;                          // [experts D, F]
   LinearLayer shared_gate_up_, shared_down_;  // [2 F', D], [D, F'], where there is a shared expert

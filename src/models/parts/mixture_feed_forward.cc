@@ -86,7 +86,7 @@ class MixtureFeedForward final : public FeedForward {
     if (spec_.choice_bias) {
       HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
     }
-    if (tensors.on_gpu()) return bank_.emplace(spec_, hidden_).load(tensors);
+    if (tensors.on_gpu()) return load_bank(tensors);
     for (int32_t n = 0; n < spec_.router.networks(); ++n) {
       HR_RETURN_IF_ERROR(load_network(tensors, n));
     }
@@ -195,11 +195,11 @@ class MixtureFeedForward final : public FeedForward {
   void run_bank(const FeedForwardRun& run) const {
     const std::optional<RmsNormArgs> norm = run.branch.joining_norm();
     const ConstTensorView x = norm.has_value() ? norm->out : run.branch.input();
-    bank_->run(run.branch.context(), {.router = router_,
-                                      .choice_bias = choice_bias_.data(),
-                                      .norm = norm,
-                                      .x = x,
-                                      .y = run.branch.end_with_rows()});
+    const TensorView y = run.branch.end_with_rows();
+    bank_->run(
+        run.branch.context(),
+        {.router = router_, .choice_bias = choice_bias_.data(), .norm = norm, .x = x, .y = y});
+    networks_.front().down.join(run.branch.context(), y);
   }
 
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
@@ -244,6 +244,17 @@ class MixtureFeedForward final : public FeedForward {
       stack.rows.push_back({"ffn_gate_inp_shexp", 1});
     }
     return stack;
+  }
+
+  // A rank's stacks have its columns of every expert, so that what it makes of a row is an addend.
+  Status load_bank(LayerTensors& tensors) {
+    if (split_ && output_width() < hidden_) {
+      return unsupported(
+          "experts on GPUs add up what ranks make of a row: use --tensor-parallel-sums reduce",
+          "tensor_parallel_sums");
+    }
+    return bank_.emplace(spec_, hidden_, networks_.front().widths, networks_.back().widths, rank_)
+        .load(tensors);
   }
 
   Status load_network(LayerTensors& tensors, int32_t n) {

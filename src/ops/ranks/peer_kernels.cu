@@ -1,0 +1,365 @@
+// Every rank launches the same collectives in the same order, each with as many
+// blocks as the others: block b of one meets block b of the others.
+//
+// Small sums (up to 2 MB). An element lies in the inbox as it was sent; kNothing lies where none
+// has come. Inboxes take turns: in turn t a rank writes into those of t, and empties its own of
+// t - 1. They are written again in t + 2, by ranks that have what this one sends in t + 1, behind
+// its kernel of t.
+//
+// Large ones go in steps: a block writes its part of one into all inboxes, then raises its flag
+// there, and reads what has come of the step before, for which it waits for the flags of the same
+// block of the others. Two inboxes take turns: in t + 2 a rank writes where others read in t, and
+// it has had flags of t + 1, which they raise behind their kernels of t.
+#include <algorithm>
+
+#include "ops/cuda_launch.cuh"
+#include "ops/ranks/peer_kernels.h"
+
+namespace headrace {
+namespace {
+
+// A pair of negative zeros in 16 bits, a number next to none in 32. What is sent is never it.
+constexpr uint32_t kNothing = 0x80008000;
+constexpr int kSmallThreads = 256;
+constexpr int kLargeThreads = 512;
+constexpr int kLargeBlocks = 128;  // as many as the links need
+constexpr int kSharedBlocks = 16;  // where ranks share a GPU, whose blocks must all find room
+constexpr uint64_t kPatienceNanoseconds = kPeerPatienceSeconds * 1000 * 1000 * 1000;
+
+__device__ __forceinline__ std::byte* own_of(const Peers& peers) {
+  return peers.memory[peers.rank];
+}
+__device__ __forceinline__ PeerControl* control_of(const Peers& peers) {
+  return reinterpret_cast<PeerControl*>(own_of(peers));
+}
+
+// Ends waiting for what does not come.
+class Patience {
+ public:
+  __device__ __forceinline__ bool ends(const Peers& peers) {
+    if ((++looks_ & 0x3ff) != 0) return false;
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    if (start_ == 0) start_ = now;
+    if (now - start_ < kPatienceNanoseconds) return false;
+    *static_cast<volatile uint32_t*>(peers.gave_up) = 1;
+    return true;
+  }
+
+ private:
+  uint64_t start_ = 0;
+  uint32_t looks_ = 0;
+};
+
+__device__ __forceinline__ uint4 load_volatile(const std::byte* from) {
+  uint4 value;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_volatile(std::byte* to, uint4 value) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+}
+__device__ __forceinline__ uint32_t load_flag(const std::byte* from) {
+  uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void raise_flag(std::byte* at, uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ uint32_t without_nothing(uint32_t word) {
+  return word == kNothing ? 0 : word;
+}
+__device__ __forceinline__ uint4 without_nothing(uint4 value) {
+  return {without_nothing(value.x), without_nothing(value.y), without_nothing(value.z),
+          without_nothing(value.w)};
+}
+__device__ __forceinline__ bool has_come(const uint4& value) {
+  return value.x != kNothing && value.y != kNothing && value.z != kNothing && value.w != kNothing;
+}
+
+__device__ __forceinline__ uint4 receive(const Peers& peers, const std::byte* from) {
+  Patience patience;
+  for (;;) {
+    const uint4 value = load_volatile(from);
+    if (has_come(value) || patience.ends(peers)) return value;
+  }
+}
+
+// The last block of a kernel notes what the next collective begins with.
+template <class Note>
+__device__ __forceinline__ void end_turn(const Peers& peers, const Note& note) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  PeerControl* const control = control_of(peers);
+  if (atomicAdd(&control->blocks_done, 1) + 1 < gridDim.x) return;
+  control->blocks_done = 0;
+  note(*control);
+}
+
+__device__ __forceinline__ void start_collective(const Peers& peers) {
+  if (peers.lets_next_start) gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+}
+
+template <class T>
+struct Sum {
+  static constexpr int kWidth = gpu::kAccessBytes / static_cast<int>(sizeof(T));
+  float values[kWidth];
+
+  __device__ __forceinline__ void add(const uint4& access, bool first) {
+    const auto vector = *reinterpret_cast<const gpu::Vector<T, kWidth>*>(&access);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float value = gpu::to_float(vector.values[i]);
+      values[i] = first ? value : __fadd_rn(values[i], value);
+    }
+  }
+  __device__ __forceinline__ uint4 rounded() const {
+    gpu::Vector<T, kWidth> vector;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) vector.values[i] = gpu::from_float<T>(values[i]);
+    return *reinterpret_cast<const uint4*>(&vector);
+  }
+};
+
+// data[i] = sum over the ranks; `accesses` of 16 bytes.
+template <class T>
+__global__ void __launch_bounds__(kSmallThreads)
+    add_small(const __grid_constant__ Peers peers, uint4* data, uint32_t accesses) {
+  start_collective(peers);
+  const PeerMemory places{peers.size};
+  const uint32_t turn = control_of(peers)->small_turn;
+  const uint32_t to_empty = control_of(peers)->small_accesses;
+  const uint32_t first = blockIdx.x * kSmallThreads + threadIdx.x;
+  const uint32_t stride = gridDim.x * kSmallThreads;
+  for (uint32_t i = first; i < accesses; i += stride) {
+    const int64_t at = int64_t{i} * gpu::kAccessBytes;
+    const uint4 own = without_nothing(data[i]);
+    for (int r = 0; r < peers.size; ++r) {
+      if (r != peers.rank) {
+        store_volatile(peers.memory[r] + places.small(turn, peers.rank) + at, own);
+      }
+    }
+  }
+  for (uint32_t i = first; i < to_empty; i += stride) {
+    const int64_t at = int64_t{i} * gpu::kAccessBytes;
+    for (int r = 0; r < peers.size; ++r) {
+      if (r == peers.rank) continue;
+      store_volatile(own_of(peers) + places.small(turn + PeerMemory::kSmallTurns - 1, r) + at,
+                     {kNothing, kNothing, kNothing, kNothing});
+    }
+  }
+  for (uint32_t i = first; i < accesses; i += stride) {
+    const int64_t at = int64_t{i} * gpu::kAccessBytes;
+    Sum<T> sum;
+    for (int r = 0; r < peers.size; ++r) {
+      sum.add(r == peers.rank ? without_nothing(data[i])
+                              : receive(peers, own_of(peers) + places.small(turn, r) + at),
+              r == 0);
+    }
+    data[i] = sum.rounded();
+  }
+  end_turn(peers, [&](PeerControl& control) {
+    control.small_turn = turn + 1;
+    control.small_accesses = accesses;
+  });
+}
+
+constexpr int kSteps = 8;  // of a large collective
+
+// A block's part of a step.
+struct StepRange {
+  int64_t first, last;
+  __device__ StepRange(int64_t count, int step) {
+    const int64_t part = int64_t{step} * gridDim.x + blockIdx.x,
+                  parts = int64_t{kSteps} * gridDim.x;
+    first = count * part / parts;
+    last = count * (part + 1) / parts;
+  }
+};
+
+// What a step's flag says: steps of all turns are counted.
+__device__ __forceinline__ uint32_t flag_of(uint32_t turn, int step) {
+  return turn * kSteps + static_cast<uint32_t>(step) + 1;
+}
+
+// Behind what this block has written into the others' inboxes.
+__device__ __forceinline__ void tell_peers(const Peers& peers, uint32_t flag) {
+  const int r = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  if (r >= peers.size || r == peers.rank) return;
+  __threadfence_system();
+  raise_flag(
+      peers.memory[r] + PeerMemory{peers.size}.flag(peers.rank, static_cast<int>(blockIdx.x)),
+      flag);
+}
+// Then what their blocks of this number have written is in this rank's inboxes.
+__device__ __forceinline__ void await_peers(const Peers& peers, uint32_t flag) {
+  const int r = static_cast<int>(threadIdx.x);
+  if (r < peers.size && r != peers.rank) {
+    const std::byte* const raised =
+        own_of(peers) + PeerMemory{peers.size}.flag(r, static_cast<int>(blockIdx.x));
+    Patience patience;
+    while (static_cast<int32_t>(load_flag(raised) - flag) < 0 && !patience.ends(peers)) {
+    }
+  }
+  __syncthreads();
+}
+
+// write(step) into all inboxes and read(step) from one's own, the one ahead of the other.
+template <class Write, class Read>
+__device__ __forceinline__ void exchange(const Peers& peers, const Write& write, const Read& read) {
+  start_collective(peers);
+  const uint32_t turn = control_of(peers)->large_turn;
+  for (int step = 0; step <= kSteps; ++step) {
+    if (step < kSteps) {
+      write(turn, step);
+      tell_peers(peers, flag_of(turn, step));
+    }
+    if (step > 0) {
+      await_peers(peers, flag_of(turn, step - 1));
+      read(turn, step - 1);
+    }
+  }
+  end_turn(peers, [&](PeerControl& control) { control.large_turn = turn + 1; });
+}
+
+template <class T>
+__global__ void __launch_bounds__(kLargeThreads)
+    add_large(const __grid_constant__ Peers peers, uint4* data, int64_t accesses) {
+  const PeerMemory places{peers.size};
+  exchange(
+      peers,
+      [&](uint32_t turn, int step) {
+        const StepRange range(accesses, step);
+        for (int r = 0; r < peers.size; ++r) {
+          if (r == peers.rank) continue;
+          auto* const to =
+              reinterpret_cast<uint4*>(peers.memory[r] + places.large(turn, peers.rank));
+#pragma unroll 4
+          for (int64_t i = range.first + threadIdx.x; i < range.last; i += kLargeThreads) {
+            to[i] = data[i];
+          }
+        }
+      },
+      [&](uint32_t turn, int step) {
+        const StepRange range(accesses, step);
+#pragma unroll 2
+        for (int64_t i = range.first + threadIdx.x; i < range.last; i += kLargeThreads) {
+          Sum<T> sum;
+          for (int r = 0; r < peers.size; ++r) {
+            const auto* const from =
+                reinterpret_cast<const uint4*>(own_of(peers) + places.large(turn, r));
+            sum.add(r == peers.rank ? data[i] : __ldcg(from + i), r == 0);
+          }
+          data[i] = sum.rounded();
+        }
+      });
+}
+
+// Every rank's columns of `rows` rows of `data`, `stride` accesses apart.
+template <class Access>
+__global__ void __launch_bounds__(kLargeThreads)
+    gather(const __grid_constant__ Peers peers, const __grid_constant__ PeerColumns columns,
+           Access* data, int64_t stride, int64_t rows) {
+  const PeerMemory places{peers.size};
+  const auto width = [&](int r) { return columns.starts[r + 1] - columns.starts[r]; };
+  const auto at = [&](int r, int64_t i) -> Access* {
+    return data + i / width(r) * stride + columns.starts[r] + i % width(r);
+  };
+  exchange(
+      peers,
+      [&](uint32_t turn, int step) {
+        const StepRange own(rows * width(peers.rank), step);
+        for (int r = 0; r < peers.size; ++r) {
+          if (r == peers.rank) continue;
+          auto* const to =
+              reinterpret_cast<Access*>(peers.memory[r] + places.large(turn, peers.rank));
+#pragma unroll 4
+          for (int64_t i = own.first + threadIdx.x; i < own.last; i += kLargeThreads) {
+            to[i] = *at(peers.rank, i);
+          }
+        }
+      },
+      [&](uint32_t turn, int step) {
+        for (int r = 0; r < peers.size; ++r) {
+          if (r == peers.rank) continue;
+          const auto* const from =
+              reinterpret_cast<const Access*>(own_of(peers) + places.large(turn, r));
+          const StepRange theirs(rows * width(r), step);
+#pragma unroll 4
+          for (int64_t i = theirs.first + threadIdx.x; i < theirs.last; i += kLargeThreads) {
+            *at(r, i) = __ldcg(from + i);
+          }
+        }
+      });
+}
+
+__global__ void fill_words(uint32_t* to, int64_t count, uint32_t value) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    to[i] = value;
+  }
+}
+
+int large_blocks(const Peers& peers) {
+  return peers.lets_next_start ? kLargeBlocks : kSharedBlocks;
+}
+
+template <class... Parameters>
+void launch(cudaStream_t stream, void (*kernel)(Parameters...), int64_t blocks, int threads,
+            const std::type_identity_t<Parameters>&... arguments) {
+  gpu::check_launch(gpu::launch_overlapped(
+      kernel, {.blocks = dim3(static_cast<unsigned>(blocks)), .threads = threads}, stream,
+      arguments...));
+}
+
+template <class Access>
+void gather_as(cudaStream_t stream, const Peers& peers, const PeerColumns& columns, std::byte* data,
+               int64_t stride, int64_t rows) {
+  launch(stream, gather<Access>, large_blocks(peers), kLargeThreads, peers, columns,
+         reinterpret_cast<Access*>(data), stride, rows);
+}
+
+}  // namespace
+
+void empty_inboxes(cudaStream_t stream, const Peers& peers) {
+  const PeerMemory places{peers.size};
+  std::byte* const memory = peers.memory[peers.rank];
+  gpu::check_launch(cudaMemsetAsync(memory, 0, static_cast<size_t>(places.small()), stream));
+  fill_words<<<64, 256, 0, stream>>>(reinterpret_cast<uint32_t*>(memory + places.small()),
+                                     (places.large() - places.small()) / 4, kNothing);
+  gpu::check_launch(cudaGetLastError());
+}
+
+void add_up(cudaStream_t stream, const Peers& peers, DType dtype, std::byte* data, int64_t bytes) {
+  auto* const accesses = reinterpret_cast<uint4*>(data);
+  const int64_t count = bytes / gpu::kAccessBytes;
+  gpu::with_float_type(dtype, [&]<class T>(gpu::ElementType<T>) {
+    if (bytes > PeerMemory::kSmallBytes) {
+      return launch(stream, add_large<T>, large_blocks(peers), kLargeThreads, peers, accesses,
+                    count);
+    }
+    const int64_t blocks =
+        std::min<int64_t>((count + kSmallThreads - 1) / kSmallThreads, large_blocks(peers));
+    launch(stream, add_small<T>, blocks, kSmallThreads, peers, accesses,
+           static_cast<uint32_t>(count));
+  });
+}
+
+void gather_columns(cudaStream_t stream, const Peers& peers, const PeerColumns& columns,
+                    int access_bytes, std::byte* data, int64_t stride, int64_t rows) {
+  if (access_bytes == 16) return gather_as<uint4>(stream, peers, columns, data, stride, rows);
+  if (access_bytes == 4) return gather_as<uint32_t>(stream, peers, columns, data, stride, rows);
+  CHECK(access_bytes == 2);
+  gather_as<uint16_t>(stream, peers, columns, data, stride, rows);
+}
+
+}  // namespace headrace

@@ -1,0 +1,198 @@
+// Models that are split over GPUs: tiny ones of every architecture, and a wide one whose matrices
+// are large enough for the kernels of large models. The second rank is on the second GPU, or beside
+// the first where there is one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "../golden/model_under_test.h"
+#include "../golden/same_outcome.h"
+#include "base/rng.h"
+#include "tensor/device.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kVocab = 96;  // of all models
+constexpr int32_t kNewTokens = 24;
+
+// Of two ranks on one GPU, a kernel that is loaded when it is first launched waits for the GPU, on
+// which the other rank waits for this one. Before CUDA starts.
+const bool kLoadsKernelsAtStart = [] {
+  return ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0) == 0;
+}();
+
+std::vector<int> two_gpus() {
+  const bool second = create_cuda_device(1, 1).ok();
+  return {0, second ? 1 : 0};
+}
+
+StackOptions split_options(const std::string& path, std::optional<DType> dtype) {
+  StackOptions options{.model = path,
+                       .device = {.choice = DeviceChoice::kGpu, .gpus = two_gpus(), .threads = 2},
+                       .load = {.dtype = dtype},
+                       .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
+                       .memory = {.kv_cache_memory_bytes = 64 << 20},
+                       .runner = {.graphs_at_start = true}};
+  options.device.tensor_parallel_size = 2;
+  return options;
+}
+StackOptions whole_options(const std::string& path, DeviceChoice choice,
+                           std::optional<DType> dtype) {
+  StackOptions options = split_options(path, dtype);
+  options.device.choice = choice;
+  options.device.tensor_parallel_size = 1;
+  return options;
+}
+
+std::vector<TestRequest> requests(int32_t length_max) {
+  std::vector<TestRequest> requests;
+  Rng rng(22);
+  for (int i = 0; i < 8; ++i) {
+    TestRequest request;
+    const int32_t length = 1 + (length_max - kNewTokens - 1) * i / 7;
+    for (int32_t t = 0; t < length; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(rng.below(kVocab)));
+    }
+    request.sampling = {.temperature = 0, .max_tokens = kNewTokens, .ignore_eos = true};
+    request.sampling.logprobs = 3;
+    request.sampling.prompt_logprobs = i % 2 == 0 ? 3 : -1;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    if (i == 1) request.sampling.temperature = 0.8f;
+    if (i == 2) request.sampling.repetition_penalty = 1.3f;
+    if (i == 5) request.sampling.temperature = 1.1f, request.sampling.top_p = 0.9f;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// Of log-probabilities of the same tokens, as far as texts go together.
+std::vector<double> distances(const std::vector<TokenLogprobs>& a,
+                              const std::vector<TokenLogprobs>& b) {
+  std::vector<double> all = {0};
+  for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
+    all.push_back(std::abs(double{a[i].logprob} - b[i].logprob));
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+// What is computed on a CPU alone, by name.
+bool is_refused(const Status& status) {
+  return status.code() == StatusCode::kUnsupported &&
+         status.message().find("on a CPU alone") != std::string::npos;
+}
+
+std::vector<std::string> tiny_models() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/data/models")) {
+    if (entry.is_directory() || entry.path().extension() == ".gguf") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(RanksCuda, TinyModelsInFloat32AreTheCpus) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  int models = 0;
+  for (const std::string& path : tiny_models()) {
+    SCOPED_TRACE(path);
+    auto cpu = ModelUnderTest::load(whole_options(path, DeviceChoice::kCpu, DType::kF32));
+    auto split = ModelUnderTest::load(split_options(path, DType::kF32));
+    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+    if (is_refused(split.status())) continue;
+    ASSERT_TRUE(split.ok()) << split.status().message();
+    ++models;
+    const auto all = requests(std::min(cpu->stack().info().max_model_len, 120));
+    const auto expected = cpu->answer(all), actual = split->answer(all);
+    ASSERT_TRUE(expected.ok() && actual.ok()) << actual.status().message();
+    int different = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Outcome &want = (*expected)[i], &got = (*actual)[i];
+      different += want.tokens == got.tokens ? 0 : 1;
+      EXPECT_LE(distances(want.prompt_logprobs, got.prompt_logprobs).back(), 2e-3) << i;
+      EXPECT_LE(distances(want.logprobs, got.logprobs).back(), 2e-3) << i;
+    }
+    EXPECT_LE(different, 1);
+  }
+  EXPECT_GE(models, 13);
+}
+
+// The folder of a configuration, for dummy weights.
+std::string wide_model() {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "wide-ranks";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << fmt::format(
+      R"({{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+           "hidden_size": 4096, "intermediate_size": 8192, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 3, "vocab_size": {},
+           "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+           "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": false}})",
+      kVocab);
+  return folder.string();
+}
+
+// Steps replayed and not, prompts cut and whole, a rank that waits: the same answers.
+TEST(RanksCuda, AWideModelInBf16IsNearTheCpus) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  const std::string path = wide_model();
+  const auto dummy = [](StackOptions options) {
+    options.load.format = LoadFormat::kDummy;
+    return options;
+  };
+  auto cpu = ModelUnderTest::load(dummy(whole_options(path, DeviceChoice::kCpu, DType::kF32)));
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto all = requests(120);
+  const auto expected = cpu->answer(all);
+  ASSERT_TRUE(expected.ok());
+  for (const bool graphs : {true, false}) {
+    for (const ShardSums sums : {ShardSums::kReduce, ShardSums::kGather}) {
+      StackOptions options = dummy(split_options(path, DType::kBF16));
+      options.runner.graphs = options.runner.graphs_at_start = graphs;
+      options.device.tensor_parallel_sums = sums;
+      auto split = ModelUnderTest::load(options);
+      ASSERT_TRUE(split.ok()) << split.status().message();
+      for (int turn = 0; turn < 3; ++turn) {
+        const auto actual = split->answer(all);
+        ASSERT_TRUE(actual.ok()) << actual.status().message();
+        for (size_t i = 0; i < all.size(); ++i) {
+          const Outcome &want = (*expected)[i], &got = (*actual)[i];
+          EXPECT_EQ(got.tokens.size(), static_cast<size_t>(kNewTokens));
+          EXPECT_LE(distances(want.prompt_logprobs, got.prompt_logprobs).back(), 0.25) << i;
+          EXPECT_LE(distances(want.logprobs, got.logprobs).back(), 0.25) << i;
+        }
+      }
+    }
+  }
+}
+
+// With --batch-invariant a row is alike alone and among others; ranks change nothing of that.
+TEST(RanksCuda, InvariantRowsAreAlikeAloneAndTogether) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  StackOptions options = split_options(wide_model(), DType::kBF16);
+  options.load.format = LoadFormat::kDummy;
+  options.device.batch_invariant = true;
+  options.engine.scheduler.enable_prefix_caching = false;
+  auto split = ModelUnderTest::load(options);
+  ASSERT_TRUE(split.ok()) << split.status().message();
+  const auto all = requests(120);
+  const auto together = split->answer(all);
+  ASSERT_TRUE(together.ok());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto alone = split->answer(all[i]);
+    ASSERT_TRUE(alone.ok());
+    expect_same((*together)[i], *alone, std::to_string(i));
+  }
+}
+
+}  // namespace
+}  // namespace headrace
