@@ -62,9 +62,11 @@ Result<std::unique_ptr<Answer>> Answer::start(ModelStack& stack, AnswerRequest r
       new Answer(*stack.tokenizer(), std::move(request.stops), std::move(request.kept)));
   answer->timings_.prompt_tokens = prompt_tokens;
   answer->started_ = now_seconds();
-  HR_ASSIGN_OR_RETURN(answer->reader_,
-                      RequestReader::submit(stack.engine(), {.prompt = std::move(request.prompt),
-                                                             .sampling = request.sampling}));
+  HR_ASSIGN_OR_RETURN(
+      answer->reader_,
+      RequestReader::submit(stack.engine(), {.prompt = std::move(request.prompt),
+                                             .sampling = request.sampling,
+                                             .adapter_weights = stack.adapter_of_all()}));
   return answer;
 }
 

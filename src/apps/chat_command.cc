@@ -18,6 +18,7 @@
 #include "apps/local_chat.h"
 #include "apps/saved_chats.h"
 #include "apps/signal_watch.h"
+#include "cli/adapter_flags.h"
 #include "cli/engine_flags.h"
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
@@ -73,6 +74,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       ->type_name("KEY")
       ->group(kGroup);
   add_sampling_flags(app, flags.sampling);
+  add_adapter_flag(app, flags.model.stack.adapters);
   add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
   add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);

@@ -13,6 +13,7 @@
 #include "apps/answer.h"
 #include "apps/chat_prompt.h"
 #include "apps/signal_watch.h"
+#include "cli/adapter_flags.h"
 #include "cli/engine_flags.h"
 #include "cli/load_progress.h"
 #include "cli/model_flags.h"
@@ -51,6 +52,7 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   app.add_flag("--json", flags.json, "Print one JSON object at the end instead of the text")
       ->group("Prompt");
   add_sampling_flags(app, flags.sampling);
+  add_adapter_flag(app, flags.model.stack.adapters);
   add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
   app.add_option("text", flags.prompt, "The prompt, behind the model")->group("Prompt");
   add_generation_config_flags(app, flags.model);

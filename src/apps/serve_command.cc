@@ -22,6 +22,7 @@
 #include "apps/signal_watch.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/adapter_flags.h"
 #include "cli/engine_flags.h"
 #include "cli/model_flags.h"
 #include "cli/pooling_flags.h"
@@ -334,19 +335,6 @@ void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
       ->needs(folder);
 }
 
-Result<std::vector<std::string>> parse_origins(const std::string& text) {
-  if (text.empty()) return std::vector<std::string>();
-  if (!text.starts_with('[')) return std::vector<std::string>{text};
-  const Result<Json> json = parse_json(text);
-  if (!json.ok()) return json.status().with_context("--allowed-origins");
-  std::vector<std::string> origins;
-  for (const Json& origin : json->as_array()) {
-    if (!origin.is_string()) return invalid_argument("--allowed-origins must hold texts only");
-    origins.push_back(origin.as_string());
-  }
-  return origins;
-}
-
 // The first of these that is set: unlike an argument, nobody else on the machine can read it.
 void add_key_of_environment(std::vector<std::string>& keys) {
   for (const char* name : {"HEADRACE_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY"}) {
@@ -457,6 +445,7 @@ ServedModelOptions model_options(const ServeFlags& flags) {
 void add_flags_of_a_model(CLI::App& app, ServeFlags& flags, ModelArgument argument) {
   add_output_flags(app, flags);
   add_pooling_flags(app, flags.model.stack.pooling);
+  add_adapter_flags(app, flags.model.stack.adapters);
   add_model_flags(app, flags.model, argument);
   add_generation_config_flags(app, flags.model);
   add_chosen_sampling_flags(app, flags.sampling, {});
@@ -621,6 +610,9 @@ Status apply_model_list_flags(ServeFlags& flags) {
     return refuse("--batch-input, --batch-dir", "start a server for them");
   }
   if (flags.seccomp) return refuse("--seccomp", "loading another needs what it gives up");
+  if (several && flags.model.stack.adapters.wanted()) {
+    return refuse("--lora-modules, --enable-lora", "each of several has its own, in --models");
+  }
   if (several && !flags.model.stack.engine.kv_save_path.empty()) {
     return refuse("--kv-save", "several would write one file");
   }

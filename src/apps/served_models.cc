@@ -238,6 +238,9 @@ Result<LoadedStack> load_served_stack(const ServedModelOptions& options, LoadRep
   LoadedStack stack;
   HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.stack.model));
   HR_ASSIGN_OR_RETURN(stack.embedder, EmbeddingStack::load(options.stack, source));
+  if (stack.embedder && options.stack.adapters.wanted()) {
+    return unsupported("--enable-lora: adapters are for models that generate text", "enable-lora");
+  }
   if (stack.embedder) return stack;
   if (report == LoadReport::kProgressLine) {
     HR_ASSIGN_OR_RETURN(stack.model, load_with_progress(options.stack, std::move(source)));
@@ -250,15 +253,19 @@ Result<LoadedStack> load_served_stack(const ServedModelOptions& options, LoadRep
 ServedModel served_model_of(const LoadedStack& stack, const ServedModelOptions& options) {
   if (stack.embedder) return served_embedder(*stack.embedder);
   ModelStack& model = *stack.model;
-  return {.engine = &model.engine(),
-          .tokenizer = model.tokenizer(),
-          .chat_template = model.chat_template(),
-          .max_model_len = model.info().max_model_len,
-          .tool_call_parser = options.tool_call_parser,
-          .reasoning_parser = options.reasoning_parser,
-          .sampling = options.sampling.over(model.sampling()),
-          .created_unix_s = std::time(nullptr),
-          .facts = facts_of(model)};
+  return {
+      .engine = &model.engine(),
+      .tokenizer = model.tokenizer(),
+      .chat_template = model.chat_template(),
+      .adapters = model.adapters(),
+      .adapters_change = options.stack.adapters.enabled,
+      .adapter_of_all = options.stack.adapters.of_all ? options.stack.adapters.of_all->name : "",
+      .max_model_len = model.info().max_model_len,
+      .tool_call_parser = options.tool_call_parser,
+      .reasoning_parser = options.reasoning_parser,
+      .sampling = options.sampling.over(model.sampling()),
+      .created_unix_s = std::time(nullptr),
+      .facts = facts_of(model)};
 }
 
 void add_model_list_flags(CLI::App& app, ModelListFlags& flags) {
@@ -323,6 +330,9 @@ ServedModelSpec model_spec(ServedModelOptions options, const NamedModel& model,
       const HubName hub = hub_name_parts(model.path);
       spec.other_names.push_back(hub.maker + "/" + hub.model);
     }
+  }
+  for (const AdapterSpec& adapter : options.stack.adapters.at_start) {
+    spec.adapter_names.push_back(adapter.name);
   }
   spec.facts.path = model.path;
   spec.facts.file_bytes = bytes_on_disk(model.path);

@@ -38,6 +38,12 @@ of a sequence once all have started; the prompts' steps are in the time to first
 constexpr int64_t kLengthMax = 1 << 24;
 constexpr int64_t kRequestsMax = 1 << 20;
 
+// As many adapters as asked for may be in memory.
+void fit_adapters(AdapterOptions& adapters) {
+  adapters.count_max = std::max(adapters.count_max, adapters.dummies);
+  adapters.rank_max = std::max(adapters.rank_max, adapters.dummy_rank);
+}
+
 struct WorkloadFlags {
   ModelFlags model{
       .stack = {.batch = {.cpu_max_num_seqs = 256}, .runner = {.graphs_at_start = true}}};
@@ -67,6 +73,16 @@ void add_shared_flags(CLI::App& app, WorkloadFlags& flags) {
       ->type_name("N")
       ->group("Work");
   app.add_flag("--no-warmup", flags.no_warm_up, "No run before those that are timed")
+      ->group("Work");
+  AdapterOptions& adapters = flags.model.stack.adapters;
+  app.add_option("--lora-dummy", adapters.dummies,
+                 "CPU: so many random adapters, which requests have in turn (0: none)")
+      ->check(CLI::Range(0, 1 << 12))
+      ->type_name("N")
+      ->group("Work");
+  app.add_option("--lora-rank", adapters.dummy_rank, "Their rank")
+      ->check(CLI::Range(1, 1 << 10))
+      ->type_name("N")
       ->group("Work");
   add_choice(app, "-o,--output", flags.format, {"text", "json"}, "Output format")->group("Work");
   add_model_flags(app, flags.model);
@@ -251,6 +267,7 @@ Result<int> run_throughput(WorkloadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_ASSIGN_OR_RETURN(std::vector<WorkItem> items, requested_items(flags));
   StackOptions& options = flags.model.stack;
+  fit_adapters(options.adapters);
   if (options.memory.max_model_len == 0) options.memory.max_model_len = longest(items);
   SchedulerOptions& scheduler = options.engine.scheduler;
   scheduler.max_queued_requests =
@@ -331,6 +348,7 @@ void print_trace(const StepTrace& trace, int64_t batch, const std::string& forma
 Result<int> run_latency(WorkloadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   StackOptions& options = flags.model.stack;
+  fit_adapters(options.adapters);
   std::unique_ptr<KernelTrace> trace;  // before the first graph is made
   if (flags.trace) {
     HR_ASSIGN_OR_RETURN(trace, KernelTrace::start());

@@ -68,6 +68,14 @@ class RunRecord {
   const int64_t start_ns_;
 };
 
+// All that are loaded: requests have them in turn.
+std::vector<std::shared_ptr<const Adapter>> adapters_of(ModelStack& stack) {
+  std::vector<std::shared_ptr<const Adapter>> adapters;
+  if (stack.adapters() == nullptr) return adapters;
+  for (const auto& entry : stack.adapters()->list()) adapters.push_back(entry.adapter);
+  return adapters;
+}
+
 Request random_request(Engine& engine, const WorkItem& item, Rng& rng) {
   Request request{.id = engine.next_request_id()};
   const auto vocabulary = static_cast<uint64_t>(engine.options().vocab_size);
@@ -123,8 +131,12 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   Rng rng(seed);
   std::vector<Request> requests;
   WorkloadResult result;
+  const auto adapters = adapters_of(stack);
   for (const WorkItem& item : items) {
-    requests.push_back(random_request(engine, item, rng));
+    Request& request = requests.emplace_back(random_request(engine, item, rng));
+    if (!adapters.empty()) {
+      request.adapter_weights = adapters[(requests.size() - 1) % adapters.size()];
+    }
     result.prompt_tokens += item.prompt;
   }
   const EngineStats before = engine.stats();

@@ -51,7 +51,8 @@ constexpr std::string_view kPlanned = "memory is planned by --max-model-len and 
 constexpr std::string_view kOneSpan = "--otlp-traces-endpoint sends one span of each request";
 constexpr std::string_view kLogLevel = "--log-level sets what is told";
 constexpr std::string_view kTiers = "--kv-offloading-size keeps prefixes in host memory";
-constexpr std::string_view kNoAdapters = "adapters are not supported";
+constexpr std::string_view kNoAdapters =
+    "this command takes no adapters: headrace serve, run and chat do";
 constexpr std::string_view kCors = "a preflight from --allowed-origins is answered as it asks";
 constexpr std::string_view kUnused = "the sampler that it belongs to is not here";
 

@@ -32,11 +32,13 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
     set_slots(place, slots);
     set_sequences(place, i, slots);
     add_tokens(work, slot);
+    add_adapter_rows(slot, row_first, work.count);
     add_logit_rows(work, slot, row_first);
   }
   fill_groups(slots.group_stride());
   ForwardBatch built = batch();
   built.kept = keep_rows(plan);
+  built.adapters = adapters_;
   return built;
 }
 
@@ -67,10 +69,19 @@ void BatchBuilder::begin(size_t rows, size_t sequences) {
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
+  adapters_.clear();
   slots_.resize(plan_.groups.size());
   sequences_.resize(plan_.kinds.size());
   for (auto& slots_of_group : slots_) slots_of_group.resize(rows);
   for (auto& sequences_of_kind : sequences_) sequences_of_kind.resize(sequences);
+}
+
+void BatchBuilder::add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count) {
+  const auto* const adapter = static_cast<const LoraAdapter*>(slot.request->adapter_weights.get());
+  if (adapter == nullptr) return;
+  auto at = std::ranges::find(adapters_, adapter, &AdapterRows::adapter);
+  if (at == adapters_.end()) at = adapters_.insert(at, {adapter, {}});
+  for (int32_t row = row_first; row < row_first + count; ++row) at->rows.push_back(row);
 }
 
 // Groups of one kind have the sequences in common, with the tables of the kind's first.

@@ -61,6 +61,7 @@ class BatchBuilder {
   void set_slots(const Place& place, const SlotTable& tables);
   void set_sequences(const Place& place, size_t index, const SlotTable& tables);
   void fill_groups(int32_t group_stride);
+  void add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count);
   ForwardBatch batch() const;
   void add_logit_rows(const Work& work, const Slot& slot, int32_t row_first);
   const ForwardBatch::KeptRows* keep_rows(const StepPlan& plan);  // null: all rows
@@ -75,6 +76,7 @@ class BatchBuilder {
   std::vector<std::vector<AttentionSequence>> sequences_;  // [kinds][S]
   std::vector<ForwardBatch::Group> groups_;
   std::vector<LogitRow> logit_rows_;
+  std::vector<AdapterRows> adapters_;              // of the rows that have some
   std::vector<int32_t> kept_rows_;                 // [R]
   std::vector<AttentionSequence> kept_sequences_;  // [R]
   ForwardBatch::KeptRows kept_;

@@ -89,6 +89,7 @@ class EngineImpl final : public Engine {
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
         takes_constraints_(runner_->takes_constraints()),
+        takes_adapters_(runner_->takes_adapters()),
         pins_(scheduler_->prefix_cache(), options_.arithmetic),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
         gauges_{QueueGauge(options_.scheduler), QueueGauge(options_.scheduler)} {
@@ -201,6 +202,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Runner> runner_;
   const bool takes_constraints_;
+  const bool takes_adapters_;
   PrefixPins pins_;  // the engine thread's
   const uint64_t seed_origin_;
 
@@ -261,6 +263,9 @@ Status EngineImpl::check_request(const Request& request) const {
   if (request.constraint != nullptr && !takes_constraints_) {
     return invalid_argument("structured output runs on CPUs so far");
   }
+  if (request.adapter_weights != nullptr && !takes_adapters_) {
+    return invalid_argument("this engine computes without adapters", "model");
+  }
   return scheduler_->check(request);
 }
 
@@ -270,6 +275,7 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
     request.sampling.seed = mix64(seed_origin_ ^ mix64(request.id.value));
   }
   if (request.constraint != nullptr) request.lookahead = Lookahead::kAfterResult;
+  if (request.adapter_weights != nullptr) request.adapter = request.adapter_weights->key();
   if (request.arithmetic == 0) request.arithmetic = options_.arithmetic;
   {
     std::lock_guard lock(mutex_);
@@ -341,7 +347,11 @@ bool EngineImpl::take_commands() {
     const bool work = !failed_ && (scheduler_->has_work() || !in_flight_.empty());
     busy_.store(work, std::memory_order_relaxed);
     if (!work) {
-      was_idle_ = true;
+      if (!std::exchange(was_idle_, true) && !failed_) {
+        lock.unlock();
+        runner_->forget_requests();
+        lock.lock();
+      }
       while (!something()) {
         lock.unlock();
         const bool did_something = !failed_ && runner_->idle_work();

@@ -62,6 +62,8 @@ class ModelRunner final : public Runner {
     return false;
   }
   bool takes_constraints() const override { return true; }
+  void forget_requests() override { slots_.clear(); }
+  bool takes_adapters() const override { return !model_.adapter_sites().empty(); }
   int64_t page_bytes() const override;
   Status read_page(TierPage from, std::span<std::byte> to) override;
   Status write_page(std::span<const std::byte> from, BlockId to) override;

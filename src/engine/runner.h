@@ -26,12 +26,16 @@ class Runner {
 
   // Whether it keeps to the forms of answers (Request::constraint).
   virtual bool takes_constraints() const { return false; }
+  // Whether it computes with adapters (Request::adapter_weights), which were loaded for its model.
+  virtual bool takes_adapters() const { return false; }
 
   // For saving and restoring the prefix cache while no step is in flight. 0: the runner has no
   // pages to copy.
   virtual int64_t page_bytes() const { return 0; }
   virtual Status read_page(TierPage, std::span<std::byte>) { return unsupported("no pages"); }
   virtual Status write_page(std::span<const std::byte>, BlockId) { return unsupported("no pages"); }
+  // No request is left: what it keeps of those that were goes. REQUIRES: no step is in flight
+  virtual void forget_requests() {}
   // Does something worth doing while there is nothing to compute, for as long as a short step
   // takes; false: nothing is left to do. REQUIRES: no step is in flight
   virtual bool idle_work() { return false; }

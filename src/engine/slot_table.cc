@@ -42,6 +42,10 @@ void SlotTable::update(const StepPlan& plan) {
   }
 }
 
+void SlotTable::clear() {
+  for (Slot& slot : slots_) slot = Slot{};
+}
+
 void SlotTable::admit(const Admission& admission) {
   Slot& slot = slots_.at(static_cast<size_t>(admission.slot.value));
   slot = Slot{};

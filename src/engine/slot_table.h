@@ -38,6 +38,8 @@ class SlotTable {
 
   // Applies a plan's releases, admissions and new blocks.
   void update(const StepPlan& plan);
+  // Forgets all sequences.
+  void clear();
   // Says that a step in flight samples a token of the slot's sequence; append() brings the token.
   void expect(SlotId slot);
   // Appends the token that was sampled for a slot's sequence.

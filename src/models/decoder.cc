@@ -150,7 +150,8 @@ class DecoderPass {
         state_offsets_(state_offsets),
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
-        stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale) {}
+        stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale,
+                batch.adapters) {}
 
   // Once, before the layers.
   void rotate_positions(const std::vector<RopeWeights>& ropes) {
@@ -283,20 +284,22 @@ const LinearWeight* packed_table(const DecoderWeights& weights) {
 class Decoder final : public Model {
  public:
   Decoder(DecoderSpec spec, DecoderWeights weights, const DeviceTraits& device,
-          DType activation_dtype)
+          DType activation_dtype, int32_t adapter_rank_max)
       : spec_(std::move(spec)),
         model_spec_(headrace::model_spec(spec_.model, weights.layers)),
         state_offsets_(state_offsets(model_spec_)),
         weights_(std::move(weights)),
         widths_(Widths::of(weights_.layers, device)),
         device_(device),
-        activation_dtype_(activation_dtype) {}
+        activation_dtype_(activation_dtype),
+        adapter_rank_max_(adapter_rank_max) {}
 
   const ModelSpec& spec() const override { return model_spec_; }
   DType activation_dtype() const override { return activation_dtype_; }
   int64_t weight_bytes() const override;
   int64_t unpacked_bytes() const override;
   void pack_more(int64_t bytes_min) override;
+  std::span<const MatrixStack> adapter_sites() const override { return weights_.adapter_sites; }
   int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                           int32_t thread_count) const override;
 
@@ -370,6 +373,7 @@ class Decoder final : public Model {
   const Widths widths_;
   const DeviceTraits device_;
   const DType activation_dtype_;
+  const int32_t adapter_rank_max_;
 };
 
 int64_t Decoder::weight_bytes() const {
@@ -406,6 +410,8 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
     op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
                          layer.feed_forward->op_workspace_bytes(fed)});
   }
+  op_bytes =
+      std::max(op_bytes, lora_workspace_bytes(weights_.adapter_sites, tokens, adapter_rank_max_));
   ArenaPlaces places;
   DecoderScratch::place(places, spec_, widths_, tokens, activation_dtype_, device_);
   places.take<std::byte>(static_cast<size_t>(op_bytes));
@@ -426,8 +432,8 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
   CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
   if (options.output_rows < spec.model.vocab_size) spec.model.output_rows = options.output_rows;
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
-  return std::unique_ptr<Model>(
-      std::make_unique<Decoder>(std::move(spec), std::move(weights), device.traits(), activations));
+  return std::unique_ptr<Model>(std::make_unique<Decoder>(
+      std::move(spec), std::move(weights), device.traits(), activations, options.adapter_rank_max));
 }
 
 }  // namespace headrace

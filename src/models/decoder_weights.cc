@@ -90,7 +90,9 @@ class DecoderLoader {
     Result<LinearLayer> matrix(const MatrixStack& stack) override {
       MatrixStack in_file = stack;
       for (MatrixStack::Rows& rows : in_file.rows) rows.name = name_in_file(rows.name);
-      return loader_.linear(in_file);
+      HR_ASSIGN_OR_RETURN(LinearLayer layer, loader_.linear(in_file));
+      if (stack.adapts) loader_.add_site(std::move(in_file), layer);
+      return layer;
     }
     Result<DeviceVector> vector(const std::string& name, int64_t count) override {
       return loader_.vector(name_in_file(name), count);
@@ -109,6 +111,12 @@ class DecoderLoader {
     DecoderLoader& loader_;
     const int32_t layer_;
   };
+
+  void add_site(MatrixStack stack, LinearLayer& layer) {
+    if (options_.adapter_rank_max == 0) return;
+    layer.site = static_cast<int32_t>(weights_.adapter_sites.size());
+    weights_.adapter_sites.push_back(std::move(stack));
+  }
 
   void report(double done) const {
     if (options_.progress) options_.progress(done);

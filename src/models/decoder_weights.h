@@ -23,6 +23,7 @@ struct DecoderWeights {
   NormWeights output_norm;  // [D], logit_scale included
   LinearWeight output;      // [V, D]; of a rank, its rows; empty where it was left out
   Shares vocabulary;        // of the ranks; one where the head is whole
+  std::vector<MatrixStack> adapter_sites;  // by LinearLayer::site
 };
 
 // visit(LinearWeight&) for all that a step multiplies by, in its order.

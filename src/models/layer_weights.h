@@ -41,6 +41,7 @@ struct NormWeights {
 struct LinearLayer {
   LinearWeight weight;  // [N, K]
   DeviceVector bias;    // [N] or empty
+  int32_t site = -1;    // of Model::adapter_sites(); -1: it takes no adapters
 };
 
 // x := x + residual_scale * residual, where there is one; out = norm(x).

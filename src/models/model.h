@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "models/adapter_rows.h"
 #include "models/layer_tap.h"
 #include "models/shard.h"
 #include "ops/attention/attention.h"
@@ -105,6 +106,8 @@ struct ForwardBatch {
   // Of models with states: the entries, and of each sequence, in the order of those of a group,
   // what it reads and writes.
   StateView states = {};
+  // CPU: of rows that have adapters, one entry an adapter; these were loaded for the model.
+  std::span<const AdapterRows> adapters = {};
 };
 
 struct LayerRange {
@@ -125,6 +128,9 @@ class Model {
   virtual int64_t unpacked_bytes() const { return 0; }
   // Packs at least `bytes_min` of them, or all. REQUIRES: no step is in flight
   virtual void pack_more(int64_t /*bytes_min*/) {}
+  // The matrices whose products take adapters, by LinearLayer::site, under GGUF names
+  // ("blk.3.attn_q"); none where the load asked for none (ModelLoadOptions::adapter_rank_max).
+  virtual std::span<const MatrixStack> adapter_sites() const { return {}; }
   // An upper bound of the workspace that embed(), layers() and head() take for `tokens` rows in a
   // step, `logit_rows` rows a head() call and sequences up to `kv_length_max` tokens.
   virtual int64_t workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
@@ -169,6 +175,7 @@ struct ModelLoadOptions {
   ShardSpec shard = {};          // CPU: what of the model is loaded
   bool with_head = true;         // false: no output matrix, where only hidden rows are read
   int32_t output_rows = 0;       // CPU: rows of the output matrix, the first ones; 0: all
+  int32_t adapter_rank_max = 0;  // CPU, not split: of adapters that steps may have; 0: none
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

@@ -95,6 +95,9 @@ class SequenceSession {
   // The model is a rank's, and the session is on the rank's thread.
   void join(Communicator& ranks) { mesh_.tensor = &ranks; }
 
+  // All rows from now on have it; outlives the session. Null: none.
+  void adapt(const LoraAdapter* adapter) { adapter_ = adapter; }
+
   // Of steps of twice as many rows, the last `rows` alone are read: values are of these, and of
   // the last layer there are logits only.
   void read_last(int32_t rows) { read_rows_ = rows; }
@@ -181,8 +184,15 @@ class SequenceSession {
                              .groups = groups,
                              .layer_group = layer_group_,
                              .kept = keep_rows(count),
-                             .states = {states_.data(), entry_bytes_, {&state_sequence_, 1}}};
+                             .states = {states_.data(), entry_bytes_, {&state_sequence_, 1}},
+                             .adapters = adapter_rows(count)};
     forward(batch, values);
+  }
+
+  std::span<const AdapterRows> adapter_rows(int32_t count) {
+    adapter_rows_ = {adapter_, {}};
+    for (int32_t row = 0; row < count; ++row) adapter_rows_.rows.push_back(row);
+    return {&adapter_rows_, adapter_ == nullptr ? size_t{0} : size_t{1}};
   }
 
   const ForwardBatch::KeptRows* keep_rows(int32_t count) {
@@ -256,6 +266,8 @@ class SequenceSession {
   Workspace workspace_;
   const OpHooks* hooks_ = nullptr;
   int32_t read_rows_ = 0;  // 0: all
+  const LoraAdapter* adapter_ = nullptr;
+  AdapterRows adapter_rows_;
   std::vector<int32_t> kept_rows_;
   AttentionSequence kept_sequence_;
   Buffer states_;  // two entries

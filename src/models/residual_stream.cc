@@ -24,6 +24,8 @@ void ResidualStream::keep_rows(std::span<const int32_t> rows) {
   rows_ = {.hidden = hidden,
            .normed = rows_.normed.row_range(0, kept),
            .branch = rows_.branch.row_range(0, kept)};
+  kept_adapters_ = keep_adapter_rows(adapters_, rows);
+  adapters_ = kept_adapters_;
 }
 
 ResidualBranch::ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm,
@@ -64,12 +66,22 @@ std::optional<RmsNormArgs> ResidualBranch::joining_norm() {
 }
 
 void ResidualBranch::multiply_input(const LinearLayer& layer, const TensorView& y) {
+  if (adapts(layer)) {
+    const ConstTensorView x = input();
+    multiply(context(), layer, x, y);
+    return add_adapters(layer, x, y);
+  }
   const std::optional<RmsNormArgs> norm = joining_norm();
   if (!norm.has_value()) return multiply(context(), layer, input(), y);
   norm_linear(
       context(),
       {.norm = *norm,
        .linear = {.x = norm->out, .weight = &layer.weight, .bias = layer.bias.data(), .y = y}});
+}
+
+void ResidualBranch::add_adapters(const LinearLayer& layer, const ConstTensorView& x,
+                                  const TensorView& y) {
+  headrace::add_adapters(context(), stream_.adapters_, first_, layer.site, x, y);
 }
 
 void ResidualBranch::keep_rows(std::span<const int32_t> rows) {
@@ -79,8 +91,11 @@ void ResidualBranch::keep_rows(std::span<const int32_t> rows) {
 }
 
 void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x) {
-  if (runs_unfused(context()) || post_norm_.kind != NormKind::kNone) {
-    return multiply(context(), layer, x, end_with_rows());
+  if (runs_unfused(context()) || post_norm_.kind != NormKind::kNone || adapts(layer)) {
+    const TensorView y = end_with_rows();
+    multiply(context(), layer, x, y);
+    if (adapts(layer)) add_adapters(layer, x, y);
+    return;
   }
   const bool added = residual_linear(context(), {.in = x,
                                                  .weight = &layer.weight,

@@ -3,12 +3,15 @@
 //   branch = part(pre_norm(x));   x := x + scale * post_norm(branch)
 // Each norm may be absent. The sum waits for the norm that reads x next, which adds on its way; a
 // norm that reads x joins the product behind it where a device has an op for both; a product that
-// ends a branch may add it to x itself. What a measurement runs unfused does each alone.
+// ends a branch may add it to x itself. What a measurement runs unfused does each alone, and so do
+// products to which an adapter of some row adds: that must come before what is made of them.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "models/adapter_rows.h"
 #include "models/layer_weights.h"
 #include "ops/rows/rms_norm.h"
 
@@ -23,8 +26,10 @@ class ResidualStream {
     TensorView normed;
     TensorView branch;
   };
-  ResidualStream(OpContext& context, const Rows& rows, float scale)
-      : context_(context), rows_(rows), scale_(scale) {}
+  // `adapters`: of these rows; outlives the stream.
+  ResidualStream(OpContext& context, const Rows& rows, float scale,
+                 std::span<const AdapterRows> adapters = {})
+      : context_(context), rows_(rows), scale_(scale), adapters_(adapters) {}
 
   const TensorView& hidden() const { return rows_.hidden; }
   // Brings the hidden rows up to date: a branch is added when the next norm reads them, or here.
@@ -39,6 +44,8 @@ class ResidualStream {
   OpContext& context_;
   Rows rows_;
   const float scale_;
+  std::span<const AdapterRows> adapters_;
+  std::vector<AdapterRows> kept_adapters_;
   bool branch_waits_ = false;  // rows_.branch is still to be added to rows_.hidden
 };
 
@@ -57,6 +64,12 @@ class ResidualBranch {
   ConstTensorView input();
   // y = pre_norm(x) W^T (+ bias): one op where that can be.
   void multiply_input(const LinearLayer& layer, const TensorView& y);
+  // After a product y = x W^T of the branch's rows: what their adapters add to it.
+  void add_adapters(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y);
+  // Whether some of the stream's rows have adapters that add to the product.
+  bool adapts(const LinearLayer& layer) const {
+    return layer.site >= 0 && !stream_.adapters_.empty();
+  }
   // For products of other kinds that take a norm along: the norm, of which `out` is what they
   // multiply. Empty: they multiply input().
   std::optional<RmsNormArgs> joining_norm();

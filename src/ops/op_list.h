@@ -10,6 +10,7 @@
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/lora_linear.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/linear/norm_route.h"
 #include "ops/linear/residual_linear.h"
@@ -63,6 +64,7 @@
   OP(delta_rule, DeltaRuleArgs)          \
   OP(full_attention, FullAttentionArgs)  \
   OP(latent_kv, LatentKvArgs)            \
+  OP(lora_linear, LoraLinearArgs)        \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(sigmoid_gate, SigmoidGateArgs)      \

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/adapter.h"
 #include "base/ids.h"
 #include "base/inline_vector.h"
 #include "base/logprobs.h"
@@ -31,9 +32,11 @@ struct Request {
   std::string tenant;           // policy fair: whose share it takes
   bool background = false;      // only what all others leave idle is for it
   std::string cache_salt;       // prefixes are shared only inside one salt,
-  uint64_t adapter = 0;         // one adapter (0: the base model)
+  uint64_t adapter = 0;         // one adapter (0: the base model; the engine sets it),
   uint64_t arithmetic = 0;      // and one arithmetic (0: EngineOptions::arithmetic)
   Lookahead lookahead = Lookahead::kBlind;
+  // What it puts over the model's weights, of which `adapter` is the key; null: nothing.
+  std::shared_ptr<const Adapter> adapter_weights = nullptr;
   // The form of its answers; null: they are free. With one, lookahead is kAfterResult.
   std::shared_ptr<const TokenConstraint> constraint;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back

@@ -73,6 +73,12 @@ Result<GenerationPlan> plan_openai_chat(const ReadyModel& model, const FieldCont
                     .prompt_name = "messages"});
 }
 
+// The name of the model chooses it.
+Result<GenerationPlan> with_adapter(const ReadyModel& model, GenerationPlan plan) {
+  HR_ASSIGN_OR_RETURN(plan.adapter, model.adapter_of(plan.settings.model));
+  return plan;
+}
+
 // The tokens that a request takes at most; of a request that names no max_tokens its prompts'.
 std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& plan) {
   int64_t prompt = 0;
@@ -86,7 +92,8 @@ void reserve_pins(const std::string& owner, GenerationPlan& plan) {
   CachePins& pins = *plan.model->pins;
   pins.expire();
   const GenerationSettings& settings = plan.settings;
-  if (settings.pin_seconds <= 0) return;
+  // What is pinned is the model's own.
+  if (settings.pin_seconds <= 0 || plan.adapter != nullptr) return;
   std::string names;
   for (const std::vector<TokenId>& prompt : plan.prompts) {
     plan.pins.push_back(
@@ -110,6 +117,7 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
   Result<GenerationPlan> plan =
       make_plan(*call.model, call.state.context_of(*call.model, call.shown_model), call.body);
+  if (plan.ok()) plan = with_adapter(*call.model, *std::move(plan));
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     return call.exchange->respond(bad_request_response(plan.status()));

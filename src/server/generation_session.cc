@@ -109,6 +109,7 @@ Status GenerationSession::submit() {
     request.tenant = plan_.settings.tenant;
     request.cache_salt = plan_.settings.cache_salt;
     request.constraint = plan_.constraint;
+    request.adapter_weights = plan_.adapter;
     const RequestId id = request.id;
     const Status status = engine.submit(
         std::move(request),
@@ -116,6 +117,7 @@ Status GenerationSession::submit() {
     HR_RETURN_IF_ERROR(status);
     prompts_[i].request = id;
   }
+  plan_.adapter.reset();  // the requests have it
   return ok_status();
 }
 

@@ -25,8 +25,9 @@ namespace headrace {
 
 // What a route found in a request: all that an answer needs.
 struct GenerationPlan {
-  ModelLease model;             // that answers
-  GenerationSettings settings;  // sampling.max_tokens is final
+  ModelLease model;                        // that answers
+  std::shared_ptr<const Adapter> adapter;  // over its weights; nullptr: none. Goes before it
+  GenerationSettings settings;             // sampling.max_tokens is final
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echo;                      // with echo: the text of each prompt
   std::shared_ptr<const TokenConstraint> constraint;  // the form of the answers; nullptr: none

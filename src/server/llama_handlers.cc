@@ -184,6 +184,4 @@ void handle_llama_slots(RouteCall& call) {
   respond_json(call, slots);
 }
 
-void handle_lora_adapters(RouteCall& call) { respond_json(call, Json::array()); }
-
 }  // namespace headrace

@@ -97,6 +97,7 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
   }
   for (size_t place = 0; place < entries.size(); ++place) {  // where they name no other
     for (const std::string& name : entries[place]->spec.other_names) by_name.emplace(name, place);
+    for (const std::string& name : entries[place]->spec.adapter_names) by_name.emplace(name, place);
   }
   if (first) {
     Entry& entry = *entries.front();

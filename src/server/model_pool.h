@@ -45,8 +45,9 @@ struct ModelInstance {
 
 // What is known of a model that is not loaded.
 struct ServedModelSpec {
-  std::vector<std::string> names;        // accepted in `model`; the first is returned
-  std::vector<std::string> other_names;  // accepted likewise, and listed nowhere
+  std::vector<std::string> names;          // accepted in `model`; the first is returned
+  std::vector<std::string> other_names;    // accepted likewise, and listed nowhere
+  std::vector<std::string> adapter_names;  // of those it is loaded with: they lead to it
   ModelFacts facts;  // as far as known: path, file_bytes; whole once it was loaded
   double idle_seconds =
       0;  // without a request, before it sleeps; 0: ModelPoolOptions::idle_seconds

@@ -15,7 +15,9 @@ namespace {
 constexpr std::string_view kModelsAtStart =
     "models are named when the server is started (headrace serve -m MODEL, --models-dir; /api/tags "
     "lists them), and none is fetched or made of files";
-constexpr std::string_view kAdaptersUnserved = "adapters are not served";
+constexpr std::string_view kScalesFixed =
+    "an adapter's scale is that of the start (--lora-scaled); requests choose adapters by their "
+    "model field";
 constexpr std::string_view kProfiled =
     "headrace bench and a profiler around it measure; /metrics and --otlp-traces-endpoint tell of "
     "a running server";
@@ -40,13 +42,9 @@ constexpr Reason kReasons[] = {
     {"/slots/{id}",
      "slots are not saved, restored or erased: the prefix cache keeps prompts by what they hold "
      "(--kv-save also over a restart)"},
-    {"/lora-adapters", kAdaptersUnserved},
+    {"/lora-adapters", kScalesFixed},
     {"/models", kModelsAtStart},
     // vLLM and SGLang
-    {"/v1/load_lora_adapter", kAdaptersUnserved},
-    {"/v1/unload_lora_adapter", kAdaptersUnserved},
-    {"/load_lora_adapter", kAdaptersUnserved},
-    {"/unload_lora_adapter", kAdaptersUnserved},
     {"/start_profile", kProfiled},
     {"/stop_profile", kProfiled},
     {"/pause", kNoPause},

@@ -22,7 +22,7 @@ bool if_said(const Json& v) { return v != Json("") && v != Json::array() && v !=
 
 constexpr RefusedField kCreateRefused[] = {
     {"template", if_said, "the chat template of the model's own file is the one (--chat-template)"},
-    {"adapters", if_said, "adapters are not served"},
+    {"adapters", if_said, "adapters are loaded by /v1/load_lora_adapter, and named as models"},
     {"files", if_said, "from names a model that is served: nothing is fetched or made of files"},
     {"quantize", if_said, "models are served as they are"},
     {"messages", if_said, "send them with each request"},

@@ -101,6 +101,8 @@ constexpr BodyRow kBodies[] = {
      R"({"messages": [{"role": "user", "content": "Hello!"}]})"},
     {handle_load_model, nullptr, R"({"model": "tiny"})"},
     {handle_unload_model, nullptr, R"({"model": "tiny"})"},
+    {handle_load_adapter, nullptr, R"({"lora_name": "sql", "lora_path": "adapters/sql"})"},
+    {handle_unload_adapter, nullptr, R"({"lora_name": "sql"})"},
     {handle_create_upload, nullptr,
      R"({"filename": "requests.jsonl", "bytes": 1000, "purpose": "batch",
          "mime_type": "application/jsonl"})"},

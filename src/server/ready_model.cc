@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
+#include "engine/adapter_bank.h"
 
 namespace headrace {
 namespace {
@@ -26,13 +29,41 @@ Status choose_output(const ServedModel& served, ReadyModel& ready) {
   return ok_status();
 }
 
+// A request's name means one thing.
+Status check_adapter_names(const ServedModel& served) {
+  for (const auto& entry : served.adapters->list()) {
+    const std::string& name = entry.spec.name;
+    if (name == served.adapter_of_all) continue;
+    if (std::find(served.names.begin(), served.names.end(), name) != served.names.end()) {
+      return invalid_argument(
+          fmt::format("an adapter and the model are both called {}: name one of them otherwise",
+                      name),
+          "lora-modules");
+    }
+  }
+  return ok_status();
+}
+
 }  // namespace
 
-bool ReadyModel::serves(std::string_view name) const {
+bool ReadyModel::serves_itself(std::string_view name) const {
   const auto has = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   return name.empty() || has(served.names) || has(served.other_names);
+}
+
+bool ReadyModel::serves(std::string_view name) const {
+  return serves_itself(name) || (served.adapters != nullptr && served.adapters->find(name));
+}
+
+Result<std::shared_ptr<const Adapter>> ReadyModel::adapter_of(std::string_view name) const {
+  if (served.adapters == nullptr) return std::shared_ptr<const Adapter>();
+  if (serves_itself(name)) return served.adapters->find(served.adapter_of_all);
+  auto adapter = served.adapters->find(name);
+  if (adapter == nullptr)
+    return not_found(fmt::format("there is no model \"{}\" here", name), "model");
+  return adapter;
 }
 
 std::string without_latest(std::string name) {
@@ -61,6 +92,7 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
                                                      std::shared_ptr<ServerMetrics> metrics) {
   CHECK((served.engine != nullptr) != (served.embedder != nullptr) && !served.names.empty());
   auto ready = std::make_unique<ReadyModel>();
+  if (served.adapters != nullptr) HR_RETURN_IF_ERROR(check_adapter_names(served));
   if (served.tokenizer && served.chat_template) {
     HR_ASSIGN_OR_RETURN(ready->chat,
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));

@@ -38,8 +38,12 @@ struct ReadyModel {
   bool healthy() const {
     return generates() ? served.engine->healthy() : served.embedder->healthy();
   }
-  EngineStats stats() const;                 // of an embedder: what it has of them
-  bool serves(std::string_view name) const;  // also the empty name
+  EngineStats stats() const;                        // of an embedder: what it has of them
+  bool serves_itself(std::string_view name) const;  // also by the empty name
+  bool serves(std::string_view name) const;         // that, or an adapter
+  // What a request of this name puts over the weights; nullptr: nothing. kNotFound: it was an
+  // adapter's name, perhaps, and is no more.
+  Result<std::shared_ptr<const Adapter>> adapter_of(std::string_view name) const;
 };
 
 // Ollama's names end in a tag; a model that is served without one is its latest. The name without

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "server/error_response.h"
 #include "server/header_text.h"
 
@@ -119,6 +120,19 @@ std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request) 
   return error_response(415, fmt::format("the body's Content-Encoding is \"{}\", but bodies are "
                                          "read as they are: send it without compression",
                                          shown(header)));
+}
+
+Result<std::vector<std::string>> parse_origins(const std::string& text) {
+  if (text.empty()) return std::vector<std::string>();
+  if (!text.starts_with('[')) return std::vector<std::string>{text};
+  const Result<Json> json = parse_json(text);
+  if (!json.ok()) return json.status().with_context("--allowed-origins");
+  std::vector<std::string> origins;
+  for (const Json& origin : json->as_array()) {
+    if (!origin.is_string()) return invalid_argument("--allowed-origins must hold texts only");
+    origins.push_back(origin.as_string());
+  }
+  return origins;
 }
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "server/http_message.h"
 
 namespace headrace {
@@ -40,6 +41,9 @@ class RequestGuard {
 std::optional<HttpResponse> refuse_content_type(const HttpRequest& request);
 // 415 for a compressed body, which would be read as the text that it is not.
 std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request);
+
+// Of --allowed-origins: a JSON array of texts, or one origin; empty: none.
+Result<std::vector<std::string>> parse_origins(const std::string& text);
 
 // Whether the text is an address of this machine alone, or localhost.
 bool is_loopback_host(std::string_view host);

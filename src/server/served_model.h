@@ -13,6 +13,8 @@
 
 namespace headrace {
 
+class AdapterBank;
+
 // What a person is told of the model. Empty or 0: not known.
 struct ModelFacts {
   std::string path;          // as it was given
@@ -36,8 +38,11 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;  // nullptr: prompts must be token ids
   // Of chats, or where joins_pairs of a query and a document (those are the roles); nullptr: none.
   const ChatTemplate* chat_template = nullptr;
-  bool joins_pairs = false;              // a classifier reads two texts as one prompt: a decoder's
-  std::vector<std::string> names;        // accepted in `model`; the first is returned
+  AdapterBank* adapters = nullptr;  // that requests name as their model; nullptr: none
+  bool adapters_change = false;     // they are loaded and unloaded by requests
+  std::string adapter_of_all;       // of the bank: of requests that name the model; empty: none
+  bool joins_pairs = false;         // a classifier reads two texts as one prompt: a decoder's
+  std::vector<std::string> names;   // accepted in `model`; the first is returned
   std::vector<std::string> other_names;  // accepted likewise, and listed nowhere
   int32_t max_model_len = 0;             // prompt and answer together, tokens
   // What the model's calls of tools and thoughts look like: names of text/output/dialect.h.

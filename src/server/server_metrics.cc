@@ -381,7 +381,7 @@ void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
                      {{"sleep_state", state}});
   }
   series.set_gauge(
-      "vllm:lora_requests_info", "Adapters: none are served.", 0,
+      "vllm:lora_requests_info", "Adapters of requests: not told apart.", 0,
       {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
   const auto ratio = [](uint64_t part, uint64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;

@@ -1,8 +1,10 @@
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "engine/adapter_bank.h"
 #include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
@@ -20,6 +22,24 @@ Json model_card(const ModelStatus& model, const std::string& name) {
   Json status = Json::object().set("value", model_state_name(model.state));
   if (!model.error.ok()) status.set("failed", true).set("error", model.error.message());
   return card.set("status", std::move(status));
+}
+
+// Its root is the adapter, its parent the model that it lies over.
+Json adapter_card(const ModelStatus& model, const AdapterSpec& adapter) {
+  return model_card(model, adapter.name)
+      .set("root", std::filesystem::path(adapter.path).filename().string())
+      .set("parent", model.names.front());
+}
+
+// Those of a model that requests can name.
+std::vector<AdapterSpec> named_adapters(ServerState& state, size_t place) {
+  std::vector<AdapterSpec> all;
+  const ModelLease model = state.models.look_at(place);
+  if (!model || model->served.adapters == nullptr) return all;
+  for (const auto& entry : model->served.adapters->list()) {
+    if (entry.spec.name != model->served.adapter_of_all) all.push_back(entry.spec);
+  }
+  return all;
 }
 
 // The keys that have limits, with what they were refused.
@@ -138,6 +158,9 @@ void handle_models(RouteCall& call) {
   for (size_t place = 0; place < call.state.models.size(); ++place) {
     const ModelStatus model = call.state.models.status(place);
     for (const std::string& name : model.names) data.push(model_card(model, name));
+    for (const AdapterSpec& adapter : named_adapters(call.state, place)) {
+      data.push(adapter_card(model, adapter));
+    }
   }
   for (const auto& made : call.state.made_models.all(call.caller.owner(call.state.keys))) {
     const auto place = call.state.models.find(made->base);
@@ -154,7 +177,11 @@ void handle_model(RouteCall& call) {
   if (!place || (only && !only->serves(call.parameter))) {
     return call.exchange->respond(error_response(unknown_model(call.parameter)));
   }
-  respond_json(call, model_card(call.state.models.status(*place), call.parameter));
+  const ModelStatus status = call.state.models.status(*place);
+  for (const AdapterSpec& adapter : named_adapters(call.state, *place)) {
+    if (adapter.name == call.parameter) return respond_json(call, adapter_card(status, adapter));
+  }
+  respond_json(call, model_card(status, call.parameter));
 }
 
 }  // namespace headrace

@@ -64,7 +64,7 @@ constexpr RefusedField kTgiRefused[] = {
     {"decoder_input_details", not_false_flag,
      "/v1/completions with echo and logprobs tells of the prompt"},
     {"truncate", any_value, "send a prompt that fits"},
-    {"adapter_id", any_value, "adapters are not served"},
+    {"adapter_id", any_value, "the routes under /v1 take adapters, by their model field"},
 };
 
 Status read_inside_parameters(const Json& parameters, const FieldContext& context,

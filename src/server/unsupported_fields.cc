@@ -43,7 +43,8 @@ constexpr std::string_view kNoTriggers =
     "a form holds from the answer's beginning; strict tools are free until a call";
 constexpr std::string_view kNoSampler =
     "temperature, top_k, top_p, min_p and the penalties are what there is";
-constexpr std::string_view kNoAdapters = "adapters are not served";
+constexpr std::string_view kNoAdapters =
+    "adapters are named by the model field (/v1/models lists them)";
 constexpr std::string_view kTemplateSwitch =
     "send chat_template_kwargs with what the model's template reads, as enable_thinking";
 constexpr std::string_view kBool = "it must be true or false";

@@ -43,6 +43,10 @@ class ModelStackImpl final : public ModelStack {
   }
   const ModelConfig& config() const override { return weights_.config; }
   const SamplingDefaults& sampling() const override { return sampling_; }
+  AdapterBank* adapters() override { return adapters_.get(); }
+  std::shared_ptr<const Adapter> adapter_of_all() const override {
+    return adapters_ == nullptr ? nullptr : adapters_->find(adapter_of_all_);
+  }
   const StackInfo& info() const override { return info_; }
   Timeline& timeline() override { return timeline_; }
   std::optional<GpuMemoryUse> gpu_memory() const override {
@@ -82,6 +86,8 @@ class ModelStackImpl final : public ModelStack {
   std::vector<std::unique_ptr<Device>> devices_;  // [ranks]
   std::unique_ptr<PackedCache> packed_cache_;     // or null
   std::vector<std::unique_ptr<Model>> models_;    // [ranks], each of its own part
+  std::unique_ptr<AdapterBank> adapters_;         // or null
+  std::string adapter_of_all_;                    // its name; empty: none
   DraftModel draft_;                              // its model null: none
   std::unique_ptr<Engine> engine_;
   PackedCacheWriter packed_cache_writer_;
@@ -119,6 +125,7 @@ class StackLoader {
     stack_->info_.model_name = model_name(options_.model);
     report("reading", 0);
     HR_RETURN_IF_ERROR(load_source());
+    HR_RETURN_IF_ERROR(load_adapters());
     HR_RETURN_IF_ERROR(load_draft());
     choose_batch();
     HR_RETURN_IF_ERROR(create_engine());
@@ -144,6 +151,8 @@ class StackLoader {
     const bool gpu = takes_gpu(options_.device);
     HR_RETURN_IF_ERROR(check_load_options(options_.load, gpu));
     HR_RETURN_IF_ERROR(check_kv_formats(options_.kv_formats, gpu));
+    HR_RETURN_IF_ERROR(
+        check_adapters(options_.adapters, gpu, options_.device.tensor_parallel_size));
     const std::vector<std::string_view> known = kernel_names();
     for (const std::string& name : options_.prefer_kernels) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -277,6 +286,23 @@ class StackLoader {
     return load_models(load);
   }
 
+  Status load_adapters() {
+    if (!options_.adapters.wanted()) return ok_status();
+    const Timeline::Span span(timeline(), "adapters");
+    const ModelWeights& weights = stack_->weights_;
+    const AdaptedModel adapted{
+        .device = device(),
+        .model = stack_->model(),
+        .names = weights.architecture->hf_names(),
+        .rows_interleaved = weights.config.qk_rows_interleaved,
+        .in_gguf = stack_->source_->kind() == SourceKind::kGguf,
+        .dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16};
+    HR_ASSIGN_OR_RETURN(stack_->adapters_, make_adapter_bank(options_.adapters, adapted));
+    log_info("{}", adapter_plan_line(options_.adapters, adapted, *stack_->adapters_));
+    if (options_.adapters.of_all) stack_->adapter_of_all_ = options_.adapters.of_all->name;
+    return ok_status();
+  }
+
   Status load_draft() {
     const ProposalOptions& proposals = options_.engine.scheduler.proposals;
     if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
@@ -314,6 +340,7 @@ class StackLoader {
   // The part of each rank, one after the other: the first has read the file then.
   Status load_models(ModelLoadOptions& load) {
     const ModelWeights& weights = stack_->weights_;
+    if (options_.adapters.wanted()) load.adapter_rank_max = options_.adapters.rank_max;
     load.shard = {.ranks = options_.device.tensor_parallel_size,
                   .sums = shard_sums(options_.device, device().kind())};
     for (const auto& device : stack_->devices_) {

@@ -11,6 +11,7 @@
 #include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "base/timeline.h"
+#include "engine/adapter_bank.h"
 #include "engine/engine.h"
 #include "stack/model_source.h"
 #include "stack/stack_options.h"
@@ -69,6 +70,9 @@ class ModelStack {
   virtual const ModelConfig& config() const = 0;
   // Of requests that do not say it themselves (--generation-config).
   virtual const SamplingDefaults& sampling() const = 0;
+  virtual AdapterBank* adapters() = 0;  // nullptr: requests have none
+  // Of requests that name the model itself (AdapterOptions::of_all), now; nullptr: none.
+  virtual std::shared_ptr<const Adapter> adapter_of_all() const = 0;
   virtual const StackInfo& info() const = 0;
   // What the start spent its time on. log_first_token() adds the first token of whoever asked.
   virtual Timeline& timeline() = 0;

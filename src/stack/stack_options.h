@@ -14,6 +14,7 @@
 #include "engine/model_runner.h"
 #include "models/shard.h"
 #include "ops/attention/kv_format.h"
+#include "stack/adapter_loading.h"
 #include "stack/load_options.h"
 #include "stack/pooling_options.h"
 #include "tensor/cpu_topology.h"
@@ -120,6 +121,7 @@ struct StackOptions {
   DeviceOptions device;
   LoadOptions load;
   PoolingOptions pooling;
+  AdapterOptions adapters;
   BatchShapeOptions batch;
   MemoryOptions memory;
   KvFormatOptions kv_formats;

@@ -238,7 +238,7 @@ class AttentionMixer final : public Mixer {
       q = half_from_interleaved(spec_.heads, spec_.head_dim);
       k = half_from_interleaved(spec_.kv_heads, spec_.head_dim);
     }
-    MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias};
+    MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
     if (spec_.gated) {
       stack.rows = {{"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim)},
                     {"attn_k", k_width()},

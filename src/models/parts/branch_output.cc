@@ -27,7 +27,9 @@ MatrixStack BranchOutput::stack(MatrixStack::Rows matrix, bool bias) const {
 
 Status BranchOutput::load(LayerTensors& tensors, const MatrixStack::Rows& matrix, bool bias) {
   if (!shard_.is_split() || gathers()) {
-    HR_ASSIGN_OR_RETURN(LinearLayer layer, tensors.matrix(stack(matrix, bias)));
+    MatrixStack whole = stack(matrix, bias);
+    whole.adapts = is_branch_ && !shard_.is_split();
+    HR_ASSIGN_OR_RETURN(LinearLayer layer, tensors.matrix(whole));
     parts_.push_back(std::move(layer));
     return ok_status();
   }

@@ -19,9 +19,10 @@ class BranchOutput {
   void split(const ShardSpec& shard, Shares inputs);
   // Tensors name.weight [hidden, columns] and name.bias.
   Status load(LayerTensors& tensors, const std::string& name, bool bias) {
+    is_branch_ = true;
     return load(tensors, MatrixStack::Rows{name, outputs_.total()}, bias);
   }
-  // The same of `matrix`: a tensor, or one matrix of a stack.
+  // The same of `matrix`: a tensor, or one matrix of a stack, of branches that are sums.
   Status load(LayerTensors& tensors, const MatrixStack::Rows& matrix, bool bias);
 
   std::vector<LinearWeight*> matrices();
@@ -55,6 +56,7 @@ class BranchOutput {
   ConstTensorView input_of(int32_t part, const TensorView& rows) const;
   MatrixStack stack(MatrixStack::Rows matrix, bool bias) const;
 
+  bool is_branch_ = false;  // its product alone
   ShardSpec shard_;
   Shares inputs_;   // columns of x
   Shares outputs_;  // of y, of kGather

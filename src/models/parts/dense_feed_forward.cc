@@ -82,7 +82,7 @@ class DenseFeedForward final : public FeedForward {
   int64_t gate_up_width() const { return (is_gated() ? 2 : 1) * own_width(); }
 
   MatrixStack gate_up_stack() const {
-    MatrixStack stack{.columns = hidden_, .bias = spec_.bias};
+    MatrixStack stack{.columns = hidden_, .bias = spec_.bias, .adapts = true};
     // This rank's rows, of those from `first` on.
     const auto add = [&](const char* name, int64_t first, int64_t in_file) {
       MatrixStack::Rows& rows = stack.rows.emplace_back(MatrixStack::Rows{name, in_file});
@@ -116,7 +116,11 @@ class DenseFeedForward final : public FeedForward {
                           .activation = spec_.activation,
                           .gate_up = gate_up,
                           .y = activated};
-    if (const auto norm = branch.joining_norm()) {
+    if (branch.adapts(gate_up_)) {  // what adapters add comes before the gates
+      branch.multiply_input(gate_up_, gate_up);
+      gated_activation(branch.context(),
+                       {.gate_up = gate_up, .activation = spec_.activation, .out = activated});
+    } else if (const auto norm = branch.joining_norm()) {
       gated.x = norm->out;
       norm_gated_linear(branch.context(), {.norm = *norm, .gated = gated});
     } else {

@@ -1,7 +1,8 @@
 # y = x W^T, and the ops that a device may make one launch of with it.
 ops_room(linear
   SOURCES
-    linear.cc linear_cpu.cc gated_linear.cc grouped_linear.cc grouped_linear_cpu.cc norm_linear.cc norm_route.cc residual_linear.cc
+    linear.cc linear_cpu.cc lora_linear.cc lora_linear_cpu.cc lora_linear_cpu_avx2.cc lora_linear_cpu_avx512.cc
+    gated_linear.cc grouped_linear.cc grouped_linear_cpu.cc norm_linear.cc norm_route.cc residual_linear.cc
     cpu_plan.cc cpu_float.cc cpu_baseline.cc cpu_avx2.cc cpu_avx_vnni.cc cpu_avx512.cc cpu_avx512_vnni.cc
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
     blocks_plan.cc gemv_plan.cc grouped_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
@@ -12,16 +13,16 @@ ops_room(linear
   TESTS
     linear_test.cc linear_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
     cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
-    grouped_linear_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
+    grouped_linear_test.cc lora_linear_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc
   GPU_WORDS
     gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc grouped_layout_test.cc grouped_protocol_test.cc
     resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 
-ops_compile_for(linear "${avx2_flags}" cpu_avx2.cc)
+ops_compile_for(linear "${avx2_flags}" cpu_avx2.cc lora_linear_cpu_avx2.cc)
 ops_compile_for(linear "${avx2_flags};-mavxvnni" cpu_avx_vnni.cc)
-ops_compile_for(linear "${avx512_flags}" cpu_avx512.cc)
+ops_compile_for(linear "${avx512_flags}" cpu_avx512.cc lora_linear_cpu_avx512.cc)
 ops_compile_for(linear "${avx512_flags};-mavx512vnni" cpu_avx512_vnni.cc cpu_vnni_panels.cc)
 ops_compile_for(linear "${avx512_flags};-mavx512bf16" cpu_avx512_bf16.cc)
 ops_compile_for(linear "${amx_flags}" cpu_amx.cc cpu_amx_unpack.cc)

@@ -1,0 +1,219 @@
+#include "models/lora_adapter.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/rng.h"
+#include "tensor/half.h"
+#include "tensor/quantised_row.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kFactorAlign = 64;
+constexpr float kHalfMax = 65504.0f;
+
+int64_t padded_stride(DType dtype, int64_t columns) {
+  const int64_t whole = (columns + kLoraPad - 1) / kLoraPad * kLoraPad;
+  return whole * dtype_info(dtype).block_bytes;
+}
+int64_t padded_bytes(DType dtype, int64_t rank, int64_t columns) {
+  return (rank * padded_stride(dtype, columns) + kFactorAlign - 1) / kFactorAlign * kFactorAlign;
+}
+
+// Names of the matrices that `rows` are part of.
+std::string tensor_of(const MatrixStack::Rows& rows) { return rows.name + ".weight"; }
+
+}  // namespace
+
+class LoraLoader {
+ public:
+  LoraLoader(const LoraFile& file, std::span<const MatrixStack> sites, Device& device,
+             const LoraLoadOptions& options)
+      : file_(file), sites_(sites), device_(device), options_(options) {}
+
+  Result<std::shared_ptr<const LoraAdapter>> load() {
+    HR_RETURN_IF_ERROR(check());
+    HR_ASSIGN_OR_RETURN(adapter_->memory_, device_.allocate(bytes()));
+    std::memset(adapter_->memory_.data(), 0, static_cast<size_t>(adapter_->memory_.size()));
+    at_ = adapter_->memory_.data();
+    for (const MatrixStack& site : sites_) HR_RETURN_IF_ERROR(load_site(site));
+    adapter_->key_ = key();
+    return std::shared_ptr<const LoraAdapter>(std::move(adapter_));
+  }
+
+ private:
+  Status wrong(const LoraPair& pair, std::string_view what) const {
+    return invalid_argument(fmt::format("{}: {}: {}", file_.path, pair.module_name, what), "lora");
+  }
+
+  // Every pair has a place, and fits it.
+  Status check() {
+    std::set<std::string, std::less<>> known;
+    for (const MatrixStack& site : sites_) {
+      for (const MatrixStack::Rows& rows : site.rows) {
+        known.insert(tensor_of(rows));
+        const LoraPair* const pair = file_.find(tensor_of(rows));
+        if (pair != nullptr) HR_RETURN_IF_ERROR(check_pair(*pair, site, rows));
+      }
+    }
+    for (const LoraPair& pair : file_.pairs) {
+      if (!known.contains(pair.tensor)) {
+        return wrong(pair, fmt::format("no adapter is supported on {} of this model: only on the "
+                                       "projections of attention and of dense feed-forward layers",
+                                       pair.tensor));
+      }
+    }
+    return ok_status();
+  }
+
+  Status check_pair(const LoraPair& pair, const MatrixStack& site, const MatrixStack::Rows& rows) {
+    const auto rank = static_cast<int32_t>(std::min<int64_t>(pair.a.rows(), 1 << 30));
+    if (pair.a.columns() != site.columns_in_file() || pair.b.rows() != rows.in_file()) {
+      return wrong(pair, fmt::format("lora_A has shape {} and lora_B {}, but the model's matrix "
+                                     "has shape {}: the adapter is of another base model",
+                                     pair.a.shape.to_string(), pair.b.shape.to_string(),
+                                     site.shape_in_file(rows).to_string()));
+    }
+    if (rank > options_.rank_max) {
+      return wrong(pair,
+                   fmt::format("rank {} is over --max-lora-rank {}", rank, options_.rank_max));
+    }
+    adapter_->rank_ = std::max(adapter_->rank_, rank);
+    return ok_status();
+  }
+
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const MatrixStack& site : sites_) {
+      for (const MatrixStack::Rows& rows : site.rows) {
+        const LoraPair* const pair = file_.find(tensor_of(rows));
+        if (pair == nullptr) continue;
+        bytes += padded_bytes(options_.dtype, pair->a.rows(), site.columns) +
+                 padded_bytes(options_.dtype, pair->a.rows(), rows.count);
+      }
+    }
+    return bytes;
+  }
+
+  Status load_site(const MatrixStack& site) {
+    std::vector<LoraFactor>& factors = adapter_->factors_.emplace_back();
+    int64_t first_column = 0;
+    for (const MatrixStack::Rows& rows : site.rows) {
+      const LoraPair* const pair = file_.find(tensor_of(rows));
+      if (pair != nullptr) {
+        LoraFactor factor{.scale = static_cast<float>(pair->scale * options_.scale),
+                          .first_column = first_column};
+        HR_ASSIGN_OR_RETURN(factor.a, load_a(*pair, site));
+        HR_ASSIGN_OR_RETURN(factor.b, load_b(*pair, rows));
+        factors.push_back(factor);
+      }
+      first_column += rows.count;
+    }
+    return ok_status();
+  }
+
+  Result<ConstTensorView> load_a(const LoraPair& pair, const MatrixStack& site) {
+    const TensorView a = take(pair.a.rows(), site.columns);  // [R, K]
+    std::vector<float> row(static_cast<size_t>(pair.a.columns()));
+    for (int64_t r = 0; r < a.rows(); ++r) {
+      dequantise_row(pair.a, r, row.data());
+      for (int64_t k = 0; k < site.columns; ++k) {
+        const float value = row[static_cast<size_t>(site.first_column + k)];
+        if (!store(a, r, k, value)) return beyond(pair, value);
+      }
+    }
+    return ConstTensorView(a);
+  }
+
+  // Row r of the product is row order[r] of the file's matrix.
+  Result<ConstTensorView> load_b(const LoraPair& pair, const MatrixStack::Rows& rows) {
+    // An adapter's rows are in the order of Hugging Face's files, which is that of the product
+    // where a GGUF file's rows are turned round.
+    const bool in_order = rows.order.empty() || (options_.rows_interleaved && !file_.rows_as_gguf);
+    const TensorView b = take(pair.a.rows(), rows.count);  // [R, N]
+    std::vector<float> row(static_cast<size_t>(pair.b.columns()));
+    for (int64_t n = 0; n < rows.count; ++n) {
+      const int64_t from = in_order ? n : rows.order[static_cast<size_t>(n)];
+      dequantise_row(pair.b, rows.first + from, row.data());
+      for (int64_t r = 0; r < b.rows(); ++r) {
+        const float value = row[static_cast<size_t>(r)];
+        if (!store(b, r, n, value)) return beyond(pair, value);
+      }
+    }
+    return ConstTensorView(b);
+  }
+
+  TensorView take(int64_t rank, int64_t columns) {
+    const TensorView view(at_, options_.dtype, Shape{rank, columns},
+                          padded_stride(options_.dtype, columns));
+    at_ += padded_bytes(options_.dtype, rank, columns);
+    return view;
+  }
+
+  // False: it has no such number.
+  static bool store(const TensorView& to, int64_t row, int64_t column, float value) {
+    if (!std::isfinite(value)) return false;
+    if (to.dtype == DType::kF32) {
+      reinterpret_cast<float*>(to.row(row))[column] = value;
+      return true;
+    }
+    if (std::abs(value) > kHalfMax) return false;
+    reinterpret_cast<uint16_t*>(to.row(row))[column] = float_to_half(value);
+    return true;
+  }
+
+  Status beyond(const LoraPair& pair, float value) const {
+    if (!std::isfinite(value)) return wrong(pair, "it holds a NaN or infinity");
+    return wrong(pair, fmt::format("{} is beyond float16: use --lora-dtype float32", value));
+  }
+
+  // Also of what the file does not say.
+  uint64_t key() const {
+    uint64_t key = file_.checksum();
+    key = mix64(key ^ static_cast<uint64_t>(options_.dtype == DType::kF32));
+    if (options_.scale != 1.0) key = mix64(key ^ std::bit_cast<uint64_t>(options_.scale));
+    return key == 0 ? 1 : key;
+  }
+
+  const LoraFile& file_;
+  const std::span<const MatrixStack> sites_;
+  Device& device_;
+  const LoraLoadOptions& options_;
+  std::shared_ptr<LoraAdapter> adapter_ = std::make_shared<LoraAdapter>();
+  std::byte* at_ = nullptr;  // of the memory, what is not taken
+};
+
+Result<std::shared_ptr<const LoraAdapter>> load_lora_adapter(const LoraFile& file,
+                                                             std::span<const MatrixStack> sites,
+                                                             Device& device,
+                                                             const LoraLoadOptions& options) {
+  CHECK(device.kind() == DeviceKind::kCpu);
+  CHECK(options.dtype == DType::kF16 || options.dtype == DType::kF32);
+  return LoraLoader(file, sites, device, options).load();
+}
+
+int64_t lora_workspace_bytes(std::span<const MatrixStack> sites, int64_t rows, int32_t rank_max) {
+  size_t factors = 0;
+  for (const MatrixStack& site : sites) factors = std::max(factors, site.rows.size());
+  return lora_linear_workspace_bytes(rows, static_cast<int64_t>(factors) * rank_max);
+}
+
+int64_t lora_bytes_max(std::span<const MatrixStack> sites, int32_t rank, DType dtype) {
+  int64_t bytes = 0;
+  for (const MatrixStack& site : sites) {
+    for (const MatrixStack::Rows& rows : site.rows) {
+      bytes += padded_bytes(dtype, rank, site.columns) + padded_bytes(dtype, rank, rows.count);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace headrace

@@ -1,0 +1,48 @@
+// lora_linear: y += scale (x A^T) B^T, what low-rank adapters (Hu et al., 2021) add to a product,
+// of rows that each have an adapter of their own or none: two thin products for each adapter over
+// the rows that have it, as SGMV of Punica (Chen et al., 2023) and S-LoRA (Sheng et al., 2023) do.
+//
+// On the CPU a row's bits depend on nothing but the row and its adapter:
+//   t[r] = scale * sum of 16 lanes, of which lane l sums fma(x[k], a[r][k]) over k = l, l + 16, ...
+//   d    = fma(t[r], b[r][n], d), r ascending from d = 0, then y[n] + d
+#pragma once
+
+#include <span>
+
+#include "ops/op.h"
+
+namespace headrace {
+
+// What an adapter adds to some columns of a product. F32 or F16, both of one type; the rows of both
+// matrices are padded with zeros to whole kLoraPad elements.
+inline constexpr int64_t kLoraPad = 16;
+struct LoraFactor {
+  ConstTensorView a;         // [R, K]
+  ConstTensorView b;         // [R, N']: B transposed
+  float scale = 1.0f;        // alpha / R
+  int64_t first_column = 0;  // of y: columns [first_column, first_column + N')
+};
+
+// The rows of one adapter, ascending, and its factors of the matrix that is multiplied.
+struct LoraGroup {
+  std::span<const int32_t> rows;
+  std::span<const LoraFactor> factors;
+};
+
+struct LoraLinearArgs {
+  ConstTensorView x;                  // [M, K] f32
+  std::span<const LoraGroup> groups;  // of rows in [first_row, first_row + M), no row twice
+  int32_t first_row = 0;              // what the groups call row 0 of x and y
+  TensorView y;                       // [M, N] f32, apart from x
+};
+
+// Takes lora_linear_workspace_bytes(rows of all groups, ranks of all factors of one) of the
+// context's workspace for the time of the call.
+void lora_linear(OpContext& context, const LoraLinearArgs& args);
+int64_t lora_linear_workspace_bytes(int64_t rows, int64_t ranks);
+
+OpCost op_cost(const LoraLinearArgs& args);
+const KernelSet<LoraLinearArgs>& lora_linear_kernels();
+KernelTable<LoraLinearArgs> lora_linear_cpu_kernels();
+
+}  // namespace headrace

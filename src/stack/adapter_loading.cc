@@ -1,0 +1,89 @@
+#include "stack/adapter_loading.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "models/dummy_lora.h"
+#include "models/lora_adapter.h"
+#include "weights/lora_file.h"
+
+namespace headrace {
+namespace {
+
+double in_mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+Result<AdapterBank::Adapters> load_adapter(const AdaptedModel& model, const AdapterSpec& spec,
+                                           LoraLoadOptions options) {
+  HR_ASSIGN_OR_RETURN(const LoraFile file, read_lora_file(spec.path, model.names));
+  if (file.rows_as_gguf && !model.in_gguf) {
+    return unsupported(fmt::format(
+        "{}: an adapter in a .gguf file goes with a model in one: use its PEFT folder", spec.path));
+  }
+  options.scale = spec.scale;
+  HR_ASSIGN_OR_RETURN(auto adapter,
+                      load_lora_adapter(file, model.model.adapter_sites(), model.device, options));
+  log_info("adapter {}: {}, rank {}, {} matrices, {:.1f} MiB", spec.name, spec.path,
+           adapter->rank(), file.pairs.size(), in_mib(adapter->bytes()));
+  return AdapterBank::Adapters(std::move(adapter));
+}
+
+LoraLoadOptions load_options(const AdapterOptions& options, const AdaptedModel& model) {
+  return {.rank_max = options.rank_max,
+          .dtype = options.dtype.value_or(model.dtype),
+          .rows_interleaved = model.rows_interleaved};
+}
+
+}  // namespace
+
+Status check_adapters(const AdapterOptions& options, bool gpu, int32_t ranks) {
+  if (!options.wanted()) return ok_status();
+  if (gpu) {
+    return unsupported("--enable-lora: adapters run on CPUs so far: use --device cpu",
+                       "enable-lora");
+  }
+  if (ranks > 1) {
+    return unsupported(
+        "--enable-lora: adapters are not split over ranks: use "
+        "--tensor-parallel-size 1",
+        "enable-lora");
+  }
+  return ok_status();
+}
+
+Result<std::unique_ptr<AdapterBank>> make_adapter_bank(const AdapterOptions& options,
+                                                       const AdaptedModel& model) {
+  const auto sites = model.model.adapter_sites();
+  if (sites.empty()) {
+    return unsupported("--enable-lora: no matrix of this model takes adapters", "enable-lora");
+  }
+  const LoraLoadOptions load = load_options(options, model);
+  auto bank = std::make_unique<AdapterBank>(
+      options.count_max,
+      [model, load](const AdapterSpec& spec) { return load_adapter(model, spec, load); });
+  for (int32_t i = 0; i < options.dummies; ++i) {
+    const LoraFile file =
+        dummy_lora(sites, {.rank = options.dummy_rank, .seed = static_cast<uint64_t>(i)});
+    HR_ASSIGN_OR_RETURN(auto adapter, load_lora_adapter(file, sites, model.device, load));
+    HR_RETURN_IF_ERROR(bank->add({.name = file.path}, std::move(adapter)));
+  }
+  for (const AdapterSpec& spec : options.at_start) HR_RETURN_IF_ERROR(bank->load(spec));
+  if (options.of_all) HR_RETURN_IF_ERROR(bank->load(*options.of_all));
+  return bank;
+}
+
+std::string adapter_plan_line(const AdapterOptions& options, const AdaptedModel& model,
+                              const AdapterBank& bank) {
+  int64_t bytes = 0;
+  const auto loaded = bank.list();
+  for (const auto& entry : loaded) bytes += entry.adapter->bytes();
+  const int64_t most = lora_bytes_max(model.model.adapter_sites(), options.rank_max,
+                                      load_options(options, model).dtype);
+  return fmt::format(
+      "adapters: {} loaded, {:.1f} MiB; at most {} (--max-cpu-loras) of rank {} (--max-lora-rank), "
+      "up to {:.1f} MiB each, beside the memory for keys and values",
+      loaded.size(), in_mib(bytes), options.count_max, options.rank_max, in_mib(most));
+}
+
+}  // namespace headrace
