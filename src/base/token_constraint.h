@@ -11,12 +11,15 @@
 
 namespace headrace {
 
+// Words of a mask: bit t % 32 of word t / 32 says whether token t may come.
+constexpr int64_t token_mask_words(int64_t vocabulary) { return (vocabulary + 31) / 32; }
+
 // Where one choice is in the form that its request asks for. One thread at a time.
 class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
-  // Writes bit t % 32 of word t / 32 for each token t: whether it may come next. All are 0 where no
-  // token may, which is an error of the answer.
+  // Writes which tokens may come next, [token_mask_words(V)]. All bits are 0 where none may, which
+  // is an error of the answer.
   virtual void fill_mask(std::span<uint32_t> allowed) = 0;
   // Whether only tokens that end the answer may come next.
   virtual bool only_ends() = 0;

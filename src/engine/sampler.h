@@ -28,7 +28,8 @@ class Sampler {
 
  private:
   void begin_rows(size_t count);
-  SampleRow parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary);
+  bool allow(const Slot& slot, int64_t vocabulary);
+  SampleRow parameters(const LogitRow& row, const SlotTable& slots);
   void keep_below(int64_t vocabulary, SampleRow& row);
 
   const std::vector<TokenId> end_ids_;

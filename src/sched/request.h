@@ -34,7 +34,7 @@ struct Request {
   uint64_t adapter = 0;         // one adapter (0: the base model)
   uint64_t arithmetic = 0;      // and one arithmetic (0: EngineOptions::arithmetic)
   Lookahead lookahead = Lookahead::kBlind;
-  // The form of its answers; null: they are free. With one, lookahead is kAfterResult.
+  // The form of its answers; null: they are free.
   std::shared_ptr<const TokenConstraint> constraint;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };
