@@ -261,6 +261,7 @@ bool DeviceRunner::sample_needs_results(Ticket ticket) {
 // Beside the step's forward stage.
 void DeviceRunner::make_masks(StepInFlight& step) {
   step.dead_ends.clear();
+  masks_.start_step();
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
     const int32_t mask = step.sample_rows[i].mask;
     if (mask < 0) continue;

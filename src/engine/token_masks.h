@@ -12,8 +12,8 @@
 
 namespace headrace {
 
-// Used by the engine thread. One step at a time: what is written is uploaded before the next step's
-// is written, and that step's results were waited for.
+// Used by the engine thread. The host fills one of two memories, as of the StepArena; the device's
+// is protected by the stream's order.
 class TokenMasks {
  public:
   // Room for so many masks of a vocabulary.
@@ -22,17 +22,23 @@ class TokenMasks {
     return count * token_mask_words(vocabulary) * static_cast<int64_t>(sizeof(uint32_t));
   }
 
-  // A mask, to be written. REQUIRES: index < count
+  // Begins a step. REQUIRES: the step before the last has ended on the device
+  void start_step() { turn_ = 1 - turn_; }
+  // A mask of this step, to be written. REQUIRES: index < count
   std::span<uint32_t> on_host(int32_t index) const;
-  // The first `count` masks.
+  // The first `count` masks of this step.
   void upload(Stream& stream, int32_t count);
   const uint32_t* on_device() const { return reinterpret_cast<const uint32_t*>(device_.data()); }
 
  private:
   explicit TokenMasks(int64_t words) : words_(words) {}
 
+  const Buffer& host() const { return host_[static_cast<size_t>(turn_)]; }
+
   int64_t words_;  // of a mask
-  Buffer host_, device_;
+  Buffer host_[2];
+  Buffer device_;
+  int turn_ = 0;
 };
 
 }  // namespace headrace
