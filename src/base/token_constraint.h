@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -25,6 +26,12 @@ class TokenMatcher {
   virtual bool only_ends() = 0;
   // The choice's next token, which need not have been allowed: then none is from here on.
   virtual void accept(TokenId token) = 0;
+
+  // Appends at most `most` allowed tokens, one behind the other, that spell what the form leaves no
+  // choice about. Others may spell the same: they are proposals.
+  virtual void propose(size_t /*most*/, std::vector<TokenId>& /*tokens*/) {}
+  // The same place, to go on from by itself. Null: of a matcher that proposes nothing.
+  virtual std::unique_ptr<TokenMatcher> clone() const { return nullptr; }
 };
 
 // The form of all choices of a request, and of other requests. Any thread.

@@ -266,7 +266,10 @@ void DeviceRunner::make_masks(StepInFlight& step) {
     const int32_t mask = step.sample_rows[i].mask;
     if (mask < 0) continue;
     const Slot& slot = slots_[step.logit_rows[i].slot];
-    step.dead_ends.push_back(!fill_form_mask(slot, options_.end_ids, masks_.on_host(mask)));
+    CHECK(slot.in_flight == 0 && step.logit_rows[i].ahead == 0);
+    step.dead_ends.push_back(!fill_form_mask(*slot.matcher, slot.request->sampling,
+                                             static_cast<int32_t>(slot.output().size()),
+                                             options_.end_ids, masks_.on_host(mask)));
   }
   masks_.upload(*stream_, static_cast<int32_t>(step.dead_ends.size()));
 }

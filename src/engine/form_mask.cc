@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace headrace {
 
-bool fill_form_mask(const Slot& slot, std::span<const TokenId> end_ids,
-                    std::span<uint32_t> allowed) {
-  CHECK(slot.matcher != nullptr && slot.in_flight == 0);
-  slot.matcher->fill_mask(allowed);
-  const auto output_count = static_cast<int32_t>(slot.output().size());
-  const bool early = output_count < slot.request->sampling.min_tokens;
-  if (early && !slot.matcher->only_ends()) {
-    for_each_early_end(slot.request->sampling, end_ids, output_count, [&](TokenId token) {
+bool fill_form_mask(TokenMatcher& matcher, const SamplingParams& sampling, int32_t output_count,
+                    std::span<const TokenId> end_ids, std::span<uint32_t> allowed) {
+  matcher.fill_mask(allowed);
+  if (output_count < sampling.min_tokens && !matcher.only_ends()) {
+    for_each_early_end(sampling, end_ids, output_count, [&](TokenId token) {
       allowed[static_cast<size_t>(token) / 32] &= ~(uint32_t{1} << (token % 32));
     });
   }

@@ -5,16 +5,16 @@
 #include <span>
 
 #include "base/ids.h"
-#include "engine/slot_table.h"
+#include "base/sampling_params.h"
+#include "base/token_constraint.h"
 
 namespace headrace {
 
-// Writes a bit for each token that may come behind all tokens of the slot (SampleRow::allowed):
-// those of its form but for ends that min_tokens forbids. A complete form that cannot go on ends
-// whatever min_tokens says. False: nothing may come. REQUIRES: the slot has a matcher, and no token
-// of it is in flight
-bool fill_form_mask(const Slot& slot, std::span<const TokenId> end_ids,
-                    std::span<uint32_t> allowed);
+// Writes which tokens may come at a place of a form, behind so many output tokens (TokenMatcher::
+// fill_mask), but for ends that min_tokens forbids. A complete form that cannot go on ends whatever
+// min_tokens says. False: nothing may come.
+bool fill_form_mask(TokenMatcher& matcher, const SamplingParams& sampling, int32_t output_count,
+                    std::span<const TokenId> end_ids, std::span<uint32_t> allowed);
 
 // The ends that min_tokens forbids behind so many output tokens.
 template <class Take>

@@ -40,7 +40,7 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
     if (rows[first].samples) {
       begin_rows(part.size());
       for (const LogitRow& row : part) {
-        const bool dead_end = !allow(slots[row.slot], logits.columns());
+        const bool dead_end = !allow(row, slots[row.slot], logits.columns());
         dead_ends_[first + parameters_.size()] = dead_end;
         parameters_.push_back(parameters(row, slots));
       }
@@ -107,12 +107,21 @@ void Sampler::keep_below(int64_t vocabulary, SampleRow& row) {
   row.logprobs = 0;
 }
 
-// False: its form leaves nothing to choose.
-bool Sampler::allow(const Slot& slot, int64_t vocabulary) {
+// False: its form leaves nothing to choose. The rows of a sequence come one behind the other.
+bool Sampler::allow(const LogitRow& row, const Slot& slot, int64_t vocabulary) {
   allowed_.emplace_back();
   if (slot.matcher == nullptr) return true;
+  TokenMatcher& matcher = row.ahead == 0 ? *slot.matcher : *ahead_;
   allowed_.back().resize(static_cast<size_t>(token_mask_words(vocabulary)));
-  return fill_form_mask(slot, end_ids_, allowed_.back());
+  const bool any = fill_form_mask(matcher, slot.request->sampling,
+                                  static_cast<int32_t>(slot.output().size()) + row.ahead, end_ids_,
+                                  allowed_.back());
+  if (row.proposed >= 0) {
+    if (row.ahead == 0) ahead_ = slot.matcher->clone();
+    CHECK_MSG(ahead_ != nullptr, "a form proposes tokens that it cannot go through");
+    ahead_->accept(row.proposed);
+  }
+  return any;
 }
 
 // Behind allow(), which forbids early ends of an answer that has a form.
@@ -124,8 +133,6 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
   if (slot.matcher == nullptr) {
     for_each_early_end(sampling, end_ids_, output_count,
                        [&](TokenId token) { banned.push_back(token); });
-  } else {
-    CHECK(row.ahead == 0);
   }
   return {.temperature = sampling.temperature,
           .top_k = sampling.top_k,
