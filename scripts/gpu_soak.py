@@ -7,7 +7,8 @@ alone. Standard library only. scripts/gpu_check --soak runs it; CONTRIBUTING.md 
   gpu_soak.py --headrace PROGRAM --long MINUTES [--periods N] [--beside] [--out FILE.jsonl]
 
 A start is one server with dummy weights: mixed requests from many threads at once (greedy, sampled, n, penalties, biases,
-log-probabilities, prompts scored, long and shared prompts, streams, aborts), then each distinct request alone. With
+log-probabilities, prompts scored, long and shared prompts, streams, forms, whose answers are checked, aborts), then each distinct request
+alone. With
 --batch-invariant the bits are equal; without, ln p differs by at most 0.1 (with experts, 0.5) as long as tokens are the same, and at the first that
 is not the two distributions still agree. The server must end with 0, log no error and keep to its memory plan.
 Each start is a line of FILE; a run that finds lines there goes on behind them. Exit status: 0 green, 1 red
@@ -151,6 +152,8 @@ class Start:
             self.worst = max(self.worst, check.worst)
         if check.problem:
             self.note("wrong", f"{case.name}: {check.problem}")
+        if (text := case.invalid(answer)) is not None:
+            self.note("wrong", f"{case.name}: not of its form: {text!r}")
         return None
 
     def facts(self, server):

@@ -18,6 +18,14 @@ NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
 
 
+def byte_pieces():
+    """How byte-level vocabularies spell each byte."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    spelled = {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
+    return [spelled[byte] for byte in range(256)]
+
+
 class Shape:
     def __init__(self, name, kind, heads, kv_heads, head_dim, hidden, vocab, layers=2, ffn=0, **more):
         self.name, self.kind, self.heads, self.kv_heads, self.head_dim = name, kind, heads, kv_heads, head_dim
@@ -34,6 +42,18 @@ class Shape:
             "hidden_act": "gelu_pytorch_tanh" if self.kind in GELU else "silu",
         }  # fmt: skip
         return {**config, **self.more}
+
+    def tokenizer(self):
+        """A tokenizer.json of single bytes; what the vocabulary has beyond them is text that no merge makes."""
+        specials = ["<unk>", "<s>", "</s>"]
+        pieces = specials + byte_pieces()
+        pieces += [f"w{token}" for token in range(len(pieces), self.vocab)]
+        return {
+            "added_tokens": [{"id": token, "content": specials[token], "special": True} for token in range(len(specials))],
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {piece: token for token, piece in enumerate(pieces)}, "merges": []},
+        }  # fmt: skip
 
     def has_experts(self):
         return "num_experts" in self.more

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 
 from soak_models import MODEL_LEN
 
@@ -9,15 +10,39 @@ ABORTED = 0.12  # of the requests
 GROWS = "long-answer"  # the case that outgrows what memory it found, and is asked for most where that is tight
 TOPS = 8
 TENANTS = 4
+SCHEMA = {
+    "type": "object", "required": ["name", "number_of_items", "kind", "is_paid"],
+    "properties": {"name": {"type": "string", "maxLength": 6}, "number_of_items": {"type": "integer", "minimum": 0, "maximum": 999},
+                   "kind": {"enum": ["a", "bc", None]}, "is_paid": {"type": "boolean"}},
+}  # fmt: skip
+DATE = r"(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-3][0-9]( at [0-9]{2}:[0-9]{2})?"
+CHOICES = ["yes", "no", "yes, but later"]
 
 
 class Case:
-    def __init__(self, name, prompt, tokens, **fields):
-        self.name = name
+    def __init__(self, name, prompt, tokens, is_of_form=None, **fields):
+        self.name, self.is_of_form = name, is_of_form
         self.body = {
             "model": "soak", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "logprobs": TOPS,
             "ignore_eos": True, "return_token_ids": True, "return_tokens_as_token_ids": True, **fields,
         }  # fmt: skip
+
+    def invalid(self, answer):
+        """A text that was not cut and is not of the form that was asked for; None: there is none."""
+        ended = [choice["text"] for choice in answer if choice["finish"] != "length"]
+        return next((text for text in ended if self.is_of_form and not self.is_of_form(text)), None)
+
+
+def is_of_schema(text):
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    return (
+        list(value) == SCHEMA["required"] and isinstance(value["name"], str) and len(value["name"]) <= 6
+        and type(value["number_of_items"]) is int and 0 <= value["number_of_items"] <= 999
+        and value["kind"] in ("a", "bc", None) and isinstance(value["is_paid"], bool)
+    )  # fmt: skip
 
 
 def make_cases(random, shape, flags):
@@ -47,6 +72,10 @@ def make_cases(random, shape, flags):
         Case("forced", ids(random.randint(60, 200)), 40, logit_bias={str(ids(1)[0]): 100}),
         Case("scored", ids(random.randint(80, 200)), 2, echo=True),
         Case("stream", ids(random.randint(20, 60)), 24, stream=True),
+        Case("schema", ids(random.randint(3, 60)), 300, is_of_schema, structured_outputs={"json": SCHEMA}),
+        Case("schema-sampled", ids(20), 300, is_of_schema, n=2, structured_outputs={"json": SCHEMA}, presence_penalty=0.5, **sampled),
+        Case("regex", ids(9), 40, lambda text: re.fullmatch(DATE, text), structured_outputs={"regex": DATE}, **sampled),
+        Case("choice", ids(12), 24, CHOICES.__contains__, structured_outputs={"choice": CHOICES}, logit_bias=biases),
     ]
     return cases
 
@@ -112,11 +141,12 @@ def events(response):
 
 
 def choices_of(parts):
-    """[{tokens, chosen: ln p of each position, tops: {token: ln p} of each, finish}], echoed positions included."""
+    """[{text, tokens, chosen: ln p of each position, tops: {token: ln p} of each, finish}], echoed positions included."""
     choices = {}
     for part in parts:
         for piece in part["choices"]:
-            choice = choices.setdefault(piece["index"], {"tokens": [], "chosen": [], "tops": [], "finish": None})
+            choice = choices.setdefault(piece["index"], {"text": "", "tokens": [], "chosen": [], "tops": [], "finish": None})
+            choice["text"] += piece.get("text") or ""
             choice["tokens"] += piece.get("token_ids") or []
             logprobs = piece.get("logprobs") or {}
             choice["chosen"] += logprobs.get("token_logprobs") or []

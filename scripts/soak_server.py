@@ -47,6 +47,8 @@ class Server:
     def __init__(self, options, shape, flags, folder):
         with open(os.path.join(folder, "config.json"), "w") as out:
             json.dump(shape.config(), out)
+        with open(os.path.join(folder, "tokenizer.json"), "w") as out:
+            json.dump(shape.tokenizer(), out)
         self.log_path = os.path.join(folder, "log")
         self.alone = options.long > 0 and not options.beside
         element = 4 if "float32" in flags.flags else 2

@@ -184,9 +184,9 @@ stage_clients_full() {
   rm -rf build/pytest-full
   HEADRACE_OPENAPI_REQUESTS=10000 logged clients-full.log build/venv-full/bin/python -m pytest -q \
     -o "cache_dir=$PWD/build/pytest-full" --junitxml="$RESULTS/clients_full/server.xml" \
-    tests/server/test_llama_index.py tests/server/test_schemathesis.py ||
-    fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py"
-  finish "LlamaIndex, 10,000 requests of Schemathesis"
+    tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py ||
+    fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py"
+  finish "LlamaIndex, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
 # The program with what travels beside it, alone in a folder.

@@ -6,22 +6,32 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 
 namespace headrace {
 
+// Words of a mask: bit t % 32 of word t / 32 says whether token t may come.
+constexpr int64_t token_mask_words(int64_t vocabulary) { return (vocabulary + 31) / 32; }
+
 // Where one choice is in the form that its request asks for. One thread at a time.
 class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
-  // Writes bit t % 32 of word t / 32 for each token t: whether it may come next. All are 0 where no
-  // token may, which is an error of the answer.
+  // Writes which tokens may come next, [token_mask_words(V)]. All bits are 0 where none may, which
+  // is an error of the answer.
   virtual void fill_mask(std::span<uint32_t> allowed) = 0;
   // Whether only tokens that end the answer may come next.
   virtual bool only_ends() = 0;
   // The choice's next token, which need not have been allowed: then none is from here on.
   virtual void accept(TokenId token) = 0;
+
+  // Appends at most `most` allowed tokens, one behind the other, that spell what the form leaves no
+  // choice about. Others may spell the same: they are proposals.
+  virtual void propose(size_t /*most*/, std::vector<TokenId>& /*tokens*/) {}
+  // The same place, to go on from by itself. Null: of a matcher that proposes nothing.
+  virtual std::unique_ptr<TokenMatcher> clone() const { return nullptr; }
 };
 
 // The form of all choices of a request, and of other requests. Any thread.

@@ -306,6 +306,10 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
   add_size(app, "--draft-vocab", proposals.draft_vocab, 0, kInt32Max,
            "The draft model proposes of its first N tokens only, which reads less of its output "
            "matrix; 0: all");
+  app.add_flag("--jump-ahead,!--no-jump-ahead", proposals.jump_ahead,
+               "Structured output on a CPU: what a form leaves no choice about, as the keys of a "
+               "schema, is proposed and verified several tokens a step, which changes no answer")
+      ->group("Engine");
   const auto read = [&proposals, &draft_model](const std::string& json) {
     const Status status = read_speculative_config(json, proposals, draft_model);
     if (!status.ok()) {

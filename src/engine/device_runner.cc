@@ -9,6 +9,7 @@
 #include "engine/batch_builder.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
+#include "engine/form_mask.h"
 #include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
@@ -22,6 +23,7 @@
 #include "engine/step_submission.h"
 #include "engine/step_writer.h"
 #include "engine/steps_in_flight.h"
+#include "engine/token_masks.h"
 #include "engine/verification.h"
 #include "tensor/workspace.h"
 
@@ -35,7 +37,7 @@ class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
                RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots,
-               RankLink link)
+               TokenMasks masks, RankLink link)
       : device_(device),
         link_(link),
         options_(std::move(options)),
@@ -46,7 +48,8 @@ class DeviceRunner final : public Runner {
         arena_(std::move(arena)),
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
-        stages_(model, storage_, device_slots_, options_.taps),
+        masks_(std::move(masks)),
+        stages_(model, storage_, device_slots_, masks_, options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
@@ -62,8 +65,10 @@ class DeviceRunner final : public Runner {
   Status start();
 
   Ticket submit_forward(const StepPlan& plan) override;
+  bool sample_needs_results(Ticket ticket) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  bool takes_constraints() const override { return true; }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
     HR_RETURN_IF_ERROR(page_moves_.synchronize());
@@ -82,6 +87,7 @@ class DeviceRunner final : public Runner {
   Status build(const StepPlan& plan, StepSubmission& submission);
   void upload(const StepPlan& plan, const StepInput& input);
   void start_forward(StepSubmission& submission);
+  void make_masks(StepInFlight& step);
   void start_sample(const StepSubmission& submission);
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
 
@@ -100,6 +106,7 @@ class DeviceRunner final : public Runner {
   StepArena arena_;
   SampleResults results_;
   DeviceSlots device_slots_;
+  TokenMasks masks_;
   const StepStages stages_;
   SlotTable slots_;
   BatchBuilder builder_;
@@ -254,10 +261,36 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   return status;
 }
 
+// A mask is of the tokens that stand before its row, the last of which a step in flight may sample.
+bool DeviceRunner::sample_needs_results(Ticket ticket) {
+  const StepInFlight& step = steps_[ticket];
+  for (size_t i = 0; status_.ok() && i < step.logit_rows.size(); ++i) {
+    if (step.sample_rows[i].mask >= 0 && slots_[step.logit_rows[i].slot].in_flight > 0) return true;
+  }
+  return false;
+}
+
+// Beside the step's forward stage.
+void DeviceRunner::make_masks(StepInFlight& step) {
+  step.dead_ends.clear();
+  masks_.start_step();
+  for (size_t i = 0; i < step.logit_rows.size(); ++i) {
+    const int32_t mask = step.sample_rows[i].mask;
+    if (mask < 0) continue;
+    const Slot& slot = slots_[step.logit_rows[i].slot];
+    CHECK(slot.in_flight == 0 && step.logit_rows[i].ahead == 0);
+    step.dead_ends.push_back(!fill_form_mask(*slot.matcher, slot.request->sampling,
+                                             static_cast<int32_t>(slot.output().size()),
+                                             options_.end_ids, masks_.on_host(mask)));
+  }
+  masks_.upload(*stream_, static_cast<int32_t>(step.dead_ends.size()));
+}
+
 void DeviceRunner::submit_sample(Ticket ticket) {
   CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
   StepInFlight& step = steps_[ticket];
   if (status_.ok()) {
+    make_masks(step);
     start_sample(*submission_);
     stream_->record(*steps_.marks(ticket).end);
     results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
@@ -326,10 +359,12 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled =
       results_.host_rows(StepsInFlight::place_of(ticket));
-  StepResult result = DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
-                                             results_.host_tops(StepsInFlight::place_of(ticket)));
+  StepResult result =
+      DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
+                             results_.host_tops(StepsInFlight::place_of(ticket)), step.dead_ends);
   cut_rejected(step.logit_rows, acceptance_, result);
   append_accepted(step.logit_rows, result, slots_);
+  note_ended_forms(step.logit_rows, options_.end_ids, slots_, result);
   const double collect_seconds = clock_.now_seconds() - done;
   timing_ = steps_.timing(ticket);
   timing_.collect_seconds = collect_seconds;
@@ -358,9 +393,11 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
       SampleResults results,
       SampleResults::create(device, kDeviceStepsInFlight, shape.result_rows, shape.result_tops));
   HR_ASSIGN_OR_RETURN(DeviceSlots device_slots, DeviceSlots::create(device, shape.slots));
+  HR_ASSIGN_OR_RETURN(TokenMasks masks,
+                      TokenMasks::create(device, shape.mask_count, shape.slots.vocab_size));
   auto runner = std::make_unique<DeviceRunner>(
       device, model, std::move(storage), std::move(options), std::move(shape), std::move(arena),
-      std::move(results), std::move(device_slots), link);
+      std::move(results), std::move(device_slots), std::move(masks), link);
   HR_RETURN_IF_ERROR(runner->start());
   return std::unique_ptr<Runner>(std::move(runner));
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/rng.h"
+#include "engine/form_mask.h"
 
 namespace headrace {
 namespace {
@@ -91,6 +92,7 @@ void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots
                           std::vector<DeviceSampleRow>& out) {
   biases_.clear();
   top_count_ = 0;
+  mask_count_ = 0;
   penalises_ = false;
   out.resize(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -104,6 +106,7 @@ void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots
           counter_hash_at(common.stream, static_cast<uint64_t>(length), RngPurpose::kSample);
       row.bias_first = static_cast<int32_t>(biases_.size());
       if (length < common.biased_until) add_biases(slot, length, row);
+      if (slot.matcher != nullptr) row.mask = mask_count_++;
     } else {
       row = common_row(rows[i], slot);
       row.bias_first = static_cast<int32_t>(biases_.size());
@@ -162,11 +165,10 @@ void DeviceSampler::add_biases(const Slot& slot, int32_t length, DeviceSampleRow
     }
   };
   for (const auto& [token, bias] : sampling.logit_bias) add(token, bias);
-  if (length - slot.prompt_length < sampling.min_tokens) {
-    if (!sampling.ignore_eos) {
-      for (const TokenId token : end_ids_) add(token, -kInfinity);
-    }
-    for (const TokenId token : sampling.stop_token_ids) add(token, -kInfinity);
+  // Of an answer with a form its mask says so.
+  if (slot.matcher == nullptr) {
+    for_each_early_end(sampling, end_ids_, length - slot.prompt_length,
+                       [&](TokenId token) { add(token, -kInfinity); });
   }
   row.bias_count = static_cast<int32_t>(biases_.size()) - row.bias_first;
 }
@@ -192,14 +194,17 @@ DeviceSampleRow DeviceSampler::padding(SlotId slot) {
 StepResult DeviceSampler::collect(std::span<const LogitRow> logit_rows,
                                   std::span<const DeviceSampleRow> rows,
                                   std::span<const DeviceSampleResult> results,
-                                  const DeviceTopLogprob* tops) {
+                                  const DeviceTopLogprob* tops,
+                                  const std::vector<bool>& dead_ends) {
   StepResult step;
   for (size_t i = 0; i < logit_rows.size(); ++i) {
     if (step.rows.empty() || step.rows.back().sequence != logit_rows[i].sequence) {
       step.rows.push_back({.sequence = logit_rows[i].sequence});
     }
     StepResult::Row& out = step.rows.back();
-    out.fault = out.fault || results[i].fault != 0;
+    const bool dead_end = rows[i].mask >= 0 && dead_ends[static_cast<size_t>(rows[i].mask)];
+    out.dead_end = out.dead_end || dead_end;
+    out.fault = out.fault || (results[i].fault != 0 && !dead_end);
     if (!logit_rows[i].samples) {
       out.prompt_logprobs.push_back(logprobs_of(rows[i], results[i], tops));
       continue;

@@ -77,17 +77,18 @@ class DeviceSampler {
              std::vector<DeviceSampleRow>& out);
   std::span<const DeviceLogitBias> biases() const { return biases_; }
   int64_t top_count() const { return top_count_; }
+  int32_t mask_count() const { return mask_count_; }  // rows whose answer has a form
   bool penalises() const { return penalises_; }
 
   // The parameters of a row of padding, whose result is not read.
   static DeviceSampleRow padding(SlotId slot);
 
-  // Turns the results of `logit_rows` into one Row for each sequence. REQUIRES: the rows of a
-  // sequence are consecutive
+  // Turns the results of `logit_rows` into one Row for each sequence. `dead_ends`: of the masks,
+  // which allow nothing. REQUIRES: the rows of a sequence are consecutive
   static StepResult collect(std::span<const LogitRow> logit_rows,
                             std::span<const DeviceSampleRow> rows,
                             std::span<const DeviceSampleResult> results,
-                            const DeviceTopLogprob* tops);
+                            const DeviceTopLogprob* tops, const std::vector<bool>& dead_ends);
 
  private:
   // What all sampled rows of a sequence have in common, made when its first row is sampled.
@@ -106,6 +107,7 @@ class DeviceSampler {
   std::vector<Drawn> drawn_;  // [slots]
   std::vector<DeviceLogitBias> biases_;
   int64_t top_count_ = 0;
+  int32_t mask_count_ = 0;
   bool penalises_ = false;
 };
 

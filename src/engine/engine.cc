@@ -261,7 +261,7 @@ Status EngineImpl::check_request(const Request& request) const {
     }
   }
   if (request.constraint != nullptr && !takes_constraints_) {
-    return invalid_argument("structured output runs on CPUs so far");
+    return invalid_argument("this model's engine takes no structured output");
   }
   if (request.adapter_weights != nullptr && !takes_adapters_) {
     return invalid_argument("this engine computes without adapters", "model");
@@ -274,7 +274,6 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
   if (!request.sampling.seed) {
     request.sampling.seed = mix64(seed_origin_ ^ mix64(request.id.value));
   }
-  if (request.constraint != nullptr) request.lookahead = Lookahead::kAfterResult;
   if (request.adapter_weights != nullptr) request.adapter = request.adapter_weights->key();
   if (request.arithmetic == 0) request.arithmetic = options_.arithmetic;
   {
@@ -457,15 +456,21 @@ bool EngineImpl::start_step() {
   const double told = clock_.now_seconds();
   totals_.host[HostPhase::kDeliver] += told - planned;
   const Ticket ticket = runner_->submit_forward(*plan);
+  double submit_seconds = clock_.now_seconds() - told;
+  // The forward stage runs meanwhile.
+  if (runner_->sample_needs_results(ticket)) {
+    while (!in_flight_.empty()) finish_step();
+    if (failed_) return false;
+  }
+  const double before_sample = clock_.now_seconds();
   runner_->submit_sample(ticket);
-  const double submitted = clock_.now_seconds();
+  submit_seconds += clock_.now_seconds() - before_sample;
   totals_.step_tokens_total += static_cast<uint64_t>(plan->token_count);
   const auto bound =
       std::lower_bound(kStepTokenBounds.begin(), kStepTokenBounds.end(), plan->token_count);
   ++totals_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
-  totals_.step_seconds_total += submitted - before;
-  in_flight_.push_back(
-      {ticket, std::move(plan), submitted - told, std::exchange(was_idle_, false)});
+  totals_.step_seconds_total += told - before + submit_seconds;
+  in_flight_.push_back({ticket, std::move(plan), submit_seconds, std::exchange(was_idle_, false)});
   return true;
 }
 

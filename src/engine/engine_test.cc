@@ -240,7 +240,7 @@ TEST(Engine, TheCacheIsClearedWhileNothingRuns) {
   ASSERT_TRUE(collector.wait_all());
 }
 
-// A device's runner keeps to no form: such a request is refused, not answered as if it had none.
+// A runner that keeps to no form: such a request is refused, not answered as if it had none.
 TEST(Engine, AFormIsRefusedWhereTheRunnerKeepsToNone) {
   struct AnyConstraint final : TokenConstraint {
     std::unique_ptr<TokenMatcher> begin() const override { return nullptr; }
@@ -251,7 +251,7 @@ TEST(Engine, AFormIsRefusedWhereTheRunnerKeepsToNone) {
   request.constraint = std::make_shared<AnyConstraint>();
   const Status status = fixture.engine->submit(std::move(request), [](const Emission&) {});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "structured output runs on CPUs so far");
+  EXPECT_EQ(status.message(), "this model's engine takes no structured output");
 }
 
 TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {

@@ -203,7 +203,70 @@ class Answers {
   size_t unfinished_;
 };
 
+// A form whose next token depends on all before it: of one class modulo 7, at every fifth place one
+// of two tokens, of which the other ends the answer; behind `length` tokens it ends or, where that
+// is odd, nothing may come.
+class SumMatcher final : public TokenMatcher {
+ public:
+  explicit SumMatcher(int32_t length) : length_(length) {}
+  void fill_mask(std::span<uint32_t> allowed) override {
+    for (uint32_t& word : allowed) word = 0;
+    for (TokenId token = 0; token < kVocabulary; ++token) {
+      if (allows(token)) allowed[static_cast<size_t>(token) / 32] |= 1u << token % 32;
+    }
+  }
+  bool only_ends() override { return ended_ || (count_ == length_ && length_ % 2 == 0); }
+  void accept(TokenId token) override {
+    ended_ = ended_ || token == kEndId;
+    sum_ += token;
+    ++count_;
+  }
+  bool allows(TokenId token) const {
+    if (ended_) return token == kEndId;
+    if (count_ == length_) return token == kEndId && length_ % 2 == 0;
+    if (count_ % 5 == 4) return token == kEndId || token == kEndId + 1 + sum_ % 10;
+    return token != kEndId && token % 7 == sum_ % 7;
+  }
+
+ private:
+  const int32_t length_;
+  int32_t sum_ = 0, count_ = 0;
+  bool ended_ = false;
+};
+
+struct SumConstraint final : TokenConstraint {
+  explicit SumConstraint(int32_t most) : length(most) {}
+  std::unique_ptr<TokenMatcher> begin() const override {
+    return std::make_unique<SumMatcher>(length);
+  }
+  const int32_t length;
+};
+
+Answer expected_of_form(const Request& request, int32_t choice) {
+  SumMatcher form(static_cast<const SumConstraint&>(*request.constraint).length);
+  Answer answer{.tokens = {}, .finish = FinishReason::kLength};
+  for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
+    const bool early =
+        i < request.sampling.min_tokens && !request.sampling.ignore_eos && !form.only_ends();
+    TokenId token = token_at(request, choice, request.prompt.size() + static_cast<size_t>(i));
+    int32_t tried = 0;
+    while (tried < kVocabulary && (!form.allows(token) || (early && token == kEndId))) {
+      token = (token + 1) % kVocabulary;
+      ++tried;
+    }
+    answer.finish = FinishReason::kDeadEnd;
+    if (tried == kVocabulary) return answer;
+    answer.tokens.push_back(token);
+    form.accept(token);
+    answer.finish = FinishReason::kStop;
+    if (token == kEndId) return answer;
+    answer.finish = FinishReason::kLength;
+  }
+  return answer;
+}
+
 Answer expected(const Request& request, int32_t choice) {
+  if (request.constraint != nullptr) return expected_of_form(request, choice);
   Answer answer{.tokens = {}, .finish = FinishReason::kLength};
   for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
     answer.tokens.push_back(
@@ -227,6 +290,13 @@ std::vector<Request> random_requests(Engine& engine) {
     request.sampling.n = static_cast<int32_t>(rng.between(1, 3));
     if (i % 3 == 0) request.sampling.frequency_penalty = 0.5f;
     if (i % 4 == 0) request.sampling.logprobs = 2;
+    if (i % 3 == 1) {
+      request.constraint =
+          std::make_shared<SumConstraint>(static_cast<int32_t>(rng.between(1, 60)));
+      request.sampling.min_tokens =
+          std::min(request.sampling.max_tokens, static_cast<int32_t>(rng.between(0, 20)));
+      request.sampling.ignore_eos = i % 2 == 0;
+    }
     requests.push_back(std::move(request));
   }
   return requests;
@@ -256,6 +326,51 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
   EXPECT_EQ(stats.proposals.accepted > 100, GetParam().proposals);
   EXPECT_GE(stats.proposals.proposed, stats.proposals.accepted);
   EXPECT_GT(host.model().rows_followed(), 1000);
+}
+
+// A step of a sequence with a form is started before the token that it computes is known: only its
+// sampling waits for that.
+TEST(FormsOnNullDevice, AMaskIsMadeBesideTheForwardPass) {
+  const auto device = create_null_device({});
+  const NullModel model(spec_of({}));
+  auto runner = create_model_runner(
+      *device, model, plan_kv(model.spec(), {KvFormat::kBF16}, 16),
+      {.max_num_seqs = 2, .max_num_batched_tokens = 32, .max_model_len = 64, .block_count = 8});
+  ASSERT_TRUE(runner.ok()) << runner.status().message();
+  const auto request = std::make_shared<Request>();
+  request->prompt.assign(3, 0);
+  request->sampling.seed = 5;
+  request->constraint = std::make_shared<SumConstraint>(40);
+  StepPlan prompt, decode;
+  prompt.admitted.push_back({.sequence = SequenceId(1),
+                             .slot = SlotId(1),
+                             .request = request,
+                             .tokens = request->prompt,
+                             .blocks = {{.group = 0, .blocks = {BlockId(0)}}}});
+  prompt.work.push_back(
+      {.sequence = SequenceId(1), .slot = SlotId(1), .first = 0, .count = 3, .samples = true});
+  prompt.token_count = 3;
+  decode.work.push_back(
+      {.sequence = SequenceId(1), .slot = SlotId(1), .first = 3, .count = 1, .samples = true});
+  decode.token_count = 1;
+
+  const Ticket first = (*runner)->submit_forward(prompt);
+  EXPECT_FALSE((*runner)->sample_needs_results(first));
+  (*runner)->submit_sample(first);
+  const Ticket second = (*runner)->submit_forward(decode);
+  EXPECT_TRUE((*runner)->sample_needs_results(second));
+  SumMatcher form(40);
+  const auto next = [&](Ticket ticket) {
+    const auto result = (*runner)->wait(ticket);
+    EXPECT_TRUE(result.ok() && result->rows.size() == 1 && result->rows[0].accepted.size() == 1);
+    const TokenId token = result->rows[0].accepted[0];
+    EXPECT_TRUE(form.allows(token)) << token;
+    form.accept(token);
+  };
+  next(first);
+  EXPECT_FALSE((*runner)->sample_needs_results(second));
+  (*runner)->submit_sample(second);
+  next(second);
 }
 
 // A null model that looks at the logits it is given.

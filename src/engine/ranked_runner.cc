@@ -52,6 +52,14 @@ class RankedRunner final : public Runner {
     });
     return ticket;
   }
+  // What all ranks know alike.
+  bool sample_needs_results(Ticket ticket) override {
+    return runners_.front()->sample_needs_results(ticket);
+  }
+  bool takes_constraints() const override { return runners_.front()->takes_constraints(); }
+  void forget_requests() override {
+    on_ranks([&](size_t rank) { runners_[rank]->forget_requests(); });
+  }
   void submit_sample(Ticket ticket) override {
     on_ranks([&](size_t rank) { runners_[rank]->submit_sample(ticket); });
   }

@@ -18,7 +18,10 @@ class Runner {
   virtual ~Runner() = default;
   // Starts the forward pass; the plan must live until wait() returned. Plans come in order.
   virtual Ticket submit_forward(const StepPlan& plan) = 0;
-  // Starts sampling of a submitted step (a stage of its own: masks may arrive late).
+  // Whether submit_sample() of the step can only come behind wait() of the steps before it: what
+  // its rows may have follows from the tokens sampled there.
+  virtual bool sample_needs_results(Ticket) { return false; }
+  // Starts sampling of a submitted step.
   virtual void submit_sample(Ticket ticket) = 0;
   // Blocks until the step is done. Tickets are waited for in order. An error is sticky: the device
   // is lost, the engine stops being ready.

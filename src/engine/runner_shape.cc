@@ -4,6 +4,7 @@
 
 #include "engine/device_sampler.h"
 #include "engine/step_scratch.h"
+#include "engine/token_masks.h"
 #include "kv/kv_demand.h"
 
 namespace headrace {
@@ -91,6 +92,7 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
     shape.graph_workspace_bytes = count_workspace(model, shape, options, shape.graph_rows_max);
   }
   shape.result_rows = static_cast<int64_t>(shape.step.logit_rows);
+  shape.mask_count = options.max_num_seqs;
   shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
   return shape;
 }
@@ -102,6 +104,7 @@ int64_t RunnerShape::device_bytes() const {
   }
   DeviceSlotParts::place(places, slots);
   SampleResultParts::place(places, result_rows, result_tops);
+  places.take<std::byte>(static_cast<size_t>(TokenMasks::bytes(mask_count, slots.vocab_size)));
   return places.part_bytes();
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/form_mask.h"
+
 namespace headrace {
 namespace {
 
@@ -23,15 +25,6 @@ size_t run_end(std::span<const LogitRow> rows, size_t first) {
   return last;
 }
 
-void forbid(std::vector<uint32_t>& allowed, TokenId token) {
-  allowed[static_cast<size_t>(token) / 32] &= ~(uint32_t{1} << (token % 32));
-}
-
-bool is_dead_end(std::span<const uint32_t> allowed) {
-  return !allowed.empty() &&
-         std::all_of(allowed.begin(), allowed.end(), [](uint32_t word) { return word == 0; });
-}
-
 }  // namespace
 
 void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
@@ -47,8 +40,9 @@ void Sampler::run(OpContext& context, std::span<const LogitRow> rows, ConstTenso
     if (rows[first].samples) {
       begin_rows(part.size());
       for (const LogitRow& row : part) {
-        parameters_.push_back(parameters(row, slots, logits.columns()));
-        dead_ends_[first + parameters_.size() - 1] = is_dead_end(allowed_.back());
+        const bool dead_end = !allow(row, slots[row.slot], logits.columns());
+        dead_ends_[first + parameters_.size()] = dead_end;
+        parameters_.push_back(parameters(row, slots));
       }
       sample(context, {.logits = part_logits, .rows = parameters_, .results = part_results});
     } else {
@@ -95,7 +89,8 @@ std::span<const SampleResult> Sampler::propose(OpContext& context, std::span<con
   results_.assign(rows.size(), {});
   begin_rows(rows.size());
   for (const LogitRow& row : rows) {
-    parameters_.push_back(parameters(row, slots, logits.columns()));
+    allowed_.emplace_back();
+    parameters_.push_back(parameters(row, slots));
     keep_below(logits.columns(), parameters_.back());
   }
   sample(context, {.logits = logits, .rows = parameters_, .results = results_});
@@ -112,26 +107,32 @@ void Sampler::keep_below(int64_t vocabulary, SampleRow& row) {
   row.logprobs = 0;
 }
 
-SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary) {
+// False: its form leaves nothing to choose. The rows of a sequence come one behind the other.
+bool Sampler::allow(const LogitRow& row, const Slot& slot, int64_t vocabulary) {
+  allowed_.emplace_back();
+  if (slot.matcher == nullptr) return true;
+  TokenMatcher& matcher = row.ahead == 0 ? *slot.matcher : *ahead_;
+  allowed_.back().resize(static_cast<size_t>(token_mask_words(vocabulary)));
+  const bool any = fill_form_mask(matcher, slot.request->sampling,
+                                  static_cast<int32_t>(slot.output().size()) + row.ahead, end_ids_,
+                                  allowed_.back());
+  if (row.proposed >= 0) {
+    if (row.ahead == 0) ahead_ = slot.matcher->clone();
+    CHECK_MSG(ahead_ != nullptr, "a form proposes tokens that it cannot go through");
+    ahead_->accept(row.proposed);
+  }
+  return any;
+}
+
+// Behind allow(), which forbids early ends of an answer that has a form.
+SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
   const Slot& slot = slots[row.slot];
   const SamplingParams& sampling = slot.request->sampling;
   const int32_t output_count = static_cast<int32_t>(slot.output().size()) + row.ahead;
-  banned_.emplace_back();
-  allowed_.emplace_back();
-  bool must_end = false;  // a form that is complete goes before min_tokens
-  if (slot.matcher != nullptr) {
-    CHECK(row.ahead == 0);
-    allowed_.back().resize(static_cast<size_t>(vocabulary + 31) / 32);
-    slot.matcher->fill_mask(allowed_.back());
-    must_end = output_count < sampling.min_tokens && slot.matcher->only_ends();
-  }
-  if (output_count < sampling.min_tokens && !must_end) {
-    if (!sampling.ignore_eos) banned_.back() = end_ids_;
-    banned_.back().insert(banned_.back().end(), sampling.stop_token_ids.begin(),
-                          sampling.stop_token_ids.end());
-  }
-  if (slot.matcher != nullptr) {
-    for (TokenId token : banned_.back()) forbid(allowed_.back(), token);
+  std::vector<TokenId>& banned = banned_.emplace_back();
+  if (slot.matcher == nullptr) {
+    for_each_early_end(sampling, end_ids_, output_count,
+                       [&](TokenId token) { banned.push_back(token); });
   }
   return {.temperature = sampling.temperature,
           .top_k = sampling.top_k,
@@ -143,7 +144,7 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots, int64
           .prompt = sampling.repetition_penalty != 1.0f ? slot.prompt() : TokenSpan(),
           .output = slot.output_counts,
           .logit_bias = sampling.logit_bias,
-          .banned = banned_.back(),
+          .banned = banned,
           .allowed = allowed_.back(),
           .seed = sampling.seed.value_or(0),
           .choice = static_cast<uint64_t>(slot.choice),

@@ -1,6 +1,7 @@
 // Sampler: logits rows -> tokens and log-probabilities, with each slot's own parameters.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -28,7 +29,8 @@ class Sampler {
 
  private:
   void begin_rows(size_t count);
-  SampleRow parameters(const LogitRow& row, const SlotTable& slots, int64_t vocabulary);
+  bool allow(const LogitRow& row, const Slot& slot, int64_t vocabulary);
+  SampleRow parameters(const LogitRow& row, const SlotTable& slots);
   void keep_below(int64_t vocabulary, SampleRow& row);
 
   const std::vector<TokenId> end_ids_;
@@ -38,7 +40,8 @@ class Sampler {
   std::vector<std::vector<TokenId>> banned_;
   std::vector<std::vector<std::pair<TokenId, float>>> biases_;  // of a draft's rows
   std::vector<std::vector<uint32_t>> allowed_;                  // [ceil(V / 32)]; empty: all
-  std::vector<bool> dead_ends_;  // of all rows: their form leaves nothing to choose
+  std::unique_ptr<TokenMatcher> ahead_;  // behind the proposals of the sequence's rows so far
+  std::vector<bool> dead_ends_;          // of all rows: their form leaves nothing to choose
 };
 
 }  // namespace headrace

@@ -113,6 +113,7 @@ void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorV
   device_sample(context, {.logits = logits,
                           .rows = input.sample_rows + first,
                           .biases = input.biases,
+                          .masks = masks_.on_device(),
                           .token_counts = slots_.token_counts(),
                           .last_tokens = slots_.last_tokens(),
                           .results = input.results + first,

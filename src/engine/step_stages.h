@@ -10,6 +10,7 @@
 #include "engine/device_slots.h"
 #include "engine/kv_storage.h"
 #include "engine/step_arena.h"
+#include "engine/token_masks.h"
 #include "models/model.h"
 #include "ops/attention/plan.h"
 #include "ops/op.h"
@@ -90,8 +91,9 @@ struct StepInput {
 class StepStages {
  public:
   // All outlive this.
-  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots, LayerTaps taps)
-      : model_(model), storage_(storage), slots_(slots), taps_(taps) {}
+  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots,
+             const TokenMasks& masks, LayerTaps taps)
+      : model_(model), storage_(storage), slots_(slots), masks_(masks), taps_(taps) {}
 
   LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
   // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
@@ -108,6 +110,7 @@ class StepStages {
   const Model& model_;
   const KvStorage& storage_;
   const DeviceSlots& slots_;
+  const TokenMasks& masks_;
   const LayerTaps taps_;
 };
 

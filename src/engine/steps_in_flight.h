@@ -18,6 +18,7 @@ namespace headrace {
 struct StepInFlight {
   std::vector<LogitRow> logit_rows;
   std::vector<DeviceSampleRow> sample_rows;  // of each of these
+  std::vector<bool> dead_ends;               // of its masks: they allow nothing
   std::unique_ptr<Event> done;               // the results are on the host
   bool submitted = false;                    // false: another step may take this place
   RunnerTiming timing;

@@ -1,6 +1,7 @@
 #include "engine/verification.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -29,12 +30,16 @@ void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResu
       token = rule.decide(each.proposed, token);
       if (token != each.proposed) break;
     }
+    // A dead end behind tokens that came is met again, behind them.
+    if (row.dead_end && sampled > 1 && row.accepted[sampled - 1] < 0) --sampled;
     if (sampled == row.accepted.size()) return;
     row.accepted.cut(sampled);
     if (row.logprobs.size() > sampled) row.logprobs.resize(sampled);
     // A faulty row has no token; one that is void is nobody's fault.
+    const bool dead_end = std::exchange(row.dead_end, false);
     row.fault = std::any_of(row.accepted.begin(), row.accepted.end(),
                             [](TokenId token) { return token < 0; });
+    if (dead_end) std::swap(row.fault, row.dead_end);
   });
 }
 

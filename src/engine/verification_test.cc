@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace headrace {
 namespace {
 
 class VerificationTest : public ::testing::Test {
  protected:
   // A sequence for which 5, 6, 7 were proposed; 5, 9, 7 and 8 are what its rows sampled.
-  StepResult cut(double synthetic_rate, std::vector<TokenId> sampled = {5, 9, 7, 8}) {
+  // `dead_ends`: what has no token ended a form's way, and is no fault.
+  StepResult cut(double synthetic_rate, std::vector<TokenId> sampled = {5, 9, 7, 8},
+                 bool dead_ends = false) {
     std::vector<LogitRow> rows;
     for (const TokenId proposed : {5, 6, 7, -1}) {
       rows.push_back({.sequence = SequenceId(1), .samples = true, .proposed = proposed});
@@ -18,7 +22,7 @@ class VerificationTest : public ::testing::Test {
     for (const TokenId token : sampled) {
       row.accepted.push_back(token);
       row.logprobs.push_back({.token = token});
-      row.fault = row.fault || token < 0;
+      (dead_ends ? row.dead_end : row.fault) |= token < 0;
     }
     AcceptanceRule rule(synthetic_rate);
     cut_rejected(rows, rule, result);
@@ -38,6 +42,20 @@ TEST_F(VerificationTest, TokensUpToTheFirstThatIsNotTheOneProposed) {
 TEST_F(VerificationTest, AFaultOfARejectedRowIsNobodys) {
   EXPECT_FALSE(cut(-1, {5, 9, -1, 8}).rows[0].fault);
   EXPECT_TRUE(cut(-1, {5, -1, 7, 8}).rows[0].fault);
+}
+
+// What came before it is kept, and the next step meets it again.
+TEST_F(VerificationTest, ADeadEndComesAloneOrNotAtAll) {
+  const auto of = [&](std::vector<TokenId> sampled) {
+    const StepResult result = cut(-1, std::move(sampled), true);
+    EXPECT_FALSE(result.rows[0].fault);
+    return std::pair(tokens(result), result.rows[0].dead_end);
+  };
+  using Tokens = std::vector<TokenId>;
+  EXPECT_EQ(of({-1, -1, -1, -1}), std::pair(Tokens{-1}, true));
+  EXPECT_EQ(of({5, 6, -1, 8}), std::pair(Tokens{5, 6}, false));
+  EXPECT_EQ(of({5, 6, 7, -1}), std::pair(Tokens{5, 6, 7}, false));
+  EXPECT_EQ(of({5, 9, 7, -1}), std::pair(Tokens{5, 9}, false));
 }
 
 TEST_F(VerificationTest, ASyntheticRateDecidesWhateverWasSampled) {

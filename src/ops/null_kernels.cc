@@ -1,9 +1,11 @@
 // What a step does beside the model, on the null device: slots' tables are kept as on a GPU, a
-// token is the random bits of its row, no logit is read. Kernels whose work a recording must repeat
-// go through Stream::call().
+// token is the random bits of its row and what its mask allows, no logit is read. Kernels whose
+// work a recording must repeat go through Stream::call().
+#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "base/token_constraint.h"
 #include "ops/rows/row_gather.h"
 #include "ops/sampling/device_sample.h"
 #include "ops/sampling/slot_state.h"
@@ -31,15 +33,26 @@ void keep_slots(OpContext&, const SlotStateArgs& args) {
 
 void gather_nothing(OpContext&, const RowGatherArgs&) {}
 
+// The first token from the row's random bits on, in a circle, that its mask allows; -1: none.
+TokenId drawn_token(const DeviceSampleArgs& args, const DeviceSampleRow& row) {
+  const int64_t vocabulary = args.logits.columns();
+  const auto first = static_cast<int64_t>(row.random % static_cast<uint64_t>(vocabulary));
+  if (row.mask < 0) return static_cast<TokenId>(first);
+  const uint32_t* const mask = args.masks + row.mask * token_mask_words(vocabulary);
+  for (int64_t i = 0; i < vocabulary; ++i) {
+    const int64_t token = (first + i) % vocabulary;
+    if ((mask[token / 32] >> (token % 32) & 1) != 0) return static_cast<TokenId>(token);
+  }
+  return -1;
+}
+
 void draw(const DeviceSampleArgs& args) {
   for (int64_t i = 0; i < args.logits.rows(); ++i) {
     const DeviceSampleRow& row = args.rows[i];
-    const auto drawn =
-        static_cast<TokenId>(row.random % static_cast<uint64_t>(args.logits.columns()));
-    const TokenId token = row.scored >= 0 ? row.scored : drawn;
-    args.results[i] = {.token = token, .fault = 0, .logprob = 0};
+    const TokenId token = row.scored >= 0 ? row.scored : drawn_token(args, row);
+    args.results[i] = {.token = token, .fault = token < 0 ? 1 : 0, .logprob = 0};
     for (int32_t k = 0; k < row.logprobs; ++k) args.tops[row.top_first + k] = {k, 0.0f};
-    if (row.scored < 0) args.last_tokens[row.slot] = token;
+    if (row.scored < 0) args.last_tokens[row.slot] = std::max(token, TokenId{0});
   }
 }
 

@@ -34,6 +34,10 @@ struct ProposalOptions {
   int32_t draft_vocab = 0;
   // draft_model: as many as a sequence may have, whatever they cost (tests, measurements).
   bool whatever_they_cost = false;
+  // Whether tokens that the form of an answer leaves no choice about are proposed, whatever the
+  // method. Only where steps do not overlap, beside a method that knows tokens when it plans, and
+  // of models that keep no states.
+  bool jump_ahead = true;
   // For measuring speed, 0 to 1: any tokens are proposed, and each is accepted with this chance
   // whatever the model says. Answers mean nothing. Below 0: off.
   double synthetic_acceptance = -1;

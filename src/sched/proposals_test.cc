@@ -121,6 +121,47 @@ TEST_F(ProposalsTest, WhoGetsNoneIsPlannedAheadAgain) {
   EXPECT_FALSE(scheduler_->plan().empty());
 }
 
+// Whose form knows what comes has it proposed, as many as a step may have, where steps do not
+// overlap; what another source says is for free answers alone.
+TEST_F(ProposalsTest, AFormProposesForItsOwnAnswer) {
+  struct Counting final : TokenConstraint {
+    struct Matcher final : TokenMatcher {
+      void fill_mask(std::span<uint32_t>) override {}
+      bool only_ends() override { return false; }
+      void accept(TokenId token) override { last = token; }
+      void propose(size_t most, Tokens& tokens) override {
+        for (TokenId next = last; next % 20 != 19 && most > 0; --most) tokens.push_back(++next);
+      }
+      TokenId last = 0;
+    };
+    std::unique_ptr<TokenMatcher> begin() const override { return std::make_unique<Matcher>(); }
+  };
+  source_->next = {77};
+  for (const bool overlaps : {false, true}) {
+    for (const bool allowed : {true, false}) {
+      options_.steps_in_flight_max = overlaps ? 2 : 1;
+      options_.proposals.jump_ahead = allowed;
+      scheduler_ = Scheduler::create(options_).value();
+      Request request;
+      request.id = RequestId(1);
+      request.prompt = {1, 2, 3};
+      request.sampling.max_tokens = 40;
+      request.constraint = std::make_shared<Counting>();
+      ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+      step({10});
+      plan_ = scheduler_->plan();
+      const bool jumps = allowed && !overlaps;
+      EXPECT_EQ(work().proposed, jumps ? (Tokens{11, 12, 13, 14, 15, 16, 17, 18, 19}) : Tokens());
+      if (!jumps) continue;
+      EXPECT_EQ(apply({11, 12, 13, 40}), (Tokens{11, 12, 13, 40}));
+      plan_ = scheduler_->plan();
+      // The step has 32 tokens, half of what is left is for proposals.
+      EXPECT_EQ(work().proposed.size(), 15u);
+      EXPECT_EQ(work().proposed.front(), 41);
+    }
+  }
+}
+
 TEST_F(ProposalsTest, ARequestMayAskToBePlannedBehindItsResult) {
   options_.proposals = {};
   scheduler_ = Scheduler::create(options_).value();

@@ -5,25 +5,32 @@
 namespace headrace {
 
 // Penalties count what stands before a row, which for the rows of a step is known one by one. What
-// runs in the background takes what others leave and needs no speed. Of an answer that has a form
-// each token is looked at before the next is computed.
+// runs in the background takes what others leave and needs no speed.
 bool Proposer::may_have(const Sequence& sequence) const {
+  const bool formed = sequence.request->constraint != nullptr;
   return !counts_outputs(sequence.request->sampling) && !sequence.rank.background &&
-         sequence.request->constraint == nullptr;
+         (formed ? jumps_ahead_ : source_ != nullptr || by_runner_);
+}
+
+// An answer with a form has its form's: what other sources propose the form may forbid.
+DraftSource* Proposer::source_of(const Sequence& sequence) {
+  return sequence.request->constraint != nullptr ? &forms_ : source_.get();
 }
 
 // What is accepted must not pass its end.
 int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const {
   const int32_t to_end =
       std::min(sequence.length_max(), options_.max_model_len) - sequence.known_length();
-  return std::max(0, std::min({options_.proposals.tokens_max, tokens_left, to_end}));
+  const bool formed = sequence.request->constraint != nullptr;
+  const int32_t most = formed ? kProposedTokensMax : options_.proposals.tokens_max;
+  return std::max(0, std::min({most, tokens_left, to_end}));
 }
 
 // Half of what is left at most: prompts go on.
 void Proposer::propose(StepDraft& draft, int32_t kept) {
   int32_t left = (draft.budget.tokens_left - kept) / 2;
   if (by_runner_) return give_drafts(draft, left);
-  if (source_ == nullptr) return;
+  if (source_ == nullptr && !jumps_ahead_) return;
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
@@ -46,11 +53,14 @@ void Proposer::give_drafts(StepDraft& draft, int32_t tokens_left) {
 }
 
 // How many it got.
-int32_t Proposer::give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) const {
+int32_t Proposer::give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) {
   Sequence& sequence = *candidate.sequence;
   const int32_t most = most_for(sequence, tokens_left);
   if (most == 0) return 0;
-  source_->propose(sequence, most, candidate.proposed);
+  if (sequence.request->constraint != nullptr && sequence.draft_memory == nullptr) {
+    sequence.proposals.acceptance = kFormAcceptance;
+  }
+  source_of(sequence)->propose(sequence, most, candidate.proposed);
   const auto found = static_cast<int32_t>(candidate.proposed.size());
   const int32_t given = worthwhile(draft.budget.load, sequence, found);
   candidate.proposed.resize(static_cast<size_t>(given));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sched/draft_source.h"
+#include "sched/form_source.h"
 #include "sched/model_drafts.h"
 #include "sched/scheduler.h"
 #include "sched/step_draft.h"
@@ -24,13 +25,16 @@ class Proposer {
         pace_(pace),
         source_(std::move(source)),
         drafts_(options, pace),
-        by_runner_(source_ == nullptr && options.proposals.method == ProposalMethod::kDraftModel) {}
+        by_runner_(source_ == nullptr && options.proposals.method == ProposalMethod::kDraftModel),
+        jumps_ahead_(options.proposals.jump_ahead && !by_runner_ &&
+                     options.steps_in_flight_max == 1 && !options.state_checkpoints.has_value() &&
+                     options.proposals.synthetic_acceptance < 0) {}
 
   // Asks that a sequence is planned only behind its last result: a proposal needs to know the last
   // token. One whose proposals fail, or that gets none, is planned ahead as without them for a
   // while.
   void ask(Sequence& sequence) const {
-    if (source_ == nullptr && !by_runner_) return;
+    if (source_ == nullptr && !by_runner_ && !jumps_ahead_) return;
     sequence.proposals.awaited = sequence.proposals.pause == 0 && may_have(sequence);
   }
   // Gives proposals to the candidates that decode, out of what the step has left beside
@@ -53,10 +57,14 @@ class Proposer {
   static constexpr int32_t kInVainMax = 8, kPauseTokens = 128;
   static constexpr double kLearning = 1.0 / 8;
 
+  // Of an answer that has a form more than of others is accepted, from the first on.
+  static constexpr double kFormAcceptance = 0.9;
+
   bool may_have(const Sequence& sequence) const;
+  DraftSource* source_of(const Sequence& sequence);
   void give_drafts(StepDraft& draft, int32_t tokens_left);
   int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
-  int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) const;
+  int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left);
   void note_none(Sequence& sequence) const;
   int32_t worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const;
 
@@ -64,7 +72,9 @@ class Proposer {
   const StepPace& pace_;
   const std::shared_ptr<DraftSource> source_;
   ModelDrafts drafts_;
+  FormSource forms_;
   const bool by_runner_;                       // a draft model proposes
+  const bool jumps_ahead_;                     // forms propose
   std::vector<ModelDrafts::Candidate> asked_;  // of a step; kept for its memory
   uint64_t verifications_ = 0, proposed_ = 0, accepted_ = 0;
 };

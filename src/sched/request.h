@@ -37,7 +37,7 @@ struct Request {
   Lookahead lookahead = Lookahead::kBlind;
   // What it puts over the model's weights, of which `adapter` is the key; null: nothing.
   std::shared_ptr<const Adapter> adapter_weights = nullptr;
-  // The form of its answers; null: they are free. With one, lookahead is kAfterResult.
+  // The form of its answers; null: they are free.
   std::shared_ptr<const TokenConstraint> constraint;
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };

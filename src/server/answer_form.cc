@@ -26,7 +26,8 @@ Status set_form(std::string_view name, AnswerForm form, size_t bytes, const Fiel
   const std::string root = root_field(name);
   if (!context.takes_forms) {
     return invalid_argument(
-        fmt::format("{} is not supported: structured output runs on CPUs so far", name), root);
+        fmt::format("{} is not supported: this model's engine takes no structured output", name),
+        root);
   }
   if (settings.form.kind != Kind::kFree) {
     return invalid_argument(

@@ -71,8 +71,7 @@ Status read_stop_token_ids(const Json& value, const Context& context, Settings& 
 Status refuse_token_rules(std::string_view name, const Context& context) {
   if (context.takes_forms) return ok_status();
   return invalid_argument(
-      fmt::format("{} is not supported: which tokens an answer may have is said on CPUs so far",
-                  name),
+      fmt::format("{} is not supported: this model's engine takes no structured output", name),
       std::string(name));
 }
 

@@ -540,10 +540,10 @@ TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
       {R"("stream":"yes")", "stream must be true or false, got a string"},
       {R"("best_of":2)", "best_of is not supported: send n, and choose"},
       {R"("bad_words":["x"])",
-       "bad_words is not supported: which tokens an answer may have is said on CPUs so far"},
+       "bad_words is not supported: this model's engine takes no structured output"},
       {R"("thinking_budget":5)", "thinking_budget is not supported: /v1/chat/completions takes it"},
       {R"("response_format":{"type":"json_object"})",
-       "response_format is not supported: structured output runs on CPUs so far"},
+       "response_format is not supported: this model's engine takes no structured output"},
   };
   for (const auto& [field, message] : cases) {
     const Json body = *parse_json("{\"prompt\":\"a\"," + field + "}");

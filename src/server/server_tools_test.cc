@@ -238,8 +238,8 @@ TEST(ServerTools, ABudgetThatCannotBeKeptIsRefused) {
     return answer.error_param() + ": " + at(at(answer.json(), "error"), "message").as_string();
   };
   EXPECT_EQ(refusal(f, R"("thinking_token_budget":4)"),
-            "thinking_token_budget: thinking_token_budget is not supported: the length of thoughts "
-            "is bounded on CPUs so far");
+            "thinking_token_budget: thinking_token_budget is not supported: this model's engine "
+            "does not bound the length of thoughts");
   // Anthropic's clients send one with every request that thinks.
   EXPECT_EQ(f.post("/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":9,)"
                                    R"("thinking":{"type":"enabled","budget_tokens":4}})")

@@ -91,7 +91,7 @@ constexpr Field<ChatRequest> kThoughtFields[] = {
 // Why this model's thoughts have no bound; empty: they may have one.
 std::string_view no_bound(const Context& context) {
   if (context.bounds_thoughts) return "";
-  if (!context.takes_forms) return "the length of thoughts is bounded on CPUs so far";
+  if (!context.takes_forms) return "this model's engine does not bound the length of thoughts";
   if (context.reads_reasoning) return "this model writes its thoughts in channels";
   return kUnknownThoughts;
 }

@@ -24,9 +24,9 @@ Status refuse_unread(bool chosen) {
 
 // Why the form of calls cannot be enforced.
 std::string_view no_enforcement(const FieldContext& context) {
-  return context.takes_forms
-             ? "the form of calls that this model writes is not enforced here"
-             : "the form of calls is not enforced here: structured output runs on CPUs so far";
+  return context.takes_forms ? "the form of calls that this model writes is not enforced here"
+                             : "the form of calls is not enforced here: this model's engine takes "
+                               "no structured output";
 }
 
 bool is_strict(const Json& function) {

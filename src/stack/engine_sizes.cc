@@ -72,6 +72,8 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
       scheduler.max_num_batched_tokens, int64_t{scheduler.max_model_len} * scheduler.max_num_seqs));
   const bool ahead = device.kind() == DeviceKind::kCuda && options.device.overlap;
   scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : 1;
+  // A GPU's masks are of rows with nothing proposed before them.
+  if (device.kind() == DeviceKind::kCuda) scheduler.proposals.jump_ahead = false;
   const ModelSpec& spec = loaded.model.spec();
   if (state_entry_bytes(spec) == 0) return;
   scheduler.state_checkpoints =

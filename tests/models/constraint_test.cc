@@ -25,7 +25,8 @@ bool may_follow(TokenId token, TokenId before, size_t count) {
          0;
 }
 
-// `stuck_at`: behind so many tokens none may come.
+// In three of four places the lowest of those alone may come, which is proposed; also in the
+// fourth, where it need not be right. `stuck_at`: behind so many tokens none may come.
 class RuleConstraint final : public TokenConstraint {
  public:
   explicit RuleConstraint(size_t stuck_at = SIZE_MAX) : stuck_at_(stuck_at) {}
@@ -40,9 +41,10 @@ class RuleConstraint final : public TokenConstraint {
     void fill_mask(std::span<uint32_t> allowed) override {
       std::fill(allowed.begin(), allowed.end(), 0u);
       if (count_ == stuck_at_) return;
-      for (TokenId token = 0; token < kWords; ++token) {
+      for (TokenId token = lowest(); token < kWords; ++token) {
         if (!may_follow(token, before_, count_)) continue;
         allowed[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32);
+        if (count_ % 4 != 0) return;
       }
     }
     bool only_ends() override { return false; }
@@ -50,8 +52,24 @@ class RuleConstraint final : public TokenConstraint {
       before_ = token;
       ++count_;
     }
+    void propose(size_t most, std::vector<TokenId>& tokens) override {
+      Matcher ahead = *this;
+      for (; most > 0 && ahead.count_ != stuck_at_; --most) {
+        tokens.push_back(ahead.lowest());
+        ahead.accept(tokens.back());
+      }
+    }
+    std::unique_ptr<TokenMatcher> clone() const override {
+      return std::make_unique<Matcher>(*this);
+    }
 
    private:
+    TokenId lowest() const {
+      TokenId token = 0;
+      while (!may_follow(token, before_, count_)) ++token;
+      return token;
+    }
+
     const size_t stuck_at_;
     TokenId before_ = 0;
     size_t count_ = 0;
@@ -100,7 +118,9 @@ void expect_of_the_form(const std::vector<TokenId>& tokens) {
 }
 
 TEST(Constraints, HoldInEveryBatchPoolAndWithProposals) {
-  auto model = ModelUnderTest::load(constrained_options());
+  StackOptions one_by_one = constrained_options();
+  one_by_one.engine.scheduler.proposals.jump_ahead = false;
+  auto model = ModelUnderTest::load(one_by_one);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const std::vector<TestRequest> all = constrained_requests();
   std::vector<Outcome> alone;
@@ -110,6 +130,7 @@ TEST(Constraints, HoldInEveryBatchPoolAndWithProposals) {
     EXPECT_EQ(alone.back().finish, FinishReason::kLength);
     if (request.constraint) expect_of_the_form(alone.back().tokens);
   }
+  EXPECT_EQ(model->stack().engine().stats().scheduler.proposals.proposed, 0u);
   const StackInfo& info = model->stack().info();
   StackOptions narrow = constrained_options();
   narrow.memory.kv_cache_memory_bytes = 14 * (info.kv_bytes / info.block_count);
@@ -123,6 +144,7 @@ TEST(Constraints, HoldInEveryBatchPoolAndWithProposals) {
     const auto together = other->answer(all);
     ASSERT_TRUE(together.ok()) << together.status().message();
     for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ((*together)[i].tokens, alone[i].tokens) << i;
+    EXPECT_GT(other->stack().engine().stats().scheduler.proposals.accepted, 20u);
     const bool is_narrow = options.memory.kv_cache_memory_bytes != 0;
     if (is_narrow) {
       EXPECT_GT(other->stack().engine().stats().scheduler.preemptions, 0u);
@@ -136,12 +158,15 @@ TEST(Constraints, AFormThatIsStuckEndsItsOwnChoice) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   std::vector<TestRequest> all = constrained_requests();
   const Outcome alone = model->answer(all[0]).value();
-  all[1].constraint = std::make_shared<RuleConstraint>(5);
-  const auto outcomes = model->answer(std::span(all).first(2));
-  ASSERT_TRUE(outcomes.ok());
-  EXPECT_EQ((*outcomes)[1].finish, FinishReason::kDeadEnd);
-  EXPECT_EQ((*outcomes)[1].tokens.size(), 5u);
-  EXPECT_EQ((*outcomes)[0].tokens, alone.tokens);
+  // Behind tokens that were proposed, too.
+  for (const size_t stuck_at : {0, 5, 8, 9, 12}) {
+    all[1].constraint = std::make_shared<RuleConstraint>(stuck_at);
+    const auto outcomes = model->answer(std::span(all).first(2));
+    ASSERT_TRUE(outcomes.ok());
+    EXPECT_EQ((*outcomes)[1].finish, FinishReason::kDeadEnd);
+    EXPECT_EQ((*outcomes)[1].tokens.size(), stuck_at);
+    EXPECT_EQ((*outcomes)[0].tokens, alone.tokens);
+  }
 }
 
 // Each choice has a matcher of its own, from its first token on.

@@ -16,7 +16,8 @@ import openai
 import pytest
 
 # Suites whose packages are in an environment of their own, or in none.
-collect_ignore = [f"test_{package}.py" for package in ("llama_index", "lm_eval", "schemathesis") if not importlib.util.find_spec(package)]
+NEEDS = {"llama_index": "llama_index", "lm_eval": "lm_eval", "schemathesis": "schemathesis", "schemas": "jsonschema_rs"}
+collect_ignore = [f"test_{suite}.py" for suite, package in NEEDS.items() if not importlib.util.find_spec(package)]
 
 
 def pytest_configure(config):

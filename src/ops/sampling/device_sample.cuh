@@ -191,12 +191,21 @@ __device__ __forceinline__ T warp_scan(T value) {
   return value;
 }
 
+// Whether a token of the row has another value at the choice than its logit.
+__device__ __forceinline__ bool changes_values(const DeviceSampleRow& row) {
+  return row.scored < 0 && (row.penalises != 0 || row.bias_count > 0 || row.mask >= 0);
+}
+__device__ __forceinline__ bool mask_allows(const uint32_t* mask, int32_t token) {
+  return (mask[token / 32] >> (token % 32) & 1u) != 0;
+}
+
 struct SampleLaunch {
   void* logits;    // [R, V]
   int64_t stride;  // elements
   int32_t vocabulary;
   const DeviceSampleRow* rows;
   DeviceLogitBias* biases;
+  const uint32_t* masks;
   uint16_t* token_counts;
   TokenId* last_tokens;
   DeviceSampleResult* results;
@@ -208,6 +217,7 @@ struct SampleLaunch {
             .vocabulary = static_cast<int32_t>(args.logits.columns()),
             .rows = args.rows,
             .biases = args.biases,
+            .masks = args.masks,
             .token_counts = args.token_counts,
             .last_tokens = args.last_tokens,
             .results = args.results,
@@ -217,6 +227,10 @@ struct SampleLaunch {
   __device__ uint16_t* counts_of(const DeviceSampleRow& row) const {
     return row.penalises != 0 ? token_counts + static_cast<int64_t>(row.slot) * vocabulary
                               : nullptr;
+  }
+  // The row's mask, or null.
+  __device__ const uint32_t* mask_of(const DeviceSampleRow& row) const {
+    return row.mask >= 0 ? masks + int64_t{row.mask} * ((vocabulary + 31) / 32) : nullptr;
   }
   // What became of a row, by one thread. token -1: a fault.
   __device__ void finish(int64_t index, const DeviceSampleRow& row, int32_t token,

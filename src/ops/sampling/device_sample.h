@@ -40,6 +40,7 @@ struct DeviceSampleRow {
   int32_t bias_count;
   int32_t top_first;  // of tops: `logprobs` entries
   int32_t penalises;  // 1: token_counts of the slot apply, and count what is drawn
+  int32_t mask = -1;  // row of masks: only its tokens may be chosen; -1: any may
 };
 
 struct DeviceSampleResult {
@@ -61,11 +62,14 @@ inline constexpr int32_t kDeviceTopMax = 1024;  // most log-probabilities of a r
 
 // Everything in device memory.
 struct DeviceSampleArgs {
-  // [R, V] f32 or bf16, up to 2^20 columns; the same after. Rows may lie apart: what is between
-  // them is not read. Fastest where each starts on 16 bytes.
+  // [R, V] f32 or bf16, up to 2^20 columns; the same after, but for tokens that a mask forbids,
+  // which may be -infinity. Rows may lie apart: what is between them is not read. Fastest where
+  // each starts on 16 bytes.
   TensorView logits;
   const DeviceSampleRow* rows;  // [R]
   DeviceLogitBias* biases;
+  // [masks, token_mask_words(V)] (base/token_constraint.h); null if no row has one.
+  const uint32_t* masks = nullptr;
   uint16_t* token_counts;       // [slots, V]; null if no row penalises
   TokenId* last_tokens;         // [slots]
   DeviceSampleResult* results;  // [R]

@@ -233,12 +233,15 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) sample_block(Sample
     }
   }
   const bool reports = asked.logprobs >= 0;
-  const bool changed = asked.scored < 0 && (asked.penalises != 0 || asked.bias_count > 0);
+  const bool changed = changes_values(asked);
   double total = 0.0;
   float largest = 0.0f;  // of the raw row
   FirstPass first;
   for (bool raw = reports || !changed;; raw = false) {
-    if (!raw) row.change(launch.counts_of(asked), asked, launch.biases + asked.bias_first);
+    if (!raw) {
+      row.forbid(launch.mask_of(asked));
+      row.change(launch.counts_of(asked), asked, launch.biases + asked.bias_first);
+    }
     first = first_pass(row, asked);
     if (raw && reports && first.sane) {
       largest = value_of(first.best);

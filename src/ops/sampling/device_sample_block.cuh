@@ -155,6 +155,16 @@ class BlockRow {
 
   // --- the row's values ---
 
+  // Adds -infinity to the logits that the mask forbids (null: none), for good: a NaN or +inf among
+  // them still is a fault.
+  __device__ void forbid(const uint32_t* mask) {
+    if (mask == nullptr) return;
+#pragma unroll 4
+    for (int32_t token = thread(); token < size; token += kThreads) {
+      if (!mask_allows(mask, token)) store_exact(token, logit(token) - INFINITY);
+    }
+    __syncthreads();
+  }
   // From here on values are those with the penalties of `counts` (null: none), and the tokens of
   // `biases` are seen by for_each_biased() alone: their logits are -infinity until put_back().
   __device__ void change(const uint16_t* counts, const DeviceSampleRow& asked,

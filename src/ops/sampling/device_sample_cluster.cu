@@ -459,7 +459,8 @@ __device__ double report_best(ClusterRow& row, float largest, SampleKey own, int
 
 // --- a row ---
 
-// Penalties and biases in the place of logits, in shared memory alone; each thread's best of them.
+// Penalties, biases and the mask in the place of logits, in shared memory alone; each thread's best
+// of them.
 __device__ OwnBest change_values(ClusterRow& row, const SampleLaunch& launch,
                                  const DeviceSampleRow& asked) {
   const uint16_t* counts = launch.counts_of(asked);
@@ -475,6 +476,12 @@ __device__ OwnBest change_values(ClusterRow& row, const SampleLaunch& launch,
     if (at >= 0 && at < row.count) row.values[at] += bias.bias;
   }
   __syncthreads();
+  if (const uint32_t* mask = launch.mask_of(asked); mask != nullptr) {
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < row.count; i += kSampleThreads) {
+      if (!mask_allows(mask, row.first + i)) row.values[i] = -INFINITY;
+    }
+    __syncthreads();
+  }
   OwnBest own;
   row.for_each([&](int32_t i, float value) { own.add(i, value); });
   return own;
@@ -500,7 +507,7 @@ __global__ void __launch_bounds__(kSampleThreads, 2) sample_cluster(SampleLaunch
   if (sane && asked.logprobs >= 0) {
     total = report_best(row, largest, own.key(), asked.logprobs, launch.tops + asked.top_first);
   }
-  if (sane && asked.scored < 0 && (asked.penalises != 0 || asked.bias_count > 0)) {
+  if (sane && changes_values(asked)) {
     row.settle();
     own = change_values(row, launch, asked);
     nan = own.nan;

@@ -1,17 +1,20 @@
 // Sampling on CUDA against the CPU's definition: the kept set, the distribution, the order of
-// penalties, biases and bans, log-probabilities, faults. And the slot state that feeds it.
+// penalties, biases, bans and masks, log-probabilities, faults. And the slot state that feeds it.
 #include "ops/sampling/device_sample.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
+#include "base/token_constraint.h"
 #include "ops/cuda_fixture.h"
 #include "ops/sampling/sample.h"
 #include "ops/sampling/sample_row.h"
@@ -31,6 +34,7 @@ struct Call {
   std::vector<float> logits;  // [R, V]
   std::vector<DeviceSampleRow> rows;
   std::vector<DeviceLogitBias> biases = {{0, 0.0f, 0.0f, 0}};
+  std::vector<uint32_t> masks;   // [masks, ceil(V / 32)]
   std::vector<uint16_t> counts;  // [slots, V] or empty
 
   std::vector<DeviceSampleResult> results;
@@ -55,6 +59,12 @@ struct Call {
                     .bias_count = 0,
                     .top_first = 64 * static_cast<int32_t>(rows.size()),
                     .penalises = 0});
+    if (!row.allowed.empty()) add_mask(row.allowed);
+  }
+  // Of the last row.
+  void add_mask(std::span<const uint32_t> allowed) {
+    rows.back().mask = static_cast<int32_t>(masks.size() / allowed.size());
+    masks.insert(masks.end(), allowed.begin(), allowed.end());
   }
 
   // Every kernel that can; their answers have the same bits.
@@ -92,6 +102,7 @@ struct Call {
     CudaMatrix logits_on(cuda, dtype, count, vocabulary, gap, &logits);
     const CudaArray<DeviceSampleRow> rows_on(cuda, rows);
     const CudaArray<DeviceLogitBias> biases_on(cuda, biases);
+    const CudaArray<uint32_t> masks_on(cuda, masks.empty() ? std::vector<uint32_t>(1) : masks);
     const CudaArray<uint16_t> counts_on(cuda, counts.empty() ? std::vector<uint16_t>(2) : counts);
     const CudaArray<TokenId> last_on(cuda, std::vector<TokenId>(rows.size(), -7));
     const CudaArray<DeviceSampleResult> results_on(
@@ -101,6 +112,7 @@ struct Call {
     const DeviceSampleArgs args{.logits = logits_on.view(),
                                 .rows = rows_on.data(),
                                 .biases = biases_on.data(),
+                                .masks = masks_on.data(),
                                 .token_counts = counts_on.data(),
                                 .last_tokens = last_on.data(),
                                 .results = results_on.data(),
@@ -112,9 +124,23 @@ struct Call {
     tops = tops_on.read();
     last_tokens = last_on.read();
     if (!counts.empty()) counts = counts_on.read();
-    const std::vector<float> after = logits_on.read();
+    std::vector<float> after = logits_on.read();
+    forgive_forbidden(after);
     EXPECT_TRUE(same_bits(after.data(), logits.data(), static_cast<int64_t>(after.size())));
     return true;
+  }
+  // What a mask forbids may be -infinity behind the choice, or NaN where it was no number.
+  void forgive_forbidden(std::vector<float>& after) const {
+    for (size_t row = 0; row < rows.size(); ++row) {
+      if (rows[row].mask < 0) continue;
+      const int64_t first = rows[row].mask * token_mask_words(vocabulary);
+      for (int64_t token = 0; token < vocabulary; ++token) {
+        const size_t at = row * static_cast<size_t>(vocabulary) + static_cast<size_t>(token);
+        if ((masks[static_cast<size_t>(first + token / 32)] >> (token % 32) & 1) != 0) continue;
+        EXPECT_TRUE(same_bits(&after[at], &logits[at], 1) || !std::isfinite(after[at]));
+        after[at] = logits[at];
+      }
+    }
   }
 };
 
@@ -158,6 +184,16 @@ TEST(DeviceSample, GreedyTakesTheLowestIdOfTheLargest) {
       EXPECT_EQ(call.results[i].fault, 0);
     }
   }
+}
+
+// About one token of `every` in random places, and `always`.
+std::vector<uint32_t> random_mask(Rng& rng, int64_t vocabulary, uint64_t every, TokenId always) {
+  std::vector<uint32_t> mask(static_cast<size_t>(token_mask_words(vocabulary)));
+  for (int64_t token = 0; token < vocabulary; ++token) {
+    if (token != always && rng.below(every) != 0) continue;
+    mask[static_cast<size_t>(token / 32)] |= 1u << (token % 32);
+  }
+  return mask;
 }
 
 // What is drawn is in the reference's kept set, and nearly always the reference's own token (sums
@@ -281,6 +317,98 @@ TEST(DeviceSample, PenaltiesBiasesAndBansAsTheReference) {
   }
 }
 
+// Rows with masks beside rows without: the reference's tokens, and log-probabilities of the raw
+// row.
+TEST(DeviceSample, MasksAsTheReference) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t vocabulary : {5, 1000, 2001, 49155, 151669}) {
+    for (const uint64_t every : {uint64_t{1}, uint64_t{2}, uint64_t{50}, uint64_t{1} << 40}) {
+      SCOPED_TRACE(testing::Message() << "V " << vocabulary << ", one of " << every);
+      Rng rng(every + static_cast<uint64_t>(vocabulary));
+      Reference reference(vocabulary);
+      Call call{.vocabulary = vocabulary};
+      std::vector<SampleResult> expected;
+      for (const SampleRow& kind :
+           {SampleRow{.temperature = 0.0f}, SampleRow{.temperature = 0.0f, .logprobs = 3},
+            SampleRow{.temperature = 0.9f}, SampleRow{.temperature = 1.0f, .logprobs = 0},
+            SampleRow{.temperature = 1.0f, .top_k = 1}, SampleRow{.temperature = 1.3f, .top_k = 50},
+            SampleRow{.temperature = 1.0f, .top_p = 0.95f},
+            SampleRow{.temperature = 0.8f, .top_p = 0.1f, .logprobs = 2},
+            SampleRow{.temperature = 1.0f, .min_p = 0.05f},
+            SampleRow{.temperature = 1.0f, .top_k = 50, .top_p = 0.9f, .min_p = 0.02f}}) {
+        for (int masked = 0; masked < 3; ++masked) {
+          const std::vector<float> logits = random_floats(rng, vocabulary, 3.0f);
+          const auto best =
+              static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+          std::vector<uint32_t> mask =
+              random_mask(rng, vocabulary, every,
+                          static_cast<TokenId>(rng.below(static_cast<uint64_t>(vocabulary))));
+          // Of a forbidden token, too.
+          const std::vector<std::pair<TokenId, float>> bias = {{best, 2.0f}};
+          SampleRow row = kind;
+          row.position = expected.size();
+          if (masked > 0) row.allowed = mask;
+          if (masked == 2) row.logit_bias = bias;
+          expected.push_back(reference.sample(logits, row));
+          call.add(logits, row);
+          if (masked < 2) continue;
+          call.rows.back().bias_first = static_cast<int32_t>(call.biases.size());
+          call.rows.back().bias_count = 1;
+          call.biases.push_back({best, 2.0f, 0, 0});
+        }
+      }
+      call.run(cuda);
+      size_t same = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const DeviceSampleRow& row = call.rows[i];
+        ASSERT_EQ(call.results[i].fault, 0) << i;
+        const TokenId token = call.results[i].token;
+        if (row.mask >= 0) {
+          const int64_t word = row.mask * token_mask_words(vocabulary) + token / 32;
+          EXPECT_TRUE(call.masks[static_cast<size_t>(word)] >> (token % 32) & 1) << i;
+        }
+        if (row.temperature == 0.0f) EXPECT_EQ(token, expected[i].token) << i;
+        if (token != expected[i].token) continue;
+        ++same;
+        if (row.logprobs >= 0) EXPECT_NEAR(call.results[i].logprob, expected[i].logprob, 4e-6);
+        for (size_t k = 0; row.logprobs > 0 && k < expected[i].top.size(); ++k) {
+          const DeviceTopLogprob& top = call.tops[static_cast<size_t>(row.top_first) + k];
+          EXPECT_EQ(top.token, expected[i].top[k].token);
+          EXPECT_NEAR(top.logprob, expected[i].top[k].logprob, 4e-6);
+        }
+      }
+      EXPECT_GE(same + 1, expected.size());
+    }
+  }
+}
+
+// A number that is none is a fault where a mask forbids its token, too; so is a mask of nothing.
+TEST(DeviceSample, AMaskHidesNoFault) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kVocabulary = 1003;
+  Rng rng(21);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int32_t logprobs : {-1, 2}) {
+      Call call{.vocabulary = kVocabulary, .dtype = dtype};
+      for (uint64_t i = 0; i < 5; ++i) {
+        std::vector<float> logits = random_floats(rng, kVocabulary, 2.0f);
+        for (float& value : logits) value = bfloat16_to_float(float_to_bfloat16(value));
+        std::vector<uint32_t> mask = random_mask(rng, kVocabulary, 3, 77);
+        mask[0] &= ~(1u << 9);
+        if (i == 1) logits[9] = std::nanf("");
+        if (i == 2) logits[9] = kInfinity;
+        if (i == 3) mask.assign(mask.size(), 0);
+        call.add(logits,
+                 {.temperature = 0.9f, .top_p = 0.9f, .allowed = mask, .logprobs = logprobs});
+      }
+      call.run(cuda);
+      for (size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(call.results[i].fault, i >= 1 && i <= 3 ? 1 : 0) << i;
+      }
+    }
+  }
+}
+
 TEST(DeviceSample, LogprobsAreThoseOfTheRawRow) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const int64_t vocabulary : {1, 17, 3000, 128256}) {
@@ -338,7 +466,7 @@ Call bfloat16_rows(int64_t vocabulary, float mean, float sigma) {
         SampleRow{.temperature = 0.8f, .top_p = 0.5f, .logprobs = 3},
         SampleRow{.temperature = 1.0f, .top_k = 40, .top_p = 0.9f},
         SampleRow{.temperature = 1e30f, .top_p = 0.3f}}) {
-    for (int changes = 0; changes < 2; ++changes) {
+    for (int changes = 0; changes < 3; ++changes) {
       std::vector<float> values = random_floats(rng, vocabulary, sigma);
       for (float& value : values) value = bfloat16_to_float(float_to_bfloat16(value + mean));
       SampleRow positioned = row;
@@ -352,6 +480,7 @@ Call bfloat16_rows(int64_t vocabulary, float mean, float sigma) {
       call.biases.push_back({0, 0.123f, 0, 0});
       call.biases.push_back({last / 2, 2.2f, 0, 0});
       call.biases.push_back({last, -kInfinity, 0, 0});
+      if (changes == 2) call.add_mask(random_mask(rng, vocabulary, 3, 0));
     }
   }
   call.counts.resize(call.rows.size() * static_cast<size_t>(vocabulary));

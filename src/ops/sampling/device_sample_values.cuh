@@ -45,7 +45,7 @@ struct ValueBins {
 // Whether the counts are the whole truth of what is drawn from this row.
 __device__ inline bool draws_by_values(const DeviceSampleRow& asked) {
   return is_nucleus(asked) && asked.min_p <= 0.0f && asked.logprobs < 0 && asked.penalises == 0 &&
-         asked.bias_count == 0;
+         asked.bias_count == 0 && asked.mask < 0;
 }
 
 // All tokens by their values. Followed by a barrier.

@@ -40,7 +40,7 @@ struct SampleRow {
   std::span<const TokenCount> output;  // each id once
   std::span<const std::pair<TokenId, float>> logit_bias;
   std::span<const TokenId> banned;  // never chosen (end ids before min_tokens)
-  // [ceil(V / 32)] bit t % 32 of word t / 32: whether token t may be chosen. Empty: any may.
+  // [token_mask_words(V)] whether a token may be chosen (base/token_constraint.h). Empty: any may.
   std::span<const uint32_t> allowed;
   uint64_t seed = 0;
   uint64_t choice = 0;

@@ -4,6 +4,7 @@
 // Text is matched byte by byte, so that a token may end in the midst of a character.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -57,6 +58,13 @@ class Grammar {
   // Bytes that no set tells apart are one class.
   uint8_t class_of(uint8_t byte) const { return class_of_[byte]; }
   int32_t class_count() const { return class_count_; }
+  // The byte of a class that has no other.
+  std::optional<uint8_t> only_byte_of(uint8_t byte_class) const {
+    const auto count = std::count(class_of_.begin(), class_of_.end(), byte_class);
+    if (count != 1) return std::nullopt;
+    return static_cast<uint8_t>(std::find(class_of_.begin(), class_of_.end(), byte_class) -
+                                class_of_.begin());
+  }
 
  private:
   friend class GrammarBuilder;

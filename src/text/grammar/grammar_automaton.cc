@@ -107,6 +107,30 @@ GrammarStates::State GrammarStates::step(State state, uint8_t byte) {
   return found;
 }
 
+std::optional<uint8_t> GrammarStates::only_byte(State state) {
+  Row& row = states_[state];
+  if (row.only_byte == kNotLooked) row.only_byte = find_only_byte(row);
+  if (row.only_byte < 0) return std::nullopt;
+  return static_cast<uint8_t>(row.only_byte);
+}
+
+int16_t GrammarStates::find_only_byte(const Row& row) const {
+  if (row.can_end || row.stacks.size() > kOnlyStacksMax) return kNoOnlyByte;
+  std::optional<uint8_t> found;  // a class
+  for (size_t each = 0; each < class_count_; ++each) {
+    const auto byte_class = static_cast<uint8_t>(each);
+    const bool taken = std::any_of(row.stacks.begin(), row.stacks.end(), [&](uint32_t stack) {
+      return grammar_.takes(stacks_[stack].at, byte_class);
+    });
+    if (!taken) continue;
+    if (found.has_value()) return kNoOnlyByte;
+    found = byte_class;
+  }
+  if (!found.has_value()) return kNoOnlyByte;
+  const std::optional<uint8_t> byte = grammar_.only_byte_of(*found);
+  return byte.has_value() ? int16_t{*byte} : kNoOnlyByte;
+}
+
 GrammarStates::State GrammarStates::take_over(const GrammarStates& from, State state) {
   can_end_ = from.states_[state].can_end;
   std::vector<Stack> path;
@@ -232,6 +256,22 @@ bool GrammarPlace::can_end() {
   if (dead_) return false;
   std::lock_guard lock(automaton_->mutex_);
   return states_->can_end(state_);
+}
+
+std::string GrammarPlace::forced(size_t bytes_max) {
+  std::string bytes;
+  if (dead_) return bytes;
+  std::lock_guard lock(automaton_->mutex_);
+  catch_up();
+  GrammarStates::State at = state_;
+  while (bytes.size() < bytes_max) {
+    const std::optional<uint8_t> byte = states_->only_byte(at);
+    if (!byte.has_value()) break;
+    at = states_->step(at, *byte);
+    if (at == GrammarStates::kDead) break;
+    bytes.push_back(static_cast<char>(*byte));
+  }
+  return bytes;
 }
 
 bool GrammarPlace::find_tokens(const TokenTrie& trie) {

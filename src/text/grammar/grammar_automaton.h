@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -46,6 +47,9 @@ class GrammarStates {
   // kDead also where the readings are too many, or `work` of the call is used up.
   State step(State state, uint8_t byte);
   bool can_end(State state) const { return states_[state].can_end; }
+  // The one byte that may follow; none: the text may end there, there is a choice, or there are too
+  // many readings to look at.
+  std::optional<uint8_t> only_byte(State state);
 
   // Finds the tokens that may follow; false: the work was too much. Of an automaton it is always
   // the same tree.
@@ -67,14 +71,17 @@ class GrammarStates {
   static constexpr uint32_t kUnknown = UINT32_MAX;
   static constexpr int32_t kHeightMax = 400;              // of stacks
   static constexpr size_t kStacksMax = 4096;              // of a state
+  static constexpr size_t kOnlyStacksMax = 64;            // of one whose only byte is asked for
   static constexpr int64_t kWorkMax = 400'000;            // places looked at
   static constexpr size_t kBytesMax = size_t{6} << 20;    // of a generation,
   static constexpr size_t kBytesMost = size_t{64} << 20;  // or as many as its first masks need
 
+  static constexpr int16_t kNotLooked = -2, kNoOnlyByte = -1;
   struct Row {
     std::vector<uint32_t> stacks;  // ascending
     bool can_end = false;
     bool tokens_found = false, has_token = false;
+    int16_t only_byte = kNotLooked;
     std::vector<TokenId> few;     // the tokens that may come next,
     std::vector<uint32_t> words;  // or a bit each
   };
@@ -84,6 +91,7 @@ class GrammarStates {
 
   // Where a class of bytes leads; kUnknown: not worked out.
   State& next(State state, uint8_t byte_class) { return next_[state * class_count_ + byte_class]; }
+  int16_t find_only_byte(const Row& row) const;
   uint32_t stack(Grammar::Position at, uint32_t below);
   void expand(Grammar::Position at, uint32_t below);
   State finish_state();
@@ -118,6 +126,8 @@ class GrammarPlace {
   // False: no text of the grammar goes on like this; from here on the place is dead.
   bool accept(std::string_view bytes);
   bool can_end();
+  // What must follow, up to where there is a choice, the end of a text, or so many bytes.
+  std::string forced(size_t bytes_max);
   bool dead() const { return dead_; }
   void kill() { dead_ = true; }
   // A bit for each token that may follow. Tokens that end a text are those of the trie where

@@ -1,5 +1,6 @@
 #include "text/grammar/grammar_constraint.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,21 @@ class GrammarMatcher final : public TokenMatcher {
     place_.accept(spelling);
   }
 
+  // Up to a mark, which no text spells.
+  void propose(size_t most, std::vector<TokenId>& tokens) override {
+    if (ended_) return;
+    const std::string forced = place_.forced(kForcedBytesMax);
+    trie_->spell(std::string_view(forced).substr(0, forced.find(static_cast<char>(kMarkByte))),
+                 most, tokens);
+  }
+
+  std::unique_ptr<TokenMatcher> clone() const override {
+    return std::make_unique<GrammarMatcher>(*this);
+  }
+
  private:
+  static constexpr size_t kForcedBytesMax = 128;
+
   GrammarPlace place_;
   const std::shared_ptr<const TokenTrie> trie_;
   bool ended_ = false;

@@ -147,6 +147,51 @@ TEST(TokenMask, IsExactOnEveryToken) {
   }
 }
 
+// What is proposed may come, token by token, and spells what a form leaves no choice about: no
+// more, and no less than the tokenizer writes it with.
+TEST(TokenMask, WhatIsForcedIsProposed) {
+  Vocab pieces = sentence_piece_vocab("llama");
+  pieces.end_ids = {pieces.eos};
+  const auto sentence_piece = *Tokenizer::create(std::move(pieces));
+  Vocab smol = smollm2_vocab();
+  const auto byte_level = *Tokenizer::create(std::move(smol));
+  for (const Tokenizer* tokenizer : {&*sentence_piece, &*byte_level}) {
+    const auto trie = std::make_shared<const TokenTrie>(*tokenizer, std::span<const TokenId>());
+    const auto constraint = *make_grammar_constraint(
+        grammar_of(plan_of(Kind::kRegex, "(ab|cd) hello there! [x-z]?")), trie);
+    const auto matcher = constraint->begin();
+    std::vector<TokenId> tokens;
+    matcher->propose(16, tokens);
+    EXPECT_TRUE(tokens.empty());  // a or c
+    const auto accept = [&](std::string_view text) {
+      std::vector<TokenId> spelled;
+      trie->spell(text, 16, spelled);
+      for (const TokenId token : spelled) matcher->accept(token);
+    };
+    accept("c");
+    matcher->propose(16, tokens);
+    std::string text;
+    for (const TokenId token : tokens) text += trie->spelling(token);
+    EXPECT_EQ(text, "d hello there! ");
+    std::vector<TokenId> first;
+    matcher->propose(1, first);
+    EXPECT_EQ(first, std::vector<TokenId>(tokens.begin(), tokens.begin() + 1));
+    // Another goes its own way.
+    const auto other = matcher->clone();
+    std::vector<uint32_t> mask(static_cast<size_t>(token_mask_words(tokenizer->vocab_size())));
+    for (const TokenId token : tokens) {
+      other->fill_mask(mask);
+      EXPECT_TRUE(has_bit(mask, token)) << token;
+      other->accept(token);
+    }
+    std::vector<TokenId> behind;
+    other->propose(16, behind);
+    EXPECT_TRUE(behind.empty());  // it may end
+    matcher->propose(16, behind);
+    EXPECT_EQ(behind, tokens);
+  }
+}
+
 // Where text is free up to a mark, the mark may be a control token; others never come.
 TEST(TokenMask, ControlTokensOnlyAsMarks) {
   Vocab vocab = tiny_vocab();

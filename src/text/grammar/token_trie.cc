@@ -26,7 +26,7 @@ std::string spelling_of(const Tokenizer& tokenizer, TokenId id, bool is_mark) {
 }  // namespace
 
 TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::span<const TokenId> marks)
-    : end_ids_(tokenizer.vocab().end_ids) {
+    : tokenizer_(tokenizer), end_ids_(tokenizer.vocab().end_ids) {
   std::vector<TokenId> sorted;
   spelling_first_.push_back(0);
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -47,6 +47,17 @@ std::string_view TokenTrie::spelling(TokenId id) const {
   const uint32_t first = spelling_first_[static_cast<size_t>(id)];
   const uint32_t last = spelling_first_[static_cast<size_t>(id) + 1];
   return std::string_view(spellings_).substr(first, last - first);
+}
+
+void TokenTrie::spell(std::string_view text, size_t most, std::vector<TokenId>& tokens) const {
+  const auto written = tokenizer_.encode(text, {.add_special = false, .behind_token = true});
+  if (!written.ok()) return;
+  for (TokenId id : *written) {
+    const std::string_view bytes = spelling(id);
+    if (most-- == 0 || bytes.empty() || !text.starts_with(bytes)) return;
+    tokens.push_back(id);
+    text.remove_prefix(bytes.size());
+  }
 }
 
 bool TokenTrie::is_end(TokenId id) const {

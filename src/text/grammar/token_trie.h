@@ -17,7 +17,7 @@ namespace headrace {
 class TokenTrie {
  public:
   // Control, unknown and unused tokens are not in it, nor is what ends an answer. `marks`: control
-  // tokens that a grammar may ask for by kMarkByte and their text.
+  // tokens that a grammar may ask for by kMarkByte and their text. The tokenizer outlives it.
   TokenTrie(const Tokenizer& tokenizer, std::span<const TokenId> marks);
 
   // Nodes in the order of the walk: a node's children follow it, and what is beneath it ends
@@ -38,6 +38,9 @@ class TokenTrie {
   int32_t vocab_size() const { return static_cast<int32_t>(spelling_first_.size()) - 1; }
   // What a token matches; empty: it is not in the tree.
   std::string_view spelling(TokenId id) const;
+  // Appends the tokens, at most `most`, that the tokenizer writes this text with behind another;
+  // fewer where they do not spell it.
+  void spell(std::string_view text, size_t most, std::vector<TokenId>& tokens) const;
   // Ascending.
   std::span<const TokenId> end_ids() const { return end_ids_; }
   bool is_end(TokenId id) const;
@@ -45,6 +48,7 @@ class TokenTrie {
  private:
   void build(std::span<const TokenId> sorted);
 
+  const Tokenizer& tokenizer_;
   std::vector<Node> nodes_;
   std::vector<TokenId> ids_;
   std::string spellings_;
