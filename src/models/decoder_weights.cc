@@ -242,16 +242,19 @@ class DecoderLoader {
   };
 
   // kInvalidArgument where its columns begin or end within a block.
-  Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
-    const auto before = row_bytes(whole.dtype, range.first_column);
-    if (!before || !row_bytes(whole.dtype, range.columns)) {
-      return invalid_argument(fmt::format(
-          "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
-          source_.description(), source_.name_in_file(range.name), range.first_column,
-          range.first_column + range.columns, dtype_name(whole.dtype)));
+  Status check_range(const ConstTensorView& whole, const NamedMatrix& range) const {
+    if (row_bytes(whole.dtype, range.first_column) && row_bytes(whole.dtype, range.columns)) {
+      return ok_status();
     }
-    return ConstTensorView(whole.row(range.first_row) + *before, whole.dtype,
-                           Shape{range.rows, range.columns}, whole.row_stride);
+    return invalid_argument(fmt::format(
+        "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
+        source_.description(), source_.name_in_file(range.name), range.first_column,
+        range.first_column + range.columns, dtype_name(whole.dtype)));
+  }
+  Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
+    HR_RETURN_IF_ERROR(check_range(whole, range));
+    return ConstTensorView(whole.row(range.first_row) + *row_bytes(whole.dtype, range.first_column),
+                           whole.dtype, Shape{range.rows, range.columns}, whole.row_stride);
   }
 
   Result<ConstTensorView> whole_of(const NamedMatrix& wanted) const {
@@ -260,7 +263,35 @@ class DecoderLoader {
     return source_.get_matrix(wanted.name, stack, wanted.expert);
   }
 
+  // Of a matrix whose rows are made when they are read.
+  Result<LinearSource> made_source_of(const NamedMatrix& wanted,
+                                      std::shared_ptr<const RowReader> reader) {
+    const Shape in_file = reader->shape();
+    if (in_file != wanted.shape) {
+      return corrupt(fmt::format("{}: tensor {}: shape {}, the model's configuration needs {}",
+                                 source_.description(), source_.name_in_file(wanted.name),
+                                 in_file.to_string(), wanted.shape.to_string()));
+    }
+    const ConstTensorView whole(nullptr, reader->dtype(), in_file);
+    HR_RETURN_IF_ERROR(check_range(whole, wanted));
+    LinearSource source{{nullptr, reader->dtype(), Shape{wanted.rows, wanted.columns}},
+                        wanted.row_order};
+    source.first_row = wanted.first_row;
+    source.first_column = wanted.first_column;
+    source.unpack = options_.unpack_blocks || wanted.dense;
+    const auto fast = reader->fast_type();
+    const bool fits = fast && row_bytes(*fast, wanted.columns);
+    if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
+      source.quantise_to = fast;
+    }
+    quantise_as_asked(wanted, source);
+    source.reader = std::move(reader);
+    return source;
+  }
+
   Result<LinearSource> source_of(const NamedMatrix& wanted) {
+    HR_ASSIGN_OR_RETURN(auto reader, source_.rows(wanted.name, wanted.expert));
+    if (reader != nullptr) return made_source_of(wanted, std::move(reader));
     HR_ASSIGN_OR_RETURN(const ConstTensorView whole, whole_of(wanted));
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, range_of(whole, wanted));
     LinearSource source{view, wanted.row_order};
@@ -275,11 +306,14 @@ class DecoderLoader {
     const bool looked_up = in_part && wanted.name == kTable;
     if (!looked_up) source.hold = released_after(whole);
     source.unpack = options_.unpack_blocks || wanted.dense;
-    if (options_.quantise_to && !wanted.exact && !wanted.dense) {
-      const bool head = wanted.shape == table_shape();
-      source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
-    }
+    quantise_as_asked(wanted, source);
     return source;
+  }
+
+  void quantise_as_asked(const NamedMatrix& wanted, LinearSource& source) const {
+    if (!options_.quantise_to || wanted.exact || wanted.dense) return;
+    const bool head = wanted.shape == table_shape();
+    source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }
 
   Result<LinearWeight> matrix(const std::vector<NamedMatrix>& stacked) {
@@ -288,8 +322,7 @@ class DecoderLoader {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
-    const LinearCompute compute =
-        stacked.front().exact ? LinearCompute::kFloat32 : compute_of_all();
+    const LinearCompute compute = compute_of(stacked.front());
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
     const std::string name = name_of(stacked.front());
     PackedCache* const cache = options_.packed_cache;
@@ -300,7 +333,9 @@ class DecoderLoader {
     const auto keep = [cache, name](const LinearWeight& weight) {
       if (cache != nullptr && !cache->hit()) cache->add(name, weight.packed());
     };
-    if (options_.pack_at_use && !options_.quantise_to && options_.pack_at_use()) {
+    const bool as_is = std::ranges::none_of(
+        sources, [](const LinearSource& source) { return source.quantise_to.has_value(); });
+    if (options_.pack_at_use && as_is && options_.pack_at_use()) {
       return LinearWeight::defer(device_, sources, compute, keep);
     }
     HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
@@ -340,6 +375,9 @@ class DecoderLoader {
     return matrix.experts == 0 ? matrix.name : fmt::format("{}#{}", matrix.name, matrix.expert);
   }
 
+  LinearCompute compute_of(const NamedMatrix& matrix) const {
+    return matrix.exact ? LinearCompute::kFloat32 : compute_of_all();
+  }
   LinearCompute compute_of_all() const {
     switch (options_.compute) {
       case ComputeType::kFast:
