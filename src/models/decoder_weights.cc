@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
@@ -71,6 +72,12 @@ class DecoderLoader {
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
+    if (requantised_ > 0) {
+      log_info(
+          "{} matrices, {} first, are of no block type and are multiplied in {} (--dtype "
+          "float32: as they are)",
+          requantised_, first_requantised_, dtype_name(DType::kQ8_0));
+    }
     return reserve_unpacked();
   }
 
@@ -283,6 +290,7 @@ class DecoderLoader {
     const bool fits = fast && row_bytes(*fast, wanted.columns);
     if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
       source.quantise_to = fast;
+      if (requantised_++ == 0) first_requantised_ = source_.name_in_file(wanted.name);
     }
     quantise_as_asked(wanted, source);
     source.reader = std::move(reader);
@@ -417,6 +425,9 @@ class DecoderLoader {
   Device& device_;
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
+  // Matrices whose rows are made as floats and packed as blocks.
+  int32_t requantised_ = 0;
+  std::string first_requantised_;
   std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to
 };
 

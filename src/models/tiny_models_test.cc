@@ -178,8 +178,8 @@ class TinyModel {
   // block types.
   double rounded_error_max(double others) const {
     if (has_delta_net()) return kDeltaNetErrorMax;
-    if (is_quantised()) return std::max(kBlocksErrorMax, others);
-    return keeps_latents() ? std::max(kLatentErrorMax, others) : others;
+    if (keeps_latents()) return std::max(kLatentErrorMax, others);
+    return is_quantised() ? std::max(kBlocksErrorMax, others) : others;
   }
   bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
   bool is_split_over_ranks() const { return !keeps_states() && !keeps_latents(); }

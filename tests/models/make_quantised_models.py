@@ -15,18 +15,21 @@ import shutil
 import sys
 
 import torch
+import transformers
 from awq.modules.linear.gemm import WQLinear_GEMM
 from awq.utils.packing_utils import dequantize_gemm
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from gptqmodel.nn_modules.qlinear.torch import TorchLinear
 from gptqmodel.utils.model import convert_gptq_v2_to_v1_format_module
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from make_tiny_models import expected_values, make_model
+from make_tiny_models import DEEPSEEK3, expected_values, make_model
 
 SIZES = dict(hidden_size=64, intermediate_size=96, head_dim=16)
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "q_b_proj",
+          "kv_a_proj_with_mqa", "kv_b_proj")
+DENSE = dict(hidden_size=32, intermediate_size=48)  # beside DEEPSEEK3
 
 
 def integers(weight, bits, group, symmetric):
@@ -164,8 +167,8 @@ MODELS = {
                          dict(quant_method="compressed-tensors", format="mixed-precision", ignore=["lm_head"],
                               quantization_status="compressed", config_groups={"group_0": dict(
                                   targets=["Linear"], weights=dict(**INT4, symmetric=False))})),
-    "qwen3-fp8": ("Qwen3", dict(tie_word_embeddings=True),
-                  lambda layer, name, linear, seed: deepseek(linear, seed),
+    "deepseek3-fp8": ("DeepseekV3", {**DEEPSEEK3, **DENSE, "num_hidden_layers": 2},
+                      lambda layer, name, linear, seed: deepseek(linear, seed),
                   dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic", weight_block_size=[32, 32])),
 }
 
@@ -179,28 +182,30 @@ def fnv1a(values):
 
 def write_model(root, name, seed):
     kind, options, quantise, config = MODELS[name]
-    model = make_model(kind, {**SIZES, **options}, torch.bfloat16, seed)
-    hashes, tensors = {}, {}
-    for layer, parts in enumerate(model.model.layers):
-        for path, linear in parts.named_modules():
-            if not path.endswith(LINEAR):
-                continue
-            made = quantise(layer, path.split(".")[-1], linear, seed + layer)
-            if made is None:
-                continue
-            module = f"model.layers.{layer}.{path}"
-            tensors.update({f"{module}.{part}": value.contiguous() for part, value in made[0].items()})
-            assert made[1].shape == linear.weight.shape
-            assert (made[1] - linear.weight).abs().max() < 0.3, module
-            hashes[module] = fnv1a(made[1])
-            linear.weight.data = made[1]
-    for key, value in model.state_dict().items():
-        if key.removesuffix(".weight") in hashes or key == "lm_head.weight":
-            continue
-        tensors[key] = value.to(torch.bfloat16).contiguous()
+    sizes = options if "hidden_size" in options else {**SIZES, **options}
     folder = root / "models" / name
     shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
+    make_model(kind, sizes, torch.bfloat16, seed).save_pretrained(folder)
+    hashes, tensors, wide = {}, {}, {}
+    for key, value in load_file(folder / "model.safetensors").items():
+        tensors[key], wide[key] = value.to(torch.bfloat16), value.float()
+        module = key.removesuffix(".weight")
+        if not module.endswith(LINEAR):
+            continue
+        linear = torch.nn.Linear(value.shape[1], value.shape[0], bias=False)
+        linear.weight.data = value.float()
+        layer = int(module.split(".")[2])
+        made = quantise(layer, module.split(".")[-1], linear, seed + layer)
+        if made is None:
+            continue
+        del tensors[key]
+        tensors.update({f"{module}.{part}": of_part.contiguous() for part, of_part in made[0].items()})
+        assert made[1].shape == value.shape
+        assert (made[1] - value).abs().max() < 0.3, module
+        hashes[module] = fnv1a(made[1])
+        wide[key] = made[1]
+    save_file(wide, folder / "model.safetensors", metadata={"format": "pt"})
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     (folder / "generation_config.json").unlink(missing_ok=True)
     written = json.loads((folder / "config.json").read_text())
     for key in ("transformers_version", "_name_or_path", "dtype"):
