@@ -141,7 +141,7 @@ TEST(InspectAndLoad, AgreeOnFolders) {
   expect_agreement(path, "architectures: ");
   write_config(R"(, "rope_scaling": {"rope_type": "spiral", "factor": 2})");
   expect_agreement(path, "\"spiral\" is not supported");
-  write_config(R"(, "quantization_config": {"quant_method": "gptq", "bits": 4})");
+  write_config(R"(, "quantization_config": {"quant_method": "hqq"})");
   expect_agreement(path, "quantization_config: ");
   write_config("");
   expect_agreement(path, ": there is no model.safetensors");

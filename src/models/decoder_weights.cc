@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
@@ -71,6 +72,12 @@ class DecoderLoader {
     // Last: packing a tied head gives the table back to its source.
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
+    if (requantised_ > 0) {
+      log_info(
+          "{} matrices, {} first, are of no block type and are multiplied in {} (--dtype "
+          "float32: as they are)",
+          requantised_, first_requantised_, dtype_name(DType::kQ8_0));
+    }
     return reserve_unpacked();
   }
 
@@ -250,16 +257,19 @@ class DecoderLoader {
   };
 
   // kInvalidArgument where its columns begin or end within a block.
-  Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
-    const auto before = row_bytes(whole.dtype, range.first_column);
-    if (!before || !row_bytes(whole.dtype, range.columns)) {
-      return invalid_argument(fmt::format(
-          "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
-          source_.description(), source_.name_in_file(range.name), range.first_column,
-          range.first_column + range.columns, dtype_name(whole.dtype)));
+  Status check_range(const ConstTensorView& whole, const NamedMatrix& range) const {
+    if (row_bytes(whole.dtype, range.first_column) && row_bytes(whole.dtype, range.columns)) {
+      return ok_status();
     }
-    return ConstTensorView(whole.row(range.first_row) + *before, whole.dtype,
-                           Shape{range.rows, range.columns}, whole.row_stride);
+    return invalid_argument(fmt::format(
+        "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
+        source_.description(), source_.name_in_file(range.name), range.first_column,
+        range.first_column + range.columns, dtype_name(whole.dtype)));
+  }
+  Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
+    HR_RETURN_IF_ERROR(check_range(whole, range));
+    return ConstTensorView(whole.row(range.first_row) + *row_bytes(whole.dtype, range.first_column),
+                           whole.dtype, Shape{range.rows, range.columns}, whole.row_stride);
   }
 
   Result<ConstTensorView> whole_of(const NamedMatrix& wanted) const {
@@ -268,7 +278,36 @@ class DecoderLoader {
     return source_.get_matrix(wanted.name, stack, wanted.expert);
   }
 
+  // Of a matrix whose rows are made when they are read.
+  Result<LinearSource> made_source_of(const NamedMatrix& wanted,
+                                      std::shared_ptr<const RowReader> reader) {
+    const Shape in_file = reader->shape();
+    if (in_file != wanted.shape) {
+      return corrupt(fmt::format("{}: tensor {}: shape {}, the model's configuration needs {}",
+                                 source_.description(), source_.name_in_file(wanted.name),
+                                 in_file.to_string(), wanted.shape.to_string()));
+    }
+    const ConstTensorView whole(nullptr, reader->dtype(), in_file);
+    HR_RETURN_IF_ERROR(check_range(whole, wanted));
+    LinearSource source{{nullptr, reader->dtype(), Shape{wanted.rows, wanted.columns}},
+                        wanted.row_order};
+    source.first_row = wanted.first_row;
+    source.first_column = wanted.first_column;
+    source.unpack = options_.unpack_blocks || wanted.dense;
+    const auto fast = reader->fast_type();
+    const bool fits = fast && row_bytes(*fast, wanted.columns);
+    if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
+      source.quantise_to = fast;
+      if (requantised_++ == 0) first_requantised_ = source_.name_in_file(wanted.name);
+    }
+    quantise_as_asked(wanted, source);
+    source.reader = std::move(reader);
+    return source;
+  }
+
   Result<LinearSource> source_of(const NamedMatrix& wanted) {
+    HR_ASSIGN_OR_RETURN(auto reader, source_.rows(wanted.name, wanted.expert));
+    if (reader != nullptr) return made_source_of(wanted, std::move(reader));
     HR_ASSIGN_OR_RETURN(const ConstTensorView whole, whole_of(wanted));
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, range_of(whole, wanted));
     LinearSource source{view, wanted.row_order};
@@ -283,11 +322,14 @@ class DecoderLoader {
     const bool looked_up = in_part && wanted.name == kTable;
     if (!looked_up) source.hold = released_after(whole);
     source.unpack = options_.unpack_blocks || wanted.dense;
-    if (options_.quantise_to && !wanted.exact && !wanted.dense) {
-      const bool head = wanted.shape == table_shape();
-      source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
-    }
+    quantise_as_asked(wanted, source);
     return source;
+  }
+
+  void quantise_as_asked(const NamedMatrix& wanted, LinearSource& source) const {
+    if (!options_.quantise_to || wanted.exact || wanted.dense) return;
+    const bool head = wanted.shape == table_shape();
+    source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }
 
   Result<LinearWeight> matrix(const std::vector<NamedMatrix>& stacked) {
@@ -296,8 +338,7 @@ class DecoderLoader {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
-    const LinearCompute compute =
-        stacked.front().exact ? LinearCompute::kFloat32 : compute_of_all();
+    const LinearCompute compute = compute_of(stacked.front());
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
     const std::string name = name_of(stacked.front());
     PackedCache* const cache = options_.packed_cache;
@@ -308,7 +349,9 @@ class DecoderLoader {
     const auto keep = [cache, name](const LinearWeight& weight) {
       if (cache != nullptr && !cache->hit()) cache->add(name, weight.packed());
     };
-    if (options_.pack_at_use && !options_.quantise_to && options_.pack_at_use()) {
+    const bool as_is = std::ranges::none_of(
+        sources, [](const LinearSource& source) { return source.quantise_to.has_value(); });
+    if (options_.pack_at_use && as_is && options_.pack_at_use()) {
       return LinearWeight::defer(device_, sources, compute, keep);
     }
     HR_ASSIGN_OR_RETURN(LinearWeight weight, LinearWeight::pack(device_, sources, compute));
@@ -348,6 +391,9 @@ class DecoderLoader {
     return matrix.experts == 0 ? matrix.name : fmt::format("{}#{}", matrix.name, matrix.expert);
   }
 
+  LinearCompute compute_of(const NamedMatrix& matrix) const {
+    return matrix.exact ? LinearCompute::kFloat32 : compute_of_all();
+  }
   LinearCompute compute_of_all() const {
     switch (options_.compute) {
       case ComputeType::kFast:
@@ -387,6 +433,9 @@ class DecoderLoader {
   Device& device_;
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
+  // Matrices whose rows are made as floats and packed as blocks.
+  int32_t requantised_ = 0;
+  std::string first_requantised_;
   std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to
 };
 

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tests/data/models";
-constexpr size_t kModelCount = 60;
+constexpr size_t kModelCount = 65;
 // Of the largest value of a row.
 constexpr double kErrorMax = 1e-4;
 constexpr double kRoundedErrorMax = 0.04;
@@ -33,6 +33,8 @@ constexpr double kInt8ExpertsErrorMax = 0.12;
 // Gated DeltaNet divides what a head makes of a row by its size: transformers in bfloat16 is off by
 // 0.127 itself, 0.137 measured.
 constexpr double kDeltaNetErrorMax = 0.16;
+// Of block types, whose products round activations to 8 bits: 0.058 measured.
+constexpr double kBlocksErrorMax = 0.08;
 // Latents pass one more rounding on their way to a score: transformers in bfloat16 is off by 0.075
 // itself, 0.078 measured, and 0.149 with a cache of 8 bits.
 constexpr double kLatentErrorMax = 0.16;
@@ -169,11 +171,15 @@ class TinyModel {
     const auto names = loaded_.weights->names();
     return std::ranges::any_of(names, [](auto name) { return name.ends_with("ssm_norm.weight"); });
   }
+  // As the hub has them: GPTQ and the like.
+  bool is_quantised() const { return *loaded_.weights->rows("blk.0.ffn_up.weight", 0) != nullptr; }
   bool keeps_latents() const { return loaded_.model->spec().kv.front().v_aliases_k; }
-  // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet and latents.
+  // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet, latents and
+  // block types.
   double rounded_error_max(double others) const {
     if (has_delta_net()) return kDeltaNetErrorMax;
-    return keeps_latents() ? std::max(kLatentErrorMax, others) : others;
+    if (keeps_latents()) return std::max(kLatentErrorMax, others);
+    return is_quantised() ? std::max(kBlocksErrorMax, others) : others;
   }
   bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
   bool is_split_over_ranks() const { return !keeps_states() && !keeps_latents(); }
@@ -421,11 +427,15 @@ TEST_F(TinyModels, RanksThatAddTheirSumsGiveTheBitsOfTheirOrder) {
       if (whole.ok() && !whole->is_split_over_ranks()) continue;
       options.shard = {.ranks = ranks, .sums = ShardSums::kReduce, .all_on_one = true};
       const auto one = TinyModel::load(name, *device, options);
+      if (!one.ok() && whole.ok() && whole->is_quantised() && ranks == 3) {  // half a block a head
+        EXPECT_TRUE(one.status().message().ends_with("use --tensor-parallel-sums gather"));
+        continue;
+      }
       ASSERT_TRUE(one.ok()) << one.status().message();
       const std::vector<int32_t> steps = {7, 16, 1, one->length() - 24};
       const SequenceValues values = run_on_ranks(name, ShardSums::kReduce, ranks, steps, 0);
       EXPECT_EQ(values.logits, one->run(steps).logits) << ranks << " ranks";
-      EXPECT_LE(logit_error(values, one->expected()), kRoundedErrorMax);
+      EXPECT_LE(logit_error(values, one->expected()), one->rounded_error_max(kRoundedErrorMax));
     }
   }
 }

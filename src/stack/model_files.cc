@@ -299,7 +299,7 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
   std::sort(known.begin(), known.end());
   for (const std::string_view name : weights.names()) {
     if (std::binary_search(known.begin(), known.end(), name)) continue;
-    if (is_of_drafting_layer(name, config)) continue;
+    if (is_of_drafting_layer(name, config) || weights.adds_nothing(name)) continue;
     problems.add(StatusCode::kUnsupported, weights.info(name)->name_in_file,
                  fmt::format("architecture {} does not use it here, and leaving it out would "
                              "change the model's answers",

@@ -78,6 +78,15 @@ void unpack_q4_1(const std::byte* block, BlockQuants& out) {
   fill_quants(out, [&](int n, int i) { return nibble_32(block + 4, n, i); });
 }
 
+// half d; uint8 z; a byte of padding; 16 bytes of nibbles. The product of 11 and 8 bits is exact,
+// and so is its sum with d q.
+void unpack_q4_z(const std::byte* block, BlockQuants& out) {
+  begin(out, 32, 32, true);
+  out.scale[0] = load_half(block);
+  out.minimum[0] = -(out.scale[0] * static_cast<float>(byte_at(block, 2)));
+  fill_quants(out, [&](int n, int i) { return nibble_32(block + 4, n, i); });
+}
+
 // half d; (half m;) 32 fifth bits; 16 bytes of nibbles
 int five_bits(const std::byte* quants, int n, int i) {
   return nibble_32(quants + 4, n, i) | ((load<uint16_t>(quants + n * 2) >> i) & 1) << 4;
@@ -218,6 +227,8 @@ void unpack_block(DType dtype, const std::byte* block, BlockQuants& out) {
       return unpack_q6_k(block, out);
     case DType::kIQ4_XS:
       return unpack_iq4_xs(block, out);
+    case DType::kQ4_Z:
+      return unpack_q4_z(block, out);
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:

@@ -1,6 +1,6 @@
 // What the quantised block types mean: small integers, and a scale (and a minimum) for each part of
 // 16 or 32 columns. Scalar and exact, the one place that knows the layouts of GGUF's blocks bit by
-// bit (ggml's reference dequantisation, as the PyPI package `gguf` restates it).
+// bit (ggml's reference dequantisation, as the PyPI package `gguf` restates it), and of ours.
 #pragma once
 
 #include <array>

@@ -29,6 +29,8 @@ enum class DType : uint8_t {
   kQ5_K,    // parts of 32, 5 bits, s and m of 6 bits: w = (d s) q - (e m)
   kQ6_K,    // parts of 16, 6 bits, s an int8: w = (d s) (q - 32)
   kIQ4_XS,  // parts of 32, indices as of IQ4_NL, s of 6 bits: w = (d (s - 32)) v[q]
+  // No GGUF type: what 4-bit weights of Hugging Face files are read as (weights/hub_matrix.h).
+  kQ4_Z,  // 32 x 4 bits, f16 scale d, 8-bit zero point z: w = d (q - z)
 };
 
 struct DTypeInfo {
@@ -37,7 +39,7 @@ struct DTypeInfo {
   int32_t block_bytes;
 };
 
-inline constexpr std::array<DTypeInfo, 18> kDTypeInfo = {{{"F32", 1, 4},
+inline constexpr std::array<DTypeInfo, 19> kDTypeInfo = {{{"F32", 1, 4},
                                                           {"F16", 1, 2},
                                                           {"BF16", 1, 2},
                                                           {"I32", 1, 4},
@@ -54,7 +56,8 @@ inline constexpr std::array<DTypeInfo, 18> kDTypeInfo = {{{"F32", 1, 4},
                                                           {"Q4_K", 256, 144},
                                                           {"Q5_K", 256, 176},
                                                           {"Q6_K", 256, 210},
-                                                          {"IQ4_XS", 256, 136}}};
+                                                          {"IQ4_XS", 256, 136},
+                                                          {"Q4_Z", 32, 20}}};
 
 constexpr const DTypeInfo& dtype_info(DType dtype) {
   return kDTypeInfo[static_cast<size_t>(dtype)];

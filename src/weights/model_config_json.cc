@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "weights/encoder_config.h"
+#include "weights/hub_quantisation.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 
@@ -82,12 +83,7 @@ class JsonConfigReader {
       return source_.unsupported_field("clip_qkv", "is not supported, only null");
     }
     if (const Json* quantised = find_in(outer_, "quantization_config"); quantised != nullptr) {
-      const Json* method = quantised->find("quant_method");
-      return source_.unsupported_field(
-          "quantization_config",
-          fmt::format("{} weights are not supported, only plain F32, F16 and BF16",
-                      method != nullptr && method->is_string() ? printable(method->as_string())
-                                                               : "quantised"));
+      HR_RETURN_IF_ERROR(hub_quantisation_from_json(*quantised, source_.file).status());
     }
     for (const std::string_view name :
          {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias"}) {

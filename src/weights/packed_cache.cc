@@ -29,7 +29,7 @@ constexpr std::string_view kSuffix = ".packed";
 constexpr uint64_t kHeadUnit = uint64_t{2} << 20;  // a huge page: the payload begins with one
 constexpr uint64_t kSumBytes = uint64_t{2} << 20;  // of the payload, under one checksum
 constexpr uint64_t kWriteBytes = uint64_t{8} << 20;
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kPartAlignment = 64;
 constexpr uint64_t kPiecesMax = 1 << 17;  // 61 layers of 384 experts have 70,000 matrices
 constexpr uint64_t kSumsMax = 1 << 17;    // 256 GiB
 // A checked file of up to so many bytes leaves the process's memory until it is used: the peak of
@@ -153,7 +153,7 @@ std::optional<PackedCache::Contents> PackedCache::read_contents(
   for (const Piece& piece : contents.pieces) {
     const bool inside = piece.offset <= header.payload_bytes &&
                         piece.size <= header.payload_bytes - piece.offset &&
-                        piece.offset % kAlignment == 0;
+                        piece.offset % kPartAlignment == 0;
     if (!inside) return std::nullopt;
   }
   return contents;
@@ -197,7 +197,7 @@ std::optional<std::span<const std::byte>> PackedCache::find(std::string_view nam
 }
 
 void PackedCache::add(std::string_view name, std::span<const std::byte> bytes) {
-  CHECK(!hit() && bytes.size() % kAlignment == 0);
+  CHECK(!hit() && bytes.size() % kPartAlignment == 0);
   if (name.size() > sizeof(Piece::name) || pieces_.size() == kPiecesMax) return;
   Piece piece{.name = {}, .offset = bytes_, .size = bytes.size()};
   std::copy(name.begin(), name.end(), piece.name);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -115,7 +116,12 @@ bool inside(std::span<const std::byte> outer, const std::byte* at) {
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::open(
     const std::string& path, const SafetensorsOptions& options) {
   HR_ASSIGN_OR_RETURN(Files files, open_files(path));
-  return create(std::move(files), path, options);
+  std::error_code ignored;
+  const fs::path given(path);
+  const fs::path folder = fs::is_directory(given, ignored) ? given : given.parent_path();
+  SafetensorsOptions own = options;
+  HR_ASSIGN_OR_RETURN(own.quantisation, hub_quantisation_of_folder(folder.string()));
+  return create(std::move(files), path, own);
 }
 
 struct SafetensorsWeightSource::NamedTensor {
@@ -124,34 +130,112 @@ struct SafetensorsWeightSource::NamedTensor {
   Half half = Half::kNone;
   float offset = 0;
   const SafetensorsTensor* tensor = nullptr;
+  std::shared_ptr<const HubMatrix> matrix = nullptr;  // of which `tensor` is the quants
 };
+
+namespace {
+
+// A tensor by the name that it would have if it were plain, or a quantised matrix.
+struct StoredTensor {
+  std::string name;
+  const SafetensorsTensor* tensor;
+  std::shared_ptr<const HubMatrix> matrix;
+};
+
+// Whether a tensor called M.weight is the quants of M.
+bool has_quants(const SafetensorsTensor& tensor, HubMethod method) {
+  const std::string_view type = tensor.type->name;
+  return type == "F8_E4M3" || (type == "I8" && method == HubMethod::kCompressedTensors);
+}
+
+// The tensors of a quantised model: several are one matrix.
+Result<std::vector<StoredTensor>> join_quantised(const Files& files, std::string_view description,
+                                                 const HubQuantisation& quantisation) {
+  std::vector<StoredTensor> stored;
+  std::map<std::string_view, HubTensors> matrices;
+  for (const auto& file : files) {
+    for (const SafetensorsTensor& tensor : file->plan().tensors) {
+      const HubTensorName part = hub_tensor_name(tensor.name);
+      if (part.not_read) continue;
+      const bool plain =
+          tensor.name.ends_with(".weight") && !has_quants(tensor, quantisation.method);
+      if (part.member == nullptr || plain) {
+        stored.push_back({tensor.name, &tensor, nullptr});
+        continue;
+      }
+      const SafetensorsTensor*& own = matrices[part.matrix].*part.member;
+      if (own != nullptr) {
+        return corrupt(fmt::format("{}: tensors {} and {} are the same of one matrix", description,
+                                   printable(own->name), printable(tensor.name)),
+                       tensor.name);
+      }
+      own = &tensor;
+    }
+  }
+  for (const auto& [name, tensors] : matrices) {
+    if (tensors.quants == nullptr) {
+      const SafetensorsTensor* rest = tensors.scales != nullptr ? tensors.scales : tensors.zeros;
+      if (rest == nullptr) rest = tensors.order != nullptr ? tensors.order : tensors.shape;
+      return hub_tensor_error(*rest, "the weights that it is of are missing")
+          .with_context(description);
+    }
+    auto matrix = HubMatrix::create(tensors, quantisation);
+    if (!matrix.ok()) return matrix.status().with_context(description);
+    stored.push_back({std::string(name) + ".weight", tensors.quants, std::move(matrix).value()});
+  }
+  return stored;
+}
+
+Result<std::vector<StoredTensor>> stored_tensors(const Files& files, std::string_view description,
+                                                 const SafetensorsOptions& options) {
+  if (options.quantisation) return join_quantised(files, description, *options.quantisation);
+  std::vector<StoredTensor> stored;
+  for (const auto& file : files) {
+    for (const SafetensorsTensor& tensor : file->plan().tensors) {
+      stored.push_back({tensor.name, &tensor, nullptr});
+    }
+  }
+  return stored;
+}
+
+}  // namespace
+
+Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSource::name_tensors(
+    const Files& files, std::string_view description, const SafetensorsOptions& options) {
+  HR_ASSIGN_OR_RETURN(std::vector<StoredTensor> stored,
+                      stored_tensors(files, description, options));
+  std::vector<NamedTensor> tensors;
+  for (StoredTensor& each : stored) {
+    const auto match = match_in_model(options.names, each.name);
+    if (!match) {
+      tensors.push_back({.name = each.name, .tensor = each.tensor, .matrix = each.matrix});
+      continue;
+    }
+    if (match->gguf.empty()) continue;
+    if (match->gguf == "output.weight" && options.tied_embeddings) continue;
+    NamedTensor named{.name = match->gguf,
+                      .expert = match->expert,
+                      .offset = match->offset,
+                      .tensor = each.tensor,
+                      .matrix = each.matrix};
+    if (!match->second_half.empty()) {
+      NamedTensor second = named;
+      second.name = match->second_half;
+      second.half = Half::kSecond;
+      tensors.push_back(std::move(second));
+      named.half = Half::kFirst;
+    }
+    tensors.push_back(std::move(named));
+  }
+  return tensors;
+}
 
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::create(
     Files files, std::string description, const SafetensorsOptions& options) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& file : files) {
-    for (const SafetensorsTensor& tensor : file->plan().tensors) {
-      const auto match = match_in_model(options.names, tensor.name);
-      if (!match) {
-        tensors.push_back({.name = tensor.name, .tensor = &tensor});
-        continue;
-      }
-      if (match->gguf.empty()) continue;
-      if (match->gguf == "output.weight" && options.tied_embeddings) continue;
-      NamedTensor named{match->gguf, match->expert, Half::kNone, match->offset, &tensor};
-      if (!match->second_half.empty()) {
-        NamedTensor second = named;
-        second.name = match->second_half;
-        second.half = Half::kSecond;
-        tensors.push_back(std::move(second));
-        named.half = Half::kFirst;
-      }
-      tensors.push_back(std::move(named));
-    }
-  }
+  HR_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, name_tensors(files, description, options));
   HR_ASSIGN_OR_RETURN(std::vector<Entry> entries, join(std::move(tensors), description));
   return std::unique_ptr<SafetensorsWeightSource>(new SafetensorsWeightSource(
-      std::move(files), std::move(description), options.names, std::move(entries)));
+      std::move(files), std::move(description), options, std::move(entries)));
 }
 
 // Tensors of one name are the matrices of one stack.
@@ -184,10 +268,12 @@ Result<std::vector<SafetensorsWeightSource::Entry>> SafetensorsWeightSource::joi
                      entry.name);
     }
     entry.tensors.push_back(tensor.tensor);
+    if (tensor.matrix != nullptr) entry.quantised.push_back(std::move(tensor.matrix));
   }
   for (Entry& entry : entries) {
     HR_RETURN_IF_ERROR(check_pieces(entry, description));
-    const Shape& first = entry.tensors.front()->shape;
+    const Shape first =
+        entry.is_quantised() ? entry.quantised.front()->shape() : entry.tensors.front()->shape;
     entry.shape = first;
     if (entry.by_expert) entry.shape = Shape{std::ssize(entry.tensors), first[0], first[1]};
     if (entry.half != Half::kNone) entry.shape = Shape{first[0], first[1] / 2, first[2]};
@@ -197,8 +283,9 @@ Result<std::vector<SafetensorsWeightSource::Entry>> SafetensorsWeightSource::joi
 
 // That what is to be a stack of matrices is one.
 Status SafetensorsWeightSource::check_pieces(const Entry& entry, std::string_view description) {
-  if (!entry.in_pieces()) return ok_status();
   const SafetensorsTensor& first = *entry.tensors.front();
+  if (entry.is_quantised()) return check_quantised(entry, description);
+  if (!entry.in_pieces()) return ok_status();
   for (const SafetensorsTensor* tensor : entry.tensors) {
     const auto wrong = [&](std::string_view what) {
       return corrupt(fmt::format("{}: tensor {}: {}", description, printable(tensor->name), what),
@@ -219,11 +306,34 @@ Status SafetensorsWeightSource::check_pieces(const Entry& entry, std::string_vie
   return ok_status();
 }
 
+// Of quantised matrices, which are never halves of stacks or offset.
+Status SafetensorsWeightSource::check_quantised(const Entry& entry, std::string_view description) {
+  const SafetensorsTensor& first = *entry.tensors.front();
+  const auto wrong = [&](const SafetensorsTensor& tensor, std::string_view what) {
+    return hub_tensor_error(tensor, what).with_context(description);
+  };
+  if (entry.half != Half::kNone || entry.offset != 0) {
+    return wrong(first, fmt::format("type {} is not supported here", entry.quantised[0]->type()));
+  }
+  if (entry.quantised.size() != entry.tensors.size()) {
+    return wrong(first, "some matrices of this stack are quantised, and others are not");
+  }
+  for (const auto& matrix : entry.quantised) {
+    if (matrix->shape() == entry.quantised[0]->shape()) continue;
+    return wrong(matrix->quants(),
+                 fmt::format("is {}, but {} is {}", matrix->shape().to_string(),
+                             printable(first.name), entry.quantised[0]->shape().to_string()));
+  }
+  return ok_status();
+}
+
 SafetensorsWeightSource::SafetensorsWeightSource(Files files, std::string description,
-                                                 HfTensorNames names, std::vector<Entry> entries)
+                                                 const SafetensorsOptions& options,
+                                                 std::vector<Entry> entries)
     : files_(std::move(files)),
       description_(std::move(description)),
-      names_(names),
+      names_(options.names),
+      is_quantised_(options.quantisation.has_value()),
       entries_(std::move(entries)) {}
 
 // ---- reading ----------------------------------------------------------------------------------
@@ -249,6 +359,15 @@ DType SafetensorsWeightSource::dtype_of(const Entry& entry) {
 std::optional<WeightInfo> SafetensorsWeightSource::info(std::string_view name) const {
   const Entry* entry = find(name);
   if (entry == nullptr) return std::nullopt;
+  if (entry->is_quantised()) {
+    int64_t bytes = 0;
+    for (const auto& matrix : entry->quantised) bytes += matrix->bytes();
+    return WeightInfo{.name_in_file = printable(entry->tensors.front()->name),
+                      .type = entry->quantised.front()->type(),
+                      .dtype = DType::kF32,
+                      .shape = entry->shape,
+                      .bytes = bytes};
+  }
   const SafetensorsType& type = *entry->tensors.front()->type;
   size_t bytes = 0;
   for (const SafetensorsTensor* tensor : entry->tensors) bytes += tensor->bytes.size();
@@ -268,6 +387,13 @@ Result<SafetensorsWeightSource::Entry*> SafetensorsWeightSource::readable(
         fmt::format("{}: tensor {}: missing", description_, printable(name_in_file(name))),
         std::string(name));
   }
+  if (entry->is_quantised()) {
+    for (const auto& matrix : entry->quantised) {
+      const Status status = matrix->prepare();
+      if (!status.ok()) return status.with_context(description_);
+    }
+    return entry;
+  }
   const SafetensorsTensor& tensor = *entry->tensors.front();
   if (!tensor.type->dtype) {
     return unsupported(fmt::format("{}: tensor {}: type {} is not supported yet", description_,
@@ -279,6 +405,7 @@ Result<SafetensorsWeightSource::Entry*> SafetensorsWeightSource::readable(
 
 Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) const {
   HR_ASSIGN_OR_RETURN(Entry * entry, readable(name));
+  if (entry->is_quantised()) return made(*entry, kWhole);
   if (entry->offset == 0 && !entry->in_pieces()) {
     return aligned(*entry, kWhole, entry->tensors.front()->bytes, entry->shape);
   }
@@ -292,8 +419,60 @@ Result<ConstTensorView> SafetensorsWeightSource::get_matrix(std::string_view nam
                                                             int64_t index) const {
   HR_ASSIGN_OR_RETURN(Entry * entry, readable(name));
   CHECK(entry->shape.rank() == 3 && index >= 0 && index < entry->shape[0] && entry->offset == 0);
+  if (entry->is_quantised()) return made(*entry, index);
   return aligned(*entry, index, matrix_bytes(*entry, index),
                  Shape{entry->shape[1], entry->shape[2]});
+}
+
+// A copy of one matrix, or of all.
+Result<ConstTensorView> SafetensorsWeightSource::made(Entry& entry, int64_t index) const {
+  const auto& all = entry.quantised;
+  const DType dtype = all[static_cast<size_t>(std::max<int64_t>(index, 0))]->dtype();
+  const size_t first = index == kWhole ? 0 : static_cast<size_t>(index);
+  const size_t last = index == kWhole ? all.size() : first + 1;
+  const Shape matrix = all[first]->shape();
+  const int64_t bytes = *row_bytes(dtype, matrix[1]);
+  const Shape shape = index == kWhole ? entry.shape : matrix;
+  const std::lock_guard lock(mutex_);
+  auto& copy = entry.copies[index];
+  if (copy != nullptr) return ConstTensorView(copy.get(), dtype, shape);
+  copy = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes * matrix[0]) *
+                                                     (last - first));
+  std::byte* at = copy.get();
+  for (size_t i = first; i < last; ++i) {
+    if (all[i]->dtype() != dtype) {
+      entry.copies.erase(index);
+      return unsupported(fmt::format("{}: tensor {}: is not of one type with {}", description_,
+                                     printable(all[i]->quants().name),
+                                     printable(all[first]->quants().name)));
+    }
+    for (int64_t row = 0; row < matrix[0]; ++row, at += bytes) {
+      all[i]->read({&row, 1}, 0, matrix[1], at);
+    }
+  }
+  return ConstTensorView(copy.get(), dtype, shape);
+}
+
+Result<std::shared_ptr<const RowReader>> SafetensorsWeightSource::rows(std::string_view name,
+                                                                       int64_t index) const {
+  const Entry* known = find(name);
+  if (known == nullptr || !known->is_quantised()) return std::shared_ptr<const RowReader>();
+  CHECK(index >= 0 && index < std::ssize(known->quantised));
+  const auto matrix = known->quantised[static_cast<size_t>(index)];
+  const Status status = matrix->prepare();
+  if (!status.ok()) return status.with_context(description_);
+  const auto give_back = [this, matrix](const RowReader*) {
+    for (const SafetensorsTensor* tensor : matrix->all_tensors()) release_bytes(tensor->bytes);
+  };
+  return std::shared_ptr<const RowReader>(matrix.get(), give_back);
+}
+
+// Tools wrote biases of zeros into models that have none.
+bool SafetensorsWeightSource::adds_nothing(std::string_view name) const {
+  const Entry* entry = find(name);
+  if (entry == nullptr || !is_quantised_ || !name.ends_with(".bias")) return false;
+  const auto& bytes = entry->tensors.front()->bytes;
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 std::span<const std::byte> SafetensorsWeightSource::matrix_bytes(const Entry& entry,
@@ -350,6 +529,12 @@ void SafetensorsWeightSource::release(const ConstTensorView& view) const {
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {
     std::erase_if(entry.copies, [&](const auto& copy) { return copy.second.get() == view.data; });
+  }
+}
+
+void SafetensorsWeightSource::release_bytes(std::span<const std::byte> bytes) const {
+  for (const auto& file : files_) {
+    if (inside(file->bytes(), bytes.data())) return file->release(bytes);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "weights/hf_names.h"
+#include "weights/hub_matrix.h"
 #include "weights/safetensors.h"
 #include "weights/weight_source.h"
 
@@ -21,6 +22,9 @@ namespace headrace {
 struct SafetensorsOptions {
   HfTensorNames names;           // must outlive the source
   bool tied_embeddings = false;  // an output.weight is a copy of the embedding, and not read
+  // create(): how quantised matrices are stored; empty: all are plain. open() reads the folder's
+  // own configuration.
+  std::optional<HubQuantisation> quantisation = {};
 };
 
 // Tensors under their GGUF names. A tensor that no row of the table knows keeps the name it has, so
@@ -29,7 +33,8 @@ struct SafetensorsOptions {
 // get() gives a view of the mapping, except where a GGUF file would hold other values (rows with an
 // offset), where it lies in pieces (a tensor for each expert, or gate and up in one), or where the
 // file did not align the data to 8 bytes: then an own copy, which release() frees. A matrix of a
-// stack is in one piece.
+// stack is in one piece. A quantised matrix (hub_matrix.h) is M.weight, whatever its tensors are
+// called, best read by rows(); get() makes a copy of it.
 class SafetensorsWeightSource final : public WeightSource {
  public:
   // `path`: a folder, or one .safetensors file. Every shard that the index lists must be there and
@@ -47,6 +52,9 @@ class SafetensorsWeightSource final : public WeightSource {
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;
   Result<ConstTensorView> get_matrix(std::string_view name, int64_t index) const override;
+  Result<std::shared_ptr<const RowReader>> rows(std::string_view name,
+                                                int64_t index) const override;
+  bool adds_nothing(std::string_view name) const override;
   std::optional<WeightInfo> info(std::string_view name) const override;
   std::string name_in_file(std::string_view name) const override {
     return hf_name_of(names_, name);
@@ -64,23 +72,34 @@ class SafetensorsWeightSource final : public WeightSource {
     std::string name;
     // One, or those of all experts.
     std::vector<const SafetensorsTensor*> tensors;
+    // Of tensors that are the quants of matrices, these; else empty.
+    std::vector<std::shared_ptr<const HubMatrix>> quantised = {};
     float offset = 0;
     bool by_expert = false;   // a tensor each
     Half half = Half::kNone;  // of the rows of each matrix
     Shape shape = {};         // as a GGUF file has it
     // Made where get() needs one, of a matrix by its number, of the whole tensor by kWhole.
     std::map<int64_t, std::unique_ptr<std::byte[]>> copies = {};
+    bool is_quantised() const { return !quantised.empty(); }
     bool in_pieces() const { return by_expert || half != Half::kNone; }
   };
   static constexpr int64_t kWhole = -1;
   struct NamedTensor;  // a tensor of a file, and what it is here
   static Result<std::vector<Entry>> join(std::vector<NamedTensor> tensors,
                                          std::string_view description);
+  static Result<std::vector<NamedTensor>> name_tensors(
+      const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
+      std::string_view description, const SafetensorsOptions& options);
   static Status check_pieces(const Entry& entry, std::string_view description);
+  static Status check_quantised(const Entry& entry, std::string_view description);
   SafetensorsWeightSource(std::vector<std::shared_ptr<const SafetensorsFile>> files,
-                          std::string description, HfTensorNames names, std::vector<Entry> entries);
+                          std::string description, const SafetensorsOptions& options,
+                          std::vector<Entry> entries);
   Entry* find(std::string_view name) const;
   static DType dtype_of(const Entry& entry);
+  // Of a quantised entry: its matrices, as get() gives them.
+  Result<ConstTensorView> made(Entry& entry, int64_t index) const;
+  void release_bytes(std::span<const std::byte> bytes) const;
   // What there is of a tensor that can be read.
   Result<Entry*> readable(std::string_view name) const;
   static std::span<const std::byte> matrix_bytes(const Entry& entry, int64_t index);
@@ -93,6 +112,7 @@ class SafetensorsWeightSource final : public WeightSource {
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::string description_;
   HfTensorNames names_;
+  bool is_quantised_;
   mutable std::mutex mutex_;            // guards the copies in entries_
   mutable std::vector<Entry> entries_;  // sorted by name
 };

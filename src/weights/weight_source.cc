@@ -42,6 +42,10 @@ Result<ConstTensorView> WeightSource::get_matrix(std::string_view name, int64_t 
   return ConstTensorView(all.data + index * *tensor_bytes(all.dtype, matrix), all.dtype, matrix);
 }
 
+Result<std::shared_ptr<const RowReader>> WeightSource::rows(std::string_view, int64_t) const {
+  return std::shared_ptr<const RowReader>();
+}
+
 std::optional<WeightInfo> WeightSource::info(std::string_view name) const {
   if (!has(name)) return std::nullopt;
   const auto view = get(name);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tensor/row_reader.h"
 #include "tensor/tensor_view.h"
 #include "weights/gguf.h"
 
@@ -18,9 +19,11 @@ namespace headrace {
 
 // What a source knows of a tensor without reading it.
 struct WeightInfo {
-  std::string name_in_file;    // as the file spells it, for messages
-  std::string_view type;       // "Q4_K", "BF16"
-  std::optional<DType> dtype;  // that get() gives; empty: get() says that it cannot be read
+  std::string name_in_file;  // as the file spells it, for messages
+  std::string_view type;     // "Q4_K", "BF16"
+  // That get() gives, of a quantised matrix of a Hugging Face file F32, whatever its rows are made
+  // as; empty: get() says that it cannot be read.
+  std::optional<DType> dtype;
   Shape shape;
   int64_t bytes = 0;  // in the file
 };
@@ -39,6 +42,13 @@ class WeightSource {
   // The same of one matrix of a stack, without reading the others. REQUIRES: such a tensor, if it
   // is there, has this matrix
   virtual Result<ConstTensorView> get_matrix(std::string_view name, int64_t index) const;
+  // What makes the rows of a tensor that get() would have to copy whole: a matrix, or matrix
+  // `index` of a stack. Its memory is given back with the last pointer. nullptr: get() gives the
+  // tensor as it lies, or there is none. Errors as of get().
+  virtual Result<std::shared_ptr<const RowReader>> rows(std::string_view name, int64_t index) const;
+  // Of a tensor that nobody asks for: whether it can be left out all the same, since adding it
+  // changes nothing.
+  virtual bool adds_nothing(std::string_view /*name*/) const { return false; }
   // Touches no page of the tensor's data. Empty where there is no such tensor.
   virtual std::optional<WeightInfo> info(std::string_view name) const;
   // What a tensor is called in the source's files, whether it is there or not.

@@ -1,5 +1,6 @@
-// Fuzzes what reads Hugging Face weights: the header of a safetensors file, the source over it and
-// dequantisation of every tensor; or, for input that starts with '{', an index of shards.
+// Fuzzes what reads Hugging Face weights: the header of a safetensors file, the source over it,
+// with every method of quantisation, and dequantisation of every tensor; or, for input that starts
+// with '{', an index of shards.
 //
 // The mutator knows where the format keeps its numbers: half of its mutations replace a number of
 // the header, or the header's length, by one that has broken readers before, and keep the length
@@ -34,6 +35,13 @@ void read_tensor(const WeightSource& source, std::string_view name, std::string_
   source.release(*view);
 }
 
+void read_tensors(const std::shared_ptr<const SafetensorsFile>& file,
+                  const SafetensorsOptions& options, std::string_view input) {
+  const auto source = SafetensorsWeightSource::create({file}, "fuzz", options);
+  if (!source.ok()) return;
+  for (const std::string_view name : (*source)->names()) read_tensor(**source, name, input);
+}
+
 void read_file(std::string_view input) {
   const auto bytes = std::as_bytes(std::span(input.data(), input.size()));
   const auto file = SafetensorsFile::from_memory(bytes, "fuzz.safetensors");
@@ -44,10 +52,14 @@ void read_file(std::string_view input) {
     tiled += tensor.bytes.size();
   }
   CHECK(tiled <= input.size());
-  const auto source = SafetensorsWeightSource::create(
-      {*file}, "fuzz", {.names = llama_hf_names(), .tied_embeddings = false});
-  if (!source.ok()) return;
-  for (const std::string_view name : (*source)->names()) read_tensor(**source, name, input);
+  SafetensorsOptions options{.names = llama_hf_names()};
+  read_tensors(*file, options, input);
+  for (const HubMethod method :
+       {HubMethod::kGptq, HubMethod::kAwq, HubMethod::kCompressedTensors, HubMethod::kFp8}) {
+    options.quantisation = HubQuantisation{
+        .method = method, .bits = 4, .zeros_less_one = true, .block_rows = 2, .block_columns = 32};
+    read_tensors(*file, options, input);
+  }
 }
 
 void read_index(std::string_view input) {

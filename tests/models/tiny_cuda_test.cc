@@ -129,27 +129,32 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
   }
 }
 
-// Of prompts in 16 bits on the GPU to fp32 on the CPU, for every architecture.
+// Of prompts in 16 bits on the GPU, as `options` say, to fp32 on the CPU.
+void expect_model_near(const StackOptions& options, double distance_max) {
+  const std::string& path = options.model;
+  SCOPED_TRACE(path);
+  auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
+  auto gpu = ModelUnderTest::load(options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  if (is_refused(gpu.status())) return;
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
+  const auto expected = cpu->answer(all), actual = gpu->answer(all);
+  ASSERT_TRUE(expected.ok() && actual.ok());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Outcome &want = (*expected)[i], &got = (*actual)[i];
+    EXPECT_LE(rounded_distance(path, want.prompt_logprobs, got.prompt_logprobs), distance_max) << i;
+    EXPECT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
+    EXPECT_NE(got.finish, FinishReason::kFault) << i;
+  }
+}
+
+// The same for every architecture.
 void expect_near(DType dtype, double distance_max, const std::vector<std::string>& preferred = {}) {
   for (const std::string& path : model_paths()) {
-    SCOPED_TRACE(path);
-    auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
     StackOptions options = options_of(path, DeviceChoice::kGpu, dtype);
     options.prefer_kernels = preferred;
-    auto gpu = ModelUnderTest::load(options);
-    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
-    if (is_refused(gpu.status())) continue;
-    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-    const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
-    const auto expected = cpu->answer(all), actual = gpu->answer(all);
-    ASSERT_TRUE(expected.ok() && actual.ok());
-    for (size_t i = 0; i < all.size(); ++i) {
-      const Outcome &want = (*expected)[i], &got = (*actual)[i];
-      EXPECT_LE(rounded_distance(path, want.prompt_logprobs, got.prompt_logprobs), distance_max)
-          << i;
-      EXPECT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
-      EXPECT_NE(got.finish, FinishReason::kFault) << i;
-    }
+    expect_model_near(options, distance_max);
   }
 }
 
@@ -162,6 +167,18 @@ TEST(TinyCuda, AnswersInBf16AreNear) {
 TEST(TinyCuda, AnswersInF16AreNearer) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   expect_near(DType::kF16, 0.1);
+}
+
+// GPTQ, AWQ and compressed-tensors as block types, which such small models become only when asked.
+TEST(TinyCuda, QuantisedModelsStayPacked) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const char* name : {"/qwen2-gptq", "/llama-gptq8", "/qwen3-awq", "/llama-compressed"}) {
+    for (const auto [dtype, distance_max] : {std::pair(DType::kBF16, 0.5), {DType::kF16, 0.1}}) {
+      StackOptions options = options_of(std::string(kFolder) + name, DeviceChoice::kGpu, dtype);
+      options.load.block_weights = BlockWeights::kPacked;
+      expect_model_near(options, distance_max);
+    }
+  }
 }
 
 // A layer of a small model in few launches (ops/linear/resident.h, residual_linear.h).

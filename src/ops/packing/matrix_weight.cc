@@ -1,5 +1,6 @@
 // Linear weights that are matrices on a CUDA device: rows of any type become rows of the model's
 // activation type.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -47,21 +48,24 @@ void store_row(DType dtype, std::span<const float> values, std::byte* out) {
 class RowConverter {
  public:
   RowConverter(const LinearSource& source, DType dtype)
-      : weight_(source.weight),
+      : source_(source),
+        weight_(source.weight),
         row_order_(source.row_order.begin(), source.row_order.end()),
-        hold_(source.hold),
         dtype_(dtype),
-        bytes_(*row_bytes(dtype, weight_.columns())) {}
+        bytes_(*row_bytes(dtype, weight_.columns())) {
+    source_.row_order = {};
+  }
 
   // Rows [first, last), dense.
   void operator()(int64_t first, int64_t last, std::byte* out) const {
+    if (source_.reader != nullptr) return convert_made(first, last, out);
     if (weight_.dtype == dtype_ && row_order_.empty() && weight_.row_stride == bytes_) {
       std::memcpy(out, weight_.row(first), static_cast<size_t>((last - first) * bytes_));
       return;
     }
     std::vector<float> values(static_cast<size_t>(weight_.columns()));
     for (int64_t r = first; r < last; ++r, out += bytes_) {
-      const int64_t from = row_order_.empty() ? r : row_order_[static_cast<size_t>(r)];
+      const int64_t from = from_row(r);
       if (weight_.dtype == dtype_) {
         std::memcpy(out, weight_.row(from), static_cast<size_t>(bytes_));
         continue;
@@ -72,9 +76,29 @@ class RowConverter {
   }
 
  private:
+  int64_t from_row(int64_t r) const {
+    return row_order_.empty() ? r : row_order_[static_cast<size_t>(r)];
+  }
+
+  void convert_made(int64_t first, int64_t last, std::byte* out) const {
+    constexpr int64_t kRows = kLinearGroupRows;
+    std::vector<float> values(static_cast<size_t>(weight_.columns()));
+    std::vector<std::byte> made(static_cast<size_t>(kRows * weight_.row_stride));
+    for (; first < last; first += kRows) {
+      std::vector<int64_t> rows;
+      for (int64_t r = first; r < std::min(first + kRows, last); ++r) rows.push_back(from_row(r));
+      source_.read(rows, made.data());
+      for (size_t i = 0; i < rows.size(); ++i, out += bytes_) {
+        const auto stride = static_cast<size_t>(weight_.row_stride);
+        dequantise_row(weight_.dtype, std::span(made).subspan(i * stride, stride), values);
+        store_row(dtype_, values, out);
+      }
+    }
+  }
+
+  LinearSource source_;  // holds what is read
   ConstTensorView weight_;
   std::vector<int32_t> row_order_;
-  std::shared_ptr<const void> hold_;
   DType dtype_;
   int64_t bytes_;  // of a row
 };

@@ -49,7 +49,7 @@ constexpr bool tables_are_consistent() {
     if (kPackedFormats[i].columns != info.block_elements) return false;
     if (source.dword_count > kBlockDwordsMax) return false;
     if (source.dwords_at + source.dword_count * 4 > info.block_bytes) return false;
-    if (kPackedFormats[i].minimum != (source.minimum_at != 0)) return false;
+    if (kPackedFormats[i].second_half != (source.minimum_at != 0)) return false;
   }
   return true;
 }
@@ -137,7 +137,7 @@ void read_packed_block(const PackedFormat& format, const std::byte* group, int64
   }
   const std::byte* halves = group + scales_offset(format, k) + b * scale_block_bytes(format);
   const float d = half_at(halves + lane * 2);
-  const float e = format.minimum ? half_at(halves + 32 + lane * 2) : 0.0f;
+  const float e = format.second_half ? half_at(halves + 32 + lane * 2) : 0.0f;
   const std::byte* parts = halves + format.half_bytes + lane;
   const int part_count = format.columns / format.part_columns;
   for (int p = 0; p < part_count; ++p) {
@@ -157,6 +157,10 @@ void read_packed_block(const PackedFormat& format, const std::byte* group, int64
         minimum = -(e * static_cast<float>(low >> 4 | (high & 12) << 2));
         break;
       }
+      case PartScales::kZeroPoint:
+        scale = d;
+        minimum = -(d * static_cast<float>(byte(p)));
+        break;
       case PartScales::kNibbles:
         scale = d * static_cast<float>(byte(p) & 15);
         minimum = -(e * static_cast<float>(byte(p) >> 4));

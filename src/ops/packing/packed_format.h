@@ -13,6 +13,7 @@ enum class PartScales : unsigned char {
   kSixBits,  // 6 bits s and m of 8 parts, scale d s, minimum -(e m): 8 bytes of the low nibbles of
              // both, then 4 of their high bits; byte i: parts i and i + 4, two of s, two of m each
   kNibbles,  // the same as the low and the high half of one byte
+  kZeroPoint,  // the block is one part: a byte z, minimum -(d z)
 };
 
 // What a stored quant is, before the zero point is taken off.
@@ -32,6 +33,7 @@ struct PackedFormat {
   StoredQuants quants = StoredQuants::kBinary;
   // Of a group of 16 rows; derived.
   int32_t quant_bytes = 0;       // of 32 columns
+  bool second_half = false;      // whether a block has an f16 number beside d: m or e
   int32_t half_bytes = 0;        // f16 numbers of a block
   int32_t part_scale_bytes = 0;  // integer scales (and minima) of a block
 };
@@ -39,7 +41,8 @@ struct PackedFormat {
 consteval PackedFormat packed_format(PackedFormat format) {
   const int32_t parts = format.columns / format.part_columns;
   format.quant_bytes = (format.low_bits + format.high_bits) * 64;
-  format.half_bytes = format.minimum ? 64 : 32;
+  format.second_half = format.minimum && format.part_scales != PartScales::kZeroPoint;
+  format.half_bytes = format.second_half ? 64 : 32;
   if (format.part_scales != PartScales::kNone) {
     format.part_scale_bytes = format.part_scales == PartScales::kSixBits ? 12 * 16 : parts * 16;
   }
@@ -49,7 +52,7 @@ consteval PackedFormat packed_format(PackedFormat format) {
 // Where a type's block in the file has what is packed.
 struct BlockSource {
   int32_t scale_at;    // f16 d
-  int32_t minimum_at;  // f16 m or e; 0: the type has none
+  int32_t minimum_at;  // f16 m or e; 0: the type has no such number
   int32_t dwords_at;   // the dwords that its function in pack_blocks.inc rearranges
   int32_t dword_count;
 };
@@ -113,7 +116,13 @@ inline constexpr int32_t kBlockDwordsMax = 52;
         .low_bits = 4,                                                                       \
         .zero = 128,                                                                         \
         .part_scales = PartScales::kSigned,                                                  \
-        .quants = StoredQuants::kIq4Index}))
+        .quants = StoredQuants::kIq4Index}))                                                 \
+  ROW(Q4_Z, 0, 0, 0, 5, pack_q4_z,                                                           \
+      ({.columns = 32,                                                                       \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .minimum = true,                                                                     \
+        .part_scales = PartScales::kZeroPoint}))
 
 // kPackedQ8_0 and so on.
 #define HR_FORMAT(name, d, m, at, count, pack, format) \

@@ -162,7 +162,7 @@ __device__ __forceinline__ RawScale load_scale(const std::byte* block_scales, in
   const auto* bytes = reinterpret_cast<const uint8_t*>(block_scales) + kOf.half_bytes + row;
   RawScale raw{};
   raw.d = __ldg(halves);
-  if constexpr (kOf.minimum) raw.e = __ldg(halves + 16);
+  if constexpr (kOf.second_half) raw.e = __ldg(halves + 16);
   if constexpr (kOf.part_scales != PartScales::kNone) raw.low = __ldg(bytes + 16 * part);
   if constexpr (kOf.part_scales == PartScales::kSixBits) {
     raw.high = static_cast<uint8_t>(__ldg(bytes + 16 * (8 + part % 4)) >> (part / 4 * 4));
@@ -178,6 +178,8 @@ __device__ __forceinline__ PartScale scale_of(const RawScale& raw) {
     return {d, e};
   } else if constexpr (kOf.part_scales == PartScales::kSigned) {
     return {d * static_cast<float>(static_cast<int8_t>(raw.low)), 0.0f};
+  } else if constexpr (kOf.part_scales == PartScales::kZeroPoint) {
+    return {d, -(d * static_cast<float>(raw.low))};
   } else if constexpr (kOf.part_scales == PartScales::kNibbles) {
     return {d * static_cast<float>(raw.low & 15), -(e * static_cast<float>(raw.low >> 4))};
   } else {

@@ -166,13 +166,28 @@ class StackedRows {
   int64_t first_row(size_t i) const { return starts_[i]; }
   int64_t end_row(size_t i) const { return starts_[i + 1]; }
 
-  SourceRow at(int64_t row) const {
-    size_t i = 0;
-    while (row >= starts_[i + 1]) ++i;
-    const LinearSource& source = sources_[i];
-    const int64_t r = row - starts_[i];
-    const int64_t from = source.row_order.empty() ? r : source.row_order[static_cast<size_t>(r)];
-    return {source.weight.row(from), source.weight.dtype};
+  // Rows of the stack, at most 16, of one type. What a reader makes lies in `made`.
+  void find(std::span<const int64_t> rows, SourceRow* found, std::vector<std::byte>& made) const {
+    const ConstTensorView& first = sources_[place(rows[0]).source].weight;
+    const int64_t bytes = *row_bytes(first.dtype, first.columns());
+    for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+      const LinearSource& source = sources_[place(rows[begin]).source];
+      int64_t own[kLanes];
+      for (; end < rows.size() && place(rows[end]).source == place(rows[begin]).source; ++end) {
+        own[end - begin] = place(rows[end]).row;
+      }
+      const std::span<const int64_t> run(own, end - begin);
+      if (source.reader != nullptr) {
+        made.resize(static_cast<size_t>(kLanes * bytes));
+        source.read(run, made.data() + static_cast<int64_t>(begin) * bytes);
+      }
+      for (size_t i = begin; i < end; ++i) {
+        const std::byte* const data = source.reader != nullptr
+                                          ? made.data() + static_cast<int64_t>(i) * bytes
+                                          : source.weight.row(run[i - begin]);
+        found[i] = {data, source.weight.dtype};
+      }
+    }
   }
 
   // Rows [first, last) of the stack are packed.
@@ -189,6 +204,18 @@ class StackedRows {
   }
 
  private:
+  struct Place {
+    size_t source;
+    int64_t row;  // in the source
+  };
+  Place place(int64_t row) const {
+    size_t i = 0;
+    while (row >= starts_[i + 1]) ++i;
+    const std::span<const int32_t> order = sources_[i].row_order;
+    const int64_t r = row - starts_[i];
+    return {i, order.empty() ? r : order[static_cast<size_t>(r)]};
+  }
+
   // Of a source that is given back part by part; a smaller one is worth no call of its own.
   static constexpr int64_t kDoneBytesMin = 4 << 20;
 
@@ -235,11 +262,14 @@ void pack_group_range(const CpuFeatures& cpu, const LinearWeight::Segment& segme
                       std::byte* out) {
   const int64_t end = segment.first_row + segment.row_count;
   std::vector<float> scratch;
+  std::vector<std::byte> made;
   for (int64_t g = first; g < last; ++g, out += segment.group_bytes) {
-    SourceRow group[kLanes];
+    int64_t places[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      group[lane] = rows.at(std::min(segment.first_row + g * kLanes + lane, end - 1));
+      places[lane] = std::min(segment.first_row + g * kLanes + lane, end - 1);
     }
+    SourceRow group[kLanes];
+    rows.find(places, group, made);
     pack_group(cpu, group, segment.dtype, k, out, scratch);
   }
 }
@@ -277,6 +307,20 @@ void pack_segment(Device& device, const LinearWeight::Segment& segment, const St
 }
 
 }  // namespace
+
+void LinearSource::read(std::span<const int64_t> rows, std::byte* out) const {
+  const int64_t bytes = *row_bytes(weight.dtype, weight.columns());
+  if (reader == nullptr) {
+    for (const int64_t row : rows) {
+      std::memcpy(out, weight.row(row), static_cast<size_t>(bytes));
+      out += bytes;
+    }
+    return;
+  }
+  std::vector<int64_t> of_reader(rows.begin(), rows.end());
+  for (int64_t& row : of_reader) row += first_row;
+  reader->read(of_reader, first_column, weight.columns(), out);
+}
 
 Result<LinearWeight> LinearWeight::pack(Device& device, std::span<const LinearSource> sources,
                                         LinearCompute compute) {
@@ -507,7 +551,10 @@ void LinearWeight::read_row(int64_t row, float* out) const {
   const int64_t in_segment = row - segment->first_row;
   const int64_t lane = in_segment % kLanes;
   if (!is_packed()) {
-    return dequantise(StackedRows(unpacked_->owned.sources).at(row), k_, out);
+    SourceRow found;
+    std::vector<std::byte> made;
+    StackedRows(unpacked_->owned.sources).find({&row, 1}, &found, made);
+    return dequantise(found, k_, out);
   }
   const std::byte* group = segment->data + in_segment / kLanes * segment->group_bytes;
   if (is_quantised(segment->dtype)) return read_quantised_row(*segment, group, lane, k_, out);

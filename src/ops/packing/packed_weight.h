@@ -36,6 +36,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "tensor/device.h"
+#include "tensor/row_reader.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -58,6 +59,13 @@ struct LinearSource {
   // of it a row
   std::optional<DType> quantise_to = {};
   bool unpack = false;  // CUDA: rows of a block type become rows of a matrix
+  // Not null: makes the rows, of which `weight` has type and shape but no memory. They are its rows
+  // from `first_row` on, of these the columns from `first_column` on.
+  std::shared_ptr<const RowReader> reader = nullptr;
+  int64_t first_row = 0, first_column = 0;
+
+  // Rows `rows` of `weight`, dense. For a reader, and for any weight where a copy is wanted.
+  void read(std::span<const int64_t> rows, std::byte* out) const;
 };
 
 enum class LinearCompute {

@@ -50,6 +50,7 @@ struct RandomMatrix {
     switch (dtype) {
       case DType::kQ8_0:
       case DType::kIQ4_NL:
+      case DType::kQ4_Z:
         return {0, 0.001f};
       case DType::kQ4_1:
       case DType::kQ5_1:

@@ -1,0 +1,18 @@
+// FP8 weights (e4m3, without infinities) with a scale for a whole matrix, a row or a block of it:
+// DeepSeek's and Qwen's files, compressed-tensors' float-quantized.
+#pragma once
+
+#include <memory>
+
+#include "weights/hub_matrix.h"
+
+namespace headrace {
+
+// REQUIRES: quants of type F8_E4M3, and scales
+Result<std::unique_ptr<HubMatrix>> open_hub_float8(const HubTensors& tensors,
+                                                   const HubQuantisation& quantisation);
+
+// What a byte means: 4 bits of exponent, bias 7, 3 of mantissa; 0x7f and 0xff are NaN.
+float float8_e4m3_to_float(uint8_t bits);
+
+}  // namespace headrace

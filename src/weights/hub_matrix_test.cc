@@ -1,0 +1,271 @@
+// Quantised matrices of Hugging Face files: bit for bit what the formats' own tools dequantise
+// (tests/models/make_quantised_models.py), and what is refused.
+#include "weights/hub_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "base/json.h"
+#include "tensor/quantised_row.h"
+#include "weights/hub_float8.h"
+#include "weights/safetensors_fixture.h"
+#include "weights/safetensors_source.h"
+
+namespace headrace {
+namespace {
+
+std::string fnv1a(std::span<const float> values) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : std::as_bytes(values)) {
+    hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+// Some columns of all rows, so many rows at a time.
+std::vector<float> floats_of(const RowReader& matrix, int64_t first_column, int64_t columns,
+                             int64_t rows_at_once) {
+  const int64_t n = matrix.shape()[0];
+  const auto bytes = static_cast<size_t>(*row_bytes(matrix.dtype(), columns));
+  std::vector<float> values(static_cast<size_t>(n * columns));
+  for (int64_t first = 0; first < n; first += rows_at_once) {
+    std::vector<int64_t> rows;
+    for (int64_t r = first; r < std::min(first + rows_at_once, n); ++r) rows.push_back(r);
+    std::vector<std::byte> made(bytes * rows.size());
+    matrix.read(rows, first_column, columns, made.data());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      dequantise_row(matrix.dtype(), std::span(made).subspan(i * bytes, bytes),
+                     std::span(values).subspan(static_cast<size_t>(rows[i] * columns),
+                                               static_cast<size_t>(columns)));
+    }
+  }
+  return values;
+}
+
+// Columns from the second block on, where there are any.
+void expect_last_columns(const RowReader& matrix, const std::vector<float>& values) {
+  const int64_t columns = matrix.shape()[1];
+  if (columns <= 32) return;
+  const auto width = static_cast<size_t>(columns), less = width - 32;
+  const std::vector<float> part = floats_of(matrix, 32, columns - 32, 16);
+  for (size_t r = 0; r < part.size() / less; ++r) {
+    ASSERT_EQ(0, std::memcmp(&part[r * less], &values[r * width + 32], less * sizeof(float)));
+  }
+}
+
+Json read_fixture() {
+  std::stringstream text;
+  text << std::ifstream("tests/data/weights/hub_fixture.json").rdbuf();
+  return *parse_json(text.str());
+}
+
+TEST(HubMatrix, IsBitForBitWhatTheFormatsToolsDequantise) {
+  std::map<DType, int> types;
+  const Json fixture = read_fixture();
+  ASSERT_EQ(fixture.as_object().size(), 5u);
+  for (const auto& [model, modules] : fixture.as_object()) {
+    SCOPED_TRACE(model);
+    const auto source =
+        SafetensorsWeightSource::open("tests/data/models/" + model, {.names = expert_hf_names()});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    for (const auto& [module, hash] : modules.as_object()) {
+      SCOPED_TRACE(module);
+      const auto match = match_hf_name(expert_hf_names(), module + ".weight");
+      const std::string name = match ? match->gguf : module + ".weight";
+      const bool stack = match && match->expert >= 0;
+      const int64_t index = stack ? match->expert : 0;
+      const auto rows = (*source)->rows(name, index);
+      ASSERT_TRUE(rows.ok()) << rows.status().message();
+      const RowReader& matrix = **rows;
+      ++types[matrix.dtype()];
+      const int64_t columns = matrix.shape()[1];
+      const std::vector<float> values = floats_of(matrix, 0, columns, 16);
+      EXPECT_EQ(fnv1a(values), hash.as_string());
+      EXPECT_EQ(floats_of(matrix, 0, columns, 7), values);
+      expect_last_columns(matrix, values);
+      const auto copy = stack ? (*source)->get_matrix(name, index) : (*source)->get(name);
+      ASSERT_TRUE(copy.ok());
+      EXPECT_EQ(copy->dtype, matrix.dtype());
+      std::vector<float> last(static_cast<size_t>(columns));
+      dequantise_row(*copy, copy->rows() - 1, last.data());
+      EXPECT_TRUE(std::equal(last.begin(), last.end(), values.end() - columns));
+      (*source)->release(*copy);
+    }
+  }
+  // Symmetric and not, of groups and of rows; act-order, FP8 and 8 bits with zero points.
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_Z, DType::kQ8_0, DType::kF32}) {
+    EXPECT_GT(types[dtype], 0) << dtype_name(dtype);
+  }
+}
+
+TEST(HubMatrix, AByteOfFloat8) {
+  EXPECT_EQ(float8_e4m3_to_float(0x00), 0.0f);
+  EXPECT_EQ(float8_e4m3_to_float(0x01), 0x1p-9f);
+  EXPECT_EQ(float8_e4m3_to_float(0x08), 0x1p-6f);
+  EXPECT_EQ(float8_e4m3_to_float(0x38), 1.0f);
+  EXPECT_EQ(float8_e4m3_to_float(0xfe), -448.0f);
+  EXPECT_TRUE(std::isnan(float8_e4m3_to_float(0x7f)));
+}
+
+// ---- what is refused ----
+
+constexpr HubQuantisation kGptq{.method = HubMethod::kGptq, .bits = 4, .zeros_less_one = true};
+constexpr HubQuantisation kCompressed{.method = HubMethod::kCompressedTensors};
+
+std::string f16s(std::vector<uint16_t> bits) {
+  return {reinterpret_cast<const char*>(bits.data()), bits.size() * 2};
+}
+std::string ones_f16(size_t count) { return f16s(std::vector<uint16_t>(count, 0x3c00)); }
+
+// 8 rows of 64 columns in groups of 32.
+SafetensorsBuilder gptq_matrix(const std::string& scales) {
+  SafetensorsBuilder builder;
+  builder.add("a.qweight", "I32", {8, 8}, std::string(256, '\x12'))
+      .add("a.qzeros", "I32", {2, 1}, std::string(8, '\x77'))
+      .add("a.scales", "F16", {2, 8}, scales);
+  return builder;
+}
+
+// Of opening a file's only matrix and reading it.
+Status status_of(const SafetensorsBuilder& builder, const HubQuantisation& quantisation) {
+  const std::string bytes = builder.build();
+  auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes)), "f");
+  HR_RETURN_IF_ERROR(file.status());
+  const auto source =
+      SafetensorsWeightSource::create({*file}, "f", {.names = {}, .quantisation = quantisation});
+  HR_RETURN_IF_ERROR(source.status());
+  return (*source)->get("a.weight").status();
+}
+
+TEST(HubMatrix, ScalesThatMeanNothingAreRefused) {
+  EXPECT_TRUE(status_of(gptq_matrix(ones_f16(16)), kGptq).ok());
+  for (const auto& [bits, text] : {std::pair<uint16_t, std::string>{0, "0"},
+                                   {0x8000, "-0"},
+                                   {0x7e00, "nan"},
+                                   {0x7c00, "inf"}}) {
+    std::vector<uint16_t> scales(16, 0x3c00);
+    scales[11] = bits;
+    EXPECT_EQ(status_of(gptq_matrix(f16s(scales)), kGptq).message(),
+              "f: tensor a.scales: scale 11 of 16 is " + text + ", which no weights can have");
+  }
+  // F32 numbers that no f16 is near.
+  const auto wide = [](float scale) {
+    SafetensorsBuilder builder;
+    builder.add("a.weight", "I8", {1, 32}, std::string(32, '\1'))
+        .add_f32("a.weight_scale", {1, 1}, std::span(&scale, 1));
+    return builder;
+  };
+  EXPECT_TRUE(status_of(wide(0.01f), kCompressed).ok());
+  EXPECT_FALSE(status_of(wide(1e6f), kCompressed).ok());
+  EXPECT_FALSE(status_of(wide(1e-9f), kCompressed).ok());
+}
+
+TEST(HubMatrix, PartsThatAreMissingOrDoNotFitAreNamed) {
+  SafetensorsBuilder alone;
+  alone.add("a.qweight", "I32", {8, 8}, std::string(256, '\0'));
+  EXPECT_EQ(status_of(alone, kGptq).message(),
+            "f: tensor a.qweight: its scales are missing (scales, weight_scale or weight_scale_inv "
+            "beside it)");
+  SafetensorsBuilder no_zeros;
+  no_zeros.add("a.qweight", "I32", {8, 8}, std::string(256, '\0'))
+      .add("a.scales", "F16", {2, 8}, ones_f16(16));
+  EXPECT_EQ(status_of(no_zeros, kGptq).message(),
+            "f: tensor a.qweight: qzeros is missing beside it");
+  SafetensorsBuilder no_weights;
+  no_weights.add("a.scales", "F16", {2, 8}, ones_f16(16));
+  EXPECT_EQ(status_of(no_weights, kGptq).message(),
+            "f: tensor a.scales: the weights that it is of are missing");
+  SafetensorsBuilder wrong_group = gptq_matrix(ones_f16(16));
+  wrong_group.add("a.g_idx", "I32", {64}, std::string(256, '\5'));
+  EXPECT_EQ(status_of(wrong_group, kGptq).message(),
+            "f: tensor a.g_idx: column 0 is of group 84215045, of 2");
+  SafetensorsBuilder groups;
+  groups.add("a.qweight", "I32", {8, 8}, std::string(256, '\0'))
+      .add("a.qzeros", "I32", {3, 1}, std::string(12, '\0'))
+      .add("a.scales", "F16", {3, 8}, ones_f16(24));
+  EXPECT_EQ(status_of(groups, kGptq).message(),
+            "f: tensor a.scales: shape [3, 8] does not go with 4 bits of 8 x 64 in 3 groups of "
+            "columns");
+  SafetensorsBuilder bytes;  // not words, which GPTQ has
+  bytes.add("a.qweight", "I8", {8, 8}, std::string(64, '\0'))
+      .add("a.scales", "F16", {1, 8}, ones_f16(8));
+  EXPECT_EQ(status_of(bytes, kGptq).message(), "f: tensor a.qweight: type I8, expected I32");
+  SafetensorsBuilder no_shape;
+  no_shape.add("a.weight_packed", "I32", {8, 8}, std::string(256, '\0'))
+      .add("a.weight_scale", "F16", {8, 2}, ones_f16(16));
+  EXPECT_EQ(status_of(no_shape, kCompressed).message(),
+            "f: tensor a.weight_packed: weight_shape is missing beside it");
+  SafetensorsBuilder blocks;
+  blocks.add("a.weight", "F8_E4M3", {8, 8}, std::string(64, '\0'))
+      .add("a.weight_scale_inv", "F16", {2, 2}, ones_f16(4));
+  EXPECT_EQ(
+      status_of(blocks, {.method = HubMethod::kFp8}).message(),
+      "f: tensor a.weight_scale_inv: shape [2, 2] is no scale for all, each row or each 128 x "
+      "128 of [8, 8]");
+}
+
+// ---- quantization_config ----
+
+std::string config_error(const std::string& text) {
+  const auto found = hub_quantisation_from_json(*parse_json(text), "c");
+  return found.ok() ? "" : found.status().message();
+}
+
+TEST(HubQuantisation, SpellingsOfTheTools) {
+  const auto read = [](const std::string& text) {
+    return *hub_quantisation_from_json(*parse_json(text), "c");
+  };
+  EXPECT_EQ(read(R"({"quant_method": "gptq", "bits": 8})").bits, 8);
+  EXPECT_TRUE(read(R"({"quant_method": "gptq", "bits": 8})").zeros_less_one);
+  EXPECT_FALSE(read(R"({"quant_method": "gptq", "checkpoint_format": "gptq_v2"})").zeros_less_one);
+  EXPECT_EQ(
+      read(R"({"bits": 4, "group_size": 128, "damp_percent": 0.1, "desc_act": false})").method,
+      HubMethod::kGptq);
+  EXPECT_EQ(
+      read(R"({"zero_point": true, "q_group_size": 128, "w_bit": 4, "version": "GEMM"})").method,
+      HubMethod::kAwq);
+  EXPECT_EQ(read(R"({"quant_method": "fp8", "weight_block_size": [64, 32]})").block_columns, 32);
+  EXPECT_EQ(config_error(R"({"quant_method": "compressed-tensors", "format": "int-quantized",
+                             "sparsity_config": {}, "config_groups": {"group_0": {"weights":
+                             {"num_bits": 8, "type": "int", "strategy": "channel"}}}})"),
+            "");
+}
+
+TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
+  EXPECT_EQ(config_error(R"({"quant_method": "hqq"})"),
+            "c: quantization_config: quant_method: hqq is not supported (gptq, awq, "
+            "compressed-tensors and fp8 are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "gptq", "bits": 3})"),
+            "c: quantization_config: bits: 3 is not supported (4 and 8 are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "gptq", "checkpoint_format": "marlin"})"),
+            "c: quantization_config: checkpoint_format: marlin is not supported (gptq and gptq_v2 "
+            "are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "awq", "version": "gemv"})"),
+            "c: quantization_config: version: gemv is not supported (gemm is)");
+  EXPECT_EQ(
+      config_error(R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights":
+                             {"num_bits": 4, "type": "float"}}}})"),
+      "c: quantization_config: num_bits: float 4 is not supported (int 4, int 8 and float 8 "
+      "are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "compressed-tensors", "format": "marlin-24",
+                             "config_groups": {}})"),
+            "c: quantization_config: format: marlin-24 is not supported (pack-quantized, "
+            "int-quantized, float-quantized and naive-quantized are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})"),
+            "c: weight_block_size: is no pair of sizes");
+  EXPECT_EQ(config_error("{}"),
+            "c: quantization_config: quant_method: none is not supported (gptq, awq, "
+            "compressed-tensors and fp8 are)");
+}
+
+}  // namespace
+}  // namespace headrace
