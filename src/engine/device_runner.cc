@@ -13,7 +13,6 @@
 #include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
-#include "engine/rank_meeting.h"
 #include "engine/runner_shape.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
@@ -39,7 +38,7 @@ class DeviceRunner final : public Runner {
                RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots,
                TokenMasks masks, RankLink link)
       : device_(device),
-        link_(link),
+        seat_(link),
         options_(std::move(options)),
         shape_(std::move(shape)),
         storage_(std::move(storage)),
@@ -81,7 +80,7 @@ class DeviceRunner final : public Runner {
   bool idle_work() override;
 
  private:
-  OpContext context() { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
+  OpContext context() { return {device_, *stream_, workspace_, seat_.mesh(), options_.hooks}; }
   Status create_recorder();
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
@@ -94,14 +93,12 @@ class DeviceRunner final : public Runner {
   bool all_ranks_go_on() const;
 
   Device& device_;
-  const RankLink link_;
+  RankSeat seat_;
   const ModelRunnerOptions options_;
   const RunnerShape shape_;
   KvStorage storage_;
   std::unique_ptr<Stream> stream_;
   PageMoves page_moves_;
-  SingleRank single_rank_;
-  Mesh mesh_{link_.group == nullptr ? &single_rank_ : link_.group, &single_rank_, &single_rank_};
   Workspace workspace_;
   StepArena arena_;
   SampleResults results_;
@@ -158,8 +155,8 @@ Status DeviceRunner::create_recorder() {
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.graph_workspace_bytes));
   if (poison_.has_value()) poison_->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
-      StepRecorder::Sources{device_, mesh_, options_.hooks, stages_, shape_.attention, arena_,
-                            results_, padding_},
+      StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, stages_, shape_.attention,
+                            arena_, results_, padding_},
       Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
                   IdleTrials::Options{.gemms = options_.gemm_trials,
@@ -257,7 +254,7 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   }
   // A GPU may wait for its peers where memory is allocated, so none of them goes on before all
   // have.
-  if (moves && link_.meeting != nullptr) link_.meeting->largest(0);
+  if (moves) seat_.meet();
   return status;
 }
 
@@ -311,10 +308,7 @@ void DeviceRunner::start_sample(const StepSubmission& submission) {
 }
 
 // One that does not would be waited for.
-bool DeviceRunner::all_ranks_go_on() const {
-  if (link_.meeting == nullptr) return status_.ok();
-  return link_.meeting->largest(status_.ok() ? 0 : 1) == 0;
-}
+bool DeviceRunner::all_ranks_go_on() const { return seat_.largest(status_.ok() ? 0 : 1) == 0; }
 
 bool DeviceRunner::idle_work() {
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
@@ -341,8 +335,7 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   stages_.sample(op, input, hidden);
   stream_->record(*marks.end);
   const Status status = stream_->synchronize();
-  double seconds = status.ok() ? marks.end->seconds_since(*marks.begin) : 0;
-  if (link_.meeting != nullptr) seconds = link_.meeting->largest(seconds);
+  const double seconds = seat_.largest(status.ok() ? marks.end->seconds_since(*marks.begin) : 0);
   HR_RETURN_IF_ERROR(status);
   return seconds;
 }
@@ -355,7 +348,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.submitted = false;
   HR_RETURN_IF_ERROR(stream_->status());
   HR_RETURN_IF_ERROR(page_moves_.status());
-  HR_RETURN_IF_ERROR(mesh_.tensor->status());
+  HR_RETURN_IF_ERROR(seat_.status());
   const double done = clock_.now_seconds();
   const std::span<const DeviceSampleResult> sampled =
       results_.host_rows(StepsInFlight::place_of(ticket));

@@ -4,16 +4,9 @@
 #pragma once
 
 #include "engine/model_runner.h"
+#include "engine/rank_seat.h"
 
 namespace headrace {
-
-class RankMeeting;
-
-// What a rank of a model that is split has of the others; a model that is whole has nothing of it.
-struct RankLink {
-  Communicator* group = nullptr;
-  RankMeeting* meeting = nullptr;  // what ranks decide by time, all decide alike
-};
 
 // On the thread that uses the runner. Of ranks, each at once.
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,

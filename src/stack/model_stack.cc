@@ -388,10 +388,10 @@ class StackLoader {
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
   void choose_batch() {
     const BatchChoice choice = headrace::choose_batch(
-        options_.batch, batch_machine(device(), stack_->model(),
-                                      on_gpu() ? stack_->model().weight_bytes()
-                                               : stack_->weight_bytes(),
-                                      kv_of_first_rank(), options_.memory));
+        options_.batch,
+        batch_machine(device(), stack_->model(),
+                      on_gpu() ? stack_->model().weight_bytes() : stack_->weight_bytes(),
+                      kv_of_first_rank(), options_.memory));
     SchedulerOptions& scheduler = options_.engine.scheduler;
     scheduler.max_num_seqs = choice.max_num_seqs;
     const ModelSpec& spec = stack_->model().spec();

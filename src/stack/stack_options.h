@@ -50,7 +50,8 @@ inline constexpr Named<std::optional<ShardSums>> kShardSums[] = {
 
 struct DeviceOptions {
   DeviceChoice choice = DeviceChoice::kAuto;
-  // GPUs by their numbers: the first, or of ranks the first ones, the rest counted on from the last.
+  // GPUs by their numbers: the first, or of ranks the first ones, the rest counted on from the
+  // last.
   std::vector<int> gpus = {0};
   int32_t threads = 0;  // 0 = all CPUs this process may use
   CpuBinding cpu_bind = CpuBinding::kAuto;

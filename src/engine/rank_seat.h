@@ -1,0 +1,38 @@
+// RankSeat: what the runner of one rank has of the others. A model that is whole has one alone.
+#pragma once
+
+#include "engine/rank_meeting.h"
+#include "tensor/communicator.h"
+
+namespace headrace {
+
+// Both null of a model that is whole.
+struct RankLink {
+  Communicator* group = nullptr;
+  RankMeeting* meeting = nullptr;
+};
+
+class RankSeat {
+ public:
+  explicit RankSeat(RankLink link)
+      : link_(link), mesh_{link.group == nullptr ? &alone_ : link.group, &alone_, &alone_} {}
+  RankSeat(const RankSeat&) = delete;
+  RankSeat& operator=(const RankSeat&) = delete;
+
+  Mesh& mesh() { return mesh_; }
+  // Of the collectives so far.
+  Status status() const { return mesh_.tensor->status(); }
+  // As of RankMeeting: what ranks decide by a number, all decide alike.
+  double largest(double own) const {
+    return link_.meeting == nullptr ? own : link_.meeting->largest(own);
+  }
+  // Returns when all have come.
+  void meet() const { largest(0); }
+
+ private:
+  const RankLink link_;
+  SingleRank alone_;
+  Mesh mesh_;
+};
+
+}  // namespace headrace
