@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/named.h"
 #include "engine/adapter_bank.h"
 #include "models/model.h"
 #include "tensor/device.h"
