@@ -138,7 +138,9 @@ TEST(Constraints, HoldInEveryBatchPoolAndWithProposals) {
   StackOptions proposing = constrained_options();
   proposing.engine.scheduler.proposals = {
       .method = ProposalMethod::kNgram, .tokens_max = 4, .lookup_min = 1};
-  for (const StackOptions& options : {constrained_options(), narrow, proposing}) {
+  StackOptions split = constrained_options();
+  split.device.tensor_parallel_size = 2;
+  for (const StackOptions& options : {constrained_options(), narrow, proposing, split}) {
     auto other = ModelUnderTest::load(options);
     ASSERT_TRUE(other.ok()) << other.status().message();
     const auto together = other->answer(all);

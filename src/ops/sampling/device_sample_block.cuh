@@ -127,6 +127,20 @@ __device__ __noinline__ inline float4 penalise_four(const DeviceSampleRow& asked
           penalised(asked, counts[2], values.z), penalised(asked, counts[3], values.w)};
 }
 
+// A value that the element type has.
+__device__ __forceinline__ void store_exact(float* to, float value) { *to = value; }
+__device__ __forceinline__ void store_exact(__nv_bfloat16* to, float value) {
+  *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(__float_as_uint(value) >> 16);
+}
+// A mask, as a call for the same reason.
+template <int kThreads, class Element>
+__device__ __noinline__ void forbid_tokens(Element* logits, int32_t size, const uint32_t* mask) {
+#pragma unroll 4
+  for (int32_t token = static_cast<int32_t>(threadIdx.x); token < size; token += kThreads) {
+    if (!mask_allows(mask, token)) store_exact(logits + token, to_float(logits[token]) - INFINITY);
+  }
+}
+
 enum class PassOrder { kForwards, kBackwards };
 
 template <class Element, int kBlockThreads>
@@ -158,11 +172,7 @@ class BlockRow {
   // Adds -infinity to the logits that the mask forbids (null: none), for good: a NaN or +inf among
   // them still is a fault.
   __device__ void forbid(const uint32_t* mask) {
-    if (mask == nullptr) return;
-#pragma unroll 4
-    for (int32_t token = thread(); token < size; token += kThreads) {
-      if (!mask_allows(mask, token)) store_exact(token, logit(token) - INFINITY);
-    }
+    if (mask != nullptr) forbid_tokens<kThreads>(logits_, size, mask);
     __syncthreads();
   }
   // From here on values are those with the penalties of `counts` (null: none), and the tokens of
@@ -175,14 +185,14 @@ class BlockRow {
     bias_count_ = asked.bias_count;
     for (int i = thread(); i < bias_count_; i += kThreads) {
       biases_[i].saved_logit = to_float(logits_[biases_[i].token]);
-      store_exact(biases_[i].token, -INFINITY);
+      store_exact(logits_ + biases_[i].token, -INFINITY);
     }
     __syncthreads();
   }
   __device__ void put_back() {
     __syncthreads();
     for (int i = thread(); i < bias_count_; i += kThreads) {
-      store_exact(biases_[i].token, biases_[i].saved_logit);
+      store_exact(logits_ + biases_[i].token, biases_[i].saved_logit);
     }
     __syncthreads();
   }
@@ -456,15 +466,6 @@ class BlockRow {
       if (biases_[i].token == token) return biased(i);
     }
     return value(token);
-  }
-  // Of a value that the element type has.
-  __device__ void store_exact(int32_t token, float value) {
-    if constexpr (kCoarseValues) {
-      reinterpret_cast<uint16_t*>(logits_)[token] =
-          static_cast<uint16_t>(__float_as_uint(value) >> 16);
-    } else {
-      logits_[token] = value;
-    }
   }
   Element* const logits_;
   const int32_t accesses_;  // of the row

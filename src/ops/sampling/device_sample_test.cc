@@ -367,10 +367,14 @@ TEST(DeviceSample, MasksAsTheReference) {
           const int64_t word = row.mask * token_mask_words(vocabulary) + token / 32;
           EXPECT_TRUE(call.masks[static_cast<size_t>(word)] >> (token % 32) & 1) << i;
         }
-        if (row.temperature == 0.0f) EXPECT_EQ(token, expected[i].token) << i;
+        if (row.temperature == 0.0f) {
+          EXPECT_EQ(token, expected[i].token) << i;
+        }
         if (token != expected[i].token) continue;
         ++same;
-        if (row.logprobs >= 0) EXPECT_NEAR(call.results[i].logprob, expected[i].logprob, 4e-6);
+        if (row.logprobs >= 0) {
+          EXPECT_NEAR(call.results[i].logprob, expected[i].logprob, 4e-6);
+        }
         for (size_t k = 0; row.logprobs > 0 && k < expected[i].top.size(); ++k) {
           const DeviceTopLogprob& top = call.tops[static_cast<size_t>(row.top_first) + k];
           EXPECT_EQ(top.token, expected[i].top[k].token);
