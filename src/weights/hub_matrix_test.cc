@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -213,6 +214,60 @@ TEST(HubMatrix, PartsThatAreMissingOrDoNotFitAreNamed) {
       "128 of [8, 8]");
 }
 
+// A matrix of experts that only some have quantised.
+TEST(HubMatrix, AStackIsQuantisedOrItIsNot) {
+  const auto experts = [](int32_t quantised) {
+    SafetensorsBuilder builder;
+    for (int32_t e = 0; e < 2; ++e) {
+      const std::string name = "model.layers.0.mlp.experts." + std::to_string(e) + ".up_proj.";
+      if (e < quantised) {
+        builder.add(name + "weight", "I8", {2, 32}, std::string(64, '\3'))
+            .add(name + "weight_scale", "F16", {2, 1}, ones_f16(2));
+      } else {
+        builder.add(name + "weight", "F16", {2, 32}, ones_f16(64));
+      }
+    }
+    return builder.build();
+  };
+  const auto source_of = [](const std::string& bytes) {
+    auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes)), "f");
+    return SafetensorsWeightSource::create(
+        {*file}, "f", {.names = expert_hf_names(), .quantisation = kCompressed});
+  };
+  const std::string both = experts(2), one = experts(1);
+  const auto source = source_of(both);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  EXPECT_EQ((*source)->info("blk.0.ffn_up_exps.weight")->type, "INT8-channel");
+  const auto second = (*source)->get_matrix("blk.0.ffn_up_exps.weight", Shape{2, 2, 32}, 1);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->dtype, DType::kQ8_0);
+  const auto all = (*source)->get("blk.0.ffn_up_exps.weight", Shape{2, 2, 32});
+  ASSERT_TRUE(all.ok());
+  std::vector<float> row(32);
+  dequantise_row(ConstTensorView(all->data, all->dtype, Shape{4, 32}), 3, row.data());
+  EXPECT_EQ(row, std::vector<float>(32, 3.0f));
+  EXPECT_EQ(
+      source_of(one).status().message(),
+      "f: tensor model.layers.0.mlp.experts.0.up_proj.weight: some matrices of this stack are "
+      "quantised, and others are not");
+}
+
+// AutoGPTQ wrote biases of zeros into models that have none.
+TEST(HubMatrix, ABiasOfZerosAddsNothing) {
+  SafetensorsBuilder builder = gptq_matrix(ones_f16(16));
+  builder.add("a.bias", "F16", {8}, std::string(16, '\0'))
+      .add("b.bias", "F16", {1}, ones_f16(1))
+      .add("c", "F16", {1}, std::string(2, '\0'));
+  const std::string bytes = builder.build();
+  const auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes)), "f");
+  const auto source =
+      SafetensorsWeightSource::create({*file}, "f", {.names = {}, .quantisation = kGptq});
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  EXPECT_TRUE((*source)->adds_nothing("a.bias"));
+  EXPECT_FALSE((*source)->adds_nothing("b.bias"));
+  EXPECT_FALSE((*source)->adds_nothing("c"));
+}
+
 // ---- quantization_config ----
 
 std::string config_error(const std::string& text) {
@@ -238,6 +293,22 @@ TEST(HubQuantisation, SpellingsOfTheTools) {
                              "sparsity_config": {}, "config_groups": {"group_0": {"weights":
                              {"num_bits": 8, "type": "int", "strategy": "channel"}}}})"),
             "");
+}
+
+// Beside a config.json that says nothing of it.
+TEST(HubQuantisation, FilesOfOlderTools) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "hub-old";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  write("config.json", "{}");
+  EXPECT_FALSE(hub_quantisation_of_folder(folder.string())->has_value());
+  write("quantize_config.json", R"({"bits": 8, "damp_percent": 0.01})");
+  EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).bits, 8);
+  write("config.json", R"({"quantization_config": {"quant_method": "fp8"}})");
+  EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).method, HubMethod::kFp8);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
