@@ -50,7 +50,7 @@ TEST(AdapterFlags, OneOfAllRequests) {
   ModelFlags flags;
   ASSERT_TRUE(parse({"--lora-scaled", "a/b.gguf:0.5", "--lora-dtype", "float32"}, flags).ok());
   ASSERT_TRUE(flags.stack.adapters.of_all.has_value());
-  EXPECT_EQ(flags.stack.adapters.of_all->name, "b");
+  EXPECT_EQ(flags.stack.adapters.of_all->name, "b.gguf");
   EXPECT_EQ(flags.stack.adapters.of_all->path, "a/b.gguf");
   EXPECT_EQ(flags.stack.adapters.of_all->scale, 0.5);
   EXPECT_EQ(flags.stack.adapters.dtype, DType::kF32);

@@ -24,6 +24,7 @@ int64_t padded_stride(DType dtype, int64_t columns) {
   const int64_t whole = (columns + kLoraPad - 1) / kLoraPad * kLoraPad;
   return whole * dtype_info(dtype).block_bytes;
 }
+// Of A [rank, columns], and as much of B [columns, rank].
 int64_t padded_bytes(DType dtype, int64_t rank, int64_t columns) {
   return (rank * padded_stride(dtype, columns) + kFactorAlign - 1) / kFactorAlign * kFactorAlign;
 }
@@ -113,6 +114,7 @@ class LoraLoader {
                           .first_column = first_column};
         HR_ASSIGN_OR_RETURN(factor.a, load_a(*pair, site));
         HR_ASSIGN_OR_RETURN(factor.b, load_b(*pair, rows));
+        factor.columns = rows.count;
         factors.push_back(factor);
       }
       first_column += rows.count;
@@ -138,23 +140,24 @@ class LoraLoader {
     // An adapter's rows are in the order of Hugging Face's files, which is that of the product
     // where a GGUF file's rows are turned round.
     const bool in_order = rows.order.empty() || (options_.rows_interleaved && !file_.rows_as_gguf);
-    const TensorView b = take(pair.a.rows(), rows.count);  // [R, N]
-    std::vector<float> row(static_cast<size_t>(pair.b.columns()));
+    const int64_t rank = pair.a.rows(), panels = (rows.count + kLoraPad - 1) / kLoraPad;
+    const TensorView b = take(panels, rank * kLoraPad);  // LoraFactor::b
+    std::vector<float> row(static_cast<size_t>(rank));
     for (int64_t n = 0; n < rows.count; ++n) {
       const int64_t from = in_order ? n : rows.order[static_cast<size_t>(n)];
       dequantise_row(pair.b, rows.first + from, row.data());
-      for (int64_t r = 0; r < b.rows(); ++r) {
+      for (int64_t r = 0; r < rank; ++r) {
         const float value = row[static_cast<size_t>(r)];
-        if (!store(b, r, n, value)) return beyond(pair, value);
+        if (!store(b, n / kLoraPad, r * kLoraPad + n % kLoraPad, value)) return beyond(pair, value);
       }
     }
     return ConstTensorView(b);
   }
 
-  TensorView take(int64_t rank, int64_t columns) {
-    const TensorView view(at_, options_.dtype, Shape{rank, columns},
+  TensorView take(int64_t rows, int64_t columns) {
+    const TensorView view(at_, options_.dtype, Shape{rows, columns},
                           padded_stride(options_.dtype, columns));
-    at_ += padded_bytes(options_.dtype, rank, columns);
+    at_ += padded_bytes(options_.dtype, rows, columns);
     return view;
   }
 

@@ -10,11 +10,11 @@ namespace {
 void check_factor(const LoraLinearArgs& args, const LoraFactor& factor) {
   const DType dtype = factor.a.dtype;
   CHECK(dtype == DType::kF32 || dtype == DType::kF16);
-  CHECK(factor.b.dtype == dtype && factor.a.rows() == factor.b.rows());
-  CHECK(factor.a.columns() == args.x.columns());
-  CHECK(factor.first_column >= 0 && factor.first_column + factor.b.columns() <= args.y.columns());
-  const int64_t whole = kLoraPad * dtype_info(dtype).block_bytes;
-  CHECK(factor.a.row_stride % whole == 0 && factor.b.row_stride % whole == 0);
+  CHECK(factor.b.dtype == dtype && factor.a.columns() == args.x.columns());
+  CHECK((factor.b.shape ==
+         Shape{(factor.columns + kLoraPad - 1) / kLoraPad, factor.a.rows() * kLoraPad}));
+  CHECK(factor.first_column >= 0 && factor.first_column + factor.columns <= args.y.columns());
+  CHECK(factor.a.row_stride % (kLoraPad * dtype_info(dtype).block_bytes) == 0);
 }
 
 }  // namespace
@@ -36,10 +36,10 @@ OpCost op_cost(const LoraLinearArgs& args) {
     const int64_t rows = std::ssize(group.rows);
     cost.rows += rows;
     for (const LoraFactor& factor : group.factors) {
-      const int64_t width = factor.a.columns() + factor.b.columns();
+      const int64_t width = factor.a.columns() + factor.columns;
       cost.flops += 2 * rows * factor.a.rows() * width;
       cost.bytes += bytes_of(factor.a) + bytes_of(factor.b) +
-                    rows * (width + factor.b.columns()) * static_cast<int64_t>(sizeof(float));
+                    rows * (width + factor.columns) * static_cast<int64_t>(sizeof(float));
     }
   }
   return cost;

@@ -13,12 +13,15 @@
 
 namespace headrace {
 
-// What an adapter adds to some columns of a product. F32 or F16, both of one type; the rows of both
-// matrices are padded with zeros to whole kLoraPad elements.
+// What an adapter adds to some columns of a product. F32 or F16, both of one type. Each is read
+// once in a step, from memory: in the order in which it lies.
 inline constexpr int64_t kLoraPad = 16;
 struct LoraFactor {
-  ConstTensorView a;         // [R, K]
-  ConstTensorView b;         // [R, N']: B transposed
+  ConstTensorView a;  // [R, K], rows padded with zeros to whole kLoraPad elements
+  // [panels, R * kLoraPad], dense: element r * kLoraPad + j of panel p is B[p * kLoraPad + j][r],
+  // of no meaning behind B's last row.
+  ConstTensorView b;
+  int64_t columns = 0;       // N', B's rows
   float scale = 1.0f;        // alpha / R
   int64_t first_column = 0;  // of y: columns [first_column, first_column + N')
 };

@@ -11,19 +11,23 @@ namespace headrace {
 namespace {
 
 void add_factor(const LoraLinearArgs& args, int64_t row, const LoraFactor& factor) {
-  const float* const x = f32_row(args.x, row);                         // [K]
-  float* const y = f32_row(args.y, row) + factor.first_column;         // [N']
-  std::vector<float> a(static_cast<size_t>(factor.a.columns()));       // [K]
-  std::vector<float> b(static_cast<size_t>(factor.b.columns()));       // [N']
-  std::vector<double> delta(static_cast<size_t>(factor.b.columns()));  // [N']
-  for (int64_t r = 0; r < factor.a.rows(); ++r) {
-    dequantise_row(factor.a, r, a.data());
-    dequantise_row(factor.b, r, b.data());
-    double t = 0;
-    for (size_t k = 0; k < a.size(); ++k) t += double{x[k]} * a[k];
-    for (size_t n = 0; n < b.size(); ++n) delta[n] += factor.scale * t * b[n];
+  const float* const x = f32_row(args.x, row);                  // [K]
+  float* const y = f32_row(args.y, row) + factor.first_column;  // [N']
+  std::vector<float> a(static_cast<size_t>(factor.a.columns()));
+  std::vector<float> panel(static_cast<size_t>(factor.b.columns()));
+  std::vector<double> t(static_cast<size_t>(factor.a.rows()));  // [R]
+  for (size_t r = 0; r < t.size(); ++r) {
+    dequantise_row(factor.a, static_cast<int64_t>(r), a.data());
+    for (size_t k = 0; k < a.size(); ++k) t[r] += double{x[k]} * a[k];
   }
-  for (size_t n = 0; n < b.size(); ++n) y[n] = static_cast<float>(y[n] + delta[n]);
+  for (int64_t n = 0; n < factor.columns; ++n) {
+    if (n % kLoraPad == 0) dequantise_row(factor.b, n / kLoraPad, panel.data());
+    double delta = 0;
+    for (size_t r = 0; r < t.size(); ++r) {
+      delta += t[r] * panel[r * kLoraPad + static_cast<size_t>(n % kLoraPad)];
+    }
+    y[n] = static_cast<float>(y[n] + factor.scale * delta);
+  }
 }
 
 void reference(OpContext&, const LoraLinearArgs& args) {
@@ -83,14 +87,22 @@ std::vector<LoraUnit> units_of(const LoraLinearArgs& args, float* t, int64_t siz
   return units;
 }
 
-int64_t scratch_floats(const LoraLinearArgs& args) {
-  int64_t floats = 0;
+struct LoraSize {
+  int64_t scratch_floats = 0;  // of x A^T
+  int64_t shrinks = 0;         // multiplications of x A^T
+  int64_t expands = 0;         // and of what follows
+};
+LoraSize size_of(const LoraLinearArgs& args) {
+  LoraSize size;
   for (const LoraGroup& group : args.groups) {
     for (const LoraFactor& factor : group.factors) {
-      floats += std::ssize(group.rows) * factor.a.rows();
+      const int64_t floats = std::ssize(group.rows) * factor.a.rows();
+      size.scratch_floats += floats;
+      size.shrinks += floats * args.x.columns();
+      size.expands += floats * factor.columns;
     }
   }
-  return floats;
+  return size;
 }
 
 LoraShrink shrink_of(const LoraLinearArgs& args, const LoraUnit& unit) {
@@ -112,13 +124,12 @@ LoraShrink shrink_of(const LoraLinearArgs& args, const LoraUnit& unit) {
 
 LoraExpand expand_of(const LoraLinearArgs& args, const LoraUnit& unit) {
   const ConstTensorView& b = unit.factor->b;
-  const int64_t element = dtype_info(b.dtype).block_bytes;
   return {.t = unit.t + unit.first_row * unit.t_stride,
           .t_stride = unit.t_stride,
-          .b = b.data + unit.first * element,
+          .b = b.row(unit.first / kLoraPad),
           .b_stride = b.row_stride,
           .half = b.dtype == DType::kF16,
-          .ranks = b.rows(),
+          .ranks = unit.factor->a.rows(),
           .columns = unit.count,
           .y = f32_row(args.y, 0) + unit.factor->first_column + unit.first,
           .y_stride = args.y.row_stride / 4,
@@ -136,22 +147,21 @@ int64_t units_of_range(int64_t products, const std::vector<LoraUnit>& units) {
 template <const LoraRowKernels& kKernels>
 void run_rows(OpContext& context, const LoraLinearArgs& args) {
   const Workspace::Mark mark(context.workspace);
-  const int64_t floats = scratch_floats(args);
-  if (floats == 0) return;
-  float* const t = context.workspace.take_array<float>(floats);
+  const LoraSize size = size_of(args);
+  if (size.scratch_floats == 0) return;
+  float* const t = context.workspace.take_array<float>(size.scratch_floats);
   ThreadPool& pool = context.device.pool();
   const std::vector<LoraUnit> shrinks =
       units_of(args, t, kRanksOfUnit, [](const LoraFactor& factor) { return factor.a.rows(); });
-  pool.parallel_rows(std::ssize(shrinks), units_of_range(floats * args.x.columns(), shrinks),
+  pool.parallel_rows(std::ssize(shrinks), units_of_range(size.shrinks, shrinks),
                      [&](int64_t first, int64_t last) {
                        for (int64_t u = first; u < last; ++u) {
                          kKernels.shrink(shrink_of(args, shrinks[static_cast<size_t>(u)]));
                        }
                      });
-  const std::vector<LoraUnit> expands = units_of(
-      args, t, kColumnsOfUnit, [](const LoraFactor& factor) { return factor.b.columns(); });
-  const int64_t products = op_cost(args).flops / 2 - floats * args.x.columns();
-  pool.parallel_rows(std::ssize(expands), units_of_range(products, expands),
+  const std::vector<LoraUnit> expands =
+      units_of(args, t, kColumnsOfUnit, [](const LoraFactor& factor) { return factor.columns; });
+  pool.parallel_rows(std::ssize(expands), units_of_range(size.expands, expands),
                      [&](int64_t first, int64_t last) {
                        for (int64_t u = first; u < last; ++u) {
                          kKernels.expand(expand_of(args, expands[static_cast<size_t>(u)]));

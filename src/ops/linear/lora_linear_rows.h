@@ -23,11 +23,11 @@ struct LoraShrink {
   int64_t t_stride;
 };
 
-// y[rows[i]][n] += sum over r of t[i * t_stride + r] * b[r][n].
+// y[rows[i]][n] += sum over r of t[i * t_stride + r] * B[n][r].
 struct LoraExpand {
   const float* t;
   int64_t t_stride;
-  const std::byte* b;  // [ranks, columns]
+  const std::byte* b;  // panels of columns
   int64_t b_stride;    // bytes
   bool half;
   int64_t ranks;

@@ -11,7 +11,7 @@
 namespace headrace {
 namespace {
 
-// Rows of a type, padded with zeros as a factor's are.
+// Rows of a type, padded with zeros as a factor's A is.
 class FactorMatrix {
  public:
   FactorMatrix(Rng& rng, DType dtype, int64_t rows, int64_t columns)
@@ -22,6 +22,10 @@ class FactorMatrix {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns; ++c) set(r, c, random_normal(rng, 0.3f));
     }
+  }
+  // B [n, rank] in panels, and random numbers where B has no row.
+  static FactorMatrix panels(Rng& rng, DType dtype, int64_t rank, int64_t n) {
+    return {rng, dtype, (n + kLoraPad - 1) / kLoraPad, rank * kLoraPad};
   }
   ConstTensorView view() const { return {bytes_.data(), dtype_, shape_, stride_}; }
 
@@ -42,10 +46,11 @@ class FactorMatrix {
 struct TestAdapter {
   TestAdapter(Rng& rng, DType dtype, int64_t rank, int64_t k, int64_t n)
       : a1(rng, dtype, rank, k),
-        b1(rng, dtype, rank, n / 3),
+        b1(FactorMatrix::panels(rng, dtype, rank, n / 3)),
         a2(rng, dtype, rank + 1, k),
-        b2(rng, dtype, rank + 1, n / 2) {
-    factors = {{a1.view(), b1.view(), 0.5f, 0}, {a2.view(), b2.view(), 2.0f, n - n / 2}};
+        b2(FactorMatrix::panels(rng, dtype, rank + 1, n / 2)) {
+    factors = {{a1.view(), b1.view(), n / 3, 0.5f, 0},
+               {a2.view(), b2.view(), n / 2, 2.0f, n - n / 2}};
   }
   FactorMatrix a1, b1, a2, b2;
   std::vector<LoraFactor> factors;
