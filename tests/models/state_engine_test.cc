@@ -18,7 +18,7 @@ constexpr const char* kModels[] = {"lfm2", "qwen35", "qwen3-next"};
 
 StackOptions options_of(const char* model) {
   return {.model = std::string("tests/data/models/") + model,
-          .device = {.choice = DeviceChoice::kCpu, .threads = 2},
+          .device = {.choice = DeviceChoice::kCpu, .threads = 2, .batch_invariant = true},
           .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
           .memory = {.max_model_len = 240}};
 }
