@@ -39,7 +39,7 @@ std::string named(const char* model) { return std::string(kFolder) + "/" + model
 
 StackOptions options_of(const std::string& model) {
   return {.model = model,
-          .device = {.choice = DeviceChoice::kCpu, .threads = 2},
+          .device = {.choice = DeviceChoice::kCpu, .threads = 2, .batch_invariant = true},
           .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
           .memory = {.max_model_len = kLength}};
 }
