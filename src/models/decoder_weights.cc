@@ -73,7 +73,7 @@ class DecoderLoader {
     HR_RETURN_IF_ERROR(load_embedding());
     report(1.0);
     if (requantised_ > 0) {
-      log_info(
+      log_warning(
           "{} matrices, {} first, are of no block type and are multiplied in {} (--dtype "
           "float32: as they are)",
           requantised_, first_requantised_, dtype_name(DType::kQ8_0));

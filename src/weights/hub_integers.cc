@@ -266,17 +266,67 @@ class IntegerMatrix final : public HubMatrix {
 
   // ---- floats ----
 
+  // Scale and zero point of each group of one row.
+  struct RowGroups {
+    std::vector<float> scales;
+    std::vector<int> zeros;
+  };
+  RowGroups groups_of(int64_t row) const {
+    RowGroups groups;
+    for (int64_t g = 0; g < form_.groups; ++g) {
+      groups.scales.push_back(scales_.at(row, g));
+      groups.zeros.push_back(zero(row, g));
+    }
+    return groups;
+  }
+
   void read_floats(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
                    std::byte* out) const {
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t group = group_of(first_column + c);
-      std::byte* at = out + c * 4;
-      for (const int64_t row : rows) {
-        const int q = quant(row, first_column + c) - zero(row, group);
-        const float value = static_cast<float>(q) * scales_.at(row, group);
-        std::memcpy(at, &value, sizeof value);
-        at += columns * 4;
+    std::vector<RowGroups> groups;
+    for (const int64_t row : rows) groups.push_back(groups_of(row));
+    for (int64_t c = 0; c < columns; c += kBlock) {
+      const int64_t count = std::min(kBlock, columns - c);
+      for (size_t r = 0; r < rows.size(); ++r) {
+        std::byte* const at = out + (static_cast<int64_t>(r) * columns + c) * 4;
+        write_floats(rows[r], first_column + c, count, groups[r], at);
       }
+    }
+  }
+
+  // Up to a block.
+  void write_floats(int64_t row, int64_t column, int64_t count, const RowGroups& groups,
+                    std::byte* out) const {
+    std::array<int, kBlockColumns> quants;
+    read_quants(row, column, count, quants);
+    std::array<float, kBlockColumns> values;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto group = static_cast<size_t>(group_of(column + i)), at = static_cast<size_t>(i);
+      values[at] = static_cast<float>(quants[at] - groups.zeros[group]) * groups.scales[group];
+    }
+    std::memcpy(out, values.data(), static_cast<size_t>(count) * 4);
+  }
+
+  // Unsigned.
+  void read_quants(int64_t row, int64_t column, int64_t count,
+                   std::array<int, kBlockColumns>& quants) const {
+    if (count < kBlock || column % kBlock != 0) {
+      for (int64_t i = 0; i < count; ++i) {
+        quants[static_cast<size_t>(i)] = quant(row, column + i);
+      }
+      return;
+    }
+    std::array<std::byte, kBlockColumns> bytes;
+    if (form_.bits == 4) {
+      write_nibbles(row, column, bytes.data());
+      for (size_t i = 0; i < 16; ++i) {
+        quants[i] = static_cast<int>(bytes[i]) & 15;
+        quants[i + 16] = static_cast<int>(bytes[i]) >> 4;
+      }
+      return;
+    }
+    write_bytes(row, column, bytes.data());
+    for (size_t i = 0; i < kBlockColumns; ++i) {
+      quants[i] = static_cast<int8_t>(bytes[i]) + form_.middle();
     }
   }
 
