@@ -7,12 +7,16 @@
 namespace headrace {
 namespace {
 
+// Factors are read once, so from memory: what lies so far ahead is asked for. (40 MB of factors at
+// 8 rows: 4.0 ms without, 3.4 ms with 4 KiB, which is what one thread reads.)
+constexpr int64_t kLoraAheadBytes = 4096;
+
 template <bool kHalf>
 inline Vec16 load_lora(const std::byte* row, int64_t column) {
-  // Read once, so from memory: the next lines are asked for early.
-  _mm_prefetch(reinterpret_cast<const char*>(row) + (kHalf ? 2 : 4) * column + 1024, _MM_HINT_T0);
-  if constexpr (kHalf) return load_f16(row + 2 * column);
-  return load(reinterpret_cast<const float*>(row) + column);
+  const std::byte* const at = row + (kHalf ? 2 : 4) * column;
+  _mm_prefetch(reinterpret_cast<const char*>(at + kLoraAheadBytes), _MM_HINT_T0);
+  if constexpr (kHalf) return load_f16(at);
+  return load(reinterpret_cast<const float*>(at));
 }
 
 // kRows rows of x by kRanks rows of A. How many go together changes no bit.
