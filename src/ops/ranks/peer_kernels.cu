@@ -6,10 +6,10 @@
 // t - 1. They are written again in t + 2, by ranks that have what this one sends in t + 1, behind
 // its kernel of t.
 //
-// Large ones go in steps: a block writes its part of one into all inboxes, then raises its flag
-// there, and reads what has come of the step before, for which it waits for the flags of the same
-// block of the others. Two inboxes take turns: in t + 2 a rank writes where others read in t, and
-// it has had flags of t + 1, which they raise behind their kernels of t.
+// Large ones. A block writes its part into all inboxes, then its flag there; what it waits for is
+// the flags of the same block of the others, with the number of this turn. Two inboxes take turns:
+// in t + 2 a rank writes where others read in t, and it has had flags of t + 1, which they raise
+// behind their kernels of t.
 #include <algorithm>
 
 #include "ops/cuda_launch.cuh"
@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kNothing = 0x80008000;
 constexpr int kSmallThreads = 256;
 constexpr int kLargeThreads = 512;
-constexpr int kLargeBlocks = 128;  // as many as the links need
+constexpr int kLargeBlocks = 64;   // as many as the links need
 constexpr int kSharedBlocks = 16;  // where ranks share a GPU, whose blocks must all find room
 constexpr uint64_t kPatienceNanoseconds = kPeerPatienceSeconds * 1000 * 1000 * 1000;
 
@@ -172,96 +172,56 @@ __global__ void __launch_bounds__(kSmallThreads)
   });
 }
 
-constexpr int kSteps = 8;  // of a large collective
-
-// A block's part of a step.
-struct StepRange {
-  int64_t first, last;
-  __device__ StepRange(int64_t count, int step) {
-    const int64_t part = int64_t{step} * gridDim.x + blockIdx.x,
-                  parts = int64_t{kSteps} * gridDim.x;
-    first = count * part / parts;
-    last = count * (part + 1) / parts;
-  }
-};
-
-// What a step's flag says: steps of all turns are counted.
-__device__ __forceinline__ uint32_t flag_of(uint32_t turn, int step) {
-  return turn * kSteps + static_cast<uint32_t>(step) + 1;
-}
-
-// Behind what this block has written into the others' inboxes.
-__device__ __forceinline__ void tell_peers(const Peers& peers, uint32_t flag) {
+// What this block has written to the others' memory is there for their blocks of the same number
+// from here on, and theirs for this one.
+__device__ __forceinline__ void meet_blocks(const Peers& peers, uint32_t turn) {
+  const PeerMemory places{peers.size};
   const int r = static_cast<int>(threadIdx.x);
+  const int block = static_cast<int>(blockIdx.x);
   __syncthreads();
-  if (r >= peers.size || r == peers.rank) return;
-  __threadfence_system();
-  raise_flag(
-      peers.memory[r] + PeerMemory{peers.size}.flag(peers.rank, static_cast<int>(blockIdx.x)),
-      flag);
-}
-// Then what their blocks of this number have written is in this rank's inboxes.
-__device__ __forceinline__ void await_peers(const Peers& peers, uint32_t flag) {
-  const int r = static_cast<int>(threadIdx.x);
   if (r < peers.size && r != peers.rank) {
-    const std::byte* const raised =
-        own_of(peers) + PeerMemory{peers.size}.flag(r, static_cast<int>(blockIdx.x));
+    __threadfence_system();
+    raise_flag(peers.memory[r] + places.flag(peers.rank, block), turn + 1);
     Patience patience;
-    while (static_cast<int32_t>(load_flag(raised) - flag) < 0 && !patience.ends(peers)) {
+    while (load_flag(own_of(peers) + places.flag(r, block)) != turn + 1) {
+      if (patience.ends(peers)) break;
     }
   }
   __syncthreads();
 }
 
-// write(step) into all inboxes and read(step) from one's own, the one ahead of the other.
-template <class Write, class Read>
-__device__ __forceinline__ void exchange(const Peers& peers, const Write& write, const Read& read) {
-  start_collective(peers);
-  const uint32_t turn = control_of(peers)->large_turn;
-  for (int step = 0; step <= kSteps; ++step) {
-    if (step < kSteps) {
-      write(turn, step);
-      tell_peers(peers, flag_of(turn, step));
-    }
-    if (step > 0) {
-      await_peers(peers, flag_of(turn, step - 1));
-      read(turn, step - 1);
-    }
-  }
-  end_turn(peers, [&](PeerControl& control) { control.large_turn = turn + 1; });
-}
+struct BlockRange {
+  int64_t first, last;
+  __device__ explicit BlockRange(int64_t count)
+      : first(count * blockIdx.x / gridDim.x), last(count * (blockIdx.x + 1) / gridDim.x) {}
+};
 
 template <class T>
 __global__ void __launch_bounds__(kLargeThreads)
     add_large(const __grid_constant__ Peers peers, uint4* data, int64_t accesses) {
+  start_collective(peers);
   const PeerMemory places{peers.size};
-  exchange(
-      peers,
-      [&](uint32_t turn, int step) {
-        const StepRange range(accesses, step);
-        for (int r = 0; r < peers.size; ++r) {
-          if (r == peers.rank) continue;
-          auto* const to =
-              reinterpret_cast<uint4*>(peers.memory[r] + places.large(turn, peers.rank));
+  const uint32_t turn = control_of(peers)->large_turn;
+  const BlockRange range(accesses);
+  const int64_t first = range.first + threadIdx.x;
+  for (int r = 0; r < peers.size; ++r) {
+    if (r == peers.rank) continue;
+    auto* const to = reinterpret_cast<uint4*>(peers.memory[r] + places.large(turn, peers.rank));
 #pragma unroll 4
-          for (int64_t i = range.first + threadIdx.x; i < range.last; i += kLargeThreads) {
-            to[i] = data[i];
-          }
-        }
-      },
-      [&](uint32_t turn, int step) {
-        const StepRange range(accesses, step);
+    for (int64_t i = first; i < range.last; i += kLargeThreads) to[i] = data[i];
+  }
+  meet_blocks(peers, turn);
 #pragma unroll 2
-        for (int64_t i = range.first + threadIdx.x; i < range.last; i += kLargeThreads) {
-          Sum<T> sum;
-          for (int r = 0; r < peers.size; ++r) {
-            const auto* const from =
-                reinterpret_cast<const uint4*>(own_of(peers) + places.large(turn, r));
-            sum.add(r == peers.rank ? data[i] : __ldcg(from + i), r == 0);
-          }
-          data[i] = sum.rounded();
-        }
-      });
+  for (int64_t i = first; i < range.last; i += kLargeThreads) {
+    Sum<T> sum;
+    for (int r = 0; r < peers.size; ++r) {
+      const auto* const from =
+          reinterpret_cast<const uint4*>(own_of(peers) + places.large(turn, r));
+      sum.add(r == peers.rank ? data[i] : __ldcg(from + i), r == 0);
+    }
+    data[i] = sum.rounded();
+  }
+  end_turn(peers, [&](PeerControl& control) { control.large_turn = turn + 1; });
 }
 
 // Every rank's columns of `rows` rows of `data`, `stride` accesses apart.
@@ -269,37 +229,33 @@ template <class Access>
 __global__ void __launch_bounds__(kLargeThreads)
     gather(const __grid_constant__ Peers peers, const __grid_constant__ PeerColumns columns,
            Access* data, int64_t stride, int64_t rows) {
+  start_collective(peers);
   const PeerMemory places{peers.size};
+  const uint32_t turn = control_of(peers)->large_turn;
   const auto width = [&](int r) { return columns.starts[r + 1] - columns.starts[r]; };
   const auto at = [&](int r, int64_t i) -> Access* {
     return data + i / width(r) * stride + columns.starts[r] + i % width(r);
   };
-  exchange(
-      peers,
-      [&](uint32_t turn, int step) {
-        const StepRange own(rows * width(peers.rank), step);
-        for (int r = 0; r < peers.size; ++r) {
-          if (r == peers.rank) continue;
-          auto* const to =
-              reinterpret_cast<Access*>(peers.memory[r] + places.large(turn, peers.rank));
+  const BlockRange own(rows * width(peers.rank));
+  for (int r = 0; r < peers.size; ++r) {
+    if (r == peers.rank) continue;
+    auto* const to = reinterpret_cast<Access*>(peers.memory[r] + places.large(turn, peers.rank));
 #pragma unroll 4
-          for (int64_t i = own.first + threadIdx.x; i < own.last; i += kLargeThreads) {
-            to[i] = *at(peers.rank, i);
-          }
-        }
-      },
-      [&](uint32_t turn, int step) {
-        for (int r = 0; r < peers.size; ++r) {
-          if (r == peers.rank) continue;
-          const auto* const from =
-              reinterpret_cast<const Access*>(own_of(peers) + places.large(turn, r));
-          const StepRange theirs(rows * width(r), step);
+    for (int64_t i = own.first + threadIdx.x; i < own.last; i += kLargeThreads) {
+      to[i] = *at(peers.rank, i);
+    }
+  }
+  meet_blocks(peers, turn);
+  for (int r = 0; r < peers.size; ++r) {
+    if (r == peers.rank) continue;
+    const auto* const from = reinterpret_cast<const Access*>(own_of(peers) + places.large(turn, r));
+    const BlockRange theirs(rows * width(r));
 #pragma unroll 4
-          for (int64_t i = theirs.first + threadIdx.x; i < theirs.last; i += kLargeThreads) {
-            *at(r, i) = __ldcg(from + i);
-          }
-        }
-      });
+    for (int64_t i = theirs.first + threadIdx.x; i < theirs.last; i += kLargeThreads) {
+      *at(r, i) = __ldcg(from + i);
+    }
+  }
+  end_turn(peers, [&](PeerControl& control) { control.large_turn = turn + 1; });
 }
 
 __global__ void fill_words(uint32_t* to, int64_t count, uint32_t value) {
