@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kSmallThreads)
     data[i] = sum.rounded();
   }
   end_turn(peers, [&](PeerControl& control) {
-    control.small_turn = turn + 1;
+    control.small_turn = (turn + 1) % PeerMemory::kSmallTurns;
     control.small_accesses = accesses;
   });
 }

@@ -11,9 +11,9 @@ namespace headrace {
 
 // A rank's own notes from one collective to the next.
 struct PeerControl {
-  uint32_t small_turn;      // collectives by small inboxes so far
+  uint32_t small_turn;      // whose turn it is of the small inboxes
   uint32_t small_accesses;  // of the last of them
-  uint32_t large_turn;
+  uint32_t large_turn;      // collectives by large inboxes so far
   uint32_t blocks_done;  // of the kernel that runs
 };
 
