@@ -109,13 +109,16 @@ SHAPES = [
 
 
 class Flags:
-    """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end."""
+    """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end.
+    `ranks`: of more than one, all are on the first GPU."""
 
-    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy=""):
-        self.name, self.flags, self.pool, self.pressure = name, list(flags), pool, pressure
+    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1):
+        self.name, self.flags, self.pool, self.pressure, self.ranks = name, list(flags), pool, pressure, ranks
         self.page_bytes_min, self.policy = page_bytes_min, policy
         if policy:
             self.flags += ["--policy", policy]
+        if ranks > 1:
+            self.flags += ["--tensor-parallel-size", str(ranks)]
         self.exact = "--batch-invariant" in flags
 
     def fits(self, shape):
@@ -159,6 +162,9 @@ FLAGS = [
     Flags("policy-priority", *SWAP, policy="priority", pool=TIGHT),
     Flags("policy-fair", "--batch-invariant", policy="fair", pool=8 * MODEL_LEN),
     Flags("policy-lpm", policy="lpm", pool=8 * MODEL_LEN),
+    Flags("ranks", ranks=2),
+    Flags("invariant-ranks", "--batch-invariant", *NGRAM, ranks=2),
+    Flags("ranks-swap", "--graphs-at-start", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK, ranks=2),
 ]  # fmt: skip
 
 

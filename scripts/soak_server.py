@@ -43,6 +43,10 @@ def mappings_of(lines):
     return dict(kinds)
 
 
+def device_of(options, flags):
+    return "cuda:" + ",".join(["0"] * flags.ranks) if options.device == "cuda" and flags.ranks > 1 else options.device
+
+
 class Server:
     def __init__(self, options, shape, flags, folder):
         with open(os.path.join(folder, "config.json"), "w") as out:
@@ -54,13 +58,16 @@ class Server:
         element = 4 if "float32" in flags.flags else 2
         pool = flags.pool * shape.token_bytes(element)
         command = [
-            options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", options.device, "--port", "0",
+            options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", device_of(options, flags), "--port", "0",
             "--served-model-name", "soak", "--dummy-sharpness", f"{shape.sharpness():.4f}", "--kv-cache-memory-bytes", str(pool),
             "--max-model-len", str(MODEL_LEN), "--max-num-seqs", str(SEQS), "--log-level", "info", "--no-access-log",
             "--threads", str(options.threads), *flags.flags,
         ]  # fmt: skip
         self.command = " ".join(command)
         environment = {**os.environ, "HEADRACE_PACKED_CACHE": "off"}
+        self.ranks = flags.ranks
+        if flags.ranks > 1:  # a kernel that is loaded late would wait for the GPU, where the other rank waits for it
+            environment["CUDA_MODULE_LOADING"] = "EAGER"
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(self.log_path, "wb"), env=environment)
         self.port = None
         self.plan = ""
@@ -178,6 +185,8 @@ class Server:
             return {}
 
     def planned_mib(self):
+        if self.ranks > 1:
+            return None  # the plan is of one rank
         parts = re.findall(r"(weights|tables|values|steps|kernels) ([0-9.]+)", self.plan)
         return 1024 * sum(float(gib) for _, gib in parts) if parts else None
 

@@ -14,7 +14,7 @@ struct PeerControl {
   uint32_t small_turn;      // whose turn it is of the small inboxes
   uint32_t small_accesses;  // of the last of them
   uint32_t large_turn;      // collectives by large inboxes so far
-  uint32_t blocks_done;  // of the kernel that runs
+  uint32_t blocks_done;     // of the kernel that runs
 };
 
 struct PeerMemory {
