@@ -373,6 +373,41 @@ TEST(FormsOnNullDevice, AMaskIsMadeBesideTheForwardPass) {
   next(second);
 }
 
+// A form of which every second matcher finds nothing behind three tokens: of two ranks, which have
+// one each, one does.
+struct UnequalConstraint final : TokenConstraint {
+  std::unique_ptr<TokenMatcher> begin() const override {
+    return std::make_unique<SumMatcher>(begun++ % 2 == 0 ? 3 : 40);
+  }
+  mutable std::atomic<int> begun = 0;
+};
+
+// It is the answer's end, and nobody else's.
+TEST(FormsOnNullDevice, ADeadEndOfOneRankIsOneOfAll) {
+  for (const int32_t steps_in_flight : {1, 2}) {
+    NullEngine host({.graphs = true, .steps_in_flight = steps_in_flight, .ranks = 2});
+    Answers answers(12);
+    std::vector<Request> requests;
+    for (size_t i = 0; i < 12; ++i) {
+      Request& request = requests.emplace_back(Request{.id = host.engine().next_request_id()});
+      request.prompt.assign(5, 0);
+      request.sampling.seed = i;
+      request.sampling.max_tokens = 30;
+      request.sampling.ignore_eos = true;
+      if (i % 2 == 0) request.constraint = std::make_shared<UnequalConstraint>();
+      ASSERT_TRUE(host.engine().submit(request, answers.sink(i, 1)).ok());
+    }
+    const auto& all = answers.wait();
+    for (size_t i = 0; i < 12; ++i) {
+      SCOPED_TRACE(i);
+      const bool ends = i % 2 == 0;
+      EXPECT_EQ(all[i][0].finish, ends ? FinishReason::kDeadEnd : FinishReason::kLength);
+      EXPECT_EQ(all[i][0].tokens.size(), ends ? 3u : 30u);
+    }
+    EXPECT_TRUE(host.engine().healthy());
+  }
+}
+
 // A null model that looks at the logits it is given.
 class LogitProbe final : public Model {
  public:
