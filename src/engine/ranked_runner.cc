@@ -38,7 +38,11 @@ class RankedRunner final : public Runner {
           *ranks[rank].device, *ranks[rank].model, std::move(storages[rank]), std::move(own),
           {.group = &group_->rank(static_cast<int>(rank)), .meeting = &meeting_});
       statuses_[rank] = runner.status();
-      if (runner.ok()) runners_[rank] = std::move(runner).value();
+      if (runner.ok()) {
+        runners_[rank] = std::move(runner).value();
+      } else {
+        meeting_.leave();  // where the others try what pays
+      }
     });
     for (const Status& status : statuses_) HR_RETURN_IF_ERROR(status);
     return ok_status();
@@ -52,9 +56,10 @@ class RankedRunner final : public Runner {
     });
     return ticket;
   }
-  // What all ranks know alike.
+  // All ranks know it alike but for one that goes on no more.
   bool sample_needs_results(Ticket ticket) override {
-    return runners_.front()->sample_needs_results(ticket);
+    return std::ranges::any_of(
+        runners_, [&](const auto& runner) { return runner->sample_needs_results(ticket); });
   }
   bool takes_constraints() const override { return runners_.front()->takes_constraints(); }
   void forget_requests() override {
