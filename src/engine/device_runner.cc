@@ -90,6 +90,7 @@ class DeviceRunner final : public Runner {
   void start_sample(const StepSubmission& submission);
   Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
 
+  void note(Status status);
   bool all_ranks_go_on() const;
 
   Device& device_;
@@ -114,7 +115,7 @@ class DeviceRunner final : public Runner {
   RunnerTiming timing_;  // of the step that was waited for last
   const SystemClock clock_;
   uint64_t last_ticket_ = 0;
-  Status status_;  // of what cannot be said when it happens
+  Status status_;  // the first error that could not be said when it happened
 
   std::optional<StepSubmission> submission_;  // between its two stages
 
@@ -138,6 +139,7 @@ Status DeviceRunner::start() {
   if (!options_.graphs_at_start) return ok_status();
   while (idle_work()) {
   }
+  HR_RETURN_IF_ERROR(status_);
   const int64_t free_before = device_.free_bytes();
   recorder_->graphs().wait();
   log_info("{} sizes of decode steps are recorded, {} MiB", recorder_->graphs().recorded(),
@@ -177,7 +179,8 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   StepSubmission& submission = submission_.emplace();
   submission.ticket = ticket;
   page_moves_.start(plan, *stream_);
-  if (status_ = build(plan, submission); !status_.ok()) return ticket;
+  if (status_.ok()) note(build(plan, submission));
+  if (!status_.ok()) return ticket;
   const double before_upload = clock_.now_seconds();
   if (poison_.has_value()) poison_->start(*stream_);
   upload(plan, submission.input);
@@ -238,16 +241,18 @@ void DeviceRunner::start_forward(StepSubmission& submission) {
 Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   arena_.start_step();
   const StepCounts asked{.biases = sampler_.biases().size(), .marks = device_slots_.marks().size()};
-  const int64_t beyond = asked.request_bytes() - shape_.step.request_bytes();
-  const int64_t arena_bytes = shape_.arena_bytes + std::max<int64_t>(0, beyond);
+  const int64_t beyond = std::max<int64_t>(0, asked.request_bytes() - shape_.step.request_bytes());
   const auto result_rows = static_cast<int64_t>(rows);
-  const bool moves = !arena_.fits(arena_bytes) || !results_.fits(result_rows, sampler_.top_count());
+  const bool grows = !arena_.fits(shape_.arena_bytes + beyond);
+  const bool moves = grows || !results_.fits(result_rows, sampler_.top_count());
   Status status;
   if (moves && recorder_ != nullptr) {
     status = stream_->synchronize();
     if (status.ok()) recorder_->graphs().clear();
   }
-  if (status.ok()) status = arena_.reserve(*stream_, arena_bytes);
+  // Twice what was not planned: ranks, of which each has planned for its own heads, grow in the
+  // same steps.
+  if (status.ok() && grows) status = arena_.reserve(*stream_, shape_.arena_bytes + 2 * beyond);
   if (status.ok()) {
     status = results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
                               sampler_.top_count());
@@ -307,13 +312,20 @@ void DeviceRunner::start_sample(const StepSubmission& submission) {
   stages_.sample(op, submission.input, submission.hidden);
 }
 
+// The first error stays, and nobody waits for this rank on the host any more.
+void DeviceRunner::note(Status status) {
+  if (!status_.ok() || status.ok()) return;
+  status_ = std::move(status);
+  seat_.leave();
+}
+
 // One that does not would be waited for.
 bool DeviceRunner::all_ranks_go_on() const { return seat_.largest(status_.ok() ? 0 : 1) == 0; }
 
 bool DeviceRunner::idle_work() {
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
-  status_ = more.status();
+  note(more.status());
   return more.ok() && *more;
 }
 

@@ -7,12 +7,15 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/model_runner.h"
+#include "engine/rank_meeting.h"
 #include "models/null_model.h"
 #include "ops/attention/plan.h"
 #include "sched/draft_source.h"
@@ -69,12 +72,15 @@ class PlaceSource final : public DraftSource {
 // runs and when a recorded one does: a row's own key lies where the step writes it.
 class TableProbe final : public Model {
  public:
-  explicit TableProbe(ModelSpec spec) : model_(std::move(spec)) {}
+  explicit TableProbe(ModelSpec spec, int64_t workspace_bytes = 0)
+      : model_(std::move(spec)), workspace_bytes_(workspace_bytes) {}
 
   const ModelSpec& spec() const override { return model_.spec(); }
   DType activation_dtype() const override { return model_.activation_dtype(); }
   int64_t weight_bytes() const override { return 0; }
-  int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override { return 0; }
+  int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override {
+    return workspace_bytes_;
+  }
   void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
   void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
@@ -117,6 +123,7 @@ class TableProbe final : public Model {
   }
 
   const NullModel model_;
+  const int64_t workspace_bytes_;
   mutable int64_t rows_followed_ = 0;
 };
 
@@ -373,6 +380,41 @@ TEST(FormsOnNullDevice, AMaskIsMadeBesideTheForwardPass) {
   next(second);
 }
 
+// A form of which every second matcher finds nothing behind three tokens: of two ranks, which have
+// one each, one does.
+struct UnequalConstraint final : TokenConstraint {
+  std::unique_ptr<TokenMatcher> begin() const override {
+    return std::make_unique<SumMatcher>(begun++ % 2 == 0 ? 3 : 40);
+  }
+  mutable std::atomic<int> begun = 0;
+};
+
+// It is the answer's end, and nobody else's.
+TEST(FormsOnNullDevice, ADeadEndOfOneRankIsOneOfAll) {
+  for (const int32_t steps_in_flight : {1, 2}) {
+    NullEngine host({.graphs = true, .steps_in_flight = steps_in_flight, .ranks = 2});
+    Answers answers(12);
+    std::vector<Request> requests;
+    for (size_t i = 0; i < 12; ++i) {
+      Request& request = requests.emplace_back(Request{.id = host.engine().next_request_id()});
+      request.prompt.assign(5, 0);
+      request.sampling.seed = i;
+      request.sampling.max_tokens = 30;
+      request.sampling.ignore_eos = true;
+      if (i % 2 == 0) request.constraint = std::make_shared<UnequalConstraint>();
+      ASSERT_TRUE(host.engine().submit(request, answers.sink(i, 1)).ok());
+    }
+    const auto& all = answers.wait();
+    for (size_t i = 0; i < 12; ++i) {
+      SCOPED_TRACE(i);
+      const bool ends = i % 2 == 0;
+      EXPECT_EQ(all[i][0].finish, ends ? FinishReason::kDeadEnd : FinishReason::kLength);
+      EXPECT_EQ(all[i][0].tokens.size(), ends ? 3u : 30u);
+    }
+    EXPECT_TRUE(host.engine().healthy());
+  }
+}
+
 // A null model that looks at the logits it is given.
 class LogitProbe final : public Model {
  public:
@@ -521,6 +563,46 @@ TEST(LogitRows, StartOnAccessesForEveryVocabulary) {
     ASSERT_EQ(result->rows[0].accepted.size(), 1u);
     EXPECT_LT(result->rows[0].accepted[0], vocabulary);
   }
+}
+
+// The others, which try what pays, do not wait for it.
+TEST(RanksOnNullDevices, OneThatFindsNoMemoryIsAnError) {
+  for (const size_t poor : {0u, 1u}) {
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<TableProbe>> models;
+    std::vector<ModelRank> ranks;
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const int64_t workspace_bytes = rank == poor ? int64_t{1} << 60 : 0;
+      devices.push_back(create_null_device({}));
+      models.push_back(std::make_unique<TableProbe>(spec_of({}), workspace_bytes));
+      ranks.push_back({devices.back().get(), models.back().get()});
+    }
+    const auto runner =
+        create_model_runner(ranks, plan_kv(models.front()->spec(), {KvFormat::kBF16}, 16),
+                            {.max_num_seqs = 4,
+                             .max_num_batched_tokens = 32,
+                             .max_model_len = 64,
+                             .block_count = 8,
+                             .graphs_at_start = true});
+    EXPECT_EQ(runner.status().code(), StatusCode::kExhausted);
+  }
+}
+
+TEST(RankMeeting, EndsWhereOneHasLeft) {
+  RankMeeting meeting(3);
+  std::vector<double> agreed(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      EXPECT_EQ(meeting.largest(rank), 2);
+      if (rank == 1) return meeting.leave();
+      agreed[static_cast<size_t>(rank)] = meeting.largest(rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(agreed[0], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(agreed[2], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(meeting.largest(0), std::numeric_limits<double>::infinity());
 }
 
 INSTANTIATE_TEST_SUITE_P(

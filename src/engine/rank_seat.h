@@ -28,6 +28,10 @@ class RankSeat {
   }
   // Returns when all have come.
   void meet() const { largest(0); }
+  // This rank goes on no more.
+  void leave() const {
+    if (link_.meeting != nullptr) link_.meeting->leave();
+  }
 
  private:
   const RankLink link_;

@@ -38,7 +38,11 @@ class RankedRunner final : public Runner {
           *ranks[rank].device, *ranks[rank].model, std::move(storages[rank]), std::move(own),
           {.group = &group_->rank(static_cast<int>(rank)), .meeting = &meeting_});
       statuses_[rank] = runner.status();
-      if (runner.ok()) runners_[rank] = std::move(runner).value();
+      if (runner.ok()) {
+        runners_[rank] = std::move(runner).value();
+      } else {
+        meeting_.leave();  // where the others try what pays
+      }
     });
     for (const Status& status : statuses_) HR_RETURN_IF_ERROR(status);
     return ok_status();
@@ -52,9 +56,10 @@ class RankedRunner final : public Runner {
     });
     return ticket;
   }
-  // What all ranks know alike.
+  // All ranks know it alike but for one that goes on no more.
   bool sample_needs_results(Ticket ticket) override {
-    return runners_.front()->sample_needs_results(ticket);
+    return std::ranges::any_of(
+        runners_, [&](const auto& runner) { return runner->sample_needs_results(ticket); });
   }
   bool takes_constraints() const override { return runners_.front()->takes_constraints(); }
   void forget_requests() override {
@@ -122,14 +127,23 @@ class RankedRunner final : public Runner {
   RankThreads threads_;              // last: they end before what they use
 };
 
-// Whether two ranks have drawn the same tokens.
-bool draw_alike(const StepResult& a, const StepResult& b) {
-  return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), b.rows.end(),
-                    [](const StepResult::Row& left, const StepResult::Row& right) {
-                      return left.fault == right.fault &&
-                             std::equal(left.accepted.begin(), left.accepted.end(),
-                                        right.accepted.begin(), right.accepted.end());
-                    });
+// Makes `result` that of both ranks; false: they have drawn other tokens. A dead end of one is a
+// dead end: a form may be too much work for the rank that asks first, and not for the next one,
+// which finds what that has worked out.
+bool join_draws(StepResult& result, StepResult& other) {
+  if (result.rows.size() != other.rows.size()) return false;
+  for (size_t i = 0; i < result.rows.size(); ++i) {
+    StepResult::Row &row = result.rows[i], &others = other.rows[i];
+    if (row.dead_end) continue;
+    if (others.dead_end) {
+      row = std::move(others);
+    } else if (row.fault != others.fault ||
+               !std::equal(row.accepted.begin(), row.accepted.end(), others.accepted.begin(),
+                           others.accepted.end())) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Result<StepResult> RankedRunner::wait(Ticket ticket) {
@@ -140,7 +154,7 @@ Result<StepResult> RankedRunner::wait(Ticket ticket) {
   });
   for (const Status& status : statuses_) HR_RETURN_IF_ERROR(status);
   for (size_t rank = 1; rank < results_.size(); ++rank) {
-    if (draw_alike(results_.front(), results_[rank])) continue;
+    if (join_draws(results_.front(), results_[rank])) continue;
     return internal_error(fmt::format(
         "rank {} has drawn other tokens than rank 0: their GPUs do not compute alike", rank));
   }

@@ -20,7 +20,7 @@ Status StepArena::reserve(Stream& stream, int64_t bytes) {
   CHECK(places_.used() == 0);
   if (fits(bytes)) return ok_status();
   HR_RETURN_IF_ERROR(stream.synchronize());
-  return allocate(2 * bytes);
+  return allocate(bytes);
 }
 
 }  // namespace headrace

@@ -262,9 +262,10 @@ class DecoderLoader {
       return ok_status();
     }
     return invalid_argument(fmt::format(
-        "{}: {}: columns {} to {} are no whole blocks of {}: use --tensor-parallel-sums gather",
-        source_.description(), source_.name_in_file(range.name), range.first_column,
-        range.first_column + range.columns, dtype_name(whole.dtype)));
+        "{}: {}: columns {} to {} are no whole blocks of {}: {}", source_.description(),
+        source_.name_in_file(range.name), range.first_column, range.first_column + range.columns,
+        dtype_name(whole.dtype),
+        range.dense ? "use a lower --tensor-parallel-size" : "use --tensor-parallel-sums gather"));
   }
   Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
     HR_RETURN_IF_ERROR(check_range(whole, range));

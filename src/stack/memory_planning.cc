@@ -38,6 +38,11 @@ int64_t packed_bytes(const LoadOptions& options, const ModelWeights& weights) {
   return std::min(bytes, row_bytes(*options.quantise_to, whole_blocks).value_or(bytes));
 }
 
+// What a rank keeps for the others.
+int64_t group_bytes(size_t ranks) {
+  return ranks == 1 ? 0 : PeerRanks::bytes(static_cast<int>(ranks));
+}
+
 // The model's whole context where there is memory for a sequence of it: on a GPU, as engines on
 // GPUs do. What is asked for is taken at its word; plan_pool() says where it does not fit.
 int32_t default_model_len(const StackOptions& options, const ModelWeights& weights,
@@ -50,8 +55,8 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
     return least;
   }
   const int64_t ranks = options.device.tensor_parallel_size;
-  const int64_t token_bytes =
-      int64_t{2} * 2 * config.layers * config.kv_heads * config.head_dim / ranks;
+  const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
+  const int64_t token_bytes = int64_t{2} * 2 * config.layers * kv_heads * config.head_dim;
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
   // 16 bits each at most, as experts always are; packed blocks may be an eighth larger than the
@@ -63,28 +68,29 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
           : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
-                               : usable - weight_bytes / ranks - kGpuRunnerBytes;
+                               : usable - weight_bytes / ranks - kGpuRunnerBytes -
+                                     group_bytes(static_cast<size_t>(ranks));
   const int64_t fits = kv_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens;
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
 
-// What is left of a GPU's memory. `group_bytes`: what a rank keeps for the others.
+// What is left of a GPU's memory, of one of so many ranks.
 Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
                                const ModelRunnerOptions& runner, const Model& model, Device& device,
-                               int64_t group_bytes) {
+                               size_t ranks) {
   const int64_t pages_min =
       peak_pages(kv.groups, runner.max_model_len, runner.max_num_batched_tokens) + 1;
-  HR_ASSIGN_OR_RETURN(
-      const MemoryPlan plan,
-      plan_memory({.total_bytes = device.traits().memory_bytes,
-                   .free_bytes = device.free_bytes(),
-                   .weight_bytes = model.weight_bytes(),
-                   .runner_bytes = model_runner_bytes(device, model, kv, runner) + group_bytes,
-                   .recording_bytes = model_recording_bytes(device, model, runner),
-                   .utilization = options.gpu_memory_utilization,
-                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
-                   .page_bytes = kv.page_bytes,
-                   .pages_min = pages_min}));
+  HR_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                      plan_memory({.total_bytes = device.traits().memory_bytes,
+                                   .free_bytes = device.free_bytes(),
+                                   .weight_bytes = model.weight_bytes(),
+                                   .runner_bytes = model_runner_bytes(device, model, kv, runner) +
+                                                   group_bytes(ranks),
+                                   .recording_bytes = model_recording_bytes(device, model, runner),
+                                   .utilization = options.gpu_memory_utilization,
+                                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
+                                   .page_bytes = kv.page_bytes,
+                                   .pages_min = pages_min}));
   const PoolPlan pool{
       .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding
       .line = plan.to_string(),
@@ -97,14 +103,12 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
 Result<PoolPlan> plan_gpu_pools(const MemoryOptions& options, const KvPlan& whole,
                                 const ModelRunnerOptions& runner,
                                 std::span<const ModelRank> ranks) {
-  const int64_t group_bytes =
-      ranks.size() == 1 ? 0 : PeerRanks::bytes(static_cast<int>(ranks.size()));
   PoolPlan least;
   for (const ModelRank& rank : ranks) {
     HR_ASSIGN_OR_RETURN(const KvPlan own,
                         plan_of_rank(whole, rank, ranks.size(), runner.kv_memory));
-    HR_ASSIGN_OR_RETURN(
-        PoolPlan pool, plan_gpu_pool(options, own, runner, *rank.model, *rank.device, group_bytes));
+    HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_gpu_pool(options, own, runner, *rank.model,
+                                                     *rank.device, ranks.size()));
     if (&rank == ranks.data() || pool.block_count < least.block_count) least = std::move(pool);
   }
   ranks.front().device->make_current();

@@ -363,6 +363,12 @@ class StackLoader {
     return ranks;
   }
 
+  // What ranks do not share out, they all compute: alike as long as they take the same algorithms.
+  bool ranks_compute_all_heads() const {
+    const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
+    return is_split() && whole.ok() && stack_->model().spec().query_heads == whole->query_heads;
+  }
+
   bool is_split() const { return options_.device.tensor_parallel_size > 1; }
 
   KvFormats kv_formats() const {
@@ -438,6 +444,8 @@ class StackLoader {
       runner.hooks = &stack_->hooks_;
     }
     runner.release_code = !on_gpu();
+    // Each rank would choose its own, by time.
+    if (ranks_compute_all_heads()) runner.gemm_trials = runner.full_step_trials = false;
     if (stack_->model().unpacked_bytes() > 0) {
       runner.pack_more = [stack = stack_.get()](int64_t bytes_min) {
         return stack->pack_more(bytes_min);

@@ -23,7 +23,7 @@ constexpr uint32_t kNothing = 0x80008000;
 constexpr int kSmallThreads = 256;
 constexpr int kLargeThreads = 512;
 constexpr int kLargeBlocks = 64;   // as many as the links need
-constexpr int kSharedBlocks = 16;  // where ranks share a GPU, whose blocks must all find room
+constexpr int kSharedBlocks = 16;  // where two ranks share a GPU, whose blocks must all find room
 constexpr uint64_t kPatienceNanoseconds = kPeerPatienceSeconds * 1000 * 1000 * 1000;
 
 __device__ __forceinline__ std::byte* own_of(const Peers& peers) {
@@ -33,16 +33,18 @@ __device__ __forceinline__ PeerControl* control_of(const Peers& peers) {
   return reinterpret_cast<PeerControl*>(own_of(peers));
 }
 
-// Ends waiting for what does not come.
+// Ends waiting for what does not come; once it has, all that follows is waited for no more.
 class Patience {
  public:
   __device__ __forceinline__ bool ends(const Peers& peers) {
     if ((++looks_ & 0x3ff) != 0) return false;
+    volatile uint32_t* const gave_up = peers.gave_up;
+    if (*gave_up != 0) return true;
     uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     if (start_ == 0) start_ = now;
     if (now - start_ < kPatienceNanoseconds) return false;
-    *static_cast<volatile uint32_t*>(peers.gave_up) = 1;
+    *gave_up = 1;
     return true;
   }
 
@@ -183,7 +185,9 @@ __device__ __forceinline__ void meet_blocks(const Peers& peers, uint32_t turn) {
     __threadfence_system();
     raise_flag(peers.memory[r] + places.flag(peers.rank, block), turn + 1);
     Patience patience;
-    while (load_flag(own_of(peers) + places.flag(r, block)) != turn + 1) {
+    // A rank that has this one's flag may raise its next before this one looks again.
+    while (static_cast<int32_t>(load_flag(own_of(peers) + places.flag(r, block)) - (turn + 1)) <
+           0) {
       if (patience.ends(peers)) break;
     }
   }
@@ -265,9 +269,7 @@ __global__ void fill_words(uint32_t* to, int64_t count, uint32_t value) {
   }
 }
 
-int large_blocks(const Peers& peers) {
-  return peers.lets_next_start ? kLargeBlocks : kSharedBlocks;
-}
+int large_blocks(const Peers& peers) { return peers.share_gpu ? kSharedBlocks : kLargeBlocks; }
 
 template <class... Parameters>
 void launch(cudaStream_t stream, void (*kernel)(Parameters...), int64_t blocks, int threads,

@@ -19,9 +19,9 @@ struct Peers {
   std::byte* memory[kPeerRanksMax];  // of each rank, as this one reaches it
   uint32_t* gave_up;                 // of this rank, on the host
   int rank, size;
-  // Whether the next kernel may take its places while this one waits: not where the GPU that is
-  // waited for is this one.
-  bool lets_next_start;
+  // Both are the same on all ranks, whose collectives have as many blocks as each other.
+  bool share_gpu;        // two ranks are on one GPU
+  bool lets_next_start;  // the next kernel may take its places while this one waits
 
   PeerMemory places() const { return {size}; }
 };

@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -32,9 +33,10 @@ class CudaRank final : public Communicator {
     HR_RETURN_IF_ERROR(stream->synchronize());
     return made;
   }
-  void meet(int rank, const CudaRank& other, bool shares_gpu) {
-    peers_.memory[rank] = other.memory_.data();
-    if (shares_gpu) peers_.lets_next_start = false;
+  void meet(int rank, const CudaRank& other) { peers_.memory[rank] = other.memory_.data(); }
+  void arrange(bool share_gpu, bool lets_next_start) {
+    peers_.share_gpu = share_gpu;
+    peers_.lets_next_start = lets_next_start;
   }
 
   int rank() const override { return peers_.rank; }
@@ -89,7 +91,8 @@ class CudaRank final : public Communicator {
                .gave_up = reinterpret_cast<uint32_t*>(gave_up_.data()),
                .rank = rank,
                .size = size,
-               .lets_next_start = true} {
+               .share_gpu = false,
+               .lets_next_start = false} {
     *peers_.gave_up = 0;
     peers_.memory[rank] = memory_.data();
   }
@@ -115,13 +118,26 @@ class CudaRank final : public Communicator {
   Peers peers_;
 };
 
+// A kernel that starts early holds room on its GPU until the collective before it has ended. So
+// nothing may start early where the rank that is waited for is on the same GPU, and only one group
+// of the process may let kernels do so: of two, each could hold the room that the other's ranks
+// need, on another GPU.
 class CudaPeerRanks final : public PeerRanks {
  public:
-  explicit CudaPeerRanks(std::vector<CudaRank> ranks) : ranks_(std::move(ranks)) {}
+  CudaPeerRanks(std::vector<CudaRank> ranks, bool share_gpu)
+      : ranks_(std::move(ranks)), lets_next_start_(!share_gpu && !one_group_lets.exchange(true)) {
+    for (CudaRank& rank : ranks_) rank.arrange(share_gpu, lets_next_start_);
+  }
+  ~CudaPeerRanks() override {
+    if (lets_next_start_) one_group_lets = false;
+  }
   Communicator& rank(int rank) override { return ranks_[static_cast<size_t>(rank)]; }
 
  private:
+  static inline std::atomic<bool> one_group_lets = false;
+
   std::vector<CudaRank> ranks_;
+  const bool lets_next_start_;
 };
 
 // Lets kernels of GPU `from` reach the memory of GPU `to`.
@@ -157,17 +173,18 @@ Result<std::unique_ptr<PeerRanks>> create_cuda_peer_ranks(std::span<Device* cons
     HR_ASSIGN_OR_RETURN(CudaRank rank, CudaRank::create(device, r, size));
     ranks.push_back(std::move(rank));
   }
+  bool share_gpu = false;
   for (int from = 0; from < size; ++from) {
     const int gpu = devices[static_cast<size_t>(from)]->traits().index;
     for (int to = 0; to < size; ++to) {
       const int other = devices[static_cast<size_t>(to)]->traits().index;
       if (gpu != other) HR_RETURN_IF_ERROR(reach(gpu, other));
-      ranks[static_cast<size_t>(from)].meet(to, ranks[static_cast<size_t>(to)],
-                                            from != to && gpu == other);
+      ranks[static_cast<size_t>(from)].meet(to, ranks[static_cast<size_t>(to)]);
+      share_gpu = share_gpu || (from != to && gpu == other);
     }
   }
   devices.front()->make_current();
-  return std::unique_ptr<PeerRanks>(std::make_unique<CudaPeerRanks>(std::move(ranks)));
+  return std::unique_ptr<PeerRanks>(std::make_unique<CudaPeerRanks>(std::move(ranks), share_gpu));
 }
 
 }  // namespace headrace
