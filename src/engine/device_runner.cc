@@ -92,6 +92,7 @@ class DeviceRunner final : public Runner {
 
   void note(Status status);
   bool all_ranks_go_on() const;
+  void record_sizes();
 
   Device& device_;
   RankSeat seat_;
@@ -296,7 +297,9 @@ void DeviceRunner::submit_sample(Ticket ticket) {
     start_sample(*submission_);
     stream_->record(*steps_.marks(ticket).end);
     results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
-    if (submission_->padded_rows > 0) recorder_->graphs().has_run(submission_->padded_rows);
+    if (submission_->padded_rows > 0 && seat_.is_alone()) {
+      recorder_->graphs().has_run(submission_->padded_rows);
+    }
   }
   for (const LogitRow& row : step.logit_rows) {
     if (row.samples && row.ahead == 0) slots_.expect(row.slot);
@@ -326,7 +329,15 @@ bool DeviceRunner::idle_work() {
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
   note(more.status());
+  if (more.ok() && !*more && !seat_.is_alone()) record_sizes();
   return more.ok() && *more;
+}
+
+// Of ranks, while nothing runs: where a driver makes a recording it may wait for the GPU, on which
+// a kernel may wait for another rank.
+void DeviceRunner::record_sizes() {
+  for (const int32_t size : recorder_->graphs().sizes()) recorder_->graphs().has_run(size);
+  recorder_->graphs().wait();
 }
 
 // A step of nothing but padding; its seconds on the device, of ranks on the slowest. REQUIRES: no

@@ -19,6 +19,7 @@ class RankSeat {
   RankSeat(const RankSeat&) = delete;
   RankSeat& operator=(const RankSeat&) = delete;
 
+  bool is_alone() const { return link_.group == nullptr; }
   Mesh& mesh() { return mesh_; }
   // Of the collectives so far.
   Status status() const { return mesh_.tensor->status(); }

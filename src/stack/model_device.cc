@@ -1,5 +1,7 @@
 #include "stack/model_device.h"
 
+#include <cstdlib>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,6 +29,11 @@ Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& op
         "tensor_parallel_size");
   }
   std::vector<std::unique_ptr<Device>> devices;
+  std::set<int> different;
+  for (int32_t rank = 0; rank < ranks; ++rank) different.insert(gpu_of_rank(options, rank));
+  // A kernel that is loaded when it is first launched waits for its GPU, and so for what waits
+  // there for the other rank. CUDA reads this when it starts.
+  if (std::ssize(different) < ranks) ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     auto device =
         create_cuda_device(gpu_of_rank(options, rank), options.threads, options.batch_invariant);
@@ -59,6 +66,12 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
 
 Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options) {
   const int32_t ranks = options.tensor_parallel_size;
+  if (std::ssize(options.gpus) > ranks) {
+    return invalid_argument(
+        fmt::format("--device names {} GPUs, and --tensor-parallel-size is {}: a rank has one",
+                    options.gpus.size(), ranks),
+        "device");
+  }
   std::vector<std::unique_ptr<Device>> devices;
   if (ranks == 1) {
     HR_ASSIGN_OR_RETURN(auto device, create_device(options));

@@ -1,4 +1,5 @@
 #include "stack/model_stack.h"
+#include "stack/model_device.h"
 
 #include <gtest/gtest.h>
 
@@ -37,6 +38,17 @@ TEST(ModelStack, ContiguousMemoryIsNoMoreThanThePool) {
     EXPECT_EQ(at_once(load(kContiguous, (contexts + 1) * context_bytes - page_bytes)), contexts);
     EXPECT_EQ(at_once(load(KvMemoryKind::kPaged, contexts * context_bytes)), kSequences);
   }
+}
+
+TEST(ModelStack, MoreGpusThanRanksAreRefused) {
+  DeviceOptions options;
+  options.choice = DeviceChoice::kGpu;
+  options.gpus = {0, 1, 2};
+  options.tensor_parallel_size = 2;
+  const auto devices = create_devices(options);
+  ASSERT_FALSE(devices.ok());
+  EXPECT_EQ(devices.status().message(),
+            "--device names 3 GPUs, and --tensor-parallel-size is 2: a rank has one");
 }
 
 }  // namespace
