@@ -380,6 +380,7 @@ uint64_t LoraFile::checksum() const {
     add(std::as_bytes(std::span(pair.tensor)));
     add(std::as_bytes(std::span(&pair.scale, 1)));
     for (const ConstTensorView& factor : {pair.a, pair.b}) {
+      add(std::as_bytes(std::span(&factor.dtype, 1)));  // which numbers the bytes are
       add({factor.data, static_cast<size_t>(*tensor_bytes(factor.dtype, factor.shape))});
     }
   }

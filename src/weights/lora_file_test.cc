@@ -84,6 +84,19 @@ TEST_F(PeftFolder, PairsHaveTheirMatricesAndScales) {
   EXPECT_NE(file->checksum(), 0u);
 }
 
+// Prefixes are shared by it: the same bytes as other numbers are another adapter.
+TEST_F(PeftFolder, TheChecksumKnowsTheTypes) {
+  const auto checksum_as = [&](std::string_view dtype) {
+    SafetensorsBuilder builder;
+    builder.add(kPrefix + kQuery + ".lora_A.weight", dtype, {2, 4}, std::string(16, '\x3c'));
+    builder.add(kPrefix + kQuery + ".lora_B.weight", dtype, {4, 2}, std::string(16, '\x3c'));
+    write("adapter_model.safetensors", builder.build());
+    return read()->checksum();
+  };
+  EXPECT_EQ(checksum_as("F16"), checksum_as("F16"));
+  EXPECT_NE(checksum_as("F16"), checksum_as("BF16"));
+}
+
 TEST_F(PeftFolder, RankStabilisedScalesByTheRoot) {
   write_pair(kQuery);
   EXPECT_EQ(error_of(R"("use_rslora": true)"), "");
