@@ -62,5 +62,17 @@ TEST(AdapterFlags, OneOfAllRequests) {
   }
 }
 
+// run and chat, too: what an adapter's error names can be given.
+TEST(AdapterFlags, OneAdapterMayHaveALargeRank) {
+  ModelFlags flags;
+  CLI::App app{"", "test"};
+  add_adapter_flag(app, flags.stack.adapters);
+  add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+  const Status status =
+      parse_arguments(app, {"x.gguf", "--lora", "a", "--max-lora-rank", "256"}).status();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(flags.stack.adapters.rank_max, 256);
+}
+
 }  // namespace
 }  // namespace headrace
