@@ -81,6 +81,7 @@ void add_adapter_flag(CLI::App& app, AdapterOptions& options) {
   app.add_option_function<std::string>(
          "--lora",
          [&options](const std::string& path) {
+           if (path.empty()) throw CLI::ValidationError("--lora", "must name a folder or a file");
            take_adapter_of_all(options, spec_of_path(path), "--lora");
          },
          "An adapter over the model's weights: a PEFT folder with adapter_model.safetensors, or "

@@ -56,6 +56,8 @@ TEST(AdapterFlags, OneOfAllRequests) {
   EXPECT_EQ(flags.stack.adapters.dtype, DType::kF32);
   EXPECT_NE(parse({"--lora", "other"}, flags).message().find("one adapter at a time"),
             std::string_view::npos);
+  ModelFlags nowhere;
+  EXPECT_NE(parse({"--lora", ""}, nowhere).message().find("must name"), std::string_view::npos);
   for (const char* text : {"a", "a:", ":1", "a:x", "a:1x", "a:1e9"}) {
     ModelFlags wrong;
     EXPECT_FALSE(parse({"--lora-scaled", text}, wrong).ok()) << text;
