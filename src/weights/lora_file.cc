@@ -51,6 +51,9 @@ class LoraConfigReader {
     HR_ASSIGN_OR_RETURN(config.alphas, pattern("alpha_pattern"));
     const Json* const stabilised = json_.find("use_rslora");
     config.rank_stabilised = stabilised != nullptr && *stabilised == Json(true);
+    if (stabilised != nullptr && !config.rank_stabilised && !is_off(*stabilised)) {
+      return corrupt_key("use_rslora", "must be true or false");
+    }
     return config;
   }
 

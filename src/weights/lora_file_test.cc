@@ -101,6 +101,7 @@ TEST_F(PeftFolder, RankStabilisedScalesByTheRoot) {
   write_pair(kQuery);
   EXPECT_EQ(error_of(R"("use_rslora": true)"), "");
   EXPECT_EQ(read()->pairs[0].scale, 8.0f / std::sqrt(2.0f));
+  EXPECT_NE(error_of(R"("use_rslora": "yes")").find("must be true or false"), std::string::npos);
 }
 
 TEST_F(PeftFolder, APatternIsAWholeNameOrItsEnd) {
