@@ -97,6 +97,16 @@ TEST_F(PeftFolder, TheChecksumKnowsTheTypes) {
   EXPECT_NE(checksum_as("F16"), checksum_as("BF16"));
 }
 
+// A tool saves anew over the file of an adapter that a server is about to load.
+TEST_F(PeftFolder, AFileThatIsWrittenAnewIsNotLookedAtAgain) {
+  write_pair(kQuery);
+  const auto file = read();
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const uint64_t before = file->checksum();
+  fs::resize_file(path_ / "adapter_model.safetensors", 0);
+  EXPECT_EQ(file->checksum(), before);
+}
+
 TEST_F(PeftFolder, RankStabilisedScalesByTheRoot) {
   write_pair(kQuery);
   EXPECT_EQ(error_of(R"("use_rslora": true)"), "");
