@@ -613,6 +613,9 @@ Status apply_model_list_flags(ServeFlags& flags) {
   if (several && flags.model.stack.adapters.wanted()) {
     return refuse("--lora-modules, --enable-lora", "each of several has its own, in --models");
   }
+  if (flags.model.stack.adapters.enabled) {
+    return refuse("--enable-lora", "name adapters at the start (--lora-modules)");
+  }
   if (several && !flags.model.stack.engine.kv_save_path.empty()) {
     return refuse("--kv-save", "several would write one file");
   }

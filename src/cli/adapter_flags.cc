@@ -81,6 +81,7 @@ void add_adapter_flag(CLI::App& app, AdapterOptions& options) {
   app.add_option_function<std::string>(
          "--lora",
          [&options](const std::string& path) {
+           if (path.empty()) throw CLI::ValidationError("--lora", "must name a folder or a file");
            take_adapter_of_all(options, spec_of_path(path), "--lora");
          },
          "An adapter over the model's weights: a PEFT folder with adapter_model.safetensors, or "
@@ -97,6 +98,10 @@ void add_adapter_flag(CLI::App& app, AdapterOptions& options) {
       ->group(kAdapterGroup);
   add_choice(app, "--lora-dtype", options.dtype, kLoraTypes,
              "What adapters are kept as; auto: float32 with --dtype float32, else float16")
+      ->group(kAdapterGroup);
+  app.add_option("--max-lora-rank", options.rank_max, "Largest rank of an adapter")
+      ->check(CLI::Range(1, 1 << 12))
+      ->type_name("N")
       ->group(kAdapterGroup);
 }
 
@@ -121,10 +126,6 @@ void add_adapter_flags(CLI::App& app, AdapterOptions& options) {
   app.add_option("--max-cpu-loras,--max-loras,--max-loras-per-batch", options.count_max,
                  "Adapters in memory at a time, all of which may be in one step")
       ->check(CLI::Range(1, 1 << 16))
-      ->type_name("N")
-      ->group(kAdapterGroup);
-  app.add_option("--max-lora-rank", options.rank_max, "Largest rank of an adapter")
-      ->check(CLI::Range(1, 1 << 12))
       ->type_name("N")
       ->group(kAdapterGroup);
 }

@@ -13,8 +13,8 @@
 
 namespace headrace {
 
-// --lora, --lora-scaled and --lora-dtype, of commands that answer with one adapter or none. Before
-// add_model_flags(), which adds what is not there as flags of other programs.
+// --lora, --lora-scaled, --lora-dtype and --max-lora-rank, of commands that answer with one adapter
+// or none. Before add_model_flags(), which adds what is not there as flags of other programs.
 void add_adapter_flag(CLI::App& app, AdapterOptions& options);
 // The same and those of a server, whose requests choose.
 void add_adapter_flags(CLI::App& app, AdapterOptions& options);

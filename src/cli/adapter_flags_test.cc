@@ -56,10 +56,24 @@ TEST(AdapterFlags, OneOfAllRequests) {
   EXPECT_EQ(flags.stack.adapters.dtype, DType::kF32);
   EXPECT_NE(parse({"--lora", "other"}, flags).message().find("one adapter at a time"),
             std::string_view::npos);
+  ModelFlags nowhere;
+  EXPECT_NE(parse({"--lora", ""}, nowhere).message().find("must name"), std::string_view::npos);
   for (const char* text : {"a", "a:", ":1", "a:x", "a:1x", "a:1e9"}) {
     ModelFlags wrong;
     EXPECT_FALSE(parse({"--lora-scaled", text}, wrong).ok()) << text;
   }
+}
+
+// run and chat, too: what an adapter's error names can be given.
+TEST(AdapterFlags, OneAdapterMayHaveALargeRank) {
+  ModelFlags flags;
+  CLI::App app{"", "test"};
+  add_adapter_flag(app, flags.stack.adapters);
+  add_model_flags(app, flags, ModelArgument::kFlagOrPositional);
+  const Status status =
+      parse_arguments(app, {"x.gguf", "--lora", "a", "--max-lora-rank", "256"}).status();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(flags.stack.adapters.rank_max, 256);
 }
 
 }  // namespace

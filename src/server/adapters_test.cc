@@ -114,6 +114,13 @@ TEST(ServerAdapters, ANameMeansOneThing) {
   served.adapters = &bank;
   EXPECT_NE(fixture.server->set_ready(std::move(served)).message().find("both called"),
             std::string_view::npos);
+  // Nor a name of the model's that is listed nowhere: its requests would go to the model.
+  ServedModel other = fixture.model.served();
+  other.names = {"another"};
+  other.other_names = fixture.model.served().names;
+  other.adapters = &bank;
+  EXPECT_NE(fixture.server->set_ready(std::move(other)).message().find("both called"),
+            std::string_view::npos);
 }
 
 }  // namespace

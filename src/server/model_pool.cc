@@ -97,7 +97,16 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
   }
   for (size_t place = 0; place < entries.size(); ++place) {  // where they name no other
     for (const std::string& name : entries[place]->spec.other_names) by_name.emplace(name, place);
-    for (const std::string& name : entries[place]->spec.adapter_names) by_name.emplace(name, place);
+  }
+  for (size_t place = 0; place < entries.size(); ++place) {
+    for (const std::string& name : entries[place]->spec.adapter_names) {
+      const auto [at, fresh] = by_name.emplace(name, place);
+      if (fresh || at->second == place) continue;
+      return invalid_argument(fmt::format(
+          "an adapter is called {} as is another model or an adapter of it: name one of them "
+          "otherwise (NAME=PATH)",
+          name));
+    }
   }
   if (first) {
     Entry& entry = *entries.front();

@@ -234,6 +234,25 @@ TEST(ModelPool, TwoOfOneNameAreRefused) {
   EXPECT_EQ(status.message(), "two models are called x: name one of them otherwise (NAME=PATH)");
 }
 
+// Else a request of that name would go to one of the two, and nobody would know.
+TEST(ModelPool, AnAdaptersNameIsNoOtherModelsOrAdapters) {
+  const auto refusal = [](const std::string& of_first) {
+    SystemClock clock;
+    ModelPool pool(clock, {});
+    std::vector<ServedModelSpec> specs(2);
+    specs[0].names = {"a"};
+    specs[0].adapter_names = {of_first};
+    specs[1].names = {"b"};
+    specs[1].adapter_names = {"sql"};
+    return std::string(pool.open({}, std::move(specs), std::nullopt).message());
+  };
+  for (const char* const name : {"b", "sql"}) {
+    EXPECT_EQ(refusal(name), fmt::format("an adapter is called {} as is another model or an "
+                                         "adapter of it: name one of them otherwise (NAME=PATH)",
+                                         name));
+  }
+}
+
 // Many threads, three models with room for two: nobody fails, and nothing is used that is gone.
 TEST(ModelPool, ManyThreadsSwitchModels) {
   PoolRig rig(3, {.loaded_max = 2});

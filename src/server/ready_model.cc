@@ -34,7 +34,10 @@ Status check_adapter_names(const ServedModel& served) {
   for (const auto& entry : served.adapters->list()) {
     const std::string& name = entry.spec.name;
     if (name == served.adapter_of_all) continue;
-    if (std::find(served.names.begin(), served.names.end(), name) != served.names.end()) {
+    const auto is_own = [&](const std::vector<std::string>& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (is_own(served.names) || is_own(served.other_names)) {
       return invalid_argument(
           fmt::format("an adapter and the model are both called {}: name one of them otherwise",
                       name),

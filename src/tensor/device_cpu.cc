@@ -102,7 +102,9 @@ class CpuDevice final : public Device {
     }
     return Buffer(this, data, bytes, kind);
   }
-  void release(std::byte* data, int64_t, MemoryKind) override { memory_.release(data); }
+  void release(std::byte* data, int64_t bytes, MemoryKind) override {
+    memory_.release(data, static_cast<size_t>(bytes));
+  }
 
   DeviceTraits traits_;
   PageArena memory_;

@@ -41,6 +41,14 @@ std::byte* map_aligned(size_t size) {
   return begin;
 }
 
+// The whole huge pages of memory that is not used again; none is split.
+void give_back_pages(std::byte* piece, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(piece);
+  const size_t before = round_up(address, kHugePage) - address;
+  if (bytes < before + kHugePage) return;
+  ::madvise(piece + before, (bytes - before) / kHugePage * kHugePage, MADV_DONTNEED);
+}
+
 }  // namespace
 
 PageArena::~PageArena() {
@@ -75,13 +83,13 @@ std::byte* PageArena::allocate(size_t bytes) {
   return piece;
 }
 
-void PageArena::release(std::byte* piece) {
+void PageArena::release(std::byte* piece, size_t bytes) {
   std::lock_guard lock(mutex_);
   auto chunk = chunks_.upper_bound(piece);
   CHECK(chunk != chunks_.begin());
   chunk = std::prev(chunk);
   CHECK(piece < chunk->first + chunk->second.size && chunk->second.live > 0);
-  if (--chunk->second.live > 0) return;
+  if (--chunk->second.live > 0) return give_back_pages(piece, bytes);
   if (open_ == chunk->first) open_ = nullptr;
   ::munmap(chunk->first, chunk->second.size);
   chunks_.erase(chunk);

@@ -22,8 +22,9 @@ class PageArena {
   // Zeroed memory on 64 bytes, or null where the system has no more. Costs memory only where it is
   // touched. REQUIRES: bytes >= 1
   std::byte* allocate(size_t bytes);
-  // REQUIRES: from allocate(). A chunk goes back to the system with its last piece.
-  void release(std::byte* piece);
+  // A chunk goes back to the system with its last piece; before that the 2-MiB pages that were this
+  // piece's alone. REQUIRES: from allocate() of as many bytes
+  void release(std::byte* piece, size_t bytes);
 
  private:
   struct Chunk {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <utility>
@@ -51,6 +51,9 @@ class LoraConfigReader {
     HR_ASSIGN_OR_RETURN(config.alphas, pattern("alpha_pattern"));
     const Json* const stabilised = json_.find("use_rslora");
     config.rank_stabilised = stabilised != nullptr && *stabilised == Json(true);
+    if (stabilised != nullptr && !config.rank_stabilised && !is_off(*stabilised)) {
+      return corrupt_key("use_rslora", "must be true or false");
+    }
     return config;
   }
 
@@ -182,21 +185,29 @@ Result<LoraConfig> read_lora_config(const std::string& path) {
 
 // --- Pairs of factors ----------------------------------------------------------------------------
 
-// Views of tensors that lie in a file, or, where that has not aligned them, in copies.
-struct LoraMemory {
-  std::shared_ptr<const SafetensorsFile> safetensors;
-  std::shared_ptr<const GgufFile> gguf;
-  std::deque<std::vector<double>> copies;  // aligned for all types
+// Copies of tensors, read and not mapped: a file that is written anew while a server loads it is an
+// error, where a mapping of it would end the server (SIGBUS).
+class LoraMemory {
+ public:
+  explicit LoraMemory(const std::string& path) : path_(path), file_(path, std::ios::binary) {}
 
-  ConstTensorView aligned(std::span<const std::byte> bytes, DType dtype, const Shape& shape) {
-    const std::byte* data = bytes.data();
-    if (reinterpret_cast<uintptr_t>(data) % sizeof(double) != 0) {
-      auto& copy = copies.emplace_back(bytes.size() / sizeof(double) + 1);
-      std::memcpy(copy.data(), bytes.data(), bytes.size());
-      data = reinterpret_cast<const std::byte*>(copy.data());
+  // `bytes`: of the mapping `whole` of the file.
+  Result<ConstTensorView> read(std::span<const std::byte> whole, std::span<const std::byte> bytes,
+                               DType dtype, const Shape& shape) {
+    auto& copy = copies_.emplace_back(bytes.size() / sizeof(double) + 1);
+    const auto size = static_cast<std::streamsize>(bytes.size());
+    file_.seekg(bytes.data() - whole.data());
+    file_.read(reinterpret_cast<char*>(copy.data()), size);
+    if (file_.gcount() != size) {
+      return corrupt(fmt::format("{}: it became shorter while it was read", path_));
     }
-    return {data, dtype, shape};
+    return ConstTensorView(reinterpret_cast<const std::byte*>(copy.data()), dtype, shape);
   }
+
+ private:
+  const std::string path_;
+  std::ifstream file_;
+  std::deque<std::vector<double>> copies_;  // aligned for all types
 };
 
 // A and B of each module, as they are found.
@@ -291,18 +302,20 @@ Result<LoraFile> read_peft_folder(const std::string& folder, HfTensorNames names
     return unsupported(fmt::format("{}: there is only adapter_model.bin: save the adapter as {}",
                                    folder, kLoraWeights));
   }
-  auto memory = std::make_shared<LoraMemory>();
-  HR_ASSIGN_OR_RETURN(memory->safetensors, SafetensorsFile::open(path));
+  HR_ASSIGN_OR_RETURN(const auto safetensors, SafetensorsFile::open(path));
+  auto memory = std::make_shared<LoraMemory>(path);
   PairCollector pairs(path);
-  for (const SafetensorsTensor& tensor : memory->safetensors->plan().tensors) {
+  for (const SafetensorsTensor& tensor : safetensors->plan().tensors) {
     HR_ASSIGN_OR_RETURN(const PeftName name, peft_name(pairs, tensor.name));
     if (!tensor.type->dtype || tensor.shape.rank() != 2 || tensor.elements == 0) {
       return pairs.corrupt_tensor(
           tensor.name,
           fmt::format("{} {} is no matrix of floats", tensor.type->name, tensor.shape.to_string()));
     }
-    HR_RETURN_IF_ERROR(pairs.add(name.module_name, name.is_a,
-                                 memory->aligned(tensor.bytes, *tensor.type->dtype, tensor.shape)));
+    HR_ASSIGN_OR_RETURN(
+        const ConstTensorView view,
+        memory->read(safetensors->bytes(), tensor.bytes, *tensor.type->dtype, tensor.shape));
+    HR_RETURN_IF_ERROR(pairs.add(name.module_name, name.is_a, view));
   }
   LoraFile file;
   file.path = folder;
@@ -334,9 +347,8 @@ Result<LoraFile> read_peft_folder(const std::string& folder, HfTensorNames names
 // --- GGUF ----------------------------------------------------------------------------------------
 
 Result<LoraFile> read_gguf_adapter(const std::string& path) {
-  auto memory = std::make_shared<LoraMemory>();
-  HR_ASSIGN_OR_RETURN(memory->gguf, GgufFile::open(path));
-  const GgufFile& gguf = *memory->gguf;
+  HR_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> opened, GgufFile::open(path));
+  const GgufFile& gguf = *opened;
   HR_ASSIGN_OR_RETURN(const std::optional<std::string_view> type,
                       gguf.optional_string("general.type"));
   if (type != "adapter") return gguf.corrupt_field("general.type", "must be \"adapter\"");
@@ -362,7 +374,7 @@ Result<LoraFile> read_gguf_adapter(const std::string& path) {
     pair.scale = alpha == 0 ? 1.0f : static_cast<float>(alpha / static_cast<double>(pair.a.rows()));
     return ok_status();
   }));
-  file.memory = std::move(memory);
+  file.memory = opened;
   return file;
 }
 
@@ -380,6 +392,7 @@ uint64_t LoraFile::checksum() const {
     add(std::as_bytes(std::span(pair.tensor)));
     add(std::as_bytes(std::span(&pair.scale, 1)));
     for (const ConstTensorView& factor : {pair.a, pair.b}) {
+      add(std::as_bytes(std::span(&factor.dtype, 1)));  // which numbers the bytes are
       add({factor.data, static_cast<size_t>(*tensor_bytes(factor.dtype, factor.shape))});
     }
   }

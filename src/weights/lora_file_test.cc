@@ -84,10 +84,34 @@ TEST_F(PeftFolder, PairsHaveTheirMatricesAndScales) {
   EXPECT_NE(file->checksum(), 0u);
 }
 
+// Prefixes are shared by it: the same bytes as other numbers are another adapter.
+TEST_F(PeftFolder, TheChecksumKnowsTheTypes) {
+  const auto checksum_as = [&](std::string_view dtype) {
+    SafetensorsBuilder builder;
+    builder.add(kPrefix + kQuery + ".lora_A.weight", dtype, {2, 4}, std::string(16, '\x3c'));
+    builder.add(kPrefix + kQuery + ".lora_B.weight", dtype, {4, 2}, std::string(16, '\x3c'));
+    write("adapter_model.safetensors", builder.build());
+    return read()->checksum();
+  };
+  EXPECT_EQ(checksum_as("F16"), checksum_as("F16"));
+  EXPECT_NE(checksum_as("F16"), checksum_as("BF16"));
+}
+
+// A tool saves anew over the file of an adapter that a server is about to load.
+TEST_F(PeftFolder, AFileThatIsWrittenAnewIsNotLookedAtAgain) {
+  write_pair(kQuery);
+  const auto file = read();
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const uint64_t before = file->checksum();
+  fs::resize_file(path_ / "adapter_model.safetensors", 0);
+  EXPECT_EQ(file->checksum(), before);
+}
+
 TEST_F(PeftFolder, RankStabilisedScalesByTheRoot) {
   write_pair(kQuery);
   EXPECT_EQ(error_of(R"("use_rslora": true)"), "");
   EXPECT_EQ(read()->pairs[0].scale, 8.0f / std::sqrt(2.0f));
+  EXPECT_NE(error_of(R"("use_rslora": "yes")").find("must be true or false"), std::string::npos);
 }
 
 TEST_F(PeftFolder, APatternIsAWholeNameOrItsEnd) {

@@ -3,12 +3,13 @@
 import array
 import json
 import random
+import subprocess
 import threading
 
 import openai
 import pytest
 
-from conftest import NAME
+from conftest import BINARY, MODEL, NAME
 
 HIDDEN, HEADS, KV_HEADS, HEAD, FFN = 576, 9, 3, 64, 1536  # SmolLM2-135M
 MATRICES = {
@@ -168,6 +169,12 @@ def test_adapters_come_and_go_under_traffic(start_server, adapters, tmp_path):
             pass
     stop.set()
     thread.join()
+
+
+def test_a_flag_that_could_do_nothing_is_refused(adapters):
+    arguments = ["--enable-lora", "--enable-sleep-mode", "--lora-modules", f"sql={adapters[0]}"]
+    refused = subprocess.run([BINARY, "serve", "-m", MODEL, "--port", "0", *arguments], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "--enable-lora is for one model that stays" in refused.stderr
 
 
 def test_one_adapter_of_all_requests(start_server, adapters):
