@@ -155,6 +155,7 @@ std::string with_doubles_for_long_integers(std::string_view text) {
 // `root` lives as long as the parser and its next text.
 Status parse_text(std::string_view text, int depth_max, simdjson::dom::parser& parser,
                   element& root) {
+  if (text.data() == nullptr) text = "";  // as an empty file is seen
   // The parser's own depth bound covers its stack; ours is exact.
   if (parser.allocate(std::max<size_t>(text.size(), 1), static_cast<size_t>(depth_max) + 2)) {
     return exhausted("not enough memory for the JSON text");

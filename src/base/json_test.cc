@@ -8,6 +8,11 @@
 namespace headrace {
 namespace {
 
+TEST(Json, NothingIsNoJson) {
+  EXPECT_FALSE(parse_json(std::string_view()).ok());
+  EXPECT_FALSE(parse_json("").ok());
+}
+
 TEST(Json, RoundTrips) {
   const std::string text =
       R"({"a":[1,-2.5,true,null,"x\ny \u00e9"],"b":{},"big":9223372036854775807})";
