@@ -261,7 +261,7 @@ def test_ranks_answer_as_one(program, model):
     "flags, words",
     [
         (["--tp", "0"], "--tensor-parallel-size: 0 is outside 1 to 64"),
-        (["--tp", "2", "--tensor-parallel-sums", "sum"], "--tensor-parallel-sums: sum not in {gather,reduce}"),
+        (["--tp", "2", "--tensor-parallel-sums", "sum"], "--tensor-parallel-sums: sum not in {auto,gather,reduce}"),
         (["--tp", "2", "--pp", "2"], "2 is not supported, only 1"),
     ],
 )

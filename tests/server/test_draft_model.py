@@ -15,7 +15,7 @@ PROMPTS = ["Write a function that adds two numbers.", "What is the capital of Fr
 
 @pytest.fixture(scope="module")
 def servers():
-    plain = RunningServer("--device", "cpu", "--max-model-len", "1024")
+    plain = RunningServer("--device", "cpu", "--max-model-len", "1024", "--no-jump-ahead")
     drafting = RunningServer("--device", "cpu", "--max-model-len", "1024", "--model-draft", MODEL, "--draft-max", "4")
     yield plain.wait_ready(), drafting.wait_ready()
     plain.kill()
