@@ -234,9 +234,20 @@ TEST(Engine, TheCacheIsClearedWhileNothingRuns) {
   engine.unpin_prefix(7);
   EXPECT_GT(cached_of_next(), 0);
 
+  // It waits in its sink until the call has come, or might have ended before.
   Collector collector(1);
-  ASSERT_TRUE(engine.submit(make_request(engine, 4, 8, 100), collector.sink()).ok());
-  EXPECT_FALSE(clear());
+  std::promise<void> asked;
+  std::promise<bool> cleared;
+  const Status status = engine.submit(
+      make_request(engine, 4, 8, 100),
+      [sink = collector.sink(), come = asked.get_future().share()](const Emission& emission) {
+        come.wait();
+        sink(emission);
+      });
+  ASSERT_TRUE(status.ok());
+  engine.clear_prefix_cache([&](bool done) { cleared.set_value(done); });
+  asked.set_value();
+  EXPECT_FALSE(cleared.get_future().get());
   ASSERT_TRUE(collector.wait_all());
 }
 
