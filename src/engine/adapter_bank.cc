@@ -20,10 +20,13 @@ Status AdapterBank::check_room() {
 }
 
 // REQUIRES: mutex_
+std::vector<AdapterBank::Entry>::const_iterator AdapterBank::place_of(std::string_view name) const {
+  return std::ranges::find_if(entries_, [&](const Entry& e) { return e.spec.name == name; });
+}
+
+// REQUIRES: mutex_
 Status AdapterBank::check_name(std::string_view name) const {
-  if (std::ranges::none_of(entries_, [&](const Entry& e) { return e.spec.name == name; })) {
-    return ok_status();
-  }
+  if (place_of(name) == entries_.end()) return ok_status();
   return invalid_argument(
       fmt::format("an adapter called {} is loaded: unload it, or name this one otherwise", name),
       "lora_name");
@@ -66,35 +69,33 @@ Status AdapterBank::replace(const AdapterSpec& spec) {
   HR_ASSIGN_OR_RETURN(Adapters adapter, load_(spec));
   Adapters before;  // destroyed without the mutex
   const std::lock_guard lock(mutex_);
-  const auto at =
-      std::ranges::find_if(entries_, [&](const Entry& e) { return e.spec.name == spec.name; });
+  const auto at = place_of(spec.name);
   if (at == entries_.end()) {
     keep(spec, std::move(adapter));
   } else {
+    Entry& entry = entries_[static_cast<size_t>(at - entries_.begin())];
     in_memory_.push_back(adapter);
-    before = std::exchange(at->adapter, std::move(adapter));
-    at->spec = spec;
+    before = std::exchange(entry.adapter, std::move(adapter));
+    entry.spec = spec;
   }
   return ok_status();
 }
 
 Status AdapterBank::unload(std::string_view name) {
-  Entry gone;  // destroyed without the mutex
+  Adapters gone;  // destroyed without the mutex
   const std::lock_guard lock(mutex_);
-  const auto at =
-      std::ranges::find_if(entries_, [&](const Entry& e) { return e.spec.name == name; });
+  const auto at = place_of(name);
   if (at == entries_.end()) {
     return not_found(fmt::format("no adapter is called {}", name), "lora_name");
   }
-  gone = std::move(*at);
+  gone = at->adapter;
   entries_.erase(at);
   return ok_status();
 }
 
 AdapterBank::Adapters AdapterBank::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  const auto at =
-      std::ranges::find_if(entries_, [&](const Entry& e) { return e.spec.name == name; });
+  const auto at = place_of(name);
   return at == entries_.end() ? nullptr : at->adapter;
 }
 

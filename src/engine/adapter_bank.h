@@ -49,6 +49,7 @@ class AdapterBank {
  private:
   Status check_room();
   Status check_name(std::string_view name) const;
+  std::vector<Entry>::const_iterator place_of(std::string_view name) const;
   void keep(const AdapterSpec& spec, Adapters adapter);
 
   const int32_t count_max_;

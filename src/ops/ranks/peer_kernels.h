@@ -22,8 +22,6 @@ struct Peers {
   // Both are the same on all ranks, whose collectives have as many blocks as each other.
   bool share_gpu;        // two ranks are on one GPU
   bool lets_next_start;  // the next kernel may take its places while this one waits
-
-  PeerMemory places() const { return {size}; }
 };
 
 // Columns [starts[r], starts[r + 1]) of rank r, in accesses.
