@@ -172,6 +172,9 @@ class EditLineReader final : public LineReader {
     el_set(edit_, EL_ADDFN, "headrace-complete", "Completes a word", &EditLineReader::on_tab);
     el_set(edit_, EL_BIND, "\t", "headrace-complete", nullptr);
     el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
+    // Between lines too keys stay keys: in canonical mode the terminal would make a Ctrl-D that was
+    // typed ahead an end of its own, of which the switch to the next line leaves a zero byte.
+    el_set(edit_, EL_SETTY, "-x", "-icanon", nullptr);
     el_wset(edit_, EL_GETCFN, &EditLineReader::read_character);
   }
 

@@ -66,10 +66,16 @@ class Terminal:
     def resize(self, columns, rows=None):
         fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("HHHH", rows or self.rows, columns, 0, 0))
 
-    def exit_code(self):
+    def exit_code(self, seconds=60):
         """Reads to the end first: a terminal that nobody reads holds the program up."""
+        end = time.monotonic() + seconds
         try:
-            while data := os.read(self.file, 65536):
+            while True:
+                ready, _, _ = select.select([self.file], [], [], max(0, end - time.monotonic()))
+                assert ready, f"the program has not ended within {seconds} s"
+                data = os.read(self.file, 65536)
+                if not data:
+                    break
                 self.output += data.decode(errors="replace")
         except OSError:  # the other side is closed
             pass

@@ -264,6 +264,19 @@ def test_a_terminal_without_sequences_gets_none(chat, kind):
     assert not terminal.sequences and "\x1b" not in terminal.output
 
 
+def test_what_is_typed_during_an_answer_comes_after_it(chat, server):
+    server.pieces, server.delay = ["one ", "two ", "three "], 0.3
+    terminal = chat()
+    terminal.type("Go.\r")
+    terminal.wait_for("one")
+    terminal.type("Agan\x7fin.\r\x04")
+    terminal.wait_for("three")
+    terminal.wait_for("one")
+    terminal.wait_for("three")
+    assert terminal.exit_code() == 0
+    assert [body["messages"][-1]["content"] for body in server.bodies] == ["Go.", "Again."]
+
+
 def test_plain_is_a_flag(chat, server):
     server.pieces = ["**bold**\n"]
     assert ask(chat("--plain")) == ["**bold**"]
