@@ -9,6 +9,7 @@
 namespace headrace {
 namespace {
 
+constexpr std::string_view kHelloWorld = "hello world";  // what every request is answered with
 constexpr std::string_view kAsked = R"("messages":[{"role":"user","content":"hi"}])";
 
 // The answer to one request, which dies behind `tokens` bytes of "hello world".
@@ -50,20 +51,28 @@ TEST(DeadEnd, OpenAiSaysErrorAndKeepsTheText) {
   EXPECT_NE(text.body.find(R"("finish_reason":"error")"), std::string::npos);
 }
 
+// Which of the choices died is a matter of when each came to the engine; one did, within its text.
+void expect_one_died(const Json& answer, int choices) {
+  int died = 0;
+  for (int i = 0; i < choices; ++i) {
+    const std::string& text = at(choice(answer, i), "text").as_string();
+    if (at(choice(answer, i), "finish_reason") == Json("error")) {
+      ++died;
+      EXPECT_LT(text.size(), kHelloWorld.size());
+      EXPECT_TRUE(kHelloWorld.starts_with(text)) << text;
+    } else {
+      EXPECT_EQ(text, kHelloWorld);
+      EXPECT_EQ(at(choice(answer, i), "finish_reason"), Json("stop"));
+    }
+  }
+  EXPECT_EQ(died, 1);
+}
+
 TEST(DeadEnd, TheOtherChoicesAreUnharmed) {
   ServerFixture f;
-  const Json n = dying(f, kCompletions, R"({"prompt":"a","n":3})", 3 * 2 + 1).json();
-  const Json list = dying(f, kCompletions, R"({"prompt":["a","b"]})", 2 * 2 + 1).json();
-  for (const Json* answer : {&n, &list}) {
-    EXPECT_EQ(at(choice(*answer, 1), "text"), Json("he"));
-    EXPECT_EQ(at(choice(*answer, 1), "finish_reason"), Json("error"));
-    EXPECT_EQ(at(choice(*answer, 0), "text"), Json("hello world"));
-    EXPECT_EQ(at(choice(*answer, 0), "finish_reason"), Json("stop"));
-  }
-  EXPECT_EQ(at(choice(n, 2), "text"), Json("hello world"));
-  const Json at_once = dying(f, kCompletions, R"({"prompt":"a","n":2})", 0).json();
-  EXPECT_EQ(at(choice(at_once, 0), "text"), Json(""));
-  EXPECT_EQ(at(choice(at_once, 1), "text"), Json("hello world"));
+  expect_one_died(dying(f, kCompletions, R"({"prompt":"a","n":3})", 3 * 2 + 1).json(), 3);
+  expect_one_died(dying(f, kCompletions, R"({"prompt":["a","b"]})", 2 * 2 + 1).json(), 2);
+  expect_one_died(dying(f, kCompletions, R"({"prompt":"a","n":2})", 0).json(), 2);
   EXPECT_NE(f.get("/metrics").body.find(R"(finished_reason="error")"), std::string::npos);
 }
 
