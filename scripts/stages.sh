@@ -187,7 +187,9 @@ stage_clients_full() {
     -o "cache_dir=$PWD/build/pytest-full" --junitxml="$RESULTS/clients_full/server.xml" \
     tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py ||
     fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py"
-  finish "LlamaIndex, 10,000 requests of Schemathesis, 60 schemas of answers"
+  HEADRACE_FAULTY_PULLS=1000 logged clients-full.log build/venv/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
+    --junitxml="$RESULTS/clients_full/pull.xml" tests/cli/test_pull.py -k faulty || fail "1,000 faulty downloads"
+  finish "LlamaIndex, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
 # The program with what travels beside it, alone in a folder.
