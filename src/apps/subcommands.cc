@@ -16,6 +16,7 @@
 #include "bench/bench_weights_command.h"
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
+#include "apps/models_command.h"
 #include "apps/serve_command.h"
 #include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
@@ -32,6 +33,13 @@ constexpr Subcommand kSubcommands[] = {
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
     {"batch", "answer a file of requests", define_batch},
     {"top", "watch a server in the terminal", define_top},
+#endif
+#ifdef HEADRACE_WITH_SERVER
+    {"pull", "fetch a model", define_pull},
+    {"list", "the models of this machine", define_list},
+    {"show", "what one of them is", define_show},
+    {"rm", "remove one of them", define_rm},
+    {"search", "look for models on the hub", define_search},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},
