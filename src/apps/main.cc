@@ -64,7 +64,7 @@ constexpr ForeignCommand kForeignCommands[] = {
     {"stop", "SIGTERM or Ctrl-C ends a server"},
     {"complete", "use 'headrace run --raw -p TEXT'"},
     {"run-batch", "use 'headrace batch'"},
-    {"collect-env", "use 'headrace --version' and 'headrace bench ceilings'"},
+    {"collect-env", "use 'headrace doctor' and 'headrace --version'"},
 };
 
 std::string unknown_command(const std::string& name) {

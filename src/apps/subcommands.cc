@@ -2,6 +2,7 @@
 
 #include "apps/chat_command.h"
 #include "apps/completion_command.h"
+#include "apps/doctor_command.h"
 #include "apps/eval_command.h"
 #include "apps/inspect_command.h"
 #include "apps/man_command.h"
@@ -57,6 +58,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench ablate", "a technique on and off, the same work", define_bench_ablate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"bench weights", "write dummy weights as safetensors", define_bench_weights},
+    {"doctor", "what this machine has, and what to change", define_doctor},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completions", "print a shell completion script", define_completion},
     {"man", "print the manual page", define_man},
