@@ -73,6 +73,7 @@ run_ctest() {
 stage_packages() {
   local groups=(build model test fuzz)
   [[ $MODE == quick ]] || groups+=(browser)
+  [[ $MODE != full ]] || groups+=(package)
   install_packages "${groups[@]}"
 }
 stage_model() {
@@ -196,6 +197,13 @@ stage_clients_full() {
 stage_package() {
   begin package
   logged package.log tests/package/package_test.sh build/headrace || fail "tests/package/package_test.sh"
+  if [[ $MODE == full ]]; then
+    rm -f build/headrace_*.deb
+    logged package.log scripts/package build || fail "scripts/package"
+    logged package.log as_root tests/package/clean_root_test.sh build/headrace_*.deb "$HEADRACE_MODEL_SMOLLM2" build/debian12.tar ||
+      fail "tests/package/clean_root_test.sh"
+    note "$(grep -o 'from dpkg -i.*' "$LOGS/package.log" | tail -1)"
+  fi
   finish "the program runs away from its build folder"
 }
 

@@ -9,6 +9,8 @@ cp "$program" "$folder/"
 cp -r "$(dirname "$program")/lib" "$folder/"
 
 "$folder/headrace" --version
+# Opened when something is fetched, so that ldd does not know it.
+[[ -e $folder/lib/libcurl.so.4 ]] || { echo "libcurl is not beside the program"; exit 1; }
 
 # ldd prints "name => path (address)".
 foreign=$(ldd "$folder/headrace" | awk '$2 == "=>" { print $1, $3 }' | grep -v "$folder/lib/" |
