@@ -18,6 +18,7 @@
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
 #include "apps/models_command.h"
+#include "apps/recommend_command.h"
 #include "apps/serve_command.h"
 #include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
@@ -41,6 +42,7 @@ constexpr Subcommand kSubcommands[] = {
     {"show", "what one of them is", define_show},
     {"rm", "remove one of them", define_rm},
     {"search", "look for models on the hub", define_search},
+    {"recommend", "which models fit here, and how fast they can be", define_recommend},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},

@@ -323,6 +323,17 @@ def test_what_stands_in_the_way_is_one_line(machine, hub):
     assert [path for path in machine.folder.rglob("*") if path.is_file()] == []
 
 
+def test_recommend_asks_for_sizes_and_fetches_nothing(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(2_000_000)}
+    found = json.loads(machine.text("recommend", "maker/model", "--json"))
+    assert [model["bytes"] for model in found["models"]] == [2_000_000]
+    assert found["best"] == "maker/model" and found["bytes_per_second"] > 1e8
+    rate = found["models"][0]["tokens_per_second_max"]
+    assert rate == pytest.approx(found["bytes_per_second"] / 2_000_000)
+    assert hub.storage.requests == []
+    assert "no such file" in machine.error("recommend", "/no/such.gguf").lower()
+
+
 def test_search(machine, hub):
     hub.models = {"maker/smollm-one": FILES, "maker/smollm-two": FILES, "maker/other": FILES}
     lines = machine.text("search", "smollm").splitlines()
