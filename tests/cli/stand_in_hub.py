@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import random
+import ssl
 import threading
 import time
 import urllib.parse
@@ -29,8 +30,14 @@ class StandInHub(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, models, storage=None):
+    def __init__(self, models, storage=None, certificate=None):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http"
+        if certificate:  # (file, key): under TLS
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.scheme = "https"
         self.models = models
         self.ollama = {}  # {"library/name:tag": bytes}
         self.storage = storage
@@ -47,7 +54,7 @@ class StandInHub(http.server.ThreadingHTTPServer):
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def close(self):
         self.shutdown()

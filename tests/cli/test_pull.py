@@ -303,6 +303,24 @@ def test_a_token_goes_to_the_hub_alone(machine, hub):
     assert machine.pull("maker/gated").returncode == 0
 
 
+def test_a_certificate_is_verified_and_https_stays_https(program, hub, tmp_path):
+    folder = pathlib.Path(__file__).resolve().parents[1] / "data" / "tls"
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000), "README.md": b"x"}
+    secure = StandInHub(hub.models, certificate=(folder / "cert.pem", folder / "key.pem"))
+    try:
+        machine = Machine(program, secure, tmp_path)
+        message = machine.error("pull", "maker/model")
+        assert "certificate" in message and secure.url in message
+        assert machine.pull("maker/model", SSL_CERT_FILE=str(folder / "cert.pem")).returncode == 0
+        machine.text("rm", "maker/model")
+        secure.storage = hub.storage  # by plain HTTP
+        message = machine.error("pull", "maker/model", SSL_CERT_FILE=str(folder / "cert.pem"))
+        assert "redirects to where nothing is fetched from" in message
+        assert hub.storage.requests == [] and machine.snapshot("maker/model") == {}
+    finally:
+        secure.close()
+
+
 def test_what_stands_in_the_way_is_one_line(machine, hub):
     hub.models["maker/smollm-one"] = FILES
     message = machine.error("pull", "other/smollm-two")
