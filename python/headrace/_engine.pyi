@@ -1,0 +1,39 @@
+"""The extension module (src/python/engine_module.cc)."""
+
+from typing import List, Optional
+
+__version__: str
+
+class Sampling:
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: Optional[int]
+    max_tokens: int
+    min_tokens: int
+    ignore_eos: bool
+    stop_token_ids: List[int]
+    def __init__(self) -> None: ...
+
+class Generation:
+    def next(self) -> Optional[str]: ...
+    def cancel(self) -> None: ...
+    @property
+    def tokens(self) -> List[int]: ...
+    @property
+    def finish_reason(self) -> str: ...
+
+class LoadedModel:
+    def __init__(self, model: str, arguments: List[str]) -> None: ...
+    def encode(self, text: str) -> List[int]: ...
+    def encode_messages(self, messages: str) -> List[int]: ...
+    def generate(self, prompt: List[int], sampling: Sampling, stops: List[str]) -> Generation: ...
+    def default_sampling(self) -> Sampling: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def max_model_len(self) -> int: ...
