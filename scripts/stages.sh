@@ -73,6 +73,7 @@ run_ctest() {
 stage_packages() {
   local groups=(build model test fuzz)
   [[ $MODE == quick ]] || groups+=(browser)
+  [[ $MODE != full ]] || groups+=(package)
   install_packages "${groups[@]}"
 }
 stage_model() {
@@ -187,13 +188,22 @@ stage_clients_full() {
     -o "cache_dir=$PWD/build/pytest-full" --junitxml="$RESULTS/clients_full/server.xml" \
     tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py ||
     fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py"
-  finish "LlamaIndex, 10,000 requests of Schemathesis, 60 schemas of answers"
+  HEADRACE_FAULTY_PULLS=1000 logged clients-full.log build/venv/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
+    --junitxml="$RESULTS/clients_full/pull.xml" tests/cli/test_pull.py -k faulty || fail "1,000 faulty downloads"
+  finish "LlamaIndex, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
 # The program with what travels beside it, alone in a folder.
 stage_package() {
   begin package
   logged package.log tests/package/package_test.sh build/headrace || fail "tests/package/package_test.sh"
+  if [[ $MODE == full ]]; then
+    rm -f build/headrace_*.deb
+    logged package.log scripts/package build || fail "scripts/package"
+    logged package.log as_root tests/package/clean_root_test.sh build/headrace_*.deb "$HEADRACE_MODEL_SMOLLM2" build/debian12.tar ||
+      fail "tests/package/clean_root_test.sh"
+    note "$(grep -o 'from dpkg -i.*' "$LOGS/package.log" | tail -1)"
+  fi
   finish "the program runs away from its build folder"
 }
 

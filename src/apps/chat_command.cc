@@ -26,6 +26,7 @@
 #include "terminal/safe_text.h"
 #include "terminal/terminal.h"
 #ifdef HEADRACE_WITH_SERVER
+#include "apps/model_download.h"
 #include "apps/remote_chat.h"
 #endif
 
@@ -52,6 +53,7 @@ struct ChatFlags {
   std::string load;
   std::string url, api_key;
   bool plain = false;
+  bool pull = false;
 };
 
 void add_chat_flags(CLI::App& app, ChatFlags& flags) {
@@ -76,6 +78,9 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
   add_sampling_flags(app, flags.sampling);
   add_adapter_flag(app, flags.model.stack.adapters);
   add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
+#ifdef HEADRACE_WITH_SERVER
+  add_pull_flag(app, flags.pull);
+#endif
   add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
@@ -308,6 +313,11 @@ Status begin_conversation(const ChatFlags& flags, const SavedChats& saved, ChatS
 }
 
 Result<int> run(ChatFlags& flags) {
+#ifdef HEADRACE_WITH_SERVER
+  if (flags.url.empty()) {
+    HR_RETURN_IF_ERROR(pull_missing_models(flags.model, flags.pull));
+  }
+#endif
   SignalWatch signals;
   std::unique_ptr<ChatBackend> backend;
   ChatSampling sampling = sampling_of_flags(flags.sampling);

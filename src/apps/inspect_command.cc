@@ -7,6 +7,7 @@
 
 #include "apps/inspect.h"
 #include "cli/command_line.h"
+#include "stack/model_names.h"
 
 namespace headrace {
 namespace {
@@ -43,7 +44,8 @@ SubcommandRun define_inspect(CLI::App& app) {
       return invalid_argument("MODEL is required (see 'headrace inspect --help')");
     }
     if (flags->output == "json") flags->options.json = true;
-    HR_ASSIGN_OR_RETURN(const std::string report, inspect_model(flags->path, flags->options));
+    HR_ASSIGN_OR_RETURN(const std::string model, local_model(flags->path));
+    HR_ASSIGN_OR_RETURN(const std::string report, inspect_model(model, flags->options));
     fmt::print("{}", report);
     return 0;
   };

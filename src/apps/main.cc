@@ -53,21 +53,18 @@ int print_overview(std::FILE* out) {
 struct ForeignCommand {
   std::string_view name, remedy;
 };
-constexpr std::string_view kNoStore = "models are files: there is no store of them to change";
+constexpr std::string_view kNoStore =
+    "models are files: 'headrace pull' and 'headrace rm' are all that changes them";
 constexpr ForeignCommand kForeignCommands[] = {
-    {"pull", "nothing is downloaded: 'hf download NAME' fetches a model, and -m NAME finds it"},
     {"push", kNoStore},
     {"create", kNoStore},
     {"cp", kNoStore},
-    {"rm", kNoStore},
-    {"list", "'hf cache ls' lists the models of the Hugging Face cache"},
-    {"ls", "'hf cache ls' lists the models of the Hugging Face cache"},
+    {"ls", "use 'headrace list'"},
     {"ps", "/v1/models of a server says what it serves"},
     {"stop", "SIGTERM or Ctrl-C ends a server"},
-    {"show", "use 'headrace inspect MODEL'"},
     {"complete", "use 'headrace run --raw -p TEXT'"},
     {"run-batch", "use 'headrace batch'"},
-    {"collect-env", "use 'headrace --version' and 'headrace bench ceilings'"},
+    {"collect-env", "use 'headrace doctor' and 'headrace --version'"},
 };
 
 std::string unknown_command(const std::string& name) {

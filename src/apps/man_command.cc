@@ -105,6 +105,8 @@ std::string page_of_all(const std::vector<CommandWords>& commands) {
       ".TP\n\\fBHEADRACE_API_KEY\\fR\nThe key of a server, or for one.\n"
       ".TP\n\\fBHEADRACE_\\fIFLAG\\fR\nAny flag of a command that takes a model, as "
       "HEADRACE_MAX_MODEL_LEN=4k.\n"
+      ".TP\n\\fBHF_HOME\\fR, \\fBHF_HUB_CACHE\\fR\nWhere models of the Hugging Face hub are kept.\n"
+      ".TP\n\\fBHF_TOKEN\\fR, \\fBHF_ENDPOINT\\fR, \\fBHF_HUB_OFFLINE\\fR\nHow they are fetched.\n"
       ".TP\n\\fBNO_COLOR\\fR\nIf set, answers are not rendered.\n"
       ".SH FILES\n.TP\n\\fI$XDG_STATE_HOME/headrace\\fR\nThe history of a chat, and the chats that "
       "were saved.\n";

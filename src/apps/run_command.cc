@@ -12,6 +12,9 @@
 
 #include "apps/answer.h"
 #include "apps/chat_prompt.h"
+#ifdef HEADRACE_WITH_SERVER
+#include "apps/model_download.h"
+#endif
 #include "apps/signal_watch.h"
 #include "cli/adapter_flags.h"
 #include "cli/engine_flags.h"
@@ -38,6 +41,7 @@ struct RunFlags {
   std::string system;
   bool raw = false;
   bool json = false;
+  bool pull = false;
 };
 
 void add_run_flags(CLI::App& app, RunFlags& flags) {
@@ -55,6 +59,9 @@ void add_run_flags(CLI::App& app, RunFlags& flags) {
   add_adapter_flag(app, flags.model.stack.adapters);
   add_model_flags(app, flags.model, ModelArgument::kFlagOrPositional);
   app.add_option("text", flags.prompt, "The prompt, behind the model")->group("Prompt");
+#ifdef HEADRACE_WITH_SERVER
+  add_pull_flag(app, flags.pull);
+#endif
   add_generation_config_flags(app, flags.model);
   add_template_flag(app, flags.model);
   add_engine_flags(app, flags.model);
@@ -122,6 +129,9 @@ void print_speed(const AnswerTimings& timings) {
 }
 
 Result<int> run(RunFlags& flags) {
+#ifdef HEADRACE_WITH_SERVER
+  HR_RETURN_IF_ERROR(pull_missing_models(flags.model, flags.pull));
+#endif
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_ASSIGN_OR_RETURN(const std::string prompt, read_prompt(flags.prompt));
   SignalWatch signals;

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "apps/batch_beside.h"
+#include "apps/model_download.h"
 #include "apps/seccomp_filter.h"
 #include "apps/served_models.h"
 #include "apps/signal_watch.h"
@@ -30,7 +31,7 @@
 #include "server/http_post.h"
 #include "server/request_guard.h"
 #include "server/server.h"
-#include "stack/hub_cache.h"
+#include "stack/model_names.h"
 #include "text/output/dialect.h"
 #include "weights/generation_config.h"
 
@@ -64,6 +65,7 @@ struct ServeFlags {
   KeyLimits key_limits;  // of keys that name none
   std::string origins;   // a JSON array, or one origin
   bool seccomp = false;
+  bool pull = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   std::string batch_input, batch_output;
   std::string client_certificates = "none";
@@ -591,7 +593,7 @@ Status apply_model_list_flags(ServeFlags& flags) {
   for (const ModelSettings& model : flags.settings) {
     const auto same = [&](const NamedModel& each) { return each.name == model.name; };
     if (!model.path.empty()) {
-      HR_ASSIGN_OR_RETURN(const std::string path, without_hf_prefix(model.path));
+      HR_ASSIGN_OR_RETURN(const std::string path, local_model(model.path));
       flags.named_models.push_back({model.name, path});
     } else if (std::none_of(flags.named_models.begin(), flags.named_models.end(), same)) {
       return invalid_argument(fmt::format("--models: {}: path is missing", model.name), "models");
@@ -623,6 +625,7 @@ Status apply_model_list_flags(ServeFlags& flags) {
 }
 
 Result<int> run(ServeFlags& flags) {
+  HR_RETURN_IF_ERROR(pull_missing_models(flags.model, flags.pull));
   HR_RETURN_IF_ERROR(apply_model_list_flags(flags));
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
@@ -688,6 +691,7 @@ SubcommandRun define_serve(CLI::App& app) {
   add_batch_job_flags(app, *flags);
   add_model_list_flags(app, flags->list);
   add_flags_of_a_model(app, *flags, ModelArgument::kSeveral);
+  add_pull_flag(app, flags->pull);
   app.footer(kServeFooter);
   return [flags] { return run(*flags); };
 }

@@ -13,6 +13,7 @@
 #include "cli/load_progress.h"
 #include "stack/hub_cache.h"
 #include "stack/model_device.h"
+#include "stack/model_names.h"
 #include "stack/model_source.h"
 #include "tensor/free_memory.h"
 
@@ -115,7 +116,7 @@ Result<NamedModel> named_model(const std::string& text) {
   const bool named =
       equals != text.npos && equals > 0 && text.find('/') > equals && !fs::exists(text, ignored);
   const std::string given = named ? text.substr(equals + 1) : text;
-  HR_ASSIGN_OR_RETURN(const std::string path, without_hf_prefix(given));
+  HR_ASSIGN_OR_RETURN(const std::string path, local_model(given));
   return NamedModel{named ? text.substr(0, equals) : model_name(path), path};
 }
 

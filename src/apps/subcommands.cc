@@ -2,6 +2,7 @@
 
 #include "apps/chat_command.h"
 #include "apps/completion_command.h"
+#include "apps/doctor_command.h"
 #include "apps/eval_command.h"
 #include "apps/inspect_command.h"
 #include "apps/man_command.h"
@@ -16,6 +17,8 @@
 #include "bench/bench_weights_command.h"
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
+#include "apps/models_command.h"
+#include "apps/recommend_command.h"
 #include "apps/serve_command.h"
 #include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
@@ -33,6 +36,14 @@ constexpr Subcommand kSubcommands[] = {
     {"batch", "answer a file of requests", define_batch},
     {"top", "watch a server in the terminal", define_top},
 #endif
+#ifdef HEADRACE_WITH_SERVER
+    {"pull", "fetch a model", define_pull},
+    {"list", "the models of this machine", define_list},
+    {"show", "what one of them is", define_show},
+    {"rm", "remove one of them", define_rm},
+    {"search", "look for models on the hub", define_search},
+    {"recommend", "which models fit here, and how fast they can be", define_recommend},
+#endif
     {"inspect", "show what a model file holds", define_inspect},
     {"bench", "measure prefill and decode speed", define_bench},
     {"bench throughput", "many requests at once, offline", define_bench_throughput},
@@ -49,6 +60,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench ablate", "a technique on and off, the same work", define_bench_ablate},
     {"bench ceilings", "what this machine can do at most", define_bench_ceilings},
     {"bench weights", "write dummy weights as safetensors", define_bench_weights},
+    {"doctor", "what this machine has, and what to change", define_doctor},
     {"eval", "score texts: perplexity, log-probabilities", define_eval},
     {"completions", "print a shell completion script", define_completion},
     {"man", "print the manual page", define_man},

@@ -11,6 +11,7 @@
 #include "cli/foreign_flags.h"
 #include "stack/default_model.h"
 #include "stack/hub_cache.h"
+#include "stack/model_names.h"
 
 namespace headrace {
 namespace {
@@ -177,8 +178,8 @@ void add_template_flag(CLI::App& app, ModelFlags& flags) {
 
 namespace {
 
-// Which of the Hugging Face cache's files --revision, --hf-repo and --hf-file mean.
-Status find_in_hub(ModelFlags& flags) {
+// What a model's name, --revision, --hf-repo and --hf-file mean on this machine.
+Status find_model(ModelFlags& flags) {
   std::string& model = flags.stack.model;
   if (!flags.hf_file.empty() && flags.hf_repo.empty()) {
     return invalid_argument("--hf-file needs --hf-repo");
@@ -188,18 +189,14 @@ Status find_in_hub(ModelFlags& flags) {
     HR_ASSIGN_OR_RETURN(model, hub_gguf(flags.hf_repo, flags.hf_file, flags.revision));
     return ok_status();
   }
-  if (model.starts_with("hf:")) {
-    HR_ASSIGN_OR_RETURN(model, without_hf_prefix(model, flags.revision));
-    return ok_status();
-  }
-  if (flags.revision.empty()) return ok_status();
-  if (!is_hub_name(model) || std::filesystem::exists(model)) {
+  HR_ASSIGN_OR_RETURN(const ModelName name, ModelName::read(model));
+  if (!flags.revision.empty() && name.kind() != NameKind::kHub) {
     return invalid_argument(fmt::format(
         "--revision {}: {} has none: only a name of the Hugging Face cache, as Qwen/Qwen3-0.6B, "
         "has revisions",
         flags.revision, model.empty() ? "the default model" : model));
   }
-  model += "@" + flags.revision;
+  HR_ASSIGN_OR_RETURN(model, local_model(model, flags.revision));
   return ok_status();
 }
 
@@ -234,7 +231,7 @@ Status apply_model_flags(ModelFlags& flags) {
   set_log_format(flags.log_format);
   set_log_level(flags.log_level);
   HR_RETURN_IF_ERROR(read_device(flags.device, flags.stack.device));
-  HR_RETURN_IF_ERROR(find_in_hub(flags));
+  HR_RETURN_IF_ERROR(find_model(flags));
   if (flags.stack.model.empty()) {
     HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());
   }

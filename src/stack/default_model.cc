@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "stack/hub_cache.h"
+#include "stack/model_names.h"
 
 namespace headrace {
 namespace {
@@ -36,9 +37,10 @@ Result<std::string> default_model_path() {
   for (const char* variable : {"HEADRACE_MODEL", "LLAMA_ARG_MODEL"}) {
     const std::string named = environment(variable);
     if (named.empty()) continue;
-    if (named.starts_with("hf:")) return without_hf_prefix(named);
+    const Result<std::string> model = local_model(named);
     std::error_code error;
-    if (std::filesystem::exists(named, error) || is_hub_name(named)) return named;
+    if (!model.ok() || is_hub_name(*model)) return model;
+    if (std::filesystem::exists(*model, error)) return model;
     return not_found(
         fmt::format("${} names {}, and there is no such file or folder", variable, named));
   }

@@ -17,12 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path hub_folder() {
-  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  return user_cache_folder() / "huggingface" / "hub";
-}
-
 bool is_word(std::string_view text) {
   return !text.empty() && text.front() != '.' &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) {
@@ -61,6 +55,12 @@ std::vector<std::string> gguf_files(const fs::path& snapshot) {
 
 }  // namespace
 
+fs::path hub_cache_folder() {
+  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  return user_cache_folder() / "huggingface" / "hub";
+}
+
 bool is_hub_name(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == name.npos) return false;
@@ -79,7 +79,7 @@ HubName hub_name_parts(const std::string& name) {
 
 Result<std::string> hub_snapshot(const std::string& name) {
   const HubName parts = hub_name_parts(name);
-  const fs::path hub = hub_folder();
+  const fs::path hub = hub_cache_folder();
   const fs::path model = hub / fmt::format("models--{}--{}", parts.maker, parts.model);
   std::string commit;
   std::ifstream(model / "refs" / parts.revision) >> commit;
@@ -87,11 +87,11 @@ Result<std::string> hub_snapshot(const std::string& name) {
   const fs::path snapshot = model / "snapshots" / commit;
   std::error_code ignored;
   if (is_word(commit) && fs::is_directory(snapshot, ignored)) return snapshot.string();
-  const bool main = parts.revision == "main";
+  const std::string revision = parts.revision == "main" ? "" : "@" + parts.revision;
   return not_found(fmt::format(
-      "{}: there is no such file or folder, nor a model of that name in {}: fetch it first ('hf "
-      "download {}/{}{}')",
-      name, hub.string(), parts.maker, parts.model, main ? "" : " --revision " + parts.revision));
+      "{}: there is no such file or folder, nor a model of that name in {}: fetch it first "
+      "('headrace pull {}/{}{}')",
+      name, hub.string(), parts.maker, parts.model, revision));
 }
 
 Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
@@ -121,22 +121,6 @@ Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
                                                 : ".gguf file",
                                snapshot,
                                files.empty() ? "none" : fmt::format("{}", fmt::join(files, ", "))));
-}
-
-Result<std::string> without_hf_prefix(const std::string& model, const std::string& revision) {
-  constexpr std::string_view kPrefix = "hf:";
-  if (!model.starts_with(kPrefix)) return model;
-  const std::string repo = model.substr(kPrefix.size());
-  if (!is_hub_name(repo.substr(0, repo.find(':')))) {
-    return invalid_argument(
-        fmt::format("{}: expected hf:USER/MODEL or hf:USER/MODEL:QUANT", model));
-  }
-  if (repo.find(':') != repo.npos) return hub_gguf(repo, "", revision);
-  const std::string name = revision.empty() ? repo : repo + "@" + revision;
-  HR_ASSIGN_OR_RETURN(const std::string snapshot, hub_snapshot(name));
-  std::error_code ignored;
-  if (fs::exists(fs::path(snapshot) / "config.json", ignored)) return name;
-  return hub_gguf(repo, "", revision);
 }
 
 }  // namespace headrace

@@ -1,7 +1,8 @@
 // The cache in which Hugging Face's tools keep what they downloaded: a model that is in it can be
-// named as on the hub. It is only read; nothing is fetched.
+// named as on the hub. It is only read here; hub/ fetches what is in it.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "base/status.h"
@@ -19,8 +20,10 @@ struct HubName {
 // REQUIRES: is_hub_name(name)
 HubName hub_name_parts(const std::string& name);
 
-// The folder of the snapshot that `name` stands for. The cache is $HF_HUB_CACHE, else $HF_HOME/hub,
-// else huggingface/hub in the user's cache folder. kNotFound tells how to get the model.
+// $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in the user's cache folder; there or not.
+std::filesystem::path hub_cache_folder();
+
+// The folder of the snapshot that `name` stands for. kNotFound tells how to get the model.
 // REQUIRES: is_hub_name(name)
 Result<std::string> hub_snapshot(const std::string& name);
 
@@ -28,10 +31,5 @@ Result<std::string> hub_snapshot(const std::string& name);
 // goes before the quant; `revision` may be empty. Without either: Q4_K_M, else the first by name.
 Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
                              const std::string& revision);
-
-// What "hf:maker/model" or "hf:maker/model:quant" stands for: a .gguf file as above, or, without a
-// quant, the model's name where its snapshot is a folder as of transformers. Any other text is
-// itself.
-Result<std::string> without_hf_prefix(const std::string& model, const std::string& revision = "");
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "cli/model_flags.h"
+#include "stack/model_names.h"
 #include "stack/model_source.h"
 
 namespace headrace {
@@ -50,7 +51,7 @@ TEST_F(HubCacheTest, RevisionsAreBranchesTagsAndCommits) {
   EXPECT_EQ(*hub_snapshot("maker/tiny-1.5@c0ffee"), snapshot("c0ffee"));
   const Status missing = hub_snapshot("maker/tiny-1.5@v3").status();
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
-  EXPECT_NE(missing.message().find("'hf download maker/tiny-1.5 --revision v3'"), std::string::npos)
+  EXPECT_NE(missing.message().find("'headrace pull maker/tiny-1.5@v3'"), std::string::npos)
       << missing.message();
   for (const char* bad : {"maker/tiny@", "maker/tiny@../x", "maker/tiny@a//b", "maker/tiny@.x",
                           "maker/tiny@a b", "@v2", "maker@v2"}) {
@@ -73,14 +74,14 @@ TEST_F(HubCacheTest, FilesAsLlamaCppNamesThem) {
   EXPECT_NE(file("maker/tiny-1.5:Q2_K").find("tiny-Q8_0.gguf, tiny-q4_k_m.gguf"),
             std::string::npos);
   EXPECT_NE(file("tiny").find("expected USER/MODEL"), std::string::npos);
-  EXPECT_NE(file("maker/other").find("hf download maker/other"), std::string::npos);
+  EXPECT_NE(file("maker/other").find("headrace pull maker/other"), std::string::npos);
 }
 
 TEST_F(HubCacheTest, NamesWithAPrefix) {
   write(home_ / "models--maker--folder" / "refs" / "main", "feed");
   write(home_ / "models--maker--folder" / "snapshots" / "feed" / "config.json", "{}");
   const auto meant = [](const std::string& model, const std::string& revision = "") {
-    const Result<std::string> path = without_hf_prefix(model, revision);
+    const Result<std::string> path = local_model(model, revision);
     return path.ok() ? *path : path.status().message();
   };
   EXPECT_EQ(meant("hf:maker/tiny-1.5:Q8_0"), snapshot("c0ffee") + "/tiny-Q8_0.gguf");
@@ -88,8 +89,8 @@ TEST_F(HubCacheTest, NamesWithAPrefix) {
   EXPECT_EQ(meant("hf:maker/tiny-1.5", "v2"), snapshot("beef") + "/tiny-Q5_0.gguf");
   EXPECT_EQ(meant("hf:maker/folder"), "maker/folder");
   EXPECT_EQ(meant("x.gguf"), "x.gguf");
-  EXPECT_NE(meant("hf:tiny").find("expected hf:USER/MODEL"), std::string::npos);
-  EXPECT_NE(meant("hf:maker/other").find("hf download maker/other"), std::string::npos);
+  EXPECT_NE(meant("hf:tiny").find("expected USER/MODEL"), std::string::npos);
+  EXPECT_NE(meant("hf:maker/other").find("headrace pull maker/other"), std::string::npos);
 }
 
 TEST_F(HubCacheTest, FlagsSayWhichOfThem) {
@@ -101,7 +102,11 @@ TEST_F(HubCacheTest, FlagsSayWhichOfThem) {
     if (status.ok()) status = apply_model_flags(flags);
     return status.ok() ? flags.stack.model : status.message();
   };
-  EXPECT_EQ(model({"maker/tiny-1.5", "--revision", "v2"}), "maker/tiny-1.5@v2");
+  write(home_ / "models--maker--tiny-1.5" / "snapshots" / "f00d" / "config.json", "{}");
+  write(home_ / "models--maker--tiny-1.5" / "refs" / "v3", "f00d");
+  EXPECT_EQ(model({"maker/tiny-1.5", "--revision", "v3"}), "maker/tiny-1.5@v3");
+  EXPECT_EQ(model({"maker/tiny-1.5", "--revision", "v2"}), snapshot("beef") + "/tiny-Q5_0.gguf");
+  EXPECT_EQ(model({"maker/tiny-1.5"}), snapshot("c0ffee") + "/tiny-q4_k_m.gguf");
   EXPECT_EQ(model({"-hf", "maker/tiny-1.5:Q8_0"}), snapshot("c0ffee") + "/tiny-Q8_0.gguf");
   EXPECT_EQ(model({"-hf", "maker/tiny-1.5", "-hff", "tiny-Q8_0.gguf"}),
             snapshot("c0ffee") + "/tiny-Q8_0.gguf");

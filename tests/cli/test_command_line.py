@@ -58,7 +58,7 @@ def test_unknown_command(program):
         (["serve", "any.gguf", "--host", "no-such-host.invalid"], "--host no-such-host.invalid"),
         (["serve", "any.gguf", "--revision", "v2"], "--revision v2"),
         (["serve", "any.gguf", "--speculative-config", '{"model": 1}'], "--speculative-config"),
-        (["serve", "-hf", "maker/none"], "hf download maker/none"),
+        (["serve", "-hf", "maker/none"], "headrace pull maker/none"),
         (["bench", "-p", "5x12"], "5x12"),
         (["eval", "perplexity"], "FILE"),
         (["inspect"], "MODEL"),
@@ -75,7 +75,7 @@ def test_missing_default_model_says_how_to_get_it(program):
 
 
 @pytest.mark.parametrize(
-    "command, remedy", [("pull", "hf download"), ("show", "headrace inspect"), ("run-batch", "headrace batch")]
+    "command, remedy", [("ls", "headrace list"), ("create", "headrace pull"), ("run-batch", "headrace batch")]
 )
 def test_commands_of_other_programs_are_told_what_does_it_here(program, command, remedy):
     message = program.error(command, "x")

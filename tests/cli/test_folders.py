@@ -170,7 +170,7 @@ def test_models_of_the_hugging_face_cache_are_found_by_name(program, folder, tmp
         assert answer["tokens"] == answer_to(program, folder)["tokens"]
         assert answer["model"] == "tiny-1.5"
     message = program.error("run", "-m", "maker/other", "-p", "x", environment={"HF_HOME": str(tmp_path)})
-    assert "hf download maker/other" in message and str(tmp_path / "hub") in message
+    assert "headrace pull maker/other" in message and str(tmp_path / "hub") in message
 
 
 def test_inspect_of_a_folder(program, folder):

@@ -1,0 +1,405 @@
+"""headrace pull, list, show, rm, search, and run --pull, against a stand-in hub that fails in all the ways of a network.
+HEADRACE_FAULTY_PULLS says how many faulty downloads there are (100; ./test --full: 1,000)."""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from pseudo_terminal import Terminal
+from stand_in_hub import COMMIT, StandInHub, git_hash
+
+DOWNLOADS = int(os.environ.get("HEADRACE_FAULTY_PULLS", 100))
+HEADER = b"GGUF"  # of what is no model, but called one
+
+
+def some_bytes(size, seed=0):
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.fixture
+def hub():
+    storage = StandInHub({})
+    server = StandInHub({}, storage)
+    storage.hub = server
+    yield server
+    server.close()
+    storage.close()
+
+
+class Machine:
+    """A user's folder, whose hub is the stand-in."""
+
+    def __init__(self, program, hub, folder):
+        self.program, self.folder = program, folder
+        self.environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(folder / "hf"), "XDG_CACHE_HOME": str(folder / "cache"),
+                            "HEADRACE_OLLAMA_REGISTRY": hub.url}
+
+    def pull(self, *arguments, **environment):
+        return self.program.run("pull", *arguments, environment={**self.environment, **environment})
+
+    def error(self, *arguments, **environment):
+        return self.program.error(*arguments, environment={**self.environment, **environment})
+
+    def text(self, *arguments, **environment):
+        return self.program.text(*arguments, environment={**self.environment, **environment})
+
+    def model_folder(self, name):
+        return self.folder / "hf" / "hub" / f"models--{name.replace('/', '--')}"
+
+    def leftovers(self):
+        """Files that are neither blobs, refs nor snapshots of the hub's layout."""
+        found = []
+        for path in self.folder.rglob("*"):
+            if path.is_dir() or path.parent.name in ("refs",) or "snapshots" in path.parts:
+                continue
+            if path.suffix == ".gguf" or (path.parent.name == "blobs" and "." not in path.name):
+                continue
+            found.append(path)
+        return found
+
+    def snapshot(self, name):
+        """{path: bytes}, read through the layout as the hub's own tools read it."""
+        folder = self.model_folder(name)
+        if not (folder / "refs" / "main").exists():
+            return {}
+        snapshot = folder / "snapshots" / (folder / "refs" / "main").read_text()
+        return {str(path.relative_to(snapshot)): path.read_bytes() for path in snapshot.rglob("*") if not path.is_dir()}
+
+
+@pytest.fixture
+def machine(program, hub, tmp_path):
+    return Machine(program, hub, tmp_path)
+
+
+FILES = {"config.json": b'{"model_type": "llama"}', "1_Pooling/config.json": b"{}", "tokenizer.json": b"x" * 5000,
+         "model.safetensors": some_bytes(3_000_000), "pytorch_model.bin": b"y" * 2000, ".gitattributes": b"z"}
+WANTED = {path: data for path, data in FILES.items() if path not in ("pytorch_model.bin", ".gitattributes")}
+
+
+def test_a_model_lies_in_the_hubs_layout(machine, hub):
+    hub.models["maker/model"] = FILES
+    done = machine.pull("maker/model")
+    assert done.returncode == 0, done.stderr.decode()
+    folder = machine.model_folder("maker/model")
+    assert done.stdout.decode().strip() == str(folder / "snapshots" / COMMIT)
+    assert machine.snapshot("maker/model") == WANTED
+    assert (folder / "refs" / "main").read_text() == COMMIT
+    names = {hashlib.sha256(data).hexdigest() if len(data) >= 1000 else git_hash(data) for data in WANTED.values()}
+    assert {path.name for path in (folder / "blobs").iterdir()} == names
+    for path in (folder / "snapshots" / COMMIT).rglob("*"):
+        assert path.is_dir() or (path.is_symlink() and not os.readlink(path).startswith("/"))
+    assert machine.leftovers() == []
+    requests = len(hub.requests) + len(hub.storage.requests)
+    assert b"all of it is there" in machine.pull("maker/model").stderr
+    assert len(hub.requests) + len(hub.storage.requests) == requests + 1  # what the hub says of the model
+
+
+def test_revisions(machine, hub):
+    hub.models["maker/model"] = FILES
+    assert machine.pull("maker/model@pr/7").returncode == 0
+    assert (machine.model_folder("maker/model") / "refs" / "pr" / "7").read_text() == COMMIT
+    assert "maker/model@" in machine.text("list")
+
+
+def test_a_quant(machine, hub):
+    hub.models["maker/model-GGUF"] = {f"model-{quant}.gguf": some_bytes(5000, size) for size, quant in enumerate(
+        ("Q2_K", "Q4_0_4_4", "Q4_K_M", "Q8_0"))}
+    for name, file in (("maker/model-GGUF", "Q4_K_M"), ("hf.co/maker/model-GGUF:q8_0", "Q8_0")):
+        done = machine.pull(name)
+        assert done.stdout.decode().strip().endswith(f"/model-{file}.gguf"), done.stderr
+    assert set(machine.snapshot("maker/model-GGUF")) == {"model-Q4_K_M.gguf", "model-Q8_0.gguf"}
+    message = machine.error("pull", "maker/model-GGUF:Q5_K_M")
+    assert "no Q5_K_M" in message and "model-Q8_0 (5 kB)" in message
+    listed = [line.split()[0] for line in machine.text("list").splitlines()[1:]]
+    assert listed == ["maker/model-GGUF:Q4_K_M", "maker/model-GGUF:Q8_0"]
+    assert "5 kB are free again" in machine.text("rm", "maker/model-GGUF:Q8_0")
+    assert set(machine.snapshot("maker/model-GGUF")) == {"model-Q4_K_M.gguf"}
+    machine.text("rm", "maker/model-GGUF")
+    assert not machine.model_folder("maker/model-GGUF").exists()
+    assert "there is none on this machine" in machine.error("rm", "maker/model-GGUF")
+
+
+def test_ollamas_names_and_addresses(machine, hub):
+    data, other = HEADER + some_bytes(40_000), HEADER + some_bytes(50_000, 1)
+    hub.ollama = {"library/tiny:1b": data, "library/tiny:latest": other, "maker/tiny:1b": other}
+    hub.models["plain"] = {"folder/m.gguf": data}
+    for name, content in (("tiny:1b", data), ("tiny", other), ("ollama:maker/tiny:1b", other),
+                          (f"{hub.url}/plain/folder/m.gguf", data)):
+        done = machine.pull(name)
+        assert done.returncode == 0, done.stderr.decode()
+        assert pathlib.Path(done.stdout.decode().strip()).read_bytes() == content
+    listed = [line.split()[0] for line in machine.text("list").splitlines()[1:]]
+    assert sorted(listed) == sorted(["tiny:1b", "tiny", "ollama:maker/tiny:1b", f"{hub.url}/plain/folder/m.gguf".replace("http:", "https:")])
+    hub.ollama["library/tiny:1b"] = other  # the tag has moved on
+    assert pathlib.Path(machine.pull("tiny:1b").stdout.decode().strip()).read_bytes() == other
+    assert b"all of it is there" in machine.pull("tiny:1b").stderr
+    assert "no such model (library/none:latest)" in machine.error("pull", "none")
+    machine.text("rm", "tiny:1b")
+    assert machine.leftovers() == []
+
+
+FAULTS = ["busy", "broken", "refuse", "drop", "drop", "cut short", "wrong total", "other range", "ignore range", "drip"]
+
+
+def faulty_download(program, hub, folder, seed):
+    """One file of a few kilobytes, pulled until it is there. How many pulls ended at a wrong hash."""
+    chance = random.Random(seed)
+    name = f"maker/m{seed}"
+    data = some_bytes(chance.randrange(1, 40_000), seed)
+    hub.models[name] = {"m-Q8_0.gguf": data, "README.md": b"x"}
+    machine = Machine(program, hub, folder / str(seed))
+    wrong = 0
+    for _ in range(30):
+        done = machine.pull(name)
+        found = machine.snapshot(name)
+        if done.returncode == 0:
+            assert found == {"m-Q8_0.gguf": data}, seed
+            assert machine.leftovers() == [], seed
+            shutil.rmtree(folder / str(seed))
+            return wrong
+        assert done.stderr.count(b"\n") == 1 and done.stderr.startswith(b"headrace: error: "), done.stderr
+        assert found == {}, seed
+        wrong += b"another hash" in done.stderr
+    raise AssertionError(f"30 pulls of {seed}: {done.stderr}")
+
+
+def test_faulty_downloads_give_no_wrong_file_and_no_leftovers(program, hub, tmp_path):
+    hub.drip_seconds = hub.storage.drip_seconds = 0.05
+    lies = []
+
+    def fault(number, span):
+        chance = random.Random(number)
+        if span == "model":
+            return "busy" if chance.random() < 0.1 else None
+        if chance.random() < 0.02:
+            lies.append(number)
+            return "wrong bytes"
+        return chance.choice(FAULTS) if chance.random() < 0.6 else None
+
+    hub.faults = hub.storage.faults = fault
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        wrong = sum(pool.map(lambda seed: faulty_download(program, hub, tmp_path, seed), range(DOWNLOADS)))
+    assert len(hub.requests) + len(hub.storage.requests) > 2 * DOWNLOADS
+    assert 0 < wrong <= len(lies)
+
+
+def test_it_goes_on_at_the_byte(machine, hub):
+    data = some_bytes(5_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "stall"
+    child = subprocess.Popen([machine.program.binary, "pull", "maker/model"],
+                             env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+    part = machine.model_folder("maker/model") / "blobs" / (hashlib.sha256(data).hexdigest() + ".part")
+    deadline = time.monotonic() + 20
+    while not (part.exists() and part.stat().st_size >= 2_500_000):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(20) == 1
+    assert b"the next pull goes on from it" in child.stderr.read()
+    assert machine.snapshot("maker/model") == {}
+    hub.storage.faults = lambda number, span: None
+    hub.storage.requests.clear()
+    assert machine.pull("maker/model").returncode == 0
+    assert [span for _, span, _ in hub.storage.requests] == [(2_500_000, 5_000_000)]
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
+    assert machine.leftovers() == []
+
+
+def test_a_killed_pull_goes_on_too(machine, hub):
+    data = some_bytes(40_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "drip"
+    hub.storage.drip_seconds = 8
+    child = subprocess.Popen([machine.program.binary, "pull", "maker/model"],
+                             env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+    time.sleep(4)
+    child.kill()
+    child.wait()
+    assert machine.snapshot("maker/model") == {}
+    hub.storage.faults = lambda number, span: None
+    hub.storage.requests.clear()
+    assert machine.pull("maker/model").returncode == 0
+    assert sum(end - first for _, (first, end), _ in hub.storage.requests) < 39_000_000
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
+    assert machine.leftovers() == []
+
+
+def test_two_pulls_of_one_model_fetch_it_once(machine, hub):
+    data = some_bytes(3_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "drip"
+    hub.storage.drip_seconds = 1
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: machine.pull("maker/model"), range(2)))
+    assert [each.returncode for each in done] == [0, 0], done
+    assert len(hub.storage.requests) == 1
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
+    assert machine.leftovers() == []
+
+
+def test_a_server_without_ranges(machine, hub):
+    data = some_bytes(40_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "ignore range"
+    assert machine.pull("maker/model").returncode == 0
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
+
+
+def test_a_wrong_hash_leaves_nothing(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.storage.faults = lambda number, span: "wrong bytes"
+    message = machine.error("pull", "maker/model")
+    assert "another hash" in message and "pull it again" in message
+    assert [path for path in machine.folder.rglob("*") if path.is_file()] == []
+
+
+def test_a_stalled_connection_is_tried_again(machine, hub):
+    data = some_bytes(50_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "stall" if number == 1 else None
+    begun = time.monotonic()
+    assert machine.pull("maker/model", HF_HUB_DOWNLOAD_TIMEOUT="1").returncode == 0
+    assert time.monotonic() - begun < 15
+    assert hub.storage.requests[1][1] == (25_000, 50_000)
+
+
+def test_it_waits_as_long_as_the_server_asks(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.storage.retry_after = 2
+    hub.storage.faults = lambda number, span: "too many" if number == 1 else None
+    begun = time.monotonic()
+    assert machine.pull("maker/model").returncode == 0
+    assert time.monotonic() - begun >= 2
+    machine.text("rm", "maker/model")
+    hub.storage.retry_after = 100_000
+    hub.storage.faults = lambda number, span: "too many"
+    assert "429" in machine.error("pull", "maker/model")
+
+
+def test_a_token_goes_to_the_hub_alone(machine, hub):
+    hub.models["maker/private"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.private["maker/private"] = "hf_secret"
+    message = machine.error("pull", "maker/private")
+    assert "set HF_TOKEN" in message
+    assert machine.pull("maker/private", HF_TOKEN="hf_secret").returncode == 0
+    assert {token for _, _, token in hub.requests} == {"hf_secret"}
+    assert {token for _, _, token in hub.storage.requests} == {""}
+    hub.models["maker/gated"] = hub.models["maker/private"]
+    hub.gated.add("maker/gated")
+    message = machine.error("pull", "maker/gated")
+    assert "gated" in message and "HF_TOKEN" in message
+    token = machine.folder / "hf" / "token"
+    token.write_text("hf_secret\n")
+    assert machine.pull("maker/gated").returncode == 0
+
+
+def test_a_certificate_is_verified_and_https_stays_https(program, hub, tmp_path):
+    folder = pathlib.Path(__file__).resolve().parents[1] / "data" / "tls"
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000), "README.md": b"x"}
+    secure = StandInHub(hub.models, certificate=(folder / "cert.pem", folder / "key.pem"))
+    try:
+        machine = Machine(program, secure, tmp_path)
+        message = machine.error("pull", "maker/model")
+        assert "certificate" in message and secure.url in message
+        assert machine.pull("maker/model", SSL_CERT_FILE=str(folder / "cert.pem")).returncode == 0
+        machine.text("rm", "maker/model")
+        secure.storage = hub.storage  # by plain HTTP
+        message = machine.error("pull", "maker/model", SSL_CERT_FILE=str(folder / "cert.pem"))
+        assert "redirects to where nothing is fetched from" in message
+        assert hub.storage.requests == [] and machine.snapshot("maker/model") == {}
+    finally:
+        secure.close()
+
+
+def test_what_stands_in_the_way_is_one_line(machine, hub):
+    hub.models["maker/smollm-one"] = FILES
+    message = machine.error("pull", "other/smollm-two")
+    assert "nearest: maker/smollm-one" in message
+    assert "HF_HUB_OFFLINE" in machine.error("pull", "maker/smollm-one", HF_HUB_OFFLINE="1")
+    assert "127.0.0.1" in machine.error("pull", "maker/smollm-one", HF_ENDPOINT="http://127.0.0.1:9")
+    assert "HF_ENDPOINT" in machine.error("pull", "maker/smollm-one", HF_ENDPOINT="file:///etc")
+    hub.changes = {"siblings": [{"rfilename": "../../../x.gguf", "size": 5, "blobId": "0" * 40}]}
+    assert "would lie elsewhere" in machine.error("pull", "maker/smollm-one")
+    hub.changes = {"siblings": [{"rfilename": "x.gguf", "size": 5, "blobId": "../../x"}]}
+    assert "no hash" in machine.error("pull", "maker/smollm-one")
+    hub.changes = {"siblings": [{"rfilename": "x.gguf", "size": 1 << 60, "blobId": "0" * 40}]}
+    assert "are free in" in machine.error("pull", "maker/smollm-one:x")
+    hub.changes = {"sha": "../../x"}
+    assert "no commit" in machine.error("pull", "maker/smollm-one")
+    for name in ("../../etc/passwd", "hf:../x", "ollama:../x", "file:///etc/passwd", "https://host/../x.gguf"):
+        machine.error("pull", name)
+    assert [path for path in machine.folder.rglob("*") if path.is_file()] == []
+
+
+def test_recommend_asks_for_sizes_and_fetches_nothing(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(2_000_000)}
+    found = json.loads(machine.text("recommend", "maker/model", "--json"))
+    assert [model["bytes"] for model in found["models"]] == [2_000_000]
+    assert found["best"] == "maker/model" and found["bytes_per_second"] > 1e8
+    rate = found["models"][0]["tokens_per_second_max"]
+    assert rate == pytest.approx(found["bytes_per_second"] / 2_000_000)
+    assert hub.storage.requests == []
+    assert "no such file" in machine.error("recommend", "/no/such.gguf").lower()
+
+
+def test_search(machine, hub):
+    hub.models = {"maker/smollm-one": FILES, "maker/smollm-two": FILES, "maker/other": FILES}
+    lines = machine.text("search", "smollm").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["maker/smollm-one", "maker/smollm-two"]
+
+
+def test_a_run_pulls_what_it_is_told_to(machine, hub, model):
+    hub.models["maker/SmolLM2-GGUF"] = {"SmolLM2-Q4_1.gguf": pathlib.Path(model).read_bytes()}
+    ask = ("run", "maker/SmolLM2-GGUF", "The capital of France is", "-n", "8")
+    message = machine.error(*ask)
+    assert "'headrace pull maker/SmolLM2-GGUF'" in message
+    answer = machine.program.text("run", model, *ask[2:])
+    assert machine.text(*ask, "--pull") == answer
+    assert machine.text(*ask) == answer
+    assert "SmolLM2" in machine.text("show", "maker/SmolLM2-GGUF:Q4_1")
+
+
+def test_a_person_is_asked(machine, hub, model):
+    hub.ollama["library/smollm2:latest"] = pathlib.Path(model).read_bytes()
+    ask = ("run", "smollm2", "The capital of France is", "-n", "8")
+    for answer, code in (("n", 1), ("y", 0)):
+        terminal = Terminal(machine.program, *ask, environment=machine.environment, columns=200)
+        try:
+            terminal.wait_for(r"smollm2 is not on this machine. Pull \d+ MB from http://127.0.0.1:\d+\? \[y/N\] ")
+            terminal.type(answer + "\r")
+            assert terminal.exit_code() == code, terminal.output
+            assert ("answer 8 tokens" in terminal.output) == (code == 0)
+        finally:
+            terminal.close()
+
+
+@pytest.mark.timing
+def test_it_is_as_fast_as_the_server(machine, hub, tmp_path):
+    """Nine tenths of what curl does with the same server; both to the same disk."""
+    data = some_bytes(200_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    machine.pull("maker/model")  # the stand-in knows its hash
+    machine.text("rm", "maker/model")
+    url = f"{hub.storage.url}/storage/maker/model/m-Q8_0.gguf"
+    ours, theirs = [], []
+    for _ in range(3):
+        begun = time.monotonic()
+        subprocess.run(["curl", "-sf", "-o", tmp_path / "curl", url], check=True)
+        subprocess.run(["sha256sum", tmp_path / "curl"], check=True, capture_output=True)
+        theirs.append(time.monotonic() - begun)
+        begun = time.monotonic()
+        assert machine.pull("maker/model").returncode == 0
+        ours.append(time.monotonic() - begun)
+        machine.text("rm", "maker/model")
+    print(f"pull {min(ours):.2f} s, curl and sha256sum {min(theirs):.2f} s")
+    assert min(ours) <= min(theirs) / 0.9
