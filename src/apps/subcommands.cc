@@ -16,6 +16,7 @@
 #include "bench/bench_weights_command.h"
 #ifdef HEADRACE_WITH_SERVER
 #include "apps/batch_command.h"
+#include "apps/route_command.h"
 #include "apps/serve_command.h"
 #include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
@@ -30,6 +31,7 @@ constexpr Subcommand kSubcommands[] = {
     {"chat", "talk to a model in the terminal", define_chat},
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
+    {"route", "pass requests on to many servers", define_route},
     {"batch", "answer a file of requests", define_batch},
     {"top", "watch a server in the terminal", define_top},
 #endif

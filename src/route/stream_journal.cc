@@ -1,0 +1,173 @@
+#include "route/stream_journal.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "route/json_members.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::string_view kJournalLine = ": journal ";
+constexpr size_t kEventBytesMax = 16 << 20;
+
+bool is_error_event(std::string_view event) {
+  for (const std::string_view begin :
+       {"data: {\"error\":", "event: error\n", "event: response.failed\n", "{\"error\":"}) {
+    if (event.starts_with(begin)) return true;
+  }
+  return false;
+}
+
+// An empty line between events: nothing of an arrival.
+bool says_nothing(std::string_view event) {
+  return event.starts_with(':') || event.find_first_not_of("\r\n") == event.npos;
+}
+
+}  // namespace
+
+Status StreamJournal::feed(std::string_view bytes, std::string& out) {
+  if (failed()) return ok_status();
+  const size_t before = out.size();
+  Status status;
+  if (raw_) {
+    out += bytes;
+  } else {
+    pending_ += bytes;
+    while (status.ok() && !failed() && take_next(out, status)) {
+    }
+    if (pending_.size() > kEventBytesMax) status = corrupt("an event without end");
+  }
+  sent_bytes_ += out.size() - before;
+  return status;
+}
+
+void StreamJournal::end(std::string& out) {
+  if (raw_ || !begun_) {
+    out += pending_;
+    sent_bytes_ += pending_.size();
+  }
+  pending_.clear();
+}
+
+// One line of the journal or one event. False: it is not whole yet.
+bool StreamJournal::take_next(std::string& out, Status& status) {
+  if (pending_.empty()) return false;
+  const std::string_view text = pending_;
+  const size_t shown = std::min(text.size(), kJournalLine.size());
+  const bool may_be_line = text.substr(0, shown) == kJournalLine.substr(0, shown);
+  if (may_be_line && shown < kJournalLine.size()) return false;
+  if (!begun_ && !may_be_line) {
+    raw_ = begun_ = true;
+    out += pending_;
+    pending_.clear();
+    return false;
+  }
+  const bool by_line = framing_ == StreamFraming::kLines && !may_be_line;
+  const std::string_view end = by_line ? "\n" : "\n\n";
+  const size_t at = text.find(end);
+  if (at == text.npos) return false;
+  const size_t whole = at + end.size();
+  begun_ = true;
+  if (may_be_line) {
+    take_line(text.substr(kJournalLine.size(), at - kJournalLine.size()));
+    if (repeated_ < last_events_.size()) {
+      status = corrupt("the resumed stream lacks what was sent");
+    } else if (has_head_) {
+      last_events_.clear();
+      repeated_ = 0;
+    }
+  } else {
+    take_event(text.substr(0, whole), out, status);
+  }
+  pending_.erase(0, whole);
+  return true;
+}
+
+void StreamJournal::take_line(std::string_view json) {
+  const std::string_view head = json_member(json, "head");
+  if (!head.empty()) {
+    head_ = head;
+    has_head_ = true;
+    return count_journal(head.size());
+  }
+  if (!json.starts_with('[')) return;
+  if (!overflowed_) arrivals_.emplace_back(json);
+  count_journal(json.size());
+}
+
+void StreamJournal::count_journal(size_t bytes) {
+  journal_bytes_ += bytes;
+  if (journal_bytes_ <= bytes_max_) return;
+  overflowed_ = true;
+  arrivals_ = {};
+}
+
+void StreamJournal::take_event(std::string_view event, std::string& out, Status& status) {
+  if (says_nothing(event)) {
+    out += event;
+    return;
+  }
+  if (is_error_event(event)) {
+    error_event_ = event;
+    return;
+  }
+  if (repeated_ < last_events_.size()) {
+    if (std::string_view(last_events_).substr(repeated_, event.size()) != event) {
+      status = corrupt("the resumed stream differs from what was sent");
+      return;
+    }
+    repeated_ += event.size();
+    return;
+  }
+  out += event;
+  last_events_ += event;
+  repeated_ = last_events_.size();
+}
+
+std::string StreamJournal::resume_member(bool inexact) const {
+  CHECK(resumable());
+  std::string member = "\"headrace_resume\": {\"head\": " + head_ + ", \"journal\": [";
+  for (const std::string& arrival : arrivals_) {
+    if (&arrival != &arrivals_.front()) member += ",";
+    member += arrival;
+  }
+  member += "]";
+  if (!arrivals_.empty() || !last_events_.empty()) member += ", \"resend_last\": true";
+  if (inexact) member += ", \"inexact\": true";
+  return member + "}";
+}
+
+void StreamJournal::begin_resumed() {
+  pending_.clear();
+  error_event_.clear();
+  repeated_ = 0;
+}
+
+void StreamJournal::begin_again() {
+  CHECK(!has_sent());
+  pending_.clear();
+  error_event_.clear();
+  begun_ = raw_ = has_head_ = overflowed_ = false;
+  head_.clear();
+  arrivals_.clear();
+  journal_bytes_ = 0;
+  last_events_.clear();
+  repeated_ = 0;
+}
+
+std::string with_first_member(std::string_view body, std::string_view member) {
+  const size_t brace = body.find('{');
+  CHECK(brace != body.npos);
+  const size_t next = body.find_first_not_of(" \t\r\n", brace + 1);
+  const bool empty = next == body.npos || body[next] == '}';
+  std::string out;
+  out.reserve(body.size() + member.size() + 2);
+  out += body.substr(0, brace + 1);
+  out += member;
+  if (!empty) out += ",";
+  out += body.substr(brace + 1);
+  return out;
+}
+
+}  // namespace headrace
