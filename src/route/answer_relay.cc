@@ -39,11 +39,7 @@ void AnswerRelay::begin(const WorkerAnswer& answer) {
 
 void AnswerRelay::fail(int status, const std::string& message, std::string_view event,
                        StreamFraming framing) {
-  if (!begun_) {
-    HttpResponse response = error_response(status, message);
-    response.headers.push_back({"Retry-After", "1"});
-    return respond(std::move(response));
-  }
+  if (!begun_) return respond(error_response(status, message));
   std::string last(event);
   const Json error = error_json(form_, status, message);
   if (last.empty() && framing == StreamFraming::kLines) last = write_json(error) + "\n";
