@@ -87,8 +87,8 @@ void ProxiedRequest::send_to(WorkerLease lease) {
     journal_->begin_again();
   }
   std::string head = head_for(lease.target(), body->size());
-  attempt_ = std::make_shared<WorkerAttempt>(
-      context_.connections, context_.clock, std::move(lease), exchange_,
+  attempt_ = context_.attempts.make(
+      std::move(lease), exchange_,
       WorkerAttempt::Callbacks{
           .on_bytes = [self = shared_from_this()] { self->on_bytes(); },
           .on_failed = [self = shared_from_this()](

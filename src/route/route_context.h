@@ -8,7 +8,7 @@
 #include "route/model_aliases.h"
 #include "route/request_attempts.h"
 #include "route/route_metrics.h"
-#include "route/worker_connection.h"
+#include "route/worker_attempt.h"
 #include "route/worker_table.h"
 #include "server/http_message.h"
 
@@ -31,7 +31,7 @@ struct RouteContext {
   const ProxyOptions& options;
   const ModelAliases& aliases;
   WorkerTable& table;
-  WorkerConnections& connections;
+  AttemptSource& attempts;
   RouteMetrics& metrics;
   const Clock& clock;
 };

@@ -17,6 +17,7 @@
 #include "route/broadcast.h"
 #include "route/proxied_request.h"
 #include "route/route_pages.h"
+#include "route/socket_attempt.h"
 #include "server/access_log.h"
 #include "server/error_response.h"
 #include "server/http_listener.h"
@@ -52,7 +53,8 @@ class HttpRouteServer final : public RouteServer {
         bodies_(options_.http.bodies_bytes_max),
         table_(options_.table, clock_),
         connections_(io_),
-        route_{options_.proxy, options_.aliases, table_, connections_, metrics_, clock_},
+        attempts_(connections_, clock_),
+        route_{options_.proxy, options_.aliases, table_, attempts_, metrics_, clock_},
         edge_{options_.http,
               [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
                 handle(std::move(request), std::move(exchange));
@@ -183,6 +185,7 @@ class HttpRouteServer final : public RouteServer {
   WorkerTable table_;
   asio::io_context io_;  // takes the last connections with it: what they refer to stands above
   WorkerConnections connections_;
+  SocketAttempts attempts_;
   RouteContext route_;
   ConnectionContext edge_;
   HttpListener listener_;

@@ -1,4 +1,5 @@
-// One try of a request at one worker: connects, sends, reads the answer.
+// One try of a request at one worker: connects, sends, reads the answer. Over sockets
+// (socket_attempt.h), or in the simulation's network.
 #pragma once
 
 #include <functional>
@@ -7,56 +8,41 @@
 
 #include "route/request_attempts.h"
 #include "route/worker_answer.h"
-#include "route/worker_connection.h"
 #include "route/worker_table.h"
 #include "server/exchange.h"
 
 namespace headrace {
 
-// All on the exchange's strand, where the callbacks are called, too.
-class WorkerAttempt : public std::enable_shared_from_this<WorkerAttempt> {
+// All on the exchange's strand, where the callbacks are called, too. Never inside of start() or
+// read().
+class WorkerAttempt {
  public:
   struct Callbacks {
     std::function<void()> on_bytes;  // more of the answer is there, or its end; then read()
     std::function<void(AttemptFailure failure, std::string why)> on_failed;  // at most once
   };
-  WorkerAttempt(WorkerConnections& connections, const Clock& clock, WorkerLease lease,
-                std::shared_ptr<Exchange> exchange, Callbacks callbacks);
+  virtual ~WorkerAttempt() = default;
 
   // `reuse`: a connection that waits will do; if it turns out to be closed, a new one is made.
-  void start(std::string head, std::shared_ptr<const std::string> body, bool reuse);
-  void read();
+  virtual void start(std::string head, std::shared_ptr<const std::string> body, bool reuse) = 0;
+  virtual void read() = 0;
   // No more callbacks; the worker sees that it is cancelled.
-  void abandon();
+  virtual void abandon() = 0;
   // The connection may serve others. REQUIRES: answer().complete()
-  void finish();
+  virtual void finish() = 0;
 
-  WorkerAnswer& answer() { return answer_; }
-  int worker() const { return lease_.id(); }
-  bool connected() const { return connected_; }
+  virtual WorkerAnswer& answer() = 0;
+  virtual int worker() const = 0;
+  virtual bool connected() const = 0;
   // Since the last byte, or the begin.
-  double silent_seconds() const { return clock_.now_seconds() - heard_; }
+  virtual double silent_seconds() const = 0;
+};
 
- private:
-  using Error = WorkerConnection::Error;
-  template <class Task>
-  void hop(Task task);
-  void connect();
-  void send();
-  void on_read(Error error, std::string_view bytes);
-  void fail(AttemptFailure failure, std::string why);
-
-  WorkerConnections& connections_;
-  const Clock& clock_;
-  WorkerLease lease_;
-  const std::shared_ptr<Exchange> exchange_;
-  Callbacks callbacks_;
-  std::shared_ptr<WorkerConnection> connection_;
-  std::string head_;
-  std::shared_ptr<const std::string> body_;
-  bool reused_ = false, connected_ = false, over_ = false;
-  WorkerAnswer answer_;
-  double heard_ = 0;
+class AttemptSource {
+ public:
+  virtual ~AttemptSource() = default;
+  virtual std::shared_ptr<WorkerAttempt> make(WorkerLease lease, std::shared_ptr<Exchange> exchange,
+                                              WorkerAttempt::Callbacks callbacks) = 0;
 };
 
 }  // namespace headrace
