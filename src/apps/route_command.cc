@@ -58,6 +58,11 @@ void add_edge_flags(CLI::App& app, RouteFlags& flags) {
   app.add_option("--api-key-file", flags.api_key_file, "More keys, one a line, as of serve")
       ->type_name("FILE")
       ->group(kRouteGroup);
+  app.add_option("--admin-key", server.admin_key,
+                 "The key that changes the list of workers (default: none is asked for, on "
+                 "127.0.0.1 alone)")
+      ->type_name("KEY")
+      ->group(kRouteGroup);
   app.add_option("--ssl-certfile", server.tls.certificate_file,
                  "Serves HTTPS with this certificate")
       ->type_name("FILE")
@@ -207,6 +212,17 @@ Status apply_route_flags(RouteFlags& flags) {
   if (!flags.api_key_file.empty()) {
     HR_ASSIGN_OR_RETURN(const auto keys, read_api_key_file(flags.api_key_file, {}));
     server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
+  }
+  for (const ApiKey& key : server.api_keys) {
+    if (key.limits.tokens_per_minute > 0) {
+      return unsupported(
+          "--api-key-file: tokens_per_minute is counted by workers: give the router "
+          "requests_per_minute or concurrent_requests");
+    }
+  }
+  if (server.proxy.progress_seconds < 2 * server.watch.poll_seconds) {
+    return invalid_argument("--progress-bound: must be at least two of --poll-interval",
+                            "progress-bound");
   }
   HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   if (server.api_keys.empty() && !is_loopback_host(server.host)) {

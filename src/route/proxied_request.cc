@@ -33,9 +33,10 @@ std::string host_of(const HttpTarget& target) {
 }  // namespace
 
 ProxiedRequest::ProxiedRequest(RouteContext& context, HttpRequest request,
-                               std::shared_ptr<Exchange> exchange)
+                               std::shared_ptr<Exchange> exchange, std::shared_ptr<const void> held)
     : context_(context),
       exchange_(std::move(exchange)),
+      held_(std::move(held)),
       request_(std::move(request)),
       facts_(request_),
       attempts_(context.options.attempts, facts_.may_be_repeated()),
@@ -44,6 +45,10 @@ ProxiedRequest::ProxiedRequest(RouteContext& context, HttpRequest request,
 
 void ProxiedRequest::start() {
   context_.metrics.requests.fetch_add(1, std::memory_order_relaxed);
+  if (facts_.reserved) {
+    over_ = true;
+    return relay_.respond(error_response(400, "headrace_resume is between router and workers"));
+  }
   exchange_->observe(shared_from_this());
   choose_model();
   body_ = std::make_shared<const std::string>(std::move(request_.body));
@@ -66,6 +71,7 @@ void ProxiedRequest::choose_model() {
 void ProxiedRequest::send_somewhere() {
   if (over_) return;
   const double begin = context_.clock.now_seconds();
+  facts_.resumes = journal_ && journal_->has_sent();
   auto lease = context_.table.choose(facts_, attempts_.tried());
   context_.metrics.decision.add(context_.clock.now_seconds() - begin);
   if (lease) {
@@ -76,7 +82,7 @@ void ProxiedRequest::send_somewhere() {
 }
 
 void ProxiedRequest::send_to(WorkerLease lease) {
-  resuming_ = journal_ && journal_->has_sent();
+  resuming_ = facts_.resumes;
   streaming_ = false;
   std::shared_ptr<const std::string> body = body_;
   if (resuming_) {

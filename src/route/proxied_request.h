@@ -19,7 +19,9 @@ namespace headrace {
 class ProxiedRequest final : public ExchangeObserver,
                              public std::enable_shared_from_this<ProxiedRequest> {
  public:
-  ProxiedRequest(RouteContext& context, HttpRequest request, std::shared_ptr<Exchange> exchange);
+  // `held`: what the request takes of its key's quota, until it ends.
+  ProxiedRequest(RouteContext& context, HttpRequest request, std::shared_ptr<Exchange> exchange,
+                 std::shared_ptr<const void> held = nullptr);
 
   void start();
 
@@ -49,6 +51,7 @@ class ProxiedRequest final : public ExchangeObserver,
 
   RouteContext& context_;
   const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<const void> held_;
   HttpRequest request_;
   RequestFacts facts_;
   std::shared_ptr<const std::string> body_;

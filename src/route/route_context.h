@@ -21,7 +21,7 @@ struct ProxyOptions {
   // its requests; and a stream that is silent for `silent_stream_seconds` although it is heard.
   double progress_seconds = 10;
   double silent_stream_seconds = 100;
-  size_t journal_bytes_max = 8 << 20;  // of one stream
+  size_t journal_bytes_max = 4 << 20;  // of one stream: it must fit a request to a worker
   std::string worker_key;              // instead of the client's; empty: the client's is passed on
   std::string router_id;               // by which it knows its own requests
 };

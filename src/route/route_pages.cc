@@ -122,8 +122,8 @@ HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request
   if (path == kWorkers && get) return workers_page(context);
   if (!may_change) {
     return error_response(403,
-                          "workers come and go by request only where the router has keys "
-                          "(--api-key) or listens on 127.0.0.1");
+                          "the list of workers is changed with the key of --admin-key, or without "
+                          "one on a router that listens on 127.0.0.1");
   }
   if (path == kWorkers && request.method == "POST") return add_worker(context, request);
   if (path == kWorkers) return error_response(405, "GET lists workers, POST adds one");

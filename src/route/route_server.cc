@@ -21,6 +21,7 @@
 #include "server/access_log.h"
 #include "server/error_response.h"
 #include "server/http_listener.h"
+#include "server/key_quota.h"
 #include "server/request_guard.h"
 
 namespace headrace {
@@ -44,9 +45,12 @@ HttpResponse route_unauthorized() {
 
 class HttpRouteServer final : public RouteServer {
  public:
-  HttpRouteServer(RouteServerOptions options, ApiKeys keys, std::unique_ptr<TlsContext> tls)
+  HttpRouteServer(RouteServerOptions options, ApiKeys keys, ApiKeys admin,
+                  std::unique_ptr<TlsContext> tls)
       : options_(std::move(options)),
         keys_(std::move(keys)),
+        admin_(std::move(admin)),
+        quotas_(keys_, clock_),
         tls_(std::move(tls)),
         guard_(options_.host, options_.allowed_hosts),
         addresses_(AddressNetworks(), options_.http.connections_per_address_max),
@@ -141,7 +145,8 @@ class HttpRouteServer final : public RouteServer {
       return error_response(508, "the router is among its own workers");
     }
     const bool open = route_page_access(request) == PageAccess::kOpen;
-    if (!open && keys_.required() && keys_.find(request) < 0) return route_unauthorized();
+    const bool known = keys_.find(request) >= 0 || admin_.find(request) >= 0;
+    if (!open && keys_.required() && !known) return route_unauthorized();
     return std::nullopt;
   }
 
@@ -163,22 +168,32 @@ class HttpRouteServer final : public RouteServer {
     exchange = identified_exchange(std::move(exchange), request, access_log());
     if (auto refusal = refuse(request)) return exchange->respond(*std::move(refusal));
     if (route_page_access(request) != PageAccess::kNone) {
-      const bool may_change = keys_.required() || is_loopback_host(options_.host);
+      const bool may_change =
+          admin_.required() ? admin_.find(request) >= 0 : is_loopback_host(options_.host);
       return exchange->respond(answer_route_page(route_, request, may_change));
     }
     if (RequestFacts(request).kind == RouteKind::kEveryone) {
       return broadcast_request(io_, route_, std::move(request), std::move(exchange));
     }
-    std::make_shared<ProxiedRequest>(route_, std::move(request), std::move(exchange))->start();
+    std::shared_ptr<const void> held;
+    if (KeyQuota* const quota = quotas_.of(keys_.find(request))) {
+      KeyQuota::Admission admission = quota->admit();
+      if (admission.refusal) return exchange->respond(quota_response(*admission.refusal, *quota));
+      held = std::move(admission.lease);
+    }
+    std::make_shared<ProxiedRequest>(route_, std::move(request), std::move(exchange),
+                                     std::move(held))
+        ->start();
   }
 
   const RouteServerOptions options_;
-  const ApiKeys keys_;
+  const ApiKeys keys_, admin_;
+  SystemClock clock_;
+  KeyQuotas quotas_;
   const std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
   const RequestGuard guard_;
   ClientAddresses addresses_;
   BodyBudget bodies_;
-  SystemClock clock_;
   RouteMetrics metrics_;
   std::atomic<int> exchanges_open_{0};
   std::atomic<bool> draining_{false};
@@ -200,6 +215,9 @@ class HttpRouteServer final : public RouteServer {
 
 Result<std::unique_ptr<RouteServer>> RouteServer::create(RouteServerOptions options) {
   HR_ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::create(options.api_keys));
+  std::vector<ApiKey> admins;
+  if (!options.admin_key.empty()) admins.emplace_back(options.admin_key);
+  HR_ASSIGN_OR_RETURN(ApiKeys admin, ApiKeys::create(std::move(admins)));
   std::unique_ptr<TlsContext> tls;
   if (options.tls.enabled()) {
     HR_ASSIGN_OR_RETURN(tls, TlsContext::load(options.tls));
@@ -211,7 +229,7 @@ Result<std::unique_ptr<RouteServer>> RouteServer::create(RouteServerOptions opti
     options.watch.headers.push_back({"Authorization", "Bearer " + options.proxy.worker_key});
   }
   return std::unique_ptr<RouteServer>(
-      new HttpRouteServer(std::move(options), std::move(keys), std::move(tls)));
+      new HttpRouteServer(std::move(options), std::move(keys), std::move(admin), std::move(tls)));
 }
 
 }  // namespace headrace

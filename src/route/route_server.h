@@ -22,6 +22,7 @@ struct RouteServerOptions {
   uint16_t port = 8000;            // 0: any free one
   TlsOptions tls;
   std::vector<ApiKey> api_keys;  // none: open to all who can connect
+  std::string admin_key;         // who may change the list of workers; empty: on loopback anybody
   std::vector<std::string> allowed_origins, allowed_hosts;
   bool access_log = false;
   int http_threads = 2;

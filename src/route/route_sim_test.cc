@@ -153,9 +153,9 @@ class SimNetwork final : public AttemptSource {
  public:
   SimNetwork(uint64_t seed, int workers)
       : rng(seed),
-        table({.policy = kRoutePolicyNames[seed % std::size(kRoutePolicyNames)].value,
-               .seed = seed},
-              time.clock) {
+        table(
+            {.policy = kRoutePolicyNames[seed % std::size(kRoutePolicyNames)].value, .seed = seed},
+            time.clock) {
     options.progress_seconds = 2;
     options.silent_stream_seconds = 20;
     options.attempts.wait_seconds = 60;
@@ -185,6 +185,7 @@ class SimNetwork final : public AttemptSource {
     const bool answers = at(id).alive && !at(id).silent;
     WorkerReport report;
     report.health = answers ? WorkerReport::Health::kReady : WorkerReport::Health::kUnreachable;
+    report.resumes = true;
     const double after = answers || !at(id).alive ? delay() : options.progress_seconds;
     time.after(after, [this, id, report] {
       table.report(id, report);
@@ -229,9 +230,7 @@ class SimNetwork final : public AttemptSource {
   int64_t faults = 0, errors = 0;
 };
 
-double SimAttempt::silent_seconds() const {
-  return network_.time.clock.now_seconds() - heard_;
-}
+double SimAttempt::silent_seconds() const { return network_.time.clock.now_seconds() - heard_; }
 
 void SimAttempt::start(std::string, std::shared_ptr<const std::string> body, bool) {
   heard_ = network_.time.clock.now_seconds();
@@ -367,12 +366,13 @@ SimOutcome simulate(uint64_t seed, int requests) {
   }
   network.time.after(1, [&network] { network.harm(); });
   const auto all_ended = [&] {
-    return std::all_of(clients.begin(), clients.end(), [](const auto& each) { return each->ended; });
+    return std::all_of(clients.begin(), clients.end(),
+                       [](const auto& each) { return each->ended; });
   };
   while (!all_ended() && network.time.clock.now_seconds() < 600 && network.time.step()) {
   }
-  SimOutcome outcome{.events = network.time.events, .faults = network.faults,
-                     .errors = network.errors};
+  SimOutcome outcome{
+      .events = network.time.events, .faults = network.faults, .errors = network.errors};
   for (size_t i = 0; i < clients.size(); ++i) {
     EXPECT_TRUE(clients[i]->ended) << "seed " << seed << " request " << i << " never ends";
     outcome.gone += clients[i]->gone;

@@ -56,6 +56,7 @@ struct WorkerTable::Worker {
   double tokens = 0;
   int64_t in_flight = 0, foreign_requests = 0, told_requests = 0;
   WorkerCounts counts;
+  bool resumes = false;
   std::vector<ServedModelName> models;
 };
 
@@ -128,6 +129,7 @@ bool WorkerTable::is_known(std::string_view model) const {
 
 // A model that nobody has named goes to anybody: whoever gets it says what is wrong.
 bool WorkerTable::may_take(const Worker& worker, const RequestFacts& request, bool known) const {
+  if (request.resumes && !worker.resumes) return false;
   if (!known || worker.models.empty()) return true;
   return std::any_of(worker.models.begin(), worker.models.end(),
                      [&](const ServedModelName& served) { return served.name == request.model; });
@@ -230,6 +232,7 @@ void WorkerTable::report(int id, const WorkerReport& report) {
     found->told_requests = report.requests;
     found->foreign_requests = std::max<int64_t>(0, report.requests - found->in_flight);
   }
+  if (report.resumes) found->resumes = true;
   if (report.cache_tokens > 0) {
     found->prefixes.resize(prefix_blocks(static_cast<size_t>(report.cache_tokens)));
   }

@@ -29,6 +29,7 @@ struct WorkerReport {
   Health health = Health::kUnreachable;
   int64_t requests = -1;     // that run or wait there, whoever sent them; -1: it does not say
   int64_t cache_tokens = 0;  // that its cache holds; 0: it does not say
+  bool resumes = false;      // it is a Headrace server, which goes on with others' streams
 };
 
 struct ServedModelName {

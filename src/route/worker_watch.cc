@@ -59,6 +59,7 @@ WorkerReport::Health health_of(const WorkerReply& reply) {
 }  // namespace
 
 void read_worker_metrics(std::string_view page, WorkerReport& report) {
+  report.resumes = page.find("\nheadrace:") != page.npos;
   bool found = false;
   const double requests = metric_sum(page, "vllm:num_requests_running", found) +
                           metric_sum(page, "vllm:num_requests_waiting", found);

@@ -67,6 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, {"status": "ok"})
         if self.path == "/v1/models":
             return self.answer(200, {"object": "list", "data": [{"id": self.options.model, "max_model_len": 2048}]})
+        if self.path == "/metrics":
+            return self.answer(200, b"# of a Headrace server\nheadrace:stand_in 1\n")
         if self.path == "/seen":
             return self.answer(200, self.seen)
         if self.path.startswith("/v1/files/"):

@@ -131,6 +131,21 @@ def test_headers_of_the_edge_are_the_routers(start_worker, start_router):
     came = {name.lower(): value for name, value in json.loads(call(worker.url + "/seen")[2])[-1]["headers"].items()}
     assert came["authorization"] == "Bearer back" and came["x-request-id"] == "mine" and came["x-custom"] == "kept"
     assert "x-headrace-journal" not in came  # a client has no say in it
+    status, _, text = call(router.url + "/v1/chat/completions", {"headrace_resume": {}, **chat()}, headers=headers)
+    assert status == 400 and "headrace_resume" in text
+
+
+def test_who_may_change_the_workers_and_how_often_a_key_asks(start_worker, start_router, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text('{"key": "few", "requests_per_minute": 2}\n{"key": "many"}\n')
+    router = start_router([start_worker()], "--api-key-file", keys, "--admin-key", "root")
+    few, many, root = ({"Authorization": "Bearer " + key} for key in ("few", "many", "root"))
+    body = {**chat(), "stream": False}
+    assert [call(router.url + "/v1/chat/completions", body, headers=few)[0] for _ in range(3)] == [200, 200, 429]
+    assert [call(router.url + "/v1/chat/completions", body, headers=many)[0] for _ in range(3)] == [200, 200, 200]
+    assert call(router.url + "/workers/0/drain", {}, headers=many)[0] == 403
+    assert call(router.url + "/workers", headers=many)[0] == 200
+    assert call(router.url + "/workers/0/drain", {}, headers=root)[0] == 200
 
 
 
@@ -298,6 +313,7 @@ def test_bad_input_is_one_line(start_worker, start_router):
     assert "--alias" in run("--worker", "http://127.0.0.1:1", "--alias", "x")
     assert "--cost" in run("--worker", "http://127.0.0.1:1", "--cost", "x=1")
     worker = start_worker()
+    assert "--progress-bound" in run("--worker", "http://127.0.0.1:1", "--progress-bound", "1", "--poll-interval", "1")
     assert "--port" in run("--worker", worker.url, "--port", str(worker.port))
 
 
@@ -312,7 +328,7 @@ def test_what_is_no_worker_is_named_and_left_out(start_worker, start_router, pro
         listener.listen()  # takes connections and says nothing
         log = open(tmp_path / "log", "w+")
         child = subprocess.Popen(
-            [BINARY, "route", "--port", str(port), "--progress-bound", "1", "--worker", worker.url,
+            [BINARY, "route", "--port", str(port), "--poll-interval", "0.2", "--progress-bound", "1", "--worker", worker.url,
              "--worker", f"http://127.0.0.1:{port}", "--worker", f"http://127.0.0.1:{listener.getsockname()[1]}"],
             stdout=subprocess.DEVNULL, stderr=log)
         try:
