@@ -33,7 +33,7 @@ constexpr const char* kFailoverGroup = "Failover";
 struct RouteFlags {
   RouteServerOptions server;
   std::vector<std::string> workers, api_keys, aliases, costs;
-  std::string api_key_file, origins;
+  std::string api_key_file;
   LogLevel log_level = LogLevel::kInfo;
 };
 
@@ -69,10 +69,6 @@ void add_edge_flags(CLI::App& app, RouteFlags& flags) {
       ->group(kRouteGroup);
   app.add_option("--ssl-keyfile", server.tls.key_file, "Its key (default: in the same file)")
       ->type_name("FILE")
-      ->group(kRouteGroup);
-  app.add_option("--allowed-origins", flags.origins,
-                 "Web pages that may call, as a JSON list (default: none)")
-      ->type_name("JSON")
       ->group(kRouteGroup);
   app.add_option("--allowed-hosts", server.allowed_hosts,
                  "Names that clients may call the router by; *: all (default: as of serve)")
@@ -224,7 +220,6 @@ Status apply_route_flags(RouteFlags& flags) {
     return invalid_argument("--progress-bound: must be at least two of --poll-interval",
                             "progress-bound");
   }
-  HR_ASSIGN_OR_RETURN(server.allowed_origins, parse_origins(flags.origins));
   if (server.api_keys.empty() && !is_loopback_host(server.host)) {
     log_warning("whoever reaches {} may use the workers: give the router keys (--api-key-file)",
                 server.host);

@@ -138,7 +138,7 @@ class HttpRouteServer final : public RouteServer {
 
   // Before anything is done for a request.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const {
-    if (auto refusal = guard_.refuse(request, options_.allowed_origins)) return refusal;
+    if (auto refusal = guard_.refuse(request, {})) return refusal;
     if (draining_) return error_response(503, "the router is shutting down");
     const std::string_view routers = request.header("x-headrace-router");
     if (routers.find(options_.proxy.router_id) != routers.npos) {

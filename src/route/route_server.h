@@ -23,7 +23,7 @@ struct RouteServerOptions {
   TlsOptions tls;
   std::vector<ApiKey> api_keys;  // none: open to all who can connect
   std::string admin_key;         // who may change the list of workers; empty: on loopback anybody
-  std::vector<std::string> allowed_origins, allowed_hosts;
+  std::vector<std::string> allowed_hosts;  // as of a server
   bool access_log = false;
   int http_threads = 2;
   double drain_seconds_max = 30;

@@ -276,12 +276,6 @@ bool WorkerTable::heard_within(int id, double seconds) const {
   return found && clock_.now_seconds() - found->health.heard_seconds() <= seconds;
 }
 
-bool WorkerTable::is_down(int id) const {
-  std::lock_guard lock(mutex_);
-  const Worker* const found = worker(id);
-  return found && found->health.state() == WorkerState::kDown;
-}
-
 bool WorkerTable::has(int id) const {
   std::lock_guard lock(mutex_);
   return worker(id) != nullptr;

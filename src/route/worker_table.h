@@ -111,7 +111,6 @@ class WorkerTable {
   void remember_owner(std::string_view owned_id, int id);
   // It answered something lately: the router hears of it otherwise than by this stream.
   bool heard_within(int id, double seconds) const;
-  bool is_down(int id) const;
   bool has(int id) const;
 
   std::vector<WorkerSnapshot> snapshot() const;

@@ -353,3 +353,16 @@ def test_the_router_ends_what_it_has(start_worker, start_router):
         router.send(signal.SIGTERM)
         assert asked.result()[2] == whole
     assert router.child.wait(timeout=10) == 0
+
+
+def test_the_deployments_are_sound():
+    root = STAND_IN.parents[2]
+    help_text = subprocess.run([BINARY, "route", "--help"], capture_output=True, text=True, check=True).stdout
+    serve_help = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    manifest = (root / "deploy/kubernetes/headrace.yaml").read_text()
+    unit = (root / "deploy/headrace-route.service").read_text()
+    for text in (manifest, unit):
+        for flag in re.findall(r"--[a-z-]+(?=[ ,\]])", "\n".join(re.findall(r"(?:command: \[headrace, route|ExecStart=)[^\]\n]*(?:\n[^\]\n]*)?", text))):
+            assert flag in help_text, flag
+    for flag in re.findall(r"--[a-z-]+(?=,)", re.search(r"headrace, serve[^\]]*", manifest)[0]):
+        assert flag in serve_help, flag
