@@ -236,15 +236,16 @@ class EngineImpl final : public Engine {
 };
 
 Status EngineImpl::check_request(const Request& request) const {
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const TokenId token = request.prompt[i];
-    if (token < 0 || token >= options_.vocab_size) {
-      return invalid_argument(fmt::format("prompt token {} is id {}, outside the vocabulary of {}",
-                                          i, token, options_.vocab_size),
-                              "prompt");
-    }
-  }
   const auto outside = [&](TokenId token) { return token < 0 || token >= options_.vocab_size; };
+  const auto check_tokens = [&](const std::vector<TokenId>& tokens, std::string_view name) {
+    const auto wrong = std::find_if(tokens.begin(), tokens.end(), outside);
+    if (wrong == tokens.end()) return ok_status();
+    return invalid_argument(fmt::format("{} token {} is id {}, outside the vocabulary of {}", name,
+                                        wrong - tokens.begin(), *wrong, options_.vocab_size),
+                            std::string(name));
+  };
+  HR_RETURN_IF_ERROR(check_tokens(request.prompt, "prompt"));
+  HR_RETURN_IF_ERROR(check_tokens(request.answered, "answered"));
   for (const auto& [token, bias] : request.sampling.logit_bias) {
     if (outside(token)) {
       return invalid_argument(fmt::format("logit_bias names id {}, outside the vocabulary of {}",

@@ -61,7 +61,7 @@ void PageSupply::note_prefix(const Sequence& head, int32_t found_tokens) {
   }
   prefix_queries_ += static_cast<uint64_t>(head.known_length());
   prefix_hits_ += static_cast<uint64_t>(found_tokens);
-  head.entry->cached_tokens = found_tokens;
+  head.entry->cached_tokens = std::min(found_tokens, head.prompt_length());
 }
 
 void PageSupply::count(SchedulerStats& stats) const {

@@ -23,7 +23,7 @@ void PlanWriter::write_admission(StepDraft& draft, const Sequence& sequence,
                                  std::vector<TokenId> tokens) const {
   draft.plan.admitted.push_back({.sequence = sequence.id,
                                  .slot = sequence.slot(),
-                                 .choice = sequence.choice,
+                                 .choice = sequence.request->first_choice + sequence.choice,
                                  .request = sequence.request,
                                  .tokens = std::move(tokens),
                                  .blocks = sequence.blocks.table(),

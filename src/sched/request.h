@@ -39,6 +39,10 @@ struct Request {
   std::shared_ptr<const Adapter> adapter_weights = nullptr;
   // The form of its answers; null: they are free.
   std::shared_ptr<const TokenConstraint> constraint;
+  // An answer that was begun elsewhere goes on here, as after a preemption: its tokens so far are
+  // computed behind the prompt, count as its own, and are not emitted again. Only where n is 1.
+  std::vector<TokenId> answered;
+  int32_t first_choice = 0;  // what choice 0 is to random numbers; emissions count from 0
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
 };
 

@@ -61,6 +61,21 @@ Status check_states(const SchedulerOptions& options) {
   return ok_status();
 }
 
+Status check_answered(const Request& request) {
+  const SamplingParams& sampling = request.sampling;
+  const auto refuse = [](std::string message) {
+    return invalid_argument(std::move(message), "answered");
+  };
+  if (sampling.n != 1) return refuse("an answer goes on alone: n must be 1");
+  if (sampling.prompt_logprobs >= 0) {
+    return refuse("an answer that goes on has no log-probabilities of its prompt");
+  }
+  const auto tokens = static_cast<int64_t>(request.answered.size());
+  if (tokens < sampling.max_tokens) return ok_status();
+  return refuse(fmt::format("the answer has {} tokens, and max_tokens is {}: it has ended", tokens,
+                            sampling.max_tokens));
+}
+
 }  // namespace
 
 Status check_options(const SchedulerOptions& options) {
@@ -126,6 +141,7 @@ Status check_request(const SchedulerOptions& options, const Request& request) {
             prompt, sampling.max_tokens, options.max_model_len),
         prompt > options.max_model_len ? "prompt" : "max_tokens");
   }
+  if (!request.answered.empty()) HR_RETURN_IF_ERROR(check_answered(request));
   const int64_t pages = pages_for_request(options, request);
   if (pages > options.block_count) {
     return invalid_argument(

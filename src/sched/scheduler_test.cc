@@ -147,6 +147,38 @@ TEST(Scheduler, OneRequestGivesTheOraclesTokens) {
   EXPECT_EQ(rig.steps, 2 + 19);  // 50 prompt tokens under a budget of 32, then a token a step
 }
 
+TEST(Scheduler, AnAnswerGoesOnThatWasBegunElsewhere) {
+  const Request whole = make_request(1, 50, 20);
+  for (const size_t begun : {size_t{1}, size_t{7}, size_t{19}}) {
+    Rig rig(small_options());
+    const std::vector<TokenId> expected = rig.expected(whole, 0, 20);
+    Request request = whole;
+    request.answered.assign(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(begun));
+    ASSERT_TRUE(rig.scheduler->add(request).ok());
+    rig.run();
+    EXPECT_EQ(
+        (rig.got[{1, 0}].tokens),
+        std::vector<TokenId>(expected.begin() + static_cast<ptrdiff_t>(begun), expected.end()));
+    EXPECT_EQ((rig.got[{1, 0}].finish), FinishReason::kLength);
+  }
+  // As another choice than the first.
+  Rig rig(small_options());
+  const std::vector<TokenId> expected = rig.expected(whole, 3, 20);
+  Request request = whole;
+  request.first_choice = 3;
+  request.answered.assign(expected.begin(), expected.begin() + 5);
+  ASSERT_TRUE(rig.scheduler->add(request).ok());
+  rig.run();
+  EXPECT_EQ((rig.got[{1, 0}].tokens), std::vector<TokenId>(expected.begin() + 5, expected.end()));
+
+  request.answered = expected;
+  EXPECT_EQ(rig.scheduler->check(request).message(),
+            "the answer has 20 tokens, and max_tokens is 20: it has ended");
+  request.answered.pop_back();
+  request.sampling.n = 2;
+  EXPECT_EQ(rig.scheduler->check(request).field(), "answered");
+}
+
 TEST(Scheduler, ChoicesShareThePromptAndCopyOnWrite) {
   Rig rig(small_options());
   const Request request = make_request(1, 18, 20, 4);  // 4 full pages and half of one

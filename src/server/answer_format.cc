@@ -11,6 +11,12 @@
 
 namespace headrace {
 
+void AnswerFormat::continue_as(AnswerIdentity begun) {
+  head_.id = std::move(begun.id);
+  head_.created_unix_s = begun.created_unix_s;
+  head_.call_id_seed = begun.call_id_seed;
+}
+
 std::string_view AnswerFormat::content_type() const { return "text/event-stream; charset=utf-8"; }
 
 void AnswerFormat::append_begin(std::string&, const Usage&) {}

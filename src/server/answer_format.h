@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -53,10 +54,23 @@ struct AnswerHead {
   bool hide_reasoning = false;
 };
 
+// What tells one answer from another of the same request.
+struct AnswerIdentity {
+  std::string id;
+  int64_t created_unix_s = 0;
+  uint64_t call_id_seed = 0;
+};
+
 // Of one answer; on its strand. What is said of a choice may depend on what was said before.
 class AnswerFormat {
  public:
+  explicit AnswerFormat(AnswerHead head) : head_(std::move(head)) {}
   virtual ~AnswerFormat() = default;
+
+  AnswerIdentity identity() const { return {head_.id, head_.created_unix_s, head_.call_id_seed}; }
+  // Words an answer that was begun elsewhere, in its name. Before all else.
+  void continue_as(AnswerIdentity begun);
+
   // The body of an answer that is not streamed. choices[i] has index i.
   virtual Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const = 0;
   // What stands in front of the events of a stream. Once, when the first result is there.
@@ -77,6 +91,9 @@ class AnswerFormat {
   virtual void append_end(std::string& out, const Usage& usage, bool wants_usage) = 0;
   // Instead of the end.
   virtual void append_error(std::string& out, int http_status, std::string_view message) const;
+
+ protected:
+  AnswerHead head_;  // fixed once its events begin
 };
 
 // What ends a stream of the OpenAI API: the event with the usage, where it is wanted, and a mark.

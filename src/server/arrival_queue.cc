@@ -4,7 +4,7 @@
 
 namespace headrace {
 
-void ArrivalQueue::push(size_t prompt, const Emission& emission) {
+void ArrivalQueue::push(size_t prompt, int32_t first_choice, const Emission& emission) {
   std::lock_guard lock(mutex_);
   if (!notify_ || overrun_) return;
   tokens_ += tokens_of(emission);
@@ -17,6 +17,7 @@ void ArrivalQueue::push(size_t prompt, const Emission& emission) {
       taken_ = 0;
     }
     arrivals_.push_back({prompt, clock_.now_seconds(), emission});
+    arrivals_.back().emission.choice += first_choice;
   }
   if (!std::exchange(notified_, true)) notify_();
 }

@@ -25,7 +25,8 @@ class ArrivalQueue {
   ArrivalQueue(size_t tokens_max, std::function<void()> notify)
       : tokens_max_(tokens_max), notify_(std::move(notify)) {}
 
-  void push(size_t prompt, const Emission& emission);  // any thread
+  // `first_choice`: of the prompt's choices, the emission's choice 0. Any thread.
+  void push(size_t prompt, int32_t first_choice, const Emission& emission);
 
   // True when the queue was overrun.
   bool begin_take();

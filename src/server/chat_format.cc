@@ -7,7 +7,7 @@ namespace {
 
 class ChatFormat final : public AnswerFormat {
  public:
-  explicit ChatFormat(AnswerHead head) : head_(std::move(head)) {}
+  explicit ChatFormat(AnswerHead head) : AnswerFormat(std::move(head)) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     Json::Array items;
@@ -206,7 +206,6 @@ class ChatFormat final : public AnswerFormat {
     return json.set("bytes", token_bytes_json(head_, token));
   }
 
-  const AnswerHead head_;
   std::vector<EventFrame> frames_;  // by choice; empty: no words yet
 };
 

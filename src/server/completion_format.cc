@@ -7,7 +7,7 @@ namespace {
 
 class CompletionFormat final : public AnswerFormat {
  public:
-  explicit CompletionFormat(AnswerHead head) : head_(std::move(head)) {}
+  explicit CompletionFormat(AnswerHead head) : AnswerFormat(std::move(head)) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     Json::Array items;
@@ -102,7 +102,6 @@ class CompletionFormat final : public AnswerFormat {
     return json;
   }
 
-  const AnswerHead head_;
   std::vector<EventFrame> frames_;  // by choice; empty: no text yet
 };
 

@@ -1,9 +1,11 @@
 // Routes of requests to the model: quotas, the plan of a protocol, and the session.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "server/answer_journal.h"
 #include "server/error_response.h"
 #include "server/generation_handlers.h"
 #include "server/generation_plan.h"
@@ -105,6 +107,61 @@ void reserve_pins(const std::string& owner, GenerationPlan& plan) {
   if (!names.empty()) plan.headers.push_back({"x-cache-pin", std::move(names)});
 }
 
+// Takes the member that brings a journal back out of the body, which then is as the client sent it.
+std::optional<Json> take_resume(Json& body) {
+  if (!body.is_object()) return std::nullopt;
+  Json::Object& members = body.as_object();
+  const auto found = std::find_if(members.begin(), members.end(), [](const Json::Member& member) {
+    return member.first == kResumeMember;
+  });
+  if (found == members.end()) return std::nullopt;
+  Json resume = std::move(found->second);
+  members.erase(found);
+  return resume;
+}
+
+// Whatever decides the bits of an answer's tokens: a server that has the same makes the same ones.
+std::string fingerprint_of(const ReadyModel& model, const GenerationPlan& plan) {
+  const EngineOptions& options = model.served.engine->options();
+  const uint64_t adapter = plan.adapter ? plan.adapter->key() : 0;
+  return fmt::format("{} {} {:016x} {:016x}", HEADRACE_VERSION, options.kv_fingerprint,
+                     options.arithmetic, adapter);
+}
+
+// A journal goes with the stream of a request that asks for one; an answer that was begun
+// elsewhere goes on.
+Status keep_journal(const ReadyModel& model, const std::optional<Json>& resume,
+                    GenerationPlan& plan) {
+  const GenerationSettings& settings = plan.settings;
+  if (!settings.stream || settings.sampling.prompt_logprobs >= 0) {
+    if (!resume) return ok_status();
+    return invalid_argument(
+        fmt::format("{} needs a stream without log-probabilities of the prompt", kResumeMember),
+        std::string(kResumeMember));
+  }
+  const std::string fingerprint = fingerprint_of(model, plan);
+  if (resume) {
+    HR_ASSIGN_OR_RETURN(plan.journal,
+                        read_resume(*resume, plan.prompts.size(), settings.sampling.n));
+    const JournalHead& head = plan.journal->head;
+    if (head.fingerprint != fingerprint && !plan.journal->inexact) {
+      return unsupported(fmt::format("the answer was begun by a server of another build, model or "
+                                     "arithmetic ({}, here {}): this one cannot go on with it",
+                                     head.fingerprint, fingerprint),
+                         std::string(kResumeMember));
+    }
+    plan.format->continue_as(head.identity);
+    return ok_status();
+  }
+  AnswerJournal& journal = plan.journal.emplace();
+  journal.head.identity = plan.format->identity();
+  journal.head.fingerprint = fingerprint;
+  for (size_t i = 0; i < plan.prompts.size(); ++i) {
+    journal.head.seeds.push_back(settings.sampling.seed.value_or(random_seed()));
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 // On a text thread, but for the start of the answer, which belongs on the strand. The quota is
@@ -115,12 +172,19 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   KeyQuota::Admission admission;
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
+  const std::optional<Json> resume = take_resume(call.body);
   Result<GenerationPlan> plan =
       make_plan(*call.model, call.state.context_of(*call.model, call.shown_model), call.body);
   if (plan.ok()) plan = with_adapter(*call.model, *std::move(plan));
+  if (plan.ok() && (resume || !call.request.header(kJournalHeader).empty())) {
+    const Status kept = keep_journal(*call.model, resume, *plan);
+    if (!kept.ok()) plan = kept;
+  }
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
-    return call.exchange->respond(bad_request_response(plan.status()));
+    const bool elsewhere = resume && plan.status().code() == StatusCode::kUnsupported;
+    return call.exchange->respond(elsewhere ? error_response(409, plan.status().message())
+                                            : bad_request_response(plan.status()));
   }
   if (quota) {
     plan->lease = std::move(admission.lease);

@@ -25,6 +25,8 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   state.sessions.add(session, session->progress_);
   session->open_arrivals();
   session->exchange_->observe(session);
+  session->replay();
+  if (session->done_) return;  // the answer had ended where it was begun
   const Status status = session->submit();
   if (!status.ok()) {
     session->cancel_all();
@@ -96,28 +98,76 @@ void GenerationSession::open_arrivals() {
       tokens_max, [box = &state_.post_box, wake = std::move(wake)] { box->put(wake); });
 }
 
+// What was told before is taken in silently, but for the last of it where it may not have arrived.
+void GenerationSession::replay() {
+  if (!plan_.journal || !plan_.journal->goes_on) return;
+  std::vector<Arrival> begun = std::move(plan_.journal->begun);
+  for (size_t i = 0; i < begun.size(); ++i) {
+    const bool again = plan_.journal->resend_last && i + 1 == begun.size();
+    const Arrival& arrival = begun[i];
+    const size_t prompt = arrival.prompt;
+    if (!std::exchange(prompts_[prompt].started, true)) {
+      cached_tokens_ += arrival.emission.cached_tokens;
+    }
+    Choice& choice =
+        choices_[prompt * choices_per_prompt() + static_cast<size_t>(arrival.emission.choice)];
+    for (const TokenId token : arrival.emission.tokens) choice.begun.push_back(token);
+    (void)take(std::move(begun[i]));
+    tell(prompt);
+    if (!again) out_.clear();
+  }
+  progress_->cached_tokens = cached_tokens_;
+  if (finished_ == choices_.size()) return finish();
+  if (!out_.empty()) write_out();
+}
+
 Status GenerationSession::submit() {
-  Engine& engine = *model_.served.engine;
-  for (size_t i = 0; i < prompts_.size(); ++i) {
-    Request request;
-    request.id = engine.next_request_id();
-    request.prompt = plan_.prompts[i];
-    request.sampling = plan_.settings.sampling;
-    request.priority = plan_.settings.priority;
-    request.slo_class = plan_.settings.slo_class;
-    request.background = plan_.settings.background;
-    request.tenant = plan_.settings.tenant;
-    request.cache_salt = plan_.settings.cache_salt;
-    request.constraint = plan_.constraint;
-    request.adapter_weights = plan_.adapter;
-    const RequestId id = request.id;
-    const Status status = engine.submit(
-        std::move(request),
-        [queue = arrivals_, i](const Emission& emission) { queue->push(i, emission); });
-    HR_RETURN_IF_ERROR(status);
-    prompts_[i].request = id;
+  const auto n = static_cast<int32_t>(choices_per_prompt());
+  const bool goes_on = plan_.journal && plan_.journal->goes_on;
+  for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
+    if (!goes_on) {
+      HR_RETURN_IF_ERROR(submit(prompt, 0, n));
+      continue;
+    }
+    // Each goes on from its own tokens; of the prompt they find each other's pages.
+    for (int32_t choice = 0; choice < n; ++choice) {
+      if (choices_[prompt * choices_per_prompt() + static_cast<size_t>(choice)].stream.finished()) {
+        continue;
+      }
+      HR_RETURN_IF_ERROR(submit(prompt, choice, 1));
+    }
   }
   plan_.adapter.reset();  // the requests have it
+  return ok_status();
+}
+
+Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t choices) {
+  Engine& engine = *model_.served.engine;
+  const size_t first = prompt * choices_per_prompt() + static_cast<size_t>(first_choice);
+  Request request;
+  request.id = engine.next_request_id();
+  request.prompt = plan_.prompts[prompt];
+  request.sampling = plan_.settings.sampling;
+  request.sampling.n = choices;
+  if (plan_.journal) request.sampling.seed = plan_.journal->head.seeds[prompt];
+  request.priority = plan_.settings.priority;
+  request.slo_class = plan_.settings.slo_class;
+  request.background = plan_.settings.background;
+  request.tenant = plan_.settings.tenant;
+  request.cache_salt = plan_.settings.cache_salt;
+  request.constraint = plan_.constraint;
+  request.adapter_weights = plan_.adapter;
+  request.answered = std::move(choices_[first].begun);
+  request.first_choice = first_choice;
+  const RequestId id = request.id;
+  HR_RETURN_IF_ERROR(engine.submit(
+      std::move(request), [queue = arrivals_, prompt, first_choice](const Emission& emission) {
+        queue->push(prompt, first_choice, emission);
+      }));
+  for (int32_t i = 0; i < choices; ++i) {
+    choices_[first + static_cast<size_t>(i)].request = id;
+    choices_[first + static_cast<size_t>(i)].number = i;
+  }
   return ok_status();
 }
 
@@ -142,6 +192,11 @@ void GenerationSession::open_stream() {
   head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
   std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
   exchange_->begin_stream(std::move(head));
+  if (plan_.journal && !plan_.journal->goes_on) {
+    std::string line;
+    append_journal_head(line, plan_.journal->head);
+    exchange_->write(line);
+  }
   written_time_ = state_.clock.now_seconds();
 }
 
@@ -189,10 +244,10 @@ void GenerationSession::pump() {
 
 void GenerationSession::handle(Arrival arrival) {
   Emission& emission = arrival.emission;
-  const size_t first_choice = arrival.prompt * choices_per_prompt();
-  const size_t index = first_choice + static_cast<size_t>(emission.choice);
-  Prompt& prompt = prompts_[arrival.prompt];
-  Choice& choice = choices_[index];
+  const size_t prompt_index = arrival.prompt;
+  Prompt& prompt = prompts_[prompt_index];
+  Choice& choice =
+      choices_[prompt_index * choices_per_prompt() + static_cast<size_t>(emission.choice)];
   if (emission.admitted) {
     prompt.admitted = true;
     progress_->admitted = true;
@@ -205,28 +260,43 @@ void GenerationSession::handle(Arrival arrival) {
   if (emission.finish == FinishReason::kFault) return fail(500, "the model gave no valid output");
   if (emission.finish == FinishReason::kAbort) return fail(503, "the request was aborted");
 
-  std::move(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end(),
-            std::back_inserter(prompt.logprobs));
+  if (plan_.journal) append_journal_arrival(out_, arrival);
   const bool engine_finished = emission.finish != FinishReason::kNone;
   const bool was_finished = choice.stream.finished();
-  const int32_t number = emission.choice;
+  const int32_t generated = take(std::move(arrival));
+  if (plan_.lease) plan_.lease->spend(generated);
+  model_.metrics->on_generation_tokens(generated);
+  if (choice.stream.finished() && !was_finished) {
+    model_.metrics->on_choice_finished(choice.ready.finish);
+    if (!engine_finished) model_.served.engine->cancel_choice(choice.request, choice.number);
+  }
+  tell(prompt_index);
+  if (finished_ == choices_.size()) finish();
+}
+
+// What an arrival adds to its choice; how many tokens it had.
+int32_t GenerationSession::take(Arrival arrival) {
+  Emission& emission = arrival.emission;
+  Prompt& prompt = prompts_[arrival.prompt];
+  Choice& choice =
+      choices_[arrival.prompt * choices_per_prompt() + static_cast<size_t>(emission.choice)];
+  std::move(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end(),
+            std::back_inserter(prompt.logprobs));
+  const bool was_finished = choice.stream.finished();
   ChoiceDelta delta = choice.stream.take(std::move(emission));
-  generated_ += delta.generated;
-  choice.generated += delta.generated;
+  const int32_t generated = delta.generated;
+  generated_ += generated;
+  choice.generated += generated;
   progress_->generated = generated_;
   reasoning_ += delta.reasoning;
-  if (plan_.lease) plan_.lease->spend(delta.generated);
-  model_.metrics->on_generation_tokens(delta.generated);
   choice.ready.append(std::move(delta));
-  if (choice.stream.finished() && !was_finished) {
-    ++finished_;
-    model_.metrics->on_choice_finished(choice.ready.finish);
-    if (!engine_finished) model_.served.engine->cancel_choice(prompt.request, number);
-  }
-  if (prompt_scored(arrival.prompt)) {
-    for (size_t c = 0; c < choices_per_prompt(); ++c) deliver(first_choice + c);
-  }
-  if (finished_ == choices_.size()) finish();
+  if (choice.stream.finished() && !was_finished) ++finished_;
+  return generated;
+}
+
+void GenerationSession::tell(size_t prompt) {
+  if (!prompt_scored(prompt)) return;
+  for (size_t c = 0; c < choices_per_prompt(); ++c) deliver(prompt * choices_per_prompt() + c);
 }
 
 void GenerationSession::note_times(Prompt& prompt, Choice& choice, const Arrival& arrival) {
@@ -321,6 +391,7 @@ void GenerationSession::fail(int http_status, std::string_view message) {
   plan_.lease.reset();
   cancel_all();
   if (streaming_) {
+    if (plan_.journal) append_journal_loss(out_, message);
     plan_.format->append_error(out_, http_status, message);
     exchange_->write(out_);
     exchange_->end_stream();
@@ -352,8 +423,10 @@ void GenerationSession::on_peer_gone() {
 }
 
 void GenerationSession::cancel_all() {
-  for (const Prompt& prompt : prompts_) {
-    if (prompt.request != RequestId{}) model_.served.engine->cancel(prompt.request);
+  RequestId last;
+  for (const Choice& choice : choices_) {
+    if (choice.request == std::exchange(last, choice.request)) continue;
+    model_.served.engine->cancel(choice.request);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "server/answer_format.h"
+#include "server/answer_journal.h"
 #include "server/arrival_queue.h"
 #include "server/choice_stream.h"
 #include "server/exchange.h"
@@ -39,6 +40,8 @@ struct GenerationPlan {
   StopShield stop_shield;             // calls whose form is enforced: stop strings are of words
   std::vector<std::string> pins;      // of each prompt (cache_pins.h); empty: none is wanted
   std::optional<RequestTrace> trace;  // none: no span is sent
+  // Who could go on with the stream elsewhere is told what he needs; none: nobody asks.
+  std::optional<AnswerJournal> journal;
 };
 
 class GenerationSession : public ExchangeObserver,
@@ -59,14 +62,16 @@ class GenerationSession : public ExchangeObserver,
  private:
   struct Choice {
     explicit Choice(ChoiceStream choice_stream) : stream(std::move(choice_stream)) {}
+    RequestId request;   // of the engine, where all choices of a prompt are one
+    int32_t number = 0;  // within it
     ChoiceStream stream;
-    ChoiceDelta ready;  // not yet sent; the whole answer when not streaming
+    std::vector<TokenId> begun;  // its tokens that were made elsewhere
+    ChoiceDelta ready;           // not yet sent; the whole answer when not streaming
     bool opened = false;
     int64_t generated = 0;
     double last_time = -1;
   };
   struct Prompt {
-    RequestId request;
     bool admitted = false;                // left the queue
     bool started = false;                 // has a first result
     std::vector<TokenLogprobs> logprobs;  // of tokens 1.., with echo
@@ -76,6 +81,8 @@ class GenerationSession : public ExchangeObserver,
 
   void open_arrivals();
   Status submit();
+  Status submit(size_t prompt, int32_t first_choice, int32_t choices);
+  void replay();
   void watch_queue(double seconds);
   void open_stream();
   void write(std::string_view bytes);
@@ -84,6 +91,8 @@ class GenerationSession : public ExchangeObserver,
   void pump();
   void handle(Arrival arrival);
   void note_times(Prompt& prompt, Choice& choice, const Arrival& arrival);
+  int32_t take(Arrival arrival);
+  void tell(size_t prompt);
   bool prompt_scored(size_t prompt) const;
   void deliver(size_t choice_index);
   void prepend_echo(size_t prompt, ChoiceDelta& delta) const;

@@ -12,7 +12,8 @@ double ratio(double value, double by) { return by > 0 ? value / by : 0; }
 
 class LlamaFormat final : public AnswerFormat {
  public:
-  LlamaFormat(LlamaEcho echo, AnswerHead head) : echo_(std::move(echo)), head_(std::move(head)) {}
+  LlamaFormat(LlamaEcho echo, AnswerHead head)
+      : AnswerFormat(std::move(head)), echo_(std::move(echo)) {}
 
   // One result, or a list of them where there are several prompts or choices.
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
@@ -109,7 +110,6 @@ class LlamaFormat final : public AnswerFormat {
   }
 
   const LlamaEcho echo_;
-  const AnswerHead head_;
   std::map<int32_t, Told> told_;  // by choice, of a stream
 };
 

@@ -29,7 +29,7 @@ Json messages_usage_json(const Usage& usage) {
 class MessagesFormat final : public AnswerFormat {
  public:
   MessagesFormat(AnswerHead head, MessageBounds bounds)
-      : head_(std::move(head)), bounds_(bounds), parts_(head_.hide_reasoning) {}
+      : AnswerFormat(std::move(head)), bounds_(bounds), parts_(head_.hide_reasoning) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     const ChoiceDelta& answer = choices[0];
@@ -177,7 +177,6 @@ class MessagesFormat final : public AnswerFormat {
     return event_of("input_json_delta").set("partial_json", std::move(text));
   }
 
-  const AnswerHead head_;
   const MessageBounds bounds_;
   AnswerParts parts_;  // of the stream
   ChoiceDelta end_;    // how the stream's answer ended

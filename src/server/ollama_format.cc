@@ -14,7 +14,7 @@ int64_t nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9)
 
 class OllamaFormat final : public AnswerFormat {
  public:
-  OllamaFormat(OllamaRoute route, AnswerHead head) : route_(route), head_(std::move(head)) {}
+  OllamaFormat(OllamaRoute route, AnswerHead head) : AnswerFormat(std::move(head)), route_(route) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     Piece piece;
@@ -149,7 +149,6 @@ class OllamaFormat final : public AnswerFormat {
   }
 
   const OllamaRoute route_;
-  const AnswerHead head_;
   OpenCall call_;  // of a stream
   FinishReason finish_ = FinishReason::kNone;
 };

@@ -32,7 +32,7 @@ Json text_part(PartKind kind, std::string_view text) {
 class ResponseFormat final : public AnswerFormat {
  public:
   ResponseFormat(AnswerHead head, ResponseFrame frame)
-      : head_(std::move(head)), frame_(std::move(frame)), parts_(head_.hide_reasoning) {
+      : AnswerFormat(std::move(head)), frame_(std::move(frame)), parts_(head_.hide_reasoning) {
     if (frame_.announce) frame_.announce(head_.id, response("queued", Json::array()));
   }
 
@@ -201,7 +201,6 @@ class ResponseFormat final : public AnswerFormat {
                       item(index, part, part.complete ? "completed" : "incomplete", part.text));
   }
 
-  const AnswerHead head_;
   const ResponseFrame frame_;
   // Of the stream:
   AnswerParts parts_;

@@ -74,6 +74,12 @@ std::string random_hex_id() {
   return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 
+uint64_t random_seed() {
+  uint64_t bits = 0;
+  CHECK(::getrandom(&bits, sizeof(bits), 0) == sizeof(bits));
+  return bits;
+}
+
 int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())

@@ -11,7 +11,8 @@ namespace {
 
 class SglangFormat final : public AnswerFormat {
  public:
-  SglangFormat(SglangEcho echo, AnswerHead head) : echo_(std::move(echo)), head_(std::move(head)) {}
+  SglangFormat(SglangEcho echo, AnswerHead head)
+      : AnswerFormat(std::move(head)), echo_(std::move(echo)) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     Json::Array answers;
@@ -92,7 +93,6 @@ class SglangFormat final : public AnswerFormat {
   }
 
   const SglangEcho echo_;
-  const AnswerHead head_;
   std::map<int32_t, ChoiceDelta> said_;  // by choice, of a stream
 };
 

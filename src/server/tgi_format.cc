@@ -11,7 +11,8 @@ namespace {
 
 class TgiFormat final : public AnswerFormat {
  public:
-  TgiFormat(TgiEcho echo, AnswerHead head) : echo_(std::move(echo)), head_(std::move(head)) {}
+  TgiFormat(TgiEcho echo, AnswerHead head)
+      : AnswerFormat(std::move(head)), echo_(std::move(echo)) {}
 
   Json whole(std::span<const ChoiceDelta> choices, const Usage& usage) const override {
     const ChoiceDelta& answer = choices[0];
@@ -91,7 +92,6 @@ class TgiFormat final : public AnswerFormat {
   }
 
   const TgiEcho echo_;
-  const AnswerHead head_;
   // Of a stream.
   ChoiceDelta said_;
   int32_t told_ = 0;

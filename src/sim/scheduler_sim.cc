@@ -27,6 +27,22 @@ void vary(Request& request, uint64_t seed) {
   request.lookahead = bits / 4 % 2 == 0 ? Lookahead::kBlind : Lookahead::kAfterResult;
 }
 
+// Of some requests the first tokens of the answer were made elsewhere.
+void begin_elsewhere(Request& request, const OracleModel& model, uint64_t seed) {
+  const SamplingParams& sampling = request.sampling;
+  const uint64_t bits = mix64(seed ^ mix64(static_cast<uint64_t>(request.id.value) + 0x616eu));
+  if (sampling.n != 1 || sampling.prompt_logprobs >= 0 || bits % 3 != 0) return;
+  const int32_t most = std::min(sampling.max_tokens - 1, static_cast<int32_t>(bits / 4 % 24));
+  OracleChain chain(request, request.prompt);
+  for (int32_t i = 0; i < most; ++i) {
+    const TokenId token = chain.next_token(model, sampling.seed.value_or(0), 0);
+    const auto& stops = sampling.stop_token_ids;
+    if (token == model.end_id || std::find(stops.begin(), stops.end(), token) != stops.end()) break;
+    request.answered.push_back(token);
+    chain.append(token);
+  }
+}
+
 // Not from rng_, so that a seed has the same options with and without them.
 ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
   constexpr double kRight[] = {0, 0.3, 0.7, 1};
@@ -286,7 +302,10 @@ void SchedulerSimulation::act() {
 
 void SchedulerSimulation::arrive() {
   Request request = draw_request();
-  if (settings_.varied_requests) vary(request, seed_);
+  if (settings_.varied_requests) {
+    vary(request, seed_);
+    begin_elsewhere(request, model_, seed_);
+  }
   const Status status = scheduler_->add(request);
   if (!status.ok()) {
     ++tally_.refused;
@@ -296,10 +315,15 @@ void SchedulerSimulation::arrive() {
   }
   ++tally_.requests;
   Clients clients{.request = request, .choices = {}, .open = request.sampling.n};
-  const Client client{.tokens = request.prompt,
-                      .heard = OracleChain(request, request.prompt),
-                      .scored = OracleChain(request, TokenSpan(request.prompt).first(1)),
-                      .last_work = steps_};
+  Client client{.tokens = request.prompt,
+                .heard = OracleChain(request, request.prompt),
+                .scored = OracleChain(request, TokenSpan(request.prompt).first(1)),
+                .output_count = static_cast<int32_t>(request.answered.size()),
+                .last_work = steps_};
+  for (const TokenId token : request.answered) {
+    client.tokens.push_back(token);
+    client.heard.append(token);
+  }
   clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
   open_.emplace(request.id, std::move(clients));
 }

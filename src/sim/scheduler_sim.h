@@ -63,11 +63,12 @@ class SchedulerSimulation {
     std::string policy;       // instead of the one that the seed draws, unless that is fcfs
     int32_t check_every = 1;  // one step of so many is checked as a whole
     std::optional<double> admission_headroom;  // instead of the one that the seed draws
-    bool proposals = false;        // speculative decoding, of which the seed draws the law
-    bool drafts = false;           // the same, of a draft model that the device has
-    bool varied_requests = false;  // in adapter, arithmetic and look-ahead
-    bool equal_groups = false;     // each group that the seed draws as several that are alike
-    bool states = false;           // sequences keep states, of which the seed draws the checkpoints
+    bool proposals = false;  // speculative decoding, of which the seed draws the law
+    bool drafts = false;     // the same, of a draft model that the device has
+    // In adapter, arithmetic and look-ahead, and in how much of the answer was made elsewhere.
+    bool varied_requests = false;
+    bool equal_groups = false;  // each group that the seed draws as several that are alike
+    bool states = false;        // sequences keep states, of which the seed draws the checkpoints
   };
   explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
   SchedulerSimulation(uint64_t seed, Settings settings);

@@ -492,7 +492,10 @@ void SchedulerSimulation::check_prompt_logprobs(const Clients& clients, Client& 
 // That they were computed before, and for this salt, the oracle's tokens say.
 void SchedulerSimulation::check_cached_tokens(const Request& request, const Emission& emission) {
   const bool may_read = options_.enable_prefix_caching && request.sampling.prompt_logprobs < 0;
-  const auto most = may_read ? static_cast<int32_t>(request.prompt.size()) - 1 : 0;
+  // The last known token is always computed; behind tokens that came along it is none of the
+  // prompt.
+  const int32_t computed = request.answered.empty() ? 1 : 0;
+  const auto most = may_read ? static_cast<int32_t>(request.prompt.size()) - computed : 0;
   if (emission.cached_tokens < 0 || emission.cached_tokens > most) {
     fail(fmt::format("{} cached tokens of a prompt of {}", emission.cached_tokens,
                      request.prompt.size()));
