@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "route/json_members.h"
+#include "server/answer_journal.h"
 #include "server/header_text.h"
 
 namespace headrace {

@@ -37,6 +37,5 @@ struct RouteContext {
 };
 
 inline constexpr std::string_view kRouterHeader = "X-Headrace-Router";
-inline constexpr std::string_view kJournalHeader = "X-Headrace-Journal";
 
 }  // namespace headrace

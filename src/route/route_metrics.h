@@ -15,8 +15,9 @@ namespace headrace {
 // Any thread.
 class RouteHistogram {
  public:
-  static constexpr std::array<double, 12> kBounds = {5e-6,   1e-5, 2e-5, 5e-5, 1e-4, 2e-4,
-                                                     3.5e-4, 5e-4, 1e-3, 5e-3, 5e-2, 1};
+  static constexpr std::array<double, 19> kBounds = {5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 3.5e-4,
+                                                     5e-4, 1e-3, 5e-3, 0.02, 0.05, 0.1,  0.25,
+                                                     0.5,  1,    2.5,  5,    10};
   void add(double seconds);
   void append(std::string_view name, std::string_view help, std::string& out) const;
 

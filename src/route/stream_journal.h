@@ -60,12 +60,16 @@ class StreamJournal {
   std::vector<std::string> arrivals_;
   size_t journal_bytes_ = 0;
   // Events behind the last arrival's line that the client has; of a resumed stream the first
-  // `repeated_` bytes of them have come again.
-  std::string last_events_;
+  // `repeated_` of them have come again.
+  std::vector<std::string> last_events_;
   size_t repeated_ = 0;
+  bool lost_ = false;  // the worker has said that it cannot go on: an error follows
   std::string error_event_;
   size_t sent_bytes_ = 0;
 };
+
+// The event without what a clock says: Ollama's and llama.cpp's events have times in them.
+std::string without_times(std::string_view event);
 
 // The same request with one more member, the first of its body's object. REQUIRES: an object
 std::string with_first_member(std::string_view body, std::string_view member);

@@ -101,6 +101,36 @@ TEST(StreamJournal, AnErrorEventIsHeldBack) {
   }
 }
 
+TEST(StreamJournal, WhatFollowsALossIsTheErrorWhateverItsForm) {
+  StreamJournal journal(StreamFraming::kLines, 1 << 20);
+  std::string out;
+  ASSERT_TRUE(journal.feed(std::string(kHead) + arrival(1) + "{\"a\":1}\n", out).ok());
+  ASSERT_TRUE(journal.feed(": journal {\"lost\":\"no valid output\"}\n\n", out).ok());
+  EXPECT_FALSE(journal.failed());
+  ASSERT_TRUE(journal.feed("{\"whatever\":1}\n", out).ok());
+  EXPECT_TRUE(journal.failed());
+  EXPECT_EQ(journal.error_event(), "{\"whatever\":1}\n");
+  EXPECT_EQ(out, "{\"a\":1}\n");
+  EXPECT_EQ(journal.arrivals(), 1u);
+}
+
+TEST(StreamJournal, EventsThatComeAgainMayHaveOtherTimes) {
+  const auto event_at = [](int at, const std::string& text) {
+    return "{\"created_at\":\"2026-" + std::to_string(at) + "\",\"text\":\"" + text +
+           "\",\"eval_duration\":" + std::to_string(at) + ",\"done\":true}\n";
+  };
+  EXPECT_EQ(without_times(event_at(1, "x")), without_times(event_at(23, "x")));
+  EXPECT_NE(without_times(event_at(1, "x")), without_times(event_at(1, "y")));
+  StreamJournal journal(StreamFraming::kLines, 1 << 20);
+  std::string out;
+  ASSERT_TRUE(journal.feed(std::string(kHead) + arrival(1) + event_at(1, "x"), out).ok());
+  journal.begin_resumed();
+  ASSERT_TRUE(journal.feed(event_at(22, "x") + event_at(23, "z"), out).ok());
+  EXPECT_EQ(out, event_at(1, "x") + event_at(23, "z"));
+  journal.begin_resumed();
+  EXPECT_FALSE(journal.feed(event_at(24, "y"), out).ok());
+}
+
 TEST(StreamJournal, LinesOfJsonAreEventsToo) {
   StreamJournal journal(StreamFraming::kLines, 1 << 20);
   std::string out;
