@@ -20,7 +20,7 @@ FLAGS = ["-m", MODEL, "--port", "0", "--batch-invariant", "--served-model-name",
          "--threads", 1, "--shutdown-timeout", 0]
 # Which name an answer has, and what its prompt found in the cache.
 NAMES = re.compile(rb'"(?:id|item_id|call_id|system_fingerprint|request_id)":"[^"]*"|"(?:created|created_at|completed_at)":[0-9.]+|'
-                   rb'"(?:\w*cached\w*|cache_n|tokens_cached|tokens_evaluated|prompt_n|cache_read_input_tokens)":[0-9]+')
+                   rb'"(?:\w*cached\w*|cache_n|tokens_cached|tokens_evaluated|prompt_n|cache_read_input_tokens|input_tokens)":[0-9]+')
 
 
 def body_of(name):
