@@ -156,7 +156,8 @@ void ProxiedRequest::on_bytes() {
     context_.table.on_answer(attempt_->worker(), answer.status());
     const bool lines = answer.content_type().find("ndjson") != std::string::npos;
     framing_ = lines ? StreamFraming::kLines : StreamFraming::kEvents;
-    if (!journal_) journal_.emplace(framing_, context_.options.journal_bytes_max);
+    if (!journal_)
+      journal_.emplace(framing_, context_.options.journal_bytes_max, &context_.journals);
   }
   on_stream_bytes();
 }

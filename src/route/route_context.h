@@ -10,6 +10,7 @@
 #include "route/route_metrics.h"
 #include "route/worker_attempt.h"
 #include "route/worker_table.h"
+#include "server/body_budget.h"
 #include "server/http_message.h"
 
 namespace headrace {
@@ -33,6 +34,7 @@ struct RouteContext {
   WorkerTable& table;
   AttemptSource& attempts;
   RouteMetrics& metrics;
+  BodyBudget& journals;  // of all streams
   const Clock& clock;
 };
 

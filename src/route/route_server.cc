@@ -55,10 +55,11 @@ class HttpRouteServer final : public RouteServer {
         guard_(options_.host, options_.allowed_hosts),
         addresses_(AddressNetworks(), options_.http.connections_per_address_max),
         bodies_(options_.http.bodies_bytes_max),
+        journals_(options_.http.bodies_bytes_max),
         table_(options_.table, clock_),
         connections_(io_),
         attempts_(connections_, clock_),
-        route_{options_.proxy, options_.aliases, table_, attempts_, metrics_, clock_},
+        route_{options_.proxy, options_.aliases, table_, attempts_, metrics_, journals_, clock_},
         edge_{options_.http,
               [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
                 handle(std::move(request), std::move(exchange));
@@ -193,7 +194,7 @@ class HttpRouteServer final : public RouteServer {
   const std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
   const RequestGuard guard_;
   ClientAddresses addresses_;
-  BodyBudget bodies_;
+  BodyBudget bodies_, journals_;
   RouteMetrics metrics_;
   std::atomic<int> exchanges_open_{0};
   std::atomic<bool> draining_{false};

@@ -225,7 +225,8 @@ class SimNetwork final : public AttemptSource {
   RouteMetrics metrics;
   WorkerTable table;
   std::vector<SimWorker> workers;
-  RouteContext context{options, aliases, table, *this, metrics, time.clock};
+  BodyBudget journals{1 << 30};
+  RouteContext context{options, aliases, table, *this, metrics, journals, time.clock};
   bool over = false;
   int64_t faults = 0, errors = 0;
 };

@@ -26,6 +26,9 @@ bool says_nothing(std::string_view event) {
 
 }  // namespace
 
+StreamJournal::StreamJournal(StreamFraming framing, size_t bytes_max, BodyBudget* budget)
+    : framing_(framing), bytes_max_(bytes_max), budget_(budget) {}
+
 Status StreamJournal::feed(std::string_view bytes, std::string& out) {
   if (failed()) return ok_status();
   const size_t before = out.size();
@@ -101,10 +104,14 @@ void StreamJournal::take_line(std::string_view json) {
 }
 
 void StreamJournal::count_journal(size_t bytes) {
+  if (overflowed_) return;
   journal_bytes_ += bytes;
-  if (journal_bytes_ <= bytes_max_) return;
+  if (budget_ && !lease_) lease_ = std::make_unique<BodyBudget::Lease>(*budget_);
+  const bool fits = journal_bytes_ <= bytes_max_ && (!lease_ || lease_->grow_to(journal_bytes_));
+  if (fits) return;
   overflowed_ = true;
   arrivals_ = {};
+  lease_.reset();
 }
 
 void StreamJournal::take_event(std::string_view event, std::string& out, Status& status) {
@@ -156,6 +163,7 @@ void StreamJournal::begin_again() {
   head_.clear();
   arrivals_.clear();
   journal_bytes_ = 0;
+  lease_.reset();
   last_events_.clear();
   repeated_ = 0;
 }

@@ -4,21 +4,23 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "route/request_facts.h"
+#include "server/body_budget.h"
 
 namespace headrace {
 
 // One thread at a time.
 class StreamJournal {
  public:
-  // A journal that outgrows `bytes_max` is given up: then the stream passes but cannot be resumed.
-  StreamJournal(StreamFraming framing, size_t bytes_max)
-      : framing_(framing), bytes_max_(bytes_max) {}
+  // A journal that outgrows `bytes_max`, or what `budget` has left for all of them, is given up:
+  // then the stream passes but cannot be resumed. The budget, if any, outlives this.
+  StreamJournal(StreamFraming framing, size_t bytes_max, BodyBudget* budget = nullptr);
 
   // Takes what came of the worker's answer and appends to `out` what the client gets. kCorrupt: a
   // stream that was resumed does not go on as it began.
@@ -52,9 +54,11 @@ class StreamJournal {
 
   const StreamFraming framing_;
   const size_t bytes_max_;
-  std::string pending_;  // the beginning of what is not whole yet
-  bool begun_ = false;   // a first line or event has come
-  bool raw_ = false;     // it has no journal: bytes pass as they come
+  BodyBudget* const budget_;
+  std::unique_ptr<BodyBudget::Lease> lease_;  // of journal_bytes_
+  std::string pending_;                       // the beginning of what is not whole yet
+  bool begun_ = false;                        // a first line or event has come
+  bool raw_ = false;                          // it has no journal: bytes pass as they come
   bool has_head_ = false, overflowed_ = false;
   std::string head_;
   std::vector<std::string> arrivals_;

@@ -157,6 +157,17 @@ TEST(StreamJournal, AJournalThatIsTooLongIsGivenUp) {
   ASSERT_TRUE(journal.feed(std::string(kHead) + worker_stream(1, 50), out).ok());
   EXPECT_EQ(out, client_stream(1, 50));
   EXPECT_FALSE(journal.resumable());
+  BodyBudget budget(300);  // of all together
+  {
+    StreamJournal one(StreamFraming::kEvents, 1 << 20, &budget);
+    StreamJournal other(StreamFraming::kEvents, 1 << 20, &budget);
+    ASSERT_TRUE(one.feed(std::string(kHead) + worker_stream(1, 50), out).ok());
+    EXPECT_TRUE(one.resumable());
+    EXPECT_GT(budget.bytes(), 0u);
+    ASSERT_TRUE(other.feed(std::string(kHead) + worker_stream(1, 50), out).ok());
+    EXPECT_FALSE(other.resumable());
+  }
+  EXPECT_EQ(budget.bytes(), 0u);
 }
 
 TEST(StreamJournal, TheMemberIsTheFirstOfTheBody) {
