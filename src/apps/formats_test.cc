@@ -23,6 +23,13 @@ namespace fs = std::filesystem;
 
 bool keeps_latents(const ModelFamily& family) { return family.reads_hf("kv_lora_rank"); }
 
+bool is_gemma(const ModelFamily& family) {
+  return family.architecture.find("gemma") != std::string_view::npos;
+}
+bool is_glm(const ModelFamily& family) {
+  return family.architecture.find("glm") != std::string_view::npos;
+}
+
 // Small sizes; what a family does not have stays unwritten.
 ModelConfig small_sizes(const ModelFamily& family) {
   const std::string_view architecture = family.architecture;
@@ -37,11 +44,13 @@ ModelConfig small_sizes(const ModelFamily& family) {
   config.head_dim = 8;
   config.rope_theta = 10000;
   config.rms_eps = 1e-5f;
-  if (architecture == "gemma2" || architecture == "gemma3") {
+  if (architecture == "exaone4" || architecture == "cwm") config.window = 8;
+  if (is_gemma(family) && architecture != "gemma") {
     config.window = 8;
-    config.attention_soft_cap = architecture == "gemma2" ? 50.0f : 0.0f;
-    config.logit_soft_cap = architecture == "gemma2" ? 30.0f : 0.0f;
+    config.attention_soft_cap = architecture != "gemma3" ? 50.0f : 0.0f;
+    config.logit_soft_cap = architecture != "gemma3" ? 30.0f : 0.0f;
   }
+  if (is_glm(family)) config.rope_dim = 4;
   if (architecture.starts_with("granite")) {
     config.attention_scale = 0.25f;
     config.embedding_scale = 2;
@@ -63,7 +72,10 @@ ModelConfig small_sizes(const ModelFamily& family) {
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
     // More where a config.json is silent.
-    if (architecture == "lfm2moe" || keeps_latents(family)) config.experts.dense_first = 1;
+    if (architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "ernie4_5-moe" ||
+        keeps_latents(family)) {
+      config.experts.dense_first = 1;
+    }
   }
   return config;
 }
@@ -85,7 +97,10 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
   json.set("architectures", Json(Json::Array{Json(family.hf_classes[0])}));
   json.set("hidden_act", family.hf_activations[0]);
   // Scores are scaled by a number of their own, which GGUF files do not have.
-  if (family.architecture.starts_with("gemma")) json.set("query_pre_attn_scalar", sizes.head_dim);
+  if (is_gemma(family)) json.set("query_pre_attn_scalar", sizes.head_dim);
+  if (sizes.rope_dim > 0) {
+    json.set("partial_rotary_factor", static_cast<double>(sizes.rope_dim) / sizes.head_dim);
+  }
   // GGUF files of these do not say it where it is so.
   if (family.architecture == "qwen3moe" || family.architecture == "dots1") {
     json.set("norm_topk_prob", true);
@@ -157,6 +172,7 @@ class HfShards {
     if (match.second_half.empty()) return add(hf, dimensions(spec.shape), values);
     if (match.gguf == spec.name) return void(first_halves_[hf] = values);
     const std::vector<float>& first = first_halves_.at(hf);
+    if (spec.shape.rank() == 2) return add_halves(spec, hf, first, values);
     std::vector<float> both;
     const auto size = static_cast<int64_t>(values.size()) / spec.shape[0];
     for (int64_t e = 0; e < spec.shape[0]; ++e) {
@@ -165,6 +181,14 @@ class HfShards {
       }
     }
     add(hf, {spec.shape[0], 2 * spec.shape[1], spec.shape[2]}, both);
+  }
+
+  // Of a matrix of gates, then ups.
+  void add_halves(const TensorSpec& spec, const std::string& hf, const std::vector<float>& first,
+                  const std::vector<float>& second) {
+    std::vector<float> both = first;
+    both.insert(both.end(), second.begin(), second.end());
+    add(hf, {2 * spec.shape[0], spec.shape[1]}, both);
   }
 
   void add_unread(const std::string& hf) { add(hf, {2}, {1, 2}); }
@@ -229,7 +253,7 @@ class Formats : public testing::TestWithParam<size_t> {
       for (float& value : values) value += match.offset;
       const bool rotated =
           spec.name.ends_with("attn_q.weight") || spec.name.ends_with("attn_k.weight");
-      if (family.gguf_rows_interleaved && rotated) {
+      if (family.gguf_rows_interleaved && rotated && !config->qk_rows_interleaved) {
         values = interleaved(values, spec.shape[1], config->head_dim);
       }
       const std::vector<int64_t> shape = dimensions(spec.shape);

@@ -2,16 +2,22 @@
 
 #include <fmt/format.h>
 
+#include "models/cwm.h"
 #include "models/decoder.h"
 #include "models/deepseek.h"
 #include "models/dots1.h"
+#include "models/ernie.h"
+#include "models/exaone4.h"
 #include "models/gemma.h"
+#include "models/glm.h"
 #include "models/lfm2.h"
+#include "models/minimax.h"
 #include "models/model.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
+#include "models/seed_oss.h"
 #include "models/smollm3.h"
 #include "models/starcoder2.h"
 
@@ -69,6 +75,18 @@ std::span<const Architecture> architectures() {
       decoder<qwen35_spec>("qwen35", qwen35_hf_names),
       decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
       decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
+      decoder<seed_oss_spec>("seed_oss", seed_oss_hf_names),
+      decoder<exaone4_spec>("exaone4", olmo2_hf_names),
+      decoder<uniform_decoder>("ernie4_5", llama_hf_names),
+      decoder<ernie4_5_moe_spec>("ernie4_5-moe", ernie4_5_moe_hf_names),
+      decoder<uniform_decoder>("helium", llama_hf_names),
+      decoder<glm_spec>("chatglm", llama_hf_names),
+      decoder<glm4_spec>("glm4", glm4_hf_names),
+      decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
+      decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
+      decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
+      decoder<cwm_spec>("cwm", llama_hf_names),
+      decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
   };
   return kArchitectures;
 }

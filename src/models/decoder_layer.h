@@ -16,6 +16,7 @@ struct DecoderLayer {
   NormWeights ffn_norm;
   std::unique_ptr<FeedForward> feed_forward;
   NormWeights ffn_post_norm;
+  const char* ffn_norm_name;
 
   // Before load(): from here on the parts are those of one rank. Errors name what cannot be split.
   Status split(const ShardSpec& shard);

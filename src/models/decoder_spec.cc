@@ -56,7 +56,8 @@ AttentionSpec attention_of(const ModelConfig& config) {
           .qkv = config.fused.qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
           .qkv_bias = config.qkv_bias,
           .out_bias = config.attention_out_bias,
-          .qk_rows_interleaved = config.qk_rows_interleaved};
+          .qk_rows_interleaved = config.qk_rows_interleaved,
+          .rope_dim = config.rope_dim};
 }
 
 MixtureSpec mixture_of(const ExpertConfig& experts) {

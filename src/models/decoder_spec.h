@@ -28,6 +28,7 @@ struct DecoderLayerSpec {
   FeedForwardSpec feed_forward;
   NormKind pre_norm = NormKind::kRms;  // of both parts
   NormKind post_norm = NormKind::kNone;
+  const char* ffn_norm_name = "ffn_norm";  // of the tensor of the network's pre_norm
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }

@@ -1,6 +1,7 @@
 #include "models/olmo2.h"
 
 #include <array>
+#include <vector>
 
 #include "models/rope_table.h"
 
@@ -47,6 +48,16 @@ DecoderSpec olmo2_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec flex_olmo_spec(const ModelConfig& config) {
+  ModelConfig full = config;
+  if (!full.experts.normalised) full.experts.normalised = false;
+  return olmo2_spec(full);
+}
+
 HfTensorNames olmo2_hf_names() { return kNames; }
+HfTensorNames flex_olmo_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kNames, expert_hf_names());
+  return kAll;
+}
 
 }  // namespace headrace

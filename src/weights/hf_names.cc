@@ -34,6 +34,7 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"},
     {"score.weight", "cls.output.weight"},
     {"model.layers.{}.block_sparse_moe.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.block_sparse_moe.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w1.weight", "blk.{}.ffn_gate_exps.weight"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w3.weight", "blk.{}.ffn_up_exps.weight"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w2.weight", "blk.{}.ffn_down_exps.weight"},
@@ -65,6 +66,9 @@ constexpr auto kGraniteExperts = std::to_array<HfTensorName>({
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight", 0,
      "blk.{}.ffn_up_exps.weight"},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"},
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", 0,
+     "blk.{}.ffn_up_shexp.weight"},
+    {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight"},
 });
 
 // `more` first: the first row that matches decides.
@@ -145,6 +149,12 @@ std::string hf_name_of(HfTensorNames table, std::string_view gguf, int32_t exper
     }
   }
   return std::string(gguf);
+}
+
+std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others) {
+  std::vector<HfTensorName> rows(first.begin(), first.end());
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
 }
 
 HfTensorNames llama_hf_names() { return kLlama; }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headrace {
 
@@ -45,5 +46,7 @@ HfTensorNames llama_hf_names();
 // The same with the experts of Qwen's and OLMoE's files.
 HfTensorNames expert_hf_names();
 HfTensorNames granite_moe_hf_names();
+// The names of `others`, but for what `first` has.
+std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others);
 
 }  // namespace headrace

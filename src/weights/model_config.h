@@ -93,6 +93,8 @@ struct LatentConfig {
 struct MixerConfig {
   std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
+  std::optional<bool> head_norms;    // of queries and keys; empty = the architecture's rule
+  double rotated = 1;                // share of a head that rotates where no number says it
   int32_t conv_taps = 0;             // of the convolutions of the others
   // Of gated DeltaNet.
   int32_t key_heads = 0;

@@ -238,6 +238,7 @@ class GgufConfigReader {
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");
+    config_.mixers.head_norms = has("blk.0.attn_q_norm.weight");
     config_.rope_scaling.divisors = has("rope_freqs.weight");
     const GgufTensor* classes = file_.find_tensor("cls.output.weight");
     if (classes != nullptr && classes->shape.rank() == 2) {

@@ -42,12 +42,6 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
         fmt::format("{} rotated dimensions: must be even and at most the head size {}",
                     config.rope_dim, config.head_dim));
   }
-  if (config.qk_rows_interleaved && config.rope_dim != config.head_dim) {
-    return source.unsupported_field(
-        source.name_of(&ModelConfig::rope_dim),
-        fmt::format("{} of {} dimensions rotated, with rows in interleaved order", config.rope_dim,
-                    config.head_dim));
-  }
   return ok_status();
 }
 

@@ -276,7 +276,9 @@ Result<std::vector<SafetensorsWeightSource::Entry>> SafetensorsWeightSource::joi
         entry.is_quantised() ? entry.quantised.front()->shape() : entry.tensors.front()->shape;
     entry.shape = first;
     if (entry.by_expert) entry.shape = Shape{std::ssize(entry.tensors), first[0], first[1]};
-    if (entry.half != Half::kNone) entry.shape = Shape{first[0], first[1] / 2, first[2]};
+    if (entry.half == Half::kNone) continue;
+    entry.shape =
+        first.rank() == 2 ? Shape{first[0] / 2, first[1]} : Shape{first[0], first[1] / 2, first[2]};
   }
   return entries;
 }
@@ -295,7 +297,8 @@ Status SafetensorsWeightSource::check_pieces(const Entry& entry, std::string_vie
     if (entry.by_expert && shape.rank() != 2) {
       return wrong(fmt::format("shape {} is no matrix", shape.to_string()));
     }
-    if (entry.half != Half::kNone && (shape.rank() != 3 || shape[1] % 2 != 0)) {
+    const int rank = shape.rank();
+    if (entry.half != Half::kNone && (rank < 2 || rank > 3 || shape[rank - 2] % 2 != 0)) {
       return wrong(fmt::format("shape {} is no stack of gates and ups", shape.to_string()));
     }
     if (shape != first.shape || tensor->type != first.type) {
@@ -409,6 +412,9 @@ Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) cons
   if (entry->offset == 0 && !entry->in_pieces()) {
     return aligned(*entry, kWhole, entry->tensors.front()->bytes, entry->shape);
   }
+  if (entry->half != Half::kNone && entry->shape.rank() == 2) {
+    return aligned(*entry, kWhole, half_of(*entry, entry->tensors.front()->bytes), entry->shape);
+  }
   const std::lock_guard lock(mutex_);
   auto& copy = entry->copies[kWhole];
   if (copy == nullptr) copy = converted(*entry);
@@ -481,7 +487,12 @@ std::span<const std::byte> SafetensorsWeightSource::matrix_bytes(const Entry& en
   if (entry.by_expert) return entry.tensors[i]->bytes;
   const std::span<const std::byte> all = entry.tensors.front()->bytes;
   const size_t size = all.size() / static_cast<size_t>(entry.shape[0]);
-  const std::span<const std::byte> matrix = all.subspan(i * size, size);
+  return half_of(entry, all.subspan(i * size, size));
+}
+
+std::span<const std::byte> SafetensorsWeightSource::half_of(const Entry& entry,
+                                                            std::span<const std::byte> matrix) {
+  const size_t size = matrix.size();
   if (entry.half == Half::kNone) return matrix;
   return entry.half == Half::kFirst ? matrix.first(size / 2) : matrix.subspan(size / 2);
 }

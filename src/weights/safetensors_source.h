@@ -103,6 +103,8 @@ class SafetensorsWeightSource final : public WeightSource {
   // What there is of a tensor that can be read.
   Result<Entry*> readable(std::string_view name) const;
   static std::span<const std::byte> matrix_bytes(const Entry& entry, int64_t index);
+  // Of a matrix of the file, the rows that are the entry's.
+  static std::span<const std::byte> half_of(const Entry& entry, std::span<const std::byte> matrix);
   // A view of these bytes of the entry, or of a copy of them.
   ConstTensorView aligned(Entry& entry, int64_t index, std::span<const std::byte> bytes,
                           const Shape& shape) const;

@@ -19,7 +19,10 @@ bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (tensor == wanted) return true;
   // A convolution by channel, [channels, 1, taps].
   if (tensor.rank() == 3 && tensor[1] == 1 && wanted == Shape{tensor[0], tensor[2]}) return true;
-  return tensor.rank() == 1 && wanted.rank() == 2 && wanted[0] == 1 && wanted[1] == tensor[0];
+  const auto is_one_row_of = [](const Shape& matrix, const Shape& vector) {
+    return vector.rank() == 1 && matrix.rank() == 2 && matrix == Shape{1, vector[0]};
+  };
+  return is_one_row_of(wanted, tensor) || is_one_row_of(tensor, wanted);
 }
 
 Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {

@@ -21,13 +21,13 @@ using RowOrder = std::vector<int32_t>;
 
 // Files of some architectures hold the rows of q and k in the order (pair, half) of the original
 // interleaved rotation; ours, as HF's, is (half, pair). Row r of a head comes from file row:
-RowOrder half_from_interleaved(int32_t heads, int32_t head_dim) {
+RowOrder half_from_interleaved(int32_t heads, int32_t head_dim, int32_t rope_dim) {
   RowOrder order;
   order.reserve(static_cast<size_t>(heads) * static_cast<size_t>(head_dim));
-  const int32_t half = head_dim / 2;
+  const int32_t half = rope_dim / 2;
   for (int32_t head = 0; head < heads; ++head) {
     for (int32_t r = 0; r < head_dim; ++r) {
-      order.push_back(head * head_dim + 2 * (r % half) + r / half);
+      order.push_back(head * head_dim + (r < rope_dim ? 2 * (r % half) + r / half : r));
     }
   }
   return order;
@@ -235,8 +235,9 @@ class AttentionMixer final : public Mixer {
   MatrixStack qkv_stack() const {
     RowOrder q, k;
     if (spec_.qk_rows_interleaved) {
-      q = half_from_interleaved(spec_.heads, spec_.head_dim);
-      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim);
+      const int32_t rope_dim = spec_.rope_dim > 0 ? spec_.rope_dim : spec_.head_dim;
+      q = half_from_interleaved(spec_.heads, spec_.head_dim, rope_dim);
+      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim, rope_dim);
     }
     MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
     if (spec_.gated) {

@@ -35,9 +35,10 @@ struct AttentionSpec {
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
   bool gated = false;
-  // Rows of q and k lie in the order of interleaved rotation, as GGUF files of some architectures
-  // have them: undone at load.
+  // The rows of q and k that rotate, the first rope_dim of a head, lie in the order of interleaved
+  // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
+  int32_t rope_dim = 0;  // 0: head_dim
 };
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);

@@ -135,9 +135,12 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind != DeviceKind::kCuda || routing_fits(device, spec_.router.experts)) {
-      return ok_status();
+    if (device.kind != DeviceKind::kCuda) return ok_status();
+    if (spec_.choice_bias && spec_.router.scores == RouterScores::kSoftmax) {
+      return unsupported(
+          "experts chosen by a softmax and a bias are computed on a CPU alone: use --device cpu");
     }
+    if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(
         "a mixture of {} experts is larger than routing on a GPU takes, which is {}: use --device "
