@@ -50,7 +50,9 @@ ModelConfig small_sizes(const ModelFamily& family) {
     config.attention_soft_cap = architecture != "gemma3" ? 50.0f : 0.0f;
     config.logit_soft_cap = architecture != "gemma3" ? 30.0f : 0.0f;
   }
-  if (is_glm(family)) config.rope_dim = 4;
+  if (is_glm(family) || architecture == "nemotron" || architecture == "stablelm") {
+    config.rope_dim = 4;
+  }
   if (architecture.starts_with("granite")) {
     config.attention_scale = 0.25f;
     config.embedding_scale = 2;
@@ -71,6 +73,7 @@ ModelConfig small_sizes(const ModelFamily& family) {
   // Llama's row is a Mixtral's too, in GGUF files.
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
+    if (architecture == "minimax-m2") config.experts.width = config.ffn;
     // More where a config.json is silent.
     if (architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "ernie4_5-moe" ||
         keeps_latents(family)) {

@@ -13,12 +13,14 @@
 #include "models/lfm2.h"
 #include "models/minimax.h"
 #include "models/model.h"
+#include "models/nemotron.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
 #include "models/seed_oss.h"
 #include "models/smollm3.h"
+#include "models/stablelm.h"
 #include "models/starcoder2.h"
 
 namespace headrace {
@@ -86,6 +88,11 @@ std::span<const Architecture> architectures() {
       decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
       decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
       decoder<cwm_spec>("cwm", llama_hf_names),
+      decoder<arcee_spec>("arcee", llama_hf_names),
+      decoder<nemotron_spec>("nemotron", nemotron_hf_names),
+      decoder<nemotron_spec>("jais2", llama_hf_names),
+      decoder<stablelm_spec>("stablelm", llama_hf_names),
+      decoder<olmo_spec>("olmo", llama_hf_names),
       decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
   };
   return kArchitectures;

@@ -139,8 +139,10 @@ std::vector<int64_t> state_offsets(const ModelSpec& model) {
 
 std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   const int64_t hidden = spec.model.hidden_size, vocab = spec.model.vocab_size;
-  std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}},
-                                     {spec.output_norm_name + ".weight", Shape{hidden}}};
+  std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}}};
+  if (spec.output_norm != NormKind::kLayerBare) {
+    tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
+  }
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
   for (const RopeTable& rope : spec.ropes) {
     const auto count = static_cast<int64_t>(rope.inv_freq.size());

@@ -110,6 +110,9 @@ class DecoderLoader {
     Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
       return loader_.made(shape, values);
     }
+    Result<DeviceVector> constant(int64_t count, float value) override {
+      return loader_.constant(count, value);
+    }
 
    private:
     std::string name_in_file(const std::string& name) const {
@@ -175,11 +178,22 @@ class DecoderLoader {
     NormWeights& norm = weights_.output_norm;
     norm.kind = spec_.output_norm;
     norm.eps = spec_.norm_eps;
-    HR_ASSIGN_OR_RETURN(norm.weight,
-                        vector(spec_.output_norm_name + ".weight", hidden, spec_.logit_scale));
-    if (norm.kind != NormKind::kLayer) return ok_status();
-    HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
+    if (norm.kind == NormKind::kLayerBare) {
+      HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, spec_.logit_scale));
+    } else {
+      HR_ASSIGN_OR_RETURN(norm.weight,
+                          vector(spec_.output_norm_name + ".weight", hidden, spec_.logit_scale));
+    }
+    if (norm.kind == NormKind::kLayer) {
+      HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
+    } else if (is_layer_norm(norm.kind)) {
+      HR_ASSIGN_OR_RETURN(norm.bias, constant(hidden, 0.0f));
+    }
     return ok_status();
+  }
+
+  Result<DeviceVector> constant(int64_t count, float value) const {
+    return DeviceVector::upload(device_, std::vector(static_cast<size_t>(count), value));
   }
 
   Result<DeviceVector> vector(const std::string& name, int64_t count, float scale = 1.0f) const {

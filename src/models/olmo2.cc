@@ -37,6 +37,13 @@ void slide_as_olmo3(DecoderSpec& spec, const ModelConfig& config) {
 
 }  // namespace
 
+DecoderSpec olmo_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  spec.output_norm = NormKind::kLayerBare;
+  for (DecoderLayerSpec& layer : spec.layers) layer.pre_norm = NormKind::kLayerBare;
+  return spec;
+}
+
 DecoderSpec olmo2_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {

@@ -11,8 +11,10 @@ constexpr std::string_view kNumber = "{}";
 constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
+    {"model.norm.bias", "output_norm.bias"},
     {"lm_head.weight", "output.weight"},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+    {"model.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
     {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
     {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
@@ -25,6 +27,7 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
     {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {"model.layers.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
     {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},

@@ -87,7 +87,7 @@ class JsonConfigReader {
       HR_RETURN_IF_ERROR(hub_quantisation_from_json(*quantised, source_.file).status());
     }
     for (const std::string_view name :
-         {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias"}) {
+         {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias", "qk_layernorm"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
     }
@@ -194,6 +194,7 @@ class JsonConfigReader {
                           flag_or(json_, "use_qk_norm", *config_.mixers.head_norms));
     }
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "qkv_bias", config_.qkv_bias));
+    HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "use_qkv_bias", config_.qkv_bias));
     if (find("use_bias") == nullptr) return ok_status();  // StarCoder2's, for all three
     HR_ASSIGN_OR_RETURN(const bool all, flag_or(json_, "use_bias", true));
     config_.qkv_bias = config_.attention_out_bias = config_.ffn_bias = all;

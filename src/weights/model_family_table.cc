@@ -35,8 +35,9 @@ constexpr auto kCommonFields = std::to_array<ConfigField>({
 
 constexpr ConfigField kRmsEps{
     &ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20, 1, kRequired};
-constexpr ConfigField kLayerNormEps{
-    &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
+constexpr ConfigField layer_norm_eps(std::string_view hf) {
+  return {&ModelConfig::rms_eps, "attention.layer_norm_epsilon", hf, 1e-20, 1, kRequired};
+}
 constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
 
 // Of mixtures of experts. Files spell the number of experts in three ways.
@@ -173,7 +174,10 @@ constexpr auto kMiniMaxM2Fields = std::to_array<ConfigField>({
     experts_used("num_experts_per_tok"),
     {&ExpertConfig::width, "expert_feed_forward_length", "", 1, kModelLimits.ffn_max},
 });
-constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
+constexpr auto kStarCoder2Fields = std::to_array<ConfigField>({layer_norm_eps("norm_epsilon")});
+constexpr auto kNemotronFields = std::to_array<ConfigField>({layer_norm_eps("norm_eps")});
+constexpr auto kLayerNormFields = std::to_array<ConfigField>({layer_norm_eps("layer_norm_eps")});
+constexpr auto kOlmoFields = std::to_array<ConfigField>({layer_norm_eps("")});
 constexpr auto kSoftCapFields = std::to_array<ConfigField>({
     kRmsEps,
     {&ModelConfig::attention_soft_cap, "attn_logit_softcapping", "attn_logit_softcapping", 0,
@@ -447,6 +451,20 @@ void cwm_defaults(ModelConfig& config) {
   config.head_dim = 128;
   config.window = 8192;
 }
+void arcee_defaults(ModelConfig& config) { set_defaults(config, 1e4, 4096, 1e-5f); }
+void nemotron_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.mixers.rotated = 0.5;
+}
+void jais2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 8192, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+}
+void stablelm_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.mixers.rotated = 0.25;
+}
+void olmo_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
 void starcoder2_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
   config.kv_heads = 2;
@@ -498,6 +516,12 @@ constexpr NameArray<1> kMiniMaxM2Classes{"MiniMaxM2ForCausalLM"};
 constexpr NameArray<1> kFlexOlmoClasses{"FlexOlmoForCausalLM"};
 constexpr NameArray<1> kCwmClasses{"CwmForCausalLM"};
 constexpr NameArray<1> kVaultGemmaClasses{"VaultGemmaForCausalLM"};
+constexpr NameArray<1> kArceeClasses{"ArceeForCausalLM"};
+constexpr NameArray<1> kNemotronClasses{"NemotronForCausalLM"};
+constexpr NameArray<1> kJais2Classes{"Jais2ForCausalLM"};
+constexpr NameArray<1> kStableLmClasses{"StableLmForCausalLM"};
+constexpr NameArray<1> kOlmoClasses{"OlmoForCausalLM"};
+constexpr NameArray<1> kReluSquared{"relu2"};
 constexpr NameArray<1> kSilu{"silu"};
 // Gemma's first files say "gelu" and mean the tanh form.
 constexpr NameArray<3> kGemmaGelu{"gelu_pytorch_tanh", "gelu", "gelu_new"};
@@ -542,7 +566,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      false, LayerMixer::kDeltaNet},
     {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
      false, LayerMixer::kDeltaNet},
-    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
+    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kStarCoder2Fields,
      starcoder2_defaults},
     {"seed_oss", kSeedOssClasses, kSilu, !kInterleaved, kRmsFields, seed_oss_defaults},
     {"exaone4", kExaone4Classes, kSilu, !kInterleaved, kRmsFields, exaone4_defaults},
@@ -556,6 +580,11 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"minimax-m2", kMiniMaxM2Classes, kSilu, !kInterleaved, kMiniMaxM2Fields, minimax_m2_defaults},
     {"flexolmo", kFlexOlmoClasses, kSilu, !kInterleaved, kOlmoeFields, flex_olmo_defaults},
     {"cwm", kCwmClasses, kSilu, !kInterleaved, kRmsFields, cwm_defaults},
+    {"arcee", kArceeClasses, kReluSquared, kInterleaved, kRmsFields, arcee_defaults},
+    {"nemotron", kNemotronClasses, kReluSquared, !kInterleaved, kNemotronFields, nemotron_defaults},
+    {"jais2", kJais2Classes, kReluSquared, !kInterleaved, kLayerNormFields, jais2_defaults},
+    {"stablelm", kStableLmClasses, kSilu, !kInterleaved, kLayerNormFields, stablelm_defaults},
+    {"olmo", kOlmoClasses, kSilu, kInterleaved, kOlmoFields, olmo_defaults},
     {"vaultgemma", kVaultGemmaClasses, kGeluTanh, !kInterleaved, kSoftCapFields, gemma2_defaults},
 });
 

@@ -192,7 +192,7 @@ KIN_FOLDERS = {
     "exaone4": ("Exaone4", dict(num_hidden_layers=4, sliding_window=WINDOW, **HEADS_16), "bfloat16"),
     "ernie4-5": ("Ernie4_5", dict(use_bias=True, **HEADS_16), "bfloat16"),
     "ernie4-5-moe": ("Ernie4_5_Moe", dict(moe_num_experts=8, moe_k=3, moe_intermediate_size=32, moe_num_shared_experts=2,
-                                          moe_layer_start_index=1, tie_word_embeddings=False), "bfloat16"),
+                                          moe_layer_start_index=1, tie_word_embeddings=False, **HEADS_16), "bfloat16"),
     "helium": ("Helium", dict(num_attention_heads=2, **HEADS_16), "bfloat16"),
     "glm": ("Glm", dict(**HEADS_16), "bfloat16"),
     "glm4": ("Glm4", dict(**HEADS_16), "bfloat16"),
@@ -208,6 +208,12 @@ KIN_FOLDERS = {
                                        final_logit_softcapping=4.0, **HEADS_16), "bfloat16"),
     "ministral": ("Ministral", dict(sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"], **HEADS_16),
                   "bfloat16"),
+    "arcee": ("Arcee", dict(mlp_bias=True, **HEADS_16), "bfloat16"),
+    "nemotron": ("Nemotron", dict(**HEADS_16), "bfloat16"),
+    "jais2": ("Jais2", dict(**HEADS_16), "bfloat16"),
+    "stablelm": ("StableLm", dict(use_qkv_bias=True, hidden_size=64, intermediate_size=32, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)), "bfloat16"),
+    "olmo": ("Olmo", dict(), "bfloat16"),
 }
 
 # Experts' tensors as the library has them in memory, not as it writes them.
@@ -236,7 +242,7 @@ def random_weights(model, seed):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
             if name.endswith("e_score_correction_bias"):
-                parameter.data = noise * 0.1
+                parameter.data = noise * 0.02
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
         elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
@@ -309,6 +315,7 @@ def nest(config, weights):
 
 
 def write_folder(folder, name, model, dtype):
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
