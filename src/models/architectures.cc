@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/cohere.h"
 #include "models/cwm.h"
 #include "models/decoder.h"
 #include "models/deepseek.h"
@@ -10,12 +11,15 @@
 #include "models/exaone4.h"
 #include "models/gemma.h"
 #include "models/glm.h"
+#include "models/gpt_neox.h"
+#include "models/gpt_oss.h"
 #include "models/lfm2.h"
 #include "models/minimax.h"
 #include "models/model.h"
 #include "models/nemotron.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
+#include "models/phi.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
 #include "models/seed_oss.h"
@@ -88,6 +92,11 @@ std::span<const Architecture> architectures() {
       decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
       decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
       decoder<cwm_spec>("cwm", llama_hf_names),
+      decoder<gpt_oss_spec>("gpt-oss", gpt_oss_hf_names),
+      decoder<cohere_spec>("command-r", llama_hf_names),
+      decoder<cohere2_spec>("cohere2", llama_hf_names),
+      decoder<phi_spec>("phi2", phi_hf_names),
+      decoder<gpt_neox_spec>("gptneox", gpt_neox_hf_names),
       decoder<arcee_spec>("arcee", llama_hf_names),
       decoder<nemotron_spec>("nemotron", nemotron_hf_names),
       decoder<nemotron_spec>("jais2", llama_hf_names),

@@ -22,13 +22,15 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   const auto norm = [&](NormKind kind) {
     return NormWeights{.kind = kind, .eps = spec.norm_eps, .weight = {}, .bias = {}};
   };
-  return {.mixer_norm = norm(layer.pre_norm),
-          .mixer = make_any_part(layer.mixer, hidden),
-          .mixer_post_norm = norm(layer.post_norm),
-          .ffn_norm = norm(layer.pre_norm),
-          .feed_forward = make_any_part(layer.feed_forward, hidden),
-          .ffn_post_norm = norm(layer.post_norm),
-          .ffn_norm_name = layer.ffn_norm_name};
+  return {
+      .mixer_norm = norm(layer.pre_norm),
+      .mixer = make_any_part(layer.mixer, hidden),
+      .mixer_post_norm = norm(layer.post_norm),
+      .ffn_norm = norm(layer.form == LayerForm::kParallelShared ? NormKind::kNone : layer.pre_norm),
+      .feed_forward = make_any_part(layer.feed_forward, hidden),
+      .ffn_post_norm = norm(layer.post_norm),
+      .ffn_norm_name = layer.ffn_norm_name,
+      .form = layer.form};
 }
 
 }  // namespace headrace

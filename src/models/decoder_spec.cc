@@ -22,7 +22,10 @@ class ListedTensors final : public LayerTensors {
       // A tensor of which several ranges or matrices are asked for is listed once.
       if (rows.first > 0 || rows.expert > 0) continue;
       add(rows.name + ".weight", stack.shape_in_file(rows), stack.exact);
-      if (stack.bias) add(rows.name + ".bias", Shape{rows.in_file()});
+      if (!stack.bias) continue;
+      const Shape bias =
+          rows.experts > 0 ? Shape{rows.experts, rows.in_file()} : Shape{rows.in_file()};
+      add(rows.name + ".bias", bias);
     }
     return LinearLayer();
   }
@@ -154,6 +157,7 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back({"cls.output.weight", Shape{spec.head.classes, hidden}});
   }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
+  if (spec.output_bias) tensors.push_back({"output.bias", Shape{vocab}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     ListedTensors listed(i, tensors);
     CHECK(make_layer(spec, i).load(listed, hidden).ok());

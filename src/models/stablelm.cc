@@ -8,6 +8,7 @@ DecoderSpec stablelm_spec(const ModelConfig& config) {
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t) {
     layer.pre_norm = NormKind::kLayer;
     layer.attention().out_bias = false;
+    if (config.mixers.parallel) layer.form = LayerForm::kParallelShared;
   });
   return spec;
 }

@@ -138,7 +138,8 @@ std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf) {
     return HfMatch{.gguf = with_numbers(row.gguf, match.numbers),
                    .offset = row.offset,
                    .expert = match.numbers[1],
-                   .second_half = with_numbers(row.second_half, match.numbers)};
+                   .second_half = with_numbers(row.second_half, match.numbers),
+                   .form = row.form};
   }
   return std::nullopt;
 }

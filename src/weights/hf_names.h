@@ -3,6 +3,7 @@
 // models/architectures.cc) joins the two. The first row that matches a name decides.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,14 @@
 #include <vector>
 
 namespace headrace {
+
+// How a tensor of a Hugging Face file lies, where it is not as in a GGUF file.
+enum class HfForm : uint8_t {
+  kPlain,
+  kTurned,   // [experts, columns, rows]; where it has two halves, rows of these by turns (gpt-oss)
+  kMxfp4,    // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
+  kByTurns,  // [experts, 2 rows], of two halves by turns
+};
 
 struct HfTensorName {
   // "{}" is the number of a layer, the same in both names; a second one, of `hf` alone, that of an
@@ -22,6 +31,7 @@ struct HfTensorName {
   // Not empty: `gguf` is the upper half of the rows (of each of the stacked matrices), this the
   // lower.
   std::string_view second_half = {};
+  HfForm form = HfForm::kPlain;
 };
 
 using HfTensorNames = std::span<const HfTensorName>;
@@ -32,6 +42,7 @@ struct HfMatch {
   float offset = 0;
   int32_t expert = -1;      // a matrix of the stack; -1: the whole tensor
   std::string second_half;  // as above
+  HfForm form = HfForm::kPlain;
 };
 // Empty where no row knows the name. Numbers are plain decimal without leading zeros.
 std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf);

@@ -25,6 +25,8 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(read_vocab());
     HR_RETURN_IF_ERROR(read_sliding_layers());
     HR_RETURN_IF_ERROR(read_rope_scaling());
+    HR_ASSIGN_OR_RETURN(const auto parallel, file_.optional_bool(key("use_parallel_residual")));
+    config_.mixers.parallel = parallel.value_or(false);
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_latent());

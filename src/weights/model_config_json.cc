@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -94,6 +95,12 @@ class JsonConfigReader {
     for (const std::string_view name : {"attn_output_gate", "use_expert_bias"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, true));
       if (!set) return source_.unsupported_field(name, "is not supported, only true or none");
+    }
+    for (const auto& [name, known] : {std::pair("swiglu_limit", 7.0), {"swiglu_alpha", 1.702}}) {
+      HR_ASSIGN_OR_RETURN(const double value, number_or(json_, name, known));
+      if (value == known) continue;
+      return source_.unsupported_field(name,
+                                       fmt::format("{} is not supported, only {}", value, known));
     }
     HR_ASSIGN_OR_RETURN(const bool causal, flag_or(json_, "is_causal", true));
     if (!causal) {
@@ -189,9 +196,15 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_out_bias", config_.attention_out_bias));
     HR_ASSIGN_OR_RETURN(config_.ffn_bias, flag_or(json_, "mlp_bias", config_.ffn_bias));
+    HR_ASSIGN_OR_RETURN(config_.mixers.parallel,
+                        flag_or(json_, "use_parallel_residual", config_.mixers.parallel));
     if (config_.mixers.head_norms) {
       HR_ASSIGN_OR_RETURN(config_.mixers.head_norms,
                           flag_or(json_, "use_qk_norm", *config_.mixers.head_norms));
+      if (config_.architecture == "command-r" && *config_.mixers.head_norms) {
+        return source_.unsupported_field("use_qk_norm",
+                                         "LayerNorms of heads (Command R+) are not supported");
+      }
     }
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "qkv_bias", config_.qkv_bias));
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "use_qkv_bias", config_.qkv_bias));
@@ -275,6 +288,9 @@ class JsonConfigReader {
   Status read_rope() {
     HR_ASSIGN_OR_RETURN(double rotated,
                         number_or(json_, "partial_rotary_factor", config_.mixers.rotated));
+    HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "rotary_pct", rotated));  // GPT-NeoX's
+    HR_ASSIGN_OR_RETURN(config_.rope_theta,
+                        number_or(json_, "rotary_emb_base", config_.rope_theta));
     for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
       const Json* parameters = find(name);
       if (parameters == nullptr) continue;

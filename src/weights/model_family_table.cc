@@ -177,6 +177,10 @@ constexpr auto kMiniMaxM2Fields = std::to_array<ConfigField>({
 constexpr auto kStarCoder2Fields = std::to_array<ConfigField>({layer_norm_eps("norm_epsilon")});
 constexpr auto kNemotronFields = std::to_array<ConfigField>({layer_norm_eps("norm_eps")});
 constexpr auto kLayerNormFields = std::to_array<ConfigField>({layer_norm_eps("layer_norm_eps")});
+constexpr auto kCohereFields = std::to_array<ConfigField>({
+    layer_norm_eps("layer_norm_eps"),
+    {&ModelConfig::logit_divisor, "logit_scale", "logit_scale", 1e-9, kScaleMax},
+});
 constexpr auto kOlmoFields = std::to_array<ConfigField>({layer_norm_eps("")});
 constexpr auto kSoftCapFields = std::to_array<ConfigField>({
     kRmsEps,
@@ -451,6 +455,38 @@ void cwm_defaults(ModelConfig& config) {
   config.head_dim = 128;
   config.window = 8192;
 }
+void gpt_oss_defaults(ModelConfig& config) {
+  set_defaults(config, 1.5e5, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.head_dim = 64;
+  config.window = 128;
+  config.qkv_bias = config.attention_out_bias = true;
+  config.experts = {.count = 128, .used = 4, .normalised = true};
+}
+void cohere_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 8192, 1e-5f);
+  config.logit_divisor = 0.0625f;
+  config.tied_embeddings = true;
+  config.qk_rows_interleaved = true;
+  config.mixers.head_norms = false;
+}
+void cohere2_defaults(ModelConfig& config) {
+  cohere_defaults(config);
+  config.rope_theta = 1e4;
+  config.window = 4096;
+}
+void phi_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.mixers.rotated = 0.5;
+}
+void gpt_neox_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.fused = {.qkv = true, .qkv_by_head = true};
+  config.mixers.parallel = true;
+  config.mixers.rotated = 0.25;
+}
 void arcee_defaults(ModelConfig& config) { set_defaults(config, 1e4, 4096, 1e-5f); }
 void nemotron_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
@@ -516,6 +552,13 @@ constexpr NameArray<1> kMiniMaxM2Classes{"MiniMaxM2ForCausalLM"};
 constexpr NameArray<1> kFlexOlmoClasses{"FlexOlmoForCausalLM"};
 constexpr NameArray<1> kCwmClasses{"CwmForCausalLM"};
 constexpr NameArray<1> kVaultGemmaClasses{"VaultGemmaForCausalLM"};
+constexpr NameArray<1> kGptOssClasses{"GptOssForCausalLM"};
+constexpr NameArray<1> kCohereClasses{"CohereForCausalLM"};
+constexpr NameArray<1> kCohere2Classes{"Cohere2ForCausalLM"};
+constexpr NameArray<1> kPhiClasses{"PhiForCausalLM"};
+constexpr NameArray<1> kGptNeoxClasses{"GPTNeoXForCausalLM"};
+constexpr NameArray<2> kGeluTanhOfPhi{"gelu_new", "gelu_pytorch_tanh"};
+constexpr NameArray<1> kGeluErf{"gelu"};
 constexpr NameArray<1> kArceeClasses{"ArceeForCausalLM"};
 constexpr NameArray<1> kNemotronClasses{"NemotronForCausalLM"};
 constexpr NameArray<1> kJais2Classes{"Jais2ForCausalLM"};
@@ -580,6 +623,11 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"minimax-m2", kMiniMaxM2Classes, kSilu, !kInterleaved, kMiniMaxM2Fields, minimax_m2_defaults},
     {"flexolmo", kFlexOlmoClasses, kSilu, !kInterleaved, kOlmoeFields, flex_olmo_defaults},
     {"cwm", kCwmClasses, kSilu, !kInterleaved, kRmsFields, cwm_defaults},
+    {"gpt-oss", kGptOssClasses, kSilu, !kInterleaved, kMiniMaxM2Fields, gpt_oss_defaults},
+    {"command-r", kCohereClasses, kSilu, kInterleaved, kCohereFields, cohere_defaults},
+    {"cohere2", kCohere2Classes, kSilu, kInterleaved, kCohereFields, cohere2_defaults},
+    {"phi2", kPhiClasses, kGeluTanhOfPhi, !kInterleaved, kLayerNormFields, phi_defaults},
+    {"gptneox", kGptNeoxClasses, kGeluErf, !kInterleaved, kLayerNormFields, gpt_neox_defaults},
     {"arcee", kArceeClasses, kReluSquared, kInterleaved, kRmsFields, arcee_defaults},
     {"nemotron", kNemotronClasses, kReluSquared, !kInterleaved, kNemotronFields, nemotron_defaults},
     {"jais2", kJais2Classes, kReluSquared, !kInterleaved, kLayerNormFields, jais2_defaults},

@@ -214,6 +214,17 @@ KIN_FOLDERS = {
     "stablelm": ("StableLm", dict(use_qkv_bias=True, hidden_size=64, intermediate_size=32, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)), "bfloat16"),
     "olmo": ("Olmo", dict(), "bfloat16"),
+    "gpt-oss": ("GptOss", dict(num_hidden_layers=3, sliding_window=WINDOW, num_local_experts=6, num_experts_per_tok=3,
+                               intermediate_size=32, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                               **HEADS_16, **rope("yarn", 10000.0, factor=4.0, truncate=False,
+                                                  original_max_position_embeddings=ORIGINAL_CONTEXT)), "bfloat16"),
+    "cohere": ("Cohere", dict(attention_bias=True, logit_scale=0.25), "bfloat16"),
+    "cohere2": ("Cohere2", dict(num_hidden_layers=4, sliding_window=WINDOW, logit_scale=0.25, **HEADS_16), "bfloat16"),
+    "phi": ("Phi", dict(hidden_size=64, intermediate_size=32), "bfloat16"),
+    "gpt-neox": ("GPTNeoX", dict(num_key_value_heads=4, hidden_size=64, intermediate_size=32), "bfloat16"),
+    "gpt-neox-sequential": ("GPTNeoX", dict(num_key_value_heads=4, use_parallel_residual=False, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)), "bfloat16"),
+    "stablelm-parallel": ("StableLm", dict(use_parallel_residual=True, hidden_size=64, intermediate_size=32), "bfloat16"),
 }
 
 # Experts' tensors as the library has them in memory, not as it writes them.
@@ -237,10 +248,12 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight"))
+            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
             if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
+            if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
+                parameter.data *= 2  # so that some gates and ups reach the clamp
             if name.endswith("e_score_correction_bias"):
                 parameter.data = noise * 0.02
         elif name.endswith("bias"):

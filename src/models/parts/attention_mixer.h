@@ -15,8 +15,9 @@ enum class QkNorm {
 };
 
 enum class QkvTensors {
-  kSeparate,  // attn_q, attn_k, attn_v
-  kFused,     // attn_qkv
+  kSeparate,     // attn_q, attn_k, attn_v
+  kFused,        // attn_qkv
+  kFusedByHead,  // attn_qkv, in which a head's rows of q, k and v are neighbours (GPT-NeoX)
 };
 
 struct AttentionSpec {
@@ -32,6 +33,7 @@ struct AttentionSpec {
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;
+  bool sinks = false;  // attn_sinks: a logit of each head without a value (gpt-oss)
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
   bool gated = false;
