@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--knock-out", action="store_true")
     parser.add_argument("families", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     wrong = []
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tiny-models-"))
     try:

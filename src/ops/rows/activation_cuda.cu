@@ -89,8 +89,8 @@ bool any(const DeviceTraits& traits, const Args& args) {
          args.activation != Activation::kClampedSwish;
 }
 bool wide(const ConstTensorView& x, const TensorView& out) {
-  return gpu::whole_accesses(x.dtype, out.columns()) &&
-         gpu::rows_aligned(x) && gpu::rows_aligned(out);
+  return gpu::whole_accesses(x.dtype, out.columns()) && gpu::rows_aligned(x) &&
+         gpu::rows_aligned(out);
 }
 bool wide_gated(const DeviceTraits& traits, const GatedActivationArgs& args) {
   return any(traits, args) && wide(args.gate_up, args.out);
