@@ -22,6 +22,7 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(refuse_unknown_features());
     HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_fields(family_.fields));
+    HR_RETURN_IF_ERROR(leave_out_drafting_layers());
     HR_RETURN_IF_ERROR(read_vocab());
     HR_RETURN_IF_ERROR(read_sliding_layers());
     HR_RETURN_IF_ERROR(read_rope_scaling());
@@ -72,6 +73,15 @@ class GgufConfigReader {
       HR_RETURN_IF_ERROR(read_field(field));
     }
     return ok_status();
+  }
+
+  // Files count the layers that draft among the others, behind which they stand.
+  Status leave_out_drafting_layers() {
+    config_.layers -= config_.mixers.drafting_layers;
+    if (config_.layers > 0) return ok_status();
+    const std::string name = source_.name_of(&MixerConfig::drafting_layers);
+    return file_.corrupt_field(name, fmt::format("{} layers draft, and there is no other",
+                                                 config_.mixers.drafting_layers));
   }
 
   // Layers of no key heads do not attend; the others have equally many.

@@ -53,6 +53,9 @@ def make(folder, name, seed):
     options = {**options, **drawn_sizes(name, options, rng)}
     dtype = getattr(torch, dtype_name)
     model = tiny.make_model(kind, options, dtype, seed + 5000)
+    for buffer_name, buffer in model.named_buffers():
+        if buffer_name.endswith("bias"):  # of choices, which the file rounds
+            buffer.copy_(buffer.to(dtype))
     save_file(tiny.expected_values(model, seed), folder / f"{name}.expected.safetensors")
     tiny.write_folder(folder / name, name, model, dtype)
 
