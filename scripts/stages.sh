@@ -250,7 +250,7 @@ stage_changes() {
   finish "each kind of change applies, builds and passes its tests"
 }
 
-# Faults put into copies of the scheduler and the cache: the simulation must find each. A sample, or all
+# Faults put into copies of the scheduler, the cache and the router: the simulations must find each. A sample, or all
 # from three first seeds.
 stage_mutants() {
   begin mutants

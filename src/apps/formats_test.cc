@@ -23,6 +23,13 @@ namespace fs = std::filesystem;
 
 bool keeps_latents(const ModelFamily& family) { return family.reads_hf("kv_lora_rank"); }
 
+bool is_gemma(const ModelFamily& family) {
+  return family.architecture.find("gemma") != std::string_view::npos;
+}
+bool is_glm(const ModelFamily& family) {
+  return family.architecture.find("glm") != std::string_view::npos;
+}
+
 // Small sizes; what a family does not have stays unwritten.
 ModelConfig small_sizes(const ModelFamily& family) {
   const std::string_view architecture = family.architecture;
@@ -37,10 +44,18 @@ ModelConfig small_sizes(const ModelFamily& family) {
   config.head_dim = 8;
   config.rope_theta = 10000;
   config.rms_eps = 1e-5f;
-  if (architecture == "gemma2" || architecture == "gemma3") {
+  for (const char* slides : {"exaone4", "cwm", "gpt-oss", "cohere2"}) {
+    if (architecture == slides) config.window = 8;
+  }
+  if (architecture == "gptneox") config.kv_heads = config.heads;
+  if (is_gemma(family) && architecture != "gemma") {
     config.window = 8;
-    config.attention_soft_cap = architecture == "gemma2" ? 50.0f : 0.0f;
-    config.logit_soft_cap = architecture == "gemma2" ? 30.0f : 0.0f;
+    config.attention_soft_cap = architecture != "gemma3" ? 50.0f : 0.0f;
+    config.logit_soft_cap = architecture != "gemma3" ? 30.0f : 0.0f;
+  }
+  if (is_glm(family)) config.rope_dim = 4;
+  for (const char* partly : {"nemotron", "stablelm", "phi2", "gptneox"}) {
+    if (architecture == partly) config.rope_dim = 4;
   }
   if (architecture.starts_with("granite")) {
     config.attention_scale = 0.25f;
@@ -62,8 +77,14 @@ ModelConfig small_sizes(const ModelFamily& family) {
   // Llama's row is a Mixtral's too, in GGUF files.
   if (family.has_experts() && family.hf_classes[0] != "LlamaForCausalLM") {
     config.experts = {.count = 5, .used = 2, .width = 48, .shared_width = 80};
+    if (architecture == "minimax-m2" || architecture == "gpt-oss") {
+      config.experts.width = config.ffn;
+    }
     // More where a config.json is silent.
-    if (architecture == "lfm2moe" || keeps_latents(family)) config.experts.dense_first = 1;
+    if (architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "ernie4_5-moe" ||
+        keeps_latents(family)) {
+      config.experts.dense_first = 1;
+    }
   }
   return config;
 }
@@ -85,7 +106,10 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
   json.set("architectures", Json(Json::Array{Json(family.hf_classes[0])}));
   json.set("hidden_act", family.hf_activations[0]);
   // Scores are scaled by a number of their own, which GGUF files do not have.
-  if (family.architecture.starts_with("gemma")) json.set("query_pre_attn_scalar", sizes.head_dim);
+  if (is_gemma(family)) json.set("query_pre_attn_scalar", sizes.head_dim);
+  if (sizes.rope_dim > 0) {
+    json.set("partial_rotary_factor", static_cast<double>(sizes.rope_dim) / sizes.head_dim);
+  }
   // GGUF files of these do not say it where it is so.
   if (family.architecture == "qwen3moe" || family.architecture == "dots1") {
     json.set("norm_topk_prob", true);
@@ -104,6 +128,7 @@ Json config_json(const ModelFamily& family, const ModelConfig& sizes) {
 
 void add_config(const ModelFamily& family, const ModelConfig& sizes, GgufBuilder& builder) {
   builder.add_text("general.architecture", family.architecture);
+  if (family.architecture == "gptneox") builder.add_bool("gptneox.use_parallel_residual", true);
   for_each_field(family, [&](const ConfigField& field) {
     const double value = value_of(field, sizes);
     if (field.gguf.empty() || value == 0) return;
@@ -125,6 +150,19 @@ std::vector<float> interleaved(const std::vector<float>& rows, int64_t columns, 
     const int64_t head = row / head_dim, r = row % head_dim, half = head_dim / 2;
     const int64_t to = head * head_dim + 2 * (r % half) + r / half;
     std::copy_n(rows.begin() + row * columns, columns, out.begin() + to * columns);
+  }
+  return out;
+}
+
+// Of rows that have a head's q, k and v together: all q, all k, all v, as GGUF files have them.
+std::vector<float> parts_first(const std::vector<float>& values, int64_t heads, int64_t head_dim) {
+  const auto size = static_cast<int64_t>(values.size()) / (3 * heads * head_dim) * head_dim;
+  std::vector<float> out;
+  for (int64_t part = 0; part < 3; ++part) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto from = values.begin() + (3 * head + part) * size;
+      out.insert(out.end(), from, from + size);
+    }
   }
   return out;
 }
@@ -153,10 +191,12 @@ class HfShards {
 
   void add(const TensorSpec& spec, const HfMatch& match, const std::vector<float>& values) {
     const std::string hf = hf_name_of(names_, spec.name);
+    if (match.form != HfForm::kPlain) return add_by_turns(spec, match, hf, values);
     if (match.expert >= 0) return add_each_expert(spec, values);
     if (match.second_half.empty()) return add(hf, dimensions(spec.shape), values);
     if (match.gguf == spec.name) return void(first_halves_[hf] = values);
     const std::vector<float>& first = first_halves_.at(hf);
+    if (spec.shape.rank() == 2) return add_halves(spec, hf, first, values);
     std::vector<float> both;
     const auto size = static_cast<int64_t>(values.size()) / spec.shape[0];
     for (int64_t e = 0; e < spec.shape[0]; ++e) {
@@ -165,6 +205,37 @@ class HfShards {
       }
     }
     add(hf, {spec.shape[0], 2 * spec.shape[1], spec.shape[2]}, both);
+  }
+
+  // As gpt-oss has them: matrices turned, and rows of gates and ups by turns.
+  void add_by_turns(const TensorSpec& spec, const HfMatch& match, const std::string& hf,
+                    const std::vector<float>& values) {
+    const bool two = !match.second_half.empty();
+    if (two && match.gguf == spec.name) return void(first_halves_[hf] = values);
+    const int64_t experts = spec.shape[0], rows = spec.shape[1];
+    const int64_t columns = spec.shape.rank() == 3 ? spec.shape[2] : 1;
+    std::vector<float> all;
+    for (int64_t e = 0; e < experts; ++e) {
+      for (int64_t c = 0; c < columns; ++c) {
+        for (int64_t r = 0; r < rows; ++r) {
+          const auto at = static_cast<size_t>((e * rows + r) * columns + c);
+          if (two) all.push_back(first_halves_.at(hf)[at]);
+          all.push_back(values[at]);
+        }
+      }
+    }
+    const int64_t width = two ? 2 * rows : rows;
+    add(hf,
+        spec.shape.rank() == 3 ? std::vector{experts, columns, width} : std::vector{experts, width},
+        all);
+  }
+
+  // Of a matrix of gates, then ups.
+  void add_halves(const TensorSpec& spec, const std::string& hf, const std::vector<float>& first,
+                  const std::vector<float>& second) {
+    std::vector<float> both = first;
+    both.insert(both.end(), second.begin(), second.end());
+    add(hf, {2 * spec.shape[0], spec.shape[1]}, both);
   }
 
   void add_unread(const std::string& hf) { add(hf, {2}, {1, 2}); }
@@ -229,8 +300,11 @@ class Formats : public testing::TestWithParam<size_t> {
       for (float& value : values) value += match.offset;
       const bool rotated =
           spec.name.ends_with("attn_q.weight") || spec.name.ends_with("attn_k.weight");
-      if (family.gguf_rows_interleaved && rotated) {
+      if (family.gguf_rows_interleaved && rotated && !config->qk_rows_interleaved) {
         values = interleaved(values, spec.shape[1], config->head_dim);
+      }
+      if (config->fused.qkv_by_head && spec.name.find("attn_qkv") != std::string::npos) {
+        values = parts_first(values, config->heads, config->head_dim);
       }
       const std::vector<int64_t> shape = dimensions(spec.shape);
       gguf.add_tensor(spec.name, {shape.rbegin(), shape.rend()}, 0);
@@ -288,7 +362,10 @@ TEST_P(Formats, GgufAndSafetensorsAreTheSameModel) {
   EXPECT_EQ(a.parameter_count, b.parameter_count);
   for (const std::string_view name : a.weights->names()) {
     const bool rotated = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
-    if (family.gguf_rows_interleaved && rotated) continue;  // in another order by design
+    const bool by_head =
+        family.architecture == "gptneox" && name.find("attn_qkv") != std::string_view::npos;
+    // In another order by design.
+    if ((family.gguf_rows_interleaved && rotated) || by_head) continue;
     const ConstTensorView x = *a.weights->get(name), y = *b.weights->get(name);
     ASSERT_EQ(x.shape, y.shape) << name;
     const auto size = static_cast<size_t>(*tensor_bytes(x.dtype, x.shape));

@@ -19,6 +19,7 @@
 #include "apps/batch_command.h"
 #include "apps/models_command.h"
 #include "apps/recommend_command.h"
+#include "apps/route_command.h"
 #include "apps/serve_command.h"
 #include "apps/top_command.h"
 #include "bench/bench_edge_command.h"
@@ -33,10 +34,9 @@ constexpr Subcommand kSubcommands[] = {
     {"chat", "talk to a model in the terminal", define_chat},
 #ifdef HEADRACE_WITH_SERVER
     {"serve", "answer over HTTP (OpenAI API)", define_serve},
+    {"route", "pass requests on to many servers", define_route},
     {"batch", "answer a file of requests", define_batch},
     {"top", "watch a server in the terminal", define_top},
-#endif
-#ifdef HEADRACE_WITH_SERVER
     {"pull", "fetch a model", define_pull},
     {"list", "the models of this machine", define_list},
     {"show", "what one of them is", define_show},

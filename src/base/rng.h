@@ -11,7 +11,8 @@ enum class RngPurpose : uint64_t {
   kSample = 1,
   kDummyWeight = 2,
   kSimulation = 3,
-  kAcceptance = 4
+  kAcceptance = 4,
+  kExclusion = 5
 };
 
 constexpr uint64_t mix64(uint64_t x) {

@@ -89,6 +89,7 @@ class EngineImpl final : public Engine {
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
         takes_constraints_(runner_->takes_constraints()),
+        takes_rare_samplers_(runner_->takes_rare_samplers()),
         takes_adapters_(runner_->takes_adapters()),
         pins_(scheduler_->prefix_cache(), options_.arithmetic),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
@@ -201,7 +202,7 @@ class EngineImpl final : public Engine {
   const SystemClock clock_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Runner> runner_;
-  const bool takes_constraints_;
+  const bool takes_constraints_, takes_rare_samplers_;
   const bool takes_adapters_;
   PrefixPins pins_;  // the engine thread's
   const uint64_t seed_origin_;
@@ -260,6 +261,13 @@ Status EngineImpl::check_request(const Request& request) const {
                       options_.vocab_size),
           "stop_token_ids");
     }
+  }
+  if (const char* name = rare_sampler(request.sampling); name && !takes_rare_samplers_) {
+    return invalid_argument(
+        fmt::format("{} is not supported on this device: temperature, top_k, top_p, min_p and the "
+                    "other penalties are",
+                    name),
+        name);
   }
   if (request.constraint != nullptr && !takes_constraints_) {
     return invalid_argument("this model's engine takes no structured output");

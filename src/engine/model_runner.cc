@@ -62,6 +62,7 @@ class ModelRunner final : public Runner {
     return false;
   }
   bool takes_constraints() const override { return true; }
+  bool takes_rare_samplers() const override { return true; }
   void forget_requests() override { slots_.clear(); }
   bool takes_adapters() const override { return !model_.adapter_sites().empty(); }
   int64_t page_bytes() const override;

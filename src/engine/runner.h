@@ -29,6 +29,8 @@ class Runner {
 
   // Whether it keeps to the forms of answers (Request::constraint).
   virtual bool takes_constraints() const { return false; }
+  // Whether it has the samplers that rare_sampler() names (base/sampling_params.h).
+  virtual bool takes_rare_samplers() const { return false; }
   // Whether it computes with adapters (Request::adapter_weights), which were loaded for its model.
   virtual bool takes_adapters() const { return false; }
 

@@ -2,17 +2,29 @@
 
 #include <fmt/format.h>
 
+#include "models/cohere.h"
+#include "models/cwm.h"
 #include "models/decoder.h"
 #include "models/deepseek.h"
 #include "models/dots1.h"
+#include "models/ernie.h"
+#include "models/exaone4.h"
 #include "models/gemma.h"
+#include "models/glm.h"
+#include "models/gpt_neox.h"
+#include "models/gpt_oss.h"
 #include "models/lfm2.h"
+#include "models/minimax.h"
 #include "models/model.h"
+#include "models/nemotron.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
+#include "models/phi.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
+#include "models/seed_oss.h"
 #include "models/smollm3.h"
+#include "models/stablelm.h"
 #include "models/starcoder2.h"
 
 namespace headrace {
@@ -69,6 +81,28 @@ std::span<const Architecture> architectures() {
       decoder<qwen35_spec>("qwen35", qwen35_hf_names),
       decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
       decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
+      decoder<seed_oss_spec>("seed_oss", seed_oss_hf_names),
+      decoder<exaone4_spec>("exaone4", olmo2_hf_names),
+      decoder<uniform_decoder>("ernie4_5", llama_hf_names),
+      decoder<ernie4_5_moe_spec>("ernie4_5-moe", ernie4_5_moe_hf_names),
+      decoder<uniform_decoder>("helium", llama_hf_names),
+      decoder<glm_spec>("chatglm", llama_hf_names),
+      decoder<glm4_spec>("glm4", glm4_hf_names),
+      decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
+      decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
+      decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
+      decoder<cwm_spec>("cwm", llama_hf_names),
+      decoder<gpt_oss_spec>("gpt-oss", gpt_oss_hf_names),
+      decoder<cohere_spec>("command-r", llama_hf_names),
+      decoder<cohere2_spec>("cohere2", llama_hf_names),
+      decoder<phi_spec>("phi2", phi_hf_names),
+      decoder<gpt_neox_spec>("gptneox", gpt_neox_hf_names),
+      decoder<arcee_spec>("arcee", llama_hf_names),
+      decoder<nemotron_spec>("nemotron", nemotron_hf_names),
+      decoder<nemotron_spec>("jais2", llama_hf_names),
+      decoder<stablelm_spec>("stablelm", llama_hf_names),
+      decoder<olmo_spec>("olmo", llama_hf_names),
+      decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
   };
   return kArchitectures;
 }

@@ -14,6 +14,7 @@
 #include "ops/linear/linear.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/rope_angles.h"
+#include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
 #include "tensor/arena_places.h"
 
@@ -82,6 +83,13 @@ struct Widths {
   }
 };
 
+// Whether the networks of some layers read what their mixers do.
+bool has_parallel_layers(const DecoderSpec& spec) {
+  return std::ranges::any_of(spec.layers, [](const DecoderLayerSpec& layer) {
+    return layer.form != LayerForm::kSequential;
+  });
+}
+
 // Where the scratch memory of a pass over T rows lies in the workspace.
 struct DecoderScratch {
   struct Angles {
@@ -89,6 +97,7 @@ struct DecoderScratch {
   };
   TensorPart normed;                     // [T, D]
   TensorPart branch;                     // [T, D]
+  TensorPart network_input;              // [T, D] of parallel layers; else nothing
   std::vector<TensorPart> mixer;         // [T, widest] of each area
   std::vector<TensorPart> feed_forward;  // [T, widest] of each area; or all that it shares
   std::vector<Angles> angles;            // [rope tables]
@@ -98,6 +107,8 @@ struct DecoderScratch {
     DecoderScratch scratch;
     const Shape hidden{rows, spec.model.hidden_size};
     scratch.normed = places.take_tensor(dtype, hidden);
+    const Shape held{has_parallel_layers(spec) ? rows : 0, spec.model.hidden_size};
+    scratch.network_input = places.take_tensor(dtype, held);
     if (shares_scratch(device)) {
       // One memory for both parts of a layer: the mixer's areas side by side, or the
       // feed-forward's.
@@ -137,7 +148,7 @@ struct DecoderScratch {
 
 // The pieces that a pass over the layers takes of its workspace at most, those of its ops included.
 int64_t scratch_parts_max(const DecoderSpec& spec) {
-  return 4 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
+  return 5 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
 }
 
 // One run of layers over a batch. T = its tokens.
@@ -159,6 +170,7 @@ class DecoderPass {
   }
 
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+    if (layer.form != LayerForm::kSequential) hold_network_input(layer, nullptr);
     mix(index, layer, kv, nullptr);
     feed_forward(layer);
   }
@@ -168,6 +180,7 @@ class DecoderPass {
   void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
     const std::span<const int32_t> rows = batch_.kept->rows;
     const TensorView hidden = stream_.hidden();
+    if (layer.form != LayerForm::kSequential) hold_network_input(layer, &rows);
     mix(index, layer, kv, batch_.kept);
     if (rows.empty()) return;
     const bool mixer_has_kept_them = stream_.hidden().rows() < hidden.rows();
@@ -187,6 +200,7 @@ class DecoderPass {
  private:
   struct Memory {
     TensorView normed, branch;             // [T, D]; one where scratch is shared
+    TensorView network_input;              // [T, D] of parallel layers
     std::vector<TensorView> mixer;         // [T, widest] of each area
     std::vector<TensorView> feed_forward;  // [T, widest] of each area; or all that it shares
     std::vector<RopeAngles> angles;        // [rope tables]
@@ -197,7 +211,9 @@ class DecoderPass {
       const DecoderScratch scratch = DecoderScratch::place(places, spec, widths, hidden.rows(),
                                                            hidden.dtype, context.device.traits());
       std::byte* const front = context.workspace.take(places.used());
-      Memory memory{.normed = scratch.normed.in(front), .branch = scratch.branch.in(front)};
+      Memory memory{.normed = scratch.normed.in(front),
+                    .branch = scratch.branch.in(front),
+                    .network_input = scratch.network_input.in(front)};
       for (const TensorPart& area : scratch.mixer) memory.mixer.push_back(area.in(front));
       for (const TensorPart& area : scratch.feed_forward) {
         memory.feed_forward.push_back(area.in(front));
@@ -251,9 +267,28 @@ class DecoderPass {
     return areas;
   }
 
+  // What the network of a parallel layer reads, of all rows or those that are kept: x as it is
+  // before the mixer adds to it.
+  void hold_network_input(const DecoderLayer& layer, const std::span<const int32_t>* kept) {
+    stream_.settle();
+    const TensorView x = stream_.hidden();
+    const TensorView held =
+        memory_.network_input.row_range(0, kept == nullptr ? x.rows() : std::ssize(*kept));
+    if (kept != nullptr) row_gather(context_, {.x = x, .rows = *kept, .out = held});
+    normalise(context_, layer.network_norm(), kept == nullptr ? x : held, {}, 1.0f, held);
+  }
+
+  ResidualBranch network_branch(const DecoderLayer& layer) {
+    if (layer.form == LayerForm::kSequential) {
+      return {stream_, layer.ffn_norm, layer.ffn_post_norm};
+    }
+    const ConstTensorView input = memory_.network_input.row_range(0, stream_.hidden().rows());
+    return {stream_, input, layer.ffn_post_norm};
+  }
+
   // Runs of equal size: one row at the end would cost as much as many.
   void feed_forward(const DecoderLayer& layer) {
-    ResidualBranch branch(stream_, layer.ffn_norm, layer.ffn_post_norm);
+    ResidualBranch branch = network_branch(layer);
     const int64_t rows = branch.rows();
     const int64_t rows_max = std::max<int64_t>(
         feed_forward_rows(rows, *layer.feed_forward, context_.device.traits()), 1);
@@ -345,12 +380,19 @@ class Decoder final : public Model {
   void head(OpContext& context, TensorView rows, TensorView logits) const override {
     normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
     const TensorView own = own_logits(context, logits);
-    linear(context, {.x = rows, .weight = &weights_.output, .bias = nullptr, .y = own});
+    linear(context,
+           {.x = rows, .weight = &weights_.output, .bias = output_bias(context), .y = own});
     if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = own, .cap = spec_.logit_soft_cap});
     if (own.columns() < logits.columns()) join_logits(context, logits);
   }
 
  private:
+  const float* output_bias(const OpContext& context) const {
+    const float* const bias = weights_.output_bias.data();
+    if (bias == nullptr || weights_.vocabulary.ranks() == 1) return bias;
+    return bias + weights_.vocabulary.first(context.mesh.tensor->rank());
+  }
+
   // The columns that this rank computes.
   TensorView own_logits(const OpContext& context, const TensorView& logits) const {
     if (weights_.vocabulary.ranks() == 1) return logits;

@@ -6,7 +6,7 @@ Status DecoderLayer::load(LayerTensors& tensors, int64_t hidden) {
   HR_RETURN_IF_ERROR(tensors.read_norm("attn_norm", hidden, mixer_norm));
   HR_RETURN_IF_ERROR(mixer->load(tensors));
   HR_RETURN_IF_ERROR(tensors.read_norm("post_attention_norm", hidden, mixer_post_norm));
-  HR_RETURN_IF_ERROR(tensors.read_norm("ffn_norm", hidden, ffn_norm));
+  HR_RETURN_IF_ERROR(tensors.read_norm(ffn_norm_name, hidden, ffn_norm));
   HR_RETURN_IF_ERROR(feed_forward->load(tensors));
   return tensors.read_norm("post_ffw_norm", hidden, ffn_post_norm);
 }
@@ -22,12 +22,15 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   const auto norm = [&](NormKind kind) {
     return NormWeights{.kind = kind, .eps = spec.norm_eps, .weight = {}, .bias = {}};
   };
-  return {.mixer_norm = norm(layer.pre_norm),
-          .mixer = make_any_part(layer.mixer, hidden),
-          .mixer_post_norm = norm(layer.post_norm),
-          .ffn_norm = norm(layer.pre_norm),
-          .feed_forward = make_any_part(layer.feed_forward, hidden),
-          .ffn_post_norm = norm(layer.post_norm)};
+  return {
+      .mixer_norm = norm(layer.pre_norm),
+      .mixer = make_any_part(layer.mixer, hidden),
+      .mixer_post_norm = norm(layer.post_norm),
+      .ffn_norm = norm(layer.form == LayerForm::kParallelShared ? NormKind::kNone : layer.pre_norm),
+      .feed_forward = make_any_part(layer.feed_forward, hidden),
+      .ffn_post_norm = norm(layer.post_norm),
+      .ffn_norm_name = layer.ffn_norm_name,
+      .form = layer.form};
 }
 
 }  // namespace headrace

@@ -16,7 +16,13 @@ struct DecoderLayer {
   NormWeights ffn_norm;
   std::unique_ptr<FeedForward> feed_forward;
   NormWeights ffn_post_norm;
+  const char* ffn_norm_name;
+  LayerForm form;
 
+  // Of what the network reads.
+  const NormWeights& network_norm() const {
+    return form == LayerForm::kParallelShared ? mixer_norm : ffn_norm;
+  }
   // Before load(): from here on the parts are those of one rank. Errors name what cannot be split.
   Status split(const ShardSpec& shard);
   // Asks for every tensor of the layer, in the order of the file formats' own writers.

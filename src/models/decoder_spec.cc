@@ -22,7 +22,10 @@ class ListedTensors final : public LayerTensors {
       // A tensor of which several ranges or matrices are asked for is listed once.
       if (rows.first > 0 || rows.expert > 0) continue;
       add(rows.name + ".weight", stack.shape_in_file(rows), stack.exact);
-      if (stack.bias) add(rows.name + ".bias", Shape{rows.in_file()});
+      if (!stack.bias) continue;
+      const Shape bias =
+          rows.experts > 0 ? Shape{rows.experts, rows.in_file()} : Shape{rows.in_file()};
+      add(rows.name + ".bias", bias);
     }
     return LinearLayer();
   }
@@ -56,7 +59,8 @@ AttentionSpec attention_of(const ModelConfig& config) {
           .qkv = config.fused.qkv ? QkvTensors::kFused : QkvTensors::kSeparate,
           .qkv_bias = config.qkv_bias,
           .out_bias = config.attention_out_bias,
-          .qk_rows_interleaved = config.qk_rows_interleaved};
+          .qk_rows_interleaved = config.qk_rows_interleaved,
+          .rope_dim = config.rope_dim};
 }
 
 MixtureSpec mixture_of(const ExpertConfig& experts) {
@@ -138,8 +142,10 @@ std::vector<int64_t> state_offsets(const ModelSpec& model) {
 
 std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   const int64_t hidden = spec.model.hidden_size, vocab = spec.model.vocab_size;
-  std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}},
-                                     {spec.output_norm_name + ".weight", Shape{hidden}}};
+  std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}}};
+  if (spec.output_norm != NormKind::kLayerBare) {
+    tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
+  }
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
   for (const RopeTable& rope : spec.ropes) {
     const auto count = static_cast<int64_t>(rope.inv_freq.size());
@@ -151,6 +157,7 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back({"cls.output.weight", Shape{spec.head.classes, hidden}});
   }
   if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
+  if (spec.output_bias) tensors.push_back({"output.bias", Shape{vocab}});
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     ListedTensors listed(i, tensors);
     CHECK(make_layer(spec, i).load(listed, hidden).ok());

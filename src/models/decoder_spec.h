@@ -4,7 +4,8 @@
 // A layer is
 //   branch = mixer(pre_norm(x));          x := x + residual_scale * post_norm(branch)
 //   branch = feed_forward(pre_norm(x));   x := x + residual_scale * post_norm(branch)
-// where each norm may be absent. The parts are those of parts/part_list.h.
+// where each norm may be absent, or, of parallel layers, the second reads x as the first did. The
+// parts are those of parts/part_list.h.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,19 @@ struct RopeTable {
   std::string other_divisors;    // one that does in texts of other lengths: there, and not read
 };
 
+enum class LayerForm : uint8_t {
+  kSequential,
+  kParallel,        // the network reads x as the mixer does: x := x + mixer(x) + feed_forward(x)
+  kParallelShared,  // the same through one norm, the mixer's (GPT-J, Cohere)
+};
+
 struct DecoderLayerSpec {
   MixerSpec mixer;
   FeedForwardSpec feed_forward;
   NormKind pre_norm = NormKind::kRms;  // of both parts
   NormKind post_norm = NormKind::kNone;
+  LayerForm form = LayerForm::kSequential;
+  const char* ffn_norm_name = "ffn_norm";  // of the tensor of the network's pre_norm
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }
@@ -46,7 +55,8 @@ struct DecoderSpec {
   float logit_scale = 1.0f;
   float logit_soft_cap = 0.0f;  // 0 = none
   bool tied_embeddings = false;
-  OutputHead head;  // its classes are no part of the decoder
+  bool output_bias = false;  // of the output matrix
+  OutputHead head;           // its classes are no part of the decoder
 };
 
 // What every decoder takes from the configuration as it is, the layers alike, of attention and a

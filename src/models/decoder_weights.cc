@@ -67,6 +67,9 @@ class DecoderLoader {
       weights_.vocabulary = Shares(spec_.model.vocab_size, ranks_of_head(), kLinearGroupRows);
     }
     if (spec_.head.matrix && options_.with_head) {
+      if (spec_.output_bias) {
+        HR_ASSIGN_OR_RETURN(weights_.output_bias, vector("output.bias", spec_.model.vocab_size));
+      }
       HR_ASSIGN_OR_RETURN(weights_.output, head(output));
     }
     // Last: packing a tied head gives the table back to its source.
@@ -109,6 +112,9 @@ class DecoderLoader {
     }
     Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
       return loader_.made(shape, values);
+    }
+    Result<DeviceVector> constant(int64_t count, float value) override {
+      return loader_.constant(count, value);
     }
 
    private:
@@ -175,11 +181,22 @@ class DecoderLoader {
     NormWeights& norm = weights_.output_norm;
     norm.kind = spec_.output_norm;
     norm.eps = spec_.norm_eps;
-    HR_ASSIGN_OR_RETURN(norm.weight,
-                        vector(spec_.output_norm_name + ".weight", hidden, spec_.logit_scale));
-    if (norm.kind != NormKind::kLayer) return ok_status();
-    HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
+    if (norm.kind == NormKind::kLayerBare) {
+      HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, spec_.logit_scale));
+    } else {
+      HR_ASSIGN_OR_RETURN(norm.weight,
+                          vector(spec_.output_norm_name + ".weight", hidden, spec_.logit_scale));
+    }
+    if (norm.kind == NormKind::kLayer) {
+      HR_ASSIGN_OR_RETURN(norm.bias, vector("output_norm.bias", hidden, spec_.logit_scale));
+    } else if (is_layer_norm(norm.kind)) {
+      HR_ASSIGN_OR_RETURN(norm.bias, constant(hidden, 0.0f));
+    }
     return ok_status();
+  }
+
+  Result<DeviceVector> constant(int64_t count, float value) const {
+    return DeviceVector::upload(device_, std::vector(static_cast<size_t>(count), value));
   }
 
   Result<DeviceVector> vector(const std::string& name, int64_t count, float scale = 1.0f) const {
@@ -417,10 +434,13 @@ class DecoderLoader {
   Result<DeviceVector> stacked_bias(const MatrixStack& stack) const {
     std::vector<float> stacked;
     for (const MatrixStack::Rows& rows : stack.rows) {
+      const Shape in_file =
+          rows.experts > 0 ? Shape{rows.experts, rows.in_file()} : Shape{rows.in_file()};
       HR_ASSIGN_OR_RETURN(const std::vector<float> values,
-                          host_vector(rows.name + ".bias", rows.in_file()));
-      const std::span<const float> own = std::span(values).subspan(static_cast<size_t>(rows.first),
-                                                                   static_cast<size_t>(rows.count));
+                          host_values(rows.name + ".bias", in_file));
+      const int64_t first = rows.expert * rows.in_file() + rows.first;
+      const std::span<const float> own =
+          std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(rows.count));
       for (size_t r = 0; r < own.size(); ++r) {
         const size_t from = rows.order.empty() ? r : static_cast<size_t>(rows.order[r]);
         stacked.push_back(own[from]);

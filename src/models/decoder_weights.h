@@ -20,9 +20,10 @@ struct DecoderWeights {
   LinearWeight embedding_matrix;  // [V, D]; CUDA, unless the head is tied
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
-  NormWeights output_norm;  // [D], logit_scale included
-  LinearWeight output;      // [V, D]; of a rank, its rows; empty where it was left out
-  Shares vocabulary;        // of the ranks; one where the head is whole
+  NormWeights output_norm;   // [D], logit_scale included
+  LinearWeight output;       // [V, D]; of a rank, its rows; empty where it was left out
+  DeviceVector output_bias;  // [V] or empty
+  Shares vocabulary;         // of the ranks; one where the head is whole
   std::vector<MatrixStack> adapter_sites;  // by LinearLayer::site
 };
 

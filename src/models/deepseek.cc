@@ -59,11 +59,7 @@ DecoderSpec deepseek_spec(const ModelConfig& config) {
 }
 
 HfTensorNames deepseek_hf_names() {
-  static const std::vector<HfTensorName> kAll = [] {
-    std::vector<HfTensorName> rows(kLatentNames.begin(), kLatentNames.end());
-    rows.insert(rows.end(), expert_hf_names().begin(), expert_hf_names().end());
-    return rows;
-  }();
+  static const std::vector<HfTensorName> kAll = names_before(kLatentNames, expert_hf_names());
   return kAll;
 }
 

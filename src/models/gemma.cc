@@ -127,6 +127,12 @@ DecoderSpec gemma3_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec vault_gemma_spec(const ModelConfig& config) {
+  DecoderSpec spec = gemma2_spec(config);
+  for (DecoderLayerSpec& layer : spec.layers) layer.post_norm = NormKind::kNone;
+  return spec;
+}
+
 HfTensorNames gemma_hf_names() { return kGemmaNames; }
 HfTensorNames gemma2_hf_names() { return kGemma2Names; }
 HfTensorNames gemma3_hf_names() {

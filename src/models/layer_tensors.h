@@ -73,12 +73,23 @@ class LayerTensors {
     return unsupported("this model's parts make no matrices");
   }
 
+  // A vector of no tensor.
+  virtual Result<DeviceVector> constant(int64_t /*count*/, float /*value*/) {
+    return DeviceVector();
+  }
+
   // Weight, and bias of a LayerNorm, of as many `columns` as rows have.
   Status read_norm(const std::string& name, int64_t columns, NormWeights& norm) {
     if (norm.kind == NormKind::kNone) return ok_status();
-    HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", columns));
+    if (norm.kind == NormKind::kLayerBare) {
+      HR_ASSIGN_OR_RETURN(norm.weight, constant(columns, 1.0f));
+    } else {
+      HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", columns));
+    }
     if (norm.kind == NormKind::kLayer) {
       HR_ASSIGN_OR_RETURN(norm.bias, vector(name + ".bias", columns));
+    } else if (is_layer_norm(norm.kind)) {
+      HR_ASSIGN_OR_RETURN(norm.bias, constant(columns, 0.0f));
     }
     return ok_status();
   }

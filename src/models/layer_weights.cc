@@ -43,7 +43,7 @@ Result<DeviceVector> DeviceVector::upload(Device& device, std::span<const float>
 
 void normalise(OpContext& context, const NormWeights& norm, const TensorView& x,
                const ConstTensorView& residual, float residual_scale, const TensorView& out) {
-  if (norm.kind == NormKind::kLayer) {
+  if (is_layer_norm(norm.kind)) {
     layer_norm(context, {.x = x,
                          .residual = residual,
                          .weight = norm.weight.data(),

@@ -28,14 +28,19 @@ Result<Buffer> upload_bytes(Device& device, std::span<const std::byte> bytes);
 enum class NormKind {
   kNone,
   kRms,
-  kLayer,  // LayerNorm, with a bias
+  kLayer,        // LayerNorm, with a bias
+  kLayerNoBias,  // with a weight alone (Cohere)
+  kLayerBare,    // with neither (OLMo)
 };
+inline bool is_layer_norm(NormKind kind) {
+  return kind != NormKind::kNone && kind != NormKind::kRms;
+}
 
 struct NormWeights {
   NormKind kind = NormKind::kNone;
   float eps = 0.0f;
-  DeviceVector weight;  // [D]
-  DeviceVector bias;    // [D], of kLayer
+  DeviceVector weight;  // [D], as the bias of constants where the model has none
+  DeviceVector bias;    // [D], of LayerNorms
 };
 
 struct LinearLayer {

@@ -1,6 +1,7 @@
 #include "models/olmo2.h"
 
 #include <array>
+#include <vector>
 
 #include "models/rope_table.h"
 
@@ -36,6 +37,13 @@ void slide_as_olmo3(DecoderSpec& spec, const ModelConfig& config) {
 
 }  // namespace
 
+DecoderSpec olmo_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  spec.output_norm = NormKind::kLayerBare;
+  for (DecoderLayerSpec& layer : spec.layers) layer.pre_norm = NormKind::kLayerBare;
+  return spec;
+}
+
 DecoderSpec olmo2_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {
@@ -47,6 +55,16 @@ DecoderSpec olmo2_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec flex_olmo_spec(const ModelConfig& config) {
+  ModelConfig full = config;
+  if (!full.experts.normalised) full.experts.normalised = false;
+  return olmo2_spec(full);
+}
+
 HfTensorNames olmo2_hf_names() { return kNames; }
+HfTensorNames flex_olmo_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kNames, expert_hf_names());
+  return kAll;
+}
 
 }  // namespace headrace

@@ -8,6 +8,11 @@
 #include "ops/rows/row_gather.h"
 
 namespace headrace {
+namespace {
+
+const NormWeights kNoNorm;
+
+}  // namespace
 
 void ResidualStream::settle() {
   if (!std::exchange(branch_waits_, false)) return;
@@ -35,6 +40,12 @@ ResidualBranch::ResidualBranch(ResidualStream& stream, const NormWeights& pre_no
   adds_residual_ = std::exchange(stream.branch_waits_, false);
 }
 
+ResidualBranch::ResidualBranch(ResidualStream& stream, const ConstTensorView& input,
+                               const NormWeights& post_norm)
+    : ResidualBranch(stream, kNoNorm, post_norm) {
+  made_input_ = input;
+}
+
 ResidualBranch ResidualBranch::range(int64_t first, int64_t count) const {
   ResidualBranch part = *this;
   part.first_ = first_ + first;
@@ -48,6 +59,7 @@ ConstTensorView ResidualBranch::waiting_residual() {
 }
 
 ConstTensorView ResidualBranch::input() {
+  if (made_input_.data != nullptr) return made_input_.row_range(first_, count_);
   const TensorView x = in_range(stream_.rows_.hidden);
   if (pre_norm_.kind == NormKind::kNone) return x;
   const TensorView normed = in_range(stream_.rows_.normed);

@@ -54,6 +54,9 @@ class ResidualBranch {
  public:
   // The norms outlive the branch; either may be of kind kNone.
   ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm, const NormWeights& post_norm);
+  // Of a part that reads `input` [T, D], not x.
+  ResidualBranch(ResidualStream& stream, const ConstTensorView& input,
+                 const NormWeights& post_norm);
   // Rows [first, first + count) of it.
   ResidualBranch range(int64_t first, int64_t count) const;
 
@@ -91,6 +94,7 @@ class ResidualBranch {
 
   ResidualStream& stream_;
   const NormWeights& pre_norm_;
+  ConstTensorView made_input_;  // no data: it reads x
   const NormWeights& post_norm_;
   bool adds_residual_;
   int64_t first_ = 0;

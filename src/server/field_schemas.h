@@ -12,6 +12,8 @@ inline constexpr char kSomeTokenIdsSchema[] =
     R"({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}})";
 inline constexpr char kBadWordsSchema[] = R"({
   "type": "array", "maxItems": 1024, "items": {"type": "string", "minLength": 1, "maxLength": 256}})";
+inline constexpr char kDryBreakersSchema[] = R"({
+  "type": "array", "maxItems": 64, "items": {"type": "string", "minLength": 1, "maxLength": 256}})";
 inline constexpr char kReasoningSchema[] = R"({
   "type": "object",
   "properties": {

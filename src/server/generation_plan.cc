@@ -207,6 +207,19 @@ Result<Constraint> find_constraint(const ReadyModel& model, const AnswerPlan& pl
   return parts.empty() ? Constraint() : join_constraints(std::move(parts));
 }
 
+// What no repetition goes across, as DRY looks for it.
+Status find_dry_breakers(const ReadyModel& model, GenerationSettings& settings) {
+  DryPenalty& dry = settings.sampling.dry;
+  if (!dry.on() || settings.dry_breakers.empty()) return ok_status();
+  if (!model.break_tokens) {
+    return invalid_argument(
+        "dry_sequence_breakers must be empty: this model has no tokenizer, and no text",
+        "dry_sequence_breakers");
+  }
+  dry.breakers = model.break_tokens->find(settings.dry_breakers);
+  return ok_status();
+}
+
 OutputOptions output_options(const ReadyModel& model, const ChatRequest& request,
                              std::span<const TokenId> prompt) {
   OutputOptions options;
@@ -263,6 +276,7 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
   GenerationPlan plan;
   HR_RETURN_IF_ERROR(encode_prompts(model, request, wording.prompt_name, plan));
   plan.settings = std::move(request.settings);
+  HR_RETURN_IF_ERROR(find_dry_breakers(model, plan.settings));
   HR_ASSIGN_OR_RETURN(plan.constraint, find_constraint(model, {.words = plan.settings.form},
                                                        plan.settings, std::nullopt));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
@@ -275,6 +289,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   HR_ASSIGN_OR_RETURN(auto ids, encode_chat(model, request, wording.prompt_name));
   GenerationPlan plan;
   plan.settings = std::move(request.settings);
+  HR_RETURN_IF_ERROR(find_dry_breakers(model, plan.settings));
   plan.prompts.push_back(std::move(ids));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
   HR_ASSIGN_OR_RETURN(

@@ -100,6 +100,24 @@ Status read_bad_words(const Json& value, const Context& context, Settings& setti
   return settings.bad_words.empty() ? ok_status() : refuse_token_rules("bad_words", context);
 }
 
+Status read_dry_breakers(const Json& value, const Context& context, Settings& settings) {
+  constexpr size_t kBreakersMax = 64;
+  const RequestLimits& limits = context.limits;
+  const std::string expected = fmt::format("an array of at most {} strings, each of 1 to {} bytes",
+                                           kBreakersMax, limits.stop_bytes_max);
+  if (!value.is_array() || value.as_array().size() > kBreakersMax) {
+    return field_error("dry_sequence_breakers", expected, value);
+  }
+  settings.dry_breakers.clear();
+  for (const Json& each : value.as_array()) {
+    const bool good = each.is_string() && !each.as_string().empty() &&
+                      each.as_string().size() <= limits.stop_bytes_max;
+    if (!good) return field_error("dry_sequence_breakers", expected, each);
+    settings.dry_breakers.push_back(each.as_string());
+  }
+  return ok_status();
+}
+
 // A key of logit_bias: digits only, inside the vocabulary.
 std::optional<TokenId> parse_token_key(const std::string& key, int32_t vocab_size) {
   if (key.empty() || key.size() > 9) return std::nullopt;
@@ -271,6 +289,31 @@ constexpr Field<Settings> kGenerationFields[] = {
      {-1, kInt32Max},
      HR_STORE(sampling.top_k, std::max(0, to_int32(v)))},
     {"min_p", FieldType::kNumber, {0, 1}, HR_STORE(sampling.min_p, to_float(v))},
+    {"top_n_sigma", FieldType::kNumber, {-1, 100}, HR_STORE(sampling.top_n_sigma, to_float(v))},
+    {"typical_p",
+     FieldType::kNumber,
+     {0, 1, true},
+     HR_STORE(sampling.typical_p, to_positive_float(v))},
+    {"typ_p", FieldType::kNumber, {0, 1, true}, HR_STORE(sampling.typical_p, to_positive_float(v))},
+    {"xtc_probability",
+     FieldType::kNumber,
+     {0, 1},
+     HR_STORE(sampling.xtc_probability, to_float(v))},
+    {"xtc_threshold", FieldType::kNumber, {0, 1}, HR_STORE(sampling.xtc_threshold, to_float(v))},
+    {"dry_multiplier",
+     FieldType::kNumber,
+     {0, 100},
+     HR_STORE(sampling.dry.multiplier, to_float(v))},
+    {"dry_base", FieldType::kNumber, {1, 100}, HR_STORE(sampling.dry.base, to_float(v))},
+    {"dry_allowed_length",
+     FieldType::kInteger,
+     {1, kInt32Max},
+     HR_STORE(sampling.dry.allowed_length, to_int32(v))},
+    {"dry_penalty_last_n",
+     FieldType::kInteger,
+     {-1, kInt32Max},
+     HR_STORE(sampling.dry.last_tokens, to_int32(v))},
+    {"dry_sequence_breakers", FieldType::kAny, {}, read_dry_breakers, kDryBreakersSchema},
     {"repetition_penalty", FieldType::kNumber, kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
     {"repeat_penalty", FieldType::kNumber, kRepetitionPenalty,

@@ -43,6 +43,7 @@ struct GenerationSettings {
   AnswerForm form;                      // of the words; of a chat, behind its thoughts
   std::vector<TokenId> allowed_tokens;  // allowed_token_ids; empty: all
   std::vector<std::string> bad_words;
+  std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  // dry_sequence_breakers
 };
 
 struct CompletionRequest {

@@ -25,6 +25,16 @@ const Accepted& generation_rows() {
       {"top_p", {"0.5"}},
       {"top_k", {"-1", "0", "2^31-1"}},  // -1 and 0: off
       {"min_p", kUnitInterval},
+      {"top_n_sigma", kUpToTwo},  // up to 0: off
+      {"typical_p", {"0.5"}},
+      {"typ_p", {"0.5"}},
+      {"xtc_probability", kUnitInterval},
+      {"xtc_threshold", kUnitInterval},
+      {"dry_multiplier", kUnitInterval},
+      {"dry_base", {}},
+      {"dry_allowed_length", kLength},
+      {"dry_penalty_last_n", {"-1", "0", "2^31-1"}},
+      {"dry_sequence_breakers", {}},
       {"repetition_penalty", {"0.5"}},
       {"repeat_penalty", {"0.5"}},
       {"repeat_last_n", {"-1", "0", "2^31-1"}},  // without penalties it says nothing
@@ -216,12 +226,8 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
       {"stream_interval", "4"},
       {"include_reasoning", "false"},
       {"enable_thinking", "false"},
-      {"dry_multiplier", "0.8"},
-      {"xtc_probability", "0.5"},
       {"mirostat", "2"},
-      {"typical_p", "0.9"},
       {"tfs_z", "0.9"},
-      {"top_n_sigma", "1"},
       {"dynatemp_range", "0.5"},
       {"min_keep", "2"},
       {"samplers", R"(["top_k"])"},
@@ -270,6 +276,25 @@ TEST(ParameterTable, HarmlessValuesOfRefusedFieldsPass) {
   body.set("t_max_predict_ms", -1).set("cache_prompt", true).set("verbosity", "medium");
   body.set("include_reasoning", true).set("reasoning_format", "none").set("lora", Json::array());
   EXPECT_TRUE(parse_chat(body).ok()) << parse_chat(body).message();
+}
+
+TEST(ParameterTable, SamplersOfLlamaCpp) {
+  Json body = chat_base();
+  body.set("dry_multiplier", 0.8).set("dry_base", 2).set("dry_allowed_length", 3);
+  body.set("dry_penalty_last_n", 64).set("dry_sequence_breakers", *parse_json(R"(["\n", "x"])"));
+  body.set("xtc_probability", 0.5).set("xtc_threshold", 0.2).set("typical_p", 0.9);
+  body.set("top_n_sigma", 1);
+  const GenerationSettings settings = parse_chat_request(body, kContext)->settings;
+  const DryPenalty& dry = settings.sampling.dry;
+  EXPECT_FLOAT_EQ(dry.multiplier, 0.8f);
+  EXPECT_FLOAT_EQ(dry.base, 2.0f);
+  EXPECT_EQ(dry.allowed_length, 3);
+  EXPECT_EQ(dry.last_tokens, 64);
+  EXPECT_EQ(settings.dry_breakers, (std::vector<std::string>{"\n", "x"}));
+  EXPECT_FLOAT_EQ(settings.sampling.xtc_probability, 0.5f);
+  EXPECT_FLOAT_EQ(settings.sampling.xtc_threshold, 0.2f);
+  EXPECT_FLOAT_EQ(settings.sampling.typical_p, 0.9f);
+  EXPECT_FLOAT_EQ(settings.sampling.top_n_sigma, 1.0f);
 }
 
 TEST(GenerationRequest, NumbersTooSmallForAFloat) {

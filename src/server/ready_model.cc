@@ -101,7 +101,10 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
                         ChatPromptEncoder::create(*served.tokenizer, *served.chat_template));
     if (served.engine) HR_RETURN_IF_ERROR(choose_output(served, *ready));
   }
-  if (served.tokenizer) ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
+  if (served.tokenizer) {
+    ready->fill_in = find_fill_in_tokens(served.tokenizer->vocab());
+    ready->break_tokens = std::make_unique<BreakTokens>(*served.tokenizer);
+  }
   if (served.tokenizer && served.engine && served.engine->takes_constraints()) {
     ready->forms = std::make_unique<FormCache>(*served.tokenizer, ready->output_marks);
   }

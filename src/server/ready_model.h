@@ -13,6 +13,7 @@
 #include "server/served_model.h"
 #include "server/server_limits.h"
 #include "server/server_metrics.h"
+#include "text/break_tokens.h"
 #include "text/chat_prompt.h"
 #include "text/fill_in_tokens.h"
 #include "text/output/dialect.h"
@@ -28,7 +29,8 @@ struct ReadyModel {
   OutputDialect output;                     // of chats
   std::vector<TokenId> output_marks;        // ascending: control tokens that are marks of it
   std::optional<FillInTokens> fill_in;
-  std::unique_ptr<FormCache> forms;  // nullptr: answers have no form here
+  std::unique_ptr<FormCache> forms;           // nullptr: answers have no form here
+  std::unique_ptr<BreakTokens> break_tokens;  // nullptr: no tokenizer
 
   bool generates() const { return served.engine != nullptr; }
   int32_t vocab_size() const {

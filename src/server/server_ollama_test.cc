@@ -245,7 +245,7 @@ constexpr HostileField kHostileOptions[] = {
     {"num_predict", R"([-3, 1.5, "1", 1e99])"},
     {"num_ctx", R"([0, -1, 1.5, "1", 1e99, 4097])"},
     {"mirostat", R"([1, 2, "1"])"},
-    {"typical_p", R"([0.5, "1"])"},
+    {"typical_p", R"([0, 1.5, "1"])"},
     {"tfs_z", R"([0.5])"},
 };
 constexpr HostileField kHostileGenerate[] = {

@@ -15,7 +15,8 @@ constexpr double kTgiIntMax = std::numeric_limits<int32_t>::max();
 constexpr int32_t kTgiMaxTokens = 100;
 
 constexpr std::string_view kTgiShared[] = {
-    "temperature", "top_p", "top_k", "repetition_penalty", "frequency_penalty", "seed", "stop",
+    "temperature",       "top_p", "top_k", "typical_p", "repetition_penalty",
+    "frequency_penalty", "seed",  "stop",
 };
 
 // {"type": "json" | "regex" | "json_schema", "value": ...}, of the last of which the value has a

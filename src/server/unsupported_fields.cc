@@ -42,7 +42,8 @@ constexpr std::string_view kOtherForms =
 constexpr std::string_view kNoTriggers =
     "a form holds from the answer's beginning; strict tools are free until a call";
 constexpr std::string_view kNoSampler =
-    "temperature, top_k, top_p, min_p and the penalties are what there is";
+    "temperature, top_k, top_p, min_p, typical_p, top_n_sigma, xtc_*, dry_* and the penalties are "
+    "what there is";
 constexpr std::string_view kNoAdapters =
     "adapters are named by the model field (/v1/models lists them)";
 constexpr std::string_view kTemplateSwitch =
@@ -78,16 +79,11 @@ constexpr RefusedField kGeneration[] = {
     {"use_beam_search", if_true},
     {"length_penalty", if_not_one},
     // Samplers, of llama.cpp and its kin
-    {"dry_multiplier", if_not_zero, kNoSampler},
-    {"xtc_probability", if_not_zero, kNoSampler},
     {"mirostat", if_not_zero, kNoSampler},
     {"mirostat_mode", if_not_zero, kNoSampler},
-    {"typical_p", if_not_one, kNoSampler},
-    {"typ_p", if_not_one, kNoSampler},
     {"tfs_z", if_not_one, kNoSampler},
     {"tfs", if_not_one, kNoSampler},
     {"top_a", if_not_zero, kNoSampler},
-    {"top_n_sigma", if_positive, kNoSampler},
     {"dynatemp_range", if_not_zero, kNoSampler},
     {"smoothing_factor", if_not_zero, kNoSampler},
     {"epsilon_cutoff", if_not_zero, kNoSampler},

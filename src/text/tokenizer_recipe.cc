@@ -108,6 +108,7 @@ constexpr PreRow kPreRows[] = {
     {"command-r", {kDigit, kGpt2}},
     {"codeshell", {kDigit, kGpt2}},
     {"exaone", {kDigit, kGpt2}},
+    {"exaone4", {kGpt2}},
     {"minerva-7b", {kDigit, kGpt2}},
     {"llama-bpe", {kLlama3}, true, true},
     {"llama3", {kLlama3}, true, true},

@@ -11,8 +11,10 @@ constexpr std::string_view kNumber = "{}";
 constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
+    {"model.norm.bias", "output_norm.bias"},
     {"lm_head.weight", "output.weight"},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+    {"model.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
     {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
     {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
     {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
@@ -25,6 +27,7 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
     {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {"model.layers.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
     {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
@@ -34,6 +37,7 @@ constexpr auto kLlama = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"},
     {"score.weight", "cls.output.weight"},
     {"model.layers.{}.block_sparse_moe.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.block_sparse_moe.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w1.weight", "blk.{}.ffn_gate_exps.weight"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w3.weight", "blk.{}.ffn_up_exps.weight"},
     {"model.layers.{}.block_sparse_moe.experts.{}.w2.weight", "blk.{}.ffn_down_exps.weight"},
@@ -65,6 +69,9 @@ constexpr auto kGraniteExperts = std::to_array<HfTensorName>({
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight", 0,
      "blk.{}.ffn_up_exps.weight"},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"},
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", 0,
+     "blk.{}.ffn_up_shexp.weight"},
+    {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight"},
 });
 
 // `more` first: the first row that matches decides.
@@ -131,7 +138,8 @@ std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf) {
     return HfMatch{.gguf = with_numbers(row.gguf, match.numbers),
                    .offset = row.offset,
                    .expert = match.numbers[1],
-                   .second_half = with_numbers(row.second_half, match.numbers)};
+                   .second_half = with_numbers(row.second_half, match.numbers),
+                   .form = row.form};
   }
   return std::nullopt;
 }
@@ -145,6 +153,12 @@ std::string hf_name_of(HfTensorNames table, std::string_view gguf, int32_t exper
     }
   }
   return std::string(gguf);
+}
+
+std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others) {
+  std::vector<HfTensorName> rows(first.begin(), first.end());
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
 }
 
 HfTensorNames llama_hf_names() { return kLlama; }

@@ -3,12 +3,22 @@
 // models/architectures.cc) joins the two. The first row that matches a name decides.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headrace {
+
+// How a tensor of a Hugging Face file lies, where it is not as in a GGUF file.
+enum class HfForm : uint8_t {
+  kPlain,
+  kTurned,   // [experts, columns, rows]; where it has two halves, rows of these by turns (gpt-oss)
+  kMxfp4,    // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
+  kByTurns,  // [experts, 2 rows], of two halves by turns
+};
 
 struct HfTensorName {
   // "{}" is the number of a layer, the same in both names; a second one, of `hf` alone, that of an
@@ -21,6 +31,7 @@ struct HfTensorName {
   // Not empty: `gguf` is the upper half of the rows (of each of the stacked matrices), this the
   // lower.
   std::string_view second_half = {};
+  HfForm form = HfForm::kPlain;
 };
 
 using HfTensorNames = std::span<const HfTensorName>;
@@ -31,6 +42,7 @@ struct HfMatch {
   float offset = 0;
   int32_t expert = -1;      // a matrix of the stack; -1: the whole tensor
   std::string second_half;  // as above
+  HfForm form = HfForm::kPlain;
 };
 // Empty where no row knows the name. Numbers are plain decimal without leading zeros.
 std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf);
@@ -45,5 +57,7 @@ HfTensorNames llama_hf_names();
 // The same with the experts of Qwen's and OLMoE's files.
 HfTensorNames expert_hf_names();
 HfTensorNames granite_moe_hf_names();
+// The names of `others`, but for what `first` has.
+std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others);
 
 }  // namespace headrace

@@ -46,7 +46,7 @@ class HubMatrix : public RowReader {
   Shape shape() const override { return shape_; }
   const SafetensorsTensor& quants() const { return *tensors_.quants; }
   std::string_view type() const { return type_; }  // "GPTQ-INT4-g128"
-  int64_t bytes() const;                           // of all its tensors in the file
+  virtual int64_t bytes() const;                   // of it in the file
   std::vector<const SafetensorsTensor*> all_tensors() const;
 
  protected:

@@ -314,7 +314,7 @@ TEST(HubQuantisation, FilesOfOlderTools) {
 TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(config_error(R"({"quant_method": "hqq"})"),
             "c: quantization_config: quant_method: hqq is not supported (gptq, awq, "
-            "compressed-tensors and fp8 are)");
+            "compressed-tensors, fp8 and mxfp4 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "bits": 3})"),
             "c: quantization_config: bits: 3 is not supported (4 and 8 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "checkpoint_format": "marlin"})"),
@@ -335,7 +335,7 @@ TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
             "c: weight_block_size: is no pair of sizes");
   EXPECT_EQ(config_error("{}"),
             "c: quantization_config: quant_method: none is not supported (gptq, awq, "
-            "compressed-tensors and fp8 are)");
+            "compressed-tensors, fp8 and mxfp4 are)");
 }
 
 }  // namespace

@@ -33,9 +33,10 @@ class HubConfigReader {
     if (method == "awq") return awq();
     if (method == "compressed-tensors") return compressed_tensors();
     if (method == "fp8" || method == "fbgemm_fp8") return fp8();
+    if (method == "mxfp4") return HubQuantisation{.method = HubMethod::kMxfp4};
     return unsupported_key("quant_method",
-                           fmt::format("{} is not supported (gptq, awq, compressed-tensors and fp8 "
-                                       "are)",
+                           fmt::format("{} is not supported (gptq, awq, compressed-tensors, fp8 "
+                                       "and mxfp4 are)",
                                        method.empty() ? "none" : printable(method)));
   }
 

@@ -20,6 +20,7 @@ enum class HubMethod : uint8_t {
   kAwq,                // the first three; packed along the rows ("gemm")
   kCompressedTensors,  // M.weight_packed or M.weight, M.weight_scale, M.weight_zero_point, ...
   kFp8,                // M.weight and M.weight_scale_inv or M.weight_scale
+  kMxfp4,              // gpt-oss: M_blocks and M_scales of stacks of experts (hub_experts.h)
 };
 
 struct HubQuantisation {

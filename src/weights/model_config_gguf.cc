@@ -22,9 +22,12 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(refuse_unknown_features());
     HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_fields(family_.fields));
+    HR_RETURN_IF_ERROR(leave_out_drafting_layers());
     HR_RETURN_IF_ERROR(read_vocab());
     HR_RETURN_IF_ERROR(read_sliding_layers());
     HR_RETURN_IF_ERROR(read_rope_scaling());
+    HR_ASSIGN_OR_RETURN(const auto parallel, file_.optional_bool(key("use_parallel_residual")));
+    config_.mixers.parallel = parallel.value_or(false);
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_latent());
@@ -70,6 +73,15 @@ class GgufConfigReader {
       HR_RETURN_IF_ERROR(read_field(field));
     }
     return ok_status();
+  }
+
+  // Files count the layers that draft among the others, behind which they stand.
+  Status leave_out_drafting_layers() {
+    config_.layers -= config_.mixers.drafting_layers;
+    if (config_.layers > 0) return ok_status();
+    const std::string name = source_.name_of(&MixerConfig::drafting_layers);
+    return file_.corrupt_field(name, fmt::format("{} layers draft, and there is no other",
+                                                 config_.mixers.drafting_layers));
   }
 
   // Layers of no key heads do not attend; the others have equally many.
@@ -238,6 +250,7 @@ class GgufConfigReader {
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");
+    config_.mixers.head_norms = has("blk.0.attn_q_norm.weight");
     config_.rope_scaling.divisors = has("rope_freqs.weight");
     const GgufTensor* classes = file_.find_tensor("cls.output.weight");
     if (classes != nullptr && classes->shape.rank() == 2) {

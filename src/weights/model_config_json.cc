@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -72,7 +73,8 @@ class JsonConfigReader {
 
   Status refuse_unknown_features() const {
     HR_RETURN_IF_ERROR(check_activation());
-    for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    for (const std::string_view name :
+         {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}) {
       const Json* experts = source_.family->reads_hf(name) ? nullptr : find(name);
       if (experts != nullptr && (!experts->is_int() || experts->as_int() != 0)) {
         return source_.unsupported_field(name,
@@ -86,13 +88,19 @@ class JsonConfigReader {
       HR_RETURN_IF_ERROR(hub_quantisation_from_json(*quantised, source_.file).status());
     }
     for (const std::string_view name :
-         {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias"}) {
+         {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias", "qk_layernorm"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
     }
     for (const std::string_view name : {"attn_output_gate", "use_expert_bias"}) {
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, true));
       if (!set) return source_.unsupported_field(name, "is not supported, only true or none");
+    }
+    for (const auto& [name, known] : {std::pair("swiglu_limit", 7.0), {"swiglu_alpha", 1.702}}) {
+      HR_ASSIGN_OR_RETURN(const double value, number_or(json_, name, known));
+      if (value == known) continue;
+      return source_.unsupported_field(name,
+                                       fmt::format("{} is not supported, only {}", value, known));
     }
     HR_ASSIGN_OR_RETURN(const bool causal, flag_or(json_, "is_causal", true));
     if (!causal) {
@@ -185,8 +193,21 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "attention_bias", config_.qkv_bias));
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_bias", config_.attention_out_bias));
+    HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
+                        flag_or(json_, "attention_out_bias", config_.attention_out_bias));
     HR_ASSIGN_OR_RETURN(config_.ffn_bias, flag_or(json_, "mlp_bias", config_.ffn_bias));
+    HR_ASSIGN_OR_RETURN(config_.mixers.parallel,
+                        flag_or(json_, "use_parallel_residual", config_.mixers.parallel));
+    if (config_.mixers.head_norms) {
+      HR_ASSIGN_OR_RETURN(config_.mixers.head_norms,
+                          flag_or(json_, "use_qk_norm", *config_.mixers.head_norms));
+      if (config_.architecture == "command-r" && *config_.mixers.head_norms) {
+        return source_.unsupported_field("use_qk_norm",
+                                         "LayerNorms of heads (Command R+) are not supported");
+      }
+    }
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "qkv_bias", config_.qkv_bias));
+    HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "use_qkv_bias", config_.qkv_bias));
     if (find("use_bias") == nullptr) return ok_status();  // StarCoder2's, for all three
     HR_ASSIGN_OR_RETURN(const bool all, flag_or(json_, "use_bias", true));
     config_.qkv_bias = config_.attention_out_bias = config_.ffn_bias = all;
@@ -225,7 +246,23 @@ class JsonConfigReader {
     for (int32_t i = 0; i < config_.layers; ++i) {
       experts.dense_layers[static_cast<size_t>(i)] = (i + 1) % period != 0;
     }
+    HR_RETURN_IF_ERROR(read_dense_ends(experts));
     return read_dense_layers(experts);
+  }
+
+  // ERNIE's: mixtures from one layer to another, of these each n-th.
+  Status read_dense_ends(ExpertConfig& experts) const {
+    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "moe_layer_interval", 1));
+    if (period == 0) return source_.corrupt_field("moe_layer_interval", "0 is no period");
+    const Json* last = find("moe_layer_end_index");
+    if (last != nullptr && !last->is_int()) {
+      return wrong_type("moe_layer_end_index", *last, "an integer");
+    }
+    for (int32_t i = 0; i < config_.layers; ++i) {
+      const bool behind = last != nullptr && last->as_int() >= 0 && i > last->as_int();
+      if (behind || (i + 1) % period != 0) experts.dense_layers[static_cast<size_t>(i)] = true;
+    }
+    return ok_status();
   }
 
   Status read_dense_layers(ExpertConfig& experts) const {
@@ -249,8 +286,11 @@ class JsonConfigReader {
   // transformers 4: rope_theta and rope_scaling; 5: rope_parameters, for models with two bases one
   // object for each kind of layer.
   Status read_rope() {
-    double rotated = source_.family->other_mixer == LayerMixer::kDeltaNet ? 0.25 : 1;
-    HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "partial_rotary_factor", rotated));
+    HR_ASSIGN_OR_RETURN(double rotated,
+                        number_or(json_, "partial_rotary_factor", config_.mixers.rotated));
+    HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "rotary_pct", rotated));  // GPT-NeoX's
+    HR_ASSIGN_OR_RETURN(config_.rope_theta,
+                        number_or(json_, "rotary_emb_base", config_.rope_theta));
     for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
       const Json* parameters = find(name);
       if (parameters == nullptr) continue;
@@ -296,6 +336,7 @@ class JsonConfigReader {
     const int32_t head_dim =
         config_.head_dim != 0 ? config_.head_dim : config_.hidden / std::max(config_.heads, 1);
     if (rotated < 1) config_.rope_dim = static_cast<int32_t>(head_dim * rotated);
+    HR_ASSIGN_OR_RETURN(config_.rope_dim, length_or(json_, "rotary_dim", config_.rope_dim));
     return ok_status();
   }
 

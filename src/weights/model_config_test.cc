@@ -430,6 +430,39 @@ TEST(HuggingFaceConfig, TheOtherFamilies) {
   EXPECT_EQ(read(sizes_of("Olmo3ForCausalLM")).window, 4096);
 }
 
+TEST(HuggingFaceConfig, PartsOfHeadsThatRotate) {
+  const auto rope_dim = [](const Json& config) { return read(config).rope_dim; };
+  EXPECT_EQ(rope_dim(sizes_of("GlmForCausalLM").set("head_dim", 32)), 16);
+  EXPECT_EQ(rope_dim(sizes_of("StableLmForCausalLM").set("head_dim", 32)), 8);
+  EXPECT_EQ(rope_dim(sizes_of("GPTNeoXForCausalLM")
+                         .set("num_key_value_heads", 4)
+                         .set("head_dim", 32)
+                         .set("rotary_pct", 0.75)),
+            24);
+  EXPECT_EQ(rope_dim(sizes_of("MiniMaxM2ForCausalLM").set("head_dim", 32).set("rotary_dim", 10)),
+            10);
+}
+
+TEST(HuggingFaceConfig, LayersThatAreMixturesInErnie) {
+  const ModelConfig config = read(sizes_of("Ernie4_5_MoeForCausalLM")
+                                      .set("num_hidden_layers", 6)
+                                      .set("moe_layer_start_index", 1)
+                                      .set("moe_layer_end_index", 4)
+                                      .set("moe_layer_interval", 2));
+  for (int32_t i = 0; i < 6; ++i) EXPECT_EQ(config.experts.in_layer(i), i == 1 || i == 3) << i;
+}
+
+TEST(HuggingFaceConfig, WhatTheNewFamiliesHaveNotIsNamed) {
+  const auto field = [](const Json& config) { return from_json(config).status().field(); };
+  EXPECT_EQ(field(sizes_of("CohereForCausalLM").set("use_qk_norm", true)), "use_qk_norm");
+  EXPECT_EQ(field(sizes_of("StableLmForCausalLM").set("qk_layernorm", true)), "qk_layernorm");
+  EXPECT_EQ(field(sizes_of("PhiForCausalLM").set("qk_layernorm", true)), "qk_layernorm");
+  EXPECT_EQ(field(sizes_of("OlmoForCausalLM").set("clip_qkv", 8.0)), "clip_qkv");
+  EXPECT_EQ(field(sizes_of("GptOssForCausalLM").set("swiglu_limit", 6.0)), "swiglu_limit");
+  EXPECT_EQ(field(sizes_of("ArceeForCausalLM").set("hidden_act", "gelu")), "hidden_act");
+  EXPECT_EQ(field(sizes_of("ApertusForCausalLM")), "architectures");
+}
+
 TEST(HuggingFaceConfig, Experts) {
   const ModelConfig mixtral = read(sizes_of("MixtralForCausalLM").set("num_local_experts", 6));
   EXPECT_EQ(mixtral.architecture, "llama");
@@ -574,6 +607,23 @@ TEST(GgufConfig, LatentsOfTheFirstFiles) {
   config = from_gguf(builder);
   EXPECT_EQ(config.experts.scores, ExpertScores::kSigmoid);
   EXPECT_FALSE(config.mixers.latent.joined);
+}
+
+// GLM-4.5's files count the layers that draft.
+TEST(GgufConfig, LayersThatDraftAreLeftOut) {
+  GgufBuilder builder;
+  builder.add_text("general.architecture", "glm4moe")
+      .add_u32("glm4moe.embedding_length", 32)
+      .add_u32("glm4moe.block_count", 3)
+      .add_u32("glm4moe.nextn_predict_layers", 1)
+      .add_u32("glm4moe.feed_forward_length", 64)
+      .add_u32("glm4moe.context_length", 64)
+      .add_u32("glm4moe.attention.head_count", 4)
+      .add_f32("glm4moe.attention.layer_norm_rms_epsilon", 1e-6f)
+      .add_u32("glm4moe.expert_count", 8)
+      .add_u32("glm4moe.expert_used_count", 2)
+      .add_tensor("token_embd.weight", {32, 40}, 0);
+  EXPECT_EQ(from_gguf(builder).layers, 2);
 }
 
 }  // namespace

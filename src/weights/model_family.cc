@@ -32,6 +32,12 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
                                 fmt::format("{} key/value heads do not divide {} query heads",
                                             config.kv_heads, config.heads));
   }
+  if (config.fused.qkv_by_head && config.kv_heads != config.heads) {
+    return source.unsupported_field(
+        source.name_of(&ModelConfig::kv_heads),
+        fmt::format("{} key/value heads for {} query heads, of fused q, k and v, are not supported",
+                    config.kv_heads, config.heads));
+  }
   if (config.head_dim % 2 != 0) {
     return source.corrupt_field(source.name_of(&ModelConfig::head_dim),
                                 fmt::format("head size {} is odd", config.head_dim));
@@ -41,12 +47,6 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
         source.gguf ? source.name_of(&ModelConfig::rope_dim) : "partial_rotary_factor",
         fmt::format("{} rotated dimensions: must be even and at most the head size {}",
                     config.rope_dim, config.head_dim));
-  }
-  if (config.qk_rows_interleaved && config.rope_dim != config.head_dim) {
-    return source.unsupported_field(
-        source.name_of(&ModelConfig::rope_dim),
-        fmt::format("{} of {} dimensions rotated, with rows in interleaved order", config.rope_dim,
-                    config.head_dim));
   }
   return ok_status();
 }

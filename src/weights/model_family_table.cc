@@ -35,8 +35,9 @@ constexpr auto kCommonFields = std::to_array<ConfigField>({
 
 constexpr ConfigField kRmsEps{
     &ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20, 1, kRequired};
-constexpr ConfigField kLayerNormEps{
-    &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "norm_epsilon", 1e-20, 1, kRequired};
+constexpr ConfigField layer_norm_eps(std::string_view hf) {
+  return {&ModelConfig::rms_eps, "attention.layer_norm_epsilon", hf, 1e-20, 1, kRequired};
+}
 constexpr auto kRmsFields = std::to_array<ConfigField>({kRmsEps});
 
 // Of mixtures of experts. Files spell the number of experts in three ways.
@@ -148,7 +149,39 @@ constexpr auto kQwen35MoeFields = [] {
   *next++ = kSharedExpertWidth;
   return fields;
 }();
-constexpr auto kLayerNormFields = std::to_array<ConfigField>({kLayerNormEps});
+constexpr auto kErnieMoeFields = std::to_array<ConfigField>({
+    kRmsEps,
+    expert_count("moe_num_experts"),
+    experts_used("moe_k"),
+    kExpertWidth,
+    {&ExpertConfig::shared_count, "expert_shared_count", "moe_num_shared_experts", 0,
+     kModelLimits.experts_max, kNullable},
+    {&ExpertConfig::dense_first, "leading_dense_block_count", "moe_layer_start_index", 0,
+     kModelLimits.layers_max},
+});
+// GLM-4.5: DeepSeek's router, and layers that draft.
+constexpr auto kGlm4MoeFields = [] {
+  std::array<ConfigField, kDots1Fields.size() + 1> fields;
+  std::copy(kDots1Fields.begin(), kDots1Fields.end(), fields.begin());
+  fields.back() = {&MixerConfig::drafting_layers, "nextn_predict_layers",
+                   "num_nextn_predict_layers",    0,
+                   kModelLimits.layers_max,       kNullable};
+  return fields;
+}();
+constexpr auto kMiniMaxM2Fields = std::to_array<ConfigField>({
+    kRmsEps,
+    expert_count("num_local_experts"),
+    experts_used("num_experts_per_tok"),
+    {&ExpertConfig::width, "expert_feed_forward_length", "", 1, kModelLimits.ffn_max},
+});
+constexpr auto kStarCoder2Fields = std::to_array<ConfigField>({layer_norm_eps("norm_epsilon")});
+constexpr auto kNemotronFields = std::to_array<ConfigField>({layer_norm_eps("norm_eps")});
+constexpr auto kLayerNormFields = std::to_array<ConfigField>({layer_norm_eps("layer_norm_eps")});
+constexpr auto kCohereFields = std::to_array<ConfigField>({
+    layer_norm_eps("layer_norm_eps"),
+    {&ModelConfig::logit_divisor, "logit_scale", "logit_scale", 1e-9, kScaleMax},
+});
+constexpr auto kOlmoFields = std::to_array<ConfigField>({layer_norm_eps("")});
 constexpr auto kSoftCapFields = std::to_array<ConfigField>({
     kRmsEps,
     {&ModelConfig::attention_soft_cap, "attn_logit_softcapping", "attn_logit_softcapping", 0,
@@ -164,10 +197,12 @@ constexpr auto kGraniteFields = std::to_array<ConfigField>({
     {&ModelConfig::logit_divisor, "logit_scale", "logits_scaling", 1e-9, kScaleMax},
 });
 constexpr auto kGraniteMoeFields = [] {
-  std::array<ConfigField, kGraniteFields.size() + 2> fields;
-  *std::copy(kGraniteFields.begin(), kGraniteFields.end(), fields.begin()) =
-      expert_count("num_local_experts");
-  fields.back() = experts_used("num_experts_per_tok");
+  std::array<ConfigField, kGraniteFields.size() + 3> fields;
+  auto next = std::copy(kGraniteFields.begin(), kGraniteFields.end(), fields.begin());
+  *next++ = expert_count("num_local_experts");
+  *next++ = experts_used("num_experts_per_tok");
+  *next++ = {&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+             "shared_intermediate_size", 0, kModelLimits.ffn_max};
   return fields;
 }();
 
@@ -324,6 +359,7 @@ void qwen35_defaults(ModelConfig& config) {
   config.head_dim = 256;
   config.mixers = {.by_layer = {},
                    .gated_attention = true,
+                   .rotated = 0.25,
                    .conv_taps = 4,
                    .key_heads = 16,
                    .value_heads = 32,
@@ -342,6 +378,129 @@ void qwen3_next_defaults(ModelConfig& config) {
   config.experts = {
       .count = 512, .used = 10, .width = 512, .shared_width = 512, .normalised = true};
 }
+void seed_oss_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 524288, 1e-6f);
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.qkv_bias = true;
+}
+void exaone4_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-5f);
+  config.window = 4096;
+}
+void ernie4_5_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 131072, 1e-5f);
+  config.kv_heads = 2;
+  config.tied_embeddings = true;
+  config.qk_rows_interleaved = true;
+}
+void ernie4_5_moe_defaults(ModelConfig& config) {
+  ernie4_5_defaults(config);
+  config.kv_heads = 4;
+  config.experts = {.count = 64,
+                    .used = 6,
+                    .width = 1536,
+                    .shared_count = 2,
+                    .normalised = true,
+                    .dense_first = 1};
+}
+void helium_defaults(ModelConfig& config) {
+  set_defaults(config, 1e5, 4096, 1e-8f);
+  config.head_dim = 128;
+  config.qk_rows_interleaved = true;
+}
+void glm_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 131072, 1.5625e-7f);
+  config.kv_heads = 2;
+  config.head_dim = 128;
+  config.qkv_bias = true;
+  config.fused.gate_up = true;
+  config.qk_rows_interleaved = true;
+  config.mixers.rotated = 0.5;
+}
+void glm4_moe_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.mixers.head_norms = false;
+  config.mixers.rotated = 0.5;
+  config.experts = {.count = 128,
+                    .used = 8,
+                    .width = 1408,
+                    .shared_count = 1,
+                    .normalised = true,
+                    .dense_first = 1};
+}
+void solar_open_defaults(ModelConfig& config) {
+  glm4_moe_defaults(config);
+  config.rope_theta = 1e6;
+  config.head_dim = 128;
+  config.ffn = 1;  // no layer has a dense network
+  config.mixers.rotated = 1;
+  config.experts.width = 1280;
+  config.experts.dense_first = 0;
+}
+void minimax_m2_defaults(ModelConfig& config) {
+  set_defaults(config, 5e6, 196608, 1e-6f);
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.experts = {.count = 256, .used = 8, .normalised = true};
+}
+void flex_olmo_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 4096, 1e-6f);
+  config.experts = {.count = 7, .used = 5, .normalised = false};
+}
+void cwm_defaults(ModelConfig& config) {
+  set_defaults(config, 1e6, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.window = 8192;
+}
+void gpt_oss_defaults(ModelConfig& config) {
+  set_defaults(config, 1.5e5, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.head_dim = 64;
+  config.window = 128;
+  config.qkv_bias = config.attention_out_bias = true;
+  config.experts = {.count = 128, .used = 4, .normalised = true};
+}
+void cohere_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 8192, 1e-5f);
+  config.logit_divisor = 0.0625f;
+  config.tied_embeddings = true;
+  config.qk_rows_interleaved = true;
+  config.mixers.head_norms = false;
+}
+void cohere2_defaults(ModelConfig& config) {
+  cohere_defaults(config);
+  config.rope_theta = 1e4;
+  config.window = 4096;
+}
+void phi_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.mixers.rotated = 0.5;
+}
+void gpt_neox_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 2048, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+  config.fused = {.qkv = true, .qkv_by_head = true};
+  config.mixers.parallel = true;
+  config.mixers.rotated = 0.25;
+}
+void arcee_defaults(ModelConfig& config) { set_defaults(config, 1e4, 4096, 1e-5f); }
+void nemotron_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.mixers.rotated = 0.5;
+}
+void jais2_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 8192, 1e-5f);
+  config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
+}
+void stablelm_defaults(ModelConfig& config) {
+  set_defaults(config, 1e4, 4096, 1e-5f);
+  config.mixers.rotated = 0.25;
+}
+void olmo_defaults(ModelConfig& config) { set_defaults(config, 1e4, 2048, 1e-5f); }
 void starcoder2_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
   config.kv_heads = 2;
@@ -353,7 +512,7 @@ template <size_t kCount>
 using NameArray = std::array<std::string_view, kCount>;
 
 constexpr NameArray<1> kLlamaClasses{"LlamaForCausalLM"};
-constexpr NameArray<1> kMistralClasses{"MistralForCausalLM"};
+constexpr NameArray<2> kMistralClasses{"MistralForCausalLM", "MinistralForCausalLM"};
 constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
 constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
 constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
@@ -362,7 +521,7 @@ constexpr NameArray<1> kDeepSeek2Classes{"DeepseekV2ForCausalLM"};
 constexpr NameArray<1> kDeepSeek3Classes{"DeepseekV3ForCausalLM"};
 constexpr NameArray<1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
-constexpr NameArray<1> kGraniteMoeClasses{"GraniteMoeForCausalLM"};
+constexpr NameArray<2> kGraniteMoeClasses{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
 constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
 constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
 constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
@@ -380,6 +539,32 @@ constexpr NameArray<2> kQwen35MoeClasses{"Qwen3_5MoeForCausalLM",
                                          "Qwen3_5MoeForConditionalGeneration"};
 constexpr NameArray<1> kQwen3NextClasses{"Qwen3NextForCausalLM"};
 constexpr NameArray<1> kStarCoder2Classes{"Starcoder2ForCausalLM"};
+constexpr NameArray<1> kSeedOssClasses{"SeedOssForCausalLM"};
+constexpr NameArray<1> kExaone4Classes{"Exaone4ForCausalLM"};
+constexpr NameArray<1> kErnieClasses{"Ernie4_5ForCausalLM"};
+constexpr NameArray<1> kErnieMoeClasses{"Ernie4_5_MoeForCausalLM"};
+constexpr NameArray<1> kHeliumClasses{"HeliumForCausalLM"};
+constexpr NameArray<1> kGlmClasses{"GlmForCausalLM"};
+constexpr NameArray<1> kGlm4Classes{"Glm4ForCausalLM"};
+constexpr NameArray<1> kGlm4MoeClasses{"Glm4MoeForCausalLM"};
+constexpr NameArray<1> kSolarOpenClasses{"SolarOpenForCausalLM"};
+constexpr NameArray<1> kMiniMaxM2Classes{"MiniMaxM2ForCausalLM"};
+constexpr NameArray<1> kFlexOlmoClasses{"FlexOlmoForCausalLM"};
+constexpr NameArray<1> kCwmClasses{"CwmForCausalLM"};
+constexpr NameArray<1> kVaultGemmaClasses{"VaultGemmaForCausalLM"};
+constexpr NameArray<1> kGptOssClasses{"GptOssForCausalLM"};
+constexpr NameArray<1> kCohereClasses{"CohereForCausalLM"};
+constexpr NameArray<1> kCohere2Classes{"Cohere2ForCausalLM"};
+constexpr NameArray<1> kPhiClasses{"PhiForCausalLM"};
+constexpr NameArray<1> kGptNeoxClasses{"GPTNeoXForCausalLM"};
+constexpr NameArray<2> kGeluTanhOfPhi{"gelu_new", "gelu_pytorch_tanh"};
+constexpr NameArray<1> kGeluErf{"gelu"};
+constexpr NameArray<1> kArceeClasses{"ArceeForCausalLM"};
+constexpr NameArray<1> kNemotronClasses{"NemotronForCausalLM"};
+constexpr NameArray<1> kJais2Classes{"Jais2ForCausalLM"};
+constexpr NameArray<1> kStableLmClasses{"StableLmForCausalLM"};
+constexpr NameArray<1> kOlmoClasses{"OlmoForCausalLM"};
+constexpr NameArray<1> kReluSquared{"relu2"};
 constexpr NameArray<1> kSilu{"silu"};
 // Gemma's first files say "gelu" and mean the tanh form.
 constexpr NameArray<3> kGemmaGelu{"gelu_pytorch_tanh", "gelu", "gelu_new"};
@@ -424,8 +609,31 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      false, LayerMixer::kDeltaNet},
     {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
      false, LayerMixer::kDeltaNet},
-    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kLayerNormFields,
+    {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kStarCoder2Fields,
      starcoder2_defaults},
+    {"seed_oss", kSeedOssClasses, kSilu, !kInterleaved, kRmsFields, seed_oss_defaults},
+    {"exaone4", kExaone4Classes, kSilu, !kInterleaved, kRmsFields, exaone4_defaults},
+    {"ernie4_5", kErnieClasses, kSilu, kInterleaved, kRmsFields, ernie4_5_defaults},
+    {"ernie4_5-moe", kErnieMoeClasses, kSilu, kInterleaved, kErnieMoeFields, ernie4_5_moe_defaults},
+    {"helium", kHeliumClasses, kSilu, kInterleaved, kRmsFields, helium_defaults},
+    {"chatglm", kGlmClasses, kSilu, kInterleaved, kRmsFields, glm_defaults},
+    {"glm4", kGlm4Classes, kSilu, kInterleaved, kRmsFields, glm_defaults},
+    {"glm4moe", kGlm4MoeClasses, kSilu, !kInterleaved, kGlm4MoeFields, glm4_moe_defaults},
+    {"glm4moe", kSolarOpenClasses, kSilu, !kInterleaved, kGlm4MoeFields, solar_open_defaults},
+    {"minimax-m2", kMiniMaxM2Classes, kSilu, !kInterleaved, kMiniMaxM2Fields, minimax_m2_defaults},
+    {"flexolmo", kFlexOlmoClasses, kSilu, !kInterleaved, kOlmoeFields, flex_olmo_defaults},
+    {"cwm", kCwmClasses, kSilu, !kInterleaved, kRmsFields, cwm_defaults},
+    {"gpt-oss", kGptOssClasses, kSilu, !kInterleaved, kMiniMaxM2Fields, gpt_oss_defaults},
+    {"command-r", kCohereClasses, kSilu, kInterleaved, kCohereFields, cohere_defaults},
+    {"cohere2", kCohere2Classes, kSilu, kInterleaved, kCohereFields, cohere2_defaults},
+    {"phi2", kPhiClasses, kGeluTanhOfPhi, !kInterleaved, kLayerNormFields, phi_defaults},
+    {"gptneox", kGptNeoxClasses, kGeluErf, !kInterleaved, kLayerNormFields, gpt_neox_defaults},
+    {"arcee", kArceeClasses, kReluSquared, kInterleaved, kRmsFields, arcee_defaults},
+    {"nemotron", kNemotronClasses, kReluSquared, !kInterleaved, kNemotronFields, nemotron_defaults},
+    {"jais2", kJais2Classes, kReluSquared, !kInterleaved, kLayerNormFields, jais2_defaults},
+    {"stablelm", kStableLmClasses, kSilu, !kInterleaved, kLayerNormFields, stablelm_defaults},
+    {"olmo", kOlmoClasses, kSilu, kInterleaved, kOlmoFields, olmo_defaults},
+    {"vaultgemma", kVaultGemmaClasses, kGeluTanh, !kInterleaved, kSoftCapFields, gemma2_defaults},
 });
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tensor/quantised_row.h"
+#include "weights/hub_experts.h"
 #include "weights/safetensors_index.h"
 
 namespace headrace {
@@ -188,7 +189,10 @@ Result<std::vector<StoredTensor>> join_quantised(const Files& files, std::string
 
 Result<std::vector<StoredTensor>> stored_tensors(const Files& files, std::string_view description,
                                                  const SafetensorsOptions& options) {
-  if (options.quantisation) return join_quantised(files, description, *options.quantisation);
+  // Matrices of MXFP4 are known by their names (hf_names.h).
+  if (options.quantisation && options.quantisation->method != HubMethod::kMxfp4) {
+    return join_quantised(files, description, *options.quantisation);
+  }
   std::vector<StoredTensor> stored;
   for (const auto& file : files) {
     for (const SafetensorsTensor& tensor : file->plan().tensors) {
@@ -218,16 +222,48 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
                       .offset = match->offset,
                       .tensor = each.tensor,
                       .matrix = each.matrix};
+    if (match->form == HfForm::kTurned || match->form == HfForm::kMxfp4) {
+      HR_RETURN_IF_ERROR(
+          add_experts(files, *each.tensor, *match, tensors).with_context(description));
+      continue;
+    }
     if (!match->second_half.empty()) {
+      const bool by_turns = match->form == HfForm::kByTurns;
       NamedTensor second = named;
       second.name = match->second_half;
-      second.half = Half::kSecond;
+      second.half = by_turns ? Half::kOdd : Half::kSecond;
       tensors.push_back(std::move(second));
-      named.half = Half::kFirst;
+      named.half = by_turns ? Half::kEven : Half::kFirst;
     }
     tensors.push_back(std::move(named));
   }
   return tensors;
+}
+
+// The experts' matrices in one tensor, each made by itself.
+Status SafetensorsWeightSource::add_experts(const Files& files, const SafetensorsTensor& tensor,
+                                            const HfMatch& match,
+                                            std::vector<NamedTensor>& tensors) {
+  HubTensors own{.quants = &tensor};
+  constexpr std::string_view kBlocks = "_blocks";
+  if (match.form == HfForm::kMxfp4 && tensor.name.ends_with(kBlocks)) {
+    const std::string scales =
+        tensor.name.substr(0, tensor.name.size() - kBlocks.size()) + "_scales";
+    for (const auto& file : files) {
+      if (const SafetensorsTensor* found = file->find(scales)) own.scales = found;
+    }
+  }
+  const int64_t step = match.second_half.empty() ? 1 : 2;
+  HR_ASSIGN_OR_RETURN(const int64_t experts, hub_expert_count(own, match.form, step));
+  for (int64_t first = 0; first < step; ++first) {
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      tensors.push_back({.name = first == 0 ? match.gguf : match.second_half,
+                         .expert = static_cast<int32_t>(expert),
+                         .tensor = &tensor,
+                         .matrix = open_hub_expert(own, match.form, {expert, first, step})});
+    }
+  }
+  return ok_status();
 }
 
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::create(
@@ -276,7 +312,13 @@ Result<std::vector<SafetensorsWeightSource::Entry>> SafetensorsWeightSource::joi
         entry.is_quantised() ? entry.quantised.front()->shape() : entry.tensors.front()->shape;
     entry.shape = first;
     if (entry.by_expert) entry.shape = Shape{std::ssize(entry.tensors), first[0], first[1]};
-    if (entry.half != Half::kNone) entry.shape = Shape{first[0], first[1] / 2, first[2]};
+    if (entry.half == Half::kNone) continue;
+    if (entry.by_turns()) {
+      entry.shape = Shape{first[0], first[1] / 2};
+      continue;
+    }
+    entry.shape =
+        first.rank() == 2 ? Shape{first[0] / 2, first[1]} : Shape{first[0], first[1] / 2, first[2]};
   }
   return entries;
 }
@@ -295,7 +337,12 @@ Status SafetensorsWeightSource::check_pieces(const Entry& entry, std::string_vie
     if (entry.by_expert && shape.rank() != 2) {
       return wrong(fmt::format("shape {} is no matrix", shape.to_string()));
     }
-    if (entry.half != Half::kNone && (shape.rank() != 3 || shape[1] % 2 != 0)) {
+    const int rank = shape.rank();
+    if (entry.by_turns() && (rank != 2 || shape[1] % 2 != 0)) {
+      return wrong(fmt::format("shape {} is none of gates and ups by turns", shape.to_string()));
+    }
+    if (entry.by_turns()) continue;
+    if (entry.half != Half::kNone && (rank < 2 || rank > 3 || shape[rank - 2] % 2 != 0)) {
       return wrong(fmt::format("shape {} is no stack of gates and ups", shape.to_string()));
     }
     if (shape != first.shape || tensor->type != first.type) {
@@ -409,6 +456,9 @@ Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) cons
   if (entry->offset == 0 && !entry->in_pieces()) {
     return aligned(*entry, kWhole, entry->tensors.front()->bytes, entry->shape);
   }
+  if (entry->half != Half::kNone && !entry->by_turns() && entry->shape.rank() == 2) {
+    return aligned(*entry, kWhole, half_of(*entry, entry->tensors.front()->bytes), entry->shape);
+  }
   const std::lock_guard lock(mutex_);
   auto& copy = entry->copies[kWhole];
   if (copy == nullptr) copy = converted(*entry);
@@ -481,7 +531,12 @@ std::span<const std::byte> SafetensorsWeightSource::matrix_bytes(const Entry& en
   if (entry.by_expert) return entry.tensors[i]->bytes;
   const std::span<const std::byte> all = entry.tensors.front()->bytes;
   const size_t size = all.size() / static_cast<size_t>(entry.shape[0]);
-  const std::span<const std::byte> matrix = all.subspan(i * size, size);
+  return half_of(entry, all.subspan(i * size, size));
+}
+
+std::span<const std::byte> SafetensorsWeightSource::half_of(const Entry& entry,
+                                                            std::span<const std::byte> matrix) {
+  const size_t size = matrix.size();
   if (entry.half == Half::kNone) return matrix;
   return entry.half == Half::kFirst ? matrix.first(size / 2) : matrix.subspan(size / 2);
 }
@@ -501,6 +556,7 @@ ConstTensorView SafetensorsWeightSource::aligned(Entry& entry, int64_t index,
 }
 
 std::unique_ptr<std::byte[]> SafetensorsWeightSource::converted(const Entry& entry) {
+  if (entry.by_turns()) return each_second(entry);
   if (entry.in_pieces()) {
     const auto size = static_cast<size_t>(*tensor_bytes(dtype_of(entry), entry.shape));
     auto copy = std::make_unique_for_overwrite<std::byte[]>(size);
@@ -517,6 +573,17 @@ std::unique_ptr<std::byte[]> SafetensorsWeightSource::converted(const Entry& ent
   for (float& value : values) value += entry.offset;
   auto copy = std::make_unique_for_overwrite<std::byte[]>(count * sizeof(float));
   std::memcpy(copy.get(), values.data(), count * sizeof(float));
+  return copy;
+}
+
+std::unique_ptr<std::byte[]> SafetensorsWeightSource::each_second(const Entry& entry) {
+  const auto size = static_cast<size_t>(dtype_info(dtype_of(entry)).block_bytes);
+  const std::span<const std::byte> all = entry.tensors.front()->bytes;
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(all.size() / 2);
+  const size_t first = entry.half == Half::kOdd ? size : 0;
+  for (size_t at = 0; at < all.size() / 2; at += size) {
+    std::memcpy(copy.get() + at, all.data() + 2 * at + first, size);
+  }
   return copy;
 }
 

@@ -67,7 +67,7 @@ class SafetensorsWeightSource final : public WeightSource {
   int64_t file_bytes() const override;
 
  private:
-  enum class Half { kNone, kFirst, kSecond };
+  enum class Half { kNone, kFirst, kSecond, kEven, kOdd };  // of rows; of a vector, by turns
   struct Entry {
     std::string name;
     // One, or those of all experts.
@@ -82,6 +82,7 @@ class SafetensorsWeightSource final : public WeightSource {
     std::map<int64_t, std::unique_ptr<std::byte[]>> copies = {};
     bool is_quantised() const { return !quantised.empty(); }
     bool in_pieces() const { return by_expert || half != Half::kNone; }
+    bool by_turns() const { return half == Half::kEven || half == Half::kOdd; }
   };
   static constexpr int64_t kWhole = -1;
   struct NamedTensor;  // a tensor of a file, and what it is here
@@ -90,6 +91,9 @@ class SafetensorsWeightSource final : public WeightSource {
   static Result<std::vector<NamedTensor>> name_tensors(
       const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
       std::string_view description, const SafetensorsOptions& options);
+  static Status add_experts(const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
+                            const SafetensorsTensor& tensor, const HfMatch& match,
+                            std::vector<NamedTensor>& tensors);
   static Status check_pieces(const Entry& entry, std::string_view description);
   static Status check_quantised(const Entry& entry, std::string_view description);
   SafetensorsWeightSource(std::vector<std::shared_ptr<const SafetensorsFile>> files,
@@ -103,11 +107,14 @@ class SafetensorsWeightSource final : public WeightSource {
   // What there is of a tensor that can be read.
   Result<Entry*> readable(std::string_view name) const;
   static std::span<const std::byte> matrix_bytes(const Entry& entry, int64_t index);
+  // Of a matrix of the file, the rows that are the entry's.
+  static std::span<const std::byte> half_of(const Entry& entry, std::span<const std::byte> matrix);
   // A view of these bytes of the entry, or of a copy of them.
   ConstTensorView aligned(Entry& entry, int64_t index, std::span<const std::byte> bytes,
                           const Shape& shape) const;
   // The tensor's values as a GGUF file has them, in aligned memory.
   static std::unique_ptr<std::byte[]> converted(const Entry& entry);
+  static std::unique_ptr<std::byte[]> each_second(const Entry& entry);
 
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::string description_;

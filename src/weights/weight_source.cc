@@ -1,6 +1,10 @@
 #include "weights/weight_source.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "weights/mxfp4.h"
 
 namespace headrace {
 
@@ -19,7 +23,10 @@ bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (tensor == wanted) return true;
   // A convolution by channel, [channels, 1, taps].
   if (tensor.rank() == 3 && tensor[1] == 1 && wanted == Shape{tensor[0], tensor[2]}) return true;
-  return tensor.rank() == 1 && wanted.rank() == 2 && wanted[0] == 1 && wanted[1] == tensor[0];
+  const auto is_one_row_of = [](const Shape& matrix, const Shape& vector) {
+    return vector.rank() == 1 && matrix.rank() == 2 && matrix == Shape{1, vector[0]};
+  };
+  return is_one_row_of(wanted, tensor) || is_one_row_of(tensor, wanted);
 }
 
 Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {
@@ -59,12 +66,82 @@ std::optional<WeightInfo> WeightSource::info(std::string_view name) const {
 
 void WeightSource::release_rows(const ConstTensorView&, int64_t, int64_t) const {}
 
+namespace {
+
+bool is_mxfp4(const GgufTensor* tensor) {
+  return tensor != nullptr && tensor->type->name == "MXFP4";
+}
+
+// A matrix of MXFP4, whose rows are made as Q8_0, or as floats where it has a scale that is no f16
+// number.
+class GgufMxfp4Rows final : public RowReader {
+ public:
+  // `bytes`: the matrix's.
+  GgufMxfp4Rows(std::span<const std::byte> bytes, Shape shape) : bytes_(bytes), shape_(shape) {
+    const int64_t count = shape[0] * blocks();
+    for (int64_t b = 0; is_q8_0_ && b < count; ++b) is_q8_0_ = fits_q8_0(block(b));
+  }
+  DType dtype() const override { return is_q8_0_ ? DType::kQ8_0 : DType::kF32; }
+  Shape shape() const override { return shape_; }
+  std::optional<DType> fast_type() const override {
+    return is_q8_0_ ? std::nullopt : std::optional(DType::kQ8_0);
+  }
+
+  void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
+            std::byte* out) const override {
+    const int64_t end = first_column + columns;
+    std::byte floats[kMxfp4Columns * sizeof(float)];
+    for (const int64_t row : rows) {
+      for (int64_t c = first_column; c < end;) {
+        const Mxfp4Block of_column = block(row * blocks() + c / kMxfp4Columns);
+        const int64_t within = c % kMxfp4Columns;
+        const int64_t count = std::min(kMxfp4Columns - within, end - c);
+        if (is_q8_0_) {
+          mxfp4_to_q8_0(of_column, Mxfp4Order::kHalves, out);
+        } else {
+          mxfp4_to_float(of_column, Mxfp4Order::kHalves, floats);
+          std::copy_n(floats + within * 4, count * 4, out);
+        }
+        out += *row_bytes(dtype(), count);
+        c += count;
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kBlockBytes = 1 + kMxfp4NibbleBytes;
+  int64_t blocks() const { return shape_[1] / kMxfp4Columns; }
+  Mxfp4Block block(int64_t index) const {
+    const std::byte* const at = bytes_.data() + index * kBlockBytes;
+    return {static_cast<uint8_t>(*at), at + 1};
+  }
+
+  const std::span<const std::byte> bytes_;
+  const Shape shape_;
+  bool is_q8_0_ = true;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const RowReader>> GgufWeightSource::rows(std::string_view name,
+                                                                int64_t index) const {
+  const GgufTensor* tensor = file_->find_tensor(name);
+  if (!is_mxfp4(tensor) || tensor->shape.rank() < 2) return std::shared_ptr<const RowReader>();
+  const Shape& all = tensor->shape;
+  const int rank = all.rank();
+  const Shape matrix{all[rank - 2], all[rank - 1]};
+  const size_t count = rank == 3 ? static_cast<size_t>(all[0]) : 1;
+  const size_t size = tensor->bytes.size() / count;
+  return std::shared_ptr<const RowReader>(std::make_shared<GgufMxfp4Rows>(
+      tensor->bytes.subspan(static_cast<size_t>(index) * size, size), matrix));
+}
+
 std::optional<WeightInfo> GgufWeightSource::info(std::string_view name) const {
   const GgufTensor* tensor = file_->find_tensor(name);
   if (tensor == nullptr) return std::nullopt;
   return WeightInfo{.name_in_file = printable(name),
                     .type = tensor->type->name,
-                    .dtype = tensor->type->dtype,
+                    .dtype = is_mxfp4(tensor) ? std::optional(DType::kF32) : tensor->type->dtype,
                     .shape = tensor->shape,
                     .bytes = static_cast<int64_t>(tensor->bytes.size())};
 }

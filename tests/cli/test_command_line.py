@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["run", "chat", "serve", "inspect", "bench", "eval", "completions", "top", "man"]
+COMMANDS = ["run", "chat", "serve", "route", "inspect", "bench", "eval", "completions", "top", "man"]
 
 
 def test_overview_names_every_command(program):

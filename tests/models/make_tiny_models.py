@@ -3,7 +3,7 @@
 with them: the oracle of src/models/tiny_models_test.cc. Run once by hand, its output is committed:
 
     pip install torch transformers==5.23.0 safetensors gguf
-    python3 tests/models/make_tiny_models.py tests/data/models
+    python3 tests/models/make_tiny_models.py tests/data/models [NAME ...]
 
 A model is a Hugging Face folder <name>/ or a file <name>.gguf, its weights rounded to 16 bits
 first. <name>.expected.safetensors holds, of one prompt: tokens [T], positions [P], hidden
@@ -185,6 +185,48 @@ LATENT_FOLDERS = {
 }
 LATENT_GGUF_FILES = {"deepseek2-gguf": ("DeepseekV2", DEEPSEEK2), "deepseek3-gguf": ("DeepseekV3", DEEPSEEK3)}
 
+# Families that are made of the parts of those before, behind these.
+BIASED = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, routed_scaling_factor=1.5)
+KIN_FOLDERS = {
+    "seed-oss": ("SeedOss", dict(attention_out_bias=True, **HEADS_16), "bfloat16"),
+    "exaone4": ("Exaone4", dict(num_hidden_layers=4, sliding_window=WINDOW, **HEADS_16), "bfloat16"),
+    "ernie4-5": ("Ernie4_5", dict(use_bias=True, **HEADS_16), "bfloat16"),
+    "ernie4-5-moe": ("Ernie4_5_Moe", dict(moe_num_experts=8, moe_k=3, moe_intermediate_size=32, moe_num_shared_experts=2,
+                                          moe_layer_start_index=1, tie_word_embeddings=False, **HEADS_16), "bfloat16"),
+    "helium": ("Helium", dict(num_attention_heads=2, **HEADS_16), "bfloat16"),
+    "glm": ("Glm", dict(**HEADS_16), "bfloat16"),
+    "glm4": ("Glm4", dict(**HEADS_16), "bfloat16"),
+    "glm4-moe": ("Glm4Moe", dict(use_qk_norm=True, num_mtp_layers=0, attention_bias=True, n_group=2, topk_group=1, **BIASED,
+                                 **HEADS_16), "bfloat16"),
+    "solar-open": ("SolarOpen", dict(**BIASED, **HEADS_16), "bfloat16"),
+    "minimax-m2": ("MiniMaxM2", dict(rotary_dim=8, num_local_experts=8, num_experts_per_tok=3, intermediate_size=32,
+                                     **HEADS_16), "bfloat16"),
+    "flex-olmo": ("FlexOlmo", dict(num_experts=6, num_experts_per_tok=3, intermediate_size=32), "bfloat16"),
+    "granite-moe-shared": ("GraniteMoeShared", dict(**GRANITE_MOE, shared_intermediate_size=40), "bfloat16"),
+    "cwm": ("Cwm", dict(num_hidden_layers=3, sliding_window=WINDOW, **HEADS_16), "bfloat16"),
+    "vault-gemma": ("VaultGemma", dict(sliding_window=WINDOW, query_pre_attn_scalar=24, attn_logit_softcapping=5.0,
+                                       final_logit_softcapping=4.0, **HEADS_16), "bfloat16"),
+    "ministral": ("Ministral", dict(sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"], **HEADS_16),
+                  "bfloat16"),
+    "arcee": ("Arcee", dict(mlp_bias=True, **HEADS_16), "bfloat16"),
+    "nemotron": ("Nemotron", dict(**HEADS_16), "bfloat16"),
+    "jais2": ("Jais2", dict(**HEADS_16), "bfloat16"),
+    "stablelm": ("StableLm", dict(use_qkv_bias=True, hidden_size=64, intermediate_size=32, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)), "bfloat16"),
+    "olmo": ("Olmo", dict(), "bfloat16"),
+    "gpt-oss": ("GptOss", dict(num_hidden_layers=3, sliding_window=WINDOW, num_local_experts=6, num_experts_per_tok=3,
+                               intermediate_size=32, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                               **HEADS_16, **rope("yarn", 10000.0, factor=4.0, truncate=False,
+                                                  original_max_position_embeddings=ORIGINAL_CONTEXT)), "bfloat16"),
+    "cohere": ("Cohere", dict(attention_bias=True, logit_scale=0.25), "bfloat16"),
+    "cohere2": ("Cohere2", dict(num_hidden_layers=4, sliding_window=WINDOW, logit_scale=0.25, **HEADS_16), "bfloat16"),
+    "phi": ("Phi", dict(hidden_size=64, intermediate_size=32), "bfloat16"),
+    "gpt-neox": ("GPTNeoX", dict(num_key_value_heads=4, hidden_size=64, intermediate_size=32), "bfloat16"),
+    "gpt-neox-sequential": ("GPTNeoX", dict(num_key_value_heads=4, use_parallel_residual=False, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)), "bfloat16"),
+    "stablelm-parallel": ("StableLm", dict(use_parallel_residual=True, hidden_size=64, intermediate_size=32), "bfloat16"),
+}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
@@ -192,6 +234,9 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
                        "mistral", "granite"}
 # Wrapped as the text half of a model that also sees.
 NESTED = {"gemma3-linear"}
+
+
+BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2")
 
 
 def random_weights(model, seed):
@@ -203,10 +248,14 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight"))
-            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite"):
+            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
+            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
+            if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
+                parameter.data *= 2  # so that some gates and ups reach the clamp
+            if name.endswith("e_score_correction_bias"):
+                parameter.data = noise * 0.02
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
         elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
@@ -230,6 +279,10 @@ def make_model(kind, options, dtype, seed):
     return model
 
 
+def layers_of(model):
+    return next(module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
+
+
 def expected_values(model, seed):
     generator = torch.Generator().manual_seed(seed + 1000)
     vocab = model.config.vocab_size
@@ -238,7 +291,7 @@ def expected_values(model, seed):
     hooks = [layer.register_forward_hook(
         lambda module, inputs, output: hidden.append(
             (output[0] if isinstance(output, tuple) else output).detach().reshape(TOKENS, -1)))
-        for layer in model.model.layers]
+        for layer in layers_of(model)]
     with torch.no_grad():
         logits = model(tokens[None].long(), use_cache=False).logits[0]
     for hook in hooks:
@@ -275,6 +328,7 @@ def nest(config, weights):
 
 
 def write_folder(folder, name, model, dtype):
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
@@ -285,7 +339,7 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS, **LATENT_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -517,16 +571,20 @@ def write_gguf(path, kind, model):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    only = sys.argv[2:]  # of these names, where some are given
+    if not only:
+        shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-               **LATER_STATE_FOLDERS, **LATENT_FOLDERS}
+               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
-             **LATENT_FOLDERS, **half(LATENT_GGUF_FILES)}
+             **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
+        if only and name not in only:
+            continue
         dtype = getattr(torch, dtype_name)
         model = make_model(kind, options, dtype, seed)
         save_file(expected_values(model, seed), out / f"{name}.expected.safetensors")

@@ -40,10 +40,10 @@ echo "from dpkg -i to the answer: $seconds s: $answer"
 [[ $answer == *Paris* ]] || { echo "that is no answer"; exit 1; }
 awk -v seconds="$seconds" 'BEGIN { exit seconds > 60 }' || { echo "more than 60 s"; exit 1; }
 
-inside headrace list | grep -q '^smollm2 '
-inside headrace doctor | grep -q '^[a-z]* *memory '
+inside headrace list | grep >/dev/null '^smollm2 '
+inside headrace doctor | grep >/dev/null '^[a-z]* *memory '
 inside bash -n /usr/share/bash-completion/completions/headrace
-zcat "$folder/root/usr/share/man/man1/headrace.1.gz" | grep -q '^.SH COMMANDS'
+zcat "$folder/root/usr/share/man/man1/headrace.1.gz" | grep >/dev/null '^.SH COMMANDS'
 grep -q '^ExecStart=/usr/bin/headrace ' "$folder/root/lib/systemd/system/headrace.service"
 inside dpkg --verify headrace
 inside dpkg -r headrace >>"$folder/log"

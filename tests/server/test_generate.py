@@ -182,7 +182,7 @@ def test_tgi_streams(http, path, flag):
         ("parameters.seed", [1.5, "1"]),
         ("parameters.stop", [1, [""]]),
         ("parameters.best_of", [2]),
-        ("parameters.typical_p", [0.5]),
+        ("parameters.typical_p", [0, 2]),
         ("parameters.truncate", [10]),
         ("parameters.watermark", [True]),
         ("parameters.decoder_input_details", [True]),

@@ -269,7 +269,13 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
         ({"reasoning_effort": "high"}, "reasoning_effort"),
         ({"verbosity": "low"}, "verbosity"),
         ({"extra_body": {"mirostat": 2}}, "mirostat"),
-        ({"extra_body": {"dry_multiplier": 0.8}}, "dry_multiplier"),
+        ({"extra_body": {"dry_multiplier": -1}}, "dry_multiplier"),
+        ({"extra_body": {"dry_base": 0.5}}, "dry_base"),
+        ({"extra_body": {"dry_allowed_length": 0}}, "dry_allowed_length"),
+        ({"extra_body": {"dry_sequence_breakers": "x"}}, "dry_sequence_breakers"),
+        ({"extra_body": {"dry_sequence_breakers": [""]}}, "dry_sequence_breakers"),
+        ({"extra_body": {"xtc_probability": 2}}, "xtc_probability"),
+        ({"extra_body": {"typical_p": 0}}, "typical_p"),
         ({"extra_body": {"samplers": ["top_k"]}}, "samplers"),
         ({"extra_body": {"guided_choice": "a"}}, "guided_choice"),
         ({"extra_body": {"n_predict": 5}, "max_tokens": 6}, "n_predict"),
@@ -283,6 +289,24 @@ def test_bad_requests_name_the_field(client, options, field):
         client.chat.completions.create(model=NAME, messages=QUESTION, **options)
     assert error.value.param == field
     assert field in error.value.message
+
+
+def test_a_penalty_on_repetition_ends_it(client):
+    """DRY takes from what would go on as it went before; the other samplers of llama.cpp choose among less."""
+    ask = dict(model=NAME, prompt="one two three four five six\n" * 6, temperature=0, max_tokens=24)
+    plain = client.completions.create(**ask).choices[0].text
+    assert "two three four five" in plain
+    dry = client.completions.create(**ask, extra_body={"dry_multiplier": 5, "dry_sequence_breakers": []}).choices[0].text
+    assert "two three four five" not in dry
+    # A copy does not reach across a breaker: each line is one of its own.
+    lines = client.completions.create(**ask, extra_body={"dry_multiplier": 5, "dry_allowed_length": 9}).choices[0].text
+    assert lines == plain
+    drawn = dict(model=NAME, prompt="The capital of France is", max_tokens=12, seed=3, temperature=1)
+    for extra in ({"top_n_sigma": 0.01}, {"typical_p": 1e-6, "top_k": 1}):
+        greedy = client.completions.create(**{**drawn, "temperature": 0})
+        assert client.completions.create(**drawn, extra_body=extra).choices[0].text == greedy.choices[0].text
+    xtc = client.completions.create(**drawn, extra_body={"xtc_probability": 1, "xtc_threshold": 0.05, "top_k": 5})
+    assert xtc.choices[0].text != client.completions.create(**drawn, extra_body={"top_k": 5}).choices[0].text
 
 
 def test_unknown_roles_are_named(client):

@@ -21,13 +21,13 @@ using RowOrder = std::vector<int32_t>;
 
 // Files of some architectures hold the rows of q and k in the order (pair, half) of the original
 // interleaved rotation; ours, as HF's, is (half, pair). Row r of a head comes from file row:
-RowOrder half_from_interleaved(int32_t heads, int32_t head_dim) {
+RowOrder half_from_interleaved(int32_t heads, int32_t head_dim, int32_t rope_dim) {
   RowOrder order;
   order.reserve(static_cast<size_t>(heads) * static_cast<size_t>(head_dim));
-  const int32_t half = head_dim / 2;
+  const int32_t half = rope_dim / 2;
   for (int32_t head = 0; head < heads; ++head) {
     for (int32_t r = 0; r < head_dim; ++r) {
-      order.push_back(head * head_dim + 2 * (r % half) + r / half);
+      order.push_back(head * head_dim + (r < rope_dim ? 2 * (r % half) + r / half : r));
     }
   }
   return order;
@@ -112,6 +112,18 @@ struct HeadShares {
   }
 };
 
+// Of a tensor that has a head's queries, keys and values, then the next head's: all queries, all
+// keys, all values.
+RowOrder parts_first(int32_t heads, int32_t head_dim) {
+  RowOrder order;
+  for (int32_t part = 0; part < 3; ++part) {
+    for (int32_t head = 0; head < heads; ++head) {
+      for (int32_t r = 0; r < head_dim; ++r) order.push_back((3 * head + part) * head_dim + r);
+    }
+  }
+  return order;
+}
+
 class AttentionMixer final : public Mixer {
  public:
   AttentionMixer(const AttentionSpec& spec, int64_t hidden)
@@ -139,6 +151,9 @@ class AttentionMixer final : public Mixer {
       const bool rows = spec_.qk_norm == QkNorm::kRow;
       HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
       HR_ASSIGN_OR_RETURN(k_norm_, tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
+    }
+    if (spec_.sinks) {
+      HR_ASSIGN_OR_RETURN(sinks_, tensors.vector("attn_sinks.weight", whole_.heads));
     }
     return out_.load(tensors, "attn_output", spec_.out_bias);
   }
@@ -235,14 +250,20 @@ class AttentionMixer final : public Mixer {
   MatrixStack qkv_stack() const {
     RowOrder q, k;
     if (spec_.qk_rows_interleaved) {
-      q = half_from_interleaved(spec_.heads, spec_.head_dim);
-      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim);
+      const int32_t rope_dim = spec_.rope_dim > 0 ? spec_.rope_dim : spec_.head_dim;
+      q = half_from_interleaved(spec_.heads, spec_.head_dim, rope_dim);
+      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim, rope_dim);
     }
     MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
     if (spec_.gated) {
       stack.rows = {{"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim)},
                     {"attn_k", k_width()},
                     {"attn_v", k_width()}};
+      return stack;
+    }
+    if (spec_.qkv == QkvTensors::kFusedByHead) {  // as many key heads as query heads
+      stack.rows = {{"attn_qkv", 3 * q_width(), parts_first(spec_.heads, spec_.head_dim),
+                     3 * query_first_ * dim(), 3 * int64_t{whole_.heads} * dim()}};
       return stack;
     }
     const bool all_heads = spec_.heads == whole_.heads;
@@ -305,6 +326,7 @@ class AttentionMixer final : public Mixer {
             .window = spec_.window,
             .soft_cap = spec_.soft_cap,
             .f32_products = qkv_.weight.compute() != LinearCompute::kFast,
+            .sinks = spec_.sinks ? sinks_.data() + query_first_ : nullptr,
             .plan = group.plan,
             .out = out};
   }
@@ -317,6 +339,7 @@ class AttentionMixer final : public Mixer {
   LinearLayer qkv_;      // [(Hq + 2 Hkv) d, D]; with gates, [(2 Hq + 2 Hkv) d, D]
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
+  DeviceVector sinks_;   // [heads of all ranks], or empty
   BranchOutput out_;     // [D, Hq d]
 };
 

@@ -15,8 +15,9 @@ enum class QkNorm {
 };
 
 enum class QkvTensors {
-  kSeparate,  // attn_q, attn_k, attn_v
-  kFused,     // attn_qkv
+  kSeparate,     // attn_q, attn_k, attn_v
+  kFused,        // attn_qkv
+  kFusedByHead,  // attn_qkv, in which a head's rows of q, k and v are neighbours (GPT-NeoX)
 };
 
 struct AttentionSpec {
@@ -32,12 +33,14 @@ struct AttentionSpec {
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;
+  bool sinks = false;  // attn_sinks: a logit of each head without a value (gpt-oss)
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
   bool gated = false;
-  // Rows of q and k lie in the order of interleaved rotation, as GGUF files of some architectures
-  // have them: undone at load.
+  // The rows of q and k that rotate, the first rope_dim of a head, lie in the order of interleaved
+  // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
+  int32_t rope_dim = 0;  // 0: head_dim
 };
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);

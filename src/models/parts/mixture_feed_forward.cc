@@ -135,9 +135,17 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind != DeviceKind::kCuda || routing_fits(device, spec_.router.experts)) {
-      return ok_status();
+    if (device.kind != DeviceKind::kCuda) return ok_status();
+    if (spec_.bias || spec_.router_bias || spec_.activation == Activation::kClampedSwish) {
+      return unsupported(
+          "experts with biases and clamped gates (gpt-oss) are computed on a CPU alone: use "
+          "--device cpu");
     }
+    if (spec_.choice_bias && spec_.router.scores == RouterScores::kSoftmax) {
+      return unsupported(
+          "experts chosen by a softmax and a bias are computed on a CPU alone: use --device cpu");
+    }
+    if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(
         "a mixture of {} experts is larger than routing on a GPU takes, which is {}: use --device "
@@ -238,8 +246,10 @@ class MixtureFeedForward final : public FeedForward {
 
   // The shared expert's gate is one more row.
   MatrixStack router_stack() const {
-    MatrixStack stack{
-        .rows = {{"ffn_gate_inp", spec_.router.experts}}, .columns = hidden_, .exact = true};
+    MatrixStack stack{.rows = {{"ffn_gate_inp", spec_.router.experts}},
+                      .columns = hidden_,
+                      .bias = spec_.router_bias,
+                      .exact = true};
     if (spec_.router.shared == SharedExpert::kGated) {
       stack.rows.push_back({"ffn_gate_inp_shexp", 1});
     }
@@ -268,14 +278,14 @@ class MixtureFeedForward final : public FeedForward {
       }
       return each;
     };
-    MatrixStack gate_up{.columns = hidden_};
+    MatrixStack gate_up{.columns = hidden_, .bias = spec_.bias};
     for (const char* name : {"ffn_gate", "ffn_up"}) {
       gate_up.rows.push_back(matrix(name, network.widths.total()));
       if (network.widths.ranks() == 1) continue;
       gate_up.rows.back().take(network.widths.first(rank_), network.widths.count(rank_));
     }
     HR_ASSIGN_OR_RETURN(network.gate_up, tensors.matrix(gate_up));
-    return network.down.load(tensors, matrix("ffn_down", hidden_), /*bias=*/false);
+    return network.down.load(tensors, matrix("ffn_down", hidden_), spec_.bias);
   }
 
   // Of all rows, what this rank computes of the branch: expert after expert, in the order of their
@@ -331,7 +341,7 @@ class MixtureFeedForward final : public FeedForward {
                                      : column_range(gate_up, 0, width);
     gated_linear(context, {.x = x,
                            .weight = &network.gate_up.weight,
-                           .bias = nullptr,
+                           .bias = network.gate_up.bias.data(),
                            .activation = spec_.activation,
                            .gate_up = gate_up,
                            .y = network.down.own_columns(activated)});

@@ -18,6 +18,8 @@ struct MixtureSpec {
   int32_t shared_width = 0;  // of the shared one, where the router has it
   bool choice_bias = false;  // exp_probs_b: added to scores for the choice alone
   Activation activation = Activation::kSilu;
+  bool router_bias = false;  // ffn_gate_inp has a bias, which is of the weights, too
+  bool bias = false;         // experts have
 };
 
 std::unique_ptr<FeedForward> make_part(const MixtureSpec& spec, int64_t hidden);

@@ -82,9 +82,12 @@ class MadeTensors final : public LayerTensors {
                                                    DType::kF32, Shape{rows.count, stack.columns}),
                          .row_order = rows.order});
       if (!stack.bias) continue;
-      const std::vector<float>& values = make(rows.name + ".bias", rows.count);
-      for (size_t r = 0; r < values.size(); ++r) {
-        bias.push_back(values[rows.order.empty() ? r : static_cast<size_t>(rows.order[r])]);
+      const std::vector<float>& values =
+          make(rows.name + ".bias", std::max(rows.experts, 1) * rows.in_file());
+      const auto first = static_cast<size_t>(rows.expert * rows.in_file() + rows.first);
+      for (size_t r = 0; r < static_cast<size_t>(rows.count); ++r) {
+        bias.push_back(
+            values[first + (rows.order.empty() ? r : static_cast<size_t>(rows.order[r]))]);
       }
     }
     LinearLayer layer;

@@ -15,6 +15,9 @@ double activation_of(Activation activation, double x) {
       return x / (1.0 + std::exp(-x));
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case Activation::kReluSquared:
+    case Activation::kClampedSwish:
+      break;  // networks of these do not lie in banks
     case Activation::kGeluErf:
       return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
   }

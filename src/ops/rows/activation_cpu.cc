@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -17,8 +18,20 @@ double activate(Activation activation, double x) {
     }
     case Activation::kGeluErf:
       return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+    case Activation::kReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kClampedSwish: {
+      const double gate = std::min(x, double{kClampedSwishBound});
+      return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
+    }
   }
   __builtin_unreachable();
+}
+
+// What a gate multiplies.
+double up_of(Activation activation, double up) {
+  if (activation != Activation::kClampedSwish) return up;
+  return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
 }
 
 void reference(OpContext&, const GatedActivationArgs& args) {
@@ -28,7 +41,8 @@ void reference(OpContext&, const GatedActivationArgs& args) {
     const float* up = gate + features;             // [F]
     float* out = f32_row(args.out, t);             // [F]
     for (int64_t i = 0; i < features; ++i) {
-      out[i] = static_cast<float>(activate(args.activation, gate[i]) * up[i]);
+      out[i] =
+          static_cast<float>(activate(args.activation, gate[i]) * up_of(args.activation, up[i]));
     }
   }
 }

@@ -52,6 +52,9 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
       return gpu::launch(context, activate<gpu::Silu, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluTanh:
       return gpu::launch(context, activate<gpu::GeluTanh, T, kWidth>, blocks, kThreads, args);
+    case Activation::kReluSquared:
+    case Activation::kClampedSwish:
+      break;  // any() refuses them
     case Activation::kGeluErf:
       return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
   }
@@ -81,18 +84,19 @@ void run_plain(OpContext& context, const ActivationArgs& args) {
 }
 
 template <class Args>
-bool any(const DeviceTraits& traits, const Args&) {
-  return traits.kind == DeviceKind::kCuda;
+bool any(const DeviceTraits& traits, const Args& args) {
+  return traits.kind == DeviceKind::kCuda && args.activation != Activation::kReluSquared &&
+         args.activation != Activation::kClampedSwish;
 }
-bool wide(const DeviceTraits& traits, const ConstTensorView& x, const TensorView& out) {
-  return traits.kind == DeviceKind::kCuda && gpu::whole_accesses(x.dtype, out.columns()) &&
-         gpu::rows_aligned(x) && gpu::rows_aligned(out);
+bool wide(const ConstTensorView& x, const TensorView& out) {
+  return gpu::whole_accesses(x.dtype, out.columns()) && gpu::rows_aligned(x) &&
+         gpu::rows_aligned(out);
 }
 bool wide_gated(const DeviceTraits& traits, const GatedActivationArgs& args) {
-  return wide(traits, args.gate_up, args.out);
+  return any(traits, args) && wide(args.gate_up, args.out);
 }
 bool wide_plain(const DeviceTraits& traits, const ActivationArgs& args) {
-  return wide(traits, args.x, args.out);
+  return any(traits, args) && wide(args.x, args.out);
 }
 
 constexpr std::array kGatedKernels = {

@@ -10,7 +10,13 @@ enum class Activation {
   kSilu,      // x / (1 + exp(-x))
   kGeluTanh,  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   kGeluErf,   // x/2 (1 + erf(x / sqrt 2))
+  // On a CPU alone:
+  kReluSquared,   // max(x, 0)^2
+  kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
 };
+
+// Of kClampedSwish (gpt-oss).
+inline constexpr float kClampedSwishSlope = 1.702f, kClampedSwishBound = 7.0f;
 
 struct GatedActivationRow {
   const float* gate;  // [features]

@@ -13,7 +13,8 @@ namespace {
 TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
+  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
+                                Activation::kReluSquared, Activation::kClampedSwish}) {
     for (const int64_t features : {1, 7, 16, 31, 100, 1536}) {
       for (const int64_t rows : {1, 3, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));
@@ -38,7 +39,8 @@ TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
 TEST(Activation, EveryKernelIsTheGateOfOnes) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
+  for (const auto activation :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kReluSquared}) {
     for (const int64_t features : {1, 16, 31, 1536}) {
       for (const int64_t rows : {1, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));

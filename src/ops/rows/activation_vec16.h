@@ -26,12 +26,38 @@ struct GeluErf {
   }
 };
 
+struct ReluSquared {
+  static Vec16 apply(Vec16 x) {
+    const Vec16 positive = max(zero(), x);  // NaN stays
+    return mul(positive, positive);
+  }
+};
+
+struct ClampedSwish {
+  static Vec16 at_most(Vec16 x, float bound) {
+    return where_greater(x, bound, broadcast(bound), x);
+  }
+  static Vec16 apply(Vec16 x) {
+    const Vec16 gate = at_most(x, kClampedSwishBound);
+    const Vec16 scaled = mul(gate, broadcast(-kClampedSwishSlope));
+    return div(gate, add(broadcast(1.0f), exp(scaled)));
+  }
+  static Vec16 of_up(Vec16 up) {
+    const Vec16 above = where_less(up, -kClampedSwishBound, broadcast(-kClampedSwishBound), up);
+    return add(at_most(above, kClampedSwishBound), broadcast(1.0f));
+  }
+};
+
 template <class Act>
 void gate_row(const GatedActivationRow& row) {
   for (int64_t i = 0; i < row.features; i += 16) {
     const int64_t left = row.features - i;
     Vec16 value = Act::apply(load_up_to(row.gate + i, left, 0.0f));
-    if (row.up != nullptr) value = mul(value, load_up_to(row.up + i, left, 0.0f));
+    if (row.up != nullptr) {
+      Vec16 up = load_up_to(row.up + i, left, 0.0f);
+      if constexpr (requires { Act::of_up(up); }) up = Act::of_up(up);
+      value = mul(value, up);
+    }
     store_up_to(row.out + i, value, left);
   }
 }
@@ -44,6 +70,10 @@ void gated_activation_row(const GatedActivationRow& row) {
       return gate_row<GeluTanh>(row);
     case Activation::kGeluErf:
       return gate_row<GeluErf>(row);
+    case Activation::kReluSquared:
+      return gate_row<ReluSquared>(row);
+    case Activation::kClampedSwish:
+      return gate_row<ClampedSwish>(row);
   }
 }
 

@@ -43,7 +43,11 @@ double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 class RoutedRow {
  public:
   RoutedRow(const RouteExpertsArgs& args, int64_t row)
-      : rule_(args.rule), logits_(f32_row(args.logits, row)), bias_(args.bias) {}
+      : rule_(args.rule), logits_(f32_row(args.logits, row)), bias_(args.bias) {
+    if (bias_ == nullptr || rule_.scores != RouterScores::kSoftmax) return;
+    largest_ = *std::max_element(logits_, logits_ + rule_.experts);
+    total_ = sum_of_all(largest_);
+  }
 
   // Numbers of the experts and their weights, [k] each.
   void route(int32_t* experts, float* weights) const {
@@ -67,12 +71,17 @@ class RoutedRow {
   }
 
  private:
-  // What a choice is made by. A softmax has the order of its logits. A NaN is behind all.
+  static constexpr double kBehindAll = -std::numeric_limits<double>::infinity();
+
+  // What a choice is made by. A softmax without a bias has the order of its logits. A NaN is behind
+  // all.
   double choice_score(int32_t expert) const {
     double score = logits_[expert];
     if (rule_.scores == RouterScores::kSigmoid) score = sigmoid(score);
-    if (bias_ != nullptr) score += bias_[expert];
-    return std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+    if (bias_ == nullptr) return std::isnan(score) ? kBehindAll : score;
+    if (rule_.scores == RouterScores::kSoftmax) score = std::exp(score - largest_) / total_;
+    score += bias_[expert];
+    return std::isnan(score) ? kBehindAll : score;
   }
 
   // Of a softmax, over the sum of all scores.
@@ -126,6 +135,9 @@ class RoutedRow {
   const RouterRule& rule_;
   const float* const logits_;
   const float* const bias_;
+  // Of a softmax with a bias: its scores are exp(logit - largest) / total.
+  float largest_ = 0;
+  double total_ = 1;
 };
 
 // Rows by expert: counted, then dealt out in their order.

@@ -1,11 +1,12 @@
 // From logits to tokens, and log-probabilities of given tokens.
 //
-// Order of operations (vLLM's): penalties, logit bias, bans (masks among them), temperature, min-p,
-// top-k, top-p, draw. The kept sets are exact: candidates are ordered by (value descending, id
-// ascending), top-k keeps the first k of them, top-p the shortest prefix whose probability reaches
-// p (after top-k, at least one). A draw is the inverse of the cumulative distribution in id order
-// at a counter-based random number, so it depends on (logits, parameters, seed, choice, position)
-// alone.
+// Order of operations (vLLM's, with llama.cpp's samplers where they stand there): penalties (DRY
+// among them), logit bias, bans (masks among them), top-n-sigma, temperature, min-p, top-k,
+// typical, top-p, XTC, draw. The kept sets are exact: candidates are ordered by (value descending,
+// id ascending), top-k keeps the first k of them, top-p the shortest prefix whose probability
+// reaches p (after top-k, at least one). A draw is the inverse of the cumulative distribution in id
+// order at a counter-based random number, so it depends on (logits, parameters, seed, choice,
+// position) alone.
 //
 // Log-probabilities are those of the plain softmax of the raw logits, before everything above, and
 // come from one function: a token's value at sampling and in a later echo is the same, bit for bit.
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/sampling_params.h"
 #include "ops/op.h"
 
 namespace headrace {
@@ -36,6 +38,12 @@ struct SampleRow {
       1.0f;                        // tokens of prompt or output: logit > 0 divided, else multiplied
   float presence_penalty = 0.0f;   // tokens of the output: subtracted once
   float frequency_penalty = 0.0f;  // tokens of the output: subtracted once for each occurrence
+  float top_n_sigma = 0.0f;        // 0 = off
+  float typical_p = 1.0f;          // >= 1 = off
+  float xtc_probability = 0.0f;    // 0 = off
+  float xtc_threshold = 0.1f;
+  const DryPenalty* dry = nullptr;     // nullptr = off
+  std::span<const TokenId> history;    // for DRY: prompt and output in order
   std::span<const TokenId> prompt;     // in any order, repeats allowed
   std::span<const TokenCount> output;  // each id once
   std::span<const std::pair<TokenId, float>> logit_bias;

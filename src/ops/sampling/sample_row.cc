@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "base/rng.h"
+#include "ops/sampling/candidate_filters.h"
+#include "ops/sampling/dry_penalty.h"
 
 namespace headrace {
 namespace {
@@ -15,10 +17,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 int64_t block_count(int64_t vocabulary) { return (vocabulary + kLogitBlock - 1) / kLogitBlock; }
 int64_t align64(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
-
-bool better(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.token < b.token;
-}
 
 // A row and the maxima of its blocks, which lead to its largest values without a sort.
 struct Row {
@@ -71,8 +69,8 @@ float bound_of_best(const Row& row, int64_t k, float* order) {
 
 bool leaves_logits_alone(const SampleRow& row) {
   return row.repetition_penalty == 1.0f && row.presence_penalty == 0.0f &&
-         row.frequency_penalty == 0.0f && row.logit_bias.empty() && row.banned.empty() &&
-         row.allowed.empty();
+         row.frequency_penalty == 0.0f && row.dry == nullptr && row.logit_bias.empty() &&
+         row.banned.empty() && row.allowed.empty();
 }
 
 float& at(const SampleScratch& scratch, int64_t vocabulary, TokenId token) {
@@ -117,6 +115,11 @@ void adjust(const SampleScratch& scratch, const float* logits, int64_t vocabular
     at(scratch, vocabulary, output.token) -=
         row.frequency_penalty * static_cast<float>(output.count) + row.presence_penalty;
   }
+  if (row.dry != nullptr) {
+    for_each_repeating(*row.dry, row.history, [&](TokenId token, float penalty) {
+      at(scratch, vocabulary, token) -= penalty;
+    });
+  }
   for (const auto& [token, bias] : row.logit_bias) at(scratch, vocabulary, token) += bias;
   for (const TokenId token : row.banned) at(scratch, vocabulary, token) = -kInfinity;
   if (!row.allowed.empty()) keep_allowed(scratch, vocabulary, row.allowed);
@@ -136,14 +139,15 @@ std::optional<Row> adjusted_row(const LogitMath& math, const SampleScratch& scra
 // A value below which no candidate can be kept. Values whose weight is at most (1 - p) total / V
 // weigh (1 - p) total together at most, so top-p drops them all; half of that leaves room for
 // rounding.
-float weight_bound(const SampleRow& row, int64_t vocabulary, double total) {
+float weight_bound(const SampleRow& row, const Row& values, double total) {
   float bound = std::numeric_limits<float>::min();  // a weight of 0 is never drawn
   bound = std::max(bound, row.min_p);
-  // With top-k the total that p is a part of is smaller than the row's; no bound from top-p then.
-  if (row.top_p < 1.0f && row.top_k <= 0) {
-    const double share = (1.0 - static_cast<double>(row.top_p)) / static_cast<double>(vocabulary);
+  // With top-k, and with typical sampling, the total that p is a part of is smaller than the row's;
+  // no bound from top-p then.
+  if (row.top_p < 1.0f && row.top_k <= 0 && row.typical_p >= 1.0f) {
+    const double share = (1.0 - static_cast<double>(row.top_p)) / static_cast<double>(values.size);
     // Of the row's total after min-p, which is at least the largest weight, 1.
-    const double kept_total = row.min_p > 0 ? 1.0 : total;
+    const double kept_total = row.min_p > 0 || row.top_n_sigma > 0 ? 1.0 : total;
     bound = std::max(bound, static_cast<float>(0.5 * share * kept_total));
   }
   return bound;
@@ -175,27 +179,43 @@ std::span<Candidate> keep_top_p(std::span<Candidate> candidates, float p, double
   return candidates;
 }
 
-double weight_of(std::span<const Candidate> candidates) {
-  double total = 0.0;
-  for (const Candidate& candidate : candidates) total += candidate.weight;
-  return total;
+// The largest value less so many standard deviations of the values that are finite.
+float sigma_bound(const Row& values, float deviations) {
+  double sum = 0, squares = 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i < values.size; ++i) {
+    if (!(values.values[i] > -kInfinity)) continue;
+    const double value = static_cast<double>(values.values[i]) - values.largest;
+    sum += value;
+    squares += value * value;
+    ++count;
+  }
+  const double mean = sum / static_cast<double>(count);
+  const double variance = std::max(0.0, squares / static_cast<double>(count) - mean * mean);
+  return static_cast<float>(values.largest - deviations * std::sqrt(variance));
 }
 
 // Candidates are in id order until top-k or top-p reorders them.
 std::span<Candidate> kept_candidates(const SampleScratch& scratch, const Row& values,
                                      const SampleRow& row, double total) {
-  const float weight_min = weight_bound(row, values.size, total);
-  const float value_min =
-      row.top_k > 0 ? bound_of_best(values, row.top_k, scratch.order) : -kInfinity;
+  const float weight_min = weight_bound(row, values, total);
+  float value_min = row.top_k > 0 ? bound_of_best(values, row.top_k, scratch.order) : -kInfinity;
+  if (row.top_n_sigma > 0) value_min = std::max(value_min, sigma_bound(values, row.top_n_sigma));
   size_t count = 0;
   for_each_at_least(values, value_min, [&](int64_t i) {
     if (scratch.weights[i] < weight_min) return;
     scratch.candidates[count++] = {values.values[i], scratch.weights[i], static_cast<TokenId>(i)};
   });
   std::span<Candidate> kept = keep_top_k({scratch.candidates, count}, row.top_k);
+  if (row.typical_p < 1.0f) kept = keep_typical(kept, row.typical_p);
   if (row.top_p < 1.0f) {
-    const bool all_of_row = row.top_k <= 0 && row.min_p <= 0;
+    const bool all_of_row =
+        row.top_k <= 0 && row.min_p <= 0 && row.top_n_sigma <= 0 && row.typical_p >= 1.0f;
     kept = keep_top_p(kept, row.top_p, all_of_row ? total : weight_of(kept));
+  }
+  if (row.xtc_probability > 0) {
+    const uint64_t bits = counter_hash(row.seed, row.choice, row.position, RngPurpose::kExclusion);
+    if (uniform01(bits) < row.xtc_probability) kept = exclude_top(kept, row.xtc_threshold);
   }
   std::sort(kept.begin(), kept.end(),
             [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
@@ -244,11 +264,11 @@ float factor_of(const SampleRow& row) { return 1.0f / std::max(row.temperature, 
 TokenId choose(const LogitMath& math, const SampleScratch& scratch, const Row& values,
                const SampleRow& row) {
   if (row.temperature <= 0.0f) return argmax(values);
-  // Colder than 1e-30 is no different from 1e-30, and 1 / 1e-30 is finite.
-  const double total =
-      fill_weights(math, scratch, values, 1.0f / std::max(row.temperature, 1e-30f));
+  const double total = fill_weights(math, scratch, values, factor_of(row));
   const double u = uniform01(counter_hash(row.seed, row.choice, row.position, RngPurpose::kSample));
-  const bool filtered = row.top_k > 0 || row.top_p < 1.0f || row.min_p > 0.0f;
+  const bool filtered = row.top_k > 0 || row.top_p < 1.0f || row.min_p > 0.0f ||
+                        row.top_n_sigma > 0.0f || row.typical_p < 1.0f ||
+                        row.xtc_probability > 0.0f;
   if (!filtered) return draw_from_row(scratch, values, total, u);
   return draw_from(kept_candidates(scratch, values, row, total), u);
 }

@@ -1,0 +1,13 @@
+// GPT-NeoX (Black et al., 2022) and Pythia: parts that read x through a LayerNorm each, in some
+// models one after the other; a head's rows of q, k and v lie together in files of the hub.
+#pragma once
+
+#include "models/decoder_spec.h"
+#include "weights/hf_names.h"
+
+namespace headrace {
+
+DecoderSpec gpt_neox_spec(const ModelConfig& config);
+HfTensorNames gpt_neox_hf_names();
+
+}  // namespace headrace

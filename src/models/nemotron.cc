@@ -1,0 +1,40 @@
+#include "models/nemotron.h"
+
+#include <array>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+constexpr float kWeightOffset = 1;
+
+constexpr auto kNemotronNames = std::to_array<HfTensorName>({
+    {"model.norm.weight", "output_norm.weight", kWeightOffset},
+    {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", kWeightOffset},
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight", kWeightOffset},
+});
+
+}  // namespace
+
+DecoderSpec arcee_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  for (DecoderLayerSpec& layer : spec.layers) {
+    layer.dense().tensors = DenseTensors::kPlain;
+    layer.dense().activation = Activation::kReluSquared;
+  }
+  return spec;
+}
+
+DecoderSpec nemotron_spec(const ModelConfig& config) {
+  DecoderSpec spec = arcee_spec(config);
+  spec.output_norm = NormKind::kLayer;
+  for (DecoderLayerSpec& layer : spec.layers) layer.pre_norm = NormKind::kLayer;
+  return spec;
+}
+
+HfTensorNames nemotron_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kNemotronNames, llama_hf_names());
+  return kAll;
+}
+
+}  // namespace headrace

@@ -1,0 +1,111 @@
+// What is done when a worker fails a request: send it again, resume it, wait for a worker, or tell
+// the client. A pure state machine of one request; whoever drives it has the sockets, and the
+// simulation has none.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "route/request_facts.h"
+
+namespace headrace {
+
+enum class AttemptFailure : uint8_t {
+  kNotSent,      // no connection: nothing of the request has left
+  kBroken,       // the connection broke, or the answer was none
+  kSilent,       // no byte within the bound, and the worker is not heard otherwise
+  kErrorEvent,   // the worker ended the stream with an error
+  kServerError,  // 500: the worker's fault or the request's
+  kBusy,         // 429, 503: it was not taken
+  kUnknownHere,  // 404 of what another worker may have
+  kNotEqual,     // 409: its arithmetic is another's
+  kDifferent,    // a resumed stream did not go on as it began
+};
+
+enum class NextStep : uint8_t {
+  kSend,    // to another worker, the request as it came
+  kResume,  // to another worker, with the journal
+  kWait,    // nobody is there: ask again soon
+  kPassOn,  // what the last worker answered is the answer
+  kGiveUp,  // an error
+};
+
+struct AttemptPolicy {
+  double wait_seconds = 30;  // for a worker, when none is there
+  int faults_max = 8;        // of one request without progress between them
+  bool resume_inexact = false;
+};
+
+class RequestAttempts {
+ public:
+  RequestAttempts(const AttemptPolicy& policy, bool may_be_repeated)
+      : policy_(policy), may_be_repeated_(may_be_repeated) {}
+
+  // Workers that are not asked again in this round.
+  const std::vector<int>& tried() const { return tried_; }
+  bool inexact() const { return inexact_; }
+  int faults() const { return faults_; }
+
+  // The worker did what the request made it do: faults before do not count any more.
+  void on_progress() { faults_ = 0; }
+
+  struct Answer {
+    bool begun = false;      // the client has something of it
+    bool resumable = false;  // and there is a journal
+  };
+  // `worker` failed. What to do, if there is another worker: whether there is one, ask for with
+  // on_worker_missing().
+  NextStep on_failure(int worker, AttemptFailure failure, Answer answer) {
+    note(worker, failure);
+    if (failure == AttemptFailure::kDifferent) return NextStep::kGiveUp;
+    if (answer.begun && !answer.resumable) return NextStep::kGiveUp;
+    if (answer.begun) return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kResume;
+    const bool taken = failure != AttemptFailure::kNotSent && failure != AttemptFailure::kBusy &&
+                       failure != AttemptFailure::kUnknownHere;
+    if (taken && !may_be_repeated_) return NextStep::kGiveUp;
+    return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kSend;
+  }
+
+  // Nobody is there that was not tried, at `now`; `anybody`: somebody is that was. Waiting begins
+  // with the first such call behind a success of on_worker_found().
+  NextStep on_worker_missing(double now, bool anybody, Answer answer) {
+    if (refused_ && anybody && !answer.begun) return NextStep::kPassOn;
+    if (unequal_ && anybody && answer.begun) {
+      if (!policy_.resume_inexact || inexact_) return NextStep::kGiveUp;
+      inexact_ = true;
+      tried_.clear();
+      return NextStep::kResume;
+    }
+    if (anybody) tried_.clear();  // who failed may try again, within faults_max
+    if (!waits_since_) waits_since_ = now;
+    return now - *waits_since_ < policy_.wait_seconds ? NextStep::kWait
+           : refused_ && !answer.begun                ? NextStep::kPassOn
+                                                      : NextStep::kGiveUp;
+  }
+  void on_worker_found() { waits_since_.reset(); }
+
+ private:
+  void note(int worker, AttemptFailure failure) {
+    if (std::find(tried_.begin(), tried_.end(), worker) == tried_.end()) tried_.push_back(worker);
+    const bool answered =
+        failure == AttemptFailure::kBusy || failure == AttemptFailure::kUnknownHere;
+    refused_ = answered || failure == AttemptFailure::kServerError;
+    unequal_ = unequal_ || failure == AttemptFailure::kNotEqual;
+    const bool harmless =
+        answered || failure == AttemptFailure::kNotEqual || failure == AttemptFailure::kNotSent;
+    if (!harmless) ++faults_;
+  }
+
+  const AttemptPolicy policy_;
+  const bool may_be_repeated_;
+  std::vector<int> tried_;
+  int faults_ = 0;
+  bool refused_ = false;  // the last worker's answer could be passed on
+  bool unequal_ = false, inexact_ = false;
+  std::optional<double> waits_since_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,195 @@
+#include "route/request_facts.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "base/checksum.h"
+#include "route/json_members.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kUsualOutputTokens = 256;
+constexpr int64_t kOutputTokensMax = 4096;  // few answers are as long as they may be
+constexpr size_t kBlocksMax = 4096;         // a mebibyte of text
+constexpr size_t kLabelBytesMax = 256;
+
+// Computed and forgotten. `streams`: what a body means that does not say `stream`.
+struct ComputeRoute {
+  std::string_view path;
+  bool generates;
+  bool streams;
+};
+constexpr ComputeRoute kComputeRoutes[] = {
+    {"/v1/chat/completions", true, false},
+    {"/v1/completions", true, false},
+    {"/v1/responses", true, false},
+    {"/v1/messages", true, false},
+    {"/chat/completions", true, false},
+    {"/completions", true, false},
+    {"/completion", true, false},
+    {"/infill", true, false},
+    {"/generate", true, false},
+    {"/generate_stream", true, true},
+    {"/", true, false},
+    {"/invocations", true, false},
+    {"/api/chat", true, true},
+    {"/api/generate", true, true},
+    {"/v1/messages/count_tokens", false, false},
+    {"/v1/embeddings", false, false},
+    {"/api/embed", false, false},
+    {"/api/embeddings", false, false},
+    {"/score", false, false},
+    {"/v1/score", false, false},
+    {"/rerank", false, false},
+    {"/v1/rerank", false, false},
+    {"/v2/rerank", false, false},
+    {"/reranking", false, false},
+    {"/v1/reranking", false, false},
+    {"/classify", false, false},
+    {"/pooling", false, false},
+    {"/tokenize", false, false},
+    {"/detokenize", false, false},
+    {"/apply-template", false, false},
+};
+
+constexpr std::string_view kEveryoneRoutes[] = {
+    "/flush_cache",       "/reset_prefix_cache",  "/v1/load_lora_adapter",
+    "/load_lora_adapter", "/models/load",         "/v1/unload_lora_adapter",
+    "/models/unload",     "/unload_lora_adapter", "/sleep",
+    "/wake_up",           "/api/create",          "/api/copy",
+    "/api/delete"};
+
+// Below these a path goes on with the id of what one worker has.
+constexpr std::string_view kOwnedPrefixes[] = {"/v1/responses/", "/v1/files/", "/v1/uploads/",
+                                               "/v1/batches/", "/v1/cache/pins/"};
+constexpr std::string_view kHomePrefixes[] = {"/v1/files", "/v1/uploads", "/v1/batches"};
+
+uint64_t hash_of(std::string_view text, uint64_t seed) {
+  return checksum64(std::as_bytes(std::span(text.data(), text.size())), seed);
+}
+
+// The members that a prompt is made of, in the order in which templates render them.
+enum Part { kSalt, kTools, kSystem, kText, kPartCount };
+struct PromptMember {
+  std::string_view name;
+  Part part;
+};
+constexpr PromptMember kPromptMembers[] = {
+    {"cache_salt", kSalt}, {"tools", kTools},    {"system", kSystem}, {"instructions", kSystem},
+    {"messages", kText},   {"prompt", kText},    {"input", kText},    {"inputs", kText},
+    {"text", kText},       {"input_ids", kText},
+};
+
+void append_blocks(std::string_view text, uint64_t seed, std::vector<uint64_t>& blocks) {
+  uint64_t chain = seed;
+  while (text.size() >= kRouteBlockBytes && blocks.size() < kBlocksMax) {
+    chain = hash_of(text.substr(0, kRouteBlockBytes), chain);
+    blocks.push_back(chain);
+    text.remove_prefix(kRouteBlockBytes);
+  }
+}
+
+}  // namespace
+
+RequestFacts::RequestFacts(const HttpRequest& request) {
+  is_get = request.method == "GET" || request.method == "HEAD";
+  read_path(request);
+  for (const std::string_view name : {"x-session-id", "x-user-id"}) {
+    if (session.empty()) session = request.header(name).substr(0, kLabelBytesMax);
+  }
+  const bool reads = kind == RouteKind::kCompute || request.path == "/v1/batches";
+  if (reads && request.method == "POST") read_body(request);
+  if (kind != RouteKind::kHome) return;
+  std::string_view key = request.header("authorization");
+  if (key.empty()) key = request.header("x-api-key");
+  client = std::to_string(hash_of(key, 1));
+}
+
+void RequestFacts::read_path(const HttpRequest& request) {
+  const std::string_view path = request.path;
+  const auto route = std::find_if(std::begin(kComputeRoutes), std::end(kComputeRoutes),
+                                  [&](const ComputeRoute& each) { return each.path == path; });
+  if (route != std::end(kComputeRoutes) && request.method == "POST") {
+    kind = RouteKind::kCompute;
+    streams = route->streams;
+    output_tokens = route->generates ? kUsualOutputTokens : 0;
+    return;
+  }
+  if (!is_get && std::count(std::begin(kEveryoneRoutes), std::end(kEveryoneRoutes), path) > 0) {
+    kind = RouteKind::kEveryone;
+    return;
+  }
+  for (const std::string_view prefix : kOwnedPrefixes) {
+    if (!path.starts_with(prefix) || path.size() == prefix.size()) continue;
+    kind = RouteKind::kOwned;
+    owned_id = path.substr(prefix.size(), path.find('/', prefix.size()) - prefix.size());
+    return;
+  }
+  for (const std::string_view prefix : kHomePrefixes) {
+    if (path == prefix) kind = RouteKind::kHome;
+  }
+}
+
+void RequestFacts::read_body(const HttpRequest& request) {
+  std::array<std::string_view, kPartCount> parts;
+  for (JsonMembers members(request.body); members.next();) {
+    const std::string_view key = members.key(), value = members.value();
+    // Nobody who means well escapes a letter of a name: it could be the router's own.
+    if (key == "headrace_resume" || key.find('\\') != key.npos) reserved = true;
+    if (key == "model") {
+      model = json_string(value);
+      model_begin = members.value_begin();
+      model_bytes = value.size();
+    } else if (key == "stream" && output_tokens > 0) {
+      streams = value == "true";
+    } else if (key == "previous_response_id" || key == "input_file_id") {
+      owned_id = json_string(value);
+    } else if (key == "prompt_cache_key" || key == "session_id" || key == "user") {
+      const bool better = session.empty() || key != "user";
+      if (better) session = json_string(value).substr(0, kLabelBytesMax);
+    } else if (key == "max_tokens" || key == "max_completion_tokens" ||
+               key == "max_output_tokens" || key == "n_predict" || key == "max_new_tokens") {
+      const long long asked = json_integer(value).value_or(kUsualOutputTokens);
+      if (output_tokens > 0) output_tokens = std::clamp<int64_t>(asked, 1, kOutputTokensMax);
+    }
+    for (const PromptMember& member : kPromptMembers) {
+      if (key == member.name) parts[member.part] = value;
+    }
+  }
+  if (!owned_id.empty()) kind = RouteKind::kOwned;
+  uint64_t seed = hash_of(parts[kSalt], hash_of(model, 0));
+  std::string head;
+  for (const Part part : {kTools, kSystem}) head += parts[part];
+  const size_t bytes = head.size() + parts[kText].size();
+  prompt_tokens = static_cast<int64_t>(bytes * kTokensPerRouteBlock / kRouteBlockBytes) + 1;
+  if (!head.empty()) {
+    append_blocks(head, seed, blocks);
+    seed = hash_of(head, seed);  // what is behind its last whole block counts with what follows
+  }
+  append_blocks(parts[kText], seed, blocks);
+}
+
+std::vector<std::string> ids_kept_by_worker(std::string_view body) {
+  constexpr std::string_view kKept[] = {"resp_", "file-", "file_", "batch_", "upload_", "pin_"};
+  std::vector<std::string> ids;
+  for (JsonMembers members(body); members.next();) {
+    const std::string_view key = members.key();
+    if (key == "response") {  // of the first event of a stream
+      const std::string_view id = json_string(json_member(members.value(), "id"));
+      if (id.starts_with(kKept[0])) ids.emplace_back(id);
+    }
+    if (key != "id" && key != "output_file_id" && key != "error_file_id" && key != "cache_pin") {
+      continue;
+    }
+    const std::string_view id = json_string(members.value());
+    const bool kept = std::any_of(std::begin(kKept), std::end(kKept),
+                                  [&](std::string_view each) { return id.starts_with(each); });
+    if (kept) ids.emplace_back(id);
+  }
+  return ids;
+}
+
+}  // namespace headrace

@@ -1,0 +1,19 @@
+// What the router answers itself: its health, its metrics, the models of all workers, and the list
+// of workers, which changes by requests.
+#pragma once
+
+#include <optional>
+
+#include "route/route_context.h"
+#include "server/exchange.h"
+
+namespace headrace {
+
+// Who may call a page of the router.
+enum class PageAccess { kNone /* no page of it */, kOpen, kKey };
+PageAccess route_page_access(const HttpRequest& request);
+
+// REQUIRES: a page of the router. `may_change`: the list of workers.
+HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request, bool may_change);
+
+}  // namespace headrace

@@ -1,0 +1,357 @@
+// Facts of requests, policies, the table, attempts, answers: what the router decides.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "route/model_aliases.h"
+#include "route/prefix_index.h"
+#include "route/request_attempts.h"
+#include "route/request_facts.h"
+#include "route/route_policy.h"
+#include "route/worker_answer.h"
+#include "route/worker_table.h"
+#include "route/worker_watch.h"
+
+namespace headrace {
+namespace {
+
+HttpRequest post(std::string path, std::string body) {
+  HttpRequest request;
+  request.method = "POST";
+  request.path = std::move(path);
+  request.body = std::move(body);
+  return request;
+}
+
+HttpTarget target(int i) {
+  return {.tls = false, .host = "10.0.0." + std::to_string(i), .port = "8000", .path = "/"};
+}
+
+TEST(RequestFacts, AChatsTextIsHashedFromToolsToTheLastMessage) {
+  const std::string words(1000, 'a');
+  const auto chat = [&](const std::string& end) {
+    return RequestFacts(
+        post("/v1/chat/completions", R"({"model":"m","stream": true,"max_tokens":7,"messages":[")" +
+                                         words + end + R"("],"tools":["t"],"user":"u"})"));
+  };
+  const RequestFacts one = chat("x"), two = chat(std::string(600, 'y'));
+  EXPECT_EQ(one.kind, RouteKind::kCompute);
+  EXPECT_TRUE(one.streams);
+  EXPECT_EQ(one.model, "m");
+  EXPECT_EQ(one.session, "u");
+  EXPECT_EQ(one.output_tokens, 7);
+  ASSERT_EQ(one.blocks.size(), 3u);
+  ASSERT_EQ(two.blocks.size(), 6u);
+  EXPECT_TRUE(std::equal(one.blocks.begin(), one.blocks.end(), two.blocks.begin()));
+  const RequestFacts other(post("/v1/chat/completions",
+                                R"({"model":"n","messages":[")" + words + R"(x"],"tools":["t"]})"));
+  EXPECT_NE(other.blocks.front(), one.blocks.front());  // another model's cache
+}
+
+TEST(RequestFacts, RoutesSayWhereTheyMayGo) {
+  const auto kind = [](std::string method, std::string path) {
+    HttpRequest request;
+    request.method = std::move(method);
+    request.path = std::move(path);
+    return RequestFacts(request);
+  };
+  EXPECT_TRUE(RequestFacts(post("/api/chat", "{}")).streams);
+  EXPECT_FALSE(RequestFacts(post("/api/chat", R"({"stream": false})")).streams);
+  EXPECT_FALSE(RequestFacts(post("/v1/embeddings", R"({"stream": true})")).streams);
+  EXPECT_EQ(kind("GET", "/v1/responses/resp_1").owned_id, "resp_1");
+  EXPECT_EQ(kind("POST", "/v1/batches/batch_1/cancel").owned_id, "batch_1");
+  EXPECT_EQ(kind("POST", "/v1/files").kind, RouteKind::kHome);
+  EXPECT_EQ(kind("POST", "/flush_cache").kind, RouteKind::kEveryone);
+  EXPECT_EQ(kind("GET", "/props").kind, RouteKind::kAnyWorker);
+  EXPECT_EQ(RequestFacts(post("/v1/responses", R"({"previous_response_id":"resp_2"})")).owned_id,
+            "resp_2");
+  EXPECT_FALSE(kind("POST", "/v1/files").may_be_repeated());
+}
+
+TEST(RequestFacts, AnswersTellTheIdsOfWhatIsKept) {
+  EXPECT_EQ(ids_kept_by_worker(R"({"id":"resp_1","object":"response"})"),
+            std::vector<std::string>{"resp_1"});
+  EXPECT_EQ(ids_kept_by_worker(R"({"type":"response.created","response":{"id":"resp_3"}})"),
+            std::vector<std::string>{"resp_3"});
+  EXPECT_EQ(ids_kept_by_worker(R"({"id":"batch_1","output_file_id":"file-2"})").size(), 2u);
+  EXPECT_TRUE(ids_kept_by_worker(R"({"id":"chatcmpl-1"})").empty());
+}
+
+TEST(PrefixIndex, HoldsTheMostRecentAndNeverABlockWithoutThoseBefore) {
+  PrefixIndex index(6);
+  const std::vector<uint64_t> a = {1, 2, 3}, b = {1, 2, 30}, c = {7, 8, 9};
+  index.insert(a);
+  index.insert(b);
+  EXPECT_EQ(index.size(), 4u);
+  index.insert(c);  // 3 is the least recent: it goes
+  EXPECT_EQ(index.size(), 6u);
+  EXPECT_EQ(index.match(a), 2u);
+  EXPECT_EQ(index.match(b), 3u);
+  EXPECT_EQ(index.match(c), 3u);
+  index.resize(3);
+  EXPECT_EQ(index.match(b), 0u);
+  EXPECT_EQ(index.match(c), 3u);
+  const std::vector<uint64_t> longer = {7, 8, 9, 10, 11};
+  index.insert(longer);  // as much of it as there is room for
+  EXPECT_EQ(index.match(longer), 3u);
+}
+
+TEST(RoutePolicy, PrefixAwareStaysWhereThePrefixIsUntilThatIsCrowded) {
+  const auto policy = make_route_policy(RoutePolicyKind::kPrefixAware, 1);
+  RequestFacts request;
+  for (uint64_t i = 0; i < 20; ++i) request.blocks.push_back(i + 100);
+  PrefixIndex holder(1000), empty(1000);
+  holder.insert(request.blocks);
+  std::vector<RouteCandidate> workers(3);
+  for (RouteCandidate& each : workers) each.prefixes = &empty;
+  workers[1].prefixes = &holder;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(policy->pick(request, workers), 1u);
+  workers[1].load_tokens = 4000;
+  EXPECT_EQ(policy->pick(request, workers), 1u);
+  workers[1].load_tokens = 40000;
+  EXPECT_NE(policy->pick(request, workers), 1u);
+}
+
+TEST(RoutePolicy, SessionsMoveOnlyWithTheirWorker) {
+  const auto policy = make_route_policy(RoutePolicyKind::kSession, 1);
+  std::vector<RouteCandidate> workers(4);
+  for (size_t i = 0; i < 4; ++i) workers[i].identity = i + 1;
+  std::set<uint64_t> used;
+  for (int i = 0; i < 200; ++i) {
+    RequestFacts request;
+    request.session = "s" + std::to_string(i);
+    const uint64_t home = workers[policy->pick(request, workers)].identity;
+    used.insert(home);
+    std::vector<RouteCandidate> fewer;
+    for (const RouteCandidate& each : workers) {
+      if (each.identity != 4) fewer.push_back(each);
+    }
+    const uint64_t after = fewer[policy->pick(request, fewer)].identity;
+    if (home != 4) EXPECT_EQ(after, home);
+  }
+  EXPECT_EQ(used.size(), 4u);
+}
+
+TEST(RoutePolicy, LoadIsSpread) {
+  for (const auto kind : {RoutePolicyKind::kRoundRobin, RoutePolicyKind::kLeastLoaded,
+                          RoutePolicyKind::kPowerOfTwo, RoutePolicyKind::kPrefixAware}) {
+    const auto policy = make_route_policy(kind, 1);
+    std::vector<RouteCandidate> workers(4);
+    for (int i = 0; i < 400; ++i) workers[policy->pick({}, workers)].load_tokens += 100;
+    for (const RouteCandidate& each : workers) {
+      EXPECT_NEAR(each.load_tokens, 10000, 1200) << name_of(kRoutePolicyNames, kind);
+    }
+  }
+}
+
+class WorkerTableTest : public testing::Test {
+ protected:
+  WorkerTableTest() {
+    for (int i = 0; i < 3; ++i) {
+      table_.add(target(i));
+      report(i, WorkerReport::Health::kReady);
+    }
+  }
+  void report(int id, WorkerReport::Health health, int64_t requests = -1) {
+    WorkerReport report;
+    report.health = health;
+    report.requests = requests;
+    table_.report(id, report);
+  }
+  std::set<int> chosen(const RequestFacts& request, std::vector<int> excluded = {}) {
+    std::set<int> ids;
+    for (int i = 0; i < 12; ++i) {
+      if (const auto lease = table_.choose(request, excluded)) ids.insert(lease->id());
+    }
+    return ids;
+  }
+
+  VirtualClock clock_;
+  WorkerTable table_{{.policy = RoutePolicyKind::kRoundRobin}, clock_};
+};
+
+TEST_F(WorkerTableTest, OnlyThoseThatAreUpGetRequests) {
+  EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
+  table_.on_lost(1);
+  EXPECT_EQ(chosen({}), (std::set{0, 2}));
+  report(1, WorkerReport::Health::kReady);
+  table_.drain(0, true);
+  report(2, WorkerReport::Health::kDraining);
+  EXPECT_EQ(chosen({}), (std::set{1}));
+  EXPECT_TRUE(chosen({}, {1}).empty());
+  table_.drain(0, false);
+  EXPECT_EQ(chosen({}), (std::set{0, 1}));
+  EXPECT_TRUE(table_.remove(0));
+  EXPECT_FALSE(table_.remove(0));
+  EXPECT_EQ(chosen({}), (std::set{1}));
+  EXPECT_EQ(table_.add(target(1)), 1);
+  EXPECT_EQ(table_.add(target(0)), 3);  // ids are not used again
+}
+
+TEST_F(WorkerTableTest, ABreakerOpensAfterErrorsInARowAndClosesWithTime) {
+  for (int i = 0; i < WorkerHealth::kErrorsMax; ++i) table_.on_answer(0, 500);
+  EXPECT_EQ(chosen({}), (std::set{1, 2}));
+  clock_.advance_ns(1'100'000'000);
+  EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
+  table_.on_answer(0, 500);  // still: twice as long
+  clock_.advance_ns(1'100'000'000);
+  EXPECT_EQ(chosen({}), (std::set{1, 2}));
+  clock_.advance_ns(1'000'000'000);
+  table_.on_answer(0, 200);
+  EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
+}
+
+TEST_F(WorkerTableTest, ModelsAndOwnersDecideFirst) {
+  table_.report_models(0, {{"a", 100}});
+  table_.report_models(1, {{"b", 200}});
+  table_.report_models(2, {{"a", 100}, {"b", 300}});
+  RequestFacts request;
+  request.model = "a";
+  EXPECT_EQ(chosen(request), (std::set{0, 2}));
+  request.model = "unheard-of";  // who gets it says so
+  EXPECT_EQ(chosen(request), (std::set{0, 1, 2}));
+  EXPECT_EQ(table_.context_of("b"), 300);
+  RequestFacts owned;
+  owned.kind = RouteKind::kOwned;
+  owned.owned_id = "resp_1";
+  EXPECT_EQ(chosen(owned).size(), 3u);
+  table_.remember_owner("resp_1", 2);
+  EXPECT_EQ(chosen(owned), (std::set{2}));
+  EXPECT_EQ(chosen(owned, {2}), (std::set{0, 1}));  // it is gone there: the others are asked
+  RequestFacts home;
+  home.kind = RouteKind::kHome;
+  home.client = "c";
+  EXPECT_EQ(chosen(home).size(), 1u);
+}
+
+TEST_F(WorkerTableTest, LeasesCountWhereTheyAre) {
+  RequestFacts request;
+  request.prompt_tokens = 100;
+  request.output_tokens = 50;
+  auto lease = table_.choose(request, {});
+  ASSERT_TRUE(lease);
+  const auto load = [&](int id) { return table_.snapshot()[static_cast<size_t>(id)]; };
+  const int id = lease->id();
+  EXPECT_EQ(load(id).in_flight, 1);
+  EXPECT_EQ(load(id).load_tokens, 150);
+  report(id, WorkerReport::Health::kReady, 3);  // two are somebody else's
+  EXPECT_EQ(load(id).load_tokens, 150 + 2 * 512);
+  lease->release();
+  EXPECT_EQ(load(id).in_flight, 0);
+}
+
+TEST(RequestAttempts, WhatIsDoneWhenAWorkerFails) {
+  using enum AttemptFailure;
+  const AttemptPolicy policy{.wait_seconds = 10, .faults_max = 2};
+  const RequestAttempts::Answer nothing, begun{.begun = true},
+      journalled{.begun = true, .resumable = true};
+  {
+    RequestAttempts files(policy, false);  // may have been done
+    EXPECT_EQ(files.on_failure(0, kNotSent, nothing), NextStep::kSend);
+    EXPECT_EQ(files.on_failure(1, kBroken, nothing), NextStep::kGiveUp);
+  }
+  RequestAttempts attempts(policy, true);
+  EXPECT_EQ(attempts.on_failure(0, kBroken, nothing), NextStep::kSend);
+  EXPECT_EQ(attempts.on_failure(1, kErrorEvent, journalled), NextStep::kResume);
+  EXPECT_EQ(attempts.on_failure(1, kBroken, begun), NextStep::kGiveUp);
+  attempts.on_progress();
+  EXPECT_EQ(attempts.on_failure(2, kSilent, journalled), NextStep::kResume);
+  EXPECT_EQ(attempts.tried(), (std::vector{0, 1, 2}));
+  EXPECT_EQ(attempts.on_worker_missing(5, false, journalled), NextStep::kWait);
+  EXPECT_EQ(attempts.on_worker_missing(14, false, journalled), NextStep::kWait);
+  EXPECT_EQ(attempts.on_worker_missing(15, false, journalled), NextStep::kGiveUp);
+  EXPECT_EQ(attempts.on_failure(2, kDifferent, journalled), NextStep::kGiveUp);
+}
+
+TEST(RequestAttempts, AStreamOfAnotherArithmeticIsRefusedUnlessItMayBeInexact) {
+  const RequestAttempts::Answer journalled{.begun = true, .resumable = true};
+  RequestAttempts exact({}, true);
+  EXPECT_EQ(exact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
+  EXPECT_EQ(exact.on_worker_missing(0, true, journalled), NextStep::kGiveUp);
+  RequestAttempts inexact({.resume_inexact = true}, true);
+  EXPECT_EQ(inexact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
+  EXPECT_FALSE(inexact.inexact());
+  EXPECT_EQ(inexact.on_worker_missing(0, true, journalled), NextStep::kResume);
+  EXPECT_TRUE(inexact.inexact());
+  EXPECT_TRUE(inexact.tried().empty());
+}
+
+TEST(RequestAttempts, ABusyAnswerIsPassedOnWhenNobodyElseTakesIt) {
+  RequestAttempts attempts({}, true);
+  EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kBusy, {}), NextStep::kSend);
+  EXPECT_EQ(attempts.on_worker_missing(0, true, {}), NextStep::kPassOn);
+}
+
+TEST(WorkerAnswer, IsReadHoweverItIsCut) {
+  const std::string_view chunked =
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-A: b\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+  for (size_t piece = 1; piece <= chunked.size(); ++piece) {
+    WorkerAnswer answer;
+    for (size_t at = 0; at < chunked.size(); at += piece) {
+      ASSERT_TRUE(answer.feed(chunked.substr(at, piece)).ok());
+    }
+    ASSERT_TRUE(answer.complete());
+    EXPECT_TRUE(answer.keeps_alive());
+    EXPECT_EQ(answer.body(), "abcde");
+    EXPECT_EQ(answer.content_type(), "text/event-stream");
+    ASSERT_EQ(answer.headers().size(), 1u);
+    EXPECT_EQ(answer.headers()[0].name, "X-A");
+  }
+}
+
+TEST(WorkerAnswer, WhatIsNoneOrBreaksOffIsAnError) {
+  EXPECT_FALSE(WorkerAnswer().feed("SSH-2.0-OpenSSH\r\n").ok());
+  EXPECT_FALSE(WorkerAnswer().feed("HTTP/1.1 x\r\n\r\n").ok());
+  EXPECT_FALSE(WorkerAnswer().feed("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab").ok());
+  WorkerAnswer broken;
+  EXPECT_TRUE(broken.feed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab").ok());
+  EXPECT_FALSE(broken.end().ok());
+  WorkerAnswer to_end;
+  EXPECT_TRUE(to_end.feed("HTTP/1.1 200 OK\r\n\r\nab").ok());
+  EXPECT_TRUE(to_end.end().ok());
+  EXPECT_FALSE(to_end.keeps_alive());
+}
+
+TEST(ModelAliases, TheCheapestThatHoldsTheRequestAnswersIt) {
+  ModelAliases aliases;
+  ASSERT_TRUE(aliases.add_alias("auto=large,small").ok());
+  ASSERT_TRUE(aliases.add_cost("small=0.1,0.4").ok());
+  ASSERT_TRUE(aliases.add_cost("large=1,4").ok());
+  EXPECT_FALSE(aliases.add_alias("auto=x").ok());
+  EXPECT_FALSE(aliases.add_alias("x").ok());
+  EXPECT_FALSE(aliases.add_cost("small=0.1").ok());
+  EXPECT_FALSE(aliases.add_cost("small=a,b").ok());
+  const auto context = [](std::string_view model) { return model == "small" ? 2000 : 100000; };
+  HttpRequest request =
+      post("/v1/completions", R"({"max_tokens": 10, "model": "auto", "prompt": "hi"})");
+  const RequestFacts small(request);
+  EXPECT_EQ(aliases.models_for(small, context), (std::vector<std::string>{"small", "large"}));
+  EXPECT_EQ(with_model(request.body, small, "small"),
+            R"({"max_tokens": 10, "model": "small", "prompt": "hi"})");
+  const RequestFacts large(
+      post("/v1/completions", R"({"model":"auto","prompt":")" + std::string(9000, 'x') + "\"}"));
+  EXPECT_EQ(aliases.models_for(large, context), std::vector<std::string>{"large"});
+}
+
+TEST(WorkerWatch, ReadsWhatServersSayOfThemselves) {
+  WorkerReport report;
+  read_worker_metrics(
+      "# HELP vllm:num_requests_running x\nvllm:num_requests_running{model=\"a\"} 2\n"
+      "vllm:num_requests_running{model=\"b\"} 1\nvllm:num_requests_waiting 4\n"
+      "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1\n",
+      report);
+  EXPECT_EQ(report.requests, 7);
+  EXPECT_EQ(report.cache_tokens, 1600);
+  WorkerReport silent;
+  read_worker_metrics("up 1\n", silent);
+  EXPECT_EQ(silent.requests, -1);
+  const auto models =
+      read_worker_models(R"({"data":[{"id":"a","max_model_len":10},{"id":"b"},{}]})");
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].tokens_max, 10);
+  EXPECT_TRUE(read_worker_models("no").empty());
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,160 @@
+#include "weights/hub_experts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weights/mxfp4.h"
+
+namespace headrace {
+namespace {
+
+class TurnedMatrix final : public HubMatrix {
+ public:
+  TurnedMatrix(const HubTensors& tensors, const ExpertRowsOf& rows)
+      : HubMatrix(tensors, Shape{tensors.quants->shape[2] / rows.step, tensors.quants->shape[1]},
+                  std::string(tensors.quants->type->name)),
+        rows_(rows) {}
+
+  Status prepare() const override { return ok_status(); }
+  int64_t bytes() const override {
+    return HubMatrix::bytes() / tensors_.quants->shape[0] / rows_.step;
+  }
+  DType dtype() const override { return *tensors_.quants->type->dtype; }
+
+  void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
+            std::byte* out) const override {
+    const auto size = static_cast<size_t>(dtype_info(dtype()).block_bytes);
+    const int64_t in_file = tensors_.quants->shape[2];
+    const std::byte* const matrix =
+        tensors_.quants->bytes.data() +
+        static_cast<size_t>(rows_.expert * tensors_.quants->shape[1] * in_file) * size;
+    // Rows that are neighbours lie in the same lines of memory.
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t before = (first_column + c) * in_file + rows_.first;
+      for (size_t r = 0; r < rows.size(); ++r) {
+        const int64_t at = before + rows[r] * rows_.step;
+        std::memcpy(out + (static_cast<int64_t>(r) * columns + c) * static_cast<int64_t>(size),
+                    matrix + static_cast<size_t>(at) * size, size);
+      }
+    }
+  }
+
+ private:
+  const ExpertRowsOf rows_;
+};
+
+class Mxfp4Matrix final : public HubMatrix {
+ public:
+  Mxfp4Matrix(const HubTensors& tensors, const ExpertRowsOf& rows)
+      : HubMatrix(
+            tensors,
+            Shape{tensors.quants->shape[1] / rows.step, tensors.quants->shape[2] * kMxfp4Columns},
+            "MXFP4"),
+        rows_(rows) {}
+
+  Status prepare() const override {
+    std::call_once(looked_, [this] {
+      bool all_fit = true;
+      for (int64_t row = 0; all_fit && row < shape()[0]; ++row) {
+        for (int64_t b = 0; b < blocks() && all_fit; ++b) all_fit = fits_q8_0(block(row, b));
+      }
+      is_q8_0_ = all_fit;
+    });
+    return ok_status();
+  }
+  int64_t bytes() const override {
+    return HubMatrix::bytes() / tensors_.quants->shape[0] / rows_.step;
+  }
+  DType dtype() const override { return is_q8_0_ ? DType::kQ8_0 : DType::kF32; }
+  std::optional<DType> fast_type() const override {
+    return is_q8_0_ ? std::nullopt : std::optional(DType::kQ8_0);
+  }
+
+  void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
+            std::byte* out) const override {
+    for (const int64_t row : rows) {
+      if (is_q8_0_) {
+        read_q8_0(row, first_column / kMxfp4Columns, columns / kMxfp4Columns, out);
+      } else {
+        read_floats(row, first_column, columns, out);
+      }
+      out += *row_bytes(dtype(), columns);
+    }
+  }
+
+ private:
+  int64_t blocks() const { return tensors_.quants->shape[2]; }
+
+  Mxfp4Block block(int64_t row, int64_t b) const {
+    const int64_t in_file =
+        rows_.expert * tensors_.quants->shape[1] + rows_.first + row * rows_.step;
+    const auto at = static_cast<size_t>(in_file * blocks() + b);
+    return {static_cast<uint8_t>(tensors_.scales->bytes[at]),
+            tensors_.quants->bytes.data() + at * static_cast<size_t>(kMxfp4NibbleBytes)};
+  }
+
+  void read_q8_0(int64_t row, int64_t first, int64_t count, std::byte* out) const {
+    for (int64_t b = first; b < first + count; ++b) {
+      mxfp4_to_q8_0(block(row, b), Mxfp4Order::kNeighbours, out);
+      out += dtype_info(DType::kQ8_0).block_bytes;
+    }
+  }
+
+  // Columns may begin and end within a block.
+  void read_floats(int64_t row, int64_t first_column, int64_t columns, std::byte* out) const {
+    std::byte floats[kMxfp4Columns * sizeof(float)];
+    for (int64_t c = first_column; c < first_column + columns;) {
+      const int64_t within = c % kMxfp4Columns;
+      const int64_t count = std::min(kMxfp4Columns - within, first_column + columns - c);
+      mxfp4_to_float(block(row, c / kMxfp4Columns), Mxfp4Order::kNeighbours, floats);
+      const auto bytes = static_cast<size_t>(count) * sizeof(float);
+      std::memcpy(out, floats + static_cast<size_t>(within) * sizeof(float), bytes);
+      out += bytes;
+      c += count;
+    }
+  }
+
+  const ExpertRowsOf rows_;
+  mutable std::once_flag looked_;
+  mutable bool is_q8_0_ = false;
+};
+
+}  // namespace
+
+Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t step) {
+  const SafetensorsTensor& quants = *tensors.quants;
+  const Shape& shape = quants.shape;
+  const auto wrong = [&](std::string_view what) {
+    return hub_tensor_error(quants, fmt::format("shape {} is {}", shape.to_string(), what));
+  };
+  if (form == HfForm::kTurned) {
+    if (shape.rank() != 3 || shape[2] % step != 0) return wrong("no stack of turned matrices");
+    if (!quants.type->dtype) {
+      return hub_tensor_error(quants, fmt::format("type {} is not supported", quants.type->name));
+    }
+    return shape[0];
+  }
+  if (shape.rank() != 4 || shape[3] != kMxfp4NibbleBytes || shape[1] % step != 0 ||
+      quants.type->name != "U8") {
+    return wrong("no stack of matrices of MXFP4");
+  }
+  if (tensors.scales == nullptr) return hub_tensor_error(quants, "its scales are missing");
+  const SafetensorsTensor& scales = *tensors.scales;
+  if (scales.type->name != "U8" || scales.shape != Shape{shape[0], shape[1], shape[2]}) {
+    return hub_tensor_error(scales, fmt::format("shape {} is none of the scales of {}",
+                                                scales.shape.to_string(), shape.to_string()));
+  }
+  return shape[0];
+}
+
+std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm form,
+                                           const ExpertRowsOf& rows) {
+  if (form == HfForm::kTurned) return std::make_unique<TurnedMatrix>(tensors, rows);
+  return std::make_unique<Mxfp4Matrix>(tensors, rows);
+}
+
+}  // namespace headrace

@@ -1,0 +1,26 @@
+// Matrices of experts that files of gpt-oss have in forms of their own: one matrix of a stack, of
+// which gates and ups may lie by turns, either turned, [experts, columns, rows], or as MXFP4,
+// [experts, rows, blocks, 16] with a tensor of scales.
+#pragma once
+
+#include <memory>
+
+#include "weights/hf_names.h"
+#include "weights/hub_matrix.h"
+
+namespace headrace {
+
+// Which matrix of a stack, and which of its rows: those from `first` on, each `step`-th.
+struct ExpertRowsOf {
+  int64_t expert = 0;
+  int64_t first = 0;
+  int64_t step = 1;
+};
+
+// The matrices in `tensors.quants`; errors as HubMatrix::create(): a tensor of another form.
+Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t step);
+// REQUIRES: hub_expert_count() took the same
+std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm form,
+                                           const ExpertRowsOf& rows);
+
+}  // namespace headrace

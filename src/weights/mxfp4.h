@@ -1,0 +1,33 @@
+// MXFP4 (Rouhani et al., 2023; OCP): blocks of 32 numbers of 4 bits (e2m1: 0, 1/2, 1, 3/2, 2, 3, 4,
+// 6 and their negatives) under a scale that is a power of two, 2^(byte - 127). A block is read as
+// one of Q8_0 that has the same numbers: integers up to 12 times half the scale, wherever that is
+// an f16 number (2^-24 to 2^15).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headrace {
+
+inline constexpr int64_t kMxfp4Columns = 32;
+inline constexpr int64_t kMxfp4NibbleBytes = 16;
+
+// Where the numbers of a block's bytes stand.
+enum class Mxfp4Order : uint8_t {
+  kNeighbours,  // byte i has columns 2 i and 2 i + 1 (Hugging Face files)
+  kHalves,      // i and i + 16 (GGUF)
+};
+
+struct Mxfp4Block {
+  uint8_t scale;
+  const std::byte* nibbles;  // [16]
+};
+
+// Whether Q8_0 has the block's numbers as they are.
+bool fits_q8_0(const Mxfp4Block& block);
+// REQUIRES: fits_q8_0(block). out: one block of Q8_0
+void mxfp4_to_q8_0(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
+// Any block. out: [32] f32
+void mxfp4_to_float(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
+
+}  // namespace headrace
