@@ -197,7 +197,8 @@ stage_clients_full() {
 stage_python() {
   begin python
   ensure_venv build/venv-python tests/requirements_python.txt
-  logged python.log build/venv-python/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
+  # The compiler by the name that the other builds call it: some of its results are theirs.
+  CC=cc CXX=c++ logged python.log build/venv-python/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
     --force-reinstall . || fail "pip install ."
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   logged python.log build/venv-python/bin/python -m pytest -q --timeout=300 -o "cache_dir=$PWD/build/pytest-python" \
