@@ -19,8 +19,10 @@
 #include "apps/batch_beside.h"
 #include "apps/model_download.h"
 #include "apps/seccomp_filter.h"
+#include "apps/serve_replicas.h"
 #include "apps/served_models.h"
 #include "apps/signal_watch.h"
+#include "apps/trace_flags.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/adapter_flags.h"
@@ -70,6 +72,7 @@ struct ServeFlags {
   std::string batch_input, batch_output;
   std::string client_certificates = "none";
   std::string unix_socket_mode;  // empty: its owner's alone
+  int32_t replicas = 1;
 };
 
 void add_unix_socket_flags(CLI::App& app, ServeFlags& flags) {
@@ -180,33 +183,6 @@ void add_http_flags(CLI::App& app, ServeFlags& flags) {
       ->check(number_between(0.0, 86400.0))
       ->type_name("SECONDS")
       ->group(kGroup);
-}
-
-void add_trace_flags(CLI::App& app, TraceExportOptions& traces) {
-  app.add_option("--otlp-traces-endpoint", traces.endpoint,
-                 "Sends a span of each request to this OpenTelemetry collector, by OTLP over HTTP; "
-                 "without a path to its /v1/traces (default: as "
-                 "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT says, if it can be used)")
-      ->type_name("URL")
-      ->group("Server");
-  const auto take = [](const char* name, std::string& text) {
-    if (const char* const value = std::getenv(name); value && *value != '\0') text = value;
-  };
-  take("OTEL_SERVICE_NAME", traces.service_name);
-  take("OTEL_EXPORTER_OTLP_HEADERS", traces.headers);
-  take("OTEL_EXPORTER_OTLP_CERTIFICATE", traces.ca_file);
-}
-
-// It is often set for all that runs on a machine: what cannot be used is no reason not to serve.
-void take_trace_endpoint_of_environment(bool seccomp, TraceExportOptions& traces) {
-  constexpr const char* kName = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-  const char* const value = std::getenv(kName);
-  if (value == nullptr || *value == '\0' || traces.enabled()) return;
-  const auto target = parse_http_url(value);
-  Status usable = seccomp ? unsupported("--seccomp gives up to open connections") : target.status();
-  if (usable.ok() && target->tls) usable = TlsTrust::load(traces.ca_file).status();
-  if (!usable.ok()) return log_warning("{}: no spans are sent: {}", kName, usable.message());
-  traces.endpoint = value;
 }
 
 void add_output_flags(CLI::App& app, ServeFlags& flags) {
@@ -625,10 +601,18 @@ Status apply_model_list_flags(ServeFlags& flags) {
 }
 
 Result<int> run(ServeFlags& flags) {
+  const bool has_keys = !flags.api_keys.empty();  // on the command line
   HR_RETURN_IF_ERROR(pull_missing_models(flags.model, flags.pull));
   HR_RETURN_IF_ERROR(apply_model_list_flags(flags));
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
+  if (flags.replicas > 1) {
+    return serve_replicas({.count = flags.replicas,
+                           .server = flags.server,
+                           .stack = flags.model.stack,
+                           .keys_in_arguments = has_keys,
+                           .has_batch = !flags.batch_input.empty()});
+  }
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
   SignalWatch signals(flags.server.tls.enabled() ? std::vector<int>{SIGHUP} : std::vector<int>());
   std::unique_ptr<BatchBeside> batch;
@@ -688,6 +672,7 @@ SubcommandRun define_serve(CLI::App& app) {
       ->check(number_between(0.0, 86400.0))
       ->type_name("SECONDS")
       ->group("Several models");
+  add_replica_flag(app, flags->replicas);
   add_batch_job_flags(app, *flags);
   add_model_list_flags(app, flags->list);
   add_flags_of_a_model(app, *flags, ModelArgument::kSeveral);

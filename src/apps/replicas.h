@@ -1,0 +1,42 @@
+// Replicas of a server in one process tree (serve --data-parallel-size): a process each, started
+// again when it ends, behind the router of this one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/http_channel.h"
+
+namespace headrace {
+
+// One replica: this program once more.
+struct ReplicaOptions {
+  std::vector<std::string> arguments;  // behind the program's name; its port is added
+  std::vector<int32_t> cpus;           // that it may run on; empty: all
+};
+
+class Replicas {
+ public:
+  // Starts all of them, and returns when each listens on a port of 127.0.0.1. kUnavailable: one
+  // ended before that.
+  static Result<std::unique_ptr<Replicas>> start(const std::vector<ReplicaOptions>& replicas);
+  virtual ~Replicas() = default;  // stops them
+
+  virtual std::vector<HttpTarget> targets() const = 0;
+  // What they print is printed from now on, with their numbers.
+  // Returns when all are ready to answer, or one ended before it was (kUnavailable, with its
+  // number), or stop() was called (ok). From then on one that ends is started again, on the same
+  // port, after a second, two, four, up to half a minute.
+  virtual Status wait_ready() = 0;
+  // SIGTERM to all; returns when they have ended. Any thread; more than once.
+  virtual void stop() = 0;
+};
+
+// CPUs in as many parts, those of a core and of a node together where they can be.
+std::vector<std::vector<int32_t>> share_cpus(int32_t parts);
+
+}  // namespace headrace

@@ -1,0 +1,163 @@
+#include "apps/serve_replicas.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/replicas.h"
+#include "apps/signal_watch.h"
+#include "base/log.h"
+#include "route/route_server.h"
+#include "stack/model_device.h"
+
+namespace headrace {
+namespace {
+
+// Behind the program's name. Secrets are hidden in it (secret_arguments.h).
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < bytes.size();) {
+    const size_t end = std::min(bytes.find('\0', begin), bytes.size());
+    words.push_back(bytes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (!words.empty()) words.erase(words.begin());
+  return words;
+}
+
+// "cuda:2,3": those of replica `index`; GPUs that are not named are counted on from the last.
+std::string gpus_of_replica(const DeviceOptions& device, int32_t index) {
+  std::string names = "cuda:";
+  for (int32_t rank = 0; rank < device.tensor_parallel_size; ++rank) {
+    const int32_t place = index * device.tensor_parallel_size + rank;
+    const auto named = static_cast<int32_t>(device.gpus.size());
+    const int gpu = place < named ? device.gpus[static_cast<size_t>(place)]
+                                  : device.gpus.back() + place - named + 1;
+    names += fmt::format("{}{}", rank == 0 ? "" : ",", gpu);
+  }
+  return names;
+}
+
+// Of flags that are given more than once the last counts.
+std::vector<ReplicaOptions> replica_options(const ReplicatedServe& options) {
+  constexpr const char* kConnections = "4096";  // the router's are all of one address
+  const bool on_gpus = takes_gpu(options.stack.device);
+  const auto cpus = share_cpus(options.count);
+  std::vector<ReplicaOptions> replicas;
+  for (int32_t i = 0; i < options.count; ++i) {
+    ReplicaOptions replica{.arguments = own_arguments(), .cpus = {}};
+    const auto add = [&](std::string_view flag, std::string value) {
+      replica.arguments.push_back(fmt::format("{}={}", flag, value));
+    };
+    add("--data-parallel-size", "1");
+    add("--host", "127.0.0.1");
+    add("--max-connections-per-address", kConnections);
+    if (on_gpus) {
+      add("--device", gpus_of_replica(options.stack.device, i));
+    } else if (options.stack.device.threads == 0) {
+      replica.cpus = cpus[static_cast<size_t>(i)];
+    }
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+Status check_replicated(const ReplicatedServe& options) {
+  const auto refuse = [&](std::string_view flag, std::string_view remedy) {
+    return invalid_argument(fmt::format("{} does not go with --data-parallel-size {}: {}", flag,
+                                        options.count, remedy));
+  };
+  const ServerOptions& server = options.server;
+  if (options.keys_in_arguments || !server.metrics_key.empty()) {
+    return refuse("--api-key, --metrics-key", "put keys into a file (--api-key-file)");
+  }
+  if (!server.unix_socket.empty()) return refuse("--uds", "replicas are behind a port");
+  if (server.tls.enabled()) {
+    return refuse("--ssl-certfile", "put 'headrace route --ssl-certfile' in front of servers");
+  }
+  if (options.has_batch || !server.batches.folder.empty()) {
+    return refuse("--batch-input, --batch-dir", "start a server for them");
+  }
+  if (!options.stack.engine.kv_save_path.empty()) {
+    return refuse("--kv-save", "replicas would write one file");
+  }
+  return ok_status();
+}
+
+RouteServerOptions router_options(const ServerOptions& server, const Replicas& replicas) {
+  RouteServerOptions router;
+  router.host = server.host;
+  router.port = server.port;
+  router.api_keys = server.api_keys;
+  router.allowed_hosts = server.allowed_hosts;
+  router.access_log = server.access_log;
+  router.http_threads = server.http_threads;
+  router.drain_seconds_max = server.drain_seconds_max;
+  router.http.connections_max = server.http.connections_max;
+  router.http.connections_per_address_max = server.http.connections_per_address_max;
+  router.http.body_bytes_max = server.http.body_bytes_max;
+  router.workers = replicas.targets();
+  return router;
+}
+
+}  // namespace
+
+void add_replica_flag(CLI::App& app, int32_t& count) {
+  app.add_option(
+         "--data-parallel-size,--dp,--dp-size", count,
+         "Replicas of the server behind one address: a process each, with a GPU (or as many "
+         "as --tensor-parallel-size says) or its part of the CPUs, and a router in front "
+         "that finds prefixes and goes on with streams when a replica dies (default: 1)")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N")
+      ->group("Server");
+}
+
+Result<int> serve_replicas(const ReplicatedServe& options) {
+  HR_RETURN_IF_ERROR(check_replicated(options));
+  ::signal(SIGPIPE, SIG_IGN);
+  SignalWatch signals;
+  HR_ASSIGN_OR_RETURN(const auto replicas, Replicas::start(replica_options(options)));
+  HR_ASSIGN_OR_RETURN(const auto router,
+                      RouteServer::create(router_options(options.server, *replicas)));
+  HR_RETURN_IF_ERROR(router->start());
+  fmt::print("listening on http://{}:{}\n", options.server.host, router->port());
+  std::fflush(stdout);
+  std::atomic<bool> serving{false};
+  int signal_count = 0;  // under the watch's lock
+  signals.set_handler([&](int signal) {
+    if (++signal_count > 2) _exit(128 + signal);
+    router->drain();
+    // Until all have loaded there is nothing to finish; a second signal does not wait for it.
+    if (!serving || signal_count > 1) replicas->stop();
+  });
+  const Status ready = replicas->wait_ready();
+  serving = true;
+  if (ready.ok()) {
+    fmt::print("ready: {} replicas\n", options.count);
+    std::fflush(stdout);
+  } else {
+    router->stop();
+  }
+  const bool finished_all = router->wait();
+  signals.set_handler(nullptr);
+  replicas->stop();
+  HR_RETURN_IF_ERROR(ready);
+  if (!finished_all) log_warning("answers were cut off");
+  return 0;
+}
+
+}  // namespace headrace

@@ -1,0 +1,122 @@
+"""`serve --data-parallel-size 2`: two processes and a router in one process tree."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from conftest import BINARY, MODEL, NAME
+
+QUESTION = [{"role": "user", "content": "Write five sentences about the sea."}]
+
+
+def replicas_of(server):
+    tasks = pathlib.Path(f"/proc/{server.child.pid}/task")
+    return sorted(int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split())
+
+
+def exists(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def workers(server):
+    return json.loads(urllib.request.urlopen(server.url + "/workers", timeout=10).read())["workers"]
+
+
+@pytest.fixture
+def replicated(start_server):
+    server = start_server("--data-parallel-size", 2, "--max-model-len", 1024, "--max-num-seqs", 8)
+    wait_until(lambda: all(worker["state"] == "up" for worker in workers(server)))
+    return server
+
+
+def test_replicas_share_the_requests(replicated):
+    client = replicated.client()
+    asked = [threading.Thread(target=lambda i=i: client.chat.completions.create(
+        model=NAME, messages=[{"role": "user", "content": f"{i}: what is the sea?"}], max_tokens=24)) for i in range(8)]
+    for thread in asked:
+        thread.start()
+    for thread in asked:
+        thread.join()
+    counts = [worker["requests"] for worker in workers(replicated)]
+    assert len(counts) == 2 and min(counts) > 0 and sum(counts) >= 8
+    children = replicas_of(replicated)
+    assert len(children) == 2
+    assert replicated.terminate() == 0
+    assert not any(map(exists, children))
+
+
+def test_a_stream_outlives_its_replica_which_comes_again(replicated):
+    client = replicated.client()
+    ask = dict(model=NAME, messages=QUESTION, max_tokens=160, temperature=0)
+    whole = client.chat.completions.create(**ask).choices[0].message.content
+    children = replicas_of(replicated)
+    text = ""
+    killed = None
+    for event in client.chat.completions.create(**ask, stream=True):
+        text += event.choices[0].delta.content or ""
+        if killed is None and len(text) > 40:
+            ports = {worker["url"].rsplit(":", 1)[1]: worker["in_flight"] for worker in workers(replicated)}
+            busy = next(port for port, flight in ports.items() if flight > 0)
+            killed = next(pid for pid in children if listens(pid, busy))
+            os.kill(killed, signal.SIGKILL)
+    assert killed is not None and text == whole
+    wait_until(lambda: len(replicas_of(replicated)) == 2 and killed not in replicas_of(replicated))
+    wait_until(lambda: all(worker["state"] == "up" for worker in workers(replicated)))
+    assert client.chat.completions.create(**ask).choices[0].message.content == whole
+
+
+def listens(pid, port):
+    """Whether a socket of the process listens on that port of 127.0.0.1."""
+    wanted = f"0100007F:{int(port):04X}"
+    inodes = {row.split()[9] for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+              if row.split()[1] == wanted and row.split()[3] == "0A"}
+    for file in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(file)
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in inodes:
+            return True
+    return False
+
+
+def test_no_replica_outlives_its_parent(replicated):
+    children = replicas_of(replicated)
+    replicated.child.kill()
+    replicated.child.wait()
+    wait_until(lambda: not any(map(exists, children)), 45)
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["--api-key", "x"], "--api-key-file"), (["--uds", "x.sock"], "--uds"), (["--batch-dir", "x"], "--batch-dir"),
+    (["--kv-save", "x"], "--kv-save"),
+])
+def test_what_a_single_process_has_is_refused(arguments, word):
+    run = subprocess.run([BINARY, "serve", "-m", MODEL, "--port", "0", "--data-parallel-size", "2", *arguments],
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and word in run.stderr and "--data-parallel-size 2" in run.stderr
+
+
+def test_a_model_that_cannot_be_loaded_ends_it(tmp_path):
+    torn = tmp_path / "torn.gguf"
+    torn.write_bytes(b"GGUF")
+    run = subprocess.run([BINARY, "serve", "-m", str(torn), "--port", "0", "--data-parallel-size", "2"],
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and "replica" in run.stderr + run.stdout
