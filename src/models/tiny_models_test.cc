@@ -37,8 +37,11 @@ constexpr double kInt8ExpertsErrorMax = 0.12;
 // Gated DeltaNet divides what a head makes of a row by its size: transformers in bfloat16 is off by
 // 0.127 itself, 0.137 measured.
 constexpr double kDeltaNetErrorMax = 0.16;
-// Of gates that are clamped: transformers in bfloat16 is off by 0.097 itself, 0.059 measured.
-constexpr double kSinksErrorMax = 0.08;
+// Rounding costs models of sinks and clamped gates twice as much as others of experts: over 40
+// random ones a median of 0.049, at most 0.17 (transformers in bfloat16: 0.103 and 0.88), of
+// Mixtral's class 0.024 and 0.076 (0.059 and 0.36). Of the one here 0.042 measured (0.128), 0.148
+// with a cache of 8 bits.
+constexpr double kSinksFactor = 2;
 // Of block types, whose products round activations to 8 bits: 0.058 measured.
 constexpr double kBlocksErrorMax = 0.08;
 // Latents pass one more rounding on their way to a score: transformers in bfloat16 is off by 0.075
@@ -187,7 +190,7 @@ class TinyModel {
   double rounded_error_max(double others) const {
     if (has_delta_net()) return kDeltaNetErrorMax;
     if (keeps_latents()) return std::max(kLatentErrorMax, others);
-    if (has_sinks()) return std::max(kSinksErrorMax, others);
+    if (has_sinks()) return kSinksFactor * others;
     return is_quantised() ? std::max(kBlocksErrorMax, others) : others;
   }
   bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
@@ -214,6 +217,11 @@ class TinyModel {
   Expected expected_;
   LoadedModel loaded_;
 };
+
+// For tools that make other models.
+void print_measured(const TinyModel& model, const char* what, double error) {
+  if (kOtherFolder != nullptr) std::printf("%s %s %.2g\n", model.name().c_str(), what, error);
+}
 
 class TinyModels : public testing::Test {
  protected:
@@ -278,7 +286,7 @@ TEST_F(TinyModels, GiveTransformersLogProbabilities) {
   for_each_model(ComputeType::kFloat32, [&](const TinyModel& model) {
     const double largest = ln_p_error(model.run({model.length()}), model.expected());
     EXPECT_LE(largest, kDifferenceMax);
-    if (kOtherFolder != nullptr) std::printf("%s %.2g\n", model.name().c_str(), largest);
+    print_measured(model, "ln_p", largest);
   });
 }
 
@@ -305,8 +313,9 @@ TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
 // Weights of BF16 as they are, activations rounded to BF16, sums in f32: 0.024 at most, measured.
 TEST_F(TinyModels, TheFastPathIsNear) {
   for_each_model(ComputeType::kFast, [](const TinyModel& model) {
-    EXPECT_LE(logit_error(model.run({model.length()}), model.expected()),
-              model.rounded_error_max(kRoundedErrorMax));
+    const double error = logit_error(model.run({model.length()}), model.expected());
+    EXPECT_LE(error, model.rounded_error_max(kRoundedErrorMax));
+    print_measured(model, "fast", error);
   });
 }
 
@@ -340,8 +349,10 @@ TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
       EXPECT_EQ(cut.hidden, whole.hidden);
     }
     EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
-    EXPECT_LE(logit_error(whole, model.expected()),
+    const double error = logit_error(whole, model.expected());
+    EXPECT_LE(error,
               model.rounded_error_max(model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax));
+    print_measured(model, "int8", error);
   });
 }
 

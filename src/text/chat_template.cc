@@ -69,11 +69,30 @@ Result<std::string> ChatTemplate::render(const Json& variables) const {
   return render(variables, static_cast<int64_t>(std::time(nullptr)));
 }
 
+namespace {
+
+// gpt-oss' name of an earlier turn's thoughts. Its template refuses them beside a text that comes
+// with calls, which it takes for the thought then.
+void add_thinking(Json& messages) {
+  for (Json& message : messages.as_array()) {
+    const Json* thoughts = message.find("reasoning_content");
+    if (thoughts == nullptr || !thoughts->is_string() || message.find("thinking")) continue;
+    const Json* text = message.find("content");
+    const Json* calls = message.find("tool_calls");
+    const bool has_text = text != nullptr && text->is_string() && !text->as_string().empty();
+    if (has_text && calls != nullptr && !calls->is_null()) continue;
+    message.set("thinking", Json(*thoughts));
+  }
+}
+
+}  // namespace
+
 Result<std::string> render_chat(const ChatTemplate& chat_template, const Vocab& vocab,
                                 Json messages, Json tools, bool add_generation_prompt, Json extra) {
   if (!messages.is_array()) return invalid_argument("messages is not an array", "messages");
   if (!tools.is_null() && !tools.is_array())
     return invalid_argument("tools is not an array", "tools");
+  if (chat_template.may_read("thinking")) add_thinking(messages);
   Json variables = Json::object();
   variables.set("messages", std::move(messages));
   variables.set("tools", std::move(tools));

@@ -48,7 +48,8 @@ class ChatTemplate {
 };
 
 // Renders a chat. `messages` is an array of objects, `tools` an array or null, `extra` an object of
-// further variables (they win) or null. Fills bos_token, eos_token, pad_token and unk_token from
+// further variables (they win) or null. A template that reads `thinking` finds a message's
+// `reasoning_content` there, too. Fills bos_token, eos_token, pad_token and unk_token from
 // `vocab`.
 Result<std::string> render_chat(const ChatTemplate& chat_template, const Vocab& vocab,
                                 Json messages, Json tools, bool add_generation_prompt, Json extra);

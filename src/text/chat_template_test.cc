@@ -149,5 +149,21 @@ TEST(ChatTemplate, RenderChatFillsTheTokens) {
             "tools");
 }
 
+TEST(ChatTemplate, RenderChatGivesThoughtsByGptOssName) {
+  const auto chat_template =
+      ChatTemplate::compile("{% for m in messages %}{{ m.thinking }}|{% endfor %}");
+  const auto turn = [](std::string_view content) {
+    return Json::object().set("content", content).set("reasoning_content", "t");
+  };
+  const Json calls = Json::array().push(Json::object());
+  Json messages = Json::array();
+  messages.push(turn("a"));
+  messages.push(turn("").set("tool_calls", calls));
+  messages.push(turn("a").set("tool_calls", calls));  // what its template refuses
+  messages.push(turn("a").set("thinking", "own"));
+  messages.push(Json::object().set("content", "a"));
+  EXPECT_EQ(*render_chat(*chat_template, Vocab(), messages, nullptr, true, nullptr), "t|t||own||");
+}
+
 }  // namespace
 }  // namespace headrace

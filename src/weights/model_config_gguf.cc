@@ -226,6 +226,8 @@ class GgufConfigReader {
           key("rope.scaling.original_context_length"),
           fmt::format("{} is outside 0 to {}", *original, kModelLimits.context_length_max));
     }
+    // Of these config.json says so; a GGUF file does not.
+    scaling.truncate = family_.architecture != "gpt-oss";
     scaling.original_context =
         original.value_or(0) > 0 ? static_cast<int32_t>(*original) : config_.context_length;
     HR_RETURN_IF_ERROR(number("attn_factor", scaling.attention_factor));

@@ -558,6 +558,26 @@ TEST(GgufConfig, WindowsAndScalings) {
   EXPECT_EQ(config.rope_scaling.original_context, 64);
 }
 
+// gpt-oss' ramp does not start and end at whole dimensions; config.json says it, its GGUF does not.
+TEST(GgufConfig, TheRampOfGptOssIsNotTruncated) {
+  GgufBuilder builder;
+  builder.add_text("general.architecture", "gpt-oss")
+      .add_u32("gpt-oss.embedding_length", 32)
+      .add_u32("gpt-oss.block_count", 2)
+      .add_u32("gpt-oss.feed_forward_length", 64)
+      .add_u32("gpt-oss.context_length", 64)
+      .add_u32("gpt-oss.attention.head_count", 8)
+      .add_f32("gpt-oss.attention.layer_norm_rms_epsilon", 1e-5f)
+      .add_u32("gpt-oss.expert_count", 8)
+      .add_u32("gpt-oss.expert_used_count", 2)
+      .add_text("gpt-oss.rope.scaling.type", "yarn")
+      .add_f32("gpt-oss.rope.scaling.factor", 32)
+      .add_u32("gpt-oss.rope.scaling.original_context_length", 16)
+      .add_tensor("token_embd.weight", {32, 40}, 0);
+  EXPECT_EQ(from_gguf(builder).rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_FALSE(from_gguf(builder).rope_scaling.truncate);
+}
+
 TEST(GgufConfig, TensorsTellOfDivisorsAndFusedMatrices) {
   GgufBuilder builder = tiny_llama();
   builder.add_tensor("rope_freqs.weight", {8}, 0).add_tensor("blk.0.attn_qkv.weight", {32, 64}, 0);

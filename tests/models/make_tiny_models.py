@@ -258,6 +258,8 @@ def random_weights(model, seed):
                 parameter.data = noise * 0.02
         elif name.endswith("bias"):
             parameter.data = noise * 0.3
+        elif name.endswith("sinks"):  # which the library draws, too
+            parameter.data = noise
         elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
             parameter.data = noise - 2.0
         else:
@@ -276,6 +278,9 @@ def make_model(kind, options, dtype, seed):
     random_weights(model, seed)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype).float()
+    for name, buffer in model.named_buffers():
+        if name.endswith("bias"):  # of choices, which a file rounds
+            buffer.copy_(buffer.to(dtype))
     return model
 
 

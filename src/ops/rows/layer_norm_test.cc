@@ -68,6 +68,61 @@ TEST(LayerNorm, EveryKernelIsTheFormula) {
   }
 }
 
+TEST(LayerNorm, EveryInstructionSetGivesTheSameBits) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  for (const int64_t columns : {1, 3, 15, 16, 17, 64, 100, 576, 2049}) {
+    const Case c = random_case(33, columns);
+    std::vector<TestMatrix> results;
+    for (const auto& kernel : layer_norm_kernels().all()) {
+      TestMatrix x = c.x, residual = c.residual, out(33, columns);
+      const LayerNormArgs args{.x = x.view(),
+                               .residual = residual.view(),
+                               .weight = c.weight.data(),
+                               .bias = c.bias.data(),
+                               .eps = 1e-5f,
+                               .out = out.view()};
+      if (!kernel.supports(device.device().traits(), args)) continue;
+      if (kernel.name.ends_with("/reference")) continue;  // of doubles
+      kernel.run(context, args);
+      results.push_back(std::move(out));
+    }
+    for (const TestMatrix& result : results) {
+      EXPECT_TRUE(same_bits(result, results.front())) << columns;
+    }
+  }
+}
+
+// A row whose mean is a thousand of its deviations.
+TEST(LayerNorm, AFarMeanCostsNoDigits) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  constexpr int64_t kColumns = 4096;
+  Case c = random_case(3, kColumns);
+  for (int64_t t = 0; t < 3; ++t) {
+    for (int64_t i = 0; i < kColumns; ++i) c.x.at(t, i) += 1000.0f;
+  }
+  const LayerNormArgs probe{
+      .x = c.x.view(), .residual = {}, .weight = nullptr, .bias = nullptr, .eps = 0, .out = {}};
+  const auto run = [&](const Kernel<LayerNormArgs>& kernel) {
+    TestMatrix x = c.x, out(3, kColumns);
+    const LayerNormArgs args{.x = x.view(),
+                             .residual = {},
+                             .weight = c.weight.data(),
+                             .bias = c.bias.data(),
+                             .eps = 1e-5f,
+                             .out = out.view()};
+    kernel.run(context, args);
+    return out;
+  };
+  const TestMatrix expected = run(layer_norm_kernels().all().back());
+  for (const auto& kernel : layer_norm_kernels().all()) {
+    if (kernel.supports(device.device().traits(), probe)) {
+      EXPECT_TRUE(all_close(run(kernel), expected, 1e-6, 1e-6)) << kernel.name;
+    }
+  }
+}
+
 TEST(LayerNorm, InPlaceAndAloneGiveTheSameBits) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
