@@ -9,7 +9,8 @@
 namespace headrace {
 namespace {
 
-constexpr std::array<std::string_view, 2> kSecretFlags = {"api-key", "metrics-key"};
+constexpr std::array<std::string_view, 4> kSecretFlags = {"api-key", "metrics-key",
+                                                          "worker-api-key", "admin-key"};
 
 // "--api_key" and "-api-key" are "api-key" (command_line.h).
 bool is_secret_flag(std::string_view name) {

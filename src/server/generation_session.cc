@@ -41,6 +41,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
     session->end(FinishReason::kAbort);
     return;
   }
+  session->write_out();  // what is told again: not before the engine has taken the rest
   session->watch_queue(session->plan_.settings.background ? state.limits.flex_queue_seconds_max
                                                           : state.limits.queue_seconds_max);
   const double period = state.limits.ping_seconds;
@@ -117,8 +118,7 @@ void GenerationSession::replay() {
     if (!again) out_.clear();
   }
   progress_->cached_tokens = cached_tokens_;
-  if (finished_ == choices_.size()) return finish();
-  if (!out_.empty()) write_out();
+  if (finished_ == choices_.size()) finish();
 }
 
 Status GenerationSession::submit() {

@@ -1,7 +1,10 @@
 """A stream that was begun on one server goes on at another: not a byte twice, none lost, none other."""
 
+import http.client
 import json
 import re
+import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -87,7 +90,7 @@ def test_a_stream_goes_on_elsewhere(server, other, name):
     whole = answer(server.url, path, body)
     head, arrivals, events = take_apart(whole)
     assert len(arrivals) >= 4
-    for kept in {0, 1, len(arrivals) // 2, len(arrivals) - 1, len(arrivals)}:
+    for kept in {1, len(arrivals) // 2, len(arrivals) - 1, len(arrivals)}:
         resumed = answer(other.url, path, body, {"head": head, "journal": arrivals[:kept]})
         joined = b"".join(events[:kept]) + without_journal(resumed)
         if kept == len(arrivals):
@@ -158,3 +161,29 @@ def test_what_cannot_go_on_is_refused(server):
     code, message = refusal(server.url, "/v1/completions", {"prompt": PROMPT, "echo": True, "logprobs": 1, "max_tokens": 4},
                             {"head": head, "journal": []})
     assert code == 400 and "log-probabilities of the prompt" in message
+
+
+def test_a_full_server_refuses_before_it_says_a_word(server, start_server):
+    path, body = REQUESTS["greedy"]
+    head, arrivals, _ = take_apart(answer(server.url, path, body))
+    full = start_server("--max-model-len", 1024, "--max-num-seqs", 1, "--max-queued-requests", 1)
+    held = []
+    for _ in range(2):
+        request = urllib.request.Request(full.url + "/v1/completions", json.dumps(
+            {"model": "smol", "prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "stream": True}).encode(),
+            {"Content-Type": "application/json"})
+        held.append(threading.Thread(target=lambda request=request: read_until_closed(request), daemon=True))
+        held[-1].start()
+    deadline = time.monotonic() + 30
+    while full.metric("vllm:num_requests_running") + full.metric("vllm:num_requests_waiting") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    code, message = refusal(full.url, path, body, {"head": head, "journal": arrivals[:3], "resend_last": True})
+    assert code == 429 and "running or queued" in message
+
+
+def read_until_closed(request):
+    try:
+        urllib.request.urlopen(request, timeout=60).read()
+    except (OSError, http.client.HTTPException):
+        pass

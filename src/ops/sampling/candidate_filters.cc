@@ -11,15 +11,19 @@ double weight_of(std::span<const Candidate> candidates) {
 }
 
 std::span<Candidate> keep_typical(std::span<Candidate> candidates, float p) {
+  // Of weights w = exp(v) of a total W the surprise is ln W - v: from the entropy it differs as v
+  // does from the mean of v, weighed. v is the logarithm of the weight, which is taken once.
   const double total = weight_of(candidates);
-  const auto surprise = [&](const Candidate& candidate) {
-    return -std::log(candidate.weight / total);
-  };
-  double entropy = 0.0;
-  for (const Candidate& each : candidates) entropy += each.weight / total * surprise(each);
-  std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    const double from_a = std::abs(surprise(a) - entropy), from_b = std::abs(surprise(b) - entropy);
-    return from_a != from_b ? from_a < from_b : a.token < b.token;
+  double mean = 0.0;
+  for (Candidate& each : candidates) {
+    each.distance = std::log(each.weight);
+    mean += each.weight / total * each.distance;
+  }
+  for (Candidate& each : candidates) {
+    each.distance = std::abs(each.distance - static_cast<float>(mean));
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.token < b.token;
   });
   const double goal = static_cast<double>(p) * total;
   double reached = 0.0;

@@ -22,13 +22,14 @@ std::unordered_map<TokenId, int32_t> repeated_lengths(const DryPenalty& dry,
 template <class Visit>
 void for_each_repeating(const DryPenalty& dry, std::span<const TokenId> history,
                         const Visit& visit) {
-  // A float holds it: longer repetitions weigh no more.
-  constexpr float kLogMax = 88.0f;
+  // Nothing is chosen beside what loses so much, and what is chosen all the same stays finite.
+  constexpr float kPenaltyMax = 1e6f;
+  constexpr float kLogMax = 80.0f;  // a float holds e to its power
   const float log_base = std::log(std::max(1.0f, dry.base));
   for (const auto& [token, length] : repeated_lengths(dry, history)) {
     if (length < dry.allowed_length) continue;
     const float power = static_cast<float>(length - dry.allowed_length) * log_base;
-    visit(token, dry.multiplier * std::exp(std::min(power, kLogMax)));
+    visit(token, std::min(kPenaltyMax, dry.multiplier * std::exp(std::min(power, kLogMax))));
   }
 }
 

@@ -175,7 +175,7 @@ TEST(SampleFilters, DryTakesMoreFromLongerRepetitions) {
 // A float's range bounds what a long repetition costs: no logit becomes -inf of it.
 TEST(SampleFilters, DryStaysFinite) {
   const std::vector<TokenId> history(5000, 4);
-  const DryPenalty dry{.multiplier = 1.0f, .base = 4.0f};
+  const DryPenalty dry{.multiplier = 100.0f, .base = 100.0f};
   for_each_repeating(dry, history, [&](TokenId token, float off) {
     EXPECT_EQ(token, 4);
     EXPECT_TRUE(std::isfinite(off));

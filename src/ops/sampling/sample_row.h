@@ -14,6 +14,7 @@ struct Candidate {
   float value;   // logit after penalties, bias and bans
   float weight;  // exp((value - largest) / temperature)
   TokenId token;
+  float distance = 0;  // of its surprise from the entropy, where that is looked at
 };
 
 // Memory of one thread for rows of `vocabulary` logits.
