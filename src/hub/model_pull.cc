@@ -232,7 +232,12 @@ Status ModelPull::check_space() const {
 }
 
 Status ModelPull::link_snapshot() const {
+  std::error_code error;
   for (const RemoteFile& file : files_) {
+    if (!fs::exists(file.path, error)) {
+      return unavailable(
+          fmt::format("{}: {} was removed while the others came: pull it again", text_, file.name));
+    }
     HR_RETURN_IF_ERROR(link_to(file.path, folder_ / "snapshots" / commit_ / file.name));
   }
   return revision_ == commit_ ? ok_status() : write_whole(folder_ / "refs" / revision_, commit_);

@@ -73,6 +73,14 @@ ByteRanges ranges_on_disk(const fs::path& file, const std::string& identity, int
   return ByteRanges::parse(text, std::min<int64_t>(size, state.st_size));
 }
 
+bool is_in_use(const fs::path& part) {
+  const int descriptor = ::open(part.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool in_use = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return in_use;
+}
+
 ByteRanges PartFile::read_ranges(int64_t size) const {
   return ranges_on_disk(file_, identity_, size);
 }

@@ -47,8 +47,11 @@ class PartFile {
   const int descriptor_;
 };
 
-// The same without opening it.
+// What read_ranges() gives, without opening the part.
 ByteRanges ranges_on_disk(const std::filesystem::path& file, const std::string& identity,
                           int64_t size);
+
+// Whether a PartFile of any process has `part` ("FILE.part") open.
+bool is_in_use(const std::filesystem::path& part);
 
 }  // namespace headrace

@@ -50,6 +50,7 @@ class StandInHub(http.server.ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.requests = []  # (path, range, whether a token came), of files
         self.changes = {}  # of what the hub says of a model: key: value
+        self.validators = {}  # headers of a file: ETag, Last-Modified; If-Range is obeyed by them
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
@@ -148,7 +149,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def resolve(self, name, commit, path):
         if self.refused(name):
             return
-        data = self.server.models[name].get(path) if commit == COMMIT else None
+        data = self.server.models[name].get(path) if commit == self.server.changes.get("sha", COMMIT) else None
         if data is None:
             return self.send_whole(404, "")
         storage = self.server.storage
@@ -159,7 +160,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def span_of(self, size):
         header = self.headers.get("Range")
-        if not header:
+        condition = self.headers.get("If-Range")
+        if not header or (condition and condition not in self.server.validators.values()):
             return None
         first, last = header.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
@@ -192,6 +194,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length = len(body) + (1000 if fault == "wrong total" and not span else 0)
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
+        for name, value in self.server.validators.items():
+            self.send_header(name, value)
         if span:
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{total}")
         self.end_headers()

@@ -2,6 +2,7 @@
 HEADRACE_FAULTY_PULLS says how many faulty downloads there are (100; ./test --full: 1,000)."""
 
 import concurrent.futures
+import datetime
 import hashlib
 import json
 import os
@@ -126,6 +127,60 @@ def test_a_quant(machine, hub):
     machine.text("rm", "maker/model-GGUF")
     assert not machine.model_folder("maker/model-GGUF").exists()
     assert "there is none on this machine" in machine.error("rm", "maker/model-GGUF")
+
+
+def blobs_of(machine, name):
+    return {path.name for path in (machine.model_folder(name) / "blobs").iterdir()}
+
+
+def test_a_revision_is_removed_alone(machine, hub):
+    hub.models["maker/model"] = FILES
+    assert machine.pull("maker/model").returncode == 0
+    assert machine.pull("maker/model@v2").returncode == 0  # another name of that commit
+    of_main = blobs_of(machine, "maker/model")
+    hub.models["maker/model"] = {**FILES, "model.safetensors": some_bytes(2_000_000, 1)}
+    hub.changes = {"sha": "f" * 40}
+    assert machine.pull("maker/model@v1").returncode == 0
+    assert len(blobs_of(machine, "maker/model")) == len(of_main) + 1
+    assert "2 MB are free again" in machine.text("rm", "maker/model@v1")
+    folder = machine.model_folder("maker/model")
+    assert blobs_of(machine, "maker/model") == of_main and machine.snapshot("maker/model") == WANTED
+    assert [path.name for path in (folder / "snapshots").iterdir()] == [COMMIT]
+    assert sorted(path.name for path in (folder / "refs").iterdir()) == ["main", "v2"]
+    assert "there is none" in machine.error("rm", "maker/model@v1")
+    machine.text("rm", "maker/model@v2")
+    assert machine.snapshot("maker/model") == WANTED
+    machine.text("rm", f"maker/model@{COMMIT}")
+    assert not folder.exists()
+
+
+def test_a_removal_leaves_a_pull_alone(machine, hub):
+    kept = some_bytes(1_000_000)
+    hub.models["maker/model"] = {"m-Q4_0.gguf": some_bytes(5000, 1), "m-Q8_0.gguf": kept}
+    assert machine.pull("maker/model:Q4_0").returncode == 0
+    hub.storage.faults = lambda number, span: "drip"
+    hub.storage.drip_seconds = 4
+    pull = subprocess.Popen([machine.program.binary, "pull", "maker/model:Q8_0"],
+                            env={**machine.program.environment, **machine.environment})
+    part = machine.model_folder("maker/model") / "blobs" / (hashlib.sha256(kept).hexdigest() + ".part")
+    deadline = time.monotonic() + 20
+    while not (part.exists() and part.stat().st_size > 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "5 kB are free again" in machine.text("rm", "maker/model:Q4_0")
+    assert "it is being pulled" in machine.error("rm", "maker/model")
+    assert part.exists() and pull.poll() is None
+    assert pull.wait(30) == 0
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": kept}
+    assert len(hub.storage.requests) == 2 and machine.leftovers() == []
+
+
+def test_a_list_says_when_a_model_came(machine, hub):
+    hub.models["maker/model"] = FILES
+    begun = datetime.datetime.now() - datetime.timedelta(minutes=1)
+    assert machine.pull("maker/model").returncode == 0
+    [model] = json.loads(machine.text("list", "--json"))
+    assert begun <= datetime.datetime.fromisoformat(model["pulled"]) <= datetime.datetime.now()
 
 
 def test_ollamas_names_and_addresses(machine, hub):
