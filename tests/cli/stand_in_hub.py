@@ -45,7 +45,9 @@ class StandInHub(http.server.ThreadingHTTPServer):
         self.faults = lambda number, span: None
         self.private = {}  # name: the token that opens it
         self.gated = set()
+        self.change = lambda: None  # done after "drop and change"
         self.retry_after = None
+        self.location = None  # where every file is said to lie
         self.drip_seconds = 0.2
         self.lock = threading.Lock()
         self.requests = []  # (path, range, whether a token came), of files
@@ -122,7 +124,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.refused(name):
             return
         if self.server.faults(self.server.number_of(self.path, None, self.token()), "model") == "busy":
-            return self.send_whole(503, "")
+            retry = {"Retry_After": str(self.server.retry_after)} if self.server.retry_after else {}
+            return self.send_whole(503, "", **retry)
         siblings = []
         for path, data in self.server.models[name].items():
             sibling = {"rfilename": path, "size": len(data), "blobId": git_hash(data)}
@@ -170,6 +173,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         span = self.span_of(len(data))
         number = self.server.number_of(self.path, span, self.token())
         fault = self.server.faults(number, span)
+        if self.server.location:
+            return self.send_whole(302, "", Location=self.server.location)
         if fault == "ignore range":
             span = None
         elif fault in ("busy", "too many", "broken"):
@@ -199,7 +204,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if span:
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{total}")
         self.end_headers()
-        if fault == "drop":
+        if fault in ("drop", "drop and change"):
             body = body[: random.Random(number).randrange(len(body) + 1)]
             self.close_connection = True
         if fault == "stall":
@@ -213,6 +218,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(self.server.drip_seconds / 10)
             return None
         self.wfile.write(body)
+        if fault == "drop and change":
+            self.server.change()
         if fault == "wrong total":
             self.close_connection = True
         return None

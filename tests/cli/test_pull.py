@@ -259,7 +259,7 @@ def test_it_goes_on_at_the_byte(machine, hub):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    assert child.wait(20) == 1
+    assert child.wait(20) == 130
     assert b"the next pull goes on from it" in child.stderr.read()
     assert machine.snapshot("maker/model") == {}
     hub.storage.faults = lambda number, span: None
@@ -287,6 +287,34 @@ def test_a_killed_pull_goes_on_too(machine, hub):
     assert sum(end - first for _, (first, end), _ in hub.storage.requests) < 39_000_000
     assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
     assert machine.leftovers() == []
+
+
+def test_ctrl_c_ends_a_wait_for_the_hub(machine, hub):
+    hub.models["maker/model"] = FILES
+    hub.retry_after = 29
+    hub.faults = lambda number, span: "busy"
+    child = subprocess.Popen([machine.program.binary, "pull", "maker/model"],
+                             env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not hub.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(5) == 130
+    assert child.stderr.read() == b"headrace: error: interrupted\n"
+
+
+def test_what_a_server_says_commands_no_terminal(machine, hub):
+    hub.models["plain"] = {"m.gguf": some_bytes(1000)}
+    hub.location = "ftp://\x1b[31mred\x9b31m/"
+    message = machine.error("pull", f"{hub.url}/plain/m.gguf")
+    assert "redirects to where nothing is fetched from: ftp://[31mred" in message
+    assert not any(ord(c) < 0x20 and c != "\n" or 0x7f <= ord(c) < 0xa0 for c in message)
+    hub.models["maker/model"] = FILES
+    for name in ("a\x1b[31m.json", "a\x9b31m.json", "a\x7f.json"):
+        hub.changes = {"siblings": [{"rfilename": name, "size": 5, "blobId": "0" * 40}]}
+        assert "would lie elsewhere, or has control characters" in machine.error("pull", "maker/model")
 
 
 def test_two_pulls_of_one_model_fetch_it_once(machine, hub):
