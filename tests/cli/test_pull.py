@@ -289,6 +289,57 @@ def test_a_killed_pull_goes_on_too(machine, hub):
     assert machine.leftovers() == []
 
 
+def test_an_address_gives_no_mixture_of_versions(machine, hub):
+    """The content changes while a pull of it runs: never a mixture under its name, and the next pull has the new one whole."""
+    old, new = some_bytes(40_000_000), some_bytes(40_000_000, 1)
+    for before, after, meanwhile in (
+            ({"ETag": '"1"'}, {"ETag": '"2"'}, 0), ({"ETag": 'W/"1"'}, {"ETag": 'W/"2"'}, 0), ({}, {}, 1),
+            ({"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}, {"Last-Modified": "Mon, 01 Jan 2024 00:00:09 GMT"}, 0)):
+        hub.models["plain"] = {"m.gguf": old}
+        hub.validators = before
+        hub.requests.clear()
+
+        def change(after=after):
+            hub.models["plain"] = {"m.gguf": new}
+            hub.validators = after
+
+        hub.change = change
+        hub.faults = lambda number, span: "drop and change" if number == 2 else None  # the first asks for the size
+        done = machine.pull(f"{hub.url}/plain/m.gguf", "--connections", "1")
+        if meanwhile:  # the server tells nothing: it began anew by itself
+            assert done.returncode == 0 and [span for _, span, _ in hub.requests] == [(0, 1), None, None]
+        else:
+            assert done.returncode == 1 and b"another version" in done.stderr, (before, done)
+            assert [path for path in machine.folder.rglob("*.gguf")] == []
+            hub.faults = lambda number, span: None
+            done = machine.pull(f"{hub.url}/plain/m.gguf")
+        assert pathlib.Path(done.stdout.decode().strip()).read_bytes() == new, before
+        assert machine.leftovers() == []
+        machine.text("rm", f"{hub.url}/plain/m.gguf")
+
+
+def test_an_address_without_a_version_begins_anew_with_every_pull(machine, hub):
+    for size, validators, resumes in ((40_000_000, {}, False), (30_000_000, {"ETag": '"1"'}, True)):
+        data = some_bytes(size)
+        hub.models["plain"] = {"m.gguf": data}
+        hub.validators = validators
+        hub.drip_seconds = 30
+        hub.faults = lambda number, span: "drip" if number > 1 else None
+        hub.requests.clear()
+        child = subprocess.Popen([machine.program.binary, "pull", f"{hub.url}/plain/m.gguf"],
+                                 env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+        assert (b"begins anew" in child.stderr.read()) == (not resumes)
+        hub.faults = lambda number, span: None
+        hub.requests.clear()
+        done = machine.pull(f"{hub.url}/plain/m.gguf")
+        assert pathlib.Path(done.stdout.decode().strip()).read_bytes() == data  # nothing of a longer part behind it
+        assert (sum(span is None for _, span, _ in hub.requests) == 1) == (not resumes)
+        machine.text("rm", f"{hub.url}/plain/m.gguf")
+
+
 def test_ctrl_c_ends_a_wait_for_the_hub(machine, hub):
     hub.models["maker/model"] = FILES
     hub.retry_after = 29
@@ -315,6 +366,20 @@ def test_what_a_server_says_commands_no_terminal(machine, hub):
     for name in ("a\x1b[31m.json", "a\x9b31m.json", "a\x7f.json"):
         hub.changes = {"siblings": [{"rfilename": name, "size": 5, "blobId": "0" * 40}]}
         assert "would lie elsewhere, or has control characters" in machine.error("pull", "maker/model")
+
+
+def test_a_link_at_the_name_of_the_ranges_is_not_followed(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.storage.faults = lambda number, span: "too many"
+    hub.storage.retry_after = 100_000
+    precious = machine.folder / "precious"
+    precious.write_text("kept")
+    blobs = machine.model_folder("maker/model") / "blobs"
+    blobs.mkdir(parents=True)
+    ranges = blobs / (hashlib.sha256(some_bytes(50_000)).hexdigest() + ".part.ranges")
+    ranges.with_name(ranges.name + ".new").symlink_to(precious)
+    assert "429" in machine.error("pull", "maker/model")
+    assert ranges.exists() and not ranges.is_symlink() and precious.read_text() == "kept"
 
 
 def test_two_pulls_of_one_model_fetch_it_once(machine, hub):
