@@ -193,6 +193,19 @@ stage_clients_full() {
   finish "LlamaIndex, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
+# The Python package as a user installs it, with a real model.
+stage_python() {
+  begin python
+  ensure_venv build/venv-python tests/requirements_python.txt
+  # The compiler by the name that the other builds call it: some of its results are theirs.
+  CC=cc CXX=c++ logged python.log build/venv-python/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
+    --force-reinstall . || fail "pip install ."
+  export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
+  logged python.log build/venv-python/bin/python -m pytest -q --timeout=300 -o "cache_dir=$PWD/build/pytest-python" \
+    --junitxml="$RESULTS/python/python.xml" tests/python || fail "pytest tests/python"
+  finish "the Python package, installed by pip"
+}
+
 # The program with what travels beside it, alone in a folder.
 stage_package() {
   begin package

@@ -14,7 +14,8 @@ double now_seconds() { return SystemClock().now_seconds(); }
 
 double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
-// The answer's bound, within what the context leaves after the prompt.
+}  // namespace
+
 Result<int32_t> answer_tokens_max(int64_t prompt_tokens, int32_t asked, int32_t context) {
   const int64_t room = context - prompt_tokens;
   if (room < 1) {
@@ -26,8 +27,6 @@ Result<int32_t> answer_tokens_max(int64_t prompt_tokens, int32_t asked, int32_t 
   }
   return static_cast<int32_t>(asked < 0 ? room : std::min<int64_t>(asked, room));
 }
-
-}  // namespace
 
 double AnswerTimings::prompt_per_second() const {
   return rate(static_cast<double>(prompt_tokens), prompt_seconds);

@@ -23,6 +23,10 @@ struct AnswerRequest {
   std::vector<TokenId> kept = {};  // ascending: control tokens that are text nevertheless
 };
 
+// An answer's bound, within what the context leaves behind the prompt. `asked` < 0: all of it.
+// kInvalidArgument, with both numbers, for a prompt that leaves nothing.
+Result<int32_t> answer_tokens_max(int64_t prompt_tokens, int32_t asked, int32_t context);
+
 // Prompt: from submission to the first token. Predicted: from there to the last token.
 struct AnswerTimings {
   int64_t prompt_tokens = 0;

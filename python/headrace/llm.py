@@ -1,0 +1,134 @@
+"""LLM: a model that answers when it is called."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+
+from . import _engine
+from ._requests import Answer, Encoded, Message, Model, Prompt, each_params
+from .outputs import EmbeddingOutput, EmbeddingRequestOutput, RequestOutput
+from .sampling_params import SamplingParams
+
+_TEXTS_AT_ONCE = 1024  # that the embedding engine is given
+_SIGNALS_SECONDS = 0.1  # what waits lets Python handle signals so often, also those that another thread got
+
+
+class LLM(Model):
+    __doc__ = Model.__doc__
+
+    def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
+                 sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None,
+                 use_tqdm: bool = False) -> List[RequestOutput]:
+        """Continues each prompt: a text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}. All run together; the
+        answers come in the prompts' order. use_tqdm shows how many are there, with tqdm."""
+        each = _list_of(prompts)
+        return self._run(map(self._encode, each), len(each), sampling_params, use_tqdm)
+
+    def chat(self, messages: Union[List[Message], List[List[Message]]],
+             sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, use_tqdm: bool = False,
+             add_generation_prompt: bool = True, continue_final_message: bool = False,
+             tools: Optional[List[Dict[str, Any]]] = None,
+             chat_template_kwargs: Optional[Dict[str, Any]] = None) -> List[RequestOutput]:
+        """Answers a conversation, or each of several, through the model's chat template."""
+        several: List[Any] = list(messages) if messages and isinstance(messages[0], list) else [messages]
+        encoded = (self._encode_chat(each, tools, chat_template_kwargs, add_generation_prompt, continue_final_message)
+                   for each in several)
+        return self._run(encoded, len(several), sampling_params, use_tqdm)
+
+    def stream(self, prompt: Union[Prompt, List[Message]], sampling_params: Optional[SamplingParams] = None) -> Iterator[str]:
+        """The text of one answer as it comes. A list of messages is a conversation. Leaving the loop ends the answer."""
+        model = self._text_model()
+        params = sampling_params or self.get_default_sampling_params()
+        if params.n != 1:
+            raise ValueError(f"n is {params.n}: a stream has one answer")
+        chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
+        encoded = self._encode_chat(prompt) if chat else self._encode(prompt)  # type: ignore[arg-type]
+        group = model.group(True)
+        Answer(model, self._request_id(), encoded, params).submit(group, self._seed_of(params))
+        return _texts(group)
+
+    def embed(self, prompts: Union[Prompt, Sequence[Prompt]], use_tqdm: bool = False) -> List[EmbeddingRequestOutput]:
+        """A vector of each text, of a model that gives vectors, as numpy's float32."""
+        model = self._model
+        if not isinstance(model, _engine.EmbeddingModel):
+            raise ValueError(f"{model.name} generates text and gives no vectors: load it with runner=\"pooling\"")
+        if model.is_classifier:
+            raise ValueError(f"{model.name} gives classes and no vectors")
+        ids = [self._encode(prompt)[1] for prompt in _list_of(prompts)]
+        outputs: List[EmbeddingRequestOutput] = []
+        with _Progress(len(ids), use_tqdm) as progress:
+            for first in range(0, len(ids), _TEXTS_AT_ONCE):
+                part = ids[first:first + _TEXTS_AT_ONCE]
+                job = model.embed(part)
+                while not job.wait(_SIGNALS_SECONDS):
+                    pass
+                outputs += [EmbeddingRequestOutput(self._request_id(), EmbeddingOutput(vector), each)
+                            for vector, each in zip(job.take(model.dimensions), part)]
+                progress.update(len(part))
+        return outputs
+
+    def _run(self, prompts: Iterable[Encoded], count: int,
+             sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]], use_tqdm: bool) -> List[RequestOutput]:
+        model = self._text_model()
+        params = each_params(self.get_default_sampling_params() if sampling_params is None else sampling_params, count)
+        group = model.group(False)
+        answers: List[Answer] = []
+        try:
+            for encoded, of_prompt in zip(prompts, params):
+                answers.append(Answer(model, self._request_id(), encoded, of_prompt))
+                answers[-1].submit(group, self._seed_of(of_prompt))
+            with _Progress(count, use_tqdm) as progress:
+                ended = 0
+                while ended < count:
+                    news = group.take(_SIGNALS_SECONDS)
+                    for each in news:
+                        answers[each.request].add(each)
+                    ended += len(news)
+                    progress.update(len(news))
+        finally:
+            group.cancel_all()  # what an exception leaves behind
+        return [answer.output for answer in answers]
+
+
+def _list_of(prompts: Union[Prompt, Sequence[Prompt]]) -> List[Prompt]:
+    if isinstance(prompts, (str, dict)) or getattr(prompts, "ndim", 0) == 1:
+        return [prompts]  # type: ignore[list-item]
+    each: List[Any] = list(prompts)
+    return [each] if each and isinstance(each[0], int) else each
+
+
+def _texts(group: _engine.RequestGroup) -> Iterator[str]:
+    try:
+        finished = False
+        while not finished:
+            for news in group.take(_SIGNALS_SECONDS):
+                finished = news.finished
+                for choice in news.choices:
+                    if choice.text:
+                        yield choice.text
+    finally:
+        group.cancel_all()
+
+
+class _Progress:
+    """tqdm's bar, where it is wanted and installed."""
+
+    def __init__(self, count: int, wanted: bool) -> None:
+        self._bar: Any = None
+        if wanted:
+            try:
+                from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+            except ImportError:
+                return
+            self._bar = tqdm(total=count, desc="Processed prompts")
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def update(self, count: int) -> None:
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
